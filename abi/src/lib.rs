@@ -1,0 +1,2 @@
+//! Linux numbers and structures.
+#![no_std]

@@ -1,0 +1,21 @@
+/// The most cores one machine may have (8 bits name a core in a page's tracker).
+pub const MAX_CORES: usize = 256;
+
+/// A core's number, dense from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoreId(u8);
+
+impl CoreId {
+    /// Core number `index`, which must be below [`MAX_CORES`].
+    #[inline(always)]
+    pub const fn new(index: usize) -> Self {
+        assert!(index < MAX_CORES);
+        Self(index as u8)
+    }
+
+    /// The number, for indexing.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,102 @@
+//! The seam to the machine: three functions that the final binary defines once.
+
+use core::marker::PhantomData;
+
+use crate::CoreId;
+
+/// What a machine says about its cores. Register an implementation with [`set_host!`](crate::set_host).
+///
+/// # Safety
+/// Between `pin` and the matching `unpin` the caller must stay on the core that `pin` returned, and no
+/// other pinned section may begin on that core, except nested inside this one by the same flow of control.
+pub unsafe trait Host {
+    /// Keeps the caller on its core (preemption off, interrupts as they are) and names the core.
+    fn pin() -> CoreId;
+    /// Undoes one `pin`.
+    fn unpin();
+    /// One turn of a wait for another core. May let others run; must not unpin.
+    fn relax();
+}
+
+unsafe extern "Rust" {
+    fn _radixvm_percore_pin() -> usize;
+    fn _radixvm_percore_unpin();
+    fn _radixvm_percore_relax();
+}
+
+/// Makes `$host` (a type that implements [`Host`]) the machine of this binary. Once per binary.
+#[macro_export]
+macro_rules! set_host {
+    ($host:ty) => {
+        #[unsafe(no_mangle)]
+        fn _radixvm_percore_pin() -> usize {
+            <$host as $crate::Host>::pin().index()
+        }
+        #[unsafe(no_mangle)]
+        fn _radixvm_percore_unpin() {
+            <$host as $crate::Host>::unpin()
+        }
+        #[unsafe(no_mangle)]
+        fn _radixvm_percore_relax() {
+            <$host as $crate::Host>::relax()
+        }
+    };
+}
+
+/// Proof that the holder stays on one core, and is alone there, until the token is dropped.
+///
+/// Functions that touch per-core data take `&Pinned`. The token is neither `Send` nor `Sync`.
+#[derive(Debug)]
+pub struct Pinned {
+    core: CoreId,
+    release: bool,
+    _stays_here: PhantomData<*mut ()>,
+}
+
+impl Pinned {
+    /// The core we are pinned to.
+    #[inline(always)]
+    pub fn core(&self) -> CoreId {
+        self.core
+    }
+
+    /// A token for a caller that is pinned by other means: a model checker's thread that plays `core`,
+    /// or a kernel that runs with preemption off. Dropping it calls nobody.
+    ///
+    /// # Safety
+    /// What [`Host`] asks must hold for the life of the token.
+    #[inline(always)]
+    pub unsafe fn assume(core: CoreId) -> Self {
+        Self { core, release: false, _stays_here: PhantomData }
+    }
+}
+
+/// Pins the caller to its core.
+#[inline]
+pub fn pin() -> Pinned {
+    // SAFETY: the functions are defined by `set_host!`, with these signatures.
+    let core = unsafe { _radixvm_percore_pin() };
+    Pinned { core: CoreId::new(core), release: true, _stays_here: PhantomData }
+}
+
+/// One turn of a wait for another core.
+#[inline]
+pub fn relax() {
+    #[cfg(loom)]
+    sync::spin_loop();
+    // SAFETY: the function is defined by `set_host!`, with this signature.
+    #[cfg(not(loom))]
+    unsafe {
+        _radixvm_percore_relax()
+    }
+}
+
+impl Drop for Pinned {
+    #[inline]
+    fn drop(&mut self) {
+        if self.release {
+            // SAFETY: the function is defined by `set_host!`, with this signature.
+            unsafe { _radixvm_percore_unpin() }
+        }
+    }
+}

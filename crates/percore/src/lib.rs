@@ -1,0 +1,22 @@
+//! Who am I, and what is mine: core identity, the pinned token, and per-core data.
+//!
+//! The crates above ask one question of the machine they run on, "which core is this, and keep me there",
+//! and the binary answers it once: a kernel with [`set_host!`], a test or a benchmark by the feature
+//! `threads`, where a host thread plays a core ([`threads::enter`]).
+#![cfg_attr(not(any(loom, feature = "threads")), no_std)]
+
+extern crate alloc;
+
+mod core_id;
+mod core_set;
+mod host;
+mod owned;
+mod per_core;
+#[cfg(feature = "threads")]
+pub mod threads;
+
+pub use core_id::{CoreId, MAX_CORES};
+pub use core_set::CoreSet;
+pub use host::{Host, Pinned, pin, relax};
+pub use owned::OwnerCell;
+pub use per_core::PerCore;

@@ -1,0 +1,34 @@
+use sync::UnsafeCell;
+
+use crate::{CoreId, Pinned};
+
+/// Data that only its owner core touches, and only while pinned: no atomics, no locks.
+#[derive(Debug)]
+pub struct OwnerCell<T> {
+    owner: CoreId,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `with` lets in only a caller pinned to the owner core, and there is one such caller at a time.
+unsafe impl<T: Send> Sync for OwnerCell<T> {}
+
+impl<T> OwnerCell<T> {
+    /// Data of `owner`.
+    pub fn new(owner: CoreId, value: T) -> Self {
+        Self { owner, value: UnsafeCell::new(value) }
+    }
+
+    /// Calls `f` with the data.
+    ///
+    /// # Panics
+    /// If the caller is pinned to another core.
+    ///
+    /// # Safety
+    /// `f` must not reach this cell again: the borrow it gets is exclusive.
+    #[inline(always)]
+    pub unsafe fn with<R>(&self, pin: &Pinned, f: impl FnOnce(&mut T) -> R) -> R {
+        assert!(pin.core() == self.owner, "an OwnerCell was used from another core");
+        // SAFETY: pinned to the owner, so no other flow of control is inside; the caller rules out re-entry.
+        self.value.with_mut(|value| f(unsafe { &mut *value }))
+    }
+}

@@ -1,0 +1,38 @@
+use alloc::boxed::Box;
+
+use sync::CachePadded;
+
+use crate::{CoreId, Pinned};
+
+/// One `T` for each core, each alone on its cache lines.
+#[derive(Debug)]
+pub struct PerCore<T>(Box<[CachePadded<T>]>);
+
+impl<T> PerCore<T> {
+    /// `make(core)` for each of `cores` cores.
+    pub fn new(cores: usize, mut make: impl FnMut(CoreId) -> T) -> Self {
+        Self((0..cores).map(|core| CachePadded::new(make(CoreId::new(core)))).collect())
+    }
+
+    /// The caller's own.
+    #[inline(always)]
+    pub fn mine(&self, pin: &Pinned) -> &T {
+        &self.0[pin.core().index()]
+    }
+
+    /// That of `core`: reading it moves a cache line if `core` writes it.
+    #[inline(always)]
+    pub fn of(&self, core: CoreId) -> &T {
+        &self.0[core.index()]
+    }
+
+    /// All of them, core 0 first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|padded| &**padded)
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,32 @@
+//! A lock in one bit of a word whose other bits belong to the data: the radix map's slot lock.
+
+use crate::atomic::{AtomicU64, Ordering};
+
+/// Sets `bit` if it was clear; returns the word as it was before, or `Err(word)` if the bit was already set.
+///
+/// Acquire on success: pairs with the Release of [`unlock_bit`].
+#[inline(always)]
+pub fn try_lock_bit(word: &AtomicU64, bit: u64) -> Result<u64, u64> {
+    let seen = word.load(Ordering::Relaxed);
+    if seen & bit != 0 {
+        return Err(seen);
+    }
+    word.compare_exchange(seen, seen | bit, Ordering::Acquire, Ordering::Relaxed)
+}
+
+/// Spins until `bit` is ours, calling `relax` once a turn; returns the word without the bit.
+#[inline]
+pub fn lock_bit(word: &AtomicU64, bit: u64, mut relax: impl FnMut()) -> u64 {
+    loop {
+        match try_lock_bit(word, bit) {
+            Ok(seen) => return seen,
+            Err(_) => relax(),
+        }
+    }
+}
+
+/// Clears `bit`. Release: everything written under the lock is seen by the next [`try_lock_bit`].
+#[inline(always)]
+pub fn unlock_bit(word: &AtomicU64, bit: u64) {
+    word.fetch_and(!bit, Ordering::Release);
+}

@@ -1,0 +1,33 @@
+//! The only place that names `core::sync::atomic` and `UnsafeCell`: under `--cfg loom` the same names are
+//! loom's, so every protocol built on this crate can be model-checked unchanged.
+#![cfg_attr(not(loom), no_std)]
+
+mod bitlock;
+mod padded;
+mod spin;
+
+pub use bitlock::{lock_bit, try_lock_bit, unlock_bit};
+pub use padded::CachePadded;
+pub use spin::{SpinGuard, SpinLock};
+
+#[cfg(loom)]
+pub use loom::sync::atomic;
+#[cfg(not(loom))]
+/// Atomic types and orderings (loom's under `--cfg loom`).
+pub use core::sync::atomic;
+
+#[cfg(loom)]
+pub use loom::cell::UnsafeCell;
+#[cfg(not(loom))]
+mod cell;
+#[cfg(not(loom))]
+pub use cell::UnsafeCell;
+
+/// One turn of a busy-wait loop. Under loom it yields, so that the model can run whoever is waited for.
+#[inline(always)]
+pub fn spin_loop() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+}

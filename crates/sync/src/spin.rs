@@ -1,0 +1,86 @@
+//! A test-and-test-and-set lock for short, rarely contended sections.
+
+use core::ops::{Deref, DerefMut};
+
+use crate::UnsafeCell;
+use crate::atomic::{AtomicBool, Ordering};
+
+/// Mutual exclusion by spinning. The holder must not block.
+#[derive(Debug)]
+pub struct SpinLock<T> {
+    held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `value` is only reached through a guard, and at most one guard exists at a time.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
+// SAFETY: the lock owns its value; moving it moves the value.
+unsafe impl<T: Send> Send for SpinLock<T> {}
+
+impl<T> SpinLock<T> {
+    /// An unlocked lock around `value`.
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> Self {
+        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// An unlocked lock around `value`.
+    #[cfg(loom)]
+    pub fn new(value: T) -> Self {
+        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Spins until the lock is ours.
+    #[inline]
+    pub fn lock(&self) -> SpinGuard<'_, T> {
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            crate::spin_loop();
+        }
+    }
+
+    /// Takes the lock if it is free. Acquire pairs with the Release in the guard's drop.
+    #[inline]
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        if self.held.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.held
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then_some(SpinGuard { lock: self })
+    }
+}
+
+/// Unlocks when dropped.
+#[derive(Debug)]
+pub struct SpinGuard<'a, T> {
+    lock: &'a SpinLock<T>,
+}
+
+impl<T> Deref for SpinGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard proves that the lock is held, so nobody writes the value.
+        self.lock.value.with(|p| unsafe { &*p })
+    }
+}
+
+impl<T> DerefMut for SpinGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard proves that the lock is held, and it is borrowed exclusively.
+        self.lock.value.with_mut(|p| unsafe { &mut *p })
+    }
+}
+
+impl<T> Drop for SpinGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `try_lock`.
+        self.lock.held.store(false, Ordering::Release);
+    }
+}

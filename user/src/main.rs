@@ -1,0 +1,2 @@
+//! Programs.
+fn main() {}
