@@ -1,2 +1,46 @@
-//! Linux numbers and structures.
+//! The Linux x86-64 numbers, structures and errnos that the kernel and the programs share.
+//!
+//! Every structure is laid out as Linux has it, without hidden padding, so that it may be copied to and from
+//! a program's memory as bytes ([`Pod`]). Constants keep their C names.
 #![no_std]
+#![forbid(unsafe_code)]
+
+mod errno;
+pub mod file;
+pub mod memory;
+pub mod nr;
+pub mod process;
+pub mod signal;
+pub mod time;
+
+pub use errno::Errno;
+pub use zerocopy;
+
+/// A value that is its bytes: any bytes make one, and it has no padding that could leak.
+pub trait Pod: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + Copy {}
+
+impl<T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + Copy> Pod for T {}
+
+/// `#[repr(C)]` structures of plain numbers.
+macro_rules! plain {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$meta])*
+            #[repr(C)]
+            #[derive(
+                Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+                zerocopy::KnownLayout,
+            )]
+            pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
+        )*
+    };
+}
+
+/// Named numbers with a line of meaning each.
+macro_rules! constants {
+    ($type:ty: $($name:ident = $value:expr, $text:literal;)*) => {
+        $(#[doc = $text] pub const $name: $type = $value;)*
+    };
+}
+
+pub(crate) use {constants, plain};

@@ -1,0 +1,278 @@
+//! Files.
+
+use crate::time::Timespec;
+use crate::{constants, plain};
+
+constants! { u32:
+    O_ACCMODE = 0o3, "The bits of the access mode.";
+    O_RDONLY = 0, "Read.";
+    O_WRONLY = 1, "Write.";
+    O_RDWR = 2, "Read and write.";
+    O_CREAT = 0o100, "Create if missing.";
+    O_EXCL = 0o200, "Fail if it exists.";
+    O_NOCTTY = 0o400, "Not the controlling terminal.";
+    O_TRUNC = 0o1000, "Empty it.";
+    O_APPEND = 0o2000, "Write at the end.";
+    O_NONBLOCK = 0o4000, "Do not wait.";
+    O_DSYNC = 0o10000, "Data is on disk when a write returns.";
+    O_ASYNC = 0o20000, "Signal when I/O is possible.";
+    O_DIRECT = 0o40000, "Without cache; pipes: packets.";
+    O_LARGEFILE = 0o100000, "Ignored.";
+    O_DIRECTORY = 0o200000, "Must be a directory.";
+    O_NOFOLLOW = 0o400000, "Must not be a symbolic link.";
+    O_NOATIME = 0o1000000, "Leave the access time.";
+    O_CLOEXEC = 0o2000000, "Close on exec.";
+    O_PATH = 0o10000000, "A place, not an open file.";
+    O_TMPFILE = 0o20200000, "A file without a name.";
+
+    S_IFMT = 0o170000, "The bits of the type.";
+    S_IFSOCK = 0o140000, "Socket.";
+    S_IFLNK = 0o120000, "Symbolic link.";
+    S_IFREG = 0o100000, "Regular file.";
+    S_IFBLK = 0o060000, "Block device.";
+    S_IFDIR = 0o040000, "Directory.";
+    S_IFCHR = 0o020000, "Character device.";
+    S_IFIFO = 0o010000, "Pipe.";
+
+    F_OK = 0, "access: does it exist?";
+    X_OK = 1, "access: may it be executed?";
+    W_OK = 2, "access: may it be written?";
+    R_OK = 4, "access: may it be read?";
+
+    AT_SYMLINK_NOFOLLOW = 0x100, "Do not follow a symbolic link at the end.";
+    AT_REMOVEDIR = 0x200, "unlinkat: a directory.";
+    AT_EACCESS = 0x200, "faccessat: with effective ids.";
+    AT_SYMLINK_FOLLOW = 0x400, "Follow a symbolic link at the end.";
+    AT_NO_AUTOMOUNT = 0x800, "Ignored.";
+    AT_EMPTY_PATH = 0x1000, "An empty path means the descriptor itself.";
+    AT_STATX_SYNC_TYPE = 0x6000, "statx: how fresh.";
+
+    RENAME_NOREPLACE = 1, "renameat2: fail if the new name exists.";
+    RENAME_EXCHANGE = 2, "renameat2: swap.";
+    RENAME_WHITEOUT = 4, "renameat2: leave a whiteout.";
+
+    CLOSE_RANGE_UNSHARE = 2, "close_range: in a private table.";
+    CLOSE_RANGE_CLOEXEC = 4, "close_range: only mark.";
+
+    FD_CLOEXEC = 1, "Close on exec.";
+    STATX_BASIC_STATS = 0x7ff, "statx: what stat has.";
+    STATX_RESERVED = 0x8000_0000, "statx: may not be asked for.";
+}
+
+/// The current directory, where a directory's descriptor is asked for.
+pub const AT_FDCWD: i32 = -100;
+/// The longest path with its NUL.
+pub const PATH_MAX: usize = 4096;
+/// The longest name in a directory.
+pub const NAME_MAX: usize = 255;
+/// The most buffers of one readv or writev.
+pub const IOV_MAX: usize = 1024;
+/// The most bytes that one read or write moves.
+pub const MAX_RW_COUNT: usize = 0x7fff_f000;
+
+constants! { u64:
+    SEEK_SET = 0, "From the start.";
+    SEEK_CUR = 1, "From here.";
+    SEEK_END = 2, "From the end.";
+    SEEK_DATA = 3, "The next data.";
+    SEEK_HOLE = 4, "The next hole.";
+
+    F_DUPFD = 0, "Duplicate, not below the argument.";
+    F_GETFD = 1, "Descriptor flags.";
+    F_SETFD = 2, "Set descriptor flags.";
+    F_GETFL = 3, "Status flags.";
+    F_SETFL = 4, "Set status flags.";
+    F_GETLK = 5, "Would a lock fit?";
+    F_SETLK = 6, "Lock or unlock.";
+    F_SETLKW = 7, "Lock or unlock, waiting.";
+    F_SETOWN = 8, "Who gets SIGIO.";
+    F_GETOWN = 9, "Who gets SIGIO?";
+    F_DUPFD_CLOEXEC = 1030, "Duplicate with close-on-exec.";
+    F_SETPIPE_SZ = 1031, "Set a pipe's capacity.";
+    F_GETPIPE_SZ = 1032, "A pipe's capacity.";
+
+    TCGETS = 0x5401, "Terminal attributes.";
+    TIOCGWINSZ = 0x5413, "Terminal size.";
+    FIONREAD = 0x541b, "Bytes waiting.";
+    FIONBIO = 0x5421, "Set or clear O_NONBLOCK.";
+    FIONCLEX = 0x5450, "Clear close-on-exec.";
+    FIOCLEX = 0x5451, "Set close-on-exec.";
+}
+
+constants! { u8:
+    DT_UNKNOWN = 0, "Unknown.";
+    DT_FIFO = 1, "Pipe.";
+    DT_CHR = 2, "Character device.";
+    DT_DIR = 4, "Directory.";
+    DT_BLK = 6, "Block device.";
+    DT_REG = 8, "Regular file.";
+    DT_LNK = 10, "Symbolic link.";
+    DT_SOCK = 12, "Socket.";
+}
+
+constants! { i16:
+    POLLIN = 0x001, "Can be read.";
+    POLLPRI = 0x002, "Urgent data.";
+    POLLOUT = 0x004, "Can be written.";
+    POLLERR = 0x008, "Error, or a pipe without readers.";
+    POLLHUP = 0x010, "The other side is gone.";
+    POLLNVAL = 0x020, "Not a descriptor.";
+    POLLRDNORM = 0x040, "Can be read.";
+    POLLWRNORM = 0x100, "Can be written.";
+}
+
+plain! {
+    /// `struct stat`.
+    #[derive(Default)]
+    pub struct Stat {
+        /// Device.
+        pub dev: u64,
+        /// Inode number.
+        pub ino: u64,
+        /// Hard links.
+        pub nlink: u64,
+        /// Type and permissions.
+        pub mode: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Zero.
+        pub padding: u32,
+        /// The device that this is.
+        pub rdev: u64,
+        /// Bytes.
+        pub size: i64,
+        /// Good unit of I/O.
+        pub blksize: i64,
+        /// Units of 512 bytes in use.
+        pub blocks: i64,
+        /// Last access.
+        pub atime: Timespec,
+        /// Last change of the contents.
+        pub mtime: Timespec,
+        /// Last change.
+        pub ctime: Timespec,
+        /// Zero.
+        pub reserved: [i64; 3],
+    }
+
+    /// `struct statx_timestamp`.
+    #[derive(Default)]
+    pub struct StatxTimestamp {
+        /// Seconds.
+        pub seconds: i64,
+        /// Nanoseconds.
+        pub nanoseconds: u32,
+        /// Zero.
+        pub reserved: i32,
+    }
+
+    /// `struct statx`.
+    #[derive(Default)]
+    pub struct Statx {
+        /// Which fields are filled.
+        pub mask: u32,
+        /// Good unit of I/O.
+        pub blksize: u32,
+        /// Attributes.
+        pub attributes: u64,
+        /// Hard links.
+        pub nlink: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Type and permissions.
+        pub mode: u16,
+        /// Zero.
+        pub padding: u16,
+        /// Inode number.
+        pub ino: u64,
+        /// Bytes.
+        pub size: u64,
+        /// Units of 512 bytes in use.
+        pub blocks: u64,
+        /// Which attributes are known.
+        pub attributes_mask: u64,
+        /// Last access.
+        pub atime: StatxTimestamp,
+        /// Creation.
+        pub btime: StatxTimestamp,
+        /// Last change.
+        pub ctime: StatxTimestamp,
+        /// Last change of the contents.
+        pub mtime: StatxTimestamp,
+        /// The device that this is: major, minor.
+        pub rdev: [u32; 2],
+        /// Device: major, minor.
+        pub dev: [u32; 2],
+        /// Zero.
+        pub spare: [u64; 14],
+    }
+
+    /// `struct statfs`.
+    #[derive(Default)]
+    pub struct Statfs {
+        /// Magic number of the file system.
+        pub kind: i64,
+        /// Unit of the sizes.
+        pub bsize: i64,
+        /// Size.
+        pub blocks: u64,
+        /// Free.
+        pub bfree: u64,
+        /// Free for users.
+        pub bavail: u64,
+        /// Inodes.
+        pub files: u64,
+        /// Free inodes.
+        pub ffree: u64,
+        /// Identity.
+        pub fsid: [i32; 2],
+        /// Longest name.
+        pub namelen: i64,
+        /// Fragment size.
+        pub frsize: i64,
+        /// Mount flags.
+        pub flags: i64,
+        /// Zero.
+        pub spare: [i64; 4],
+    }
+
+    /// `struct iovec`.
+    #[derive(Default)]
+    pub struct IoVec {
+        /// Address.
+        pub base: u64,
+        /// Bytes.
+        pub len: u64,
+    }
+
+    /// `struct pollfd`.
+    #[derive(Default)]
+    pub struct PollFd {
+        /// Descriptor; negative ones are skipped.
+        pub fd: i32,
+        /// What to wait for.
+        pub events: i16,
+        /// What is there.
+        pub revents: i16,
+    }
+}
+
+/// Bytes of `struct linux_dirent64` before the name: ino, off, reclen, type.
+pub const DIRENT64_HEAD: usize = 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_linux() {
+        assert_eq!(size_of::<Stat>(), 144);
+        assert_eq!(size_of::<Statx>(), 256);
+        assert_eq!(size_of::<Statfs>(), 120);
+        assert_eq!(size_of::<PollFd>(), 8);
+    }
+}

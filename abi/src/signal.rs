@@ -1,0 +1,188 @@
+//! Signals.
+
+use crate::{constants, plain};
+
+constants! { u32:
+    SIGHUP = 1, "Hangup.";
+    SIGINT = 2, "Interrupt from the keyboard.";
+    SIGQUIT = 3, "Quit from the keyboard.";
+    SIGILL = 4, "Illegal instruction.";
+    SIGTRAP = 5, "Breakpoint.";
+    SIGABRT = 6, "abort().";
+    SIGBUS = 7, "Bus error.";
+    SIGFPE = 8, "Arithmetic exception.";
+    SIGKILL = 9, "Kill.";
+    SIGUSR1 = 10, "The program's own.";
+    SIGSEGV = 11, "Invalid memory reference.";
+    SIGUSR2 = 12, "The program's own.";
+    SIGPIPE = 13, "Write to a pipe without readers.";
+    SIGALRM = 14, "alarm().";
+    SIGTERM = 15, "Termination.";
+    SIGSTKFLT = 16, "Coprocessor stack fault.";
+    SIGCHLD = 17, "A child ended or stopped.";
+    SIGCONT = 18, "Continue.";
+    SIGSTOP = 19, "Stop.";
+    SIGTSTP = 20, "Stop from the terminal.";
+    SIGTTIN = 21, "Background read.";
+    SIGTTOU = 22, "Background write.";
+    SIGURG = 23, "Urgent data.";
+    SIGXCPU = 24, "CPU time limit.";
+    SIGXFSZ = 25, "File size limit.";
+    SIGVTALRM = 26, "Virtual alarm.";
+    SIGPROF = 27, "Profiling timer.";
+    SIGWINCH = 28, "Window size changed.";
+    SIGIO = 29, "I/O possible.";
+    SIGPWR = 30, "Power failure.";
+    SIGSYS = 31, "Bad system call.";
+    SIGRTMIN = 32, "First real-time signal.";
+    NSIG = 64, "The highest signal number.";
+}
+
+constants! { u64:
+    SIG_BLOCK = 0, "rt_sigprocmask: add to the mask.";
+    SIG_UNBLOCK = 1, "rt_sigprocmask: take from the mask.";
+    SIG_SETMASK = 2, "rt_sigprocmask: replace the mask.";
+    SIG_DFL = 0, "The default action.";
+    SIG_IGN = 1, "Ignore.";
+    SA_NOCLDSTOP = 1, "No SIGCHLD for stopped children.";
+    SA_NOCLDWAIT = 2, "No zombies.";
+    SA_SIGINFO = 4, "The handler takes three arguments.";
+    SA_RESTORER = 0x0400_0000, "The action names a restorer.";
+    SA_ONSTACK = 0x0800_0000, "On the alternate stack.";
+    SA_RESTART = 0x1000_0000, "Restart interrupted calls.";
+    SA_NODEFER = 0x4000_0000, "Do not block the signal in its handler.";
+    SA_RESETHAND = 0x8000_0000, "Back to the default on delivery.";
+}
+
+constants! { i32:
+    SS_ONSTACK = 1, "The thread runs on its alternate stack.";
+    SS_DISABLE = 2, "There is no alternate stack.";
+    SI_USER = 0, "Sent by kill().";
+    SI_KERNEL = 0x80, "Sent by the kernel.";
+    SI_QUEUE = -1, "Sent by sigqueue().";
+    SI_TKILL = -6, "Sent by tgkill().";
+    ILL_ILLOPN = 2, "Illegal operand.";
+    FPE_INTDIV = 1, "Integer division by zero.";
+    FPE_FLTINV = 7, "Invalid floating point operation.";
+    SEGV_MAPERR = 1, "Address not mapped.";
+    SEGV_ACCERR = 2, "Access not permitted.";
+    BUS_ADRALN = 1, "Invalid address alignment.";
+    BUS_ADRERR = 2, "Nonexistent physical address.";
+    TRAP_BRKPT = 1, "Process breakpoint.";
+    TRAP_TRACE = 2, "Process trace trap.";
+}
+
+/// The size of the alternate stack that `sigaltstack` asks for at least.
+pub const MINSIGSTKSZ: u64 = 2048;
+
+plain! {
+    /// `struct kernel_sigaction`.
+    #[derive(Default)]
+    pub struct Sigaction {
+        /// Address of the handler, [`SIG_DFL`] or [`SIG_IGN`].
+        pub handler: u64,
+        /// `SA_*`.
+        pub flags: u64,
+        /// Where the handler returns to.
+        pub restorer: u64,
+        /// Signals blocked in the handler, bit 0 = signal 1.
+        pub mask: u64,
+    }
+
+    /// `stack_t`.
+    #[derive(Default)]
+    pub struct SignalStack {
+        /// Lowest address.
+        pub base: u64,
+        /// `SS_*`.
+        pub flags: i32,
+        /// Zero.
+        pub padding: u32,
+        /// Bytes.
+        pub size: u64,
+    }
+
+    /// `siginfo_t`, for all that fits three words after the head.
+    pub struct Siginfo {
+        /// Signal number.
+        pub signo: i32,
+        /// An errno, or zero.
+        pub errno: i32,
+        /// `SI_*`, `SEGV_*`, ...
+        pub code: i32,
+        /// Zero.
+        pub padding: u32,
+        /// `si_addr`, or `si_pid` and `si_uid`.
+        pub fields: [u64; 14],
+    }
+
+    /// `struct sigcontext`: the registers as a handler sees them.
+    #[derive(Default)]
+    pub struct Sigcontext {
+        /// r8 to r15.
+        pub r8_to_r15: [u64; 8],
+        /// rdi.
+        pub rdi: u64,
+        /// rsi.
+        pub rsi: u64,
+        /// rbp.
+        pub rbp: u64,
+        /// rbx.
+        pub rbx: u64,
+        /// rdx.
+        pub rdx: u64,
+        /// rax.
+        pub rax: u64,
+        /// rcx.
+        pub rcx: u64,
+        /// rsp.
+        pub rsp: u64,
+        /// rip.
+        pub rip: u64,
+        /// rflags.
+        pub rflags: u64,
+        /// cs, gs, fs, ss.
+        pub segments: [u16; 4],
+        /// The exception's error code.
+        pub error_code: u64,
+        /// The exception's vector.
+        pub trap_number: u64,
+        /// The signal mask before the handler.
+        pub old_mask: u64,
+        /// The faulting address.
+        pub cr2: u64,
+        /// Address of the saved floating point state.
+        pub fpstate: u64,
+        /// Zero.
+        pub reserved: [u64; 8],
+    }
+
+    /// `ucontext_t`.
+    #[derive(Default)]
+    pub struct Ucontext {
+        /// `UC_*`.
+        pub flags: u64,
+        /// Zero.
+        pub link: u64,
+        /// The alternate stack.
+        pub stack: SignalStack,
+        /// The registers.
+        pub registers: Sigcontext,
+        /// The mask that returning restores.
+        pub mask: u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_linux() {
+        assert_eq!(size_of::<Sigaction>(), 32);
+        assert_eq!(size_of::<SignalStack>(), 24);
+        assert_eq!(size_of::<Siginfo>(), 128);
+        assert_eq!(size_of::<Sigcontext>(), 256);
+        assert_eq!(size_of::<Ucontext>(), 304);
+    }
+}

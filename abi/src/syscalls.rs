@@ -1,0 +1,451 @@
+//! Every Linux x86-64 call and how much of it the kernel does: the one list that the kernel's dispatch table
+//! and `radixvm syscalls` are both made from.
+
+/// Hands the list to the macro `$callback`, one `number name support;` per call. Support is one of
+/// `full`, `partial "what is missing"`, `none`, or `declined`: a `none` that programs are written to expect,
+/// so that nobody needs to hear of it. The kernel has a handler for `full` and `partial`, or does not compile.
+#[macro_export]
+macro_rules! for_each_syscall {
+    ($callback:ident) => {
+        $callback! {
+            0 read none;
+            1 write none;
+            2 open none;
+            3 close none;
+            4 stat none;
+            5 fstat none;
+            6 lstat none;
+            7 poll none;
+            8 lseek none;
+            9 mmap partial "writable shared file mappings, MAP_GROWSDOWN and MAP_HUGETLB are refused";
+            10 mprotect full;
+            11 munmap full;
+            12 brk full;
+            13 rt_sigaction full;
+            14 rt_sigprocmask full;
+            15 rt_sigreturn full;
+            16 ioctl none;
+            17 pread64 none;
+            18 pwrite64 none;
+            19 readv none;
+            20 writev none;
+            21 access none;
+            22 pipe none;
+            23 select none;
+            24 sched_yield full;
+            25 mremap partial "moving by MREMAP_FIXED or MREMAP_DONTUNMAP is refused";
+            26 msync partial "nothing is ever written back: there are no shared file mappings";
+            27 mincore full;
+            28 madvise partial "MADV_DONTNEED is real, hints are accepted without effect, the rest is refused";
+            29 shmget none;
+            30 shmat none;
+            31 shmctl none;
+            32 dup none;
+            33 dup2 none;
+            34 pause full;
+            35 nanosleep full;
+            36 getitimer none;
+            37 alarm none;
+            38 setitimer none;
+            39 getpid full;
+            40 sendfile none;
+            41 socket none;
+            42 connect none;
+            43 accept none;
+            44 sendto none;
+            45 recvfrom none;
+            46 sendmsg none;
+            47 recvmsg none;
+            48 shutdown none;
+            49 bind none;
+            50 listen none;
+            51 getsockname none;
+            52 getpeername none;
+            53 socketpair none;
+            54 setsockopt none;
+            55 getsockopt none;
+            56 clone partial "threads only: fork-like flags are refused";
+            57 fork none;
+            58 vfork none;
+            59 execve none;
+            60 exit full;
+            61 wait4 none;
+            62 kill full;
+            63 uname full;
+            64 semget none;
+            65 semop none;
+            66 semctl none;
+            67 shmdt none;
+            68 msgget none;
+            69 msgsnd none;
+            70 msgrcv none;
+            71 msgctl none;
+            72 fcntl none;
+            73 flock none;
+            74 fsync none;
+            75 fdatasync none;
+            76 truncate none;
+            77 ftruncate none;
+            78 getdents none;
+            79 getcwd none;
+            80 chdir none;
+            81 fchdir none;
+            82 rename none;
+            83 mkdir none;
+            84 rmdir none;
+            85 creat none;
+            86 link none;
+            87 unlink none;
+            88 symlink none;
+            89 readlink none;
+            90 chmod none;
+            91 fchmod none;
+            92 chown none;
+            93 fchown none;
+            94 lchown none;
+            95 umask none;
+            96 gettimeofday full;
+            97 getrlimit partial "limits are told but cannot be changed";
+            98 getrusage partial "times, faults and switches only";
+            99 sysinfo full;
+            100 times full;
+            101 ptrace none;
+            102 getuid full;
+            103 syslog none;
+            104 getgid full;
+            105 setuid none;
+            106 setgid none;
+            107 geteuid full;
+            108 getegid full;
+            109 setpgid none;
+            110 getppid full;
+            111 getpgrp full;
+            112 setsid none;
+            113 setreuid none;
+            114 setregid none;
+            115 getgroups none;
+            116 setgroups none;
+            117 setresuid none;
+            118 getresuid none;
+            119 setresgid none;
+            120 getresgid none;
+            121 getpgid full;
+            122 setfsuid none;
+            123 setfsgid none;
+            124 getsid full;
+            125 capget none;
+            126 capset none;
+            127 rt_sigpending partial "real-time signals do not queue";
+            128 rt_sigtimedwait partial "real-time signals do not queue";
+            129 rt_sigqueueinfo none;
+            130 rt_sigsuspend partial "real-time signals do not queue";
+            131 sigaltstack full;
+            132 utime none;
+            133 mknod none;
+            134 uselib none;
+            135 personality none;
+            136 ustat none;
+            137 statfs none;
+            138 fstatfs none;
+            139 sysfs none;
+            140 getpriority partial "always the default";
+            141 setpriority partial "accepted without effect";
+            142 sched_setparam partial "priority 0 only";
+            143 sched_getparam partial "always priority 0";
+            144 sched_setscheduler partial "SCHED_OTHER, SCHED_BATCH and SCHED_IDLE, all treated alike";
+            145 sched_getscheduler partial "always SCHED_OTHER";
+            146 sched_get_priority_max full;
+            147 sched_get_priority_min full;
+            148 sched_rr_get_interval none;
+            149 mlock full;
+            150 munlock full;
+            151 mlockall full;
+            152 munlockall full;
+            153 vhangup none;
+            154 modify_ldt none;
+            155 pivot_root none;
+            156 _sysctl none;
+            157 prctl partial "PR_SET_NAME, PR_GET_NAME, PR_SET_DUMPABLE, PR_GET_DUMPABLE, PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS only";
+            158 arch_prctl partial "ARCH_SET_FS and ARCH_GET_FS only";
+            159 adjtimex none;
+            160 setrlimit partial "accepted when it changes nothing";
+            161 chroot none;
+            162 sync none;
+            163 acct none;
+            164 settimeofday none;
+            165 mount none;
+            166 umount2 none;
+            167 swapon none;
+            168 swapoff none;
+            169 reboot none;
+            170 sethostname none;
+            171 setdomainname none;
+            172 iopl none;
+            173 ioperm none;
+            174 create_module none;
+            175 init_module none;
+            176 delete_module none;
+            177 get_kernel_syms none;
+            178 query_module none;
+            179 quotactl none;
+            180 nfsservctl none;
+            181 getpmsg none;
+            182 putpmsg none;
+            183 afs_syscall none;
+            184 tuxcall none;
+            185 security none;
+            186 gettid full;
+            187 readahead none;
+            188 setxattr none;
+            189 lsetxattr none;
+            190 fsetxattr none;
+            191 getxattr none;
+            192 lgetxattr none;
+            193 fgetxattr none;
+            194 listxattr none;
+            195 llistxattr none;
+            196 flistxattr none;
+            197 removexattr none;
+            198 lremovexattr none;
+            199 fremovexattr none;
+            200 tkill full;
+            201 time full;
+            202 futex partial "priority-inheritance operations are refused";
+            203 sched_setaffinity full;
+            204 sched_getaffinity full;
+            205 set_thread_area none;
+            206 io_setup none;
+            207 io_destroy none;
+            208 io_getevents none;
+            209 io_submit none;
+            210 io_cancel none;
+            211 get_thread_area none;
+            212 lookup_dcookie none;
+            213 epoll_create none;
+            214 epoll_ctl_old none;
+            215 epoll_wait_old none;
+            216 remap_file_pages none;
+            217 getdents64 none;
+            218 set_tid_address full;
+            219 restart_syscall none;
+            220 semtimedop none;
+            221 fadvise64 none;
+            222 timer_create none;
+            223 timer_settime none;
+            224 timer_gettime none;
+            225 timer_getoverrun none;
+            226 timer_delete none;
+            227 clock_settime none;
+            228 clock_gettime full;
+            229 clock_getres full;
+            230 clock_nanosleep full;
+            231 exit_group full;
+            232 epoll_wait none;
+            233 epoll_ctl none;
+            234 tgkill full;
+            235 utimes none;
+            236 vserver none;
+            237 mbind none;
+            238 set_mempolicy none;
+            239 get_mempolicy none;
+            240 mq_open none;
+            241 mq_unlink none;
+            242 mq_timedsend none;
+            243 mq_timedreceive none;
+            244 mq_notify none;
+            245 mq_getsetattr none;
+            246 kexec_load none;
+            247 waitid none;
+            248 add_key none;
+            249 request_key none;
+            250 keyctl none;
+            251 ioprio_set none;
+            252 ioprio_get none;
+            253 inotify_init none;
+            254 inotify_add_watch none;
+            255 inotify_rm_watch none;
+            256 migrate_pages none;
+            257 openat none;
+            258 mkdirat none;
+            259 mknodat none;
+            260 fchownat none;
+            261 futimesat none;
+            262 newfstatat none;
+            263 unlinkat none;
+            264 renameat none;
+            265 linkat none;
+            266 symlinkat none;
+            267 readlinkat none;
+            268 fchmodat none;
+            269 faccessat none;
+            270 pselect6 none;
+            271 ppoll none;
+            272 unshare none;
+            273 set_robust_list full;
+            274 get_robust_list full;
+            275 splice none;
+            276 tee none;
+            277 sync_file_range none;
+            278 vmsplice none;
+            279 move_pages none;
+            280 utimensat none;
+            281 epoll_pwait none;
+            282 signalfd none;
+            283 timerfd_create none;
+            284 eventfd none;
+            285 fallocate none;
+            286 timerfd_settime none;
+            287 timerfd_gettime none;
+            288 accept4 none;
+            289 signalfd4 none;
+            290 eventfd2 none;
+            291 epoll_create1 none;
+            292 dup3 none;
+            293 pipe2 none;
+            294 inotify_init1 none;
+            295 preadv none;
+            296 pwritev none;
+            297 rt_tgsigqueueinfo none;
+            298 perf_event_open none;
+            299 recvmmsg none;
+            300 fanotify_init none;
+            301 fanotify_mark none;
+            302 prlimit64 partial "limits are told but cannot be changed";
+            303 name_to_handle_at none;
+            304 open_by_handle_at none;
+            305 clock_adjtime none;
+            306 syncfs none;
+            307 sendmmsg none;
+            308 setns none;
+            309 getcpu full;
+            310 process_vm_readv none;
+            311 process_vm_writev none;
+            312 kcmp none;
+            313 finit_module none;
+            314 sched_setattr none;
+            315 sched_getattr none;
+            316 renameat2 none;
+            317 seccomp none;
+            318 getrandom full;
+            319 memfd_create none;
+            320 kexec_file_load none;
+            321 bpf none;
+            322 execveat none;
+            323 userfaultfd none;
+            324 membarrier partial "MEMBARRIER_CMD_QUERY answers that no command is offered";
+            325 mlock2 full;
+            326 copy_file_range none;
+            327 preadv2 none;
+            328 pwritev2 none;
+            329 pkey_mprotect none;
+            330 pkey_alloc none;
+            331 pkey_free none;
+            332 statx none;
+            333 io_pgetevents none;
+            334 rseq declined;
+            424 pidfd_send_signal none;
+            425 io_uring_setup none;
+            426 io_uring_enter none;
+            427 io_uring_register none;
+            428 open_tree none;
+            429 move_mount none;
+            430 fsopen none;
+            431 fsconfig none;
+            432 fsmount none;
+            433 fspick none;
+            434 pidfd_open none;
+            435 clone3 partial "threads only: fork-like flags are refused";
+            436 close_range none;
+            437 openat2 none;
+            438 pidfd_getfd none;
+            439 faccessat2 none;
+            440 process_madvise none;
+            441 epoll_pwait2 none;
+            442 mount_setattr none;
+            443 quotactl_fd none;
+            444 landlock_create_ruleset none;
+            445 landlock_add_rule none;
+            446 landlock_restrict_self none;
+            447 memfd_secret none;
+            448 process_mrelease none;
+            449 futex_waitv none;
+            450 set_mempolicy_home_node none;
+            451 cachestat none;
+            452 fchmodat2 none;
+            453 map_shadow_stack none;
+            454 futex_wake none;
+            455 futex_wait none;
+            456 futex_requeue none;
+            457 statmount none;
+            458 listmount none;
+            459 lsm_get_self_attr none;
+            460 lsm_set_self_attr none;
+            461 lsm_list_modules none;
+            462 mseal none;
+        }
+    };
+}
+
+/// How much of a call works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// All that a program may ask of it.
+    Full,
+    /// All but what the text says.
+    Partial(&'static str),
+    /// Answers `ENOSYS`.
+    None,
+}
+
+/// One Linux call.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What a program puts in rax.
+    pub number: u32,
+    /// The name in the Linux manual.
+    pub name: &'static str,
+    /// How much of it works.
+    pub support: Support,
+}
+
+macro_rules! support {
+    (full) => {
+        Support::Full
+    };
+    (partial $missing:literal) => {
+        Support::Partial($missing)
+    };
+    (none) => {
+        Support::None
+    };
+    (declined) => {
+        Support::None
+    };
+}
+
+macro_rules! entries {
+    ($($number:literal $name:ident $support:ident $($missing:literal)?;)*) => {
+        &[$(Entry { number: $number, name: stringify!($name), support: support!($support $($missing)?) }),*]
+    };
+}
+
+/// Every call, by rising number.
+pub const TABLE: &[Entry] = for_each_syscall!(entries);
+
+/// The call with this number.
+pub fn find(number: u64) -> Option<&'static Entry> {
+    let at = TABLE.binary_search_by_key(&number, |entry| entry.number.into()).ok()?;
+    Some(&TABLE[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_rise_and_are_found() {
+        assert!(TABLE.is_sorted_by(|a, b| a.number < b.number));
+        assert_eq!(find(9).map(|entry| entry.name), Some("mmap"));
+        assert!(find(9999).is_none());
+    }
+}
