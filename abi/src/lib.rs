@@ -11,6 +11,7 @@ pub mod memory;
 pub mod nr;
 pub mod process;
 pub mod signal;
+pub mod syscalls;
 pub mod time;
 
 pub use errno::Errno;
