@@ -1,1 +1,31 @@
+//! Address spaces whose operations on disjoint ranges share nothing.
+//!
+//! The crate has two seams. Above, [`AddressSpace`]: map, unmap, protect, discard, fault. Below, what a
+//! machine must bring: [`Mmu`] (the translations of one space, and how to take them back from other cores)
+//! and [`Frames`] (memory, a page at a time). A design is a type between the two; the one here is
+//! [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for multithreaded applications*.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `page.rs` | numbers with units: addresses, pages, frames, ranges, rights |
+//! | `mmu.rs` | the traits a machine implements |
+//! | `space.rs` | the trait a kernel calls, its errors |
+//! | `counters.rs` | per-core counts of what happened |
+//! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: rights, frame, cores that translate it |
+//! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
+//! | `arena.rs` | where a mapping goes when the caller does not say |
+//! | `designs/` | address spaces |
 #![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod counters;
+mod mmu;
+mod page;
+mod space;
+
+pub use counters::{Counters, Event};
+pub use mmu::{Frames, Mmu, OutOfMemory, Shot, Tables};
+pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
+pub use space::{AddressSpace, Fault, FaultError, Nodes, Placement, VmError};

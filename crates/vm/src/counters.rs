@@ -1,0 +1,90 @@
+//! What happened, counted where it happened: each core writes its own cache lines only.
+
+use core::ops::{AddAssign, Index};
+
+use percore::{CoreId, PerCore, Pinned};
+use sync::atomic::{AtomicU64, Ordering};
+
+/// Something worth counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A mapping was made.
+    Mmap,
+    /// An unmap.
+    Munmap,
+    /// A change of rights.
+    Mprotect,
+    /// A fault that allocated a frame.
+    AllocFault,
+    /// A fault that found one.
+    FillFault,
+    /// An operation that had to reach at least one other core.
+    Shootdown,
+    /// A core interrupted by a shootdown.
+    IpiTarget,
+    /// A core that a shootdown could leave alone.
+    AvoidedIpi,
+}
+
+const NAMES: [&str; 8] = [
+    "mmap",
+    "munmap",
+    "mprotect",
+    "alloc_faults",
+    "fill_faults",
+    "shootdowns",
+    "ipi_targets",
+    "avoided_ipis",
+];
+
+/// One number for each [`Event`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters([u64; NAMES.len()]);
+
+impl Counters {
+    /// Name and number of each event.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        NAMES.into_iter().zip(self.0)
+    }
+}
+
+impl Index<Event> for Counters {
+    type Output = u64;
+    fn index(&self, event: Event) -> &u64 {
+        &self.0[event as usize]
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+/// The cells behind [`Counters`].
+#[derive(Debug)]
+pub(crate) struct Tally(PerCore<[AtomicU64; NAMES.len()]>);
+
+impl Tally {
+    pub(crate) fn new(cores: usize) -> Self {
+        Self(PerCore::new(cores, |_| Default::default()))
+    }
+
+    /// Counts `times` events. Relaxed, and not read-modify-write: only this core writes the cell.
+    #[inline]
+    pub(crate) fn add(&self, pin: &Pinned, event: Event, times: u64) {
+        let cell = &self.0.mine(pin)[event as usize];
+        cell.store(cell.load(Ordering::Relaxed) + times, Ordering::Relaxed);
+    }
+
+    /// The counts of `core`. Relaxed: a number may lag, and is never torn.
+    pub(crate) fn of(&self, core: CoreId) -> Counters {
+        Counters(self.0.of(core).each_ref().map(|cell| cell.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn sum(&self) -> Counters {
+        let mut sum = Counters::default();
+        (0..self.0.cores()).for_each(|core| sum += self.of(CoreId::new(core)));
+        sum
+    }
+}
