@@ -1,0 +1,128 @@
+//! The three microbenchmarks of the paper (section 5.1): common options and report.
+
+use crate::args::{Args, Parsed, options};
+use crate::cores;
+use crate::window::{Window, Worker, measure};
+use serde_json::{Value, json};
+
+/// Most threads that any of the programs starts.
+pub const MAX_THREADS: u64 = 256;
+
+/// What every microbenchmark is told.
+pub struct Options {
+    /// Pinned threads.
+    pub threads: usize,
+    /// Pages per region.
+    pub pages: usize,
+    /// Rounds per thread.
+    pub iterations: u64,
+    json: bool,
+}
+
+impl Options {
+    /// Reads the command line; `pages` and `iterations` are the defaults.
+    pub fn parse(usage: &str, pages: u64, iterations: u64) -> Options {
+        let options_text = format!(
+            "{usage}\n\n  --threads N     pinned threads (default: one per CPU)\n  \
+             --pages N       4 KiB pages each thread maps at a time (default {pages})\n  \
+             --iterations N  rounds per thread (default {iterations})\n  \
+             --json          one JSON object instead of a line of text"
+        );
+        options(&options_text, |args| Options::from(args, pages, iterations))
+    }
+
+    fn from(mut args: Args, pages: u64, iterations: u64) -> Parsed<Options> {
+        let options = Options {
+            threads: threads(&mut args)?,
+            pages: args.number("--pages", pages, 1..=1 << 20)? as usize,
+            iterations: args.number("--iterations", iterations, 1..=1 << 40)?,
+            json: args.flag("--json"),
+        };
+        args.end().map(|()| options)
+    }
+
+    /// Runs `body` on all threads and prints the report. Each thread unmaps one region per iteration.
+    pub fn run(&self, program: &str, body: impl Fn(&Worker) + Sync) {
+        let (_, window) = measure(self.threads, body);
+        let report = self.report(program, &window);
+        println!("{}", if self.json { report.to_string() } else { self.line(program, &window) });
+    }
+
+    fn rounds(&self) -> u64 {
+        self.threads as u64 * self.iterations
+    }
+
+    fn report(&self, program: &str, window: &Window) -> Value {
+        let mut report = window_json(program, window);
+        report["threads"] = json!(self.threads);
+        report["pages"] = json!(self.pages);
+        report["iterations"] = json!(self.iterations);
+        report["rounds"] = json!(self.rounds());
+        report["rounds_per_s"] = json!(self.rounds() as f64 / window.seconds);
+        report
+    }
+
+    fn line(&self, program: &str, window: &Window) -> String {
+        let (rounds, seconds) = (self.rounds(), window.seconds);
+        format!(
+            "{program}: {} threads, {rounds} rounds of {} pages in {seconds:.3} s: {:.0} rounds/s{}",
+            self.threads,
+            self.pages,
+            rounds as f64 / seconds,
+            window_text(window)
+        )
+    }
+}
+
+/// `--threads`, by default one per CPU.
+pub fn threads(args: &mut Args) -> Parsed<usize> {
+    let cpus = cores::allowed().map_or(1, |cpus| cpus.len() as u64);
+    Ok(args.number("--threads", cpus.min(MAX_THREADS), 1..=MAX_THREADS)? as usize)
+}
+
+/// What every JSON report says about the measured window.
+pub fn window_json(program: &str, window: &Window) -> Value {
+    json!({
+        "program": program,
+        "seconds": window.seconds,
+        "tsc": window.cycles,
+        "minor_faults": window.minor_faults,
+        "counters": window.counters,
+    })
+}
+
+/// The counts of the window that were not zero, for people.
+pub fn window_text(window: &Window) -> String {
+    let counters = window.counters.iter().flatten().filter(|(_, value)| **value > 0);
+    let faults = (window.minor_faults > 0).then(|| format!(", {} minor faults", window.minor_faults));
+    let counters = counters.map(|(name, value)| format!(", {value} {}", name.replace('_', " ")));
+    faults.into_iter().chain(counters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Parsed<Options> {
+        Options::from(Args::new(line.split_whitespace().map(Into::into))?, 3, 5)
+    }
+
+    #[test]
+    fn the_report_has_the_agreed_keys() {
+        let options = parse("--threads 2 --json").unwrap();
+        let window = Window { seconds: 0.5, cycles: 9, minor_faults: 4, counters: None };
+        assert_eq!(
+            options.report("local", &window),
+            json!({"program": "local", "threads": 2, "pages": 3, "iterations": 5, "rounds": 10, "seconds": 0.5,
+                   "rounds_per_s": 20.0, "tsc": 9, "counters": null, "minor_faults": 4})
+        );
+    }
+
+    #[test]
+    fn bad_options_are_refused() {
+        assert!(parse("--threads 0").is_err());
+        assert!(parse("--pages 0").is_err());
+        assert!(parse("--iterations x").is_err());
+        assert!(parse("--paegs 1").is_err());
+    }
+}

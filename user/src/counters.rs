@@ -1,0 +1,135 @@
+//! Counters of the kernel underneath, read before and after the measured window.
+//!
+//! Ours (`/proc/radixvm/counters`) has lines `name total core0 core1 ...`. On Linux the rows of
+//! `/proc/interrupts` that tell about remote work are taken, summed over the CPUs: TLB shootdowns received,
+//! function calls received (TLB shootdowns among them), timer interrupts.
+//!
+//! Reading must not disturb what is measured: buffers are allocated and touched beforehand, and text is
+//! parsed after the window.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+
+const OURS: &str = "/proc/radixvm/counters";
+const LINUX: &str = "/proc/interrupts";
+/// Room for the interrupts of 256 CPUs.
+const ROOM: usize = 512 << 10;
+
+/// Names and values.
+pub type Counters = BTreeMap<String, u64>;
+
+/// One reading, still as text.
+pub struct Reading {
+    file: Option<File>,
+    parse: fn(&str) -> Counters,
+    text: Vec<u8>,
+    length: usize,
+}
+
+impl Reading {
+    /// Opens the counters and prepares room for their text; they are read by [`Reading::take`].
+    pub fn prepare() -> Reading {
+        let ours = File::open(OURS).ok().map(|file| (file, parse_ours as fn(&str) -> Counters));
+        let source = ours.or_else(|| Some((File::open(LINUX).ok()?, parse_linux)));
+        let (file, parse) = source.map_or((None, parse_linux as _), |(file, parse)| (Some(file), parse));
+        Reading { file, parse, text: vec![b'\n'; ROOM], length: 0 }
+    }
+
+    /// Reads the counters now.
+    pub fn take(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        while self.length < self.text.len() {
+            match file.read(&mut self.text[self.length..]) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => self.length += count,
+            }
+        }
+    }
+
+    /// What happened between `earlier` and this reading; None where the kernel offers no counters.
+    pub fn since(&self, earlier: &Reading) -> Option<Counters> {
+        self.file.as_ref()?;
+        Some(difference(self.counters(), &earlier.counters()))
+    }
+
+    fn counters(&self) -> Counters {
+        (self.parse)(&String::from_utf8_lossy(&self.text[..self.length]))
+    }
+}
+
+fn difference(mut later: Counters, earlier: &Counters) -> Counters {
+    for (name, value) in &mut later {
+        *value = value.wrapping_sub(earlier.get(name).copied().unwrap_or(0));
+    }
+    later
+}
+
+fn parse_ours(text: &str) -> Counters {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_string(), words.next()?.parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn parse_linux(text: &str) -> Counters {
+    let row = |line: &str| {
+        let (label, numbers) = line.split_once(':')?;
+        let name = match label.trim() {
+            "TLB" => "tlb_shootdowns",
+            "CAL" => "function_calls",
+            "LOC" => "timer_interrupts",
+            _ => return None,
+        };
+        let sum = numbers.split_whitespace().map_while(|word| word.parse::<u64>().ok()).sum();
+        Some((name.to_string(), sum))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// Page faults of this process so far that needed no disk.
+pub fn minor_faults() -> u64 {
+    // SAFETY: an all-zero `rusage` is a valid one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the call fills the structure it is given.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    if result == 0 { usage.ru_minflt as u64 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(pairs: &[(&str, u64)]) -> Counters {
+        pairs.iter().map(|(name, value)| (name.to_string(), *value)).collect()
+    }
+
+    #[test]
+    fn our_lines_give_the_total() {
+        let text = "mmap 30 10 20\nipi_targets 0 0 0\nbroken\n";
+        assert_eq!(parse_ours(text), counters(&[("mmap", 30), ("ipi_targets", 0)]));
+    }
+
+    #[test]
+    fn linux_rows_are_summed_over_the_cpus() {
+        let text = "            CPU0       CPU1\n  0:  5  6  IO-APIC  2-edge  timer\n\
+                    LOC:  100  200   Local timer interrupts\nTLB:  3  4   TLB shootdowns\n";
+        assert_eq!(parse_linux(text), counters(&[("timer_interrupts", 300), ("tlb_shootdowns", 7)]));
+    }
+
+    #[test]
+    fn a_counter_that_appears_later_counts_from_zero() {
+        let later = counters(&[("mmap", 5), ("new", 2)]);
+        assert_eq!(difference(later, &counters(&[("mmap", 3)])), counters(&[("mmap", 2), ("new", 2)]));
+    }
+
+    #[test]
+    fn faults_are_counted() {
+        let before = minor_faults();
+        let mut region = crate::memory::Region::map(8).unwrap();
+        region.write(1);
+        region.unmap().unwrap();
+        assert!(minor_faults() > before);
+    }
+}

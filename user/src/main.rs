@@ -1,2 +1,0 @@
-//! Programs.
-fn main() {}

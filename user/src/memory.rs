@@ -1,0 +1,98 @@
+//! The memory calls, thinly wrapped: addresses are numbers, errors are `io::Error`.
+
+use std::io;
+
+/// Bytes per page.
+pub const PAGE: usize = 4096;
+/// Readable and writable.
+pub const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+/// Fresh zeroed memory, nobody else's.
+pub const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// Maps fresh memory where the kernel likes.
+pub fn map(length: usize, protection: i32) -> io::Result<usize> {
+    // SAFETY: without MAP_FIXED the call only adds memory that nobody refers to yet.
+    unsafe { map_at(0, length, protection, PRIVATE) }
+}
+
+/// `mmap` of fresh memory.
+///
+/// # Safety
+/// With MAP_FIXED the range loses what it held: no reference into it may live.
+pub unsafe fn map_at(address: usize, length: usize, protection: i32, flags: i32) -> io::Result<usize> {
+    // SAFETY: the caller answers for the range.
+    let result = unsafe { libc::mmap(address as *mut _, length, protection, flags, -1, 0) };
+    if result == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
+/// `munmap`.
+///
+/// # Safety
+/// No reference into the range may live.
+pub unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
+    // SAFETY: the caller answers for the range.
+    check(unsafe { libc::munmap(address as *mut _, length) })
+}
+
+/// `mprotect`.
+///
+/// # Safety
+/// References into the range must agree with the new protection.
+pub unsafe fn protect(address: usize, length: usize, protection: i32) -> io::Result<()> {
+    // SAFETY: the caller answers for the range.
+    check(unsafe { libc::mprotect(address as *mut _, length, protection) })
+}
+
+/// `madvise(MADV_DONTNEED)`: the pages read as zeros from now on.
+///
+/// # Safety
+/// No reference into the range may live.
+pub unsafe fn discard(address: usize, length: usize) -> io::Result<()> {
+    // SAFETY: the caller answers for the range.
+    check(unsafe { libc::madvise(address as *mut _, length, libc::MADV_DONTNEED) })
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Pages of fresh, writable memory that one owner maps, writes and unmaps.
+pub struct Region {
+    address: usize,
+    pages: usize,
+}
+
+impl Region {
+    /// Maps the region.
+    pub fn map(pages: usize) -> io::Result<Region> {
+        Ok(Region { address: map(pages * PAGE, READ_WRITE)?, pages })
+    }
+
+    /// Writes a word into every page.
+    pub fn write(&mut self, word: u64) {
+        for page in 0..self.pages {
+            let place = (self.address + page * PAGE) as *mut u64;
+            // SAFETY: the page belongs to this region, which is mapped writable while it lives.
+            unsafe { place.write_volatile(word) };
+        }
+    }
+
+    /// Unmaps the region.
+    pub fn unmap(self) -> io::Result<()> {
+        // SAFETY: the region is the only way to its pages, and it ends here.
+        unsafe { unmap(self.address, self.pages * PAGE) }
+    }
+
+    /// Gives the region up as its address, for [`Region::from_address`].
+    pub fn into_address(self) -> usize {
+        self.address
+    }
+
+    /// The region that had been given up as `address`.
+    ///
+    /// # Safety
+    /// `address` came from [`Region::into_address`] of a region of `pages`, and is used once.
+    pub unsafe fn from_address(address: usize, pages: usize) -> Region {
+        Region { address, pages }
+    }
+}
