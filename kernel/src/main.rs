@@ -2,7 +2,14 @@
 #![no_std]
 #![no_main]
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
+extern crate alloc;
+
+mod arch;
+mod control;
+mod counters;
+mod fs;
+mod mm;
+mod panic;
+mod process;
+mod sched;
+mod syscall;

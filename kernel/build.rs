@@ -1,0 +1,9 @@
+//! Links the kernel with its own layout.
+
+fn main() {
+    let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    println!("cargo:rustc-link-arg-bins=-T{here}/kernel.ld");
+    println!("cargo:rustc-link-arg-bins=-zmax-page-size=4096");
+    println!("cargo:rustc-link-arg-bins=--no-rosegment");
+    println!("cargo:rerun-if-changed=kernel.ld");
+}

@@ -1,0 +1,5 @@
+//! The machine. Everything above names `arch::…` and never an architecture.
+
+mod x86_64;
+
+pub use x86_64::*;

@@ -1,0 +1,66 @@
+//! Kernel stacks and switching between them.
+
+use core::arch::naked_asm;
+
+use super::frame::TrapFrame;
+use super::percpu;
+pub use super::stack::KernelStack;
+
+/// A task that is not running: where its kernel stack is.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Context {
+    rsp: u64,
+    /// Where traps from user mode start to push; 0 for a context that never sees user mode.
+    stack_top: u64,
+}
+
+impl Context {
+    /// For a flow of control that already runs (a core's boot and idle flow): filled when it is switched away from.
+    pub const fn running() -> Self {
+        Self { rsp: 0, stack_top: 0 }
+    }
+}
+
+/// What `switch` pops: callee-saved registers and the address to return to.
+#[repr(C)]
+struct Switched {
+    saved: [u64; 6],
+    return_to: u64,
+}
+
+/// A context whose first [`switch`] calls `sched::finish_switch()`, then goes to user mode with `frame`.
+pub fn new_user_thread(stack: &KernelStack, frame: TrapFrame) -> Context {
+    let top = stack.top();
+    let frame_at = top - size_of::<TrapFrame>() as u64;
+    let rsp = frame_at - size_of::<Switched>() as u64;
+    let switched = Switched { saved: [0; 6], return_to: super::entry::thread_start as *const () as u64 };
+    // SAFETY: the caller's stack is not in use, and both values fit below its top.
+    unsafe {
+        (frame_at as *mut TrapFrame).write(frame);
+        (rsp as *mut Switched).write(switched);
+    }
+    Context { rsp, stack_top: top }
+}
+
+/// Leaves `from` (filled in) and goes on with `to`. Returns when somebody switches back to `from`, perhaps
+/// on another core.
+///
+/// # Safety
+/// Interrupts are off. `to` was made by [`new_user_thread`] or by an earlier switch away, its stack is alive
+/// and nobody else switches to it. `from` stays valid until it is switched to.
+#[unsafe(naked)]
+pub unsafe extern "sysv64" fn switch(from: *mut Context, to: *const Context) {
+    naked_asm!(
+        "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
+        "mov [rdi], rsp",
+        "mov rsp, [rsi]",
+        "mov rax, [rsi + 8]",
+        "mov gs:[{kernel_rsp}], rax",
+        "mov gs:[{rsp0}], rax",
+        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
+        "ret",
+        kernel_rsp = const percpu::KERNEL_RSP,
+        rsp0 = const percpu::TSS_RSP0,
+    )
+}

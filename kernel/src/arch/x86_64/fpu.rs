@@ -1,0 +1,73 @@
+//! The user's floating point and vector registers. The kernel itself uses none.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::cpu::{cpuid_if_known, cr0, cr4, set_cr0, set_cr4};
+
+/// x87, SSE, AVX and the three AVX-512 parts: the states we keep. Their standard layout ends at 2688.
+const WANTED: u64 = 0xe7;
+const BYTES: usize = 2688;
+const CONTROL_WORD: u16 = 0x37f;
+const MXCSR: u32 = 0x1f80;
+
+/// The XSAVE states that are on; 0 when the CPU only has FXSAVE.
+static STATES: AtomicU64 = AtomicU64::new(0);
+
+/// One thread's saved registers.
+#[repr(C, align(64))]
+#[derive(Clone, Debug)]
+pub struct FpuState([u8; BYTES]);
+
+impl FpuState {
+    /// What a fresh program finds.
+    pub const fn new() -> Self {
+        let mut bytes = [0; BYTES];
+        [bytes[0], bytes[1]] = CONTROL_WORD.to_le_bytes();
+        [bytes[24], bytes[25], bytes[26], bytes[27]] = MXCSR.to_le_bytes();
+        Self(bytes)
+    }
+
+    /// Keeps the registers as they are now.
+    pub fn save(&mut self) {
+        let (states, area) = (STATES.load(Ordering::Relaxed), self.0.as_mut_ptr());
+        // SAFETY: the area is 64-byte aligned and holds every state that is on.
+        unsafe {
+            if states == 0 {
+                asm!("fxsave64 [{}]", in(reg) area, options(nostack, preserves_flags));
+            } else {
+                asm!("xsave64 [{}]", in(reg) area, in("eax") states as u32, in("edx") 0, options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    /// Makes the registers what was kept.
+    pub fn restore(&self) {
+        let (states, area) = (STATES.load(Ordering::Relaxed), self.0.as_ptr());
+        // SAFETY: the area was filled by `save` or `new`, so its header is valid; the kernel uses no such register.
+        unsafe {
+            if states == 0 {
+                asm!("fxrstor64 [{}]", in(reg) area, options(nostack, preserves_flags));
+            } else {
+                asm!("xrstor64 [{}]", in(reg) area, in("eax") states as u32, in("edx") 0, options(nostack, preserves_flags));
+            }
+        }
+    }
+}
+
+/// Switches this core's units on.
+pub fn init() {
+    let has_xsave = cpuid_if_known(1, 0).ecx & 1 << 26 != 0;
+    // SAFETY: every 64-bit CPU has FXSAVE and SSE; emulation off, monitoring on.
+    unsafe {
+        set_cr0(cr0() & !(1 << 2 | 1 << 3) | 1 << 1);
+        set_cr4(cr4() | 1 << 9 | 1 << 10 | u64::from(has_xsave) << 18);
+    }
+    if has_xsave {
+        let states = u64::from(cpuid_if_known(0xd, 0).eax) & WANTED;
+        // SAFETY: only states that the CPU lists; x87 is always among them.
+        unsafe { asm!("xsetbv", in("ecx") 0, in("eax") states as u32, in("edx") 0, options(nostack)) };
+        // Relaxed: every core writes the same value before it runs a user.
+        STATES.store(states, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,89 @@
+//! The user's registers as the entry code pushes them.
+
+/// A user thread's registers while it is in the kernel. The order is the one `entry.s` pushes in.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)] // register names
+pub struct TrapFrame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    /// What brought us here: an exception or interrupt vector, or [`SYSCALL`].
+    pub vector: u64,
+    /// The exception's error code, or the number of the syscall.
+    pub error: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+/// `TrapFrame::vector` of a syscall.
+pub const SYSCALL: u64 = 256;
+/// The user code selector in the GDT.
+pub const USER_CS: u64 = 0x23;
+/// The user data selector in the GDT.
+pub const USER_SS: u64 = 0x1b;
+/// Flags that a user may choose: everything but IOPL, NT, VM, VIF, VIP, with IF and bit 1 forced.
+const USER_FLAGS: u64 = 0x24_0dd5;
+const FORCED_FLAGS: u64 = 0x202;
+
+impl TrapFrame {
+    /// Registers of a fresh program: all zero but where it starts and its stack.
+    pub fn user(ip: u64, sp: u64) -> Self {
+        Self { rip: ip, rsp: sp, cs: USER_CS, ss: USER_SS, rflags: FORCED_FLAGS, ..Self::default() }
+    }
+
+    /// The syscall's number.
+    #[inline(always)]
+    pub fn number(&self) -> u64 {
+        self.error
+    }
+
+    /// The syscall's arguments.
+    #[inline(always)]
+    pub fn args(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// What the syscall returns.
+    #[inline(always)]
+    pub fn set_result(&mut self, result: u64) {
+        self.rax = result;
+    }
+
+    /// Where the user goes on.
+    pub fn ip(&self) -> u64 {
+        self.rip
+    }
+
+    /// The user's stack pointer.
+    pub fn sp(&self) -> u64 {
+        self.rsp
+    }
+
+    /// Whether the trap came from user mode.
+    #[inline(always)]
+    pub fn from_user(&self) -> bool {
+        self.cs & 3 == 3
+    }
+
+    /// Makes registers that a user chose safe to return to: user segments, allowed flags, interrupts on.
+    pub fn sanitize(&mut self) {
+        (self.cs, self.ss) = (USER_CS, USER_SS);
+        self.rflags = self.rflags & USER_FLAGS | FORCED_FLAGS;
+    }
+}

@@ -1,0 +1,101 @@
+//! The block that belongs to one core; GS points to it in kernel mode.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use percore::{CoreId, MAX_CORES};
+
+use super::cpu::{msr, write_msr};
+use super::gdt::{Gdt, Tss};
+
+/// One core's block. The entry code and `switch` know these offsets: see [`KERNEL_RSP`] and its neighbours.
+#[repr(C, align(128))]
+pub struct Cpu {
+    /// The user's stack pointer for the few instructions until it is pushed.
+    user_rsp: u64,
+    /// Top of the running task's kernel stack, for syscalls.
+    kernel_rsp: u64,
+    core: u64,
+    pub(super) apic_id: u32,
+    pub(super) tss: UnsafeCell<Tss>,
+    pub(super) gdt: UnsafeCell<Gdt>,
+}
+
+/// Offset of the scratch word for the user's stack pointer.
+pub const USER_RSP: usize = offset_of!(Cpu, user_rsp);
+/// Offset of the kernel stack's top.
+pub const KERNEL_RSP: usize = offset_of!(Cpu, kernel_rsp);
+/// Offset of the task state segment's kernel stack pointer.
+pub const TSS_RSP0: usize = offset_of!(Cpu, tss) + Tss::RSP0;
+const CORE: usize = offset_of!(Cpu, core);
+
+static CPUS: [AtomicPtr<Cpu>; MAX_CORES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CORES];
+static COUNT: AtomicU32 = AtomicU32::new(1);
+
+impl Cpu {
+    /// A block for `core`, whose local APIC is `apic_id`. `interrupt_stacks` is where the TSS's stacks end.
+    pub const fn new(core: usize, apic_id: u32) -> Self {
+        Self {
+            user_rsp: 0,
+            kernel_rsp: 0,
+            core: core as u64,
+            apic_id,
+            tss: UnsafeCell::new(Tss::new()),
+            gdt: UnsafeCell::new(Gdt::new()),
+        }
+    }
+
+    /// Makes this block the running core's.
+    ///
+    /// # Safety
+    /// Once per core, by the core itself, with a block that lives for ever and is nobody else's.
+    pub unsafe fn install(this: *mut Self) {
+        // SAFETY: the caller's block; GS is used for nothing else in the kernel.
+        unsafe {
+            write_msr(msr::GS_BASE, this as u64);
+            write_msr(msr::KERNEL_GS_BASE, 0);
+            // Release pairs with the Acquire in `apic_id`.
+            CPUS[(*this).core as usize].store(this, Ordering::Release);
+        }
+    }
+}
+
+/// The core we run on.
+#[inline(always)]
+pub fn core() -> CoreId {
+    let index: usize;
+    // SAFETY: GS points to this core's block from the first lines of boot on. Not `pure`: a task may migrate
+    // between two calls.
+    unsafe { asm!("mov {}, gs:[{offset}]", out(reg) index, offset = const CORE, options(nostack, preserves_flags, readonly)) };
+    // SAFETY: `install` stored a number below MAX_CORES.
+    unsafe { core::hint::assert_unchecked(index < MAX_CORES) };
+    CoreId::new(index)
+}
+
+/// How many cores the machine has.
+#[inline(always)]
+pub fn cores() -> usize {
+    // Relaxed: written once, before the other cores start.
+    COUNT.load(Ordering::Relaxed) as usize
+}
+
+pub(super) fn set_cores(count: usize) {
+    COUNT.store(count as u32, Ordering::Relaxed);
+}
+
+/// The block of `core`, once it has started.
+pub(super) fn of(core: CoreId) -> Option<&'static Cpu> {
+    let cpu = CPUS[core.index()].load(Ordering::Acquire);
+    // SAFETY: `install` was given a block that lives for ever; only its UnsafeCells change, by the owner.
+    unsafe { cpu.as_ref() }
+}
+
+/// The running core's own.
+pub(super) fn mine() -> &'static Cpu {
+    of(core()).expect("installed at boot")
+}
+
+// SAFETY: the cells are touched by the owner core only; the rest is constant.
+unsafe impl Sync for Cpu {}

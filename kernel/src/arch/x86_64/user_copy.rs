@@ -1,0 +1,1 @@
+//! Copying to and from user memory: the only instructions that may fault in the kernel.

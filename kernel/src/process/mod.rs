@@ -1,0 +1,3 @@
+//! Processes.
+
+pub mod fault;
