@@ -6,6 +6,20 @@ mod bitlock;
 mod padded;
 mod spin;
 
+/// Defines functions that are `const`, except under loom, whose atomics cannot be made at compile time.
+#[macro_export]
+macro_rules! const_unless_loom {
+    ($($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $result:ty $body:block)*) => {$(
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        $vis const fn $name($($arg: $kind),*) -> $result $body
+
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $name($($arg: $kind),*) -> $result $body
+    )*};
+}
+
 pub use bitlock::{lock_bit, try_lock_bit, unlock_bit};
 pub use padded::CachePadded;
 pub use spin::{SpinGuard, SpinLock};

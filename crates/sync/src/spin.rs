@@ -18,16 +18,11 @@ unsafe impl<T: Send> Sync for SpinLock<T> {}
 unsafe impl<T: Send> Send for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
-    /// An unlocked lock around `value`.
-    #[cfg(not(loom))]
-    pub const fn new(value: T) -> Self {
-        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
-    }
-
-    /// An unlocked lock around `value`.
-    #[cfg(loom)]
-    pub fn new(value: T) -> Self {
-        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    crate::const_unless_loom! {
+        /// An unlocked lock around `value`.
+        pub fn new(value: T) -> Self {
+            Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        }
     }
 
     /// Spins until the lock is ours.
