@@ -1,14 +1,15 @@
-//! The Linux x86-64 numbers, structures and errnos that the kernel and the programs share.
+//! The Linux x86-64 numbers, structures and errnos that the kernel and the programs share, and the boot image's
+//! format.
 //!
 //! Every structure is laid out as Linux has it, without hidden padding, so that it may be copied to and from
 //! a program's memory as bytes ([`Pod`]). Constants keep their C names.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod cpio;
 mod errno;
 pub mod file;
 pub mod memory;
-pub mod nr;
 pub mod process;
 pub mod signal;
 pub mod syscalls;
