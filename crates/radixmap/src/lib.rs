@@ -1,1 +1,157 @@
+//! A concurrent map from 36-bit keys to small values, for address spaces: ranges are locked, filled and cleared,
+//! and operations on ranges that do not overlap share no cache line.
 #![no_std]
+
+extern crate alloc;
+
+mod fold;
+mod iter;
+mod lock;
+mod node;
+mod slot;
+mod stats;
+
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+use core::ops::{Deref, Range};
+
+use percore::Pinned;
+use refcache::Refcache;
+
+pub use iter::{Entry, RangeGuard};
+use lock::{Held, Here};
+use node::Root;
+pub use stats::{NodeCounters, Stats};
+
+/// Keys have this many bits.
+pub const KEY_BITS: u32 = if cfg!(loom) { 2 } else { 36 };
+
+/// The smallest number that is too large for a key.
+pub const KEY_END: u64 = 1 << KEY_BITS;
+
+/// What a map stores for each key: 124 bits.
+pub trait Value: Copy {
+    /// The value in two words; the first one has 60 bits.
+    fn to_words(self) -> (u64, u64);
+    /// The value that `to_words` took apart.
+    fn from_words(low: u64, high: u64) -> Self;
+}
+
+/// No memory for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// What to do with a folded slot that sticks out of the range to be locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expand {
+    /// Expand it: exactly the range is locked, and every key of it can be set.
+    Always,
+    /// Expand it if it has a value; lock it whole if it is empty. For callers that only look, change or clear.
+    IfPresent,
+}
+
+/// What [`RadixMap::peek`] saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// The keys of the slot that covers the key.
+    pub span: Range<u64>,
+    /// Whether they have a value.
+    pub used: bool,
+}
+
+/// See the crate. Every core that calls a method must be online in the map's Refcache domain.
+#[derive(Debug)]
+pub struct RadixMap<V: Value, R: Deref<Target = Refcache>> {
+    refcache: R,
+    root: Root,
+    _values: PhantomData<fn(V) -> V>,
+}
+
+impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
+    /// An empty map in the domain `refcache`, with counters of its own.
+    pub fn new(pin: &Pinned, refcache: R) -> Result<Self, OutOfMemory> {
+        let counters = Arc::new(NodeCounters::new(refcache.cores()));
+        Self::with_counters(pin, refcache, counters)
+    }
+
+    /// An empty map that counts its nodes in `counters`, which may be shared with other maps and outlive this one.
+    pub fn with_counters(
+        pin: &Pinned,
+        refcache: R,
+        counters: Arc<NodeCounters>,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self { refcache, root: Root::new(pin, counters)?, _values: PhantomData })
+    }
+
+    /// Locks `keys`, left to right, waiting for whoever holds some of them.
+    ///
+    /// # Panics
+    /// If the range is empty or goes beyond [`KEY_END`].
+    #[inline]
+    pub fn lock_range<'g>(
+        &'g self,
+        pin: &'g Pinned,
+        keys: Range<u64>,
+        expand: Expand,
+    ) -> Result<RangeGuard<'g, V>, OutOfMemory> {
+        assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
+        Held::lock(self.here(pin), self.root.node(), keys, expand).map(RangeGuard::new)
+    }
+
+    /// Locks `key` alone if it has a value, and nothing otherwise.
+    ///
+    /// # Panics
+    /// If the key is not below [`KEY_END`].
+    #[inline]
+    pub fn lock_key<'g>(
+        &'g self,
+        pin: &'g Pinned,
+        key: u64,
+    ) -> Result<Option<RangeGuard<'g, V>>, OutOfMemory> {
+        assert!(key < KEY_END, "not a key");
+        Ok(Held::lock_key(self.here(pin), self.root.node(), key)?.map(RangeGuard::new))
+    }
+
+    /// Looks at `key` without a lock: a hint, which may be out of date when it arrives.
+    ///
+    /// # Panics
+    /// If the key is not below [`KEY_END`].
+    pub fn peek(&self, pin: &Pinned, key: u64) -> Peek {
+        assert!(key < KEY_END, "not a key");
+        lock::peek(self.here(pin), self.root.node(), key)
+    }
+
+    /// Nodes created and collapsed so far, the root included.
+    pub fn stats(&self) -> Stats {
+        self.counters().total()
+    }
+
+    /// The same for each core.
+    pub fn counters(&self) -> &NodeCounters {
+        self.root.node().counters()
+    }
+
+    /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs.
+    pub fn destroy(mut self, pin: &Pinned) {
+        self.discard(pin);
+    }
+
+    fn discard(&mut self, pin: &Pinned) {
+        RangeGuard::<V>::new(Held::all(self.here(pin), self.root.node())).for_each(|entry| entry.clear());
+        self.root.discard(&self.refcache, pin);
+    }
+
+    #[inline(always)]
+    fn here<'g>(&'g self, pin: &'g Pinned) -> Here<'g> {
+        Here { refcache: &self.refcache, pin }
+    }
+}
+
+impl<V: Value, R: Deref<Target = Refcache>> Drop for RadixMap<V, R> {
+    /// As `destroy`, on whichever core drops the map.
+    fn drop(&mut self) {
+        if !self.root.is_discarded() {
+            self.discard(&percore::pin());
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the holder of a range does with it.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{ControlFlow, Range};
+
+use crate::Value;
+use crate::lock::{Held, Here};
+use crate::node::{NodeRef, Part};
+use crate::slot::Slot;
+
+/// A locked range of a map. Dropping it unlocks.
+///
+/// The guard is tied to the caller's pin: no sleep, and no tick of the Refcache domain on this core, while it is
+/// held.
+pub struct RangeGuard<'g, V> {
+    held: Held<'g>,
+    _values: PhantomData<fn(V) -> V>,
+}
+
+impl<'g, V: Value> RangeGuard<'g, V> {
+    #[inline]
+    pub(crate) fn new(held: Held<'g>) -> Self {
+        Self { held, _values: PhantomData }
+    }
+
+    /// The locked keys.
+    #[inline]
+    pub fn keys(&self) -> Range<u64> {
+        self.held.keys()
+    }
+
+    /// Calls `f` with every held slot, left to right, clipped to the range. Adjacent keys with the same value come
+    /// as one entry where they are folded.
+    #[inline]
+    pub fn for_each(&mut self, mut f: impl FnMut(&mut Entry<'_, V>)) {
+        let here = self.held.here;
+        let mut tally = Tally { here, node: None, used: 0 };
+        let _ = self.held.walk(&mut |node, part| {
+            tally.turn_to(node);
+            f(&mut Entry { part, used: &mut tally.used, _values: PhantomData });
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Gives every key of the range the value `value`; a held interior slot stays folded.
+    ///
+    /// # Panics
+    /// If an empty slot is held whole and sticks out of the range ([`Expand::IfPresent`](crate::Expand)).
+    pub fn fill(&mut self, value: V) {
+        self.for_each(|entry| entry.set(value));
+    }
+
+    /// Whether no key of the range has a value.
+    pub fn is_empty(&mut self) -> bool {
+        let used = |_: NodeRef<'g>, part: Part<'g>| {
+            if part.slot.held().is_used() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.held.walk(&mut { used }).is_continue()
+    }
+}
+
+impl<V> fmt::Debug for RangeGuard<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RangeGuard").field(&self.held.keys()).finish()
+    }
+}
+
+/// One held slot.
+pub struct Entry<'a, V> {
+    part: Part<'a>,
+    used: &'a mut i64,
+    _values: PhantomData<fn(V) -> V>,
+}
+
+impl<V: Value> Entry<'_, V> {
+    /// The keys of this slot that are in the range.
+    #[inline]
+    pub fn keys(&self) -> Range<u64> {
+        self.part.keys.clone()
+    }
+
+    /// The value that all of these keys have.
+    #[inline]
+    pub fn value(&self) -> Option<V> {
+        let word = self.slot().held();
+        word.is_value().then(|| V::from_words(word.low(), self.slot().data()))
+    }
+
+    /// Gives all of these keys the value `value`.
+    ///
+    /// # Panics
+    /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)).
+    #[inline]
+    pub fn set(&mut self, value: V) {
+        assert!(self.part.whole, "set on a slot that sticks out of the range");
+        let (low, high) = value.to_words();
+        *self.used += i64::from(!self.slot().held().is_used());
+        self.slot().set(low, high);
+    }
+
+    /// Takes the value of all of these keys away.
+    #[inline]
+    pub fn clear(&mut self) {
+        *self.used -= i64::from(self.slot().held().is_used());
+        self.slot().clear();
+    }
+
+    fn slot(&self) -> &Slot {
+        self.part.slot
+    }
+}
+
+impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("keys", &self.keys()).field("value", &self.value()).finish()
+    }
+}
+
+/// Collects the change of a node's used slots, to tell Refcache once; also when a visitor panics.
+struct Tally<'p> {
+    here: Here<'p>,
+    node: Option<NodeRef<'p>>,
+    used: i64,
+}
+
+impl<'p> Tally<'p> {
+    #[inline]
+    fn turn_to(&mut self, node: NodeRef<'p>) {
+        if !self.node.is_some_and(|current| current.is(node)) {
+            self.report();
+            self.node = Some(node);
+        }
+    }
+
+    #[inline]
+    fn report(&mut self) {
+        if let (Some(node), true) = (self.node, self.used != 0) {
+            node.count(self.here.refcache, self.here.pin, self.used);
+        }
+        self.used = 0;
+    }
+}
+
+impl Drop for Tally<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.report();
+    }
+}
