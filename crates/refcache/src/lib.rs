@@ -117,6 +117,11 @@ impl Refcache {
         self.with(pin, |local| local.online)
     }
 
+    /// How many cores the domain was made for.
+    pub fn cores(&self) -> usize {
+        self.cores.cores()
+    }
+
     /// The current epoch.
     pub fn epoch(&self) -> u64 {
         self.barrier.epoch()
