@@ -20,12 +20,20 @@
 
 extern crate alloc;
 
+mod arena;
 mod counters;
+mod designs;
+mod meta;
 mod mmu;
 mod page;
+mod shootdown;
 mod space;
+mod tracker;
 
+pub use arena::Layout;
 pub use counters::{Counters, Event};
+pub use designs::RadixSpace;
 pub use mmu::{Frames, Mmu, OutOfMemory, Shot, Tables};
 pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
+pub use radixmap::NodeCounters;
 pub use space::{AddressSpace, Fault, FaultError, Nodes, Placement, VmError};

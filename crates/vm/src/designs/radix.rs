@@ -1,0 +1,374 @@
+//! The RadixVM design: page metadata in a radix map, every operation under the locks of exactly its range.
+//!
+//! Each verb is the same three steps: lock the range left to right, change it, unlock. Operations on
+//! disjoint ranges lock disjoint slots, and meet nowhere else: arenas, counters and the MMU's
+//! tables are per core. Removal goes through [`shootdown`](crate::shootdown).
+
+use core::ops::{Deref, Range};
+
+use alloc::sync::Arc;
+use percore::{CoreId, Pinned};
+use radixmap::{Entry, Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
+use refcache::Refcache;
+
+use crate::arena::{Arenas, Layout, Look, hole_aligned, hole_below};
+use crate::counters::Tally;
+use crate::meta::Page;
+use crate::shootdown::{Reach, Removed, Rig};
+use crate::tracker::Grain;
+use crate::{
+    Access, AddressSpace, Counters, Event, Fault, FaultError, FrameNum, Frames, Mmu, Nodes, OutOfMemory,
+    PageNum, PageRange, Placement, Prot, VirtAddr, VmError,
+};
+
+type Guard<'g> = RangeGuard<'g, Page>;
+
+/// An address space whose operations on disjoint ranges share nothing.
+///
+/// `R` reaches the reference-count domain that the nodes live in: `&'static Refcache`, or an `Arc`.
+pub struct RadixSpace<R: Deref<Target = Refcache>, M: Mmu, F: Frames> {
+    map: RadixMap<Page, R>,
+    rig: Rig<M, F>,
+    arenas: Arenas,
+    user: PageRange,
+}
+
+impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+    /// An empty space.
+    ///
+    /// # Errors
+    /// No memory for the first node.
+    pub fn new(pin: &Pinned, refcache: R, mmu: M, frames: F, layout: Layout) -> Result<Self, OutOfMemory> {
+        let nodes = Arc::new(NodeCounters::new(layout.cores));
+        Self::with_counters(pin, refcache, nodes, mmu, frames, layout)
+    }
+
+    /// An empty space that counts its nodes in `nodes`, which may be shared with other spaces and outlives this one.
+    ///
+    /// # Errors
+    /// No memory for the first node.
+    pub fn with_counters(
+        pin: &Pinned,
+        refcache: R,
+        nodes: Arc<NodeCounters>,
+        mmu: M,
+        frames: F,
+        layout: Layout,
+    ) -> Result<Self, OutOfMemory> {
+        assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
+        let map = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
+        let rig = Rig { mmu, frames, tally: Tally::new(layout.cores), grain: Grain::new(layout.cores) };
+        Ok(Self { map, rig, arenas: Arenas::new(&layout), user: layout.user })
+    }
+
+    /// The machine's side of the space.
+    pub fn mmu(&self) -> &M {
+        &self.rig.mmu
+    }
+
+    /// `pages` pages from `start`, if that is in user space and not nothing.
+    #[inline]
+    fn range(&self, start: PageNum, pages: u64) -> Result<PageRange, VmError> {
+        self.check(PageRange::new(start, pages).ok_or(VmError::OutOfRange)?)
+    }
+
+    #[inline]
+    fn check(&self, pages: PageRange) -> Result<PageRange, VmError> {
+        match (pages.is_empty(), self.user.covers(pages)) {
+            (true, _) => Err(VmError::Empty),
+            (_, false) => Err(VmError::OutOfRange),
+            _ => Ok(pages),
+        }
+    }
+
+    #[inline]
+    fn lock<'g>(&'g self, pin: &'g Pinned, pages: PageRange, expand: Expand) -> Result<Guard<'g>, VmError> {
+        self.map.lock_range(pin, keys(pages), expand).map_err(|_| VmError::OutOfMemory)
+    }
+
+    fn look(&self, pin: &Pinned, page: u64) -> Look {
+        let peek = self.map.peek(pin, page);
+        Look { start: peek.span.start, used: peek.used }
+    }
+}
+
+#[inline]
+fn keys(pages: PageRange) -> Range<u64> {
+    pages.start().get()..pages.end().get()
+}
+
+/// Map.
+impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+    /// Maps over whatever is there.
+    fn replace(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, pages, Expand::Always)?;
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+        guard.fill(Page::new(prot));
+        Ok(())
+    }
+
+    /// Maps if nothing is there.
+    #[inline]
+    fn claim(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, pages, Expand::Always)?;
+        if !guard.is_empty() {
+            return Err(VmError::Exists);
+        }
+        guard.fill(Page::new(prot));
+        Ok(())
+    }
+
+    /// Claims `pages` pages at `start`; `Ok(None)` if that cannot be, but another place may.
+    #[inline]
+    fn try_at(
+        &self,
+        pin: &Pinned,
+        start: PageNum,
+        pages: u64,
+        prot: Prot,
+    ) -> Result<Option<PageNum>, VmError> {
+        match self.range(start, pages).and_then(|range| self.claim(pin, range, prot)) {
+            Ok(()) => Ok(Some(start)),
+            Err(VmError::Exists | VmError::OutOfRange) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[inline]
+    fn anywhere(
+        &self,
+        pin: &Pinned,
+        hint: Option<PageNum>,
+        pages: u64,
+        prot: Prot,
+    ) -> Result<PageNum, VmError> {
+        for start in hint.into_iter().chain(self.arenas.recent(pin, pages)) {
+            if let Some(start) = self.try_at(pin, start, pages, prot)? {
+                return Ok(start);
+            }
+        }
+        while let Some(start) = self.arenas.search(pin, pages, |page| self.look(pin, page)) {
+            if let Some(start) = self.try_at(pin, start, pages, prot)? {
+                return Ok(start);
+            }
+        }
+        self.below(pin, self.user.end(), pages, prot)
+    }
+
+    /// Maps at the highest hole below `limit`. That there is none is said only with all of it locked.
+    fn below(&self, pin: &Pinned, limit: PageNum, pages: u64, prot: Prot) -> Result<PageNum, VmError> {
+        let limit = limit.clamp(self.user.start(), self.user.end());
+        loop {
+            let start = self.highest_hole(pin, PageRange::between(self.user.start(), limit), pages)?;
+            if let Some(start) = self.try_at(pin, start, pages, prot)? {
+                return Ok(start);
+            }
+        }
+    }
+
+    fn highest_hole(&self, pin: &Pinned, within: PageRange, pages: u64) -> Result<PageNum, VmError> {
+        if within.is_empty() {
+            return Err(VmError::NoSpace);
+        }
+        let _still = self.lock(pin, within, Expand::IfPresent)?;
+        let look = |page| self.look(pin, page);
+        let hole =
+            hole_below(keys(within), pages, &look).or_else(|| hole_aligned(keys(within), pages, 1, &look));
+        hole.map(PageNum::new).ok_or(VmError::NoSpace)
+    }
+}
+
+/// Fault.
+impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+    /// Resolves a fault on the locked page `at`.
+    #[inline]
+    fn resolve(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        access: Access,
+    ) -> Result<Fault, FaultError> {
+        let page = entry.value().ok_or(FaultError::NotMapped)?;
+        if !page.prot().allows(access) {
+            return Err(FaultError::Denied);
+        }
+        match page.frame() {
+            Some(frame) => self.fill(pin, at, entry, page, frame),
+            None => self.alloc(pin, at, entry, page),
+        }
+    }
+
+    /// First touch of the page: a zeroed frame. If the table has no room the frame goes back.
+    #[inline]
+    fn alloc(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let frame = self.rig.frames.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
+        let backed = page.with_frame(frame);
+        if let Err(error) = self.fill(pin, at, entry, backed, frame) {
+            self.rig.frames.free(pin, frame);
+            return Err(error);
+        }
+        Ok(Fault::Alloc)
+    }
+
+    /// Fills this core's translation and tracks it.
+    #[inline]
+    fn fill(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+        frame: FrameNum,
+    ) -> Result<Fault, FaultError> {
+        self.rig.mmu.fill(pin, at, frame, page.prot()).map_err(|_| FaultError::OutOfMemory)?;
+        let tracker = self.rig.track(pin, page.tracker());
+        entry.set(page.with_tracker(tracker));
+        Ok(if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill })
+    }
+
+    fn count_fault(&self, pin: &Pinned, fault: Fault) {
+        match fault {
+            Fault::Alloc => self.rig.tally.add(pin, Event::AllocFault, 1),
+            Fault::Fill => self.rig.tally.add(pin, Event::FillFault, 1),
+            Fault::Spurious => {}
+        }
+    }
+}
+
+impl<R, M: Mmu, F: Frames> AddressSpace for RadixSpace<R, M, F>
+where
+    R: Deref<Target = Refcache> + Send + Sync,
+{
+    fn map(&self, pin: &Pinned, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, VmError> {
+        if pages == 0 {
+            return Err(VmError::Empty);
+        }
+        let start = match place {
+            Placement::Anywhere { hint } => self.anywhere(pin, hint, pages, prot)?,
+            Placement::Below(limit) => self.below(pin, limit, pages, prot)?,
+            Placement::Fixed(start) => self.replace(pin, self.range(start, pages)?, prot).map(|()| start)?,
+            Placement::FixedNoReplace(start) => {
+                self.claim(pin, self.range(start, pages)?, prot).map(|()| start)?
+            }
+        };
+        self.rig.tally.add(pin, Event::Mmap, 1);
+        Ok(start)
+    }
+
+    fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+        drop(guard);
+        self.arenas.released(pin, pages);
+        self.rig.tally.add(pin, Event::Munmap, 1);
+        Ok(())
+    }
+
+    fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
+        let loses = |page: Page| !prot.contains(page.prot());
+        let reach = Reach::of(&mut guard, self.rig.grain, loses);
+        if reach.holes {
+            return Err(VmError::NotMapped);
+        }
+        self.rig.take_back(pin, reach);
+        guard.for_each(|entry| {
+            if let Some(page) = entry.value() {
+                let kept = if loses(page) { page.untracked() } else { page };
+                entry.set(kept.with_prot(prot));
+            }
+        });
+        self.rig.tally.add(pin, Event::Mprotect, 1);
+        Ok(())
+    }
+
+    fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
+        let quiet = Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig);
+        let holes = quiet.holes;
+        quiet.forget(pin, &self.rig.frames);
+        if holes { Err(VmError::NotMapped) } else { Ok(()) }
+    }
+
+    fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError> {
+        let at = address.page();
+        if !self.user.contains(at) {
+            return Err(FaultError::NotMapped);
+        }
+        let locked = self.map.lock_key(pin, at.get()).map_err(|_| FaultError::OutOfMemory)?;
+        let mut guard = locked.ok_or(FaultError::NotMapped)?;
+        let mut outcome = Err(FaultError::NotMapped);
+        guard.for_each(|entry| outcome = self.resolve(pin, at, entry, access));
+        drop(guard);
+        outcome.inspect(|&fault| self.count_fault(pin, fault))
+    }
+
+    fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
+        self.check(PageRange::one(page))?;
+        let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
+        let mut outcome = Err(VmError::NotMapped);
+        locked.ok_or(VmError::NotMapped)?.for_each(|entry| outcome = give(entry, frame));
+        outcome
+    }
+
+    fn mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
+        let mut at = pages.start().get();
+        while at < pages.end().get() && self.user.covers(pages) {
+            let peek = self.map.peek(pin, at);
+            if !peek.used {
+                return false;
+            }
+            at = peek.span.end;
+        }
+        self.user.covers(pages)
+    }
+
+    fn counters(&self) -> Counters {
+        self.rig.tally.sum()
+    }
+
+    fn core_counters(&self, core: CoreId) -> Counters {
+        self.rig.tally.of(core)
+    }
+
+    fn nodes(&self) -> Nodes {
+        let stats = self.map.stats();
+        Nodes { created: stats.created, collapsed: stats.collapsed }
+    }
+
+    fn destroy(&self, pin: &Pinned) {
+        self.unmap_all(pin);
+    }
+}
+
+/// Backs the locked page with `frame`, if it is mapped and has none.
+fn give(entry: &mut Entry<'_, Page>, frame: FrameNum) -> Result<(), VmError> {
+    let page = entry.value().ok_or(VmError::NotMapped)?;
+    if page.frame().is_some() {
+        return Err(VmError::Exists);
+    }
+    entry.set(page.with_frame(frame));
+    Ok(())
+}
+
+impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+    fn unmap_all(&self, pin: &Pinned) {
+        let Ok(mut guard) = self.map.lock_range(pin, 0..KEY_END, Expand::IfPresent) else {
+            unreachable!("no slot sticks out of the whole key space, so nothing is expanded")
+        };
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+    }
+}
+
+impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> Drop for RadixSpace<R, M, F> {
+    fn drop(&mut self) {
+        self.unmap_all(&percore::pin());
+    }
+}

@@ -1,0 +1,174 @@
+//! Which cores may translate a page, in 27 bits at any number of cores.
+//!
+//! ```text
+//!  bit 26   25-24   23-16  15-8   7-0
+//!    0      count   third  second first     up to three cores, by name
+//!    1        -     one bit for each of 24 groups of cores
+//! ```
+//!
+//! Most pages are used by one core, or handed from one to another. A fourth core turns names into groups: a
+//! shootdown then reaches cores that never had the page, and never misses one that had it. With at most
+//! 24 cores a group is one core, so nothing is lost.
+
+use percore::{CoreId, CoreSet};
+
+const NAMED: u32 = 3;
+const GROUPS: usize = 24;
+const COUNT_SHIFT: u32 = 24;
+const COARSE: u32 = 1 << 26;
+
+/// How many cores make a group, for a machine of a given size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grain {
+    cores: usize,
+    group: usize,
+}
+
+impl Grain {
+    pub(crate) fn new(cores: usize) -> Self {
+        Self { cores, group: cores.div_ceil(GROUPS).max(1) }
+    }
+
+    fn bit(self, core: CoreId) -> u32 {
+        1 << (core.index() / self.group)
+    }
+}
+
+/// A set of cores that may be larger than what was put in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tracker(u32);
+
+impl Tracker {
+    pub(crate) const BITS: u32 = 27;
+    pub(crate) const NOBODY: Self = Self(0);
+
+    /// The tracker whose bits these are.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits as u32 & ((1 << Self::BITS) - 1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::NOBODY
+    }
+
+    /// Whether `core` may be in the set.
+    #[inline]
+    pub(crate) fn contains(self, core: CoreId, grain: Grain) -> bool {
+        match self.0 & COARSE {
+            0 => self.named().any(|name| name == core),
+            _ => self.0 & grain.bit(core) != 0,
+        }
+    }
+
+    /// The set and `core`.
+    #[inline]
+    pub(crate) fn with(self, core: CoreId, grain: Grain) -> Self {
+        if self.contains(core, grain) {
+            return self;
+        }
+        let count = self.count();
+        if self.0 & COARSE == 0 && count < NAMED {
+            let name = (core.index() as u32) << (8 * count);
+            return Self((self.0 | name) + (1 << COUNT_SHIFT));
+        }
+        self.coarse(grain).add_group(core, grain)
+    }
+
+    /// Adds every core that may be in this set to `cores`.
+    #[inline]
+    pub(crate) fn add_to(self, cores: &mut CoreSet, grain: Grain) {
+        match self.0 & COARSE {
+            0 => self.named().for_each(|core| cores.insert(core)),
+            _ => self.members(grain).for_each(|core| cores.insert(core)),
+        }
+    }
+
+    #[inline]
+    fn count(self) -> u32 {
+        (self.0 >> COUNT_SHIFT) & 3
+    }
+
+    #[inline]
+    fn named(self) -> impl Iterator<Item = CoreId> {
+        (0..self.count()).map(move |at| CoreId::new((self.0 >> (8 * at)) as usize & 0xff))
+    }
+
+    fn members(self, grain: Grain) -> impl Iterator<Item = CoreId> {
+        (0..grain.cores).map(CoreId::new).filter(move |&core| self.contains(core, grain))
+    }
+
+    #[cold]
+    fn coarse(self, grain: Grain) -> Self {
+        match self.0 & COARSE {
+            0 => self.named().fold(Self(COARSE), |set, core| set.add_group(core, grain)),
+            _ => self,
+        }
+    }
+
+    fn add_group(self, core: CoreId, grain: Grain) -> Self {
+        Self(self.0 | grain.bit(core))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use percore::MAX_CORES;
+
+    fn track(cores: &[usize], grain: Grain) -> Tracker {
+        cores.iter().fold(Tracker::NOBODY, |set, &core| set.with(CoreId::new(core), grain))
+    }
+
+    fn members(set: Tracker, grain: Grain) -> CoreSet {
+        let mut cores = CoreSet::EMPTY;
+        set.add_to(&mut cores, grain);
+        cores
+    }
+
+    fn set_of(cores: &[usize]) -> CoreSet {
+        cores.iter().copied().map(CoreId::new).collect()
+    }
+
+    #[test]
+    fn three_cores_are_exact_at_any_machine_size() {
+        let grain = Grain::new(MAX_CORES);
+        for cores in [&[][..], &[0], &[255], &[0, 255], &[7, 0, 200], &[7, 7, 7, 7]] {
+            assert_eq!(members(track(cores, grain), grain), set_of(cores), "{cores:?}");
+        }
+    }
+
+    #[test]
+    fn many_cores_are_exact_up_to_24() {
+        let grain = Grain::new(24);
+        let cores = [23, 0, 5, 11, 12];
+        assert_eq!(members(track(&cores, grain), grain), set_of(&cores));
+    }
+
+    #[test]
+    fn coarse_sets_miss_nobody_and_name_no_core_that_is_not_there() {
+        for machine in [25, 64, 100, 255, 256] {
+            let grain = Grain::new(machine);
+            let cores = [0, machine / 3, machine / 2, machine - 1];
+            let set = members(track(&cores, grain), grain);
+            assert!(cores.iter().all(|&core| set.contains(CoreId::new(core))), "{machine} cores");
+            assert!(set.iter().all(|core| core.index() < machine), "{machine} cores");
+            assert!(set.len() <= 4 * machine.div_ceil(GROUPS), "{machine} cores: {} targets", set.len());
+        }
+    }
+
+    #[test]
+    fn fits_its_bits() {
+        let grain = Grain::new(MAX_CORES);
+        let full = track(&(0..MAX_CORES).collect::<alloc::vec::Vec<_>>(), grain);
+        assert_eq!(full.bits() >> Tracker::BITS, 0);
+        assert_eq!(Tracker::from_bits(full.bits()), full);
+        assert_eq!(members(full, grain), CoreSet::first(MAX_CORES));
+    }
+}
