@@ -7,6 +7,7 @@ use crate::{CoreId, Host, MAX_CORES};
 
 thread_local! {
     static CORE: Cell<Option<CoreId>> = const { Cell::new(None) };
+    static ON_RELAX: Cell<fn()> = const { Cell::new(nothing) };
 }
 
 static TAKEN: [AtomicBool; MAX_CORES] = [const { AtomicBool::new(false) }; MAX_CORES];
@@ -23,7 +24,14 @@ impl ThreadCore {
     pub fn id(&self) -> CoreId {
         self.core
     }
+
+    /// Has `serve` called on every turn of a wait of this thread: where a simulated core takes its interrupts.
+    pub fn on_relax(&self, serve: fn()) {
+        ON_RELAX.set(serve);
+    }
 }
+
+fn nothing() {}
 
 /// Makes this thread play the lowest core below `cores` that no other thread plays.
 ///
@@ -55,6 +63,7 @@ fn try_enter(core: CoreId) -> Option<ThreadCore> {
 impl Drop for ThreadCore {
     fn drop(&mut self) {
         CORE.set(None);
+        ON_RELAX.set(nothing);
         TAKEN[self.core.index()].store(false, Ordering::Release);
     }
 }
@@ -68,6 +77,7 @@ unsafe impl Host for Threads {
     }
     fn unpin() {}
     fn relax() {
+        (ON_RELAX.get())();
         std::thread::yield_now();
     }
 }
