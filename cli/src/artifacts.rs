@@ -1,0 +1,125 @@
+//! The kernel and the programs for guests, built by cargo when they are not up to date.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::place;
+use crate::progress::Step;
+
+const KERNEL: Package =
+    Package { name: "radixvm-kernel", target: "x86_64-unknown-none", what: "building the kernel" };
+const USER: Package =
+    Package { name: "radixvm-user", target: "x86_64-unknown-linux-musl", what: "building the programs" };
+
+struct Package {
+    name: &'static str,
+    target: &'static str,
+    what: &'static str,
+}
+
+/// The kernel's ELF file.
+pub fn kernel() -> Result<PathBuf> {
+    let built = build(&KERNEL)?;
+    built.into_values().next().context("cargo built no kernel")
+}
+
+/// The programs for guests, by name.
+pub fn programs() -> Result<BTreeMap<String, PathBuf>> {
+    build(&USER)
+}
+
+/// One of the programs for guests.
+pub fn program(name: &str) -> Result<PathBuf> {
+    programs()?.remove(name).with_context(|| format!("user/ has no program {name}"))
+}
+
+/// Whether `name` is one of the programs in `user/`: asked of the sources, so that nothing is built for a no.
+pub fn is_bundled(name: &str) -> bool {
+    let source = place::root().join("user/src/bin").join(name);
+    !name.contains('/') && (source.with_extension("rs").is_file() || source.join("main.rs").is_file())
+}
+
+/// The lines of cargo's JSON that matter here.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    executable: Option<PathBuf>,
+    target: Option<Target>,
+    #[serde(default)]
+    fresh: bool,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// Builds every binary of a package for its target.
+fn build(package: &Package) -> Result<BTreeMap<String, PathBuf>> {
+    let step = Step::quiet(package.what);
+    let mut cargo = command(package).spawn().context("cannot start cargo")?;
+    let complaints = complaints(&mut cargo);
+    let built = read_messages(&mut cargo, &step, package.what);
+    let status = cargo.wait()?;
+    let complaints = complaints.join().expect("the reader does not panic");
+    if !status.success() {
+        bail!("{} failed:\n{complaints}", package.what);
+    }
+    Ok(built)
+}
+
+fn command(package: &Package) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(place::root());
+    command.args(["build", "--release", "--locked", "--bins", "--message-format=json-render-diagnostics"]);
+    command.args(["--package", package.name, "--target", package.target]);
+    // What a test run or a model checker set for the host must not reach the guests' builds.
+    command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Collects what cargo says to people; shown only if it fails.
+fn complaints(cargo: &mut Child) -> thread::JoinHandle<String> {
+    let mut stderr = cargo.stderr.take().expect("piped");
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = stderr.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+fn read_messages(cargo: &mut Child, step: &Step, what: &str) -> BTreeMap<String, PathBuf> {
+    let mut built = BTreeMap::new();
+    let mut announced = false;
+    let lines = BufReader::new(cargo.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    for message in lines.filter_map(|line| serde_json::from_str::<Message>(&line).ok()) {
+        let Message { reason, executable, target: Some(Target { name }), fresh } = message else { continue };
+        if reason != "compiler-artifact" {
+            continue;
+        }
+        if !fresh && !announced {
+            step.announce(what);
+            announced = true;
+        }
+        step.tell(&format!("{what}: {name}"));
+        built.extend(executable.map(|path| (name, path)));
+    }
+    built
+}
+
+/// Whether rustup has a target installed, as far as files can tell.
+pub fn has_target(sysroot: &Path, target: &str) -> bool {
+    sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
+}
+
+/// The targets that guests are built for.
+pub fn targets() -> [&'static str; 2] {
+    [KERNEL.target, USER.target]
+}

@@ -1,0 +1,114 @@
+//! `radixvm doctor`: what is here, what is missing, how to get it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::guest::{kvm, linux, qemu};
+use crate::table::Table;
+use crate::{artifacts, place};
+
+/// What was found out about one thing.
+struct Finding {
+    name: &'static str,
+    /// Its version, if it is there.
+    found: Option<String>,
+    /// What it is for, and how to get it when it is not.
+    remedy: String,
+    /// Whether `radixvm run` works without.
+    optional: bool,
+}
+
+/// Prints the findings; status 1 if something needed is missing.
+pub fn run() -> Result<u8> {
+    let findings = findings();
+    let mut table = Table::new(["what", "state", "version, or how to get it"]).left(2);
+    for finding in &findings {
+        let state = match (&finding.found, finding.optional) {
+            (Some(_), _) => "ok",
+            (None, true) => "absent",
+            (None, false) => "MISSING",
+        };
+        table.row([finding.name, state, finding.found.as_deref().unwrap_or(&finding.remedy)]);
+    }
+    std::io::stdout().write_all(table.to_string().as_bytes())?;
+    Ok(findings.iter().any(|finding| finding.found.is_none() && !finding.optional).into())
+}
+
+fn findings() -> Vec<Finding> {
+    let apt = |package: &str| format!("apt-get install {package}");
+    let mut findings = vec![
+        tool("QEMU", qemu::PROGRAM, &["--version"], apt("qemu-system-x86"), false),
+        tool("Rust", "rustc", &["--version"], "from rustup.rs".to_owned(), false),
+        tool("cargo", "cargo", &["--version"], "from rustup.rs".to_owned(), false),
+        tool("C compiler", "gcc", &["--version"], apt("gcc libc6-dev"), false),
+        tool("musl compiler", "musl-gcc", &["-dumpversion"], apt("musl-tools") + " (for the tests)", true),
+        tool(
+            "apt-get",
+            "apt-get",
+            &["--version"],
+            "comes with Debian and Ubuntu (fetches stock Linux)".to_owned(),
+            true,
+        ),
+        tool(
+            "dpkg",
+            "dpkg",
+            &["--version"],
+            "comes with Debian and Ubuntu (unpacks stock Linux)".to_owned(),
+            true,
+        ),
+        miri(),
+    ];
+    findings.extend(artifacts::targets().map(target));
+    findings.extend([radix_kernel(), stock_kernel(), kvm_works()]);
+    findings
+}
+
+fn tool(name: &'static str, program: &str, arguments: &[&str], remedy: String, optional: bool) -> Finding {
+    Finding { name, found: first_line(program, arguments), remedy, optional }
+}
+
+/// The first line that a program prints, if it runs well.
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then(|| text.lines().next().unwrap_or("").trim().to_owned())
+}
+
+fn target(name: &'static str) -> Finding {
+    let sysroot = first_line("rustc", &["--print", "sysroot"]).map(PathBuf::from);
+    let there = sysroot.is_some_and(|sysroot| artifacts::has_target(&sysroot, name));
+    let remedy = format!("rustup target add {name}");
+    Finding { name, found: there.then(|| "Rust target".to_owned()), remedy, optional: false }
+}
+
+fn miri() -> Finding {
+    let remedy = "rustup +nightly component add miri (for the tests)".to_owned();
+    tool("Miri", "cargo", &["+nightly", "miri", "--version"], remedy, true)
+}
+
+fn radix_kernel() -> Finding {
+    let (found, remedy) = match artifacts::kernel() {
+        Ok(path) => (Some(path.display().to_string()), String::new()),
+        Err(error) => (None, format!("{error:#}")),
+    };
+    Finding { name: "RadixVM kernel", found, remedy, optional: false }
+}
+
+fn stock_kernel() -> Finding {
+    let found = linux::fetched().map(|path| path.display().to_string());
+    let remedy = format!("radixvm demo fetches it into {}", place::cache().display());
+    Finding { name: "stock Linux kernel", found, remedy, optional: true }
+}
+
+/// KVM is there if a guest boots with it now; a device node proves nothing.
+fn kvm_works() -> Finding {
+    let trouble =
+        artifacts::kernel().map_or_else(|error| Some(error.to_string()), |kernel| kvm::probe(&kernel));
+    let remedy =
+        format!("a guest does not boot with it, QEMU translates: {}", trouble.clone().unwrap_or_default());
+    let found = trouble.is_none().then(|| "a probe guest booted".to_owned());
+    Finding { name: "KVM", found, remedy, optional: true }
+}

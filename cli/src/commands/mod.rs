@@ -1,0 +1,8 @@
+//! The verbs of the command line, one file each.
+
+pub mod bench;
+pub mod demo;
+pub mod doctor;
+pub mod run;
+pub mod syscalls;
+pub mod test;

@@ -1,0 +1,236 @@
+//! `radixvm run`: a program in a guest, as if it ran here.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use crate::guest::channels::Sink;
+use crate::guest::image::Handed;
+use crate::guest::kvm;
+use crate::guest::protocol::{Line, Stats};
+use crate::guest::qemu::{Accel, Boot, Port, Qemu};
+use crate::guest::session::{self, End, Outcome, Plan};
+use crate::guest::system::{self, Design, Job, Size, Streams, System, Tables};
+use crate::program::{self, Program};
+use crate::refusal::FAILED;
+use crate::table::{Table, count};
+use crate::{artifacts, crash, options, place, progress};
+
+const STATUSES: &str = "\
+Exit status: the program's own; 128+N if signal N killed it or ended the run; 125 if radixvm or the guest itself \
+failed; 126 if PROGRAM cannot run here (not ELF, dynamic, another machine); 127 if there is no such program.
+
+PROGRAM is a path, the name of a program in user/ (local, pipeline, global, wordindex, ...), or found on the PATH.";
+
+/// Options of `radixvm run`.
+#[derive(Args)]
+#[command(after_help = STATUSES)]
+pub struct Arguments {
+    /// Virtual CPUs, 1 to 255
+    #[arg(short, long, default_value = "1", value_parser = options::cpus, value_name = "N")]
+    cpus: u16,
+    /// Memory of the guest
+    #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
+    memory: u64,
+    /// Set a variable of the program's environment; without a value, pass on the one from here
+    #[arg(short, long = "env", value_parser = options::setting, value_name = "K=V")]
+    env: Vec<OsString>,
+    /// Hand over a file or folder; it appears at the same path, or at GUEST
+    #[arg(long = "file", value_name = "HOST[:GUEST]")]
+    files: Vec<String>,
+    /// Print the kernel's counters on stderr after the program
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
+    stats: Option<Form>,
+    /// Address-space design
+    #[arg(long, value_enum, default_value = "radix", value_name = "DESIGN")]
+    vm: Design,
+    /// Page tables
+    #[arg(long, value_enum, default_value = "percore")]
+    tables: Tables,
+    /// Kernel under the program
+    #[arg(long, value_enum, default_value = "radix")]
+    system: Kind,
+    /// Who executes the guest's instructions
+    #[arg(long, value_enum, default_value = "auto")]
+    accel: Choice,
+    /// Print the QEMU command instead of running it
+    #[arg(long)]
+    dry_run: bool,
+    /// Say on stderr what the guest reports, even if stderr is not a terminal
+    #[arg(short, long)]
+    verbose: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM ARGS")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Table,
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// The RadixVM kernel
+    Radix,
+    /// The distribution's own kernel, for comparison
+    Linux,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    /// KVM if it really works, else TCG
+    Auto,
+    /// The processor
+    Kvm,
+    /// QEMU's translator
+    Tcg,
+    /// The translator with one instruction per nanosecond, so that rdtsc counts instructions; one CPU only
+    Count,
+}
+
+impl Arguments {
+    fn system(&self) -> System {
+        match self.system {
+            Kind::Radix => System::Radix(self.vm, self.tables),
+            Kind::Linux => System::Linux,
+        }
+    }
+
+    /// Whether remarks of ours may appear beside the program's stderr.
+    fn talkative(&self) -> bool {
+        self.verbose || progress::on_terminal()
+    }
+
+    fn job(&self) -> Result<Job> {
+        let program = Program::load(&locate(&self.command[0].to_string_lossy())?)?;
+        let files = self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?;
+        let envp = system::environment(self.env.iter().cloned());
+        Ok(Job { program, argv: self.command.clone(), envp, files })
+    }
+
+    fn plan(&self, job: &Job) -> Result<Plan> {
+        let size = Size { cpus: self.cpus, memory: self.memory, accel: self.accel()? };
+        system::plan(
+            self.system(),
+            job,
+            size,
+            Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true },
+        )
+    }
+
+    fn accel(&self) -> Result<Accel> {
+        match self.accel {
+            Choice::Kvm => Ok(Accel::Kvm),
+            Choice::Tcg => Ok(Accel::Tcg),
+            Choice::Count => {
+                anyhow::ensure!(self.cpus == 1, "--accel count needs -c 1");
+                Ok(Accel::Counting)
+            }
+            Choice::Auto => Ok(choose(self.talkative())?),
+        }
+    }
+}
+
+/// KVM if a guest boots with it, else the translator; says why if it may.
+fn choose(talkative: bool) -> Result<Accel> {
+    let Some(trouble) = kvm::trouble(&artifacts::kernel()?) else { return Ok(Accel::Kvm) };
+    if talkative {
+        eprintln!("radixvm: TCG because a KVM guest does not boot here: {trouble}");
+    }
+    Ok(Accel::Tcg)
+}
+
+/// The file behind the name of a program.
+fn locate(name: &str) -> Result<PathBuf> {
+    if artifacts::is_bundled(name) { artifacts::program(name) } else { program::find(name) }
+}
+
+/// Runs the command; the status to exit with.
+pub fn run(arguments: Arguments) -> Result<u8> {
+    let job = arguments.job()?;
+    let plan = arguments.plan(&job)?;
+    if arguments.dry_run {
+        writeln!(std::io::stdout(), "{}", dry(&plan)?)?;
+        return Ok(0);
+    }
+    let talkative = arguments.talkative();
+    let verbose = arguments.verbose;
+    let outcome = session::run(plan, &mut |line| remark(line, talkative, verbose))?;
+    if let Some(crash) = &outcome.crash {
+        eprint!("{}", crash::report(crash, &job.program));
+    }
+    if let Some(form) = arguments.stats {
+        eprint!("{}", stats(form, outcome.stats.as_ref())?);
+    }
+    Ok(status(&outcome))
+}
+
+/// What a person is told while the program runs.
+fn remark(line: &Line, talkative: bool, verbose: bool) {
+    match line {
+        Line::Oom { text } => eprintln!("radixvm: out of memory: {text}"),
+        Line::UnknownSyscall { number, args } if talkative => {
+            let name = super::syscalls::name(*number).unwrap_or("?");
+            eprintln!("radixvm: system call {number} ({name}) is not there: {}", args.join(", "));
+        }
+        Line::Log { level, text } if verbose || level == "error" && talkative => {
+            eprintln!("radixvm: {level}: {text}")
+        }
+        Line::Booted { cpus, memory_bytes } if verbose => {
+            eprintln!("radixvm: booted with {cpus} CPUs and {} MiB", memory_bytes >> 20);
+        }
+        _ => {}
+    }
+}
+
+fn status(outcome: &Outcome) -> u8 {
+    match &outcome.end {
+        End::Exited(status) => *status as u8,
+        End::Killed(signal) | End::Interrupted(signal) => 128 + *signal as u8,
+        End::Failed(why) => {
+            eprintln!("radixvm: {why}");
+            FAILED
+        }
+    }
+}
+
+/// The command as it would run, with the image in a file and the ports where a person can see them.
+fn dry(plan: &Plan) -> Result<String> {
+    let folder = place::cache();
+    let image = folder.join("dry-run.cpio");
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::write(&image, &plan.image))
+        .context("no place for the image")?;
+    let mut ports =
+        vec![Port::Stdio, Port::File(folder.join("dry-run.control")), Port::File("/dev/stderr".into())];
+    ports.extend(plan.kernel_log.then(|| Port::File(folder.join("dry-run.log"))));
+    let boot = Boot { kernel: plan.kernel.clone(), initrd: image, command_line: plan.command_line.clone() };
+    Ok(Qemu { machine: plan.machine, boot, ports }.shell_line())
+}
+
+fn stats(form: Form, stats: Option<&Stats>) -> Result<String> {
+    match (form, stats) {
+        (Form::Json, stats) => Ok(serde_json::to_string(&stats)? + "\n"),
+        (Form::Table, None) => Ok("radixvm: this guest sent no counters\n".to_owned()),
+        (Form::Table, Some(stats)) => Ok(counters(stats)),
+    }
+}
+
+/// Counters in rows, the sum and then every core in columns.
+fn counters(stats: &Stats) -> String {
+    let cores = stats.counters.values().map(Vec::len).max().unwrap_or(0);
+    let heading = ["counter".to_owned(), "total".to_owned()];
+    let mut table = Table::new(heading.into_iter().chain((0..cores).map(|core| format!("core {core}"))));
+    for (name, values) in &stats.counters {
+        let cells = [name.clone(), count(stats.total(name))];
+        table.row(cells.into_iter().chain(values.iter().map(|value| count(*value))));
+    }
+    table.row(["leaked_frames".to_owned(), stats.leaked_frames.to_string()]);
+    table.row(["leaked_nodes".to_owned(), stats.leaked_nodes.to_string()]);
+    table.to_string()
+}

@@ -1,0 +1,137 @@
+//! The host's ends of a guest's serial ports.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result};
+
+/// First descriptor number that QEMU inherits; COM1 is this one, COM2 the next.
+pub const FIRST_PORT: i32 = 3;
+
+/// One serial port: our end and the end that QEMU inherits.
+pub struct Channel {
+    /// Ours.
+    pub host: UnixStream,
+    /// QEMU's.
+    pub guest: OwnedFd,
+}
+
+/// `count` fresh channels.
+pub fn open(count: usize) -> Result<Vec<Channel>> {
+    let pair = || UnixStream::pair().map(|(host, guest)| Channel { host, guest: guest.into() });
+    (0..count).map(|_| pair().context("cannot make a socket pair")).collect()
+}
+
+/// Where a program's output goes.
+#[derive(Clone)]
+pub enum Sink {
+    /// This process's standard output.
+    Stdout,
+    /// This process's standard error.
+    Stderr,
+    /// Kept for whoever asks later.
+    Buffer(Arc<Mutex<Vec<u8>>>),
+}
+
+impl Sink {
+    /// A new buffer.
+    pub fn buffer() -> Self {
+        Sink::Buffer(Arc::default())
+    }
+
+    /// What a buffer holds; nothing for the others.
+    pub fn take(&self) -> Vec<u8> {
+        match self {
+            Sink::Buffer(bytes) => std::mem::take(&mut bytes.lock().expect("no writer panics")),
+            Sink::Stdout | Sink::Stderr => Vec::new(),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            // Straight to the descriptor: Rust's own buffer would hold back an unfinished line.
+            Sink::Stdout => write_all(rustix::stdio::stdout(), bytes),
+            Sink::Stderr => write_all(rustix::stdio::stderr(), bytes),
+            Sink::Buffer(kept) => {
+                kept.lock().expect("no reader panics").extend(bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn write_all(descriptor: impl std::os::fd::AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(&descriptor, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Copies what the guest says on one port to a sink until QEMU is gone. `broken` is called once if the sink
+/// stops taking bytes; the rest is then read and dropped, so that the guest is never held up.
+pub fn pump(mut from: UnixStream, to: Sink, broken: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut broken = Some(broken);
+        let mut chunk = vec![0; 64 << 10];
+        while let Ok(length @ 1..) = from.read(&mut chunk) {
+            if broken.is_some() && to.write(&chunk[..length]).is_err() {
+                broken.take().expect("checked")();
+            }
+        }
+    })
+}
+
+/// Sends this process's standard input to the guest as frames: a length of two bytes, little-endian, then the
+/// bytes; length 0 means end of file. The thread is left alone at the end: it may sit in a read for ever.
+pub fn feed_stdin(mut to: UnixStream) {
+    thread::spawn(move || {
+        let mut chunk = [0; 4096];
+        loop {
+            let length = rustix::io::read(rustix::stdio::stdin(), &mut chunk).unwrap_or(0);
+            if to.write_all(&frame(&chunk[..length])).is_err() || length == 0 {
+                return;
+            }
+        }
+    });
+}
+
+/// Tells the guest that its standard input is empty.
+pub fn close_stdin(mut to: &UnixStream) -> io::Result<()> {
+    to.write_all(&frame(&[]))
+}
+
+fn frame(bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(bytes.len()).expect("a chunk is 4096 bytes at most");
+    [&length.to_le_bytes(), bytes].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_carry_their_length() {
+        assert_eq!(frame(b"hi"), [2, 0, b'h', b'i']);
+        assert_eq!(frame(&[0; 4096])[..2], [0, 16]);
+        assert_eq!(frame(&[]), [0, 0]);
+    }
+
+    #[test]
+    fn a_pump_ends_at_end_of_file_and_keeps_every_byte() {
+        let Channel { host, guest } = open(1).unwrap().remove(0);
+        let sink = Sink::buffer();
+        let pump = pump(host, sink.clone(), || panic!("a buffer never breaks"));
+        let mut guest = UnixStream::from(guest);
+        guest.write_all(b"one\r\ntwo").unwrap();
+        drop(guest);
+        pump.join().unwrap();
+        assert_eq!(sink.take(), b"one\r\ntwo");
+    }
+}

@@ -1,0 +1,40 @@
+//! The step between `radixvm` and QEMU that ties their lives together.
+//!
+//! `radixvm` starts itself again with [`ARGUMENT`]; that process asks to be killed when its parent dies and then
+//! becomes QEMU, which keeps the wish. So even a `kill -9` of `radixvm` leaves no QEMU behind.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+/// The first argument that makes `radixvm` a guard; the parent's process id, a program and its arguments follow.
+pub const ARGUMENT: &str = "__guard";
+
+/// A command that runs `program` under a guard.
+pub fn command(program: &str) -> Result<Command> {
+    let own = std::env::current_exe().context("cannot find the radixvm binary itself")?;
+    let mut command = Command::new(own);
+    command.arg(ARGUMENT).arg(std::process::id().to_string()).arg(program);
+    // A group of its own: a Ctrl-C at the terminal reaches radixvm alone, which then ends the guest in order.
+    command.process_group(0);
+    Ok(command)
+}
+
+/// The guard's main function.
+pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let parent = arguments.next().and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    let Some(program) = arguments.next() else { return ExitCode::from(125) };
+    if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
+        return ExitCode::from(125);
+    }
+    // The parent may have died before the wish was in place.
+    if getppid() != parent {
+        return ExitCode::from(125);
+    }
+    let error = Command::new(&program).args(arguments).exec();
+    eprintln!("radixvm: cannot start {}: {error}", program.to_string_lossy());
+    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+}

@@ -1,0 +1,87 @@
+//! Whether KVM works, found out by booting our kernel with it. The presence of a device node proves nothing.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::channels::Sink;
+use super::image::Tree;
+use super::qemu::{Accel, Machine};
+use super::session::{self, End, Plan};
+use crate::place;
+
+/// The answer, and since when it holds.
+#[derive(Clone, Serialize, Deserialize)]
+struct Answer {
+    boot: String,
+    user: u32,
+    /// Why not, or nothing if KVM works.
+    trouble: Option<String>,
+}
+
+/// Why KVM cannot be used, or `None` if it can. Asked once per boot of this machine.
+pub fn trouble(kernel: &Path) -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let user = rustix::process::getuid().as_raw();
+    match remembered() {
+        Some(answer) if !boot.is_empty() && answer.boot == boot && answer.user == user => answer.trouble,
+        _ => {
+            let trouble = probe(kernel);
+            remember(&Answer { boot, user, trouble: trouble.clone() });
+            trouble
+        }
+    }
+}
+
+/// Boots a guest that says that it is there and goes away.
+pub fn probe(kernel: &Path) -> Option<String> {
+    let plan = match probe_plan(kernel) {
+        Ok(plan) => plan,
+        Err(error) => return Some(format!("{error:#}")),
+    };
+    match session::run(plan, &mut |_| {}) {
+        Ok(outcome) if outcome.end == End::Exited(0) => None,
+        Ok(outcome) => Some(describe(&outcome.end)),
+        Err(error) => Some(format!("{error:#}")),
+    }
+}
+
+fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
+    Ok(Plan {
+        machine: Machine { cpus: 1, memory: 128 << 20, accel: Accel::Kvm, cpu_model: "max" },
+        kernel: kernel.to_owned(),
+        command_line: "probe".to_owned(),
+        image: Tree::default().pack()?,
+        stdout: Sink::buffer(),
+        stderr: Sink::buffer(),
+        stdin: false,
+        kernel_log: false,
+        boot_limit: Duration::from_secs(5),
+        limit: Some(Duration::from_secs(5)),
+        leaves_by_itself: false,
+    })
+}
+
+/// The first line that says something.
+fn describe(end: &End) -> String {
+    let text = match end {
+        End::Failed(text) => text.clone(),
+        other => format!("the probe guest ended with {other:?}"),
+    };
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
+    line.trim_start_matches("the guest stopped: ").trim().to_owned()
+}
+
+fn remembered() -> Option<Answer> {
+    serde_json::from_str(&fs::read_to_string(place::cache().join("kvm.json")).ok()?).ok()
+}
+
+/// Best effort: without a place to write, the next run asks again.
+fn remember(answer: &Answer) {
+    let folder = place::cache();
+    let written = serde_json::to_string(answer)
+        .map(|text| fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join("kvm.json"), text)));
+    drop(written);
+}

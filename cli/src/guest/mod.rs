@@ -1,0 +1,23 @@
+//! Everything about one guest: what it is made of, how it boots, what it says, how it ends.
+//!
+//! ```text
+//!   radixvm ──spawn──▶ guard ──exec──▶ QEMU ── kernel + boot image
+//!      │  socket pair 0   program's stdout        ◀── COM1
+//!      │  socket pair 1   JSON lines ◀──, stdin frames ──▶ COM2
+//!      │  socket pair 2   program's stderr        ◀── COM3
+//! ```
+//!
+//! Socket pairs and an anonymous memory file instead of paths: nothing lies about when a run is killed, and every
+//! reader sees end of file at the moment QEMU is gone.
+
+pub mod channels;
+pub mod cpio;
+pub mod guard;
+pub mod image;
+pub mod kvm;
+pub mod linux;
+pub mod protocol;
+pub mod qemu;
+pub mod session;
+pub mod signals;
+pub mod system;

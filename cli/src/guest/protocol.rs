@@ -1,0 +1,143 @@
+//! What a guest says on its control port: one JSON object per line.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One line from the guest.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Line {
+    /// The kernel runs.
+    Booted {
+        /// CPUs that came up.
+        cpus: u32,
+        /// Memory that the kernel found.
+        memory_bytes: u64,
+    },
+    /// The kernel's log.
+    Log {
+        /// error, warn, info, debug.
+        level: String,
+        /// The message.
+        text: String,
+    },
+    /// A Linux call without implementation; named once.
+    UnknownSyscall {
+        /// Its number.
+        number: u64,
+        /// Its six arguments, in hexadecimal.
+        args: Vec<String>,
+    },
+    /// The program died of a signal by its own fault.
+    Crash(Box<Crash>),
+    /// Memory ran out and the program was killed for it.
+    Oom {
+        /// Who and why.
+        text: String,
+    },
+    /// The kernel itself failed.
+    Panic {
+        /// Where and why.
+        text: String,
+    },
+    /// Counters, when the program is gone.
+    Stats(Stats),
+    /// The last line: how the program ended.
+    Exit {
+        /// What it passed to exit.
+        status: Option<i32>,
+        /// The signal that killed it.
+        signal: Option<i32>,
+    },
+}
+
+/// The state of a thread that crashed.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Crash {
+    /// The signal's number.
+    pub signal: i32,
+    /// The thread.
+    pub tid: u32,
+    /// The address that was touched.
+    #[serde(deserialize_with = "hex")]
+    pub address: u64,
+    /// read, write or exec.
+    #[serde(default)]
+    pub access: String,
+    /// General registers by name.
+    #[serde(deserialize_with = "hex_map")]
+    pub registers: BTreeMap<String, u64>,
+    /// Where a position-independent program was loaded; 0 for the others.
+    #[serde(deserialize_with = "hex")]
+    pub load_bias: u64,
+    /// Address of the first byte of `stack`.
+    #[serde(deserialize_with = "hex")]
+    pub stack_base: u64,
+    /// Bytes of the stack upwards, in hexadecimal.
+    pub stack: String,
+}
+
+/// What the kernel counted.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Stats {
+    /// By name, one number per core.
+    pub counters: BTreeMap<String, Vec<u64>>,
+    /// Frames that were not given back.
+    pub leaked_frames: i64,
+    /// Radix nodes that were not given back.
+    pub leaked_nodes: i64,
+}
+
+impl Stats {
+    /// A counter summed over cores; 0 if the kernel does not know it.
+    pub fn total(&self, name: &str) -> u64 {
+        self.counters.get(name).map_or(0, |cores| cores.iter().sum())
+    }
+}
+
+fn parse_hex(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").ok_or_else(|| format!("not hexadecimal: {text}"))?;
+    u64::from_str_radix(digits, 16).map_err(|error| format!("{text}: {error}"))
+}
+
+fn hex<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parse_hex(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+fn hex_map<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let words = BTreeMap::<String, String>::deserialize(from)?;
+    let parsed = words.into_iter().map(|(name, text)| Ok((name, parse_hex(&text)?)));
+    parsed.collect::<Result<_, String>>().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_parse() {
+        let line = |text| serde_json::from_str::<Line>(text).unwrap();
+        assert!(matches!(
+            line(r#"{"type":"booted","cpus":2,"memory_bytes":5}"#),
+            Line::Booted { cpus: 2, .. }
+        ));
+        let Line::Exit { status, signal } = line(r#"{"type":"exit","signal":11}"#) else { panic!() };
+        assert_eq!((status, signal), (None, Some(11)));
+        let Line::Stats(stats) =
+            line(r#"{"type":"stats","counters":{"mmap":[1,2]},"leaked_frames":0,"leaked_nodes":0}"#)
+        else {
+            panic!()
+        };
+        assert_eq!((stats.total("mmap"), stats.total("none")), (3, 0));
+    }
+
+    #[test]
+    fn a_crash_parses_and_bad_hex_does_not() {
+        let text = r#"{"type":"crash","signal":11,"pid":1,"tid":7,"address":"0x10","access":"read",
+            "registers":{"rip":"0x401000"},"load_bias":"0x0","stack_base":"0x7000","stack":"00"}"#;
+        let Line::Crash(crash) = serde_json::from_str(text).unwrap() else { panic!() };
+        assert_eq!((crash.address, crash.registers["rip"]), (0x10, 0x40_1000));
+        assert!(serde_json::from_str::<Line>(&text.replace("0x401000", "401000")).is_err());
+    }
+}

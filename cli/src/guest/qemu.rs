@@ -1,0 +1,165 @@
+//! The QEMU command as types: a machine, what it boots, where its serial ports lead.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The emulator this crate drives.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// How guest instructions are executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accel {
+    /// By the processor.
+    Kvm,
+    /// By translation, one host thread per CPU.
+    Tcg,
+    /// By translation on one CPU, one instruction per nanosecond of guest time: `rdtsc` counts instructions.
+    Counting,
+}
+
+impl Accel {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Accel::Kvm => &["-accel", "kvm"],
+            Accel::Tcg => &["-accel", "tcg,thread=multi"],
+            Accel::Counting => &["-accel", "tcg,thread=single", "-icount", "shift=0"],
+        }
+    }
+}
+
+/// A machine before it boots anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Virtual CPUs.
+    pub cpus: u16,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Who executes the instructions.
+    pub accel: Accel,
+    /// The CPU model, as `-cpu` takes it.
+    pub cpu_model: &'static str,
+}
+
+/// What a machine boots.
+#[derive(Clone, Debug)]
+pub struct Boot {
+    /// The kernel: a PVH ELF or a bzImage.
+    pub kernel: PathBuf,
+    /// The boot image.
+    pub initrd: PathBuf,
+    /// The kernel's command line.
+    pub command_line: String,
+}
+
+/// The far end of a serial port.
+#[derive(Clone, Debug)]
+pub enum Port {
+    /// A connected socket inherited under this number.
+    Inherited(i32),
+    /// QEMU's own standard input and output.
+    Stdio,
+    /// A file that QEMU writes.
+    File(PathBuf),
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Port::Inherited(number) => write!(f, "socket,fd={number}"),
+            Port::Stdio => write!(f, "stdio,signal=on"),
+            Port::File(path) => write!(f, "file,path={}", path.display().to_string().replace(',', ",,")),
+        }
+    }
+}
+
+/// A whole QEMU command.
+#[derive(Clone, Debug)]
+pub struct Qemu {
+    /// The hardware.
+    pub machine: Machine,
+    /// The software.
+    pub boot: Boot,
+    /// Far ends of COM1, COM2, ... in this order.
+    pub ports: Vec<Port>,
+}
+
+impl Qemu {
+    /// Everything after the program's name.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        self.push_machine(&mut arguments);
+        self.push_ports(&mut arguments);
+        self.push_boot(&mut arguments);
+        arguments
+    }
+
+    fn push_machine(&self, arguments: &mut Vec<OsString>) {
+        let Machine { cpus, memory, accel, cpu_model } = self.machine;
+        extend(arguments, &["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        extend(arguments, &["-machine", "q35", "-cpu", cpu_model]);
+        extend(arguments, accel.arguments());
+        extend(arguments, &["-smp", &cpus.to_string(), "-m", &format!("{}k", memory >> 10)]);
+        extend(arguments, &["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
+    }
+
+    fn push_ports(&self, arguments: &mut Vec<OsString>) {
+        for (number, port) in self.ports.iter().enumerate() {
+            let backend = port.to_string();
+            let (kind, rest) = backend.split_once(',').expect("every port has a parameter");
+            extend(arguments, &["-chardev", &format!("{kind},id=com{},{rest}", number + 1)]);
+            extend(arguments, &["-serial", &format!("chardev:com{}", number + 1)]);
+        }
+    }
+
+    fn push_boot(&self, arguments: &mut Vec<OsString>) {
+        arguments.extend(["-kernel".into(), self.boot.kernel.clone().into()]);
+        arguments.extend(["-initrd".into(), self.boot.initrd.clone().into()]);
+        extend(arguments, &["-append", &self.boot.command_line]);
+    }
+
+    /// The command as one line that a shell would take.
+    pub fn shell_line(&self) -> String {
+        let words = self.arguments().into_iter().map(|word| quote(&word.to_string_lossy()));
+        std::iter::once(PROGRAM.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn extend(arguments: &mut Vec<OsString>, words: &[&str]) {
+    arguments.extend(words.iter().map(OsString::from));
+}
+
+/// Quotes a word for a shell if it needs it.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn qemu(accel: Accel) -> Qemu {
+        let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
+        let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
+        Qemu { machine, boot, ports: vec![Port::Inherited(3), Port::File("a,b".into())] }
+    }
+
+    #[test]
+    fn the_line_names_machine_ports_and_boot() {
+        let line = qemu(Accel::Tcg).shell_line();
+        assert!(line.starts_with("qemu-system-x86_64 -nodefaults"), "{line}");
+        assert!(line.contains("-accel tcg,thread=multi -smp 4 -m 524288k"), "{line}");
+        assert!(line.contains("-chardev socket,id=com1,fd=3 -serial chardev:com1"), "{line}");
+        assert!(line.contains("-chardev file,id=com2,path=a,,b"), "{line}");
+        assert!(line.ends_with(r"-kernel k -initrd i -append 'vm=radix it'\''s'"), "{line}");
+    }
+
+    #[test]
+    fn counting_runs_on_the_instruction_clock() {
+        assert!(qemu(Accel::Counting).shell_line().contains("-icount shift=0"));
+    }
+}

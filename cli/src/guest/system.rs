@@ -1,0 +1,193 @@
+//! The systems that can run a program, and what booting each of them takes.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use super::channels::Sink;
+use super::image::{Handed, Tree};
+use super::linux;
+use super::qemu::{Accel, Machine};
+use super::session::Plan;
+use crate::artifacts;
+use crate::program::Program;
+
+/// The address-space design of the RadixVM kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Design {
+    /// A radix tree of page slots: the paper's design.
+    Radix,
+}
+
+/// Page tables of the RadixVM kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tables {
+    /// One per core, shootdowns to exactly the cores that used a page.
+    Percore,
+    /// One for all cores, shootdowns to every core that runs the program.
+    Shared,
+}
+
+/// A kernel under which a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// Ours.
+    Radix(Design, Tables),
+    /// The distribution's.
+    Linux,
+}
+
+impl System {
+    /// Ours as the paper has it.
+    pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore);
+    /// Ours with one page table.
+    pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared);
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            System::Radix(_, Tables::Percore) => "RadixVM percore",
+            System::Radix(_, Tables::Shared) => "RadixVM shared",
+            System::Linux => "stock Linux",
+        })
+    }
+}
+
+/// The spelling that options and kernel command lines use.
+pub fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// A program with everything it is to find.
+pub struct Job {
+    /// The program.
+    pub program: Program,
+    /// argv, the program's name first.
+    pub argv: Vec<OsString>,
+    /// `K=V` each.
+    pub envp: Vec<OsString>,
+    /// Files for it.
+    pub files: Vec<Handed>,
+}
+
+impl Job {
+    /// A program run by its own name, without files.
+    pub fn new(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let argv = [OsString::from(program.name())].into_iter().chain(arguments).collect();
+        Job { program, argv, envp: environment([]), files: Vec::new() }
+    }
+}
+
+/// What every program finds in its environment; `given` replaces and adds.
+pub fn environment(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let defaults = ["PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/"].map(OsString::from);
+    let mut settings: Vec<OsString> = Vec::new();
+    for setting in defaults.into_iter().chain(given) {
+        settings.retain(|old| name(old) != name(&setting));
+        settings.push(setting);
+    }
+    settings
+}
+
+fn name(setting: &OsString) -> String {
+    let text = setting.to_string_lossy();
+    text.split('=').next().unwrap_or_default().to_owned()
+}
+
+/// The size of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Virtual CPUs.
+    pub cpus: u16,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Who executes the instructions.
+    pub accel: Accel,
+}
+
+/// Where the program's bytes go and come from.
+pub struct Streams {
+    /// Its standard output.
+    pub stdout: Sink,
+    /// Its standard error.
+    pub stderr: Sink,
+    /// Whether it reads our standard input.
+    pub stdin: bool,
+}
+
+/// Puts together all that a session needs.
+pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<Plan> {
+    let image = image(system, job)?;
+    if image.len() as u64 > size.memory / 2 {
+        bail!("program and files take {} MiB: give the guest more memory with -m", image.len() >> 20);
+    }
+    let linux = system == System::Linux;
+    Ok(Plan {
+        machine: machine(system, size),
+        kernel: kernel(system)?,
+        command_line: command_line(system),
+        image,
+        stdout: streams.stdout,
+        stderr: streams.stderr,
+        stdin: streams.stdin,
+        kernel_log: linux,
+        boot_limit: Duration::from_secs(90 + 4 * u64::from(size.cpus)),
+        limit: None,
+        leaves_by_itself: !linux,
+    })
+}
+
+fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
+    // With the bit that says "virtual machine" Linux takes simpler, slower spin locks.
+    let cpu_model = if system == System::Linux { "max,-hypervisor" } else { "max" };
+    Machine { cpus, memory, accel, cpu_model }
+}
+
+fn kernel(system: System) -> Result<PathBuf> {
+    match system {
+        System::Radix(..) => artifacts::kernel(),
+        System::Linux => linux::kernel(),
+    }
+}
+
+fn command_line(system: System) -> String {
+    match system {
+        System::Radix(design, tables) => format!("vm={} tables={} stats", word(&design), word(&tables)),
+        System::Linux => linux::COMMAND_LINE.to_owned(),
+    }
+}
+
+fn image(system: System, job: &Job) -> Result<Vec<u8>> {
+    let mut tree = Tree::default();
+    let place = format!("bin/{}", job.program.name());
+    tree.file(&place, 0o755, job.program.bytes.clone())?;
+    tree.command(&format!("/{place}"), &job.argv, &job.envp)?;
+    job.files.iter().try_for_each(|handed| tree.hand_over(handed))?;
+    if system == System::Linux {
+        tree.file("init", 0o755, fs::read(artifacts::program("guest-init")?)?)?;
+    }
+    tree.pack()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_given_replace_the_defaults() {
+        let settings = environment(["HOME=/x".into(), "A=1".into(), "A=2".into()]);
+        assert_eq!(settings, ["PATH=/bin:/usr/bin", "PWD=/", "HOME=/x", "A=2"].map(OsString::from));
+    }
+
+    #[test]
+    fn command_lines_name_design_and_tables() {
+        assert_eq!(command_line(System::SHARED), "vm=radix tables=shared stats");
+        assert!(command_line(System::Linux).contains("console=ttyS3"));
+    }
+}

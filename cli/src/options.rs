@@ -1,0 +1,76 @@
+//! Values of command-line options.
+
+use std::ffi::OsString;
+
+/// Bytes from `512M`, `2G`, or a plain number of MiB as QEMU has it.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| help("give a size such as 512M or 2G"))?;
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "K" | "KB" | "KIB" => 10,
+        "" | "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(help("units are K, M and G")),
+    };
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes <= 1 << 40);
+    bytes.filter(|bytes| *bytes >= 16 << 20).ok_or_else(|| help("give at least 16M and at most 1024G"))
+}
+
+fn help(text: &str) -> String {
+    text.to_owned()
+}
+
+/// A number of CPUs.
+pub fn cpus(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=255).contains(number));
+    number.ok_or_else(|| help("give a number of CPUs from 1 to 255"))
+}
+
+/// `K=V`, or `K` for the value that this process has.
+pub fn setting(text: &str) -> Result<OsString, String> {
+    match text.split_once('=') {
+        Some(("", _)) | None if text.is_empty() || text.starts_with('=') => Err(help("give NAME=VALUE")),
+        Some(_) => Ok(text.into()),
+        None => inherited(text).ok_or_else(|| format!("{text} is not set here: give {text}=VALUE")),
+    }
+}
+
+fn inherited(name: &str) -> Option<OsString> {
+    let mut setting = OsString::from(name);
+    setting.push("=");
+    setting.push(std::env::var_os(name)?);
+    Some(setting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("2g"), Ok(2 << 30));
+        assert_eq!(size("64"), Ok(64 << 20));
+        assert_eq!(size("65536k"), Ok(64 << 20));
+        for bad in ["", "M", "1T", "1M", "99999999999G", "-1", "5000G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cpus_have_a_range() {
+        assert_eq!(cpus("255"), Ok(255));
+        for bad in ["0", "256", "x", "-1", ""] {
+            assert!(cpus(bad).unwrap_err().contains("1 to 255"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn settings_come_with_a_value_or_from_here() {
+        assert_eq!(setting("A=b=c"), Ok("A=b=c".into()));
+        assert_eq!(setting("A="), Ok("A=".into()));
+        assert!(setting("PATH").unwrap().to_string_lossy().starts_with("PATH="));
+        assert!(setting("NO_SUCH_VARIABLE_HERE").is_err());
+        assert!(setting("=x").is_err() && setting("").is_err());
+    }
+}

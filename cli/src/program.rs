@@ -1,0 +1,139 @@
+//! Finding the program that a person named, and telling early if it cannot run.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, elf};
+
+use crate::refusal::{NOT_FOUND, NOT_RUNNABLE, Refusal};
+
+/// A program that can run, read into memory.
+pub struct Program {
+    /// Where it was found.
+    pub path: PathBuf,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+impl Program {
+    /// Reads and checks a program.
+    pub fn load(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Refusal::error(NOT_FOUND, format!("{shown}: no such program")),
+            _ => Refusal::error(NOT_RUNNABLE, format!("{shown}: {error}")),
+        })?;
+        check(&bytes).map_err(|why| Refusal::error(NOT_RUNNABLE, format!("{shown}: {why}")))?;
+        Ok(Program { path: path.to_owned(), bytes })
+    }
+
+    /// The name it goes by in the guest.
+    pub fn name(&self) -> String {
+        self.path.file_name().map_or_else(|| "program".into(), |name| name.to_string_lossy().into_owned())
+    }
+}
+
+/// What a name without a slash may mean: a file in the current directory, then one on the PATH.
+pub fn find(name: &str) -> Result<PathBuf> {
+    let here = Path::new(name);
+    if name.contains('/') || here.is_file() {
+        return Ok(here.to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.ok_or_else(|| Refusal::error(NOT_FOUND, format!("{name}: no such program here or on the PATH")))
+}
+
+/// Says why these bytes are not a program for us.
+fn check(bytes: &[u8]) -> Result<(), String> {
+    if bytes.starts_with(b"#!") {
+        return Err(
+            "a script, not an ELF program; run its interpreter and hand the script over with --file".into()
+        );
+    }
+    if !bytes.starts_with(&elf::ELFMAG) {
+        return Err("not an ELF program".into());
+    }
+    let header =
+        FileHeader64::<Endianness>::parse(bytes).map_err(|_| "not a 64-bit ELF program".to_owned())?;
+    let endian = header.endian().map_err(|error| error.to_string())?;
+    check_kind(header.e_machine(endian), header.e_type(endian), header.e_entry(endian))?;
+    let segments =
+        header.program_headers(endian, bytes).map_err(|error| format!("a damaged ELF file: {error}"))?;
+    match segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP) {
+        Some(segment) => Err(dynamic(segment.data(endian, bytes).unwrap_or_default())),
+        None => Ok(()),
+    }
+}
+
+fn check_kind(machine: elf::Machine, kind: elf::FileType, entry: u64) -> Result<(), String> {
+    if machine != EM_X86_64 {
+        return Err(format!("made for another machine (ELF machine {}), not for x86-64", machine.0));
+    }
+    match kind {
+        ET_EXEC => Ok(()),
+        ET_DYN if entry != 0 => Ok(()),
+        ET_DYN => Err("a shared library, not a program".into()),
+        _ => Err("an ELF file, but not a program".into()),
+    }
+}
+
+fn dynamic(interpreter: &[u8]) -> String {
+    let interpreter = String::from_utf8_lossy(interpreter);
+    format!(
+        "a dynamically linked program (it wants {}); RadixVM runs static programs for now: link it with -static, \
+         or build it for x86_64-unknown-linux-musl",
+        interpreter.trim_end_matches('\0')
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The smallest header that passes, with one program header of this type.
+    fn image(machine: u16, kind: u16, segment: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        bytes[16..18].copy_from_slice(&kind.to_le_bytes());
+        bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+        bytes[24] = 1; // entry
+        bytes[32] = 64; // program headers
+        bytes[52] = 64; // size of this header
+        bytes[54] = 56; // size of a program header
+        bytes[56] = 1; // how many
+        bytes[64..68].copy_from_slice(&segment.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn static_programs_pass() {
+        assert_eq!(check(&image(62, 2, 1)), Ok(()));
+        assert_eq!(check(&image(62, 3, 1)), Ok(()));
+    }
+
+    #[test]
+    fn everything_else_is_named() {
+        let why = |bytes: &[u8]| check(bytes).unwrap_err();
+        assert!(why(b"#!/bin/sh").contains("script"));
+        assert!(why(b"text").contains("not an ELF"));
+        assert!(why(b"\x7fELF").contains("64-bit"));
+        assert!(why(&image(183, 2, 1)).contains("another machine"));
+        assert!(why(&image(62, 1, 1)).contains("not a program"));
+        assert!(why(&image(62, 3, 3)).contains("dynamically linked"));
+        let mut library = image(62, 3, 1);
+        library[24] = 0;
+        assert!(why(&library).contains("shared library"));
+    }
+
+    #[test]
+    fn a_name_without_slash_is_searched() {
+        assert!(find("sh").is_ok());
+        assert!(
+            find("no-such-program-anywhere").unwrap_err().to_string().contains("no-such-program-anywhere")
+        );
+        assert_eq!(find("./x").unwrap(), Path::new("./x"));
+    }
+}

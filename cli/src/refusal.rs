@@ -1,0 +1,34 @@
+//! Errors that carry an exit status of their own, as documented for `radixvm run`.
+
+use std::fmt;
+
+/// radixvm or the guest failed.
+pub const FAILED: u8 = 125;
+/// The file is there but not a program that can run.
+pub const NOT_RUNNABLE: u8 = 126;
+/// There is no such program.
+pub const NOT_FOUND: u8 = 127;
+
+/// A message with the status to exit with.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Exit status.
+    pub status: u8,
+    /// What a person reads.
+    pub text: String,
+}
+
+impl Refusal {
+    /// A refusal as an error.
+    pub fn error(status: u8, text: impl Into<String>) -> anyhow::Error {
+        anyhow::Error::new(Refusal { status, text: text.into() })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
