@@ -78,7 +78,7 @@ impl Iterator for Bits {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

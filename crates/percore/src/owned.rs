@@ -32,3 +32,20 @@ impl<T> OwnerCell<T> {
         self.value.with_mut(|value| f(unsafe { &mut *value }))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_gets_in() {
+        let cell = OwnerCell::new(CoreId::new(1), 5);
+        // SAFETY: this test is the only flow of control, and plays both cores.
+        let (owner, other) = unsafe { (Pinned::assume(CoreId::new(1)), Pinned::assume(CoreId::new(2))) };
+        // SAFETY: the closures do not use the cell.
+        let read = |pin: &Pinned| unsafe { cell.with(pin, |value| *value) };
+        assert_eq!(read(&owner), 5);
+        let refused = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| read(&other)));
+        assert!(refused.is_err(), "another core got in");
+    }
+}

@@ -36,3 +36,18 @@ impl<T> PerCore<T> {
         self.0.len()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_core_has_its_own_lines() {
+        let cores = PerCore::new(3, CoreId::index);
+        assert_eq!(cores.iter().copied().sum::<usize>(), 3);
+        // SAFETY: this test is the only flow of control, and plays core 2.
+        assert_eq!(*cores.mine(&unsafe { Pinned::assume(CoreId::new(2)) }), 2);
+        let address = |core| core::ptr::from_ref(cores.of(CoreId::new(core))).addr();
+        assert_eq!((address(0) % 128, address(1) - address(0)), (0, 128));
+    }
+}

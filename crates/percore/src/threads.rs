@@ -1,22 +1,38 @@
 //! Host threads play cores: for tests, benchmarks and anybody who wants the crates without a kernel.
+//!
+//! A thread that plays a core is alone there, so `pin` has nothing to hold still: it only names the core, and counts,
+//! because a core cannot be given up while somebody is pinned to it. Under loom its model threads play cores.
 
+use core::marker::PhantomData;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{CoreId, Host, MAX_CORES};
+use crate::{CoreId, CoreSet, Host};
 
-thread_local! {
-    static CORE: Cell<Option<CoreId>> = const { Cell::new(None) };
-    static ON_RELAX: Cell<fn()> = const { Cell::new(nothing) };
+/// The part that a thread plays.
+#[derive(Clone, Copy)]
+struct Part {
+    core: CoreId,
+    pins: u32,
 }
 
-static TAKEN: [AtomicBool; MAX_CORES] = [const { AtomicBool::new(false) }; MAX_CORES];
+#[cfg(not(loom))]
+thread_local! {
+    static PART: Cell<Option<Part>> = const { Cell::new(None) };
+}
+#[cfg(loom)]
+sync::loom::thread_local! {
+    static PART: Cell<Option<Part>> = Cell::new(None);
+}
+
+/// The cores that are played. The lock also hands a core over: its next player sees what the last one did as it.
+static TAKEN: Mutex<CoreSet> = Mutex::new(CoreSet::EMPTY);
 
 /// This thread plays a core until the value is dropped.
 #[derive(Debug)]
 pub struct ThreadCore {
     core: CoreId,
-    _stays_here: core::marker::PhantomData<*mut ()>,
+    _stays_here: PhantomData<*mut ()>,
 }
 
 impl ThreadCore {
@@ -24,22 +40,16 @@ impl ThreadCore {
     pub fn id(&self) -> CoreId {
         self.core
     }
-
-    /// Has `serve` called on every turn of a wait of this thread: where a simulated core takes its interrupts.
-    pub fn on_relax(&self, serve: fn()) {
-        ON_RELAX.set(serve);
-    }
 }
-
-fn nothing() {}
 
 /// Makes this thread play the lowest core below `cores` that no other thread plays.
 ///
 /// # Panics
 /// If all are played, or this thread already plays one.
 pub fn enter_any(cores: usize) -> ThreadCore {
-    let free = (0..cores).find_map(|core| try_enter(CoreId::new(core)));
-    free.unwrap_or_else(|| panic!("all {cores} cores are played by other threads"))
+    let mut taken = taken();
+    let free = (0..cores).map(CoreId::new).find(|&core| !taken.contains(core));
+    play(&mut taken, free.unwrap_or_else(|| panic!("all {cores} cores are played by other threads")))
 }
 
 /// Makes this thread play `core`.
@@ -47,39 +57,101 @@ pub fn enter_any(cores: usize) -> ThreadCore {
 /// # Panics
 /// If another thread plays it, or this thread already plays one.
 pub fn enter(core: CoreId) -> ThreadCore {
-    try_enter(core).unwrap_or_else(|| panic!("core {} is played by another thread", core.index()))
+    let mut taken = taken();
+    assert!(!taken.contains(core), "core {} is played by another thread", core.index());
+    play(&mut taken, core)
 }
 
-fn try_enter(core: CoreId) -> Option<ThreadCore> {
-    assert!(CORE.get().is_none(), "this thread already plays a core");
-    // Acquire pairs with the Release in `drop`: the new player sees what the last one did as this core.
-    if TAKEN[core.index()].swap(true, Ordering::Acquire) {
-        return None;
-    }
-    CORE.set(Some(core));
-    Some(ThreadCore { core, _stays_here: core::marker::PhantomData })
+fn play(taken: &mut CoreSet, core: CoreId) -> ThreadCore {
+    assert!(PART.with(Cell::get).is_none(), "this thread already plays a core");
+    taken.insert(core);
+    PART.with(|part| part.set(Some(Part { core, pins: 0 })));
+    ThreadCore { core, _stays_here: PhantomData }
+}
+
+/// A panic in this file leaves the set as it should be, so a poisoned lock is as good as any.
+fn taken() -> MutexGuard<'static, CoreSet> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for ThreadCore {
+    /// Gives the core up.
+    ///
+    /// # Panics
+    /// If the thread is pinned. Then it keeps the core.
     fn drop(&mut self) {
-        CORE.set(None);
-        ON_RELAX.set(nothing);
-        TAKEN[self.core.index()].store(false, Ordering::Release);
+        PART.with(|part| {
+            assert!(part.get().is_some_and(|part| part.pins == 0), "a pinned thread gave up its core");
+            part.set(None);
+        });
+        taken().remove(self.core);
     }
 }
 
 struct Threads;
 
-// SAFETY: a core is played by one thread at a time (`TAKEN`), and a thread is one flow of control.
+// SAFETY: a core is played by one thread at a time (`TAKEN`) and not given up while pinned, and a thread is one flow
+// of control.
 unsafe impl Host for Threads {
+    #[inline]
     fn pin() -> CoreId {
-        CORE.get().expect("this thread plays no core: call percore::threads::enter first")
+        PART.with(|cell| {
+            let mut part = cell.get().expect("this thread plays no core: call percore::threads::enter first");
+            part.pins += 1;
+            cell.set(Some(part));
+            part.core
+        })
     }
-    fn unpin() {}
+
+    #[inline]
+    fn unpin() {
+        PART.with(|cell| cell.set(cell.get().map(|part| Part { pins: part.pins - 1, ..part })));
+    }
+
     fn relax() {
-        (ON_RELAX.get())();
         std::thread::yield_now();
     }
 }
 
 crate::set_host!(Threads);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::pin;
+
+    fn another_enters(core: usize) -> std::thread::Result<CoreId> {
+        std::thread::spawn(move || enter(CoreId::new(core)).id()).join()
+    }
+
+    #[test]
+    fn a_core_is_played_by_one_thread_at_a_time() {
+        let mine = enter(CoreId::new(7));
+        assert_eq!((mine.id(), pin().core()), (CoreId::new(7), CoreId::new(7)));
+        assert!(another_enters(7).is_err(), "another thread got the same core");
+        drop(mine);
+        assert_eq!(another_enters(7).unwrap(), CoreId::new(7), "the core was not given back");
+    }
+
+    #[test]
+    fn a_pinned_thread_keeps_its_core() {
+        let gave_up = std::thread::spawn(|| {
+            let core = enter(CoreId::new(8));
+            let _pinned = pin();
+            drop(core);
+        });
+        assert!(gave_up.join().is_err());
+        assert!(another_enters(8).is_err(), "somebody is pinned to a core that a new thread plays");
+    }
+
+    #[test]
+    fn pins_nest() {
+        let core = enter(CoreId::new(9));
+        let outer = pin();
+        drop(pin());
+        assert_eq!(outer.core(), CoreId::new(9));
+        drop(outer);
+        drop(core);
+        assert!(std::panic::catch_unwind(pin).is_err(), "pinned without a core");
+    }
+}

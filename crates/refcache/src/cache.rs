@@ -1,68 +1,68 @@
-//! The delta cache.
+//! A core's delta cache: direct-mapped, from an object to what this core has not told its global count yet.
+//!
+//! Only the owner core touches it, so nothing here is atomic. An entry stays when its delta comes back to zero: it
+//! witnesses that the core touched the object, and the flush must say so.
 
 use alloc::boxed::Box;
+use core::mem;
 use core::ptr::NonNull;
 
-use crate::object::Header;
+use crate::header::Header;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    object: Option<NonNull<Header>>,
-    delta: i64,
-}
+/// What leaves the cache: an object and the delta to apply to it.
+pub(crate) type Evicted = (NonNull<Header>, i64);
 
-const EMPTY: Entry = Entry { object: None, delta: 0 };
-
-/// One core's deltas: direct-mapped by the object's address.
 #[derive(Debug)]
 pub(crate) struct DeltaCache {
-    entries: Box<[Entry]>,
+    /// A power of two of them.
+    entries: Box<[Option<Evicted>]>,
+    /// How many are not empty.
     used: usize,
 }
 
-// SAFETY: the entries point to objects that are `Send` and `Sync`.
+// SAFETY: the entries point to objects, and those are shared by all cores anyway.
 unsafe impl Send for DeltaCache {}
 
 impl DeltaCache {
     pub(crate) fn new(slots: usize) -> Self {
-        assert!(slots.is_power_of_two());
-        Self { entries: (0..slots).map(|_| EMPTY).collect(), used: 0 }
+        assert!(slots.is_power_of_two(), "the delta cache needs a power of two of slots");
+        Self { entries: (0..slots).map(|_| None).collect(), used: 0 }
     }
 
-    /// Adds `delta` if the object has an entry.
+    /// Adds `delta` to the object's entry, if it has one.
     #[inline(always)]
     pub(crate) fn add(&mut self, object: NonNull<Header>, delta: i64) -> bool {
-        let entry = self.entry(object);
-        let hit = entry.object == Some(object);
-        if hit {
-            entry.delta += delta;
-        }
-        hit
-    }
-
-    /// Gives the object an entry; returns the one that had its place.
-    pub(crate) fn insert(&mut self, object: NonNull<Header>, delta: i64) -> Option<(NonNull<Header>, i64)> {
-        let old = core::mem::replace(self.entry(object), Entry { object: Some(object), delta });
-        self.used += usize::from(old.object.is_none());
-        old.object.map(|object| (object, old.delta))
-    }
-
-    /// Empties the cache, also of deltas that are zero.
-    pub(crate) fn flush(&mut self, mut evict: impl FnMut(NonNull<Header>, i64)) {
-        for entry in &mut self.entries {
-            if self.used == 0 {
-                break;
+        match self.slot(object) {
+            Some((cached, sum)) if *cached == object => {
+                *sum += delta;
+                true
             }
-            let old = core::mem::replace(entry, EMPTY);
-            if let Some(object) = old.object {
-                self.used -= 1;
-                evict(object, old.delta);
+            _ => false,
+        }
+    }
+
+    /// Gives the object an entry, and evicts the one that has its place.
+    pub(crate) fn insert(&mut self, object: NonNull<Header>, delta: i64) -> Option<Evicted> {
+        let evicted = self.slot(object).replace((object, delta));
+        self.used += usize::from(evicted.is_none());
+        evicted
+    }
+
+    /// Evicts everything.
+    pub(crate) fn flush(&mut self, mut evict: impl FnMut(Evicted)) {
+        let mut left = mem::take(&mut self.used);
+        let mut entries = self.entries.iter_mut();
+        while left > 0 {
+            if let Some(evicted) = entries.next().and_then(Option::take) {
+                left -= 1;
+                evict(evicted);
             }
         }
     }
 
     #[inline(always)]
-    fn entry(&mut self, object: NonNull<Header>) -> &mut Entry {
+    fn slot(&mut self, object: NonNull<Header>) -> &mut Option<Evicted> {
+        // Fibonacci hashing: objects lie at multiples of their size, and the product's high bits depend on all of them.
         let hash = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let at = hash as usize & (self.entries.len() - 1);
         &mut self.entries[at]

@@ -1,12 +1,40 @@
-//! The epoch barrier: one word.
+//! Epochs: the barrier, and a core's dealings with it.
+//!
+//! The whole barrier is one word, `epoch | online | remaining`, changed only by compare-and-swap:
+//!
+//! | event | online | remaining | the core |
+//! |---|---|---|---|
+//! | a core comes online | +1 | | counts as having flushed in this epoch; its cache is empty |
+//! | a core arrives | | -1 | has just flushed, for the first time in this epoch |
+//! | a core goes offline | -1 | -1, if it has not flushed in this epoch | has just flushed |
+//! | then, if `remaining` is 0 | | := online | and `epoch` += 1 |
+//!
+//! 1. `remaining` is the number of online cores that have not flushed in this epoch.
+//! 2. An online core's last flush was in this epoch or in the one before: an epoch ends only when every core that was
+//!    online at its beginning has flushed in it, or has flushed and left.
+//! 3. Offline cores hold no deltas and no loans, and nobody waits for them. A domain without online cores stands still.
+//!
+//! Orderings: `update` is AcqRel and `epoch` is Acquire; they pair with each other. Whatever a core did before it
+//! arrived (or left) in epoch e happens before whatever any core does after it saw (or joined) epoch e+1. The rest of
+//! this crate leans on that, and on little else.
 
+use percore::Pinned;
 use sync::atomic::{AtomicU64, Ordering};
 
-/// epoch (44 bits) | cores online (10 bits) | of them, not yet flushed in this epoch (10 bits).
+use crate::Refcache;
+use crate::local::Local;
+
+/// How many epochs [`Refcache::drain`] goes on after it last saw something move: one flush, two for the review, and
+/// one because a zero found between two flushes is dated an epoch late.
+const CALM: u64 = 4;
+/// How many epochs it waits for objects that are never found dead.
+const PATIENCE: u64 = 16;
+
+/// epoch (44 bits) | online (10 bits) | remaining (10 bits).
 #[derive(Debug)]
 pub(crate) struct Barrier(AtomicU64);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     epoch: u64,
     online: u64,
@@ -14,7 +42,8 @@ struct State {
 }
 
 const FIELD: u32 = 10;
-const MASK: u64 = (1 << FIELD) - 1;
+const FIELD_MASK: u64 = (1 << FIELD) - 1;
+const _: () = assert!(percore::MAX_CORES as u64 <= FIELD_MASK);
 
 impl Barrier {
     sync::const_unless_loom! {
@@ -23,32 +52,31 @@ impl Barrier {
         }
     }
 
-    /// The current epoch. Acquire pairs with the AcqRel in `update`: what any core did before it arrived in an earlier
-    /// epoch is seen.
+    /// The current epoch. Acquire: see the file's head.
     #[inline]
-    pub(crate) fn epoch(&self) -> u64 {
+    fn epoch(&self) -> u64 {
         State::unpack(self.0.load(Ordering::Acquire)).epoch
     }
 
-    /// An online core has flushed in this epoch.
-    pub(crate) fn arrive(&self) {
+    /// A core has flushed, for the first time in this epoch.
+    fn arrive(&self) {
         self.update(|state| state.remaining -= 1);
     }
 
-    /// A core comes; it counts as having flushed in the epoch that is returned.
-    pub(crate) fn join(&self) -> u64 {
+    /// A core comes. Returns the epoch in which it counts as having flushed.
+    fn join(&self) -> u64 {
         self.update(|state| state.online += 1).epoch
     }
 
-    /// A core goes, which last flushed in epoch `flushed`, and has flushed just now.
-    pub(crate) fn leave(&self, flushed: u64) {
+    /// A core goes that has flushed just now, and before that in epoch `flushed`.
+    fn leave(&self, flushed: u64) {
         self.update(|state| {
             state.online -= 1;
             state.remaining -= u64::from(state.epoch != flushed);
         });
     }
 
-    /// Changes the state, and turns the epoch if that leaves nobody to wait for. Returns the state from before.
+    /// Changes the state, and turns the epoch if that leaves nobody to wait for. Returns the state before.
     fn update(&self, change: impl Fn(&mut State)) -> State {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -56,8 +84,8 @@ impl Barrier {
             let mut after = before;
             change(&mut after);
             after.turn_if_complete();
-            // AcqRel pairs with itself and with `epoch`: every arrival is seen by whoever sees the epoch turned.
-            match self.0.compare_exchange(seen, after.pack(), Ordering::AcqRel, Ordering::Relaxed) {
+            // AcqRel: see the file's head.
+            match self.0.compare_exchange_weak(seen, after.pack(), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return before,
                 Err(now) => seen = now,
             }
@@ -67,7 +95,7 @@ impl Barrier {
 
 impl State {
     fn unpack(word: u64) -> Self {
-        Self { epoch: word >> (2 * FIELD), online: word >> FIELD & MASK, remaining: word & MASK }
+        Self { epoch: word >> (2 * FIELD), online: word >> FIELD & FIELD_MASK, remaining: word & FIELD_MASK }
     }
 
     fn pack(self) -> u64 {
@@ -79,5 +107,154 @@ impl State {
             self.epoch += 1;
             self.remaining = self.online;
         }
+    }
+}
+
+impl Refcache {
+    /// The current epoch.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.barrier.epoch()
+    }
+
+    /// This core takes part from now on. It must, before it adjusts a count or takes a [`Loan`](crate::Loan).
+    pub fn online(&self, pin: &Pinned) {
+        self.cores.mine(pin).with(pin, |local| {
+            if !local.online {
+                local.flushed = self.barrier.join();
+                local.online = true;
+            }
+        });
+    }
+
+    /// This core flushes, hands on the objects that wait for its review, and takes no part any more: epochs turn
+    /// without it. For a core about to idle, or a thread about to block.
+    ///
+    /// # Panics
+    /// If the core has a [`Loan`](crate::Loan).
+    pub fn offline(&self, pin: &Pinned) {
+        self.cores.mine(pin).with(pin, |local| {
+            if local.online {
+                local.assert_no_loans();
+                local.flush();
+                self.orphans.adopt_from(&mut local.queue);
+                self.barrier.leave(local.flushed);
+                local.online = false;
+            }
+        });
+    }
+
+    /// Whether this core takes part.
+    #[inline]
+    pub fn is_online(&self, pin: &Pinned) -> bool {
+        self.cores.mine(pin).look(pin, |local| local.online)
+    }
+
+    /// Whether [`tick`](Self::tick) has something to do: this core has not flushed in this epoch, or an object that
+    /// waits for its review is ripe.
+    #[inline]
+    pub fn wants_tick(&self, pin: &Pinned) -> bool {
+        let epoch = self.epoch();
+        let wants = |local: &Local| local.online && (local.flushed != epoch || local.queue.is_ripe(epoch));
+        self.cores.mine(pin).look(pin, wants)
+    }
+
+    /// Whether somebody [`drain`](Self::drain)s and waits for this epoch to turn. A host that ticks at a leisurely pace
+    /// ticks at once when it sees this. Relaxed: a hint.
+    #[inline]
+    pub fn is_forced(&self) -> bool {
+        self.epoch() < self.forced.load(Ordering::Relaxed)
+    }
+
+    /// Forces epochs, one upon the other, until no object waits for review on any core, or those that wait seem to be
+    /// in use. Returns how many objects this core released.
+    ///
+    /// For shutdown, and for when memory is short. It waits for the other online cores to tick: call it with no lock
+    /// held, and with nothing that they wait for.
+    ///
+    /// # Panics
+    /// If this core is offline (its epochs might never turn), or has a [`Loan`](crate::Loan).
+    pub fn drain(&self, pin: &Pinned) -> usize {
+        assert!(self.is_online(pin), "a core that is offline cannot force epochs");
+        let mut freed = 0;
+        let (mut calm_since, mut progress) = (self.epoch(), self.epoch());
+        while self.epoch() < calm_since + CALM && self.epoch() < progress + PATIENCE {
+            self.forced.fetch_max(self.epoch() + CALM, Ordering::Relaxed);
+            let tick = self.tick(pin);
+            freed += tick.freed;
+            if tick.freed > 0 {
+                progress = self.epoch();
+            }
+            if tick.freed > 0 || self.garbage() > 0 {
+                calm_since = self.epoch();
+            }
+            if !tick.flushed {
+                percore::relax();
+            }
+        }
+        freed
+    }
+
+    /// Flushes, unless this core has flushed in this epoch; tells whether it did.
+    pub(crate) fn flush_if_due(&self, pin: &Pinned) -> bool {
+        let epoch = self.epoch();
+        self.cores.mine(pin).with(pin, |local| {
+            let due = local.flushed != epoch;
+            if due {
+                local.flush();
+                local.flushed = epoch;
+                self.barrier.arrive();
+            }
+            due
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn state(barrier: &Barrier) -> (u64, u64, u64) {
+        let State { epoch, online, remaining } = State::unpack(barrier.0.load(Ordering::Relaxed));
+        (epoch, online, remaining)
+    }
+
+    #[test]
+    fn an_epoch_turns_when_every_online_core_has_flushed() {
+        let barrier = Barrier::new();
+        assert_eq!(barrier.join(), 0);
+        assert_eq!(state(&barrier), (1, 1, 1));
+        assert_eq!(barrier.join(), 1);
+        assert_eq!(state(&barrier), (1, 2, 1), "the second core counts as having flushed");
+        barrier.arrive();
+        assert_eq!(state(&barrier), (2, 2, 2));
+        barrier.arrive();
+        assert_eq!(state(&barrier), (2, 2, 1));
+    }
+
+    #[test]
+    fn a_core_that_leaves_is_not_waited_for() {
+        let barrier = Barrier::new();
+        (0..3).for_each(|_| drop(barrier.join()));
+        barrier.arrive();
+        assert_eq!(state(&barrier), (2, 3, 3));
+        barrier.arrive();
+        barrier.leave(2);
+        assert_eq!(state(&barrier), (2, 2, 2), "it had flushed already");
+        barrier.leave(1);
+        assert_eq!(state(&barrier), (2, 1, 1), "it had not");
+        barrier.leave(1);
+        assert_eq!(state(&barrier), (3, 0, 0), "nobody is left");
+        assert_eq!(barrier.join(), 3);
+        assert_eq!(state(&barrier), (4, 1, 1));
+    }
+
+    #[test]
+    fn the_word_holds_every_core_there_can_be() {
+        let barrier = Barrier::new();
+        (0..percore::MAX_CORES).for_each(|_| drop(barrier.join()));
+        barrier.arrive();
+        let all = percore::MAX_CORES as u64;
+        assert_eq!(state(&barrier), (2, all, all));
     }
 }

@@ -1,274 +1,142 @@
-//! Refcache: reference counts that cores change without sharing a cache line.
+//! Refcache: reference counts that many cores change without sharing a cache line.
+//!
+//! # The problem
+//!
+//! A shared counter makes every `inc` and `dec` a fight for one cache line. One counter per core ends the fight but costs
+//! objects × cores of memory. Refcache pays neither: each core keeps a small cache of *deltas*, and applies them to the
+//! objects' global counts once in an *epoch*. Space is objects + cores, and a reference taken and dropped on one core
+//! never leaves it. The price is patience: nobody knows an object's true count at any moment, and an object is released
+//! a few epochs after its last reference went.
+//!
+//! # How a zero is believed
+//!
+//! Every core flushes its cache once in each epoch, and the last one to do so turns the epoch. Flushes come in any
+//! order, so a global count of zero may be false: the `-1` may have overtaken a `+1`. The core that makes the count zero
+//! puts the object on its *review queue* and looks again two epochs later. If no core has touched the object since, then
+//! each core has flushed in between and had nothing to say about it, so nobody holds a reference.
+//!
+//! ```text
+//!  epoch     1             2               3               4               5
+//!  core 0    |--[-1]--F----|------F--------|--F--R1--------|-----F---------|--F--R2---->
+//!  core 1    |[+1]-------F-|--[-1]-------F-|------F--------|--F------------|------F---->
+//!                      |          |      |       :                                 :
+//!  global    1 ......0 1 .........1 .....0 ......0 ................................0
+//!                    Q                  dirty    again                             released
+//!
+//!  F flush   R review   Q put on core 0's review queue
+//!  R1: the count is zero, but core 1 touched the object after Q. Dirty, so the zero proves nothing: wait two epochs more.
+//!  R2: a whole epoch passed and nobody touched the object. It is released.
+//! ```
+//!
+//! A cache entry whose delta has come back to zero is flushed like any other. It witnesses that the core held the
+//! object in this epoch; without it a reference that travels from core to core, just ahead of the flushes, would be
+//! seen by no flush, and its object would be released while in use. (The paper's figure 2 has that hole.)
+//!
+//! # Weak words
+//!
+//! A [`WeakWord`] names an object without keeping it. When the count becomes zero the object's word is marked [`DYING`];
+//! a reader clears the mark ([`WeakWord::revive`]), and the reviewer takes the word away only if the mark is still
+//! there. One compare-and-swap decides. A reader that stays pinned needs no `inc` at all: its core cannot flush, so the
+//! epochs that a review must wait for cannot pass. `docs/refcache.md` has the invariants and the proof.
+//!
+//! # Use
+//!
+//! [`Ref`] and [`Weak`] are like `Arc` and its `Weak`. A data structure that lays out its own objects embeds a
+//! [`Header`] and calls [`Refcache::adjust`]. Each core calls [`Refcache::tick`] now and then.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `header.rs` | an object's count, and what a review decides |
+//! | `cache.rs` | one core's deltas |
+//! | `local.rs` | one core's part: cache, queue, last flush |
+//! | `epoch.rs` | the barrier word; coming online, going offline, flushing, forcing |
+//! | `review.rs` | review queues, orphans, `tick` |
+//! | `weak.rs` | the word that readers and the reviewer race for; `Weak` |
+//! | `object.rs` | `Ref`: a value in a counted block |
 #![cfg_attr(not(loom), no_std)]
 
 extern crate alloc;
 
 mod cache;
 mod epoch;
+mod header;
+mod local;
 mod object;
 mod review;
 mod weak;
 
 use core::ptr::NonNull;
 
-use percore::{OwnerCell, PerCore, Pinned};
-use sync::atomic::{AtomicUsize, Ordering};
-use sync::{CachePadded, SpinLock};
+use percore::{PerCore, Pinned};
+use sync::CachePadded;
+use sync::atomic::AtomicU64;
 
-use cache::DeltaCache;
-use epoch::Barrier;
-pub use object::{Header, Release};
-use object::Verdict;
-use review::Queue;
-pub use weak::{DYING, WeakWord};
+pub use header::{Header, Release};
+pub use local::Loan;
+pub use object::Ref;
+pub use review::Tick;
+pub use weak::{DYING, Weak, WeakWord};
 
 /// The sizes of a [`Refcache`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How many cores there are.
     pub cores: usize,
-    /// Entries of each core's delta cache; a power of two.
+    /// Entries of each core's delta cache, a power of two: 16 bytes each. More entries, fewer conflicts, less sharing.
     pub cache_slots: usize,
-    /// The most objects that one `tick` reviews.
+    /// The most objects that one [`Refcache::tick`] reviews.
     pub review_budget: usize,
 }
 
-/// What one [`Refcache::tick`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tick {
-    /// Whether this core flushed its deltas.
-    pub flushed: bool,
-    /// How many objects it reviewed.
-    pub reviewed: usize,
-    /// How many of them it released.
-    pub freed: usize,
-}
-
-/// One domain of counted objects.
+/// One domain of counted objects: the delta caches and review queues of all cores, and their epoch.
+///
+/// Dropping it forgets the objects that still wait for review; [`drain`](Self::drain) it before.
 #[derive(Debug)]
 pub struct Refcache {
-    cores: PerCore<Core>,
-    barrier: CachePadded<Barrier>,
-    orphans: CachePadded<Orphans>,
+    cores: PerCore<local::Core>,
+    barrier: CachePadded<epoch::Barrier>,
+    /// Epochs below this one are wanted at once.
+    forced: CachePadded<AtomicU64>,
+    orphans: CachePadded<review::Orphans>,
     review_budget: usize,
 }
 
-#[derive(Debug)]
-struct Core {
-    local: OwnerCell<Local>,
-    /// Length of the review queue, for others to read.
-    waiting: AtomicUsize,
-}
-
-#[derive(Debug)]
-struct Local {
-    cache: DeltaCache,
-    queue: Queue,
-    /// The last epoch in which this core flushed.
-    flushed: u64,
-    online: bool,
-}
-
-#[derive(Debug)]
-struct Orphans {
-    queue: SpinLock<Queue>,
-    waiting: AtomicUsize,
-}
-
 impl Refcache {
-    /// A domain with all cores offline.
+    /// A domain with every core offline.
     pub fn new(config: Config) -> Self {
-        let local = || Local { cache: DeltaCache::new(config.cache_slots), queue: Queue::default(), flushed: 0, online: false };
         Self {
-            cores: PerCore::new(config.cores, |core| Core {
-                local: OwnerCell::new(core, local()),
-                waiting: AtomicUsize::new(0),
-            }),
-            barrier: CachePadded::new(Barrier::new()),
-            orphans: CachePadded::new(Orphans { queue: SpinLock::new(Queue::default()), waiting: AtomicUsize::new(0) }),
+            cores: PerCore::new(config.cores, |core| local::Core::new(core, config.cache_slots)),
+            barrier: CachePadded::new(epoch::Barrier::new()),
+            forced: CachePadded::new(AtomicU64::new(0)),
+            orphans: CachePadded::new(review::Orphans::new()),
             review_budget: config.review_budget,
         }
     }
 
-    /// This core takes part from now on. Needed before it touches a count or reads a weak word.
-    pub fn online(&self, pin: &Pinned) {
-        self.with(pin, |local| {
-            if !local.online {
-                local.online = true;
-                local.flushed = self.barrier.join();
-            }
-        });
-    }
-
-    /// This core flushes, hands its review queue on and takes no part any more.
-    pub fn offline(&self, pin: &Pinned) {
-        self.with(pin, |local| {
-            if local.online {
-                local.flush();
-                self.abandon(core::mem::take(&mut local.queue));
-                local.online = false;
-                self.barrier.leave(local.flushed);
-            }
-        });
-    }
-
-    /// Whether this core takes part.
-    pub fn is_online(&self, pin: &Pinned) -> bool {
-        self.with(pin, |local| local.online)
-    }
-
-    /// How many cores the domain was made for.
-    pub fn cores(&self) -> usize {
-        self.cores.cores()
-    }
-
-    /// The current epoch.
-    pub fn epoch(&self) -> u64 {
-        self.barrier.epoch()
-    }
-
-    /// Reviews at most `review_budget` ripe objects, and flushes if this core has not flushed in this epoch.
-    pub fn tick(&self, pin: &Pinned) -> Tick {
-        let mut tick = Tick::default();
-        if !self.is_online(pin) {
-            return tick;
-        }
-        self.adopt(pin);
-        while tick.reviewed < self.review_budget {
-            let Some((object, verdict)) = self.review_one(pin) else { break };
-            tick.reviewed += 1;
-            if verdict == Verdict::Dead {
-                tick.freed += 1;
-                // SAFETY: the object is dead: nobody holds it, and it is on no queue.
-                unsafe { (object.as_ref().release)(self, pin, object) }
-            }
-        }
-        tick.flushed = self.flush_if_due(pin);
-        tick
-    }
-
-    /// Whether `tick` has something to do: a flush is due in this epoch, or a ripe object waits.
-    pub fn wants_tick(&self, pin: &Pinned) -> bool {
-        let epoch = self.epoch();
-        self.with(pin, |local| local.online && (local.flushed != epoch || local.queue.is_ripe(epoch)))
-    }
-
-    /// How many objects wait for review.
-    pub fn garbage(&self) -> usize {
-        let orphans = self.orphans.waiting.load(Ordering::Relaxed);
-        self.cores.iter().map(|core| core.waiting.load(Ordering::Relaxed)).sum::<usize>() + orphans
-    }
-
-    /// Adds `delta` to the object's count, in this core's delta cache.
+    /// Adds `delta` to the object's count, in this core's delta cache: a few instructions and no shared line, unless
+    /// another object has the place in the cache.
+    ///
+    /// # Panics
+    /// If this core is offline.
     ///
     /// # Safety
-    /// The core is online; the object lives, and the caller holds a reference (or got the object from a weak word under
-    /// this pin), which a negative delta gives up.
+    /// The object lives: the caller holds a reference, or got the object from its weak word under a [`Loan`] that it still
+    /// has. The reference must have come from another core, if it did, by synchronisation. A negative delta gives
+    /// references up. The pointer may be used for the whole object that the header begins.
     #[inline(always)]
     pub unsafe fn adjust(&self, pin: &Pinned, object: NonNull<Header>, delta: i64) {
-        self.with(pin, |local| {
-            if !local.cache.add(object, delta) {
-                local.miss(object, delta);
-            }
-        });
-    }
-
-    /// Forces epochs until nothing waits for review, or nothing moves any more. Waits for the other online cores to tick.
-    pub fn drain(&self, pin: &Pinned) -> usize {
-        let mut freed = 0;
-        let mut until = self.epoch() + 4;
-        while self.epoch() < until {
-            let tick = self.tick(pin);
-            if tick.freed > 0 {
-                freed += tick.freed;
-                until = self.epoch() + 4;
-            }
-            percore::relax();
-        }
-        freed
-    }
-
-    fn review_one(&self, pin: &Pinned) -> Option<(NonNull<Header>, Verdict)> {
-        let epoch = self.epoch();
-        self.with(pin, |local| local.review_one(epoch))
-    }
-
-    fn flush_if_due(&self, pin: &Pinned) -> bool {
-        let epoch = self.epoch();
-        self.with(pin, |local| {
-            let due = local.flushed != epoch;
-            if due {
-                local.flush();
-                local.flushed = epoch;
-                self.barrier.arrive();
-            }
-            due
-        })
-    }
-
-    fn abandon(&self, queue: Queue) {
-        if queue.len() > 0 {
-            let mut orphans = self.orphans.queue.lock();
-            orphans.append(queue);
-            self.orphans.waiting.store(orphans.len(), Ordering::Relaxed);
-        }
-    }
-
-    fn adopt(&self, pin: &Pinned) {
-        if self.orphans.waiting.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let Some(mut orphans) = self.orphans.queue.try_lock() else { return };
-        self.with(pin, |local| local.queue.append(core::mem::take(&mut orphans)));
-        self.orphans.waiting.store(0, Ordering::Relaxed);
-    }
-
-    #[inline(always)]
-    fn with<R>(&self, pin: &Pinned, f: impl FnOnce(&mut Local) -> R) -> R {
         let core = self.cores.mine(pin);
-        // SAFETY: no closure in this file calls `with` again.
-        unsafe {
-            core.local.with(pin, |local| {
-                let result = f(local);
-                core.waiting.store(local.queue.len(), Ordering::Relaxed);
-                result
-            })
-        }
-    }
-}
-
-impl Local {
-    #[cold]
-    #[inline(never)]
-    fn miss(&mut self, object: NonNull<Header>, delta: i64) {
-        assert!(self.online, "a count was touched on a core that is offline");
-        if let Some((old, delta)) = self.cache.insert(object, delta) {
-            evict(&mut self.queue, old, delta, self.flushed + 1);
+        if !core.add(pin, object, delta) {
+            core.with(pin, |local| local.miss(object, delta));
         }
     }
 
-    fn flush(&mut self) {
-        let Self { cache, queue, flushed, .. } = self;
-        cache.flush(|object, delta| evict(queue, object, delta, *flushed + 1));
-    }
-
-    fn review_one(&mut self, epoch: u64) -> Option<(NonNull<Header>, Verdict)> {
-        let object = self.queue.pop_ripe(epoch)?;
-        // SAFETY: the object was on our queue, so it lives.
-        let verdict = unsafe { object.as_ref() }.review();
-        if verdict == Verdict::Again {
-            self.queue.push(object, self.flushed + 1);
-        }
-        Some((object, verdict))
-    }
-}
-
-/// Applies a delta that leaves a cache.
-fn evict(queue: &mut Queue, object: NonNull<Header>, delta: i64, epoch: u64) {
-    // SAFETY: an object with an entry in a cache lives.
-    let header = unsafe { object.as_ref() };
-    if header.apply(delta) {
-        header.mark_dying();
-        queue.push(object, epoch);
+    /// Lets the caller use objects that it finds by weak words, without counting them, until the loan is dropped.
+    ///
+    /// # Panics
+    /// If this core is offline.
+    #[inline(always)]
+    pub fn loan<'a>(&'a self, pin: &'a Pinned) -> Loan<'a> {
+        Loan::new(self.cores.mine(pin), pin)
     }
 }

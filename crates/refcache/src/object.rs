@@ -1,146 +1,190 @@
-//! The counted object's header.
+//! [`Ref`]: a counted value, like `Arc`.
+//!
+//! The value lies in a block with two headers. The strong one counts `Ref`s; when it dies, the value is dropped and the
+//! strong side's hold on the weak one is given up. The weak one counts `Weak`s, plus one for all `Ref`s together; when
+//! it dies, the block is deallocated.
 
+use alloc::boxed::Box;
+use core::fmt;
+use core::mem::{ManuallyDrop, offset_of};
+use core::ops::Deref;
 use core::ptr::NonNull;
 
 use percore::Pinned;
 use sync::UnsafeCell;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::AtomicU64;
 
-use crate::weak::WeakWord;
 use crate::Refcache;
+use crate::header::Header;
+use crate::weak::{Weak, WeakWord};
 
-/// The object is on a review queue.
-const QUEUED: u64 = 1 << 0;
-/// Some core touched the object since it was put on the queue, and the count is zero again.
-const DIRTY: u64 = 1 << 1;
-const COUNT_SHIFT: u32 = 2;
-
-/// What happens to an object whose count is truly zero. Called from `tick`, once.
-pub type Release = unsafe fn(&Refcache, &Pinned, NonNull<Header>);
-
-/// The intrusive part of a counted object: its first field.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Header {
-    /// Global count (signed, from bit 2) | `DIRTY` | `QUEUED`.
-    state: AtomicU64,
-    /// Belongs to the queue that the object is on.
-    pub(crate) link: UnsafeCell<Link>,
-    weak: Option<NonNull<WeakWord>>,
-    pub(crate) release: Release,
+/// What `Ref`s and `Weak`s point to. Aligned so that its address leaves the word's tag bits free.
+#[repr(C, align(64))]
+struct Block<T> {
+    strong: Header,
+    weak: Header,
+    word: WeakWord,
+    domain: &'static Refcache,
+    value: UnsafeCell<ManuallyDrop<T>>,
 }
 
-/// A place on a review queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    pub(crate) next: Option<NonNull<Header>>,
-    pub(crate) epoch: u64,
-}
+/// A pointer to a block that lives, because its holder has a count of one of the headers.
+pub(crate) struct Handle<T>(NonNull<Block<T>>);
 
-// SAFETY: `link` belongs to one queue at a time (`QUEUED` is the claim); the rest is atomic or never written.
-unsafe impl Send for Header {}
-// SAFETY: as above.
-unsafe impl Sync for Header {}
-
-/// What a review found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nobody holds the object, and the weak word no longer names it.
-    Dead,
-    /// The object was touched: look again two epochs later.
-    Again,
-    /// The count is not zero: off the queue.
-    Alive,
-}
-
-impl Header {
-    sync::const_unless_loom! {
-        /// A header with `count` references; `weak` is the word that names the object, if one does; `release` is called
-        /// from a `tick` when nobody holds the object any more.
-        pub fn new(count: i64, weak: Option<NonNull<WeakWord>>, release: Release) -> Self {
-            Self {
-                state: AtomicU64::new((count as u64) << COUNT_SHIFT),
-                link: UnsafeCell::new(Link { next: None, epoch: 0 }),
-                weak,
-                release,
-            }
-        }
-    }
-
-    /// Adds an evicted delta to the global count; whether the caller must put the object on its review queue.
-    pub(crate) fn apply(&self, delta: i64) -> bool {
-        let mut seen = self.state.load(Ordering::Relaxed);
-        loop {
-            let next = applied(seen, delta);
-            if next == seen {
-                return false;
-            }
-            // Acquire pairs with the Release in `leave_or_stay`: the link is free to be written.
-            match self.state.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return next & !seen & QUEUED != 0,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
-    /// Judges the object; the caller's queue held it for two epochs.
-    pub(crate) fn review(&self) -> Verdict {
-        let state = self.state.load(Ordering::Relaxed);
-        if count(state) == 0 && state & DIRTY == 0 && self.kill() {
-            return Verdict::Dead;
-        }
-        if count(state) != 0 {
-            self.with_weak(WeakWord::unset_dying);
-        }
-        let verdict = self.leave_or_stay();
-        if verdict == Verdict::Again {
-            self.mark_dying();
-        }
-        verdict
-    }
-
-    /// Sets the dying bit: from now on a reader of the weak word must clear it first.
-    pub(crate) fn mark_dying(&self) {
-        self.with_weak(WeakWord::set_dying);
-    }
-
-    fn leave_or_stay(&self) -> Verdict {
-        let mut seen = self.state.load(Ordering::Relaxed);
-        loop {
-            let (next, verdict) = match count(seen) {
-                0 => (seen & !DIRTY, Verdict::Again),
-                _ => (seen & !(DIRTY | QUEUED), Verdict::Alive),
-            };
-            // Release pairs with the Acquire in `apply`.
-            match self.state.compare_exchange(seen, next, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return verdict,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
-    fn kill(&self) -> bool {
-        // SAFETY: a weak word outlives its object.
-        self.weak.is_none_or(|word| unsafe { word.as_ref() }.kill())
-    }
-
-    fn with_weak(&self, act: impl FnOnce(&WeakWord)) {
-        if let Some(word) = self.weak {
-            // SAFETY: a weak word outlives its object.
-            act(unsafe { word.as_ref() })
-        }
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-fn count(state: u64) -> i64 {
-    state as i64 >> COUNT_SHIFT
+impl<T> Copy for Handle<T> {}
+
+impl<T: Send + Sync + 'static> Handle<T> {
+    fn new(domain: &'static Refcache, value: T) -> Self {
+        let block = NonNull::from(Box::leak(Box::<Block<T>>::new_uninit())).cast::<Block<T>>();
+        let handle = Self(block);
+        let init = Block {
+            strong: Header::new(1, Some(handle.word_pointer()), release_value::<T>),
+            weak: Header::new(1, None, release_block::<T>),
+            word: WeakWord(AtomicU64::new(block.addr().get() as u64)),
+            domain,
+            value: UnsafeCell::new(ManuallyDrop::new(value)),
+        };
+        // SAFETY: the allocation is ours, has this type's layout and is not initialised yet.
+        unsafe { block.write(init) }
+        handle
+    }
 }
 
-fn applied(state: u64, delta: i64) -> u64 {
-    let moved = state.wrapping_add((delta as u64) << COUNT_SHIFT);
-    match (count(moved), state & QUEUED) {
-        (0, 0) => moved | QUEUED,
-        (0, _) => moved | DIRTY,
-        _ => moved,
+impl<T> Handle<T> {
+    pub(crate) fn domain(self) -> &'static Refcache {
+        // SAFETY: the block lives.
+        unsafe { self.0.as_ref() }.domain
+    }
+
+    /// Adds to the number of `Ref`s.
+    ///
+    /// # Safety
+    /// The value lives, by a reference or a loan. A negative delta gives references up.
+    pub(crate) unsafe fn adjust_strong(self, pin: &Pinned, delta: i64) {
+        // SAFETY: the strong header begins the block, and the pointer is good for all of it; the rest is the caller's.
+        unsafe { self.domain().adjust(pin, self.0.cast(), delta) }
+    }
+
+    /// Adds to the number of `Weak`s.
+    ///
+    /// # Safety
+    /// A negative delta gives counts up.
+    pub(crate) unsafe fn adjust_weak(self, pin: &Pinned, delta: i64) {
+        // SAFETY: the block lives, and the pointer is made from one that is good for all of it.
+        let header = unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).weak) };
+        // SAFETY: the caller's.
+        unsafe { self.domain().adjust(pin, header, delta) }
+    }
+
+    /// Whether the value is there. It then stays, as long as the domain's loan that the caller has.
+    pub(crate) fn revive(self, pin: &Pinned) -> bool {
+        // SAFETY: the block lives.
+        unsafe { self.0.as_ref() }.word.revive(pin) != 0
+    }
+
+    fn word_pointer(self) -> NonNull<WeakWord> {
+        // SAFETY: the offset lies within the block.
+        unsafe { self.0.byte_add(offset_of!(Block<T>, word)).cast() }
+    }
+}
+
+/// The last `Ref` is gone.
+///
+/// # Safety
+/// Called once, by the domain, with the strong header of a `Block<T>`.
+unsafe fn release_value<T>(_: &Refcache, pin: &Pinned, strong: NonNull<Header>) {
+    let handle = Handle(strong.cast::<Block<T>>());
+    // SAFETY: no `Ref` is left, nor can a `Weak` make one: the value is ours. The weak count that all `Ref`s had
+    // together keeps the block until it is given up here.
+    unsafe {
+        handle.0.as_ref().value.with_mut(|value| ManuallyDrop::drop(&mut *value));
+        handle.adjust_weak(pin, -1);
+    }
+}
+
+/// The last `Weak` is gone too.
+///
+/// # Safety
+/// Called once, by the domain, with the weak header of a `Block<T>` made by [`Handle::new`].
+unsafe fn release_block<T>(_: &Refcache, _: &Pinned, weak: NonNull<Header>) {
+    // SAFETY: the header lies in a block that came from a `Box`; the pointer is good for all of it; nobody refers to it.
+    unsafe {
+        let block = weak.byte_sub(offset_of!(Block<T>, weak)).cast::<Block<T>>();
+        drop(Box::from_raw(block.as_ptr()));
+    }
+}
+
+/// A counted value, like `Arc`: cloning and dropping touch nothing that other cores write.
+///
+/// Every use needs a thread that plays an online core of the domain ([`percore::pin`]). The value is dropped by a
+/// [`tick`](Refcache::tick) on some core, epochs after the last `Ref` went.
+pub struct Ref<T>(Handle<T>);
+
+// SAFETY: a `Ref` gives `&T` to its thread, and may be the one whose core drops the value.
+unsafe impl<T: Send + Sync> Send for Ref<T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T: Send + Sync> Sync for Ref<T> {}
+
+impl<T: Send + Sync + 'static> Ref<T> {
+    /// A value counted by `domain`.
+    pub fn new(domain: &'static Refcache, value: T) -> Self {
+        Self(Handle::new(domain, value))
+    }
+}
+
+impl<T> Ref<T> {
+    /// Takes over a count of the strong header.
+    pub(crate) fn from_counted(handle: Handle<T>) -> Self {
+        Self(handle)
+    }
+
+    /// A name for the value that does not keep it.
+    pub fn downgrade(&self) -> Weak<T> {
+        // SAFETY: adds one, for the `Weak`.
+        unsafe { self.0.adjust_weak(&percore::pin(), 1) };
+        Weak::from_counted(self.0)
+    }
+
+    /// Whether both are the same value, not just equal ones.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.0 == other.0.0
+    }
+}
+
+impl<T> Clone for Ref<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: `self` keeps the value; adds one, for the clone.
+        unsafe { self.0.adjust_strong(&percore::pin(), 1) };
+        Self(self.0)
+    }
+}
+
+impl<T> Drop for Ref<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: gives up the count that this `Ref` has.
+        unsafe { self.0.adjust_strong(&percore::pin(), -1) }
+    }
+}
+
+impl<T> Deref for Ref<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this `Ref` keeps the value, and nobody writes it until all are gone.
+        unsafe { self.0.0.as_ref().value.with(|value| &**value) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Ref<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }

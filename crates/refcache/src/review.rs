@@ -1,18 +1,84 @@
-//! Review queues: intrusive lists through the objects' headers.
+//! Review queues: objects whose global count became zero, waiting until the zero can be believed.
+//!
+//! A queue is a list through the objects' own headers, so that queueing allocates nothing. Each core has one, and the
+//! domain has one more for *orphans*, the objects of cores that went offline; whoever ticks next adopts them all.
+//!
+//! 1. An object is on one queue at most (`QUEUED` in its header), and stays alive while it is.
+//! 2. An object dated e is judged in epoch e+2 or later: every core has flushed in e+1, or was offline.
+//! 3. Judging takes the object off; what is dead is released after the core's own state has been let go of, so that a
+//!    release may adjust other counts. Their zeros are found in a later flush: releasing never recurses.
 
+use core::mem;
 use core::ptr::NonNull;
 
-use crate::object::{Header, Link};
+use percore::Pinned;
+use sync::SpinLock;
+use sync::atomic::{AtomicUsize, Ordering};
 
-/// Objects whose count was zero, oldest first.
+use crate::Refcache;
+use crate::header::{Header, Link, Verdict};
+use crate::local::Core;
+
+/// What one [`Refcache::tick`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick {
+    /// Whether this core flushed its deltas.
+    pub flushed: bool,
+    /// How many objects it reviewed.
+    pub reviewed: usize,
+    /// How many of them it released.
+    pub freed: usize,
+}
+
+impl Refcache {
+    /// A core's regular duty: reviews ripe objects, at most `review_budget` of them, and flushes, unless it has
+    /// flushed in this epoch. Does nothing on a core that is offline.
+    ///
+    /// The flush comes last, so that what the released objects referred to is on its way in the same epoch.
+    ///
+    /// # Panics
+    /// If the core has a [`Loan`](crate::Loan).
+    pub fn tick(&self, pin: &Pinned) -> Tick {
+        let mut tick = Tick::default();
+        if !self.is_online(pin) {
+            return tick;
+        }
+        self.cores.mine(pin).with(pin, |local| {
+            local.assert_no_loans();
+            self.orphans.hand_to(&mut local.queue);
+        });
+        while tick.reviewed < self.review_budget {
+            let Some((object, verdict)) = self.review_one(pin) else { break };
+            tick.reviewed += 1;
+            if verdict == Verdict::Dead {
+                tick.freed += 1;
+                // SAFETY: nobody refers to a dead object, and this is the only time that it is found dead.
+                unsafe { (object.as_ref().release)(self, pin, object) }
+            }
+        }
+        tick.flushed = self.flush_if_due(pin);
+        tick
+    }
+
+    /// How many objects wait for review: a sum over counters that the cores keep for it, read without disturbing them.
+    pub fn garbage(&self) -> usize {
+        self.cores.iter().map(Core::waiting).sum::<usize>() + self.orphans.waiting()
+    }
+
+    fn review_one(&self, pin: &Pinned) -> Option<(NonNull<Header>, Verdict)> {
+        let epoch = self.epoch();
+        self.cores.mine(pin).with(pin, |local| local.review(epoch))
+    }
+}
+
+/// Objects that wait for review, in the order they came.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    head: Option<NonNull<Header>>,
-    tail: Option<NonNull<Header>>,
+    ends: Option<(NonNull<Header>, NonNull<Header>)>,
     len: usize,
 }
 
-// SAFETY: the queue owns the links of the objects on it, and the objects are `Send`.
+// SAFETY: the queue owns the links of its objects, and objects are shared by all cores anyway.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -20,48 +86,81 @@ impl Queue {
         self.len
     }
 
-    /// Appends an object that the caller has claimed for this queue.
+    /// Appends an object that the caller has claimed, dated `epoch`.
     pub(crate) fn push(&mut self, object: NonNull<Header>, epoch: u64) {
         set_link(object, Link { next: None, epoch });
-        self.append(Queue { head: Some(object), tail: Some(object), len: 1 });
+        self.append(Queue { ends: Some((object, object)), len: 1 });
     }
 
-    /// Appends another queue, which may be empty.
-    pub(crate) fn append(&mut self, other: Queue) {
-        match self.tail {
-            None => self.head = other.head,
-            Some(tail) => set_link(tail, Link { next: other.head, ..link(tail) }),
-        }
-        self.tail = other.tail.or(self.tail);
+    /// Appends another queue. Its objects may be older than those in front of them: they wait a little longer.
+    fn append(&mut self, other: Queue) {
+        self.ends = match (self.ends, other.ends) {
+            (Some((first, middle)), Some((next, last))) => {
+                set_link(middle, Link { next: Some(next), ..link(middle) });
+                Some((first, last))
+            }
+            (mine, theirs) => mine.or(theirs),
+        };
         self.len += other.len;
     }
 
-    /// Whether the first object may be reviewed in `epoch`.
+    /// Whether the first object may be judged in `epoch`.
     pub(crate) fn is_ripe(&self, epoch: u64) -> bool {
-        self.head.is_some_and(|head| epoch >= link(head).epoch + 2)
+        self.ends.is_some_and(|(first, _)| epoch >= link(first).epoch + 2)
     }
 
-    /// Takes the first object off, if it may be reviewed in `epoch`.
+    /// Takes the first object off, if it may be judged in `epoch`.
     pub(crate) fn pop_ripe(&mut self, epoch: u64) -> Option<NonNull<Header>> {
-        if !self.is_ripe(epoch) {
-            return None;
-        }
-        let head = self.head?;
-        self.head = link(head).next;
-        if self.head.is_none() {
-            self.tail = None;
-        }
+        let (first, last) = self.ends.filter(|_| self.is_ripe(epoch))?;
+        self.ends = link(first).next.map(|second| (second, last));
         self.len -= 1;
-        Some(head)
+        Some(first)
     }
 }
 
 fn link(object: NonNull<Header>) -> Link {
-    // SAFETY: the object is on our queue: alive, and its link is ours.
-    unsafe { object.as_ref() }.link.with(|link| unsafe { *link })
+    // SAFETY: the object is on the caller's queue, so it lives and its link is the caller's.
+    unsafe { object.as_ref().link.with(|link| *link) }
 }
 
 fn set_link(object: NonNull<Header>, new: Link) {
     // SAFETY: as in `link`.
-    unsafe { object.as_ref() }.link.with_mut(|link| unsafe { *link = new })
+    unsafe { object.as_ref().link.with_mut(|link| *link = new) }
+}
+
+/// The queue of cores that went offline.
+#[derive(Debug)]
+pub(crate) struct Orphans {
+    queue: SpinLock<Queue>,
+    /// Its length, changed under the lock. Relaxed everywhere: a hint that the lock is worth taking, and a statistic.
+    waiting: AtomicUsize,
+}
+
+impl Orphans {
+    pub(crate) fn new() -> Self {
+        Self { queue: SpinLock::new(Queue::default()), waiting: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Takes the objects of a core that goes offline.
+    pub(crate) fn adopt_from(&self, queue: &mut Queue) {
+        if queue.len() > 0 {
+            let mut orphans = self.queue.lock();
+            orphans.append(mem::take(queue));
+            self.waiting.store(orphans.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Gives all orphans to a core that ticks; if another core is busy with them, it is welcome.
+    pub(crate) fn hand_to(&self, queue: &mut Queue) {
+        if self.waiting() > 0
+            && let Some(mut orphans) = self.queue.try_lock()
+        {
+            queue.append(mem::take(&mut orphans));
+            self.waiting.store(0, Ordering::Relaxed);
+        }
+    }
 }

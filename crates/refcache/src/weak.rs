@@ -1,39 +1,58 @@
-//! Weak words: a pointer that does not keep its object alive, and the bit over which the reviewer and the readers race.
+//! Weak words, and [`Weak`]: names of objects that do not keep them.
+//!
+//! A reader may come upon an object whose count is zero, and bring it back; the reviewer may take it away. They race
+//! for one word, and one compare-and-swap decides.
+//!
+//! | word | set by | meaning |
+//! |---|---|---|
+//! | pointer | the owner (Release), or a reader's `revive` | the object is there |
+//! | pointer, DYING | the core that queued the object | its count was zero; use it only after clearing the mark |
+//! | 0 | the reviewer, by CAS from the marked word | gone |
+//!
+//! Cases, when a reader and the reviewer meet:
+//! 1. The reader clears DYING first: the reviewer's CAS finds no mark and fails; it marks the word again and waits for
+//!    two epochs more.
+//! 2. The reviewer's CAS is first: the reader finds 0.
+//! 3. The reader saw the word before it was marked, and is still pinned: then its core has not flushed in the epoch
+//!    after the marking, and the review has not begun. This is why a reader need not count what it reads.
+
+use core::fmt;
 
 use percore::Pinned;
 use sync::atomic::{AtomicU64, Ordering};
 
+use crate::object::{Handle, Ref};
+
 /// The owner's lock: while it is set, the object is not taken away.
 const LOCK: u64 = 1 << 0;
 
-/// Refcache's bit in a [`WeakWord`]: the object's count was zero when last looked at.
+/// Refcache's bit in a [`WeakWord`]: the object's global count was zero when somebody last looked.
 pub const DYING: u64 = 1 << 3;
 
-/// A weak reference: a pointer to a counted object (aligned to 64 bytes) and 6 tag bits.
+/// The address of a counted object (a multiple of 64) and 6 tag bits; 0 when the object is gone.
 ///
-/// Bit 3 is [`DYING`]; bits 0, 1, 2, 4 and 5 belong to whoever owns the word, and bit 0, when set, keeps the object from
-/// being taken away. While the object lives, the owner changes the word by read-modify-write only and leaves the pointer
-/// as it is. When the object dies, the whole word becomes 0.
+/// Bit 3 is [`DYING`]. Bits 0, 1, 2, 4 and 5 belong to whoever owns the word; bit 0, while set, keeps the object from
+/// being taken away. While the object lives, the owner leaves the address alone and changes its bits by
+/// read-modify-writes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct WeakWord(pub AtomicU64);
 
 impl WeakWord {
-    /// The word with [`DYING`] cleared, clearing it in memory if it was set: the object, if there is one, is not taken
-    /// away while the caller stays pinned. To keep it longer, adjust its count by +1 before unpinning.
-    ///
-    /// The core must be online, and `tick`, `offline` and `drain` on this core end the protection.
+    /// The word with [`DYING`] cleared, in memory too. If it is not 0, the object is there as long as the caller has a
+    /// [`Loan`](crate::Loan), taken before. To keep it longer, adjust its count by +1 before the loan ends.
     #[inline(always)]
     pub fn revive(&self, _pin: &Pinned) -> u64 {
-        // Acquire pairs with the owner's Release that published the object; the read-modify-writes in between carry it on.
+        // Acquire pairs with the owner's Release that published the object; read-modify-writes in between pass it on.
         let word = self.0.load(Ordering::Acquire);
-        if word & DYING == 0 { word } else { self.clear_dying(word) }
+        if word & DYING == 0 { word } else { self.win(word) }
     }
 
+    /// Clears the mark before the reviewer takes the object, or sees that it came too late.
     #[cold]
-    fn clear_dying(&self, mut word: u64) -> u64 {
+    fn win(&self, mut word: u64) -> u64 {
         while word & DYING != 0 {
-            // Acquire as in `revive`.
+            // Acquire: as in `revive`.
             match self.0.compare_exchange(word, word & !DYING, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return word & !DYING,
                 Err(now) => word = now,
@@ -42,21 +61,69 @@ impl WeakWord {
         word
     }
 
-    /// The reviewer marks the object. Relaxed: the epoch barrier carries the mark to readers.
+    /// Marks the object. Relaxed: the epoch barrier takes the mark to every reader that matters.
     pub(crate) fn set_dying(&self) {
         self.0.fetch_or(DYING, Ordering::Relaxed);
     }
 
-    /// The reviewer takes the mark back.
-    pub(crate) fn unset_dying(&self) {
+    /// The object is in use again. Relaxed: a reader who does not see it clears the mark itself.
+    pub(crate) fn clear_dying(&self) {
         self.0.fetch_and(!DYING, Ordering::Relaxed);
     }
 
-    /// The reviewer takes the object away, if it is still marked and not locked by the owner.
-    pub(crate) fn kill(&self) -> bool {
+    /// Takes the object away, if it is still marked, and not locked by the word's owner.
+    pub(crate) fn take(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
+        // Release pairs with the Acquire of an owner who finds 0 and publishes another object: all that was done to
+        // the old one comes before. A bit changed since the load makes it fail.
         word & (DYING | LOCK) == DYING
-            // Release pairs with the Acquire of whoever finds the word empty and reuses it.
-            && self.0.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// A name for the value of a [`Ref`] that does not keep it.
+pub struct Weak<T>(Handle<T>);
+
+// SAFETY: a `Weak` can make a `Ref`, and is `Send` when that is.
+unsafe impl<T: Send + Sync> Send for Weak<T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T: Send + Sync> Sync for Weak<T> {}
+
+impl<T> Weak<T> {
+    /// Takes over a count of the weak header.
+    pub(crate) fn from_counted(handle: Handle<T>) -> Self {
+        Self(handle)
+    }
+
+    /// A reference to the value, if it is still there. It may be, for some epochs after the last `Ref` went.
+    pub fn try_get(&self) -> Option<Ref<T>> {
+        let pin = percore::pin();
+        let _loan = self.0.domain().loan(&pin);
+        self.0.revive(&pin).then(|| {
+            // SAFETY: the value is there as long as the loan; adds one, for the `Ref`.
+            unsafe { self.0.adjust_strong(&pin, 1) };
+            Ref::from_counted(self.0)
+        })
+    }
+}
+
+impl<T> Clone for Weak<T> {
+    fn clone(&self) -> Self {
+        // SAFETY: adds one, for the clone.
+        unsafe { self.0.adjust_weak(&percore::pin(), 1) };
+        Self(self.0)
+    }
+}
+
+impl<T> Drop for Weak<T> {
+    fn drop(&mut self) {
+        // SAFETY: gives up the count that this `Weak` has.
+        unsafe { self.0.adjust_weak(&percore::pin(), -1) }
+    }
+}
+
+impl<T> fmt::Debug for Weak<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(Weak)")
     }
 }

@@ -30,3 +30,18 @@ pub fn lock_bit(word: &AtomicU64, bit: u64, mut relax: impl FnMut()) -> u64 {
 pub fn unlock_bit(word: &AtomicU64, bit: u64) {
     word.fetch_and(!bit, Ordering::Release);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_leaves_the_other_bits_alone() {
+        let word = AtomicU64::new(0b1010);
+        assert_eq!(try_lock_bit(&word, 1), Ok(0b1010));
+        assert_eq!(try_lock_bit(&word, 1), Err(0b1011));
+        word.fetch_or(0b100, Ordering::Relaxed);
+        unlock_bit(&word, 1);
+        assert_eq!(lock_bit(&word, 1, || unreachable!("the lock is free")), 0b1110);
+    }
+}

@@ -4,6 +4,7 @@
 
 mod bitlock;
 mod padded;
+mod set_once;
 mod spin;
 
 /// Defines functions that are `const`, except under loom, whose atomics cannot be made at compile time.
@@ -22,13 +23,16 @@ macro_rules! const_unless_loom {
 
 pub use bitlock::{lock_bit, try_lock_bit, unlock_bit};
 pub use padded::CachePadded;
+pub use set_once::SetOnce;
 pub use spin::{SpinGuard, SpinLock};
 
-#[cfg(loom)]
-pub use loom::sync::atomic;
 #[cfg(not(loom))]
 /// Atomic types and orderings (loom's under `--cfg loom`).
 pub use core::sync::atomic;
+#[cfg(loom)]
+pub use loom;
+#[cfg(loom)]
+pub use loom::sync::atomic;
 
 #[cfg(loom)]
 pub use loom::cell::UnsafeCell;

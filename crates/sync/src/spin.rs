@@ -45,7 +45,7 @@ impl<T> SpinLock<T> {
         self.held
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(SpinGuard { lock: self })
+            .then(|| SpinGuard { lock: self })
     }
 }
 
@@ -77,5 +77,32 @@ impl<T> Drop for SpinGuard<'_, T> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_lock`.
         self.lock.held.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn one_holder_at_a_time() {
+        let lock = SpinLock::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..100).for_each(|_| *lock.lock() += 1));
+            }
+        });
+        assert_eq!(*lock.lock(), 400);
+    }
+
+    #[test]
+    fn try_lock_refuses_what_is_held() {
+        let lock = SpinLock::new(());
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(guard);
+        assert!(lock.try_lock().is_some());
     }
 }
