@@ -1,0 +1,106 @@
+//! Simulated memory: frames with contents, that know who can reach them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use percore::{CoreId, PerCore, Pinned};
+use vm::{FrameNum, Frames};
+
+/// Words of a simulated page: enough to mix up, few enough to check all of them often.
+pub const WORDS: usize = 8;
+
+#[derive(Default)]
+struct Frame {
+    used: AtomicBool,
+    /// Tables and TLB entries that translate to this frame.
+    translations: AtomicU32,
+    words: [AtomicU64; WORDS],
+}
+
+/// All memory of a [`Machine`](crate::Machine), free frames in per-core stacks so that a freed frame is the next one used.
+pub struct FrameStore {
+    frames: Box<[Frame]>,
+    free: PerCore<Mutex<Vec<FrameNum>>>,
+    /// No frame is given out while this is set.
+    exhausted: AtomicBool,
+}
+
+impl FrameStore {
+    /// `count` frames, shared out to `cores` cores.
+    pub fn new(cores: usize, count: usize) -> Self {
+        let share =
+            |core: CoreId| (core.index()..count).step_by(cores).map(|at| FrameNum::new(at as u64)).collect();
+        Self {
+            frames: (0..count).map(|_| Frame::default()).collect(),
+            free: PerCore::new(cores, |core| Mutex::new(share(core))),
+            exhausted: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on there is no memory, or there is again.
+    pub fn set_exhausted(&self, exhausted: bool) {
+        self.exhausted.store(exhausted, SeqCst);
+    }
+
+    /// Frames that are owned by somebody.
+    pub fn used(&self) -> usize {
+        self.frames.iter().filter(|frame| frame.used.load(SeqCst)).count()
+    }
+
+    /// Reads a word of a frame.
+    pub fn read(&self, frame: FrameNum, word: usize) -> u64 {
+        self.in_use(frame).words[word].load(SeqCst)
+    }
+
+    /// Writes a word of a frame.
+    pub fn write(&self, frame: FrameNum, word: usize, value: u64) {
+        self.in_use(frame).words[word].store(value, SeqCst);
+    }
+
+    /// The whole contents of a frame.
+    pub fn contents(&self, frame: FrameNum) -> [u64; WORDS] {
+        std::array::from_fn(|word| self.read(frame, word))
+    }
+
+    /// A table or TLB translates to `frame` from now on.
+    pub(crate) fn hold(&self, frame: FrameNum) {
+        self.in_use(frame).translations.fetch_add(1, SeqCst);
+    }
+
+    /// A table or TLB does so no longer.
+    pub(crate) fn let_go(&self, frame: FrameNum) {
+        self.in_use(frame).translations.fetch_sub(1, SeqCst);
+    }
+
+    fn in_use(&self, frame: FrameNum) -> &Frame {
+        let it = &self.frames[frame.get() as usize];
+        assert!(it.used.load(SeqCst), "{frame:?} is used after it was freed: a translation is stale");
+        it
+    }
+
+    fn take(&self, pin: &Pinned) -> Option<FrameNum> {
+        let pop = |stack: &Mutex<Vec<FrameNum>>| stack.lock().unwrap().pop();
+        pop(self.free.mine(pin)).or_else(|| self.free.iter().find_map(pop))
+    }
+}
+
+impl Frames for FrameStore {
+    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
+        if self.exhausted.load(SeqCst) {
+            return None;
+        }
+        let frame = self.take(pin)?;
+        let it = &self.frames[frame.get() as usize];
+        it.words.iter().for_each(|word| word.store(0, SeqCst));
+        assert!(!it.used.swap(true, SeqCst), "{frame:?} was on two free lists");
+        Some(frame)
+    }
+
+    fn free(&self, pin: &Pinned, frame: FrameNum) {
+        let it = &self.frames[frame.get() as usize];
+        let reachable = it.translations.load(SeqCst);
+        assert!(reachable == 0, "{frame:?} is freed while {reachable} translations lead to it");
+        assert!(it.used.swap(false, SeqCst), "{frame:?} is freed twice");
+        self.free.mine(pin).lock().unwrap().push(frame);
+    }
+}

@@ -1,0 +1,171 @@
+//! Cores played by host threads, and interrupts between them.
+//!
+//! A thread *attends* a core: interrupts for it go to its inbox, and it takes them where hardware would let it, between two
+//! accesses of the program and on every turn of a wait. A core that nobody attends is interrupted in place, by the
+//! sender: so one thread can play all cores in turn, in an order that a property test chooses.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use percore::threads::{self, ThreadCore};
+use percore::{CoreId, PerCore, Pinned};
+use refcache::{Config, Refcache};
+
+use crate::FrameStore;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Inbox {
+    attended: bool,
+    idle: bool,
+    work: Vec<Work>,
+}
+
+/// Cores, interrupts, memory, and one Refcache domain. There is one machine at a time in a process.
+pub struct Machine {
+    /// Memory.
+    pub frames: FrameStore,
+    /// The domain of all spaces' nodes.
+    pub refcache: Refcache,
+    inboxes: PerCore<Mutex<Inbox>>,
+    /// Something went wrong on some core: the others stop waiting for it.
+    broken: AtomicBool,
+}
+
+/// Host threads play cores by number, for the whole process: so machines take turns.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static ATTENDING: RefCell<Option<(Arc<Machine>, CoreId)>> = const { RefCell::new(None) };
+}
+
+impl Machine {
+    /// A machine of `cores` cores, all online, and `frames` frames. Waits for another machine to go.
+    pub fn new(cores: usize, frames: usize) -> Arc<Self> {
+        while TAKEN.swap(true, SeqCst) {
+            std::thread::yield_now();
+        }
+        let refcache = Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX });
+        let machine = Self {
+            frames: FrameStore::new(cores, frames),
+            refcache,
+            inboxes: PerCore::new(cores, |_| Mutex::default()),
+            broken: AtomicBool::new(false),
+        };
+        machine.on_each(|pin| machine.refcache.online(pin));
+        Arc::new(machine)
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.inboxes.cores()
+    }
+
+    /// Plays `core`, which nobody attends, for one call.
+    pub fn on<R>(&self, core: usize, f: impl FnOnce(&Pinned) -> R) -> R {
+        let _played = threads::enter(CoreId::new(core));
+        f(&percore::pin())
+    }
+
+    /// Plays every core in turn; nobody attends one.
+    pub fn on_each(&self, mut f: impl FnMut(&Pinned)) {
+        (0..self.cores()).for_each(|core| self.on(core, &mut f));
+    }
+
+    /// This thread attends `core` until the value is dropped.
+    pub fn attend(self: &Arc<Self>, core: usize) -> Attended {
+        let played = threads::enter(CoreId::new(core));
+        self.inboxes.of(played.id()).lock().unwrap().attended = true;
+        ATTENDING.set(Some((self.clone(), played.id())));
+        played.on_relax(serve);
+        Attended { machine: self.clone(), pin: percore::pin(), _played: played }
+    }
+
+    /// Says whether `core` is idle: then a shootdown need not interrupt it.
+    pub fn set_idle(&self, core: usize, idle: bool) {
+        self.inboxes.of(CoreId::new(core)).lock().unwrap().idle = idle;
+    }
+
+    /// Has `work` done on `core`: by its thread, or at once if nobody attends it. False if the core is idle
+    /// (the work is done all the same, as by an idle core on its way back).
+    pub(crate) fn interrupt(&self, core: CoreId, work: impl FnOnce() + Send + 'static) -> bool {
+        let mut inbox = self.inboxes.of(core).lock().unwrap();
+        if inbox.attended {
+            inbox.work.push(Box::new(work));
+        } else {
+            work();
+        }
+        !inbox.idle
+    }
+
+    /// Takes this core's interrupts.
+    fn serve(&self, core: CoreId) {
+        assert!(!self.broken.load(SeqCst), "another core has failed");
+        let work = std::mem::take(&mut self.inboxes.of(core).lock().unwrap().work);
+        work.into_iter().for_each(|work| work());
+    }
+
+    /// Lets enough epochs pass for every dead node to go; nobody attends a core.
+    pub fn settle(&self) {
+        let mut quiet = 0;
+        while quiet < 8 {
+            let mut freed = 0;
+            self.on_each(|pin| freed += self.refcache.tick(pin).freed);
+            quiet = if freed == 0 { quiet + 1 } else { 0 };
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        TAKEN.store(false, SeqCst);
+    }
+}
+
+/// Takes the interrupts of the core that this thread attends, if any.
+fn serve() {
+    let attending = ATTENDING.with_borrow(Clone::clone);
+    if let Some((machine, core)) = attending {
+        machine.serve(core);
+    }
+}
+
+/// A thread that attends a core, pinned to it.
+pub struct Attended {
+    machine: Arc<Machine>,
+    pin: Pinned,
+    _played: ThreadCore,
+}
+
+impl Attended {
+    /// Proof of being there.
+    pub fn pin(&self) -> &Pinned {
+        &self.pin
+    }
+
+    /// Takes waiting interrupts.
+    pub fn serve(&self) {
+        self.machine.serve(self.pin.core());
+    }
+
+    /// Takes interrupts until `done` says true.
+    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        while !done() {
+            percore::relax();
+        }
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.machine.broken.store(true, SeqCst);
+        }
+        ATTENDING.set(None);
+        let mut inbox = self.machine.inboxes.of(self.pin.core()).lock().unwrap();
+        inbox.attended = false;
+        inbox.work.drain(..).for_each(|work| work());
+    }
+}

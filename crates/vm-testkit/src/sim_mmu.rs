@@ -1,0 +1,192 @@
+//! Software tables and software TLBs.
+//!
+//! A load or store asks the core's TLB, then the table, as hardware does; only the core itself, or an interrupt on it, takes
+//! entries out of its TLB. So a shootdown that was forgotten leaves a usable translation behind, and the next
+//! access, the freeing of the frame, or [`SimMmu::translations`] brings it to light.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use percore::{CoreId, CoreSet, PerCore, Pinned};
+use vm::{Access, FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+
+use crate::{FrameStore, Machine};
+
+/// What a table or TLB says of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// Where the page is.
+    pub frame: FrameNum,
+    /// What may be done to it.
+    pub prot: Prot,
+}
+
+/// Entries of a TLB: direct-mapped, so that evictions happen.
+const TLB: usize = 32;
+
+/// A table or a TLB. Entries hold their frames.
+#[derive(Default)]
+struct Cache(HashMap<u64, Translation>);
+
+impl Cache {
+    fn get(&self, page: PageNum, access: Access) -> Option<Translation> {
+        self.0.get(&page.get()).copied().filter(|found| found.prot.allows(access))
+    }
+
+    fn put(&mut self, frames: &FrameStore, page: PageNum, new: Translation) {
+        frames.hold(new.frame);
+        if let Some(old) = self.0.insert(page.get(), new) {
+            frames.let_go(old.frame);
+        }
+    }
+
+    fn remove(&mut self, frames: &FrameStore, gone: impl Fn(PageNum) -> bool) {
+        self.0.retain(|&page, old| {
+            let gone = gone(PageNum::new(page));
+            if gone {
+                frames.let_go(old.frame);
+            }
+            !gone
+        });
+    }
+
+    fn clear(&mut self, frames: &FrameStore, pages: PageRange) {
+        match pages.pages() {
+            1 => self.remove_one(frames, pages.start()),
+            _ => self.remove(frames, |page| pages.contains(page)),
+        }
+    }
+
+    fn remove_one(&mut self, frames: &FrameStore, page: PageNum) {
+        if let Some(old) = self.0.remove(&page.get()) {
+            frames.let_go(old.frame);
+        }
+    }
+}
+
+/// What one core, or all of them, know of translations.
+struct State {
+    kind: Tables,
+    /// One for each core; of [`Tables::Shared`] only the first is used.
+    tables: PerCore<Mutex<Cache>>,
+    tlbs: PerCore<Mutex<Cache>>,
+}
+
+impl State {
+    fn table(&self, core: CoreId) -> &Mutex<Cache> {
+        match self.kind {
+            Tables::PerCore => self.tables.of(core),
+            Tables::Shared => self.tables.of(CoreId::new(0)),
+        }
+    }
+
+    /// What an interrupt does on `core`.
+    fn flush(&self, frames: &FrameStore, core: CoreId, pages: PageRange) {
+        if self.kind == Tables::PerCore {
+            self.table(core).lock().unwrap().clear(frames, pages);
+        }
+        self.tlbs.of(core).lock().unwrap().clear(frames, pages);
+    }
+}
+
+/// The translations of one space on a [`Machine`].
+pub struct SimMmu {
+    machine: Arc<Machine>,
+    state: Arc<State>,
+    users: Mutex<CoreSet>,
+    refuses: AtomicBool,
+}
+
+impl SimMmu {
+    /// No translations, and no users yet.
+    pub fn new(machine: &Arc<Machine>, kind: Tables) -> Self {
+        let caches = || PerCore::new(machine.cores(), |_| Mutex::default());
+        let state = State { kind, tables: caches(), tlbs: caches() };
+        Self {
+            machine: machine.clone(),
+            state: Arc::new(state),
+            users: Mutex::default(),
+            refuses: AtomicBool::new(false),
+        }
+    }
+
+    /// This core runs the space from now on.
+    pub fn activate(&self, pin: &Pinned) {
+        self.users.lock().unwrap().insert(pin.core());
+    }
+
+    /// From now on there is no memory for table pages, or there is again.
+    pub fn set_exhausted(&self, exhausted: bool) {
+        self.refuses.store(exhausted, SeqCst);
+    }
+
+    /// How this core's hardware translates `page`, filling its TLB from the table on the way.
+    pub fn translate(&self, pin: &Pinned, page: PageNum, access: Access) -> Option<FrameNum> {
+        let mut tlb = self.state.tlbs.mine(pin).lock().unwrap();
+        if let Some(hit) = tlb.get(page, access) {
+            return Some(hit.frame);
+        }
+        let table = self.state.table(pin.core()).lock().unwrap();
+        let found = table.get(page, access)?;
+        let evicted = |other: PageNum| other.get() as usize % TLB == page.get() as usize % TLB;
+        tlb.remove(&self.machine.frames, evicted);
+        tlb.put(&self.machine.frames, page, found);
+        Some(found.frame)
+    }
+
+    /// Every translation that any core could use: core, page, what it says.
+    pub fn translations(&self) -> Vec<(usize, PageNum, Translation)> {
+        let entries = |(core, cache): (usize, &Mutex<Cache>)| {
+            let entries: Vec<_> =
+                cache.lock().unwrap().0.iter().map(|(&page, &it)| (core, PageNum::new(page), it)).collect();
+            entries
+        };
+        let (tables, tlbs) = (self.state.tables.iter().enumerate(), self.state.tlbs.iter().enumerate());
+        tables.chain(tlbs).flat_map(entries).collect()
+    }
+}
+
+impl Mmu for SimMmu {
+    fn tables(&self) -> Tables {
+        self.state.kind
+    }
+
+    fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
+        assert!(prot != Prot::NONE, "{page:?} is filled without rights");
+        if self.refuses.load(SeqCst) {
+            return Err(OutOfMemory);
+        }
+        let frames = &self.machine.frames;
+        self.state.tlbs.mine(pin).lock().unwrap().remove_one(frames, page);
+        self.state.table(pin.core()).lock().unwrap().put(frames, page, Translation { frame, prot });
+        Ok(())
+    }
+
+    fn clear(&self, pin: &Pinned, pages: PageRange) {
+        self.state.table(pin.core()).lock().unwrap().clear(&self.machine.frames, pages);
+        self.state.tlbs.mine(pin).lock().unwrap().clear(&self.machine.frames, pages);
+    }
+
+    fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
+        let mut shot = Shot::default();
+        let pending = Arc::new(AtomicUsize::new(0));
+        for core in targets.iter().filter(|&core| core != pin.core()) {
+            pending.fetch_add(1, SeqCst);
+            let (machine, state, pending) = (self.machine.clone(), self.state.clone(), pending.clone());
+            let interrupted = self.machine.interrupt(core, move || {
+                state.flush(&machine.frames, core, pages);
+                pending.fetch_sub(1, SeqCst);
+            });
+            *(if interrupted { &mut shot.ipis } else { &mut shot.avoided }) += 1;
+        }
+        while pending.load(SeqCst) != 0 {
+            percore::relax();
+        }
+        shot
+    }
+
+    fn users(&self, _: &Pinned) -> CoreSet {
+        *self.users.lock().unwrap()
+    }
+}

@@ -1,0 +1,147 @@
+//! A space on a machine, and programs on its cores.
+
+use std::sync::Arc;
+
+use percore::Pinned;
+use refcache::Refcache;
+use vm::{
+    Access, AddressSpace, Event, FaultError, FrameNum, Frames, Layout, Mmu, NodeCounters, PAGE_SIZE, PageNum,
+    PageRange, RadixSpace, Tables, VirtAddr,
+};
+
+use crate::{FrameStore, Machine, Model, SimMmu, WORDS};
+
+/// What kind of world a test wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Cores of the machine.
+    pub cores: usize,
+    /// Its memory.
+    pub frames: usize,
+    /// What may be mapped.
+    pub user: PageRange,
+}
+
+impl Setup {
+    /// 4 cores, 4096 frames, 47 bits of addresses.
+    pub fn new() -> Self {
+        Self { cores: 4, frames: 4096, user: PageRange::between(PageNum::new(16), PageNum::new(1 << 35)) }
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One address space on a machine of its own.
+pub struct World {
+    /// What it runs on.
+    pub machine: Arc<Machine>,
+    /// Its translations.
+    pub mmu: Arc<SimMmu>,
+    /// It.
+    pub space: Box<dyn AddressSpace>,
+    nodes: Arc<NodeCounters>,
+}
+
+/// Runs `test` on every design with every kind of tables, each in a new world.
+pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
+    for tables in [Tables::PerCore, Tables::Shared] {
+        test(World::radix(setup, tables));
+    }
+}
+
+/// The parts of a machine that a space keeps for ever.
+struct Domain(Arc<Machine>);
+
+impl std::ops::Deref for Domain {
+    type Target = Refcache;
+    fn deref(&self) -> &Refcache {
+        &self.0.refcache
+    }
+}
+
+struct Memory(Arc<Machine>);
+
+impl Frames for Memory {
+    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
+        self.0.frames.alloc_zeroed(pin)
+    }
+    fn free(&self, pin: &Pinned, frame: FrameNum) {
+        self.0.frames.free(pin, frame);
+    }
+}
+
+impl World {
+    /// A [`RadixSpace`] with `tables`, run by every core.
+    pub fn radix(setup: Setup, tables: Tables) -> Self {
+        let machine = Machine::new(setup.cores, setup.frames);
+        let mmu = Arc::new(SimMmu::new(&machine, tables));
+        machine.on_each(|pin| mmu.activate(pin));
+        let nodes = Arc::new(NodeCounters::new(setup.cores));
+        let layout = Layout { cores: setup.cores, user: setup.user, anywhere: setup.user };
+        let space = machine.on(0, |pin| {
+            let (domain, memory) = (Domain(machine.clone()), Memory(machine.clone()));
+            RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout)
+        });
+        Self { machine, mmu, space: Box::new(space.expect("memory for a root")), nodes }
+    }
+
+    /// Memory of the machine.
+    pub fn frames(&self) -> &FrameStore {
+        &self.machine.frames
+    }
+
+    /// Whether all cores share one table.
+    pub fn is_shared(&self) -> bool {
+        self.mmu.tables() == Tables::Shared
+    }
+
+    /// How often `event` happened.
+    pub fn count(&self, event: Event) -> u64 {
+        self.space.counters()[event]
+    }
+
+    /// A program on this core reads a word.
+    pub fn load(&self, pin: &Pinned, page: PageNum, word: usize) -> Result<u64, FaultError> {
+        self.reach(pin, page, Access::Read).map(|frame| self.frames().read(frame, word))
+    }
+
+    /// A program on this core writes a word.
+    pub fn store(&self, pin: &Pinned, page: PageNum, word: usize, value: u64) -> Result<(), FaultError> {
+        self.reach(pin, page, Access::Write).map(|frame| self.frames().write(frame, word, value))
+    }
+
+    /// A program on this core does `access`: the frame it reaches, after the faults it takes.
+    pub fn reach(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<FrameNum, FaultError> {
+        loop {
+            if let Some(frame) = self.mmu.translate(pin, page, access) {
+                return Ok(frame);
+            }
+            let address = VirtAddr::new(page.get() * PAGE_SIZE);
+            self.space.fault(pin, address, access)?;
+        }
+    }
+
+    /// Judges every translation that any core could use by what `model` says.
+    pub fn audit(&self, model: &Model) {
+        for (core, page, found) in self.mmu.translations() {
+            let contents: [u64; WORDS] = self.frames().contents(found.frame);
+            model.judge_translation(core, page, found.prot, contents);
+        }
+    }
+
+    /// Ends the world; nobody attends a core. Everything that was ever taken must be back.
+    pub fn finish(self) {
+        let Self { machine, mmu, space, nodes } = self;
+        machine.on(0, |pin| space.destroy(pin));
+        assert_eq!(machine.frames.used(), 0, "frames are lost");
+        assert_eq!(mmu.translations(), [], "translations outlive their space");
+        machine.on(0, |_| drop(space));
+        machine.settle();
+        assert_eq!(nodes.total().live(), 0, "nodes are lost");
+        assert_eq!(machine.refcache.garbage(), 0);
+    }
+}

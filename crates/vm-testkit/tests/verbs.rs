@@ -1,0 +1,303 @@
+//! Each verb does what it says, on every design; known mistakes of other kernels by name.
+
+use percore::Pinned;
+use vm::{Access, Fault, FaultError, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
+use vm_testkit::{Setup, World, for_each_design};
+
+const RW: Prot = Prot::from_bits(3);
+/// One folded slot of a 2 MiB node, and one of 1 GiB.
+const LARGE: u64 = 512;
+const HUGE: u64 = 512 * 512;
+
+fn page(number: u64) -> PageNum {
+    PageNum::new(number)
+}
+
+fn range(start: u64, pages: u64) -> PageRange {
+    PageRange::new(page(start), pages).unwrap()
+}
+
+fn fixed(world: &World, pin: &Pinned, at: PageRange, prot: Prot) {
+    let answer = world.space.map(pin, Placement::Fixed(at.start()), at.pages(), prot);
+    assert_eq!(answer, Ok(at.start()));
+}
+
+fn fault(world: &World, pin: &Pinned, at: u64, access: Access) -> Result<Fault, FaultError> {
+    world.space.fault(pin, VirtAddr::new(at * vm::PAGE_SIZE + 7), access)
+}
+
+/// Runs `test` on core 0 of every design, then looks for leaks.
+fn on_every_design(test: impl Fn(&World, &Pinned)) {
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| test(&world, pin));
+        world.finish();
+    });
+}
+
+#[test]
+fn a_page_is_zero_then_what_was_written_on_every_core_then_gone() {
+    for_each_design(Setup::new(), |world| {
+        let at = world.machine.on(0, |pin| {
+            let at = world.space.map(pin, Placement::Anywhere { hint: None }, 1, RW).unwrap();
+            assert_eq!(world.load(pin, at, 3), Ok(0));
+            world.store(pin, at, 3, 77).unwrap();
+            at
+        });
+        world.machine.on_each(|pin| assert_eq!(world.load(pin, at, 3), Ok(77)));
+        world.machine.on(1, |pin| world.space.unmap(pin, PageRange::one(at)).unwrap());
+        world.machine.on_each(|pin| assert_eq!(world.load(pin, at, 3), Err(FaultError::NotMapped)));
+        world.finish();
+    });
+}
+
+#[test]
+fn faults_say_what_they_did() {
+    for_each_design(Setup::new(), |world| {
+        let refault = |core, access| world.machine.on(core, |pin| fault(&world, pin, 100, access));
+        world.machine.on(0, |pin| fixed(&world, pin, range(100, 1), Prot::READ));
+        assert_eq!(refault(0, Access::Read), Ok(Fault::Alloc));
+        assert_eq!(refault(0, Access::Read), Ok(Fault::Spurious));
+        let other = if world.is_shared() { Fault::Spurious } else { Fault::Fill };
+        assert_eq!(refault(1, Access::Read), Ok(other));
+        assert_eq!(refault(1, Access::Write), Err(FaultError::Denied));
+        assert_eq!(refault(1, Access::Exec), Err(FaultError::Denied));
+        world.finish();
+    });
+}
+
+#[test]
+fn a_page_without_rights_denies_everything_until_it_has_some() {
+    on_every_design(|world, pin| {
+        fixed(world, pin, range(100, 2), Prot::NONE);
+        assert_eq!(world.load(pin, page(100), 0), Err(FaultError::Denied));
+        assert_eq!(world.frames().used(), 0);
+        world.space.protect(pin, range(100, 2), RW).unwrap();
+        world.store(pin, page(101), 0, 5).unwrap();
+        world.space.protect(pin, range(100, 2), Prot::NONE).unwrap();
+        assert_eq!(world.load(pin, page(101), 0), Err(FaultError::Denied));
+        world.space.protect(pin, range(100, 2), Prot::READ).unwrap();
+        assert_eq!(world.load(pin, page(101), 0), Ok(5));
+        assert_eq!(world.store(pin, page(101), 0, 6), Err(FaultError::Denied));
+    });
+}
+
+/// sv6: `mprotect` of one page of a folded span changed the whole span.
+#[test]
+fn protect_changes_exactly_the_pages_asked_for_in_a_folded_span() {
+    on_every_design(|world, pin| {
+        for (start, pages) in [(4 * LARGE, LARGE), (HUGE, HUGE)] {
+            fixed(world, pin, range(start, pages), RW);
+            let middle = start + pages / 2;
+            world.space.protect(pin, range(middle, 1), Prot::READ).unwrap();
+            for (at, writable) in [(start, true), (middle - 1, true), (middle, false), (middle + 1, true)] {
+                let wrote = world.store(pin, page(at), 0, 1);
+                assert_eq!(wrote.is_ok(), writable, "page {at} of {start}..{}", start + pages);
+            }
+        }
+    });
+}
+
+#[test]
+fn protect_of_a_hole_changes_nothing() {
+    on_every_design(|world, pin| {
+        fixed(world, pin, range(100, 3), RW);
+        world.space.unmap(pin, range(101, 1)).unwrap();
+        assert_eq!(world.space.protect(pin, range(100, 3), Prot::READ), Err(VmError::NotMapped));
+        world.store(pin, page(100), 0, 1).unwrap();
+        world.store(pin, page(102), 0, 1).unwrap();
+    });
+}
+
+#[test]
+fn unmap_in_the_middle_of_a_folded_span_leaves_the_rest() {
+    on_every_design(|world, pin| {
+        fixed(world, pin, range(HUGE, HUGE), RW);
+        world.space.unmap(pin, range(HUGE + 1000, 3)).unwrap();
+        assert!(world.space.mapped(pin, range(HUGE, 1000)));
+        assert!(!world.space.mapped(pin, range(HUGE + 999, 2)));
+        assert!(!world.space.mapped(pin, range(HUGE + 1002, 2)));
+        assert!(world.space.mapped(pin, range(HUGE + 1003, HUGE - 1003)));
+    });
+}
+
+/// sv6: munmap past the top panicked the kernel.
+#[test]
+fn ranges_that_leave_user_space_are_refused() {
+    on_every_design(|world, pin| {
+        let (first, end) = (16, 1 << 35);
+        fixed(world, pin, range(end - 1, 1), RW);
+        for bad in [
+            range(end - 1, 2),
+            range(end, 1),
+            range(first - 1, 2),
+            range(0, u64::MAX),
+            range(u64::MAX - 1, 1),
+        ] {
+            assert_eq!(world.space.unmap(pin, bad), Err(VmError::OutOfRange), "{bad:?}");
+            assert_eq!(world.space.protect(pin, bad, RW), Err(VmError::OutOfRange), "{bad:?}");
+            assert_eq!(world.space.discard(pin, bad), Err(VmError::OutOfRange), "{bad:?}");
+            for place in [Placement::Fixed, Placement::FixedNoReplace] {
+                let answer = world.space.map(pin, place(bad.start()), bad.pages(), RW);
+                assert_eq!(answer, Err(VmError::OutOfRange), "{bad:?}");
+            }
+            assert!(!world.space.mapped(pin, bad));
+        }
+        let overflow = world.space.map(pin, Placement::Fixed(page(16)), u64::MAX, RW);
+        assert_eq!(overflow, Err(VmError::OutOfRange));
+        assert!(world.space.mapped(pin, range(end - 1, 1)), "a refused call changed something");
+    });
+}
+
+#[test]
+fn nothing_is_refused_as_empty() {
+    on_every_design(|world, pin| {
+        for place in
+            [Placement::Fixed(page(100)), Placement::Anywhere { hint: None }, Placement::Below(page(4096))]
+        {
+            assert_eq!(world.space.map(pin, place, 0, RW), Err(VmError::Empty));
+        }
+        assert_eq!(world.space.unmap(pin, range(100, 0)), Err(VmError::Empty));
+        assert_eq!(world.space.protect(pin, range(100, 0), RW), Err(VmError::Empty));
+    });
+}
+
+#[test]
+fn faults_outside_user_space_are_not_mapped() {
+    on_every_design(|world, pin| {
+        for at in [0, 15, 1 << 35, 1 << 36, (1 << 52) - 1] {
+            assert_eq!(fault(world, pin, at, Access::Read), Err(FaultError::NotMapped));
+        }
+    });
+}
+
+#[test]
+fn map_fixed_replaces_and_the_old_contents_are_gone_everywhere() {
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| fixed(&world, pin, range(100, 4), RW));
+        world.machine.on_each(|pin| world.store(pin, page(101), 0, 9).unwrap());
+        world.machine.on(2, |pin| fixed(&world, pin, range(101, 2), Prot::READ));
+        assert_eq!(world.frames().used(), 0, "the replaced frame is free");
+        world.machine.on_each(|pin| {
+            assert_eq!(world.store(pin, page(101), 0, 9), Err(FaultError::Denied));
+            assert_eq!(world.load(pin, page(101), 0), Ok(0));
+        });
+        world.finish();
+    });
+}
+
+#[test]
+fn map_noreplace_never_replaces() {
+    on_every_design(|world, pin| {
+        fixed(world, pin, range(103, 1), RW);
+        world.store(pin, page(103), 0, 9).unwrap();
+        let answer = world.space.map(pin, Placement::FixedNoReplace(page(100)), 4, Prot::READ);
+        assert_eq!(answer, Err(VmError::Exists));
+        assert_eq!(world.load(pin, page(103), 0), Ok(9));
+        assert!(!world.space.mapped(pin, range(102, 1)));
+        assert_eq!(world.space.map(pin, Placement::FixedNoReplace(page(100)), 3, RW), Ok(page(100)));
+    });
+}
+
+/// sv6: a hint without MAP_FIXED overwrote mappings.
+#[test]
+fn a_hint_is_honoured_if_free_and_never_overwrites() {
+    on_every_design(|world, pin| {
+        let hinted =
+            |at, pages| world.space.map(pin, Placement::Anywhere { hint: Some(page(at)) }, pages, RW);
+        assert_eq!(hinted(5000, 4), Ok(page(5000)));
+        world.store(pin, page(5003), 0, 9).unwrap();
+        let elsewhere = hinted(5003, 1).unwrap();
+        assert_ne!(elsewhere, page(5003));
+        assert_eq!(world.load(pin, page(5003), 0), Ok(9));
+        for bad in [0, 1 << 35, u64::MAX] {
+            assert!(hinted(bad, 1).unwrap() != page(bad), "a hint outside user space");
+        }
+    });
+}
+
+#[test]
+fn below_a_limit_stays_below() {
+    on_every_design(|world, pin| {
+        let limit = page(1 << 19);
+        let below = |pages| world.space.map(pin, Placement::Below(limit), pages, RW);
+        for pages in [1, 7, LARGE, HUGE] {
+            let at = below(pages).unwrap();
+            assert!(at.get() + pages <= limit.get());
+        }
+        assert_eq!(below(HUGE), Err(VmError::NoSpace));
+        assert_eq!(world.space.map(pin, Placement::Below(page(3)), 1, RW), Err(VmError::NoSpace));
+    });
+}
+
+#[test]
+fn large_maps_are_aligned_and_folded() {
+    on_every_design(|world, pin| {
+        world.space.map(pin, Placement::Anywhere { hint: None }, 1, RW).unwrap();
+        let before = world.space.nodes().created;
+        let at = world.space.map(pin, Placement::Anywhere { hint: None }, 3 * LARGE, RW).unwrap();
+        assert_eq!(at.get() % LARGE, 0);
+        assert!(world.space.nodes().created <= before + 2, "three slots of interior nodes, not 1536 pages");
+    });
+}
+
+#[test]
+fn discard_drops_contents_and_keeps_the_mapping() {
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| fixed(&world, pin, range(100, 4), RW));
+        world.machine.on_each(|pin| world.store(pin, page(102), 1, 9).unwrap());
+        world.machine.on(1, |pin| world.space.discard(pin, range(101, 2)).unwrap());
+        assert_eq!(world.frames().used(), 0);
+        world.machine.on_each(|pin| assert_eq!(world.load(pin, page(102), 1), Ok(0)));
+        world.machine.on(0, |pin| {
+            world.store(pin, page(100), 0, 1).unwrap();
+            world.space.unmap(pin, range(101, 1)).unwrap();
+            assert_eq!(world.space.discard(pin, range(100, 4)), Err(VmError::NotMapped));
+            assert_eq!(world.load(pin, page(100), 0), Ok(0), "the mapped part is discarded all the same");
+        });
+        world.finish();
+    });
+}
+
+#[test]
+fn an_installed_frame_is_what_every_core_sees() {
+    use vm::Frames;
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| {
+            fixed(&world, pin, range(LARGE, LARGE), Prot::READ);
+            let frame = world.frames().alloc_zeroed(pin).unwrap();
+            world.frames().write(frame, 0, 42);
+            assert_eq!(world.space.install(pin, page(600), frame), Ok(()));
+            assert_eq!(world.space.install(pin, page(600), frame), Err(VmError::Exists));
+            assert_eq!(world.space.install(pin, page(100), frame), Err(VmError::NotMapped));
+            assert_eq!(world.space.install(pin, page(1 << 36), frame), Err(VmError::OutOfRange));
+        });
+        world.machine.on_each(|pin| assert_eq!(world.load(pin, page(600), 0), Ok(42)));
+        world.finish();
+    });
+}
+
+#[test]
+fn a_write_after_rights_were_raised_succeeds_although_old_translations_linger() {
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| fixed(&world, pin, range(100, 1), Prot::READ));
+        world.machine.on_each(|pin| assert_eq!(world.load(pin, page(100), 0), Ok(0)));
+        world.machine.on(0, |pin| world.space.protect(pin, range(100, 1), RW).unwrap());
+        world.machine.on_each(|pin| {
+            world.store(pin, page(100), pin.core().index(), 1).unwrap();
+        });
+        world.finish();
+    });
+}
+
+#[test]
+fn destroy_leaves_an_empty_space_that_still_works() {
+    on_every_design(|world, pin| {
+        fixed(world, pin, range(100, 4), RW);
+        world.store(pin, page(100), 0, 1).unwrap();
+        world.space.destroy(pin);
+        assert_eq!(world.frames().used(), 0);
+        assert_eq!(world.load(pin, page(100), 0), Err(FaultError::NotMapped));
+        fixed(world, pin, range(100, 4), RW);
+        assert_eq!(world.load(pin, page(100), 0), Ok(0));
+    });
+}
