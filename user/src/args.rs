@@ -86,7 +86,7 @@ impl Args {
 pub fn options<T>(usage: &str, parse: impl FnOnce(Args) -> Parsed<T>) -> T {
     let parsed = Args::new(std::env::args_os().skip(1)).and_then(|mut args| {
         if args.flag("--help") || args.flag("-h") {
-            println!("{usage}");
+            crate::say(usage);
             std::process::exit(0);
         }
         parse(args)

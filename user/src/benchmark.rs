@@ -1,8 +1,8 @@
 //! The three microbenchmarks of the paper (section 5.1): common options and report.
 
 use crate::args::{Args, Parsed, options};
-use crate::cores;
 use crate::window::{Window, Worker, measure};
+use crate::{cores, say};
 use serde_json::{Value, json};
 
 /// Most threads that any of the programs starts.
@@ -45,7 +45,7 @@ impl Options {
     pub fn run(&self, program: &str, body: impl Fn(&Worker) + Sync) {
         let (_, window) = measure(self.threads, body);
         let report = self.report(program, &window);
-        println!("{}", if self.json { report.to_string() } else { self.line(program, &window) });
+        if self.json { say(report) } else { say(self.line(program, &window)) }
     }
 
     fn rounds(&self) -> u64 {

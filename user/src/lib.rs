@@ -14,6 +14,12 @@ pub mod spin;
 pub mod window;
 
 use std::fmt::Display;
+use std::io::Write;
+
+/// Prints a result and a line end. A reader that has gone away is no error of ours.
+pub fn say(result: impl Display) {
+    let _reader_is_gone = writeln!(std::io::stdout(), "{result}");
+}
 
 /// Ends the process with status 1 after one line on stderr: something that was tried did not work.
 pub fn die(what: impl Display) -> ! {

@@ -1,0 +1,94 @@
+//! The input: all files in one piece of memory, in lower case, and its words.
+//!
+//! A word is a run of ASCII letters and digits and of bytes beyond ASCII; its position is its offset in the
+//! whole input.
+
+use programs::memory::{self, READ_WRITE};
+use programs::require;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+
+/// Reads the files one after the other, all of it `repeat` times, each file followed by a line end.
+pub fn load(files: &[String], repeat: usize) -> io::Result<&'static [u8]> {
+    let mut files = files.iter().map(|path| open(path)).collect::<io::Result<Vec<_>>>()?;
+    let once: usize = files.iter().map(|(_, length)| length + 1).sum();
+    let text = room(once * repeat);
+    let mut place = 0;
+    for (file, length) in &mut files {
+        file.read_exact(&mut text[place..place + *length])?;
+        text[place + *length] = b'\n';
+        place += *length + 1;
+    }
+    text[..once].make_ascii_lowercase();
+    (1..repeat).for_each(|copy| text.copy_within(..once, copy * once));
+    Ok(text)
+}
+
+fn open(path: &str) -> io::Result<(File, usize)> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
+    let file = File::open(path).map_err(named)?;
+    let length = file.metadata().map_err(named)?.len() as usize;
+    Ok((file, length))
+}
+
+/// Fresh memory that is never unmapped.
+fn room(length: usize) -> &'static mut [u8] {
+    let address = require(memory::map(length, READ_WRITE), "mmap of the input");
+    // SAFETY: the memory is fresh, zeroed, nobody else's, and stays mapped for ever.
+    unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length) }
+}
+
+/// Cuts the text into `count` parts of about the same length, never within a word.
+pub fn parts(text: &[u8], count: usize) -> Vec<Range<usize>> {
+    let cut = |at: usize| at + text[at..].iter().take_while(|byte| in_word(**byte)).count();
+    let cuts: Vec<usize> = (0..=count).map(|part| text.len() * part / count).collect();
+    let cut = |at: usize| if at == 0 { 0 } else { cut(at) };
+    cuts.windows(2).map(|pair| cut(pair[0])..cut(pair[1])).collect()
+}
+
+/// The words of a part of the text, with their positions in the text.
+pub fn words(text: &[u8], part: Range<usize>) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = part.start;
+    std::iter::from_fn(move || {
+        at += text[at..part.end].iter().take_while(|byte| !in_word(**byte)).count();
+        let length = text[at..part.end].iter().take_while(|byte| in_word(**byte)).count();
+        let word = (at, &text[at..at + length]);
+        at += length;
+        (length > 0).then_some(word)
+    })
+}
+
+fn in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || !byte.is_ascii()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_the_positions_of_the_whole_text() {
+        let text = "on, naïve x2\n".as_bytes();
+        let found: Vec<_> = words(text, 2..text.len()).collect();
+        assert_eq!(found, [(4, "naïve".as_bytes()), (11, b"x2")]);
+        assert_eq!(words(b" ,. ", 0..4).count(), 0);
+    }
+
+    #[test]
+    fn parts_cover_the_text_and_never_cut_a_word() {
+        let text = b"the quick brown fox jumps over averyveryverylongword and the dog";
+        let all: Vec<_> = words(text, 0..text.len()).collect();
+        for count in 1..80 {
+            let parts = parts(text, count);
+            assert_eq!(parts.len(), count);
+            let found: Vec<_> = parts.into_iter().flat_map(|part| words(text, part)).collect();
+            assert_eq!(found, all, "{count} parts");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        assert!(load(&["/no/such".to_string()], 1).unwrap_err().to_string().contains("/no/such"));
+    }
+}
