@@ -67,6 +67,12 @@ impl Core {
         }
     }
 
+    #[inline(always)]
+    fn count_loans(&self, pin: &Pinned, change: impl FnOnce(&mut Local)) {
+        // SAFETY: `Loan`'s closures do not come back here.
+        unsafe { self.local.with(pin, change) }
+    }
+
     /// Length of the review queue. Relaxed: a statistic.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
@@ -130,24 +136,17 @@ pub struct Loan<'a> {
 impl<'a> Loan<'a> {
     #[inline(always)]
     pub(crate) fn new(core: &'a Core, pin: &'a Pinned) -> Self {
-        let loan = Self { core, pin };
-        loan.count(|local| {
+        core.count_loans(pin, |local| {
             assert!(local.online, "objects were used on a core that is offline");
             local.loans += 1;
         });
-        loan
-    }
-
-    #[inline(always)]
-    fn count(&self, change: impl FnOnce(&mut Local)) {
-        // SAFETY: `change` does not come back here.
-        unsafe { self.core.local.with(self.pin, change) }
+        Self { core, pin }
     }
 }
 
 impl Drop for Loan<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.count(|local| local.loans -= 1);
+        self.core.count_loans(self.pin, |local| local.loans -= 1);
     }
 }

@@ -1,0 +1,112 @@
+//! Cores that come and go, and forced epochs.
+
+use std::sync::atomic::Ordering;
+
+use refcache::Tick;
+
+use crate::world::{World, panics, roomy};
+
+#[test]
+fn an_offline_core_does_not_hold_the_epoch() {
+    let world = World::new(roomy(3));
+    world.refcache.offline(world.pin(2));
+    let epoch = world.refcache.epoch();
+    assert_eq!(world.tick(2), Tick::default(), "an offline core has no duties");
+    world.tick(0);
+    world.tick(1);
+    assert_eq!(world.refcache.epoch(), epoch + 1);
+}
+
+#[test]
+fn going_offline_can_be_what_turns_the_epoch() {
+    let world = World::new(roomy(2));
+    let epoch = world.refcache.epoch();
+    world.tick(0);
+    world.refcache.offline(world.pin(1));
+    assert_eq!(world.refcache.epoch(), epoch + 1);
+    world.refcache.offline(world.pin(0));
+    assert_eq!(world.refcache.epoch(), epoch + 2);
+}
+
+#[test]
+fn a_core_that_goes_offline_flushes_and_hands_on_its_queue() {
+    let mut world = World::new(roomy(2));
+    let (dead, kept) = (world.object(1), world.object(1));
+    world.adjust(1, dead, -1);
+    world.adjust(1, kept, 1);
+    world.adjust(0, kept, -1);
+    world.refcache.offline(world.pin(1));
+    assert_eq!(world.refcache.garbage(), 1, "an orphan is garbage too");
+    world.turns(4);
+    assert_eq!((dead.is_released(), kept.is_released()), (true, false));
+}
+
+#[test]
+fn orphans_survive_a_time_without_any_core() {
+    let mut world = World::new(roomy(2));
+    let object = world.object(1);
+    world.adjust(1, object, -1);
+    world.refcache.offline(world.pin(0));
+    world.refcache.offline(world.pin(1));
+    assert_eq!(world.refcache.garbage(), 1);
+    world.refcache.online(world.pin(0));
+    assert_eq!(world.refcache.drain(world.pin(0)), 1);
+    assert!(object.is_released());
+}
+
+#[test]
+fn coming_and_going_twice_is_once() {
+    let world = World::new(roomy(2));
+    let epoch = world.refcache.epoch();
+    world.refcache.online(world.pin(0));
+    world.refcache.offline(world.pin(1));
+    world.refcache.offline(world.pin(1));
+    assert!(world.refcache.is_online(world.pin(0)) && !world.refcache.is_online(world.pin(1)));
+    world.tick(0);
+    assert_eq!(world.refcache.epoch(), epoch + 1);
+}
+
+#[test]
+fn a_core_that_comes_online_is_not_waited_for_in_this_epoch() {
+    let world = World::new(roomy(2));
+    world.refcache.offline(world.pin(1));
+    let epoch = world.refcache.epoch();
+    world.refcache.online(world.pin(1));
+    assert!(!world.refcache.wants_tick(world.pin(1)));
+    world.tick(0);
+    assert_eq!(world.refcache.epoch(), epoch + 1);
+    assert!(world.refcache.wants_tick(world.pin(1)));
+}
+
+#[test]
+fn an_offline_core_neither_counts_nor_borrows() {
+    let mut world = World::new(roomy(1));
+    let object = world.object(1);
+    world.adjust(0, object, 1);
+    world.refcache.offline(world.pin(0));
+    assert!(panics(|| world.adjust(0, object, 1)));
+    assert!(panics(|| world.refcache.loan(world.pin(0))));
+    assert!(panics(|| world.refcache.drain(world.pin(0))));
+}
+
+#[test]
+fn drain_frees_a_whole_chain() {
+    let mut world = World::new(roomy(2));
+    let mut chain = vec![world.object(1)];
+    (1..10).for_each(|at| chain.push(world.object_holding(1, chain[at - 1])));
+    world.adjust(0, chain[9], -1);
+    world.refcache.offline(world.pin(1));
+    assert_eq!(world.refcache.drain(world.pin(0)), 10);
+    assert!(chain.iter().all(|link| link.is_released()));
+}
+
+#[test]
+fn drain_ends_although_an_object_stays() {
+    let mut world = World::new(roomy(1));
+    let (locked, dead) = (world.weak_object(1), world.object(1));
+    locked.object().word.0.fetch_or(1, Ordering::Relaxed);
+    world.adjust(0, locked, -1);
+    world.adjust(0, dead, -1);
+    assert_eq!(world.refcache.drain(world.pin(0)), 1);
+    assert_eq!(world.refcache.garbage(), 1);
+}

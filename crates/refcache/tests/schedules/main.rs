@@ -1,0 +1,8 @@
+//! Refcache on a simulated machine: one thread plays all cores, so every schedule here is exact and repeats itself.
+#![cfg(not(loom))]
+
+mod cores;
+mod counts;
+mod random;
+mod weak_words;
+mod world;

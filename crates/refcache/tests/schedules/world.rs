@@ -1,0 +1,153 @@
+//! A small machine for tests: one thread plays all cores, one call at a time, so that every schedule can be written
+//! down exactly; and objects that remember whether they were released.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use percore::{CoreId, Pinned};
+use refcache::{Config, Header, Refcache, Tick, WeakWord};
+
+/// A counted object.
+#[repr(C, align(64))]
+pub struct Object {
+    header: Header,
+    pub word: WeakWord,
+    released: Cell<u32>,
+    /// An object that this one holds a reference to.
+    next: Option<Name>,
+}
+
+/// How tests speak of an object; good until the world ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Name(NonNull<Object>);
+
+impl Name {
+    pub fn object(&self) -> &Object {
+        // SAFETY: objects are freed with the world, and nobody has a `&mut` to one.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Whether it was released; never twice.
+    pub fn is_released(self) -> bool {
+        let times = self.object().released.get();
+        assert!(times <= 1, "released {times} times");
+        times == 1
+    }
+}
+
+unsafe fn release(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
+    let name = Name(header.cast());
+    name.object().released.set(name.object().released.get() + 1);
+    if let Some(next) = name.object().next {
+        // SAFETY: the reference of this object, given up with it.
+        unsafe { refcache.adjust(pin, next.0.cast(), -1) }
+    }
+}
+
+/// A domain, a token for each core, and the objects.
+pub struct World {
+    pub refcache: Refcache,
+    pins: Vec<Pinned>,
+    objects: Vec<Name>,
+}
+
+/// Whether `act` panics.
+pub fn panics<R>(act: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(act)).is_err()
+}
+
+/// A roomy cache, no limit on reviews.
+pub fn roomy(cores: usize) -> Config {
+    Config { cores, cache_slots: 64, review_budget: usize::MAX }
+}
+
+impl World {
+    /// All cores online, at the beginning of an epoch.
+    pub fn new(config: Config) -> Self {
+        // SAFETY: one thread plays all cores.
+        let pins = (0..config.cores).map(|core| unsafe { Pinned::assume(CoreId::new(core)) }).collect();
+        let world = Self { refcache: Refcache::new(config), pins, objects: Vec::new() };
+        (0..config.cores).for_each(|core| world.refcache.online(world.pin(core)));
+        world.turn();
+        world
+    }
+
+    pub fn pin(&self, core: usize) -> &Pinned {
+        &self.pins[core]
+    }
+
+    /// An object with `count` references and no weak word.
+    pub fn object(&mut self, count: i64) -> Name {
+        self.make(count, false, None)
+    }
+
+    /// An object with `count` references that its weak word names.
+    pub fn weak_object(&mut self, count: i64) -> Name {
+        self.make(count, true, None)
+    }
+
+    /// An object that holds a reference to `next`.
+    pub fn object_holding(&mut self, count: i64, next: Name) -> Name {
+        self.make(count, false, Some(next))
+    }
+
+    fn make(&mut self, count: i64, weak: bool, next: Option<Name>) -> Name {
+        let place = NonNull::from(Box::leak(Box::<Object>::new_uninit())).cast::<Object>();
+        // SAFETY: within the allocation.
+        let word = unsafe { NonNull::new_unchecked(&raw mut (*place.as_ptr()).word) };
+        let object = Object {
+            header: Header::new(count, weak.then_some(word), release),
+            word: WeakWord(AtomicU64::new(place.addr().get() as u64)),
+            released: Cell::new(0),
+            next,
+        };
+        // SAFETY: just allocated.
+        unsafe { place.write(object) };
+        self.objects.push(Name(place));
+        Name(place)
+    }
+
+    pub fn adjust(&self, core: usize, name: Name, delta: i64) {
+        assert!(!name.is_released(), "a test touched a released object");
+        // SAFETY: the object lives; that references are held as claimed is what the tests are about.
+        unsafe { self.refcache.adjust(self.pin(core), name.0.cast(), delta) }
+    }
+
+    pub fn tick(&self, core: usize) -> Tick {
+        self.refcache.tick(self.pin(core))
+    }
+
+    /// Ticks the cores in turn until the epoch has turned.
+    pub fn turn(&self) {
+        let epoch = self.refcache.epoch();
+        let mut cores = (0..self.pins.len()).cycle();
+        while self.refcache.epoch() == epoch {
+            self.tick(cores.next().unwrap());
+        }
+    }
+
+    pub fn turns(&self, epochs: usize) {
+        (0..epochs).for_each(|_| self.turn());
+    }
+
+    /// What a reader on `core` finds behind the object's weak word.
+    pub fn revive(&self, core: usize, name: Name) -> bool {
+        name.object().word.revive(self.pin(core)) != 0
+    }
+
+    /// Whether the object's weak word is marked.
+    pub fn is_dying(&self, name: Name) -> bool {
+        name.object().word.0.load(Ordering::Relaxed) & refcache::DYING != 0
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for name in &self.objects {
+            // SAFETY: made by `Box`, and the domain, which may still point to it, is not used again.
+            drop(unsafe { Box::from_raw(name.0.as_ptr()) });
+        }
+    }
+}
