@@ -19,4 +19,4 @@ pub use frames::{FrameStore, WORDS};
 pub use machine::{Attended, Machine};
 pub use model::Model;
 pub use sim_mmu::{SimMmu, Translation};
-pub use world::{Setup, World, for_each_design};
+pub use world::{Kept, Setup, World, for_each_design};

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use percore::threads::{self, ThreadCore};
 use percore::{CoreId, PerCore, Pinned};
@@ -45,7 +46,7 @@ impl Machine {
     /// A machine of `cores` cores, all online, and `frames` frames. Waits for another machine to go.
     pub fn new(cores: usize, frames: usize) -> Arc<Self> {
         while TAKEN.swap(true, SeqCst) {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         let refcache = Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX });
         let machine = Self {
@@ -81,6 +82,16 @@ impl Machine {
         ATTENDING.set(Some((self.clone(), played.id())));
         played.on_relax(serve);
         Attended { machine: self.clone(), pin: percore::pin(), _played: played }
+    }
+
+    /// Runs `play` on a thread for each of `cores` cores, and waits for all.
+    pub fn on_threads(self: &Arc<Self>, cores: usize, play: impl Fn(&Attended) + Sync) {
+        thread::scope(|scope| {
+            for core in 0..cores {
+                let play = &play;
+                scope.spawn(move || play(&self.attend(core)));
+            }
+        });
     }
 
     /// Says whether `core` is idle: then a shootdown need not interrupt it.
@@ -149,18 +160,11 @@ impl Attended {
     pub fn serve(&self) {
         self.machine.serve(self.pin.core());
     }
-
-    /// Takes interrupts until `done` says true.
-    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
-        while !done() {
-            percore::relax();
-        }
-    }
 }
 
 impl Drop for Attended {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.machine.broken.store(true, SeqCst);
         }
         ATTENDING.set(None);

@@ -1,5 +1,6 @@
 //! A space on a machine, and programs on its cores.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use percore::Pinned;
@@ -42,8 +43,24 @@ pub struct World {
     /// Its translations.
     pub mmu: Arc<SimMmu>,
     /// It.
-    pub space: Box<dyn AddressSpace>,
+    pub space: Kept,
     nodes: Arc<NodeCounters>,
+}
+
+/// A space that only [`World::finish`] drops: dropping one takes a core, which a test that has failed may not have.
+pub struct Kept(Option<Box<dyn AddressSpace>>);
+
+impl Deref for Kept {
+    type Target = dyn AddressSpace;
+    fn deref(&self) -> &Self::Target {
+        self.0.as_deref().expect("the space is there until its world ends")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        std::mem::forget(self.0.take());
+    }
 }
 
 /// Runs `test` on every design with every kind of tables, each in a new world.
@@ -56,7 +73,7 @@ pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
 /// The parts of a machine that a space keeps for ever.
 struct Domain(Arc<Machine>);
 
-impl std::ops::Deref for Domain {
+impl Deref for Domain {
     type Target = Refcache;
     fn deref(&self) -> &Refcache {
         &self.0.refcache
@@ -86,7 +103,7 @@ impl World {
             let (domain, memory) = (Domain(machine.clone()), Memory(machine.clone()));
             RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout)
         });
-        Self { machine, mmu, space: Box::new(space.expect("memory for a root")), nodes }
+        Self { machine, mmu, space: Kept(Some(Box::new(space.expect("memory for a root")))), nodes }
     }
 
     /// Memory of the machine.
@@ -135,11 +152,11 @@ impl World {
 
     /// Ends the world; nobody attends a core. Everything that was ever taken must be back.
     pub fn finish(self) {
-        let Self { machine, mmu, space, nodes } = self;
+        let Self { machine, mmu, mut space, nodes } = self;
         machine.on(0, |pin| space.destroy(pin));
         assert_eq!(machine.frames.used(), 0, "frames are lost");
         assert_eq!(mmu.translations(), [], "translations outlive their space");
-        machine.on(0, |_| drop(space));
+        machine.on(0, |_| drop(space.0.take()));
         machine.settle();
         assert_eq!(nodes.total().live(), 0, "nodes are lost");
         assert_eq!(machine.refcache.garbage(), 0);

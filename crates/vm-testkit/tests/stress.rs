@@ -1,0 +1,235 @@
+//! Host threads on one shared range, every word they see checked.
+//!
+//! Each page has an owner, who alone maps, unmaps, protects and discards it, and who publishes the page's state before
+//! and after. Everybody loads and stores everywhere. A visitor who saw the same settled state before and after an access knows
+//! exactly what the access had to do: the order that POSIX asks for, checked without a lock that would hide races.
+//! The stripes of the owners cut nodes and folded spans, so that neighbours meet in them.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use percore::Pinned;
+use vm::{Access, FaultError, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm_testkit::{Setup, WORDS, World};
+
+const CORES: usize = 4;
+const STRIPE: u64 = 700;
+const BASE: u64 = (1 << 18) - 1000;
+const STEPS: usize = 12_000;
+
+/// A generator of numbers, one for each thread.
+struct Dice(u64);
+
+impl Dice {
+    fn new(pin: &Pinned) -> Self {
+        Self(0x5851_f42d + pin.core().index() as u64)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn prot(&mut self) -> Prot {
+        [Prot::NONE, Prot::READ, Prot::WRITE, Prot::READ | Prot::WRITE][self.below(4) as usize]
+    }
+
+    /// Some pages of `within`: few as a rule, many at times.
+    fn range(&mut self, within: PageRange) -> PageRange {
+        let start = self.below(within.pages());
+        let most = (within.pages() - start).min(if self.below(8) == 0 { STRIPE } else { 6 });
+        PageRange::new(PageNum::new(within.start().get() + start), 1 + self.below(most)).unwrap()
+    }
+}
+
+/// What a page's owner says of it: settled or not, mapped or not, rights, and how often that has changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u64);
+
+impl State {
+    const CHANGING: u64 = 1;
+    const MAPPED: u64 = 2;
+
+    fn mapped(self) -> bool {
+        self.0 & Self::MAPPED != 0
+    }
+
+    fn prot(self) -> Prot {
+        Prot::from_bits(self.0 >> 2)
+    }
+
+    fn changing(self) -> Self {
+        Self(self.0 + (1 << 8) | Self::CHANGING)
+    }
+
+    fn settled(self, prot: Option<Prot>) -> Self {
+        let says = prot.map_or(0, |prot| Self::MAPPED | prot.bits() << 2);
+        Self(self.0 & !0xff | says)
+    }
+
+    /// What an access must come to.
+    fn outcome(self, access: Access) -> Result<(), FaultError> {
+        match (self.mapped(), self.prot().allows(access)) {
+            (false, _) => Err(FaultError::NotMapped),
+            (true, false) => Err(FaultError::Denied),
+            (true, true) => Ok(()),
+        }
+    }
+}
+
+/// The states of all pages.
+struct Board(Vec<AtomicU64>);
+
+impl Board {
+    fn new() -> Self {
+        Self((0..CORES as u64 * STRIPE).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn cell(&self, page: PageNum) -> &AtomicU64 {
+        &self.0[(page.get() - BASE) as usize]
+    }
+
+    fn get(&self, page: PageNum) -> State {
+        State(self.cell(page).load(SeqCst))
+    }
+
+    fn set(&self, page: PageNum, state: State) {
+        self.cell(page).store(state.0, SeqCst);
+    }
+
+    /// An owner changes `pages` by `change`; afterwards each is as `then` says of what it was.
+    fn change<R>(
+        &self,
+        pages: PageRange,
+        change: impl FnOnce() -> R,
+        then: impl Fn(State) -> Option<Prot>,
+    ) -> R {
+        let before: Vec<_> = pages.iter().map(|page| self.get(page)).collect();
+        pages.iter().for_each(|page| self.set(page, self.get(page).changing()));
+        let result = change();
+        for (page, before) in pages.iter().zip(before) {
+            self.set(page, self.get(page).settled(then(before)));
+        }
+        result
+    }
+}
+
+fn everything() -> PageRange {
+    PageRange::new(PageNum::new(BASE), CORES as u64 * STRIPE).unwrap()
+}
+
+fn stripe(pin: &Pinned) -> PageRange {
+    PageRange::new(PageNum::new(BASE + STRIPE * pin.core().index() as u64), STRIPE).unwrap()
+}
+
+/// The only value but zero that is ever stored in a word.
+fn stamp(page: PageNum, word: usize) -> u64 {
+    page.get() * WORDS as u64 + word as u64
+}
+
+fn kept(state: State) -> Option<Prot> {
+    state.mapped().then(|| state.prot())
+}
+
+/// An owner's step.
+fn change_something(world: &World, board: &Board, pin: &Pinned, dice: &mut Dice) {
+    let (space, pages, prot) = (&world.space, dice.range(stripe(pin)), dice.prot());
+    let whole = pages.iter().all(|page| board.get(page).mapped());
+    let for_whole = if whole { Ok(()) } else { Err(VmError::NotMapped) };
+    match dice.below(5) {
+        0 | 1 => {
+            let map = || space.map(pin, Placement::Fixed(pages.start()), pages.pages(), prot);
+            assert_eq!(board.change(pages, map, |_| Some(prot)), Ok(pages.start()));
+        }
+        2 => assert_eq!(board.change(pages, || space.unmap(pin, pages), |_| None), Ok(())),
+        3 => {
+            let after = |state| if whole { Some(prot) } else { kept(state) };
+            assert_eq!(board.change(pages, || space.protect(pin, pages, prot), after), for_whole);
+        }
+        _ => assert_eq!(board.change(pages, || space.discard(pin, pages), kept), for_whole),
+    }
+}
+
+/// Anybody's step.
+fn visit(world: &World, board: &Board, pin: &Pinned, dice: &mut Dice) {
+    let page = PageNum::new(BASE + dice.below(CORES as u64 * STRIPE));
+    let access = if dice.below(2) == 0 { Access::Read } else { Access::Write };
+    let before = board.get(page);
+    let outcome = touch(world, pin, page, access);
+    if before.0 & State::CHANGING == 0 && board.get(page) == before {
+        assert_eq!(outcome, before.outcome(access), "{access:?} of {page:?}, rights {:?}", before.prot());
+    }
+}
+
+/// Loads or stores every word of a page; what is there must be zero or its own stamp.
+fn touch(world: &World, pin: &Pinned, page: PageNum, access: Access) -> Result<(), FaultError> {
+    for word in 0..WORDS {
+        if access == Access::Write {
+            world.store(pin, page, word, stamp(page, word))?;
+        } else {
+            let value = world.load(pin, page, word)?;
+            assert!(value == 0 || value == stamp(page, word), "{page:?} word {word} holds {value:#x}");
+        }
+    }
+    Ok(())
+}
+
+/// Runs `step` many times on a thread for each core; then nothing may be lost.
+fn storm(tables: Tables, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
+    let world = World::radix(Setup { cores: CORES, frames: 8192, ..Setup::new() }, tables);
+    world.machine.on_threads(CORES, |core| {
+        let mut dice = Dice::new(core.pin());
+        for _ in 0..STEPS {
+            core.serve();
+            step(&world, core.pin(), &mut dice);
+            world.machine.refcache.tick(core.pin());
+        }
+    });
+    world.finish();
+}
+
+fn owners_and_visitors(tables: Tables) {
+    let board = Board::new();
+    storm(tables, |world, pin, dice| match dice.below(4) {
+        0 => change_something(world, &board, pin, dice),
+        _ => visit(world, &board, pin, dice),
+    });
+}
+
+/// Everybody changes everything at once. Who wins is open; what words may hold, and that nothing is lost, is not.
+fn free_for_all(tables: Tables) {
+    storm(tables, |world, pin, dice| {
+        let (pages, prot) = (dice.range(everything()), dice.prot());
+        let space = &world.space;
+        match dice.below(12) {
+            0 => _ = space.map(pin, Placement::Fixed(pages.start()), pages.pages(), prot),
+            1 => _ = space.map(pin, Placement::Anywhere { hint: Some(pages.start()) }, pages.pages(), prot),
+            2 => _ = space.unmap(pin, pages),
+            3 => _ = space.protect(pin, pages, prot),
+            4 => _ = space.discard(pin, pages),
+            5..8 => _ = touch(world, pin, pages.start(), Access::Write),
+            _ => _ = touch(world, pin, pages.start(), Access::Read),
+        }
+    });
+}
+
+#[test]
+fn owners_and_visitors_with_tables_per_core() {
+    owners_and_visitors(Tables::PerCore);
+}
+
+#[test]
+fn owners_and_visitors_with_one_table() {
+    owners_and_visitors(Tables::Shared);
+}
+
+#[test]
+fn free_for_all_with_tables_per_core() {
+    free_for_all(Tables::PerCore);
+}
+
+#[test]
+fn free_for_all_with_one_table() {
+    free_for_all(Tables::Shared);
+}
