@@ -1,0 +1,175 @@
+//! What must be there: one word per page of the shared range, which is also that page's lock.
+//!
+//! ```text
+//! bit 0        locked
+//! bits 1-2     unmapped, no access, readable, writable
+//! bits 32-63   version of the contents, 0 for zeros
+//! ```
+//! A thread locks the pages that it is about to change or to check, from left to right, so two threads never
+//! wait for each other in a circle. While it holds a page it alone changes the mapping and the contents, and
+//! the word says exactly what the kernel must agree with. The next holder may be on another core: that is
+//! how a stale translation shows.
+
+use programs::spin::Spin;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+const LOCKED: u64 = 1;
+
+/// What the program may do to a page.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub enum Access {
+    /// Nothing is mapped.
+    Unmapped,
+    /// Mapped with PROT_NONE.
+    None,
+    /// Mapped to be read.
+    Read,
+    /// Mapped to be read and written.
+    Write,
+}
+
+/// What must be true of a page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// What may be done.
+    pub access: Access,
+    /// What it holds, see `pattern`.
+    pub version: u32,
+}
+
+impl State {
+    fn word(self) -> u64 {
+        u64::from(self.version) << 32 | (self.access as u64) << 1
+    }
+
+    fn from_word(word: u64) -> State {
+        let access = [Access::Unmapped, Access::None, Access::Read, Access::Write][(word >> 1 & 3) as usize];
+        State { access, version: (word >> 32) as u32 }
+    }
+}
+
+/// All pages of the range.
+pub struct Shadow {
+    pages: Vec<AtomicU64>,
+    crowded: bool,
+}
+
+impl Shadow {
+    /// `count` pages, all in one state. `crowded`: threads outnumber CPUs.
+    pub fn new(count: usize, state: State, crowded: bool) -> Shadow {
+        Shadow { pages: (0..count).map(|_| AtomicU64::new(state.word())).collect(), crowded }
+    }
+
+    /// How many pages there are.
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Locks the pages.
+    pub fn lock(&self, range: Range<usize>) -> Held<'_> {
+        let pages = &self.pages[range.clone()];
+        pages.iter().for_each(|page| lock(page, self.crowded));
+        Held { pages, first: range.start }
+    }
+}
+
+fn lock(page: &AtomicU64, crowded: bool) {
+    let mut spin = Spin::new(crowded);
+    // Acquire: pairs with the Release in `drop`; what the last holder did to the page is seen.
+    while page.fetch_or(LOCKED, Acquire) & LOCKED != 0 {
+        spin.turn();
+    }
+}
+
+/// Locked pages; dropping it unlocks them.
+pub struct Held<'a> {
+    pages: &'a [AtomicU64],
+    first: usize,
+}
+
+impl Held<'_> {
+    /// The numbers of the pages.
+    pub fn range(&self) -> Range<usize> {
+        self.first..self.first + self.pages.len()
+    }
+
+    /// What must be true of page number `page`.
+    pub fn state(&self, page: usize) -> State {
+        // Relaxed: only the holder writes.
+        State::from_word(self.pages[page - self.first].load(Relaxed))
+    }
+
+    /// What will be true of it from now on.
+    pub fn set(&mut self, page: usize, state: State) {
+        // Relaxed: released by `drop`.
+        self.pages[page - self.first].store(state.word() | LOCKED, Relaxed);
+    }
+
+    /// Whether all pages are mapped, or none of them.
+    fn mapped(&self, page: usize) -> bool {
+        self.state(page).access != Access::Unmapped
+    }
+
+    /// The longest range of pages from the first on that are all mapped or all unmapped, and which.
+    pub fn uniform(&self) -> (Range<usize>, bool) {
+        let mapped = self.mapped(self.first);
+        let count = self.range().take_while(|page| self.mapped(*page) == mapped).count();
+        (self.first..self.first + count, mapped)
+    }
+
+    /// Whether any page is mapped.
+    pub fn any_mapped(&self) -> bool {
+        self.range().any(|page| self.mapped(page))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `lock`.
+        self.pages.iter().for_each(|page| _ = page.fetch_and(!LOCKED, Release));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: State = State { access: Access::Write, version: 0 };
+
+    #[test]
+    fn a_state_survives_its_word() {
+        for access in [Access::Unmapped, Access::None, Access::Read, Access::Write] {
+            let state = State { access, version: 0xffff_fffe };
+            assert_eq!(State::from_word(state.word() | LOCKED), state);
+        }
+    }
+
+    #[test]
+    fn the_next_holder_sees_the_new_state_and_the_neighbours_are_untouched() {
+        let shadow = Shadow::new(4, FRESH, false);
+        let gone = State { access: Access::Unmapped, version: 0 };
+        shadow.lock(1..3).set(2, gone);
+        let held = shadow.lock(0..4);
+        assert_eq!([0, 1, 2, 3].map(|page| held.state(page)), [FRESH, FRESH, gone, FRESH]);
+        assert_eq!(held.uniform(), (0..2, true));
+        assert!(held.any_mapped());
+    }
+
+    #[test]
+    fn holders_of_overlapping_ranges_exclude_each_other() {
+        let shadow = &Shadow::new(8, FRESH, true);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        let mut held = shadow.lock(thread..thread + 4);
+                        let version = held.state(3).version + 1;
+                        held.set(3, State { version, ..FRESH });
+                    }
+                });
+            }
+        });
+        assert_eq!(shadow.lock(3..4).state(3).version, 8000);
+    }
+}
