@@ -1,1 +1,92 @@
-//! Files.
+//! Files: one tree of names for everything a program can open.
+//!
+//! ```text
+//!   /            the boot image's files, read in place, read-only       image
+//!   /tmp         files in memory                                        memory_file
+//!   /dev         null zero full random urandom stdin stdout stderr fd   device
+//!   /proc, /sys  texts made when they are opened                        proc
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `node`, `content` | a file, directory or link; what is behind a file |
+//! | `directory`, `tree`, `path` | names in a directory; changes to the tree; from a path to a node |
+//! | `open_file`, `fd_table` | an open file; a process's descriptors |
+//! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
+//! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
+//! | `fallible` | allocations that end in ENOMEM |
+//!
+//! Whatever a program can make the kernel allocate is bounded and can fail. No lock here is held while its holder
+//! sleeps, and none is taken in an interrupt.
+#![deny(unsafe_code)]
+
+pub mod buffers;
+mod console;
+pub mod content;
+mod device;
+mod directory;
+pub mod fallible;
+mod fd_table;
+mod image;
+pub mod memory_file;
+pub mod node;
+mod open_file;
+pub mod path;
+pub mod pipe;
+mod proc;
+pub mod readiness;
+pub mod transfer;
+pub mod tree;
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use sync::SpinLock;
+
+pub use console::{input_arrived, on_input};
+pub use fd_table::{FdTable, MAX_FILES};
+pub use image::BadImage;
+pub use open_file::OpenFile;
+
+use node::{Node, Volume};
+
+/// What boot leaves here.
+struct Files {
+    root: Arc<Node>,
+    archive: &'static [u8],
+}
+
+static FILES: SpinLock<Option<Files>> = SpinLock::new(None);
+
+/// Builds the tree from the boot image. Needs: the heap, the clock.
+pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
+    let root = Node::directory(Volume::Image, 0o755)?;
+    root.set_parent(Arc::downgrade(&root));
+    proc::populate(&root, archive)?;
+    tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?)?;
+    memory_file::set_budget(crate::mm::frames::stats().total / 2);
+    image::unpack(archive, &root)?;
+    *FILES.lock() = Some(Files { root, archive });
+    Ok(())
+}
+
+/// The root directory.
+///
+/// # Panics
+/// Before [`init`].
+pub fn root() -> Arc<Node> {
+    FILES.lock().as_ref().expect("fs::init comes first").root.clone()
+}
+
+/// A file of the boot image that is the kernel's own, `.radixvm/NAME`, by its whole path: ENOENT if there is none.
+pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
+    let archive = FILES.lock().as_ref().map(|files| files.archive).unwrap_or_default();
+    image::private(archive, path.as_bytes()).ok_or(Errno::ENOENT)
+}
+
+/// The bytes of the program at `path`: ENOENT, or EACCES if it is no file of the image.
+pub fn open_program(path: &[u8]) -> Result<&'static [u8], Errno> {
+    let root = root();
+    let found = path::find(&root, &root, path, true)?;
+    found.existing()?.content().and_then(content::Content::bytes).ok_or(Errno::EACCES)
+}

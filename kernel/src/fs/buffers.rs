@@ -1,0 +1,106 @@
+//! A program's buffers for one read or write: one, or the list of a `readv`.
+//!
+//! Bytes are copied page by page of the program's memory, so that a call stops exactly at the first page that is
+//! not there, as on Linux: what was copied before counts, and EFAULT is only for nothing at all.
+
+use alloc::vec::{IntoIter, Vec};
+
+use abi::Errno;
+use abi::file::{IOV_MAX, IoVec, MAX_RW_COUNT};
+
+use super::fallible;
+use super::memory_file::PAGE;
+use crate::mm::user;
+
+/// See the module.
+pub struct Buffers {
+    now: IoVec,
+    later: IntoIter<IoVec>,
+    left: usize,
+}
+
+impl Buffers {
+    /// One buffer; EFAULT if it lies outside of user space.
+    pub fn one(base: u64, len: u64) -> Result<Self, Errno> {
+        let now = checked(IoVec { base, len })?;
+        Ok(Self { now, later: Vec::new().into_iter(), left: clamped(len) })
+    }
+
+    /// The buffers listed at `list`: EINVAL for more than `IOV_MAX` or for a length that is negative or too much.
+    pub fn many(list: u64, count: u64) -> Result<Self, Errno> {
+        let count = usize::try_from(count).ok().filter(|&count| count <= IOV_MAX).ok_or(Errno::EINVAL)?;
+        let mut buffers = fallible::empty(count)?;
+        let mut total = 0_u64;
+        for index in 0..count {
+            let buffer: IoVec = user::read(list.wrapping_add((index * size_of::<IoVec>()) as u64))?;
+            total =
+                total.checked_add(buffer.len).filter(|&sum| sum <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+            buffers.push(checked(buffer)?);
+        }
+        Ok(Self { now: IoVec::default(), later: buffers.into_iter(), left: clamped(total) })
+    }
+
+    /// Bytes not copied yet.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// The next piece of at most `most` bytes, all in one page.
+    fn piece(&mut self, most: usize) -> Option<IoVec> {
+        let most = most.min(self.left) as u64;
+        if most == 0 {
+            return None;
+        }
+        while self.now.len == 0 {
+            self.now = self.later.next()?;
+        }
+        let in_page = PAGE as u64 - self.now.base % PAGE as u64;
+        Some(IoVec { base: self.now.base, len: in_page.min(self.now.len).min(most) })
+    }
+
+    fn advance(&mut self, len: u64) {
+        self.now = IoVec { base: self.now.base + len, len: self.now.len - len };
+        self.left -= len as usize;
+    }
+
+    /// Copies from the program until `into` is full, the buffers end, or a page is missing (EFAULT if it is the
+    /// first).
+    pub fn copy_in(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        self.copy(into.len(), |piece, done| {
+            user::copy_in(&mut into[done..done + piece.len as usize], piece.base)
+        })
+    }
+
+    /// Copies to the program until `from` or the buffers end, or a page is missing (EFAULT if it is the first).
+    pub fn copy_out(&mut self, from: &[u8]) -> Result<usize, Errno> {
+        self.copy(from.len(), |piece, done| {
+            user::copy_out(piece.base, &from[done..done + piece.len as usize])
+        })
+    }
+
+    fn copy(
+        &mut self,
+        len: usize,
+        mut copy: impl FnMut(IoVec, usize) -> Result<(), Errno>,
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
+        while let Some(piece) = self.piece(len - done) {
+            match copy(piece, done) {
+                Ok(()) => self.advance(piece.len),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+            done += piece.len as usize;
+        }
+        Ok(done)
+    }
+}
+
+fn clamped(len: u64) -> usize {
+    len.min(MAX_RW_COUNT as u64) as usize
+}
+
+fn checked(buffer: IoVec) -> Result<IoVec, Errno> {
+    let end = buffer.base.checked_add(buffer.len).ok_or(Errno::EFAULT)?;
+    if end > user::USER_END { Err(Errno::EFAULT) } else { Ok(buffer) }
+}

@@ -1,0 +1,170 @@
+//! Standard input, output and error: the three serial ports.
+//!
+//! Output goes straight to its port, under a lock that keeps the bytes of one chunk together. Input arrives on the
+//! control port in frames, `u16 length, bytes`, little-endian, the empty frame being the end; it stays with the
+//! host until a reader takes it, so no amount of it costs memory here. An interrupt says that bytes arrived
+//! ([`on_input`]); the waiting thread, not the interrupt, reads the port.
+//!
+//! To a program all three look like pipes.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
+use sync::SpinLock;
+
+use super::content::{Content, Place};
+use super::node::{Node, Volume};
+use super::readiness;
+use crate::arch::uart::Port;
+use crate::sched::{WaitQueue, attention};
+
+static STDOUT: SpinLock<()> = SpinLock::new(());
+static STDERR: SpinLock<()> = SpinLock::new(());
+static STDIN: SpinLock<Input> = SpinLock::new(Input::new());
+static READERS: WaitQueue = WaitQueue::new();
+
+/// Bytes that are kept for the sake of `poll` and `FIONREAD`.
+const KEPT: usize = 512;
+
+/// What arrived and was not read yet.
+struct Input {
+    bytes: [u8; KEPT],
+    start: usize,
+    len: usize,
+    /// The first byte of a frame's length, while the second is on its way.
+    half: Option<u8>,
+    /// Bytes that the current frame still has.
+    left: u16,
+    ended: bool,
+}
+
+impl Input {
+    const fn new() -> Self {
+        Self { bytes: [0; KEPT], start: 0, len: 0, half: None, left: 0, ended: false }
+    }
+
+    /// Takes what the port has, as far as there is room.
+    fn receive(&mut self) {
+        while self.len < KEPT && !self.ended {
+            let Some(byte) = Port::Control.try_read() else { break };
+            self.accept(byte);
+        }
+    }
+
+    fn accept(&mut self, byte: u8) {
+        if self.left > 0 {
+            self.left -= 1;
+            self.bytes[(self.start + self.len) % KEPT] = byte;
+            self.len += 1;
+            return;
+        }
+        match self.half.take() {
+            None => self.half = Some(byte),
+            Some(low) => {
+                self.left = u16::from_le_bytes([low, byte]);
+                self.ended = self.left == 0;
+            }
+        }
+    }
+
+    /// Nothing yet, or bytes, or the end.
+    fn take(&mut self, into: &mut [u8]) -> Option<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            self.receive();
+            if self.len == 0 {
+                break;
+            }
+            let bytes = self.len.min(KEPT - self.start).min(into.len() - done);
+            into[done..done + bytes].copy_from_slice(&self.bytes[self.start..self.start + bytes]);
+            (self.start, self.len) = ((self.start + bytes) % KEPT, self.len - bytes);
+            done += bytes;
+        }
+        (done > 0 || self.ended || into.is_empty()).then_some(done)
+    }
+}
+
+/// Bytes arrived; called in the interrupt, with interrupts off.
+pub fn on_input() {
+    attention::raise(attention::INPUT);
+}
+
+/// Bytes arrived; called soon after [`on_input`], outside the interrupt.
+pub fn input_arrived() {
+    READERS.wake_all();
+    readiness::changed();
+}
+
+/// The nodes of descriptors 0, 1 and 2.
+pub fn nodes() -> Result<[Arc<Node>; 3], Errno> {
+    Ok([
+        Node::file(Volume::System, 0o400, Stdin)?,
+        Node::file(Volume::System, 0o200, Output(Port::Stdout, &STDOUT))?,
+        Node::file(Volume::System, 0o200, Output(Port::Stderr, &STDERR))?,
+    ])
+}
+
+struct Stdin;
+
+impl Content for Stdin {
+    fn kind(&self) -> u32 {
+        S_IFIFO
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
+        let mut take = || STDIN.lock().take(into);
+        match take() {
+            Some(len) => Ok(len),
+            None if wait => READERS.wait_until(take),
+            None => Err(Errno::EAGAIN),
+        }
+    }
+
+    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EBADF)
+    }
+
+    fn ready(&self) -> i16 {
+        let mut input = STDIN.lock();
+        input.receive();
+        let bytes = if input.len > 0 { POLLIN | POLLRDNORM } else { 0 };
+        bytes | if input.ended { POLLHUP } else { 0 }
+    }
+
+    fn waiting(&self, _at: u64) -> u64 {
+        let mut input = STDIN.lock();
+        input.receive();
+        input.len as u64
+    }
+}
+
+struct Output(Port, &'static SpinLock<()>);
+
+impl Content for Output {
+    fn kind(&self) -> u32 {
+        S_IFIFO
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EBADF)
+    }
+
+    fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        let _whole = self.1.lock();
+        self.0.write(from);
+        Ok(from.len())
+    }
+
+    fn ready(&self) -> i16 {
+        POLLOUT | POLLWRNORM
+    }
+}

@@ -1,0 +1,68 @@
+//! What is behind a file: bytes, a device, one end of a pipe.
+
+use abi::Errno;
+use abi::file::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFREG};
+
+/// Readable and writable without waiting.
+pub const ALWAYS_READY: i16 = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To this offset.
+    At(u64),
+    /// To the end, wherever that is by then.
+    End,
+}
+
+/// The operations of a file. Buffers are the kernel's, at most a page long; a call may do less than asked for.
+///
+/// A stream (see [`Content::is_stream`]) has no offsets and ignores those it is given. `wait` says whether a call
+/// that can do nothing yet waits (EINTR if a signal ends that) or returns EAGAIN.
+pub trait Content: Send + Sync {
+    /// `S_IF*`.
+    fn kind(&self) -> u32 {
+        S_IFREG
+    }
+
+    /// Whether bytes come and go in order, without offsets.
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    /// The size that `stat` reports.
+    fn len(&self) -> u64 {
+        0
+    }
+
+    /// Reads from `at` on; 0 is the end of the file.
+    fn read(&self, at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno>;
+
+    /// Writes to `place`.
+    fn write(&self, place: Place, from: &[u8], wait: bool) -> Result<usize, Errno>;
+
+    /// Cuts the file, or extends it with zeroes.
+    fn set_len(&self, _len: u64) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    /// All bytes at once, where they lie in memory for ever.
+    fn bytes(&self) -> Option<&'static [u8]> {
+        None
+    }
+
+    /// `POLL*`: what would not wait.
+    fn ready(&self) -> i16 {
+        ALWAYS_READY
+    }
+
+    /// Bytes that can be read without waiting (FIONREAD), from `at` on.
+    fn waiting(&self, at: u64) -> u64 {
+        self.len().saturating_sub(at)
+    }
+
+    /// Major and minor number of a device.
+    fn device(&self) -> (u32, u32) {
+        (0, 0)
+    }
+}

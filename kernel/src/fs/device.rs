@@ -1,0 +1,52 @@
+//! The devices that every program expects.
+
+use abi::Errno;
+use abi::file::S_IFCHR;
+
+use super::content::{Content, Place};
+use crate::arch;
+
+/// A character device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Takes everything, gives nothing.
+    Null,
+    /// Takes everything, gives zeroes.
+    Zero,
+    /// Always full.
+    Full,
+    /// Random bytes.
+    Random,
+}
+
+impl Content for Device {
+    fn kind(&self) -> u32 {
+        S_IFCHR
+    }
+
+    fn device(&self) -> (u32, u32) {
+        match self {
+            Self::Null => (1, 3),
+            Self::Zero => (1, 5),
+            Self::Full => (1, 7),
+            Self::Random => (1, 9),
+        }
+    }
+
+    fn read(&self, _at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        match self {
+            Self::Null => return Ok(0),
+            Self::Zero | Self::Full => into.fill(0),
+            Self::Random => into.chunks_mut(8).for_each(fill_with_random),
+        }
+        Ok(into.len())
+    }
+
+    fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        if *self == Self::Full { Err(Errno::ENOSPC) } else { Ok(from.len()) }
+    }
+}
+
+fn fill_with_random(bytes: &mut [u8]) {
+    bytes.copy_from_slice(&arch::random_u64().to_le_bytes()[..bytes.len()]);
+}

@@ -1,0 +1,78 @@
+//! Allocations that a program can cause, and that therefore fail with ENOMEM instead of ending the kernel.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hint::black_box;
+use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicUsize;
+
+use abi::Errno;
+
+/// What `Arc::new` allocates.
+#[repr(C)]
+struct ArcBlock<T> {
+    _counts: [AtomicUsize; 2],
+    _value: MaybeUninit<T>,
+}
+
+/// `Arc::new`, or ENOMEM.
+///
+/// Stable Rust has no such call. A block of the same layout is taken and given back first: it then lies on top of
+/// this core's free list, and `Arc::new` finds it there, because kernel code is neither preempted nor migrated and
+/// interrupt handlers do not allocate.
+pub fn arc<T>(value: T) -> Result<Arc<T>, Errno> {
+    let mut probe = empty::<ArcBlock<T>>(1)?;
+    black_box(&mut probe);
+    drop(probe);
+    Ok(Arc::new(value))
+}
+
+/// `Box::new`, or ENOMEM; by the way of [`arc`].
+pub fn boxed<T>(value: T) -> Result<Box<T>, Errno> {
+    let mut probe = empty::<T>(1)?;
+    black_box(&mut probe);
+    drop(probe);
+    Ok(Box::new(value))
+}
+
+/// An empty vector with room for `capacity`.
+pub fn empty<T>(capacity: usize) -> Result<Vec<T>, Errno> {
+    let mut vector = Vec::new();
+    vector.try_reserve_exact(capacity).map_err(|_| Errno::ENOMEM)?;
+    Ok(vector)
+}
+
+/// `len` zero bytes.
+pub fn zeroes(len: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = empty(len)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+/// A copy of `bytes`.
+pub fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut copy = empty(bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
+/// `vector.push(value)`, or ENOMEM.
+pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<(), Errno> {
+    vector.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    vector.push(value);
+    Ok(())
+}
+
+/// Text that grows as it is written; a failed `write!` means ENOMEM.
+#[derive(Debug, Default)]
+pub struct Text(pub Vec<u8>);
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.try_reserve(text.len()).map_err(|_| fmt::Error)?;
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}

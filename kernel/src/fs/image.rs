@@ -1,0 +1,157 @@
+//! The boot image: the files handed over, read in place from the archive that the boot loader left in memory.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use abi::Errno;
+use abi::cpio::{self, BadArchive, Entry};
+use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+
+use super::content::{Content, Place};
+use super::memory_file::MemoryFile;
+use super::node::{Node, Volume};
+use super::tree;
+
+/// Names that begin so are for the kernel and not part of the tree.
+const PRIVATE: &[u8] = b".radixvm/";
+
+/// Why an image cannot be used.
+#[derive(Debug)]
+pub enum BadImage {
+    /// It is not a well-formed archive.
+    Archive(BadArchive),
+    /// An entry cannot be part of a tree.
+    Entry(&'static [u8], Errno),
+    /// There is no memory for the tree's own parts.
+    Memory(Errno),
+}
+
+impl fmt::Display for BadImage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Archive(bad) => write!(out, "the boot image is damaged: {bad}"),
+            Self::Entry(name, error) => {
+                write!(out, "the boot image's entry {} cannot be used: {error}", name.escape_ascii())
+            }
+            Self::Memory(error) => write!(out, "the boot image does not fit into memory: {error}"),
+        }
+    }
+}
+
+impl From<Errno> for BadImage {
+    fn from(error: Errno) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// A file of the image.
+struct ImageFile(&'static [u8]);
+
+impl Content for ImageFile {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        let rest = tail(self.0, at);
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EROFS)
+    }
+
+    fn bytes(&self) -> Option<&'static [u8]> {
+        Some(self.0)
+    }
+}
+
+/// What follows offset `at`.
+pub fn tail(bytes: &[u8], at: u64) -> &[u8] {
+    usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default()
+}
+
+/// The contents of the entry at `path`.
+pub fn private(archive: &'static [u8], path: &[u8]) -> Option<&'static [u8]> {
+    let mut entries = cpio::entries(archive).map_while(Result::ok);
+    entries.find(|entry| trimmed(entry.name) == path).map(|entry| entry.data)
+}
+
+/// Puts every file of the archive below `root`. Directories that the archive does not name are made; what is
+/// there already stays, if both are directories. Devices are passed over: the system has its own.
+pub fn unpack(archive: &'static [u8], root: &Arc<Node>) -> Result<(), BadImage> {
+    for entry in cpio::entries(archive) {
+        let entry = entry.map_err(BadImage::Archive)?;
+        let name = trimmed(entry.name);
+        let wanted = matches!(entry.mode & S_IFMT, S_IFDIR | S_IFREG | S_IFLNK);
+        if wanted && !name.is_empty() && !name.starts_with(PRIVATE) && name != b".radixvm" {
+            add(archive, root, &entry, name).map_err(|error| BadImage::Entry(entry.name, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Without the `/` and `./` that archivers like to put in front.
+fn trimmed(mut name: &[u8]) -> &[u8] {
+    while let Some(rest) = name.strip_prefix(b"/").or(name.strip_prefix(b"./")) {
+        name = rest;
+    }
+    if name == b"." { b"" } else { name }
+}
+
+fn add(archive: &'static [u8], root: &Arc<Node>, entry: &Entry<'static>, name: &[u8]) -> Result<(), Errno> {
+    let mut directory = root.clone();
+    let mut parts = name.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).peekable();
+    while let Some(part) = parts.next() {
+        if part.contains(&0) || matches!(part, b"." | b"..") || part.len() > NAME_MAX {
+            return Err(Errno::EINVAL);
+        }
+        if parts.peek().is_none() && entry.mode & S_IFMT != S_IFDIR {
+            return add_leaf(archive, &directory, part, entry);
+        }
+        directory = enter(&directory, part)?;
+    }
+    directory.set_permissions(entry.mode);
+    directory.set_changed(u64::from(entry.mtime) * 1_000_000_000);
+    Ok(())
+}
+
+/// The directory called `name` in `directory`, made if there is none.
+fn enter(directory: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>, Errno> {
+    match directory.lookup(name) {
+        Ok(found) if found.is_directory() => Ok(found),
+        Ok(_) => Err(Errno::ENOTDIR),
+        Err(_) => {
+            let made = Node::directory(directory.volume(), 0o755)?;
+            tree::attach(directory, name, &made)?;
+            Ok(made)
+        }
+    }
+}
+
+fn add_leaf(
+    archive: &'static [u8],
+    directory: &Arc<Node>,
+    name: &[u8],
+    entry: &Entry<'static>,
+) -> Result<(), Errno> {
+    let data = contents(archive, entry);
+    let node = match directory.volume() {
+        volume if entry.mode & S_IFMT == S_IFLNK => Node::link(volume, data)?,
+        Volume::Memory => Node::file(Volume::Memory, entry.mode, MemoryFile::with(data)?)?,
+        volume => Node::file(volume, entry.mode, ImageFile(data))?,
+    };
+    node.set_changed(u64::from(entry.mtime) * 1_000_000_000);
+    tree::attach(directory, name, &node)
+}
+
+/// Of several hard links only the last carries the contents.
+fn contents(archive: &'static [u8], entry: &Entry<'static>) -> &'static [u8] {
+    if !entry.data.is_empty() || entry.links < 2 {
+        return entry.data;
+    }
+    let mut links = cpio::entries(archive).map_while(Result::ok).filter(|other| other.ino == entry.ino);
+    links.find_map(|other| (!other.data.is_empty()).then_some(other.data)).unwrap_or_default()
+}

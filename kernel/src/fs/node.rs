@@ -1,0 +1,274 @@
+//! One file, directory or link, whatever its names are.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use core::fmt;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use abi::Errno;
+use abi::file::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
+use abi::time::Timespec;
+use sync::SpinLock;
+
+use super::content::Content;
+use super::directory::Entries;
+use super::fallible::{self, Text};
+use super::{memory_file, proc};
+use crate::arch;
+
+/// Where a node lives; its number is `st_dev`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volume {
+    /// The files handed over, read-only.
+    Image = 1,
+    /// Memory, writable.
+    Memory = 2,
+    /// Devices, pipes, `/proc`.
+    System = 3,
+}
+
+/// What a node is.
+pub enum Body {
+    /// A directory.
+    Directory {
+        /// What is in it.
+        names: SpinLock<Entries>,
+        /// The directory that it is in.
+        parent: SpinLock<Weak<Node>>,
+    },
+    /// `/proc/self/fd`.
+    Descriptors,
+    /// A symbolic link.
+    Link(Box<[u8]>),
+    /// Anything with contents.
+    File(Box<dyn Content>),
+    /// A text that is made anew by every open.
+    Generated(fn(&mut Text) -> fmt::Result),
+}
+
+/// See the module.
+pub struct Node {
+    ino: u64,
+    volume: Volume,
+    permissions: AtomicU32,
+    changed_ns: AtomicU64,
+    links: AtomicU32,
+    body: Body,
+}
+
+/// A line of a listing.
+pub struct Listed<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Inode number.
+    pub ino: u64,
+    /// `S_IF*`.
+    pub kind: u32,
+    /// Where a listing goes on after it.
+    pub position: u64,
+}
+
+/// The next inode number. Relaxed everywhere in this file: numbers, times and permissions order nothing.
+static NEXT_INO: AtomicU64 = AtomicU64::new(1);
+
+impl Node {
+    /// A node that has no name yet.
+    pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<Arc<Self>, Errno> {
+        fallible::arc(Self {
+            ino: NEXT_INO.fetch_add(1, Ordering::Relaxed),
+            volume,
+            permissions: AtomicU32::new(permissions & 0o7777),
+            changed_ns: AtomicU64::new(arch::wall_ns()),
+            links: AtomicU32::new(if matches!(body, Body::Directory { .. }) { 2 } else { 1 }),
+            body,
+        })
+    }
+
+    /// A directory without names.
+    pub fn directory(volume: Volume, permissions: u32) -> Result<Arc<Self>, Errno> {
+        let body =
+            Body::Directory { names: SpinLock::new(Entries::new()), parent: SpinLock::new(Weak::new()) };
+        Self::new(volume, permissions, body)
+    }
+
+    /// A symbolic link.
+    pub fn link(volume: Volume, target: &[u8]) -> Result<Arc<Self>, Errno> {
+        Self::new(volume, 0o777, Body::Link(fallible::copied(target)?.into_boxed_slice()))
+    }
+
+    /// A file with these contents.
+    pub fn file(
+        volume: Volume,
+        permissions: u32,
+        content: impl Content + 'static,
+    ) -> Result<Arc<Self>, Errno> {
+        let content: Box<dyn Content> = fallible::boxed(content)?;
+        Self::new(volume, permissions, Body::File(content))
+    }
+
+    /// What it is.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Where it lives.
+    pub fn volume(&self) -> Volume {
+        self.volume
+    }
+
+    /// `S_IF*`.
+    pub fn kind(&self) -> u32 {
+        match &self.body {
+            Body::Directory { .. } | Body::Descriptors => S_IFDIR,
+            Body::Link(_) => S_IFLNK,
+            Body::File(content) => content.kind(),
+            Body::Generated(_) => S_IFREG,
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind() == S_IFDIR
+    }
+
+    /// Whether its contents, or its names, may change.
+    pub fn is_writable(&self) -> bool {
+        self.volume == Volume::Memory || !matches!(self.kind() & S_IFMT, S_IFDIR | S_IFREG | S_IFLNK)
+    }
+
+    /// Permission bits.
+    pub fn permissions(&self) -> u32 {
+        self.permissions.load(Ordering::Relaxed)
+    }
+
+    /// Sets the permission bits.
+    pub fn set_permissions(&self, permissions: u32) {
+        self.permissions.store(permissions & 0o7777, Ordering::Relaxed);
+    }
+
+    /// EROFS unless it may change.
+    pub fn must_be_writable(&self) -> Result<(), Errno> {
+        if self.is_writable() { Ok(()) } else { Err(Errno::EROFS) }
+    }
+
+    /// Says that it changed at `ns`.
+    pub fn set_changed(&self, ns: u64) {
+        self.changed_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// Says that it changed just now.
+    pub fn touch(&self) {
+        self.set_changed(arch::wall_ns());
+    }
+
+    /// Hard links; 0 once its last name is gone.
+    pub fn links(&self) -> u32 {
+        self.links.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of hard links.
+    pub fn set_links(&self, links: u32) {
+        self.links.store(links, Ordering::Relaxed);
+    }
+
+    /// The names in it: ENOTDIR unless it has some, EROFS for `/proc/self/fd`.
+    pub fn names(&self) -> Result<&SpinLock<Entries>, Errno> {
+        match &self.body {
+            Body::Directory { names, .. } => Ok(names),
+            Body::Descriptors => Err(Errno::EROFS),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The directory that this directory is in; none if it was removed.
+    pub fn parent(self: &Arc<Self>) -> Option<Arc<Node>> {
+        match &self.body {
+            Body::Directory { parent, .. } => parent.lock().upgrade(),
+            _ => None,
+        }
+    }
+
+    /// Says which directory this directory is in.
+    pub fn set_parent(&self, directory: Weak<Node>) {
+        if let Body::Directory { parent, .. } = &self.body {
+            let _old = core::mem::replace(&mut *parent.lock(), directory);
+        }
+    }
+
+    /// What `name` names in this directory.
+    pub fn lookup(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Node>, Errno> {
+        match (&self.body, name) {
+            (Body::Directory { .. } | Body::Descriptors, b"." | b"") => Ok(self.clone()),
+            (Body::Directory { .. }, b"..") => self.parent().ok_or(Errno::ENOENT),
+            (Body::Directory { names, .. }, _) => names.lock().get(name).cloned().ok_or(Errno::ENOENT),
+            (Body::Descriptors, _) => proc::descriptor(name),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Shows the names after `position` until `show` returns false.
+    pub fn list(
+        self: &Arc<Self>,
+        position: u64,
+        show: &mut dyn FnMut(Listed<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        let above = self.parent().map_or(self.ino, |parent| parent.ino);
+        for (index, name, ino) in [(1, &b"."[..], self.ino), (2, b"..", above)] {
+            if position < index && !show(Listed { name, ino, kind: S_IFDIR, position: index }) {
+                return Ok(());
+            }
+        }
+        match &self.body {
+            Body::Descriptors => proc::list_descriptors(position, show),
+            _ => list_entries(&self.names()?.lock(), position, show),
+        }
+        Ok(())
+    }
+
+    /// What `stat` says.
+    pub fn stat(&self) -> Stat {
+        let size = self.size();
+        let changed = Timespec::from_ns(self.changed_ns.load(Ordering::Relaxed));
+        let (major, minor) = self.content().map_or((0, 0), Content::device);
+        Stat {
+            dev: self.volume as u64,
+            ino: self.ino,
+            nlink: self.links().into(),
+            mode: self.kind() | self.permissions(),
+            rdev: u64::from(major << 8 | minor),
+            size: size as i64,
+            blksize: memory_file::PAGE as i64,
+            blocks: size.div_ceil(512) as i64,
+            atime: changed,
+            mtime: changed,
+            ctime: changed,
+            ..Stat::default()
+        }
+    }
+
+    /// Its contents, if it has any.
+    pub fn content(&self) -> Option<&dyn Content> {
+        match &self.body {
+            Body::File(content) => Some(&**content),
+            _ => None,
+        }
+    }
+
+    fn size(&self) -> u64 {
+        match &self.body {
+            Body::File(content) => content.len(),
+            Body::Link(target) => target.len() as u64,
+            Body::Directory { .. } | Body::Descriptors | Body::Generated(_) => 0,
+        }
+    }
+}
+
+fn list_entries(names: &Entries, position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) {
+    for entry in names.after(position) {
+        let node = &entry.node;
+        let listed = Listed { name: &entry.name, ino: node.ino, kind: node.kind(), position: entry.key };
+        if !show(listed) {
+            break;
+        }
+    }
+}

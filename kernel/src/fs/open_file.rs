@@ -1,0 +1,147 @@
+//! An open file: what `open` returns, shared by all duplicates of the descriptor.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use abi::Errno;
+use abi::file::{
+    O_ACCMODE, O_APPEND, O_ASYNC, O_CLOEXEC, O_CREAT, O_DIRECT, O_EXCL, O_NOATIME, O_NOCTTY, O_NONBLOCK,
+    O_PATH, O_RDONLY, O_TRUNC, O_WRONLY,
+};
+use sync::SpinLock;
+
+use super::content::Content;
+use super::fallible::{self, Text};
+use super::image::tail;
+use super::node::{Body, Node, Volume};
+use super::proc;
+
+/// Flags that say how to open, and mean nothing later.
+const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+/// Flags that `F_SETFL` may change.
+const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
+
+/// See the module.
+pub struct OpenFile {
+    node: Arc<Node>,
+    /// `O_*`. Relaxed: the flags order nothing.
+    flags: AtomicU32,
+    /// Where the next read or write begins; held during it, so that threads do not read the same bytes twice.
+    pub position: SpinLock<u64>,
+}
+
+impl OpenFile {
+    /// `node`, opened with `flags`.
+    pub fn new(node: Arc<Node>, flags: u32) -> Result<Arc<Self>, Errno> {
+        let node = match node.body() {
+            Body::Generated(write) if flags & O_PATH == 0 => proc::snapshot(&node, *write)?,
+            _ => node,
+        };
+        let flags = AtomicU32::new(flags & !OPENING);
+        fallible::arc(Self { node, flags, position: SpinLock::new(0) })
+    }
+
+    /// What is open.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// `O_*` as `F_GETFL` shows them.
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Changes what `F_SETFL` may change.
+    pub fn set_flags(&self, flags: u32) {
+        let kept = self.flags() & !CHANGEABLE;
+        self.flags.store(kept | flags & CHANGEABLE, Ordering::Relaxed);
+    }
+
+    /// Whether calls may wait.
+    pub fn may_wait(&self) -> bool {
+        self.flags() & O_NONBLOCK == 0
+    }
+
+    /// Whether writes go to the end.
+    pub fn appends(&self) -> bool {
+        self.flags() & O_APPEND != 0
+    }
+
+    /// Whether it was opened for reading.
+    pub fn is_readable(&self) -> bool {
+        self.flags() & O_PATH == 0 && self.flags() & O_ACCMODE != O_WRONLY
+    }
+
+    /// Whether it was opened for writing.
+    pub fn is_writable(&self) -> bool {
+        self.flags() & O_PATH == 0 && self.flags() & O_ACCMODE != O_RDONLY
+    }
+
+    /// Its contents, for reading: EBADF unless it was opened so, EISDIR for a directory.
+    pub fn readable(&self) -> Result<&dyn Content, Errno> {
+        if self.is_readable() { self.content() } else { Err(Errno::EBADF) }
+    }
+
+    /// Its contents, for writing: EBADF unless it was opened so.
+    pub fn writable(&self) -> Result<&dyn Content, Errno> {
+        if self.is_writable() { self.content() } else { Err(Errno::EBADF) }
+    }
+
+    /// Its contents, however it was opened.
+    pub fn content(&self) -> Result<&dyn Content, Errno> {
+        self.node.content().ok_or(Errno::EISDIR)
+    }
+
+    /// Fills `into` from offset `at` on as far as the file goes; for mappings.
+    pub fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let content = self.readable()?;
+        if let Some(bytes) = content.bytes() {
+            let rest = tail(bytes, at);
+            let len = rest.len().min(into.len());
+            into[..len].copy_from_slice(&rest[..len]);
+            return Ok(len);
+        }
+        if content.is_stream() {
+            return Err(Errno::ENODEV);
+        }
+        let mut done = 0;
+        while done < into.len() {
+            match content.read(at + done as u64, &mut into[done..], false)? {
+                0 => break,
+                len => done += len,
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// A file whose contents were made when it was opened.
+pub struct Snapshot(Text);
+
+impl Snapshot {
+    /// A node with this text.
+    pub fn node(text: Text, permissions: u32) -> Result<Arc<Node>, Errno> {
+        Node::file(Volume::System, permissions, Self(text))
+    }
+}
+
+impl Content for Snapshot {
+    fn len(&self) -> u64 {
+        0
+    }
+
+    fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        let rest = tail(&self.0.0, at);
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write(&self, _place: super::content::Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EROFS)
+    }
+
+    fn waiting(&self, at: u64) -> u64 {
+        tail(&self.0.0, at).len() as u64
+    }
+}

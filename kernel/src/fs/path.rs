@@ -1,0 +1,169 @@
+//! From a path to what it names.
+//!
+//! The walk keeps a directory and the rest of the path. A symbolic link puts its target in front of the rest, so
+//! links cost no recursion; there may be 40, and the rest stays shorter than `PATH_MAX`.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::file::{NAME_MAX, PATH_MAX};
+
+use super::fallible;
+use super::node::{Body, Node};
+
+const MAX_LINKS: u32 = 40;
+
+/// Where a path led.
+pub struct Found {
+    /// The directory that the last name is in.
+    pub parent: Arc<Node>,
+    /// The last name; `/` for the root.
+    pub name: Vec<u8>,
+    /// What has that name.
+    pub node: Option<Arc<Node>>,
+    /// Whether the path ended with a slash.
+    pub slash: bool,
+}
+
+impl Found {
+    /// What was found, or ENOENT.
+    pub fn existing(&self) -> Result<&Arc<Node>, Errno> {
+        self.node.as_ref().ok_or(Errno::ENOENT)
+    }
+
+    /// Whether the last name is not one that can be made or taken away.
+    pub fn is_special(&self) -> bool {
+        is_special(&self.name)
+    }
+}
+
+fn is_special(name: &[u8]) -> bool {
+    matches!(name, b"." | b".." | b"/")
+}
+
+/// The path not walked yet, and the directory it counts from.
+struct Walk {
+    at: Arc<Node>,
+    rest: Vec<u8>,
+    links: u32,
+}
+
+/// Follows `path` from `from`. Everything but the last name must exist; a symbolic link there is followed if
+/// `follow`, or if a slash follows it.
+pub fn find(root: &Arc<Node>, from: &Arc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let mut walk = Walk { at: from.clone(), rest: Vec::new(), links: 0 };
+    walk.go_on_with(root, path, &[])?;
+    loop {
+        if let Some(found) = walk.step(root, follow)? {
+            return Ok(found);
+        }
+    }
+}
+
+impl Walk {
+    /// The path is now `path` and then `tail`.
+    fn go_on_with(&mut self, root: &Arc<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
+        let len = path.len() + tail.len();
+        if len >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if path.first() == Some(&b'/') {
+            self.at = root.clone();
+        }
+        let mut rest = fallible::empty(len)?;
+        rest.extend_from_slice(path);
+        rest.extend_from_slice(tail);
+        self.rest = rest;
+        Ok(())
+    }
+
+    fn step(&mut self, root: &Arc<Node>, follow: bool) -> Result<Option<Found>, Errno> {
+        let rest = core::mem::take(&mut self.rest);
+        let start = rest.iter().position(|&byte| byte != b'/').unwrap_or(rest.len());
+        let name = rest[start..].split(|&byte| byte == b'/').next().unwrap_or_default();
+        let tail = &rest[start + name.len()..];
+        let last = tail.iter().all(|&byte| byte == b'/');
+        let slash = last && !tail.is_empty();
+        if name.is_empty() {
+            return found(&self.at, b"/", Some(self.at.clone()), true);
+        }
+        let node = self.look_up(name, last)?;
+        match node.as_deref().map(Node::body) {
+            Some(Body::Link(target)) if !last || slash || follow => self.follow(root, target, tail)?,
+            _ if last => return found(&self.at, name, node, slash),
+            _ => {
+                self.at = node.ok_or(Errno::ENOENT)?;
+                self.rest = fallible::copied(tail)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// A missing last name is no error here.
+    fn look_up(&self, name: &[u8], last: bool) -> Result<Option<Arc<Node>>, Errno> {
+        if !self.at.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        match self.at.lookup(name) {
+            Ok(node) => Ok(Some(node)),
+            Err(Errno::ENOENT) if last && !is_special(name) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn follow(&mut self, root: &Arc<Node>, target: &[u8], tail: &[u8]) -> Result<(), Errno> {
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(Errno::ELOOP);
+        }
+        self.go_on_with(root, target, tail)
+    }
+}
+
+fn found(
+    parent: &Arc<Node>,
+    name: &[u8],
+    node: Option<Arc<Node>>,
+    slash: bool,
+) -> Result<Option<Found>, Errno> {
+    if slash && node.as_ref().is_some_and(|node| !node.is_directory()) {
+        return Err(Errno::ENOTDIR);
+    }
+    Ok(Some(Found { parent: parent.clone(), name: fallible::copied(name)?, node, slash }))
+}
+
+/// The absolute path of a directory: ENOENT if it was removed, ENAMETOOLONG if it is `PATH_MAX` or more.
+pub fn of(directory: &Arc<Node>) -> Result<Vec<u8>, Errno> {
+    // Filled from the end, the walk being upwards.
+    let mut path = fallible::zeroes(PATH_MAX)?;
+    let mut start = PATH_MAX;
+    let mut at = directory.clone();
+    loop {
+        let parent = at.parent().ok_or(Errno::ENOENT)?;
+        if Arc::ptr_eq(&parent, &at) {
+            break;
+        }
+        start = prepend(&mut path, start, parent.names()?.lock().name_of(&at).ok_or(Errno::ENOENT)?)?;
+        at = parent;
+    }
+    if start == PATH_MAX {
+        start = prepend(&mut path, start, b"")?;
+    }
+    path.drain(..start);
+    Ok(path)
+}
+
+/// Writes `/name` so that it ends before `end`; says where it starts. The first byte of `path` stays free.
+fn prepend(path: &mut [u8], end: usize, name: &[u8]) -> Result<usize, Errno> {
+    let start = end.checked_sub(name.len() + 1).filter(|&start| start > 0).ok_or(Errno::ENAMETOOLONG)?;
+    path[start] = b'/';
+    path[start + 1..end].copy_from_slice(name);
+    Ok(start)
+}

@@ -1,0 +1,203 @@
+//! Pipes: 64 KiB between two ends.
+//!
+//! A page of bytes at most comes in at once, and goes in whole or not at all, which is the atomicity that POSIX
+//! asks for writes up to `PIPE_BUF`. An end closes when the last descriptor of it does.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
+use sync::SpinLock;
+
+use super::content::{Content, Place};
+use super::memory_file::PAGE;
+use super::node::{Node, Volume};
+use super::{fallible, readiness};
+use crate::sched::WaitQueue;
+
+const PAGES: usize = 16;
+/// Bytes that a pipe holds.
+pub const CAPACITY: usize = PAGES * PAGE;
+
+struct Pipe {
+    state: SpinLock<State>,
+    /// Where readers wait for bytes or the end of the writers.
+    readers: WaitQueue,
+    /// Where writers wait for room or the end of the readers.
+    writers: WaitQueue,
+}
+
+/// Byte `n` of all that ever went through lies in page `n / PAGE % PAGES`.
+struct State {
+    pages: [Option<Box<[u8]>>; PAGES],
+    read: u64,
+    written: u64,
+    has_reader: bool,
+    has_writer: bool,
+}
+
+/// A new pipe's ends: to read from, to write to.
+pub fn new() -> Result<[Arc<Node>; 2], Errno> {
+    let state =
+        State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
+    let pipe = Pipe { state: SpinLock::new(state), readers: WaitQueue::new(), writers: WaitQueue::new() };
+    let pipe = fallible::arc(pipe)?;
+    Ok([
+        Node::file(Volume::System, 0o600, ReadEnd(pipe.clone()))?,
+        Node::file(Volume::System, 0o600, WriteEnd(pipe))?,
+    ])
+}
+
+impl State {
+    fn waiting(&self) -> usize {
+        (self.written - self.read) as usize
+    }
+
+    fn room(&self) -> usize {
+        CAPACITY - self.waiting()
+    }
+
+    /// Nothing yet, or bytes, or the end.
+    fn take(&mut self, into: &mut [u8]) -> Option<usize> {
+        let len = self.waiting().min(into.len());
+        if len == 0 && self.has_writer && !into.is_empty() {
+            return None;
+        }
+        let mut done = 0;
+        while done < len {
+            let (page, offset) = place(self.read);
+            let bytes = (PAGE - offset).min(len - done);
+            if let Some(page) = &self.pages[page] {
+                into[done..done + bytes].copy_from_slice(&page[offset..offset + bytes]);
+            }
+            self.read += bytes as u64;
+            done += bytes;
+        }
+        Some(len)
+    }
+
+    /// No room yet, or all bytes taken, or an error.
+    fn put(&mut self, from: &[u8]) -> Option<Result<usize, Errno>> {
+        if !self.has_reader {
+            return Some(Err(Errno::EPIPE));
+        }
+        (self.room() >= from.len()).then(|| self.copy_in(from))
+    }
+
+    fn copy_in(&mut self, from: &[u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < from.len() {
+            let (page, offset) = place(self.written + done as u64);
+            let bytes = (PAGE - offset).min(from.len() - done);
+            self.page(page)?[offset..offset + bytes].copy_from_slice(&from[done..done + bytes]);
+            done += bytes;
+        }
+        self.written += done as u64;
+        Ok(done)
+    }
+
+    fn page(&mut self, index: usize) -> Result<&mut [u8], Errno> {
+        let page = &mut self.pages[index];
+        if page.is_none() {
+            *page = Some(fallible::zeroes(PAGE)?.into_boxed_slice());
+        }
+        page.as_deref_mut().ok_or(Errno::EIO)
+    }
+}
+
+fn place(byte: u64) -> (usize, usize) {
+    let byte = byte as usize;
+    (byte / PAGE % PAGES, byte % PAGE)
+}
+
+/// Tries, and if it may, waits and tries again.
+fn attempt<R>(queue: &WaitQueue, wait: bool, mut attempt: impl FnMut() -> Option<R>) -> Result<R, Errno> {
+    match attempt() {
+        Some(value) => Ok(value),
+        None if wait => queue.wait_until(attempt),
+        None => Err(Errno::EAGAIN),
+    }
+}
+
+struct ReadEnd(Arc<Pipe>);
+
+impl Content for ReadEnd {
+    fn kind(&self) -> u32 {
+        S_IFIFO
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
+        let len = attempt(&self.0.readers, wait, || self.0.state.lock().take(into))?;
+        self.0.writers.wake_all();
+        readiness::changed();
+        Ok(len)
+    }
+
+    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EBADF)
+    }
+
+    fn ready(&self) -> i16 {
+        let state = self.0.state.lock();
+        let bytes = if state.waiting() > 0 { POLLIN | POLLRDNORM } else { 0 };
+        bytes | if state.has_writer { 0 } else { POLLHUP }
+    }
+
+    fn waiting(&self, _at: u64) -> u64 {
+        self.0.state.lock().waiting() as u64
+    }
+}
+
+impl Drop for ReadEnd {
+    fn drop(&mut self) {
+        self.0.state.lock().has_reader = false;
+        self.0.writers.wake_all();
+        readiness::changed();
+    }
+}
+
+struct WriteEnd(Arc<Pipe>);
+
+impl Content for WriteEnd {
+    fn kind(&self) -> u32 {
+        S_IFIFO
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EBADF)
+    }
+
+    fn write(&self, _place: Place, from: &[u8], wait: bool) -> Result<usize, Errno> {
+        let len = attempt(&self.0.writers, wait, || self.0.state.lock().put(from))??;
+        self.0.readers.wake_all();
+        readiness::changed();
+        Ok(len)
+    }
+
+    fn ready(&self) -> i16 {
+        let state = self.0.state.lock();
+        let room = if state.room() >= PAGE { POLLOUT | POLLWRNORM } else { 0 };
+        room | if state.has_reader { 0 } else { POLLERR }
+    }
+
+    fn waiting(&self, _at: u64) -> u64 {
+        self.0.state.lock().waiting() as u64
+    }
+}
+
+impl Drop for WriteEnd {
+    fn drop(&mut self) {
+        self.0.state.lock().has_writer = false;
+        self.0.readers.wake_all();
+        readiness::changed();
+    }
+}

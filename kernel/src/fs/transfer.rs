@@ -1,0 +1,117 @@
+//! Reads and writes: between a file's contents and a program's buffers, a page at a time.
+
+use abi::Errno;
+
+use super::buffers::Buffers;
+use super::content::{Content, Place};
+use super::fallible;
+use super::image::tail;
+use super::memory_file::PAGE;
+use super::open_file::OpenFile;
+
+/// Where in a file to read or write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offset {
+    /// Where the last call ended.
+    Current,
+    /// Here, leaving the current position alone.
+    At(u64),
+}
+
+/// Reads from `file` into the program's buffers.
+pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<usize, Errno> {
+    let content = file.readable()?;
+    match offset {
+        Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
+        Offset::At(at) => fill(content, at, buffers, true),
+        Offset::Current if content.is_stream() => fill(content, 0, buffers, file.may_wait()),
+        Offset::Current => {
+            let mut position = file.position.lock();
+            let done = fill(content, *position, buffers, true)?;
+            *position += done as u64;
+            Ok(done)
+        }
+    }
+}
+
+/// Writes the program's buffers to `file`.
+pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<usize, Errno> {
+    let content = file.writable()?;
+    let done = match offset {
+        Offset::At(_) if content.is_stream() => return Err(Errno::ESPIPE),
+        _ if content.is_stream() => return drain(content, Place::End, buffers, file.may_wait()),
+        _ if file.appends() => append(file, content, buffers, offset)?,
+        Offset::At(at) => drain(content, Place::At(at), buffers, true)?,
+        Offset::Current => {
+            let mut position = file.position.lock();
+            let done = drain(content, Place::At(*position), buffers, true)?;
+            *position += done as u64;
+            done
+        }
+    };
+    file.node().touch();
+    Ok(done)
+}
+
+fn append(
+    file: &OpenFile,
+    content: &dyn Content,
+    buffers: &mut Buffers,
+    offset: Offset,
+) -> Result<usize, Errno> {
+    let mut position = file.position.lock();
+    let done = drain(content, Place::End, buffers, true)?;
+    if offset == Offset::Current {
+        *position = content.len();
+    }
+    Ok(done)
+}
+
+/// A stream is waited for once: what comes first is returned, however little it is.
+fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+    if let Some(bytes) = content.bytes() {
+        return buffers.copy_out(tail(bytes, at));
+    }
+    let mut bounce = fallible::zeroes(PAGE.min(buffers.left()))?;
+    let mut done = 0;
+    loop {
+        let want = bounce.len().min(buffers.left());
+        let got = content.read(at + done as u64, &mut bounce[..want], wait && done == 0);
+        match got.and_then(|got| buffers.copy_out(&bounce[..got])) {
+            Ok(len) if len == want && buffers.left() > 0 => done += len,
+            Ok(len) => return Ok(done + len),
+            Err(error) => return partial(done, error),
+        }
+    }
+}
+
+fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+    if buffers.left() == 0 {
+        return Ok(0);
+    }
+    let mut bounce = fallible::zeroes(PAGE.min(buffers.left()))?;
+    let mut done = 0;
+    loop {
+        let got = match buffers.copy_in(&mut bounce) {
+            Ok(got) => got,
+            Err(error) => return partial(done, error),
+        };
+        match content.write(advanced(place, done), &bounce[..got], wait) {
+            Ok(len) if len == bounce.len() && buffers.left() > 0 => done += len,
+            Ok(len) => return Ok(done + len),
+            Err(error) => return partial(done, error),
+        }
+    }
+}
+
+fn advanced(place: Place, by: usize) -> Place {
+    match place {
+        Place::At(at) => Place::At(at.saturating_add(by as u64)),
+        Place::End => Place::End,
+    }
+}
+
+/// What a call returns that did `done` bytes before an error.
+fn partial(done: usize, error: Errno) -> Result<usize, Errno> {
+    if done > 0 { Ok(done) } else { Err(error) }
+}

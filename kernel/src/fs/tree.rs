@@ -1,0 +1,207 @@
+//! Changes to the tree of names: make, remove, rename.
+//!
+//! | lock | guards | held by |
+//! |---|---|---|
+//! | [`TREE`] | where directories are | whoever removes or moves a name that may be a directory |
+//! | a directory's names | its entries, and whether it still takes any | everybody, for one look or change |
+//!
+//! 1. Only a holder of `TREE` holds the names of two directories at once, so their order does not matter.
+//! 2. A directory that was removed has no links and is empty, both seen and set under its names: nothing is ever
+//!    added to it again (ENOENT).
+//! 3. Nodes are dropped after the locks: freeing a big file takes a while.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::file::RENAME_NOREPLACE;
+use sync::SpinLock;
+
+use super::directory::Entries;
+use super::memory_file::MemoryFile;
+use super::node::{Node, Volume};
+use super::path::Found;
+
+static TREE: SpinLock<()> = SpinLock::new(());
+
+/// Gives `node` a name in `directory`. Checks nothing but that the name is free and the directory exists.
+pub fn attach(directory: &Arc<Node>, name: &[u8], node: &Arc<Node>) -> Result<(), Errno> {
+    let mut names = directory.names()?.lock();
+    if directory.links() == 0 {
+        return Err(Errno::ENOENT);
+    }
+    names.insert(name, node.clone())?;
+    // Still under the names: nobody finds a directory that does not know where it is.
+    node.set_parent(Arc::downgrade(directory));
+    directory.touch();
+    Ok(())
+}
+
+fn create(at: &Found, node: Result<Arc<Node>, Errno>) -> Result<Arc<Node>, Errno> {
+    let node = node?;
+    attach(&at.parent, &at.name, &node)?;
+    Ok(node)
+}
+
+fn vacant(at: &Found) -> Result<(), Errno> {
+    match at.node {
+        Some(_) => Err(Errno::EEXIST),
+        None => at.parent.must_be_writable(),
+    }
+}
+
+/// An empty file without a name.
+pub fn nameless_file(directory: &Node, permissions: u32) -> Result<Arc<Node>, Errno> {
+    directory.must_be_writable()?;
+    let file = Node::file(Volume::Memory, permissions, MemoryFile::new())?;
+    file.set_links(0);
+    Ok(file)
+}
+
+/// Makes an empty file.
+pub fn make_file(at: &Found, permissions: u32) -> Result<Arc<Node>, Errno> {
+    vacant(at)?;
+    if at.slash {
+        return Err(Errno::EISDIR);
+    }
+    create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()))
+}
+
+/// Makes an empty directory.
+pub fn make_directory(at: &Found, permissions: u32) -> Result<(), Errno> {
+    vacant(at)?;
+    create(at, Node::directory(Volume::Memory, permissions)).map(drop)
+}
+
+/// Makes a symbolic link.
+pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
+    vacant(at)?;
+    if at.slash {
+        return Err(Errno::ENOENT);
+    }
+    create(at, Node::link(Volume::Memory, target)).map(drop)
+}
+
+/// Takes away a name that is no directory's.
+pub fn unlink(at: &Found) -> Result<(), Errno> {
+    let node = at.existing()?;
+    if node.is_directory() {
+        return Err(Errno::EISDIR);
+    }
+    at.parent.must_be_writable()?;
+    let mut names = at.parent.names()?.lock();
+    if !names.get(&at.name).is_some_and(|named| Arc::ptr_eq(named, node)) {
+        return Err(Errno::ENOENT);
+    }
+    let removed = names.remove(&at.name);
+    node.set_links(0);
+    at.parent.touch();
+    drop(names);
+    drop(removed);
+    Ok(())
+}
+
+/// Takes an empty directory away.
+pub fn remove_directory(at: &Found) -> Result<(), Errno> {
+    let node = at.existing()?;
+    match &*at.name {
+        b"." => return Err(Errno::EINVAL),
+        b".." => return Err(Errno::ENOTEMPTY),
+        b"/" => return Err(Errno::EBUSY),
+        _ if !node.is_directory() => return Err(Errno::ENOTDIR),
+        _ => at.parent.must_be_writable()?,
+    }
+    let _tree = TREE.lock();
+    let mut names = at.parent.names()?.lock();
+    if !names.get(&at.name).is_some_and(|named| Arc::ptr_eq(named, node)) {
+        return Err(Errno::ENOENT);
+    }
+    retire(node)?;
+    names.remove(&at.name);
+    at.parent.touch();
+    Ok(())
+}
+
+/// Ends a directory, if it is empty. A mount point cannot go.
+fn retire(directory: &Node) -> Result<(), Errno> {
+    let names = directory.names()?.lock();
+    if !names.is_empty() {
+        return Err(Errno::ENOTEMPTY);
+    }
+    directory.set_links(0);
+    Ok(())
+}
+
+/// Moves the name `from` to `to`, replacing what `to` names in the same instant.
+pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
+    let node = from.existing()?;
+    if from.is_special() || to.is_special() {
+        return Err(Errno::EBUSY);
+    }
+    if from.parent.volume() != to.parent.volume() {
+        return Err(Errno::EXDEV);
+    }
+    from.parent.must_be_writable()?;
+    if (from.slash || to.slash) && !node.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    let _tree = TREE.lock();
+    if node.is_directory() && is_inside(&to.parent, node) {
+        return Err(Errno::EINVAL);
+    }
+    let replaced = exchange(from, to, node, flags)?;
+    node.set_parent(Arc::downgrade(&to.parent));
+    from.parent.touch();
+    to.parent.touch();
+    drop(_tree);
+    drop(replaced);
+    Ok(())
+}
+
+fn exchange(from: &Found, to: &Found, node: &Arc<Node>, flags: u32) -> Result<Option<Arc<Node>>, Errno> {
+    let mut old = from.parent.names()?.lock();
+    if !old.get(&from.name).is_some_and(|named| Arc::ptr_eq(named, node)) {
+        return Err(Errno::ENOENT);
+    }
+    if Arc::ptr_eq(&from.parent, &to.parent) {
+        if from.name == to.name {
+            return if flags & RENAME_NOREPLACE != 0 { Err(Errno::EEXIST) } else { Ok(None) };
+        }
+        let replaced = place(&mut old, to, node, flags)?;
+        old.remove(&from.name);
+        return Ok(replaced);
+    }
+    let replaced = place(&mut to.parent.names()?.lock(), to, node, flags)?;
+    old.remove(&from.name);
+    Ok(replaced)
+}
+
+fn place(names: &mut Entries, to: &Found, node: &Arc<Node>, flags: u32) -> Result<Option<Arc<Node>>, Errno> {
+    if to.parent.links() == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let Some(victim) = names.get(&to.name) else {
+        return names.insert(&to.name, node.clone()).map(|()| None);
+    };
+    match (node.is_directory(), victim.is_directory()) {
+        _ if flags & RENAME_NOREPLACE != 0 => return Err(Errno::EEXIST),
+        (true, false) => return Err(Errno::ENOTDIR),
+        (false, true) => return Err(Errno::EISDIR),
+        (true, true) => retire(victim)?,
+        (false, false) => victim.set_links(0),
+    }
+    Ok(names.replace(&to.name, node.clone()))
+}
+
+/// Whether `directory` is `above` or somewhere below it. Holders of `TREE` only.
+fn is_inside(directory: &Arc<Node>, above: &Arc<Node>) -> bool {
+    let mut at = directory.clone();
+    loop {
+        if Arc::ptr_eq(&at, above) {
+            return true;
+        }
+        match at.parent() {
+            Some(parent) if !Arc::ptr_eq(&parent, &at) => at = parent,
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Descriptors: duplicates, flags, pipes, and what devices are asked.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::file::*;
+
+use super::{Call, Outcome};
+use crate::fs::{MAX_FILES, OpenFile, pipe as pipes};
+use crate::mm::user;
+
+pub fn dup(call: &mut Call<'_>) -> Outcome {
+    Ok(call.files().add(call.file(0)?, 0, false)? as u64)
+}
+
+pub fn dup2(call: &mut Call<'_>) -> Outcome {
+    if call.int(0) == call.int(1) {
+        return call.file(0).map(|_| u64::from(call.arg(0) as u32));
+    }
+    dup_to(call, false)
+}
+
+pub fn dup3(call: &mut Call<'_>) -> Outcome {
+    let flags = call.arg(2) as u32;
+    if call.int(0) == call.int(1) || flags & !O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    dup_to(call, flags & O_CLOEXEC != 0)
+}
+
+fn dup_to(call: &Call<'_>, close_on_exec: bool) -> Outcome {
+    Ok(call.files().put(call.file(0)?, call.arg(1) as u32 as usize, close_on_exec)? as u64)
+}
+
+pub fn pipe(call: &mut Call<'_>) -> Outcome {
+    make_pipe(call, 0)
+}
+
+pub fn pipe2(call: &mut Call<'_>) -> Outcome {
+    let flags = call.arg(1) as u32;
+    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    make_pipe(call, flags)
+}
+
+fn make_pipe(call: &Call<'_>, flags: u32) -> Outcome {
+    let close_on_exec = flags & O_CLOEXEC != 0;
+    let [reader, writer] = pipes::new()?;
+    let (reader, writer) =
+        (OpenFile::new(reader, flags | O_RDONLY)?, OpenFile::new(writer, flags | O_WRONLY)?);
+    let from = call.files().add(reader, 0, close_on_exec)?;
+    let outcome = call.files().add(writer, 0, close_on_exec).and_then(|to| {
+        let told = user::write(call.arg(0), &[from, to]);
+        told.inspect_err(|_| drop(call.files().close(to)))
+    });
+    outcome.inspect_err(|_| drop(call.files().close(from))).map(|()| 0)
+}
+
+pub fn fcntl(call: &mut Call<'_>) -> Outcome {
+    let (file, argument) = (call.file(0)?, call.arg(2));
+    match u64::from(call.arg(1) as u32) {
+        F_DUPFD => dup_from(call, file, false),
+        F_DUPFD_CLOEXEC => dup_from(call, file, true),
+        F_GETFD => Ok(u64::from(call.files().close_on_exec(call.int(0))?)),
+        F_SETFD => {
+            call.files().set_close_on_exec(call.int(0), argument as u32 & FD_CLOEXEC != 0)?;
+            Ok(0)
+        }
+        F_GETFL => Ok(file.flags().into()),
+        F_SETFL => {
+            file.set_flags(argument as u32);
+            Ok(0)
+        }
+        F_GETLK => no_lock(argument),
+        // Locks are a process's own, and there is one process: every lock is granted.
+        F_SETLK | F_SETLKW | F_SETOWN | F_GETOWN => Ok(0),
+        F_GETPIPE_SZ if file.node().kind() == S_IFIFO => Ok(pipes::CAPACITY as u64),
+        F_SETPIPE_SZ if file.node().kind() == S_IFIFO => pipe_size(argument),
+        F_GETPIPE_SZ | F_SETPIPE_SZ => Err(Errno::EBADF),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn dup_from(call: &Call<'_>, file: Arc<OpenFile>, close_on_exec: bool) -> Outcome {
+    let lowest = usize::try_from(call.int(2)).map_err(|_| Errno::EINVAL)?;
+    if lowest as u64 >= MAX_FILES {
+        return Err(Errno::EINVAL);
+    }
+    Ok(call.files().add(file, lowest, close_on_exec)? as u64)
+}
+
+/// Says in a `struct flock` that nothing is locked.
+fn no_lock(at: u64) -> Outcome {
+    const F_UNLCK: u16 = 2;
+    user::write(at, &F_UNLCK).map(|()| 0)
+}
+
+fn pipe_size(wanted: u64) -> Outcome {
+    if wanted as u32 as usize <= pipes::CAPACITY { Ok(pipes::CAPACITY as u64) } else { Err(Errno::EPERM) }
+}
+
+/// There is one process, so nobody else can hold a lock; of its own files none is locked against another.
+pub fn flock(call: &mut Call<'_>) -> Outcome {
+    call.file(0).map(|_| 0)
+}
+
+pub fn ioctl(call: &mut Call<'_>) -> Outcome {
+    let (file, argument) = (call.file(0)?, call.arg(2));
+    match u64::from(call.arg(1) as u32) {
+        FIONREAD => {
+            let content = file.node().content().ok_or(Errno::ENOTTY)?;
+            let waiting = content.waiting(*file.position.lock());
+            user::write(argument, &(waiting.min(i32::MAX as u64) as i32))?;
+        }
+        FIONBIO => {
+            let on: i32 = user::read(argument)?;
+            file.set_flags(if on != 0 { file.flags() | O_NONBLOCK } else { file.flags() & !O_NONBLOCK });
+        }
+        FIOCLEX => call.files().set_close_on_exec(call.int(0), true)?,
+        FIONCLEX => call.files().set_close_on_exec(call.int(0), false)?,
+        _ => return Err(Errno::ENOTTY),
+    }
+    Ok(0)
+}

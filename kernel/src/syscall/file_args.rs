@@ -1,0 +1,56 @@
+//! What file calls have in common: descriptors and paths as arguments.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::file::{AT_EMPTY_PATH, AT_FDCWD, PATH_MAX};
+
+use super::Call;
+use crate::fs::node::Node;
+use crate::fs::path::Found;
+use crate::fs::{FdTable, OpenFile};
+use crate::mm::user;
+
+impl Call<'_> {
+    /// The caller's descriptors.
+    pub(super) fn files(&self) -> &FdTable {
+        &self.task.process().files
+    }
+
+    /// The file whose descriptor argument `index` is.
+    pub(super) fn file(&self, index: usize) -> Result<Arc<OpenFile>, Errno> {
+        self.files().get(self.int(index))
+    }
+
+    /// The path that argument `index` points to.
+    pub(super) fn path(&self, index: usize) -> Result<Vec<u8>, Errno> {
+        user::read_cstr(self.arg(index), PATH_MAX)
+    }
+
+    /// What the path in argument `path` leads to, from the current directory.
+    pub(super) fn find(&self, path: usize, follow: bool) -> Result<Found, Errno> {
+        self.files().find(AT_FDCWD, &self.path(path)?, follow)
+    }
+
+    /// What the path in argument `path` leads to, from the directory in argument `directory`.
+    pub(super) fn find_at(&self, directory: usize, path: usize, follow: bool) -> Result<Found, Errno> {
+        self.files().find(self.int(directory), &self.path(path)?, follow)
+    }
+
+    /// The existing node of a path, or, for an empty path if `flags` allow that, of the descriptor itself.
+    pub(super) fn node_at(
+        &self,
+        directory: usize,
+        path: usize,
+        follow: bool,
+        flags: u32,
+    ) -> Result<Arc<Node>, Errno> {
+        let path = self.path(path)?;
+        match self.int(directory) {
+            AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.files().directory()),
+            fd if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.files().get(fd)?.node().clone()),
+            fd => self.files().find(fd, &path, follow)?.existing().cloned(),
+        }
+    }
+}

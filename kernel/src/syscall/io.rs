@@ -1,0 +1,71 @@
+//! Reading and writing.
+
+use abi::Errno;
+use abi::signal::SIGPIPE;
+
+use super::{Call, Outcome};
+use crate::fs::OpenFile;
+use crate::fs::buffers::Buffers;
+use crate::fs::transfer::{self, Offset};
+use crate::process::signal::{self, Origin};
+use crate::sched;
+
+pub fn read(call: &mut Call<'_>) -> Outcome {
+    let file = call.file(0)?;
+    input(Buffers::one(call.arg(1), call.arg(2))?, Offset::Current, &file)
+}
+
+pub fn write(call: &mut Call<'_>) -> Outcome {
+    let file = call.file(0)?;
+    output(Buffers::one(call.arg(1), call.arg(2))?, Offset::Current, &file)
+}
+
+pub fn readv(call: &mut Call<'_>) -> Outcome {
+    let file = call.file(0)?;
+    input(Buffers::many(call.arg(1), call.arg(2))?, Offset::Current, &file)
+}
+
+pub fn writev(call: &mut Call<'_>) -> Outcome {
+    let file = call.file(0)?;
+    output(Buffers::many(call.arg(1), call.arg(2))?, Offset::Current, &file)
+}
+
+pub fn pread64(call: &mut Call<'_>) -> Outcome {
+    let (offset, file) = (offset(call)?, call.file(0)?);
+    input(Buffers::one(call.arg(1), call.arg(2))?, offset, &file)
+}
+
+pub fn pwrite64(call: &mut Call<'_>) -> Outcome {
+    let (offset, file) = (offset(call)?, call.file(0)?);
+    output(Buffers::one(call.arg(1), call.arg(2))?, offset, &file)
+}
+
+pub fn preadv(call: &mut Call<'_>) -> Outcome {
+    let (offset, file) = (offset(call)?, call.file(0)?);
+    input(Buffers::many(call.arg(1), call.arg(2))?, offset, &file)
+}
+
+pub fn pwritev(call: &mut Call<'_>) -> Outcome {
+    let (offset, file) = (offset(call)?, call.file(0)?);
+    output(Buffers::many(call.arg(1), call.arg(2))?, offset, &file)
+}
+
+/// The offset in argument 3, which must not be negative.
+fn offset(call: &Call<'_>) -> Result<Offset, Errno> {
+    match call.arg(3) {
+        at if at > i64::MAX as u64 => Err(Errno::EINVAL),
+        at => Ok(Offset::At(at)),
+    }
+}
+
+fn input(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
+    Ok(transfer::read(file, &mut buffers, offset)? as u64)
+}
+
+fn output(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
+    let outcome = transfer::write(file, &mut buffers, offset);
+    if outcome == Err(Errno::EPIPE) {
+        signal::send_to_thread(&sched::current(), SIGPIPE, Origin::default());
+    }
+    Ok(outcome? as u64)
+}

@@ -1,0 +1,110 @@
+//! Opening and closing.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::file::{
+    AT_FDCWD, CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
+    O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFREG,
+};
+
+use super::{Call, Outcome};
+use crate::fs::node::Node;
+use crate::fs::path::Found;
+use crate::fs::{OpenFile, tree};
+
+pub fn open(call: &mut Call<'_>) -> Outcome {
+    open_from(call, AT_FDCWD, 0, call.arg(1) as u32, call.arg(2) as u32)
+}
+
+pub fn creat(call: &mut Call<'_>) -> Outcome {
+    open_from(call, AT_FDCWD, 0, O_CREAT | O_WRONLY | O_TRUNC, call.arg(1) as u32)
+}
+
+pub fn openat(call: &mut Call<'_>) -> Outcome {
+    open_from(call, call.int(0), 1, call.arg(2) as u32, call.arg(3) as u32)
+}
+
+fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32) -> Outcome {
+    let path = call.path(path)?;
+    let mode = call.files().masked(mode & 0o7777);
+    // A file that another thread makes just before us was there all along.
+    let node = loop {
+        let found = call.files().find(directory, &path, follows(flags))?;
+        match node_for(&found, flags, mode) {
+            Err(Errno::EEXIST) if flags & O_EXCL == 0 => {}
+            outcome => break outcome?,
+        }
+    };
+    permit(&node, flags)?;
+    if flags & O_TRUNC != 0 && wants_to_write(flags) {
+        empty(&node)?;
+    }
+    let file = OpenFile::new(node, flags)?;
+    Ok(call.files().add(file, 0, flags & O_CLOEXEC != 0)? as u64)
+}
+
+/// Whether a symbolic link at the end of the path is followed.
+fn follows(flags: u32) -> bool {
+    flags & O_NOFOLLOW == 0 && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL
+}
+
+fn wants_to_write(flags: u32) -> bool {
+    flags & O_ACCMODE != O_RDONLY && flags & O_PATH == 0
+}
+
+fn node_for(found: &Found, flags: u32, mode: u32) -> Result<Arc<Node>, Errno> {
+    match &found.node {
+        Some(node) if flags & O_TMPFILE == O_TMPFILE => nameless(node, flags, mode),
+        Some(_) if flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
+        Some(node) => Ok(node.clone()),
+        None if flags & (O_CREAT | O_PATH) == O_CREAT => tree::make_file(found, mode),
+        None => Err(Errno::ENOENT),
+    }
+}
+
+fn nameless(directory: &Arc<Node>, flags: u32, mode: u32) -> Result<Arc<Node>, Errno> {
+    match directory.is_directory() {
+        _ if !wants_to_write(flags) => Err(Errno::EINVAL),
+        true => tree::nameless_file(directory, mode),
+        false => Err(Errno::ENOTDIR),
+    }
+}
+
+/// Whether what is there may be opened so.
+fn permit(node: &Node, flags: u32) -> Result<(), Errno> {
+    match node.kind() {
+        S_IFDIR if wants_to_write(flags) || flags & (O_CREAT | O_PATH) == O_CREAT => Err(Errno::EISDIR),
+        S_IFDIR => Ok(()),
+        _ if flags & O_DIRECTORY != 0 && flags & O_TMPFILE != O_TMPFILE => Err(Errno::ENOTDIR),
+        S_IFLNK if flags & O_PATH == 0 => Err(Errno::ELOOP),
+        S_IFREG if wants_to_write(flags) => node.must_be_writable(),
+        _ => Ok(()),
+    }
+}
+
+fn empty(node: &Node) -> Result<(), Errno> {
+    match node.content() {
+        Some(content) if content.kind() == S_IFREG => {
+            node.touch();
+            content.set_len(0)
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn close(call: &mut Call<'_>) -> Outcome {
+    call.files().close(call.int(0)).map(|()| 0)
+}
+
+pub fn close_range(call: &mut Call<'_>) -> Outcome {
+    let (first, last, flags) = (call.arg(0) as u32, call.arg(1) as u32, call.arg(2) as u32);
+    if first > last || flags & !(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    match flags & CLOSE_RANGE_CLOEXEC {
+        0 => call.files().close_range(first, last),
+        _ => call.files().mark_range(first, last),
+    }
+    Ok(0)
+}

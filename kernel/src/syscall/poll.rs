@@ -1,0 +1,68 @@
+//! Waiting for files.
+
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::file::{POLLERR, POLLHUP, POLLNVAL, PollFd};
+use abi::time::Timespec;
+
+use super::{Call, Outcome};
+use crate::arch;
+use crate::fs::content::ALWAYS_READY;
+use crate::fs::{FdTable, MAX_FILES, fallible, readiness};
+use crate::mm::user;
+
+pub fn poll(call: &mut Call<'_>) -> Outcome {
+    let timeout = u64::try_from(call.int(2)).ok().map(|ms| ms * 1_000_000);
+    wait(call, timeout)
+}
+
+pub fn ppoll(call: &mut Call<'_>) -> Outcome {
+    let timeout = match call.arg(2) {
+        0 => None,
+        at => Some(user::read::<Timespec>(at)?.to_ns().ok_or(Errno::EINVAL)?),
+    };
+    wait(call, timeout)
+}
+
+fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {
+    let (list, count) = (call.arg(0), call.arg(1));
+    if count > MAX_FILES {
+        return Err(Errno::EINVAL);
+    }
+    let mut polled = read_list(list, count)?;
+    let deadline = timeout_ns.map(|ns| arch::now_ns().saturating_add(ns));
+    let look = || Some(look(call.files(), &mut polled)).filter(|&ready| ready > 0);
+    let ready = readiness::wait_until(deadline, look)?.unwrap_or(0);
+    for (index, one) in polled.iter().enumerate() {
+        user::write(entry(list, index), one)?;
+    }
+    Ok(ready)
+}
+
+fn entry(list: u64, index: usize) -> u64 {
+    list.wrapping_add((index * size_of::<PollFd>()) as u64)
+}
+
+fn read_list(list: u64, count: u64) -> Result<Vec<PollFd>, Errno> {
+    let mut polled = fallible::empty(count as usize)?;
+    for index in 0..count as usize {
+        polled.push(user::read(entry(list, index))?);
+    }
+    Ok(polled)
+}
+
+/// Notes what is ready; says for how many.
+fn look(files: &FdTable, polled: &mut [PollFd]) -> u64 {
+    polled.iter_mut().for_each(|one| one.revents = events(files, one));
+    polled.iter().filter(|one| one.revents != 0).count() as u64
+}
+
+fn events(files: &FdTable, one: &PollFd) -> i16 {
+    if one.fd < 0 {
+        return 0;
+    }
+    let ready =
+        files.get(one.fd).map(|file| file.node().content().map_or(ALWAYS_READY, |content| content.ready()));
+    ready.map_or(POLLNVAL, |ready| ready & (one.events | POLLERR | POLLHUP))
+}

@@ -1,0 +1,88 @@
+//! Where in a file, and how long it is.
+
+use abi::Errno;
+use abi::file::{S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+
+use super::{Call, Outcome};
+use crate::fs::node::Node;
+
+pub fn lseek(call: &mut Call<'_>) -> Outcome {
+    let file = call.file(0)?;
+    let (offset, whence) = (call.arg(1) as i64, call.arg(2));
+    let (stream, len) =
+        file.node().content().map_or((false, 0), |content| (content.is_stream(), content.len()));
+    if stream {
+        return Err(Errno::ESPIPE);
+    }
+    let mut position = file.position.lock();
+    let inside = (0..len as i64).contains(&offset);
+    let target = match whence {
+        SEEK_SET => Some(offset),
+        SEEK_CUR => offset.checked_add(*position as i64),
+        SEEK_END => offset.checked_add(len as i64),
+        SEEK_DATA if inside => Some(offset),
+        SEEK_HOLE if inside => Some(len as i64),
+        SEEK_DATA | SEEK_HOLE => return Err(Errno::ENXIO),
+        _ => None,
+    };
+    *position = target.and_then(|target| u64::try_from(target).ok()).ok_or(Errno::EINVAL)?;
+    Ok(*position)
+}
+
+pub fn ftruncate(call: &mut Call<'_>) -> Outcome {
+    let file = call.file(0)?;
+    if !file.is_writable() {
+        return Err(Errno::EINVAL);
+    }
+    set_len(file.node(), call.arg(1))
+}
+
+pub fn truncate(call: &mut Call<'_>) -> Outcome {
+    let found = call.find(0, true)?;
+    let node = found.existing()?;
+    if node.is_directory() {
+        return Err(Errno::EISDIR);
+    }
+    node.must_be_writable()?;
+    set_len(node, call.arg(1))
+}
+
+fn set_len(node: &Node, len: u64) -> Outcome {
+    let content = node.content().filter(|content| content.kind() == S_IFREG).ok_or(Errno::EINVAL)?;
+    if len > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    content.set_len(len)?;
+    node.touch();
+    Ok(0)
+}
+
+/// Nothing is ever behind: files are in memory.
+pub fn fsync(call: &mut Call<'_>) -> Outcome {
+    match call.file(0)?.node().content() {
+        Some(content) if content.is_stream() => Err(Errno::EINVAL),
+        _ => Ok(0),
+    }
+}
+
+pub fn fdatasync(call: &mut Call<'_>) -> Outcome {
+    fsync(call)
+}
+
+pub fn syncfs(call: &mut Call<'_>) -> Outcome {
+    call.file(0).map(|_| 0)
+}
+
+pub fn sync(_call: &mut Call<'_>) -> Outcome {
+    Ok(0)
+}
+
+/// Advice about files that are in memory anyway.
+pub fn fadvise64(call: &mut Call<'_>) -> Outcome {
+    const KINDS: u64 = 6;
+    match call.file(0)?.node().content() {
+        Some(content) if content.is_stream() => Err(Errno::ESPIPE),
+        _ if call.arg(3) >= KINDS => Err(Errno::EINVAL),
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,154 @@
+//! What a file is, what is in a directory, how big a volume is.
+
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::file::{
+    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, DIRENT64_HEAD, NAME_MAX,
+    STATX_BASIC_STATS, STATX_RESERVED, Stat, Statfs, Statx, StatxTimestamp,
+};
+use abi::time::Timespec;
+
+use super::{Call, Outcome};
+use crate::fs::fallible;
+use crate::fs::memory_file::{self, PAGE};
+use crate::fs::node::{Listed, Node, Volume};
+use crate::mm::user;
+
+pub fn stat(call: &mut Call<'_>) -> Outcome {
+    tell(call.find(0, true)?.existing()?, call.arg(1))
+}
+
+pub fn lstat(call: &mut Call<'_>) -> Outcome {
+    tell(call.find(0, false)?.existing()?, call.arg(1))
+}
+
+pub fn fstat(call: &mut Call<'_>) -> Outcome {
+    tell(call.file(0)?.node(), call.arg(1))
+}
+
+pub fn newfstatat(call: &mut Call<'_>) -> Outcome {
+    let flags = call.arg(3) as u32;
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    tell(&*call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?, call.arg(2))
+}
+
+fn tell(node: &Node, to: u64) -> Outcome {
+    user::write(to, &node.stat()).map(|()| 0)
+}
+
+pub fn statx(call: &mut Call<'_>) -> Outcome {
+    let (flags, mask) = (call.arg(2) as u32, call.arg(3) as u32);
+    let known = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_SYNC_TYPE;
+    if flags & !known != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE || mask & STATX_RESERVED != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let node = call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?;
+    user::write(call.arg(4), &extended(&node.stat())).map(|()| 0)
+}
+
+fn extended(stat: &Stat) -> Statx {
+    let time = timestamp(stat.mtime);
+    Statx {
+        mask: STATX_BASIC_STATS,
+        blksize: stat.blksize as u32,
+        nlink: stat.nlink as u32,
+        mode: stat.mode as u16,
+        ino: stat.ino,
+        size: stat.size as u64,
+        blocks: stat.blocks as u64,
+        atime: time,
+        ctime: time,
+        mtime: time,
+        rdev: [stat.rdev as u32 >> 8, stat.rdev as u32 & 0xff],
+        dev: [0, stat.dev as u32],
+        ..Statx::default()
+    }
+}
+
+fn timestamp(time: Timespec) -> StatxTimestamp {
+    StatxTimestamp { seconds: time.seconds, nanoseconds: time.nanoseconds as u32, reserved: 0 }
+}
+
+pub fn statfs(call: &mut Call<'_>) -> Outcome {
+    tell_volume(call.find(0, true)?.existing()?, call.arg(1))
+}
+
+pub fn fstatfs(call: &mut Call<'_>) -> Outcome {
+    tell_volume(call.file(0)?.node(), call.arg(1))
+}
+
+fn tell_volume(node: &Node, to: u64) -> Outcome {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    const READ_ONLY: i64 = 1;
+    let writable = node.volume() == Volume::Memory;
+    let (blocks, used) = if writable { memory_file::budget() } else { (0, 0) };
+    let free = blocks.saturating_sub(used);
+    let statfs = Statfs {
+        kind: TMPFS_MAGIC,
+        bsize: PAGE as i64,
+        blocks,
+        bfree: free,
+        bavail: free,
+        fsid: [node.volume() as i32, 0],
+        namelen: NAME_MAX as i64,
+        frsize: PAGE as i64,
+        flags: if writable { 0 } else { READ_ONLY },
+        ..Statfs::default()
+    };
+    user::write(to, &statfs).map(|()| 0)
+}
+
+pub fn getdents64(call: &mut Call<'_>) -> Outcome {
+    /// What one call shows at most.
+    const MOST: u64 = 32 << 10;
+    let file = call.file(0)?;
+    if !file.node().is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    let mut listing =
+        Listing { bytes: fallible::empty((call.arg(2) as u32 as u64).min(MOST) as usize)?, full: false };
+    let mut position = file.position.lock();
+    let mut next = *position;
+    file.node().list(next, &mut |listed| {
+        let fits = listing.add(&listed);
+        if fits {
+            next = listed.position;
+        }
+        fits
+    })?;
+    if listing.full && listing.bytes.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    user::copy_out(call.arg(1), &listing.bytes)?;
+    *position = next;
+    Ok(listing.bytes.len() as u64)
+}
+
+struct Listing {
+    bytes: Vec<u8>,
+    /// Whether there was a name that did not fit.
+    full: bool,
+}
+
+impl Listing {
+    /// Adds a `struct linux_dirent64` if there is room.
+    fn add(&mut self, listed: &Listed<'_>) -> bool {
+        let len = (DIRENT64_HEAD + listed.name.len() + 1).next_multiple_of(8);
+        self.full = self.bytes.capacity() - self.bytes.len() < len;
+        if self.full {
+            return false;
+        }
+        let end = self.bytes.len() + len;
+        self.bytes.extend_from_slice(&listed.ino.to_ne_bytes());
+        self.bytes.extend_from_slice(&listed.position.to_ne_bytes());
+        self.bytes.extend_from_slice(&(len as u16).to_ne_bytes());
+        // DT_* are the type bits of the mode.
+        self.bytes.push((listed.kind >> 12) as u8);
+        self.bytes.extend_from_slice(listed.name);
+        self.bytes.resize(end, 0);
+        true
+    }
+}
