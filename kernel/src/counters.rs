@@ -1,25 +1,88 @@
-//! Per-core counters: counting is one plain add to a line of the core's own.
+//! Per-core counters: counting is one plain add to a line of the core's own; reading disturbs nobody's count.
 
-use percore::CoreId;
+use core::sync::atomic::{AtomicI64, Ordering};
+
+use percore::{CoreId, MAX_CORES, Pinned};
+use sync::CachePadded;
+
+use crate::mm;
 
 /// What is counted here; the address space counts its own events (`vm::Event`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the names say it
 pub enum Counter {
+    /// Calls of programs.
     Syscalls,
+    /// Switches from one task to another.
     ContextSwitches,
+    /// Timer interrupts.
     Ticks,
+    /// Interrupts sent to other cores.
     Ipis,
+    /// Times this core flushed its reference counts.
     Epochs,
+    /// Frames of programs: allocated less freed here, so one core's number may be negative.
     FramesUsed,
+    /// Frames zeroed.
     FramesZeroed,
+    /// Frames of page tables: allocated less freed.
     TablePages,
+    /// Radix nodes: allocated less freed.
+    LiveNodes,
+}
+
+const COUNTERS: usize = Counter::LiveNodes as usize + 1;
+
+/// The counters that are shown, and as what.
+const NAMES: [(Counter, &str); 8] = [
+    (Counter::Ipis, "ipis"),
+    (Counter::Epochs, "epochs"),
+    (Counter::FramesUsed, "frames_used"),
+    (Counter::FramesZeroed, "frames_zeroed"),
+    (Counter::TablePages, "table_pages"),
+    (Counter::ContextSwitches, "context_switches"),
+    (Counter::Ticks, "ticks"),
+    (Counter::Syscalls, "syscalls"),
+];
+
+static CELLS: [CachePadded<[AtomicI64; COUNTERS]>; MAX_CORES] =
+    [const { CachePadded::new([const { AtomicI64::new(0) }; COUNTERS]) }; MAX_CORES];
+
+/// Adds to this core's count. Relaxed, and no read-modify-write: nobody else writes the cell.
+#[inline(always)]
+pub fn add(pin: &Pinned, counter: Counter, amount: i64) {
+    let cell = &CELLS[pin.core().index()][counter as usize];
+    cell.store(cell.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }
 
 /// Counts one event on this core.
 #[inline(always)]
-pub fn bump(_counter: Counter) {}
+pub fn bump(counter: Counter) {
+    add(&percore::pin(), counter, 1);
+}
 
-/// Calls `f(name, count of a core)` for every counter there is, the address space's included, in the order of
-/// `/proc/radixvm/counters`.
-pub fn for_each(_f: &mut dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64)) {}
+/// The count of one core.
+pub fn of(core: CoreId, counter: Counter) -> i64 {
+    CELLS[core.index()][counter as usize].load(Ordering::Relaxed)
+}
+
+/// The count of all cores.
+pub fn sum(counter: Counter) -> i64 {
+    (0..crate::arch::cores()).map(|core| of(CoreId::new(core), counter)).sum()
+}
+
+/// Calls `f(name, count by core)` for every counter there is, the address space's included, in the order of
+/// `/proc/radixvm/counters`. A count that went below zero on one core shows as its two's complement.
+pub fn for_each(f: &mut dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64)) {
+    let space = mm::space::shown();
+    let zero = vm::Counters::default();
+    let events = |core| space.as_ref().map_or(zero, |space| space.core_counters(core));
+    for (at, (name, _)) in zero.iter().enumerate() {
+        f(name, &|core| events(core).iter().nth(at).map_or(0, |(_, count)| count));
+    }
+    for (counter, name) in NAMES {
+        f(name, &|core| of(core, counter) as u64);
+    }
+    let nodes = |core| space.as_ref().map(|space| space.nodes().of(core));
+    f("radix_nodes_created", &|core| nodes(core).map_or(0, |nodes| nodes.created));
+    f("radix_nodes_collapsed", &|core| nodes(core).map_or(0, |nodes| nodes.collapsed));
+}

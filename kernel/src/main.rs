@@ -1,4 +1,7 @@
-//! The RadixVM kernel.
+//! The RadixVM kernel: runs one static Linux program on an address space whose operations do not serialise.
+//!
+//! `kernel_main` is the boot, a flat list; each step says what it needs. From then on the kernel is entered by
+//! syscalls, faults and interrupts (`arch::traps`), and by cores that have nothing to do (`sched::enter_idle`).
 #![no_std]
 #![no_main]
 
@@ -9,7 +12,48 @@ mod control;
 mod counters;
 mod fs;
 mod mm;
+mod options;
 mod panic;
 mod process;
 mod sched;
 mod syscall;
+
+use arch::BootInfo;
+use control::Ended;
+use options::Options;
+
+const COMMAND_LINE_BYTES: usize = 1024;
+
+/// The boot core, from its first Rust line. `start_info` is where the boot loader left its word.
+extern "sysv64" fn kernel_main(start_info: u64) -> ! {
+    arch::init_first(); // needs: nothing
+    let boot = BootInfo::at(start_info); // needs: the boot map
+    let options = Options::read(boot.command_line(&mut [0; COMMAND_LINE_BYTES])); // needs: a port to panic on
+    let memory_bytes = mm::init(&boot); // needs: the boot map, this core's number
+    let cores = arch::init_boot_core(&boot); // needs: heap
+    mm::epoch::init(arch::cores()); // needs: heap, the number of cores
+    // needs: heap, the clock
+    if let Err(bad) = fs::init(arch::image_bytes(boot.image())) {
+        panic!("{bad}");
+    }
+    cores.start(); // needs: clocks, epochs
+    control::booted(arch::cores(), memory_bytes);
+    if options.probe {
+        end(Ended::Status(0));
+    }
+    sched::come_online(); // needs: epochs
+    if let Err(error) = process::start_first(options.tables) {
+        panic!("the program cannot be started: {error}");
+    }
+    sched::enter_idle() // needs: interrupts off, this stack for ever
+}
+
+/// Every other core, from its first Rust line; its own tables, traps and clock are ready.
+fn core_main() -> ! {
+    sched::enter_idle()
+}
+
+fn end(how: Ended) -> ! {
+    control::exit(how);
+    arch::exit(0)
+}

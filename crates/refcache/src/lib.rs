@@ -113,6 +113,11 @@ impl Refcache {
         }
     }
 
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.cores.cores()
+    }
+
     /// Adds `delta` to the object's count, in this core's delta cache: a few instructions and no shared line, unless
     /// another object has the place in the cache.
     ///

@@ -1,15 +1,258 @@
-//! Physical memory, 4 KiB at a time.
+//! Physical memory, 4 KiB at a time: a magazine of frames per core over the global pool.
+//!
+//! Steady state touches this core's magazine only. An empty magazine takes a batch from the pool, a full one
+//! gives a batch back, so a frame may be freed on any core and used again on any other. Three stacks per core:
+//!
+//! | stack | holds | filled by |
+//! |---|---|---|
+//! | zeroed | frames of zeroes, ready for a page fault | idle time |
+//! | dirty | any other frame | `free`, batches from the pool |
+//! | pairs | blocks of 8 KiB, for radix nodes | batches from the pool |
+//!
+//! Kernel code is not preempted and interrupt handlers neither allocate nor free, so a pinned caller is alone
+//! with its magazine. Other cores read the stacks' lengths only.
 
-use percore::Pinned;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use percore::{MAX_CORES, Pinned};
+use sync::{CachePadded, SpinGuard, SpinLock};
 use vm::FrameNum;
 
+use crate::arch::{self, phys_to_virt};
+use crate::counters::{self, Counter};
+
+use super::buddy::Buddy;
+use super::memory_map::{FRAME, MemoryMap};
+
+const ZEROED: usize = 64;
+const DIRTY: usize = 128;
+const PAIRS: usize = 16;
+
+/// A stack of block numbers. Only its owner core pushes and pops; anybody may read the length.
+struct Stack<const N: usize> {
+    length: AtomicUsize,
+    items: UnsafeCell<[u32; N]>,
+}
+
+impl<const N: usize> Stack<N> {
+    const fn new() -> Self {
+        Self { length: AtomicUsize::new(0), items: UnsafeCell::new([0; N]) }
+    }
+
+    /// Relaxed throughout: the owner is the only writer, and readers want an estimate.
+    fn len(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn push(&self, item: u64) -> bool {
+        let length = self.len();
+        if length == N {
+            return false;
+        }
+        // SAFETY: pinned owner; see the module's prose.
+        unsafe { (*self.items.get())[length] = item as u32 };
+        self.length.store(length + 1, Ordering::Relaxed);
+        true
+    }
+
+    #[inline(always)]
+    fn pop(&self) -> Option<u64> {
+        let length = self.len();
+        if length == 0 || length > N {
+            return None;
+        }
+        self.length.store(length - 1, Ordering::Relaxed);
+        // SAFETY: pinned owner; see the module's prose.
+        Some(u64::from(unsafe { (*self.items.get())[length - 1] }))
+    }
+
+    /// Takes blocks of 2^`order` frames from the pool until half full.
+    fn refill(&self, pool: &mut Buddy, order: usize) {
+        while self.len() < N / 2 {
+            let Some(block) = pool.alloc(order) else { return };
+            self.push(block);
+        }
+    }
+
+    /// Gives blocks back to the pool until `keep` are left.
+    fn spill(&self, pool: &mut Buddy, order: usize, keep: usize) {
+        while self.len() > keep {
+            let Some(block) = self.pop() else { return };
+            // SAFETY: a magazine holds blocks of its order that nobody uses.
+            unsafe { pool.free(block, order) };
+        }
+    }
+}
+
+struct Magazine {
+    zeroed: Stack<ZEROED>,
+    dirty: Stack<DIRTY>,
+    pairs: Stack<PAIRS>,
+}
+
+// SAFETY: the stacks' items are touched by the owner core only, as `mine` hands them to pinned callers.
+unsafe impl Sync for Magazine {}
+
+static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] = [const {
+    CachePadded::new(Magazine { zeroed: Stack::new(), dirty: Stack::new(), pairs: Stack::new() })
+}; MAX_CORES];
+static POOL: SpinLock<Buddy> = SpinLock::new(Buddy::empty());
+static TOTAL: AtomicUsize = AtomicUsize::new(0);
+
+#[inline(always)]
+fn mine(pin: &Pinned) -> &'static Magazine {
+    &MAGAZINES[pin.core().index()]
+}
+
+fn pool() -> SpinGuard<'static, Buddy> {
+    POOL.lock()
+}
+
+/// Opens the pool with the memory below `limit` that the boot map shows; [`add_above`] brings the rest.
+///
+/// # Safety
+/// Once, before anything allocates; the map is true and nobody uses the memory.
+pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
+    let end = map.end_frame();
+    let states = map.carve(end, limit);
+    TOTAL.store(map.frames() as usize, Ordering::Relaxed);
+    // SAFETY: carved out for the pool.
+    let mut buddy = unsafe { Buddy::new(phys_to_virt(states), end) };
+    for (start, end) in map.iter().filter(|(start, _)| *start < limit) {
+        // SAFETY: free memory below the limit, which the boot map shows.
+        unsafe { buddy.add(start / FRAME, end.min(limit) / FRAME) };
+    }
+    *pool() = buddy;
+}
+
+/// Adds the memory above `limit`.
+///
+/// # Safety
+/// Once, after [`init`] with the same arguments, when the physmap shows all memory.
+pub unsafe fn add_above(map: &MemoryMap, limit: u64) {
+    for (start, end) in map.iter().filter(|(_, end)| *end > limit) {
+        // SAFETY: free memory that the physmap shows now.
+        unsafe { pool().add(start.max(limit) / FRAME, end / FRAME) };
+    }
+}
+
 /// A frame of zeroes.
-pub fn alloc_zeroed(_pin: &Pinned) -> Option<FrameNum> {
-    None
+#[inline]
+pub fn alloc_zeroed(pin: &Pinned) -> Option<FrameNum> {
+    let frame = match mine(pin).zeroed.pop() {
+        Some(frame) => frame,
+        None => zeroed_now(pin)?,
+    };
+    counters::add(pin, Counter::FramesUsed, 1);
+    Some(FrameNum::new(frame))
 }
 
 /// Takes a frame back.
-pub fn free(_pin: &Pinned, _frame: FrameNum) {}
+#[inline]
+pub fn free(pin: &Pinned, frame: FrameNum) {
+    counters::add(pin, Counter::FramesUsed, -1);
+    free_raw(pin, frame.get());
+}
+
+/// A frame with anything in it, not counted as a program's.
+#[inline]
+pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
+    let magazine = mine(pin);
+    if let Some(frame) = magazine.dirty.pop() {
+        return Some(frame);
+    }
+    magazine.dirty.refill(&mut pool(), 0);
+    magazine.dirty.pop().or_else(|| magazine.zeroed.pop())
+}
+
+/// Takes back what [`alloc_raw`] gave.
+#[inline]
+pub(super) fn free_raw(pin: &Pinned, frame: u64) {
+    let magazine = mine(pin);
+    if !magazine.dirty.push(frame) {
+        magazine.dirty.spill(&mut pool(), 0, DIRTY / 2);
+        magazine.dirty.push(frame);
+    }
+}
+
+/// Two frames side by side, aligned to 8 KiB.
+pub(super) fn alloc_pair(pin: &Pinned) -> Option<u64> {
+    let pairs = &mine(pin).pairs;
+    pairs.pop().or_else(|| {
+        pairs.refill(&mut pool(), 1);
+        pairs.pop()
+    })
+}
+
+/// Takes a pair back.
+pub(super) fn free_pair(pin: &Pinned, block: u64) {
+    let pairs = &mine(pin).pairs;
+    if !pairs.push(block) {
+        pairs.spill(&mut pool(), 1, PAIRS / 2);
+        pairs.push(block);
+    }
+}
+
+/// 2^`order` frames side by side, straight from the pool.
+pub(super) fn alloc_block(order: usize) -> Option<u64> {
+    pool().alloc(order)
+}
+
+/// Takes a block back.
+///
+/// # Safety
+/// It came from [`alloc_block`] with this order and nobody uses it.
+pub(super) unsafe fn free_block(block: u64, order: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { pool().free(block, order) };
+}
+
+/// A frame of zeroes for a page table; counted as such.
+pub fn alloc_table(pin: &Pinned) -> Option<u64> {
+    let frame = mine(pin).zeroed.pop().or_else(|| zeroed_now(pin))?;
+    counters::add(pin, Counter::TablePages, 1);
+    Some(frame)
+}
+
+/// Takes a page table's frame back.
+pub fn free_table(pin: &Pinned, frame: u64) {
+    counters::add(pin, Counter::TablePages, -1);
+    free_raw(pin, frame);
+}
+
+/// A frame of zeroes that the kernel keeps for ever.
+pub fn alloc_kernel(pin: &Pinned) -> Option<u64> {
+    zeroed_now(pin)
+}
+
+fn zeroed_now(pin: &Pinned) -> Option<u64> {
+    let frame = alloc_raw(pin)?;
+    // SAFETY: nobody else has the frame.
+    unsafe { arch::zero_frame(phys_to_virt(frame * FRAME)) };
+    counters::add(pin, Counter::FramesZeroed, 1);
+    Some(frame)
+}
+
+/// Zeroes one frame ahead, in idle time. Returns whether there was anything to do.
+pub fn prepare_one(pin: &Pinned) -> bool {
+    let magazine = mine(pin);
+    if magazine.zeroed.len() >= ZEROED / 2 {
+        return false;
+    }
+    zeroed_now(pin).is_some_and(|frame| magazine.zeroed.push(frame))
+}
+
+/// Gives back to the pool what this core keeps ready: `all` of it, or what is beyond its zeroed frames.
+pub fn give_back(pin: &Pinned, all: bool) {
+    let (magazine, pool) = (mine(pin), &mut pool());
+    magazine.dirty.spill(pool, 0, 0);
+    magazine.pairs.spill(pool, 1, 0);
+    if all {
+        magazine.zeroed.spill(pool, 0, 0);
+    }
+}
 
 /// How much memory there is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,17 +261,38 @@ pub struct Stats {
     pub total: u64,
     /// Frames that nobody owns.
     pub free: u64,
+    /// Those of them that any core can have at once.
+    pub pooled: u64,
 }
 
 /// Memory now. Approximate while other cores run.
 pub fn stats() -> Stats {
-    Stats::default()
+    let kept = |magazine: &Magazine| magazine.zeroed.len() + magazine.dirty.len() + 2 * magazine.pairs.len();
+    let magazines: usize = MAGAZINES[..arch::cores()].iter().map(|magazine| kept(magazine)).sum();
+    let pooled = pool().free_frames();
+    Stats { total: TOTAL.load(Ordering::Relaxed) as u64, free: pooled + magazines as u64, pooled }
 }
 
-/// A frame's bytes, for its owner.
+/// The machine's memory, as address spaces see it.
+pub struct KernelFrames;
+
+impl vm::Frames for KernelFrames {
+    #[inline(always)]
+    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
+        alloc_zeroed(pin)
+    }
+    #[inline(always)]
+    fn free(&self, pin: &Pinned, frame: FrameNum) {
+        free(pin, frame);
+    }
+}
+
+/// Calls `f` with the bytes of a frame that the caller owns and no program sees yet.
 ///
 /// # Panics
-/// If the frame is not memory.
-pub fn with_bytes<R>(_frame: FrameNum, f: impl FnOnce(&mut [u8; 4096]) -> R) -> R {
-    f(&mut [0; 4096])
+/// If there is no such frame.
+pub fn with_bytes<R>(frame: FrameNum, f: impl FnOnce(&mut [u8; FRAME as usize]) -> R) -> R {
+    assert!(pool().has_frame(frame.get()), "no such frame");
+    // SAFETY: memory that the pool once handed out, and the caller is its owner.
+    f(unsafe { &mut *phys_to_virt(frame.get() * FRAME) })
 }

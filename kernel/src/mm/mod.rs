@@ -1,7 +1,27 @@
 //! Memory: frames, the kernel's heap, address spaces, user memory, and the epochs that free radix nodes.
 
+mod buddy;
 pub mod epoch;
 pub mod frames;
+mod leaks;
+mod memory_map;
 mod slab;
 pub mod space;
 pub mod user;
+
+pub use leaks::report;
+
+use memory_map::{FRAME, MemoryMap};
+
+use crate::arch::{self, BOOT_LIMIT, BootInfo};
+
+/// Finds the memory and opens the pool and the heap; returns the bytes of memory. Once, at boot.
+pub fn init(boot: &BootInfo) -> u64 {
+    let mut map = MemoryMap::new(boot);
+    // SAFETY: the boot map shows memory below the limit, and the map leaves out all that is used.
+    unsafe { frames::init(&mut map, BOOT_LIMIT) };
+    arch::init_map(boot, map.end_frame() * FRAME);
+    // SAFETY: all memory is shown now.
+    unsafe { frames::add_above(&map, BOOT_LIMIT) };
+    map.frames() * FRAME
+}

@@ -1,16 +1,197 @@
-//! The kernel's heap.
+//! The kernel's heap: powers of two from 16 to 8192 bytes from per-core lists, larger ones from the pool.
+//!
+//! A free object's first word links it to the next. A core's list of one size grows by a carved frame and is cut in
+//! half into the size's depot when it is long; a batch in the depot is a list whose first object's
+//! second word leads to the next batch. Frames and pairs (4096 and 8192 bytes) come from the frame magazines.
+//! No memory: null, never a panic.
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::ptr::{NonNull, null_mut};
+
+use percore::{MAX_CORES, Pinned};
+use sync::{CachePadded, SpinLock};
+
+use crate::arch::{phys_to_virt, virt_to_phys};
+use crate::counters::{self, Counter};
+
+use super::frames;
+use super::memory_map::FRAME;
+
+const SMALLEST_LOG: u32 = 4;
+const FRAME_LOG: u32 = 12;
+const PAIR_LOG: u32 = 13;
+const CLASSES: usize = (FRAME_LOG - SMALLEST_LOG) as usize;
+/// A batch is at most this many objects, and at most a frame's worth.
+const BATCH: usize = 32;
+
+#[repr(C)]
+struct Free {
+    next: *mut Free,
+    next_batch: *mut Free,
+}
+
+/// A list of free objects of one size.
+struct List {
+    head: *mut Free,
+    length: usize,
+}
+
+impl List {
+    fn push(&mut self, object: NonNull<Free>) {
+        // SAFETY: a free object is ours, and no class is smaller than two words.
+        unsafe { (*object.as_ptr()).next = self.head };
+        self.head = object.as_ptr();
+        self.length += 1;
+    }
+
+    fn pop(&mut self) -> Option<NonNull<Free>> {
+        let object = NonNull::new(self.head)?;
+        // SAFETY: objects in the list are free and linked by `push`.
+        self.head = unsafe { (*object.as_ptr()).next };
+        self.length -= 1;
+        Some(object)
+    }
+
+    /// Cuts off `count` objects as a list of their own.
+    fn split(&mut self, count: usize) -> Self {
+        let mut cut = Self { head: null_mut(), length: 0 };
+        while cut.length < count
+            && let Some(object) = self.pop()
+        {
+            cut.push(object);
+        }
+        cut
+    }
+}
+
+struct Lists(UnsafeCell<[List; CLASSES]>);
+
+// SAFETY: a core's lists are touched by that core only, pinned, outside interrupts (see `frames.rs`).
+unsafe impl Sync for Lists {}
+
+/// Batches of one size that no core holds.
+struct Depot(*mut Free);
+
+// SAFETY: the depot owns the objects behind its pointer.
+unsafe impl Send for Depot {}
+
+static LISTS: [CachePadded<Lists>; MAX_CORES] =
+    [const { CachePadded::new(Lists(UnsafeCell::new([const { List { head: null_mut(), length: 0 } }; CLASSES]))) };
+        MAX_CORES];
+static DEPOTS: [SpinLock<Depot>; CLASSES] = [const { SpinLock::new(Depot(null_mut())) }; CLASSES];
+
+fn objects_per_frame(class: usize) -> usize {
+    FRAME as usize >> (class as u32 + SMALLEST_LOG)
+}
+
+fn batch_of(class: usize) -> usize {
+    BATCH.min(objects_per_frame(class))
+}
+
+#[inline(always)]
+fn with_list<R>(pin: &Pinned, class: usize, f: impl FnOnce(&mut List) -> R) -> R {
+    // SAFETY: pinned to the owner, not reached from interrupts, and `f` never allocates.
+    f(unsafe { &mut (*LISTS[pin.core().index()].0.get())[class] })
+}
+
+fn alloc_small(pin: &Pinned, class: usize) -> *mut u8 {
+    let object = with_list(pin, class, List::pop).or_else(|| {
+        refill(pin, class);
+        with_list(pin, class, List::pop)
+    });
+    object.map_or(null_mut(), |object| object.as_ptr().cast())
+}
+
+fn refill(pin: &Pinned, class: usize) {
+    let batch = take_batch(class);
+    if !batch.is_null() {
+        with_list(pin, class, |list| *list = List { head: batch, length: batch_of(class) });
+    } else if let Some(frame) = frames::alloc_raw(pin) {
+        let bytes = 1u64 << (class as u32 + SMALLEST_LOG);
+        let start = frame * FRAME;
+        let objects = (0..objects_per_frame(class)).rev().map(|at| phys_to_virt::<Free>(start + at as u64 * bytes));
+        with_list(pin, class, |list| objects.filter_map(NonNull::new).for_each(|object| list.push(object)));
+    }
+}
+
+fn take_batch(class: usize) -> *mut Free {
+    let mut depot = DEPOTS[class].lock();
+    let batch = depot.0;
+    if !batch.is_null() {
+        // SAFETY: `put_batch` linked it.
+        depot.0 = unsafe { (*batch).next_batch };
+    }
+    batch
+}
+
+fn put_batch(class: usize, batch: List) {
+    let mut depot = DEPOTS[class].lock();
+    // SAFETY: the batch's first object is free and has two words.
+    unsafe { (*batch.head).next_batch = depot.0 };
+    depot.0 = batch.head;
+}
+
+fn free_small(pin: &Pinned, class: usize, object: NonNull<Free>) {
+    let batch = batch_of(class);
+    let longest = objects_per_frame(class) + batch;
+    let surplus = with_list(pin, class, |list| {
+        list.push(object);
+        (list.length > longest).then(|| list.split(batch))
+    });
+    if let Some(surplus) = surplus {
+        put_batch(class, surplus);
+    }
+}
+
+fn size_log(layout: Layout) -> u32 {
+    let bytes = layout.size().max(layout.align()).max(1 << SMALLEST_LOG);
+    bytes.next_power_of_two().trailing_zeros()
+}
+
+/// Only radix nodes ask for 8 KiB aligned to pages.
+fn is_node(layout: Layout) -> bool {
+    layout.size() == 2 * FRAME as usize && layout.align() == FRAME as usize
+}
 
 struct Heap;
 
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-// SAFETY: null is always a valid answer.
+// SAFETY: blocks are as large and as aligned as their power of two, and each is handed out once until it is freed.
 unsafe impl GlobalAlloc for Heap {
-    unsafe fn alloc(&self, _layout: Layout) -> *mut u8 {
-        core::ptr::null_mut()
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (pin, log) = (percore::pin(), size_log(layout));
+        let frame = match log {
+            ..FRAME_LOG => return alloc_small(&pin, (log - SMALLEST_LOG) as usize),
+            FRAME_LOG => frames::alloc_raw(&pin),
+            PAIR_LOG => frames::alloc_pair(&pin).inspect(|_| {
+                counters::add(&pin, Counter::LiveNodes, i64::from(is_node(layout)));
+            }),
+            _ => frames::alloc_block((log - FRAME_LOG) as usize),
+        };
+        frame.map_or(null_mut(), |frame| phys_to_virt(frame * FRAME))
     }
-    unsafe fn dealloc(&self, _at: *mut u8, _layout: Layout) {}
+
+    #[inline]
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        let (pin, log) = (percore::pin(), size_log(layout));
+        if log < FRAME_LOG {
+            // SAFETY: a block of this heap is never null.
+            let object = unsafe { NonNull::new_unchecked(at.cast()) };
+            return free_small(&pin, (log - SMALLEST_LOG) as usize, object);
+        }
+        let frame = virt_to_phys(at) / FRAME;
+        match log {
+            FRAME_LOG => frames::free_raw(&pin, frame),
+            PAIR_LOG => {
+                counters::add(&pin, Counter::LiveNodes, -i64::from(is_node(layout)));
+                frames::free_pair(&pin, frame);
+            }
+            // SAFETY: the caller gives back what `alloc` gave for this layout.
+            _ => unsafe { frames::free_block(frame, (log - FRAME_LOG) as usize) },
+        }
+    }
 }

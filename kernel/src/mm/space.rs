@@ -1,14 +1,32 @@
 //! Address spaces and which one each core runs.
+//!
+//! The design of a space, and of its page tables, is chosen in [`new`] and nowhere else.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::ops::Deref;
 
-use vm::{AddressSpace, Tables};
+use percore::{MAX_CORES, Pinned};
+use radixmap::NodeCounters;
+use sync::{CachePadded, SpinLock};
+use vm::{AddressSpace, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables};
+
+use super::epoch;
+use super::frames::KernelFrames;
+use super::user::USER_END;
+use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
+
+const PAGE: u64 = 4096;
+/// Addresses below stay unmapped, so that a null pointer's fields fault.
+const LOWEST: u64 = 64 << 10;
+/// Where mappings go that may go anywhere: whole parts of 512 GiB, without the first (programs) and the last (stack).
+const ANYWHERE: (u64, u64) = (1 << 39, 255 << 39);
 
 /// An address space together with its page tables. Derefs to [`AddressSpace`].
 pub struct SpaceHandle {
     space: Box<dyn AddressSpace>,
+    tables: Arc<dyn SpaceTables>,
+    nodes: Arc<NodeCounters>,
 }
 
 impl Deref for SpaceHandle {
@@ -19,13 +37,89 @@ impl Deref for SpaceHandle {
     }
 }
 
+impl SpaceHandle {
+    /// Frames in its page tables. Exact while no core runs the space.
+    pub fn table_pages(&self) -> u64 {
+        self.tables.table_pages()
+    }
+
+    /// Radix nodes made and freed, by core.
+    pub fn nodes(&self) -> &NodeCounters {
+        &self.nodes
+    }
+}
+
+/// What each core runs.
+static RUNNING: [CachePadded<SpinLock<Option<Arc<SpaceHandle>>>>; MAX_CORES] =
+    [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
+/// The space whose counters are shown: the last one made.
+static SHOWN: SpinLock<Weak<SpaceHandle>> = SpinLock::new(Weak::new());
+
+fn layout() -> Layout {
+    let pages = |start: u64, end: u64| PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE));
+    Layout { cores: arch::cores(), user: pages(LOWEST, USER_END), anywhere: pages(ANYWHERE.0, ANYWHERE.1) }
+}
+
 /// An empty address space, unless memory is short.
-pub fn new(_tables: Tables) -> Option<Arc<SpaceHandle>> {
-    None
+pub fn new(tables: Tables) -> Option<Arc<SpaceHandle>> {
+    let pin = percore::pin();
+    let handle = match tables {
+        Tables::PerCore => on(&pin, Arc::new(PerCoreTables::new())),
+        Tables::Shared => on(&pin, Arc::new(SharedTable::new(&pin)?)),
+    }?;
+    *SHOWN.lock() = Arc::downgrade(&handle);
+    Some(handle)
+}
+
+fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
+    let nodes = Arc::new(NodeCounters::new(arch::cores()));
+    let space =
+        RadixSpace::with_counters(pin, epoch::domain(), nodes.clone(), tables.clone(), KernelFrames, layout()).ok()?;
+    Some(Arc::new(SpaceHandle { space: Box::new(space), tables, nodes }))
+}
+
+/// The space whose counters are shown.
+pub fn shown() -> Option<Arc<SpaceHandle>> {
+    SHOWN.lock().upgrade()
 }
 
 /// Makes `space` the one this core runs. Nothing to do when it is already. Interrupts are off.
-pub fn activate(_space: &Arc<SpaceHandle>) {}
+pub fn activate(space: &Arc<SpaceHandle>) {
+    let pin = percore::pin();
+    let mut running = RUNNING[pin.core().index()].lock();
+    if running.as_ref().is_some_and(|old| Arc::ptr_eq(old, space)) {
+        return;
+    }
+    let old = running.replace(space.clone());
+    if let Some(old) = &old {
+        old.tables.leave(&pin);
+    }
+    space.tables.enter(&pin);
+    drop(running);
+}
 
 /// This core runs no address space now: it goes idle, or the space is about to go away. Interrupts are off.
-pub fn deactivate() {}
+pub fn deactivate() {
+    let pin = percore::pin();
+    let old = RUNNING[pin.core().index()].lock().take();
+    if let Some(old) = old {
+        old.tables.leave(&pin);
+    }
+}
+
+/// The program of `space` is gone: unmaps everything. No other core runs the space any more; this one stops.
+pub fn retire(space: &SpaceHandle) {
+    {
+        let _off = arch::interrupts::off();
+        deactivate();
+    }
+    space.destroy(&percore::pin());
+}
+
+/// Frees this core's own tables of the space it runs: memory is short.
+pub fn drop_my_tables() {
+    let pin = percore::pin();
+    if let Some(running) = &*RUNNING[pin.core().index()].lock() {
+        running.tables.drop_mine(&pin);
+    }
+}

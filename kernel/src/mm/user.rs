@@ -5,49 +5,97 @@
 
 use alloc::vec::Vec;
 
+use abi::zerocopy::IntoBytes;
 use abi::{Errno, Pod};
+
+use crate::arch::user_copy;
 
 /// One past the last address a program may use.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
+const PAGE: u64 = 4096;
+/// A string is looked at this much at a time.
+const CHUNK: usize = 256;
+
+fn check(at: u64, bytes: usize) -> Result<(), Errno> {
+    let end = at.checked_add(bytes as u64);
+    if end.is_some_and(|end| end <= USER_END) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+fn ok(done: bool) -> Result<(), Errno> {
+    if done { Ok(()) } else { Err(Errno::EFAULT) }
+}
 
 /// Copies `dst.len()` bytes in from `from`.
-pub fn copy_in(_dst: &mut [u8], _from: u64) -> Result<(), Errno> {
-    Err(Errno::EFAULT)
+#[inline]
+pub fn copy_in(dst: &mut [u8], from: u64) -> Result<(), Errno> {
+    check(from, dst.len())?;
+    // SAFETY: the destination is a slice; the source was checked to be the user's.
+    ok(unsafe { user_copy::copy(dst.as_mut_ptr(), from as *const u8, dst.len()) })
 }
 
 /// Copies `src` out to `to`.
-pub fn copy_out(_to: u64, _src: &[u8]) -> Result<(), Errno> {
-    Err(Errno::EFAULT)
+#[inline]
+pub fn copy_out(to: u64, src: &[u8]) -> Result<(), Errno> {
+    check(to, src.len())?;
+    // SAFETY: the source is a slice; the destination was checked to be the user's.
+    ok(unsafe { user_copy::copy(to as *mut u8, src.as_ptr(), src.len()) })
 }
 
 /// Reads a `T` at `from`.
+#[inline]
 pub fn read<T: Pod>(from: u64) -> Result<T, Errno> {
     let mut value = T::new_zeroed();
-    copy_in(abi::zerocopy::IntoBytes::as_mut_bytes(&mut value), from)?;
+    copy_in(value.as_mut_bytes(), from)?;
     Ok(value)
 }
 
 /// Writes `value` to `to`.
+#[inline]
 pub fn write<T: Pod>(to: u64, value: &T) -> Result<(), Errno> {
-    copy_out(to, abi::zerocopy::IntoBytes::as_bytes(value))
+    copy_out(to, value.as_bytes())
 }
 
 /// Fills `length` bytes at `to` with zeroes.
-pub fn zero(_to: u64, _length: u64) -> Result<(), Errno> {
-    Err(Errno::EFAULT)
+pub fn zero(to: u64, length: u64) -> Result<(), Errno> {
+    let bytes = usize::try_from(length).map_err(|_| Errno::EFAULT)?;
+    check(to, bytes)?;
+    // SAFETY: checked to be the user's.
+    ok(unsafe { user_copy::zero(to as *mut u8, bytes) })
 }
 
 /// The NUL-terminated string at `from`, without the NUL: ENAMETOOLONG if `max` bytes hold none.
-pub fn read_cstr(_from: u64, _max: usize) -> Result<Vec<u8>, Errno> {
-    Err(Errno::EFAULT)
+pub fn read_cstr(from: u64, max: usize) -> Result<Vec<u8>, Errno> {
+    let mut string = Vec::new();
+    while string.len() < max {
+        let at = from.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
+        let mut chunk = [0; CHUNK];
+        let chunk = &mut chunk[..CHUNK.min(max - string.len()).min((PAGE - at % PAGE) as usize)];
+        copy_in(chunk, at)?;
+        let end = chunk.iter().position(|&byte| byte == 0);
+        let part = &chunk[..end.unwrap_or(chunk.len())];
+        string.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
+        string.extend_from_slice(part);
+        if end.is_some() {
+            return Ok(string);
+        }
+    }
+    Err(Errno::ENAMETOOLONG)
+}
+
+fn check_u32(at: u64) -> Result<(), Errno> {
+    if at % 4 != 0 { Err(Errno::EINVAL) } else { check(at, 4) }
 }
 
 /// The word at `at` (futex), which must be aligned: EINVAL otherwise.
-pub fn load_u32(_at: u64) -> Result<u32, Errno> {
-    Err(Errno::EFAULT)
+pub fn load_u32(at: u64) -> Result<u32, Errno> {
+    check_u32(at)?;
+    // SAFETY: checked to be the user's, and aligned.
+    unsafe { user_copy::load_u32(at as *const u32) }.ok_or(Errno::EFAULT)
 }
 
 /// Replaces the word at `at` by `new` if it is `old`; says what it was.
-pub fn compare_exchange_u32(_at: u64, _old: u32, _new: u32) -> Result<u32, Errno> {
-    Err(Errno::EFAULT)
+pub fn compare_exchange_u32(at: u64, old: u32, new: u32) -> Result<u32, Errno> {
+    check_u32(at)?;
+    // SAFETY: checked to be the user's, and aligned.
+    unsafe { user_copy::compare_exchange_u32(at as *mut u32, old, new) }.ok_or(Errno::EFAULT)
 }

@@ -16,9 +16,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// For a flow of control that already runs (a core's boot and idle flow): filled when it is switched away from.
-    pub const fn running() -> Self {
-        Self { rsp: 0, stack_top: 0 }
+    /// Of a flow that runs on `stack` (`None`: a core's boot and idle flow): filled when it is switched away from.
+    pub fn on_stack(stack: Option<&KernelStack>) -> Self {
+        Self { rsp: 0, stack_top: stack.map_or(0, KernelStack::top) }
     }
 }
 

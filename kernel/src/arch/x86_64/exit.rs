@@ -1,7 +1,7 @@
 //! The end of the machine.
 
 use super::cpu::out8;
-use super::{interrupts, ipi};
+use super::interrupts;
 
 /// QEMU's `isa-debug-exit` device: writing `code` makes QEMU exit with `code * 2 + 1`.
 const DEBUG_EXIT: u16 = 0xf4;
@@ -15,9 +15,4 @@ pub fn exit(code: u8) -> ! {
         // SAFETY: interrupts are off; nothing happens any more.
         unsafe { core::arch::asm!("hlt", options(nomem, nostack)) };
     }
-}
-
-/// Makes every other core halt for ever, wherever it is.
-pub fn stop_other_cores() {
-    ipi::stop_others();
 }

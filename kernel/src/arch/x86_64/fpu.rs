@@ -55,6 +55,57 @@ impl FpuState {
     }
 }
 
+/// Where the legacy area keeps MXCSR, the room for software's words, and the XSAVE header.
+const MXCSR_AT: usize = 24;
+const SOFTWARE_AT: usize = 464;
+const HEADER_AT: usize = 512;
+const HEADER_END: usize = 576;
+/// MXCSR bits that every CPU has; setting another one would fault.
+const MXCSR_ALLOWED: u32 = 0xffff;
+/// Linux's marks around an extended area in a signal frame.
+const MAGIC_1: u32 = 0x4650_5853;
+const MAGIC_2: u32 = 0x4650_5845;
+const LEGACY_STATES: u64 = 3;
+
+impl FpuState {
+    /// Bytes of the state in a signal frame, Linux's marks included.
+    pub const USER_BYTES: usize = BYTES + 4;
+
+    /// As Linux lays it out in a signal frame.
+    pub fn to_user(&self) -> [u8; Self::USER_BYTES] {
+        let mut bytes = [0; Self::USER_BYTES];
+        bytes[..BYTES].copy_from_slice(&self.0);
+        let states = STATES.load(Ordering::Relaxed);
+        if states != 0 {
+            let mut mark = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+            mark(SOFTWARE_AT, &MAGIC_1.to_le_bytes());
+            mark(SOFTWARE_AT + 4, &(Self::USER_BYTES as u32).to_le_bytes());
+            mark(SOFTWARE_AT + 8, &states.to_le_bytes());
+            mark(SOFTWARE_AT + 16, &(BYTES as u32).to_le_bytes());
+            mark(BYTES, &MAGIC_2.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From a signal frame that the program may have changed: what the CPU would refuse is made harmless.
+    pub fn from_user(bytes: &[u8; Self::USER_BYTES]) -> Self {
+        let mut state = Self::new();
+        state.0.copy_from_slice(&bytes[..BYTES]);
+        let extended = state.word(SOFTWARE_AT) as u32 == MAGIC_1;
+        let states = if extended { state.word(HEADER_AT) } else { LEGACY_STATES };
+        let mxcsr = state.word(MXCSR_AT) as u32 & MXCSR_ALLOWED;
+        state.0[MXCSR_AT..MXCSR_AT + 4].copy_from_slice(&mxcsr.to_le_bytes());
+        state.0[HEADER_AT..HEADER_END].fill(0);
+        let states = states & STATES.load(Ordering::Relaxed);
+        state.0[HEADER_AT..HEADER_AT + 8].copy_from_slice(&states.to_le_bytes());
+        state
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("8 bytes"))
+    }
+}
+
 /// Switches this core's units on.
 pub fn init() {
     let has_xsave = cpuid_if_known(1, 0).ecx & 1 << 26 != 0;

@@ -33,6 +33,8 @@ pub struct TrapFrame {
 
 /// `TrapFrame::vector` of a syscall.
 pub const SYSCALL: u64 = 256;
+/// Length of the `syscall` instruction.
+const SYSCALL_BYTES: u64 = 2;
 /// The user code selector in the GDT.
 pub const USER_CS: u64 = 0x23;
 /// The user data selector in the GDT.
@@ -63,6 +65,22 @@ impl TrapFrame {
     #[inline(always)]
     pub fn set_result(&mut self, result: u64) {
         self.rax = result;
+    }
+
+    /// Whether a syscall brought us here.
+    pub fn is_syscall(&self) -> bool {
+        self.vector == SYSCALL
+    }
+
+    /// What the syscall returns.
+    pub fn result(&self) -> u64 {
+        self.rax
+    }
+
+    /// Makes the user execute its `syscall` instruction again.
+    pub fn repeat_syscall(&mut self) {
+        self.rax = self.number();
+        self.rip -= SYSCALL_BYTES;
     }
 
     /// Where the user goes on.

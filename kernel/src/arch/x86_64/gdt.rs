@@ -7,6 +7,8 @@ use super::percpu::Cpu;
 /// Kernel code selector.
 pub const KERNEL_CS: u16 = 0x08;
 const KERNEL_SS: u16 = 0x10;
+/// `sysret` loads the selectors 8 (data) and 16 (code) beyond this.
+pub const USER_BASE: u16 = 0x13;
 const TSS_SELECTOR: u16 = 0x28;
 
 /// Interrupt stack numbers (1-based, as the IDT has them) for faults that may hit with a bad stack.

@@ -1,31 +1,122 @@
 //! x86-64: boot, traps, APIC, paging, SMP; all assembly, MSRs and port I/O live here.
 
+mod acpi;
+mod apic;
+mod boot;
 mod context;
 mod cpu;
 mod entry;
 mod exit;
+mod features;
+mod flow;
 mod fpu;
 mod frame;
 mod gdt;
 mod host;
+mod idt;
 pub mod interrupts;
 mod ipi;
+mod kernel_map;
+mod page_table;
+mod per_core_tables;
 mod percpu;
+mod physmap;
+mod pvh;
 mod random;
+mod rtc;
+mod shared_table;
+mod shootdown;
+mod smp;
+mod space_tables;
 mod stack;
+mod table_walk;
 mod time;
+mod tlb;
 mod traps;
 pub mod uart;
 mod user_access;
 pub mod user_copy;
 
-pub use context::{Context, KernelStack, new_user_thread, switch};
-pub use exit::{exit, stop_other_cores};
+pub use context::KernelStack;
+pub use exit::exit;
+pub use features::hwcap;
+pub use flow::{Suspended, current, resume, take_left, with_current};
 pub use fpu::FpuState;
-pub use frame::{SYSCALL, TrapFrame};
+pub use frame::TrapFrame;
 pub use interrupts::halt_until_interrupt;
-pub use ipi::send_reschedule;
+pub use ipi::{send_reschedule, stop_other_cores};
+pub use kernel_map::{kernel_image, zero_frame};
+pub use per_core_tables::PerCoreTables;
 pub use percpu::{core, cores};
+pub use physmap::{phys_to_virt, virt_to_phys};
+pub use pvh::{BootInfo, image_bytes};
 pub use random::random_u64;
+pub use shared_table::SharedTable;
+pub use space_tables::SpaceTables;
 pub use time::{now_ns, set_timer, wall_ns};
 pub use user_access::{fs_base, set_fs_base};
+
+/// Memory below this is shown by the boot map.
+pub const BOOT_LIMIT: u64 = 4 << 30;
+
+static BOOT_CORE: percpu::Cpu = percpu::Cpu::new(0);
+
+/// Gives the boot core its number, so that per-core data works; sets the serial ports up, so that a panic can speak.
+pub fn init_first() {
+    // SAFETY: the boot core's first act.
+    unsafe { BOOT_CORE.install() };
+    uart::init();
+}
+
+/// Maps all memory, and the kernel's image with the rights it deserves. `end` is one past the last byte of memory.
+pub fn init_map(boot: &BootInfo, end: u64) {
+    features::enable_no_execute();
+    kernel_map::init(&percore::pin(), boot, end);
+}
+
+/// Readies the boot core: traps, clocks; reads how many cores there are.
+pub fn init_boot_core(boot: &BootInfo) -> Cores {
+    idt::init();
+    apic::detect();
+    // SAFETY: the boot core's own block.
+    unsafe { init_core(&BOOT_CORE) };
+    time::init();
+    time::init_core();
+    let madt = acpi::Madt::read(boot.rsdp(), BOOT_CORE.apic_id());
+    percpu::set_cores(madt.cores().len());
+    if madt.io_apic != 0 {
+        apic::route(madt.io_apic, madt.control_line, idt::CONTROL_INPUT, BOOT_CORE.apic_id());
+        uart::Port::Control.interrupt_on_receive();
+    }
+    Cores(madt)
+}
+
+/// The cores that the machine has but for the one that runs.
+pub struct Cores(acpi::Madt);
+
+impl Cores {
+    /// Starts them all; each calls `crate::core_main`.
+    pub fn start(&self) {
+        smp::start_others(&self.0);
+    }
+}
+
+/// Readies the running core.
+///
+/// # Safety
+/// `block` is this core's.
+unsafe fn init_core(block: &'static percpu::Cpu) {
+    kernel_map::load();
+    // SAFETY: our own block, and stacks that nobody else has. The heap needs the block; loading segments resets GS, so
+    // it is installed again.
+    unsafe {
+        block.install();
+        gdt::load(block, smp::interrupt_stacks());
+        block.install();
+    }
+    idt::load();
+    features::init();
+    apic::init();
+    block.set_apic_id(apic::id());
+    time::init_core();
+}

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use percore::{CoreId, MAX_CORES};
 
@@ -14,11 +14,11 @@ use super::gdt::{Gdt, Tss};
 #[repr(C, align(128))]
 pub struct Cpu {
     /// The user's stack pointer for the few instructions until it is pushed.
-    user_rsp: u64,
+    user_rsp: AtomicU64,
     /// Top of the running task's kernel stack, for syscalls.
-    kernel_rsp: u64,
+    kernel_rsp: AtomicU64,
     core: u64,
-    pub(super) apic_id: u32,
+    apic_id: AtomicU32,
     pub(super) tss: UnsafeCell<Tss>,
     pub(super) gdt: UnsafeCell<Gdt>,
 }
@@ -35,13 +35,13 @@ static CPUS: [AtomicPtr<Cpu>; MAX_CORES] = [const { AtomicPtr::new(core::ptr::nu
 static COUNT: AtomicU32 = AtomicU32::new(1);
 
 impl Cpu {
-    /// A block for `core`, whose local APIC is `apic_id`. `interrupt_stacks` is where the TSS's stacks end.
-    pub const fn new(core: usize, apic_id: u32) -> Self {
+    /// A block for `core`.
+    pub const fn new(core: usize) -> Self {
         Self {
-            user_rsp: 0,
-            kernel_rsp: 0,
+            user_rsp: AtomicU64::new(0),
+            kernel_rsp: AtomicU64::new(0),
             core: core as u64,
-            apic_id,
+            apic_id: AtomicU32::new(0),
             tss: UnsafeCell::new(Tss::new()),
             gdt: UnsafeCell::new(Gdt::new()),
         }
@@ -50,15 +50,25 @@ impl Cpu {
     /// Makes this block the running core's.
     ///
     /// # Safety
-    /// Once per core, by the core itself, with a block that lives for ever and is nobody else's.
-    pub unsafe fn install(this: *mut Self) {
+    /// By the core itself, with a block that is nobody else's.
+    pub unsafe fn install(&'static self) {
         // SAFETY: the caller's block; GS is used for nothing else in the kernel.
         unsafe {
-            write_msr(msr::GS_BASE, this as u64);
+            write_msr(msr::GS_BASE, &raw const *self as u64);
             write_msr(msr::KERNEL_GS_BASE, 0);
-            // Release pairs with the Acquire in `apic_id`.
-            CPUS[(*this).core as usize].store(this, Ordering::Release);
         }
+        // Release pairs with the Acquire in `of`.
+        CPUS[self.core as usize].store((&raw const *self).cast_mut(), Ordering::Release);
+    }
+
+    /// The core's APIC number. Relaxed: set by the core before it takes part in anything.
+    #[inline(always)]
+    pub fn apic_id(&self) -> u32 {
+        self.apic_id.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_apic_id(&self, id: u32) {
+        self.apic_id.store(id, Ordering::Relaxed);
     }
 }
 
@@ -90,11 +100,6 @@ pub(super) fn of(core: CoreId) -> Option<&'static Cpu> {
     let cpu = CPUS[core.index()].load(Ordering::Acquire);
     // SAFETY: `install` was given a block that lives for ever; only its UnsafeCells change, by the owner.
     unsafe { cpu.as_ref() }
-}
-
-/// The running core's own.
-pub(super) fn mine() -> &'static Cpu {
-    of(core()).expect("installed at boot")
 }
 
 // SAFETY: the cells are touched by the owner core only; the rest is constant.

@@ -1,14 +1,121 @@
-//! Time from the time stamp counter.
+//! Time from the time stamp counter, and this core's timer.
+//!
+//! Both the counter and the APIC's timer are measured once against the PIT, whose frequency is known. The PIT's
+//! count and the counter are read back to back, so that a pause of this virtual CPU only widens the window.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::cpu::{cpuid_if_known, in8, msr, out8, tsc, write_msr};
+use super::{apic, interrupts, rtc};
+
+const PIT_HZ: u64 = 1_193_182;
+const PIT_CHANNEL_2: u16 = 0x42;
+const PIT_COMMAND: u16 = 0x43;
+const SPEAKER: u16 = 0x61;
+/// How long to measure: 10 ms.
+const WINDOW: u64 = PIT_HZ / 100;
+/// Tries for a reading that nothing came between.
+const READINGS: usize = 5;
+const SECOND: u64 = 1_000_000_000;
+
+static TSC_AT_BOOT: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds in a tick of the counter, times 2^32.
+static NS_PER_TICK: AtomicU64 = AtomicU64::new(1 << 32);
+/// Ticks of the counter, and of the APIC's timer, in a nanosecond, times 2^32.
+static TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
+static APIC_TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
+static WALL_AT_BOOT: AtomicU64 = AtomicU64::new(0);
+static HAS_DEADLINE: AtomicBool = AtomicBool::new(false);
+
+fn scale(value: u64, factor: &AtomicU64) -> u64 {
+    // Relaxed: set once by the boot core before the others start.
+    ((u128::from(value) * u128::from(factor.load(Ordering::Relaxed))) >> 32) as u64
+}
 
 /// Nanoseconds since boot; never goes back.
 pub fn now_ns() -> u64 {
-    0
+    scale(tsc().saturating_sub(TSC_AT_BOOT.load(Ordering::Relaxed)), &NS_PER_TICK)
 }
 
 /// Nanoseconds since 1970.
 pub fn wall_ns() -> u64 {
-    now_ns()
+    WALL_AT_BOOT.load(Ordering::Relaxed) + now_ns()
 }
 
-/// When this core's timer interrupts next; `None`: not at all.
-pub fn set_timer(_deadline_ns: Option<u64>) {}
+/// When this core's timer interrupts next; `None`: not at all. A time that has passed: at once.
+pub fn set_timer(deadline_ns: Option<u64>) {
+    let _off = interrupts::off();
+    if HAS_DEADLINE.load(Ordering::Relaxed) {
+        let at = deadline_ns.map_or(0, |at| TSC_AT_BOOT.load(Ordering::Relaxed) + scale(at, &TICKS_PER_NS) + 1);
+        // SAFETY: sets this core's timer; 0 stops it.
+        unsafe { write_msr(msr::TSC_DEADLINE, at) };
+        return;
+    }
+    let count = |at: u64| scale(at.saturating_sub(now_ns()), &APIC_TICKS_PER_NS).clamp(1, u64::from(u32::MAX)) as u32;
+    apic::one_shot(deadline_ns.map_or(0, count));
+}
+
+/// Spins until `deadline_ns`, or until `done` says so.
+pub(super) fn spin_until(deadline_ns: u64, done: impl Fn() -> bool) {
+    while now_ns() < deadline_ns && !done() {
+        core::hint::spin_loop();
+    }
+}
+
+pub(super) fn spin_ns(ns: u64) {
+    spin_until(now_ns() + ns, || false);
+}
+
+/// Measures the clocks. Once, on the boot core, with its APIC on.
+pub(super) fn init() {
+    start_pit();
+    apic::count_down_silently(u32::MAX);
+    let (pit, counter, apic_left) = reading();
+    let (mut last_pit, mut last_counter, mut last_left) = (pit, counter, apic_left);
+    while pit - last_pit < WINDOW {
+        (last_pit, last_counter, last_left) = reading();
+    }
+    let ns = (pit - last_pit) * SECOND / PIT_HZ;
+    let per = |ticks: u64, of: u64| ((u128::from(ticks) << 32) / u128::from(of)) as u64;
+    NS_PER_TICK.store(per(ns, last_counter - counter), Ordering::Relaxed);
+    TICKS_PER_NS.store(per(last_counter - counter, ns), Ordering::Relaxed);
+    APIC_TICKS_PER_NS.store(per(apic_left - last_left, ns), Ordering::Relaxed);
+    TSC_AT_BOOT.store(counter, Ordering::Relaxed);
+    WALL_AT_BOOT.store(rtc::seconds() * SECOND, Ordering::Relaxed);
+    HAS_DEADLINE.store(cpuid_if_known(1, 0).ecx & 1 << 24 != 0, Ordering::Relaxed);
+}
+
+/// Readies this core's timer.
+pub(super) fn init_core() {
+    if HAS_DEADLINE.load(Ordering::Relaxed) {
+        apic::use_tsc_deadline();
+    } else {
+        apic::one_shot(0);
+    }
+}
+
+/// Lets channel 2 of the PIT count down from 65536, silently.
+fn start_pit() {
+    // SAFETY: the PIT's second channel drives the speaker, which stays off; nobody else uses it.
+    unsafe {
+        out8(SPEAKER, in8(SPEAKER) & !2 | 1);
+        out8(PIT_COMMAND, 0b1011_0000); // channel 2, low then high byte, count down once
+        out8(PIT_CHANNEL_2, 0xff);
+        out8(PIT_CHANNEL_2, 0xff);
+    }
+}
+
+/// The PIT's count, the time stamp counter and the APIC's count at about the same time: the closest of a few.
+fn reading() -> (u64, u64, u64) {
+    let once = |_| {
+        let before = tsc();
+        // SAFETY: latches and reads channel 2's count.
+        let pit = unsafe {
+            out8(PIT_COMMAND, 0b1000_0000);
+            u64::from(in8(PIT_CHANNEL_2)) | u64::from(in8(PIT_CHANNEL_2)) << 8
+        };
+        let left = u64::from(apic::count_left());
+        (tsc() - before, (pit, before, left))
+    };
+    (0..READINGS).map(once).min_by_key(|(took, _)| *took).expect("some readings").1
+}

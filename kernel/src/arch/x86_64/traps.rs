@@ -1,25 +1,106 @@
-//! What the kernel does when the CPU comes in.
+//! What the kernel does when the CPU comes in: hands over to a safe room at once.
+//!
+//! Interrupts are off on entry. Exceptions of programs and syscalls run with interrupts on, so that shootdowns
+//! are served; `sched::on_return_to_user` runs with them off, as the last thing.
+
+use vm::{Access, VirtAddr};
 
 use super::frame::TrapFrame;
-use super::interrupts;
+use super::idt::{self, PAGE_FAULT};
+use super::{apic, cpu, interrupts, ipi, shootdown, user_copy};
+use crate::{control, process, sched, syscall};
+
+const INTERRUPTS_ON: u64 = 1 << 9;
+const WRITE_FAULT: u64 = 1 << 1;
+const FETCH_FAULT: u64 = 1 << 4;
 
 /// A syscall. Returns whether `sysret` may be used to leave.
 pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
     interrupts::enable();
-    crate::syscall::dispatch(frame);
+    syscall::dispatch(frame);
     interrupts::disable();
-    crate::sched::on_return_to_user(frame);
-    frame.rcx == frame.rip && frame.r11 == frame.rflags && frame.rip < 1 << 47
+    sched::on_return_to_user(frame);
+    frame.rcx == frame.rip && frame.r11 == frame.rflags
 }
 
 /// A new thread's way out.
 pub(super) extern "sysv64" fn first_return(frame: &mut TrapFrame) {
-    crate::sched::finish_switch();
-    crate::sched::on_return_to_user(frame);
+    sched::finish_switch();
+    sched::on_return_to_user(frame);
 }
 
 /// An exception or interrupt in user mode.
-pub(super) extern "sysv64" fn from_user(_frame: &mut TrapFrame) {}
+pub(super) extern "sysv64" fn from_user(frame: &mut TrapFrame) {
+    match frame.vector as u8 {
+        PAGE_FAULT => user_page_fault(frame),
+        idt::NMI | idt::DOUBLE_FAULT | idt::MACHINE_CHECK => fatal(frame),
+        vector if vector < idt::FIRST_INTERRUPT => user_exception(frame, vector),
+        vector => interrupt(vector),
+    }
+    sched::on_return_to_user(frame);
+}
 
-/// An exception or interrupt in the kernel.
-pub(super) extern "sysv64" fn from_kernel(_frame: &mut TrapFrame) {}
+fn user_page_fault(frame: &mut TrapFrame) {
+    let address = VirtAddr::new(cpu::cr2());
+    interrupts::enable();
+    process::fault::from_user(frame, address, access(frame.error));
+    interrupts::disable();
+}
+
+fn user_exception(frame: &mut TrapFrame, vector: u8) {
+    interrupts::enable();
+    process::fault::exception(frame, vector, frame.error);
+    interrupts::disable();
+}
+
+/// An exception or interrupt in the kernel. Returns to where it hit.
+pub(super) extern "sysv64" fn from_kernel(frame: &mut TrapFrame) {
+    match frame.vector as u8 {
+        PAGE_FAULT if user_copy::covers(frame.rip) => user_copy_fault(frame),
+        vector if vector < idt::FIRST_INTERRUPT => fatal(frame),
+        vector => interrupt(vector),
+    }
+}
+
+/// Resolves a fault in the middle of a copy, or makes the copy fail.
+fn user_copy_fault(frame: &mut TrapFrame) {
+    let address = VirtAddr::new(cpu::cr2());
+    user_copy::forbid_user_access();
+    let were_on = frame.rflags & INTERRUPTS_ON != 0;
+    if were_on {
+        interrupts::enable();
+    }
+    let retry = process::fault::from_kernel(address, access(frame.error));
+    interrupts::disable();
+    if !retry {
+        frame.rip = user_copy::failed();
+    }
+}
+
+fn access(error: u64) -> Access {
+    match error {
+        error if error & FETCH_FAULT != 0 => Access::Exec,
+        error if error & WRITE_FAULT != 0 => Access::Write,
+        _ => Access::Read,
+    }
+}
+
+fn interrupt(vector: u8) {
+    match vector {
+        idt::SPURIOUS => return,
+        idt::SHOOTDOWN => shootdown::serve(),
+        idt::TIMER => sched::on_timer(),
+        idt::RESCHEDULE => sched::on_reschedule(),
+        idt::CONTROL_INPUT => control::on_receive(),
+        _ => {}
+    }
+    apic::end_of_interrupt();
+}
+
+/// The kernel cannot go on, or was told to stop by another core that cannot.
+fn fatal(frame: &TrapFrame) {
+    if frame.vector as u8 == idt::NMI {
+        return ipi::stop_if_told();
+    }
+    panic!("exception {} in the kernel, error {:#x}, cr2 {:#x}, {:x?}", frame.vector, frame.error, cpu::cr2(), frame);
+}

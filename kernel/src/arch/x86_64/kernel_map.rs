@@ -1,0 +1,150 @@
+//! The kernel's own half of every address space: physmap, image, kernel stacks. Nothing is both writable and
+//! executable; the image's read-only part is read-only in the physmap too.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use percore::Pinned;
+use sync::SpinLock;
+
+use super::boot::{KERNEL_BASE, boot_pml4};
+use super::cpu;
+use super::page_table::{ENTRIES, Table, TOP, bits};
+use super::physmap::{PHYSMAP, phys_to_virt};
+use super::pvh::BootInfo;
+use crate::mm::frames;
+
+/// Where kernel stacks live.
+pub const STACKS: u64 = 0xffff_c000_0000_0000;
+const LARGE_PAGE: u64 = 2 << 20;
+const FOUR_GIB: u64 = 4 << 30;
+const FRAME: u64 = 4096;
+
+unsafe extern "C" {
+    static __text_start: u8;
+    static __rodata_start: u8;
+    static __data_start: u8;
+    static __kernel_end: u8;
+}
+
+/// The kernel's top table, complete for the upper half after `init`.
+static ROOT: AtomicU64 = AtomicU64::new(0);
+/// Serialises changes to the kernel half below the top.
+static CHANGES: SpinLock<()> = SpinLock::new(());
+
+/// Where the kernel's image lies in physical memory: (start, end).
+pub fn kernel_image() -> (u64, u64) {
+    let phys = |symbol: *const u8| symbol as u64 - KERNEL_BASE;
+    (phys(&raw const __text_start), phys(&raw const __kernel_end))
+}
+
+/// Physical address of the kernel's own top table: no user pages.
+#[inline(always)]
+pub fn kernel_root() -> u64 {
+    // Relaxed: written once, before other cores start.
+    ROOT.load(Ordering::Relaxed)
+}
+
+/// The kernel's top table, to copy its upper half.
+pub fn kernel_table() -> &'static Table {
+    // SAFETY: `init` made it and nobody frees it.
+    unsafe { Table::at(kernel_root()) }
+}
+
+/// Builds the real map and runs on it.
+///
+/// # Panics
+/// If there is no memory for its tables.
+pub fn init(pin: &Pinned, boot: &BootInfo, end: u64) {
+    let root = new_table(pin);
+    ROOT.store(root, Ordering::Relaxed);
+    for top in [PHYSMAP, STACKS, KERNEL_BASE] {
+        let index = (top >> 39) as usize;
+        kernel_table().entry(index).store(new_table(pin) | bits::PRESENT | bits::WRITE, Ordering::Relaxed);
+    }
+    (0..end.max(FOUR_GIB)).step_by(LARGE_PAGE as usize).for_each(|phys| map_physical(pin, boot, phys));
+    map_image(pin);
+    load();
+}
+
+/// Runs this core on the kernel's map.
+pub fn load() {
+    // SAFETY: the map shows the running code, its stack and all data, as before.
+    unsafe { cpu::set_cr3(kernel_root()) };
+}
+
+/// The map that starting cores pass through.
+pub fn boot_root() -> u64 {
+    (&raw const boot_pml4) as u64 - KERNEL_BASE
+}
+
+fn map_physical(pin: &Pinned, boot: &BootInfo, phys: u64) {
+    let overlaps = |(start, end): (u64, u64)| start < phys + LARGE_PAGE && phys < end;
+    let device = if boot.ram().any(overlaps) { 0 } else { bits::DEVICE };
+    let read_only = phys >= kernel_image().0 && phys < (&raw const __data_start) as u64 - KERNEL_BASE;
+    let write = if read_only { 0 } else { bits::WRITE };
+    map(pin, PHYSMAP + phys, 1, phys | bits::LARGE | device | write | bits::NO_EXECUTE);
+}
+
+fn map_image(pin: &Pinned) {
+    let (text, rodata, data) =
+        ((&raw const __text_start) as u64, (&raw const __rodata_start) as u64, (&raw const __data_start) as u64);
+    let end = (&raw const __kernel_end) as u64;
+    let parts = [(text, rodata, 0), (rodata, data, bits::NO_EXECUTE), (data, end, bits::NO_EXECUTE | bits::WRITE)];
+    for (start, end, rights) in parts {
+        (start..end).step_by(FRAME as usize).for_each(|at| map(pin, at, 0, (at - KERNEL_BASE) | rights));
+    }
+}
+
+/// Gives the kernel a page of memory at `at`, which had none. `None` without memory.
+pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
+    let _changing = CHANGES.lock();
+    let frame = frames::alloc_kernel(pin)?;
+    try_map(pin, at, 0, (frame << 12) | bits::WRITE | bits::NO_EXECUTE)
+}
+
+fn map(pin: &Pinned, at: u64, level: u32, entry: u64) {
+    try_map(pin, at, level, entry).expect("memory for the kernel's tables");
+}
+
+/// Sets the entry for `at` in its table of level `level`, which must have been empty: no TLB knows it.
+fn try_map(pin: &Pinned, at: u64, level: u32, entry: u64) -> Option<()> {
+    let mut table = kernel_table();
+    for above in (level + 1..=TOP).rev() {
+        table = below_or_new(pin, table.toward(at >> 12, above))?;
+    }
+    // Release: whoever learns of the address sees the page.
+    table.toward(at >> 12, level).store(entry | bits::PRESENT | bits::GLOBAL, Ordering::Release);
+    Some(())
+}
+
+fn below_or_new(pin: &Pinned, entry: &AtomicU64) -> Option<&'static Table> {
+    if entry.load(Ordering::Relaxed) == 0 {
+        let table = frames::alloc_kernel(pin)? << 12;
+        entry.store(table | bits::PRESENT | bits::WRITE, Ordering::Release);
+    }
+    // SAFETY: kernel tables are never freed, and nobody maps a large page twice.
+    unsafe { Table::below(entry.load(Ordering::Relaxed)) }
+}
+
+fn new_table(pin: &Pinned) -> u64 {
+    frames::alloc_kernel(pin).expect("memory for the kernel's tables") << 12
+}
+
+/// Fills a frame with zeroes.
+///
+/// # Safety
+/// `at` is a frame in the physmap that nobody else uses.
+#[inline(always)]
+pub unsafe fn zero_frame(at: *mut u8) {
+    // SAFETY: the caller's frame; 512 words of 8 bytes.
+    unsafe {
+        core::arch::asm!("rep stosq", inout("rcx") ENTRIES => _, inout("rdi") at => _, in("rax") 0,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// A device's registers, seen through the physmap.
+pub fn device<T>(phys: u64) -> *mut T {
+    debug_assert!(phys < FOUR_GIB);
+    phys_to_virt(phys)
+}

@@ -1,0 +1,90 @@
+//! Page tables as memory: entries and tables. Who may change them, and who must be told, is its users' affair.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use vm::Prot;
+
+use super::physmap::phys_to_virt;
+
+/// Entry bits.
+pub mod bits {
+    pub const PRESENT: u64 = 1;
+    pub const WRITE: u64 = 1 << 1;
+    pub const USER: u64 = 1 << 2;
+    /// Write-through and not cached: for devices.
+    pub const DEVICE: u64 = 1 << 3 | 1 << 4;
+    pub const LARGE: u64 = 1 << 7;
+    pub const GLOBAL: u64 = 1 << 8;
+    pub const NO_EXECUTE: u64 = 1 << 63;
+    pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+}
+
+/// Entries of a table.
+pub const ENTRIES: usize = 512;
+/// The level of the top table; leaves of 4 KiB are in tables of level 0.
+pub const TOP: u32 = 3;
+
+/// A page table in memory. The CPU walks it while we write it, so entries are atomic.
+#[repr(C, align(4096))]
+pub struct Table([AtomicU64; ENTRIES]);
+
+impl Table {
+    /// The table in the frame at `phys`.
+    ///
+    /// # Safety
+    /// The frame is a page table for as long as the reference lives.
+    #[inline(always)]
+    pub unsafe fn at<'a>(phys: u64) -> &'a Self {
+        // SAFETY: the caller's promise; the physmap shows all memory.
+        unsafe { &*phys_to_virt(phys) }
+    }
+
+    /// Entry `index`.
+    #[inline(always)]
+    pub fn entry(&self, index: usize) -> &AtomicU64 {
+        &self.0[index % ENTRIES]
+    }
+
+    /// The entry on the way to page number `page`, in a table of level `level`.
+    #[inline(always)]
+    pub fn toward(&self, page: u64, level: u32) -> &AtomicU64 {
+        self.entry((page >> (9 * level)) as usize)
+    }
+
+    /// The table that `entry` leads to.
+    ///
+    /// # Safety
+    /// The entry was read from a live table that is not of level 0 and is not a large page.
+    #[inline(always)]
+    pub unsafe fn below<'a>(entry: u64) -> Option<&'a Self> {
+        // SAFETY: a present entry of an upper level holds a table's address.
+        (entry & bits::PRESENT != 0).then(|| unsafe { Self::at(entry & bits::ADDRESS) })
+    }
+
+    /// Where the table is.
+    pub fn phys(&self) -> u64 {
+        super::physmap::virt_to_phys(self)
+    }
+
+    /// Copies the kernel's half of `kernel` into this new table.
+    pub fn copy_kernel_half(&self, kernel: &Self) {
+        for index in ENTRIES / 2..ENTRIES {
+            // Relaxed: nobody walks the new table yet, and the kernel's top entries never change after boot.
+            self.entry(index).store(kernel.entry(index).load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// An entry for a user page.
+#[inline(always)]
+pub fn user_leaf(frame: u64, prot: Prot) -> u64 {
+    let writable = if prot.contains(Prot::WRITE) { bits::WRITE } else { 0 };
+    let no_execute = if prot.contains(Prot::EXEC) { 0 } else { bits::NO_EXECUTE };
+    frame << 12 | bits::PRESENT | bits::USER | writable | no_execute
+}
+
+/// An entry that leads to the next table of a user's half.
+#[inline(always)]
+pub fn user_link(table: u64) -> u64 {
+    table | bits::PRESENT | bits::USER | bits::WRITE
+}

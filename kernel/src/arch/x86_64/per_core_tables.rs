@@ -1,0 +1,249 @@
+//! The translations of one space with a page table per core: only its owner reads or writes a core's table.
+//!
+//! A core's table is a cache of the space's metadata: it is made when the core first faults, and may be dropped
+//! at any time on its own core; the next touch faults again.
+//!
+//! # Who is interrupted, and who is not
+//! `running` says whether the core has this space's table in CR3. A core that has not is left alone: the pages are noted as
+//! stale for it, and it clears them before it runs the space again.
+//!
+//! ```text
+//!   shootdown                                enter (on the target)
+//!   ─────────                                ─────
+//!   S1  running?  yes → interrupt            E1  running := true
+//!   S2  stale ∪= pages                       E2  fence
+//!   S3  fence                                E3  take stale; clear it in the table
+//!   S4  running?  yes → interrupt            E4  load CR3
+//! ```
+//!
+//! Either the fence S3 comes before E2: then E3 sees S2's note, and the pages are cleared before the table
+//! is used. Or E2 comes before S3: then S4 sees E1 and interrupts, and the handler clears. Both may happen,
+//! which is harmless. A core that leaves first loads another CR3, which empties its TLB of the space, then clears
+//! `running`: who sees `running` false at S1 or S4 knows that the TLB is empty. An interrupt that arrives after the target
+//! has left clears its table all the same.
+//!
+//! Stale pages are one hull, start and end apart: a note (S2) that is taken half (between its two halves) is not
+//! seen whole at E3, so the target's E2 preceded the note's end and thus S3: S4 interrupts.
+//!
+//! # Interrupt handlers and the table
+//! A shootdown's handler may hit this core while it fills or clears. They never meet in an entry: both hold
+//! the slots of their pages in the space's map. Tables are added by the owner outside handlers, and freed with
+//! interrupts off.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use percore::{CoreSet, PerCore, Pinned};
+use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+
+use super::page_table::{TOP, Table, bits, user_leaf, user_link};
+use super::shootdown::{self, Clearable};
+use super::space_tables::SpaceTables;
+use super::{cpu, interrupts, kernel_map, table_walk};
+use crate::mm::frames;
+
+/// One core's part.
+struct CoreTable {
+    /// Physical address of the top table, 0 if there is none. Written by the owner only.
+    root: AtomicU64,
+    running: AtomicBool,
+    stale_start: AtomicU64,
+    stale_end: AtomicU64,
+}
+
+impl CoreTable {
+    fn new() -> Self {
+        Self {
+            root: AtomicU64::new(0),
+            running: AtomicBool::new(false),
+            stale_start: AtomicU64::new(u64::MAX),
+            stale_end: AtomicU64::new(0),
+        }
+    }
+
+    /// Relaxed: only the owner asks, or a dying space.
+    #[inline(always)]
+    fn root(&self) -> u64 {
+        self.root.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn top(&self) -> Option<&Table> {
+        let root = self.root();
+        // SAFETY: the owner frees the table after it has set the root to 0, in `drop_table`.
+        (root != 0).then(|| unsafe { Table::at(root) })
+    }
+
+    /// Relaxed: the fences S3 and E2 order it.
+    fn note_stale(&self, pages: PageRange) {
+        self.stale_start.fetch_min(pages.start().get(), Ordering::Relaxed);
+        self.stale_end.fetch_max(pages.end().get(), Ordering::Relaxed);
+    }
+
+    fn take_stale(&self) -> Option<PageRange> {
+        let start = self.stale_start.swap(u64::MAX, Ordering::Relaxed);
+        let end = self.stale_end.swap(0, Ordering::Relaxed);
+        (start < end).then(|| PageRange::between(PageNum::new(start), PageNum::new(end)))
+    }
+
+    /// Removes the translations of `pages`, also from the TLB if the table is in use. By the owner only.
+    fn clear(&self, pages: PageRange) {
+        if let Some(top) = self.top() {
+            // SAFETY: the owner's table; nobody frees it meanwhile.
+            unsafe { table_walk::clear(top, pages, self.running.load(Ordering::Relaxed)) };
+        }
+    }
+}
+
+/// The tables of one space, one for each core.
+pub struct PerCoreTables {
+    cores: PerCore<CoreTable>,
+}
+
+impl PerCoreTables {
+    /// Tables for every core, all empty.
+    pub fn new() -> Self {
+        Self { cores: PerCore::new(super::cores(), |_| CoreTable::new()) }
+    }
+
+    fn top_or_new(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {
+        let mine = self.cores.mine(pin);
+        if let Some(top) = mine.top() {
+            return Ok(top);
+        }
+        let root = frames::alloc_table(pin).ok_or(OutOfMemory)? << 12;
+        // SAFETY: a frame of zeroes that is ours.
+        let top = unsafe { Table::at(root) };
+        top.copy_kernel_half(kernel_map::kernel_table());
+        mine.root.store(root, Ordering::Relaxed);
+        if mine.running.load(Ordering::Relaxed) {
+            // SAFETY: its kernel half is the kernel's.
+            unsafe { cpu::set_cr3(root) };
+        }
+        Ok(top)
+    }
+}
+
+/// The table of level 0 that holds `page`'s entry, made if need be. By the owner only.
+#[inline]
+fn leaf_table<'a>(pin: &Pinned, top: &'a Table, page: PageNum) -> Result<&'a Table, OutOfMemory> {
+    let mut table = top;
+    for level in (1..=TOP).rev() {
+        let entry = table.toward(page.get(), level);
+        // SAFETY: upper entries of a user half lead to tables; the owner frees none while it fills.
+        table = match unsafe { Table::below(entry.load(Ordering::Relaxed)) } {
+            Some(below) => below,
+            None => {
+                let below = frames::alloc_table(pin).ok_or(OutOfMemory)? << 12;
+                entry.store(user_link(below), Ordering::Relaxed);
+                // SAFETY: a frame of zeroes that now is a table.
+                unsafe { Table::at(below) }
+            }
+        };
+    }
+    Ok(table)
+}
+
+impl Mmu for PerCoreTables {
+    fn tables(&self) -> Tables {
+        Tables::PerCore
+    }
+
+    #[inline]
+    fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
+        let entry = leaf_table(pin, self.top_or_new(pin)?, page)?.toward(page.get(), 0);
+        let old = entry.load(Ordering::Relaxed);
+        // Relaxed: only this core walks the table.
+        entry.store(user_leaf(frame.get(), prot), Ordering::Relaxed);
+        if old & bits::PRESENT != 0 {
+            cpu::flush_page(page.get() << 12);
+        }
+        Ok(())
+    }
+
+    fn clear(&self, pin: &Pinned, pages: PageRange) {
+        self.cores.mine(pin).clear(pages);
+    }
+
+    fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
+        let mut interrupt = CoreSet::EMPTY;
+        let mut shot = Shot::default();
+        for target in targets.iter().filter(|&target| target != pin.core()) {
+            let table = self.cores.of(target);
+            let is_running = || table.running.load(Ordering::Relaxed);
+            let runs = is_running() || {
+                table.note_stale(pages);
+                fence(Ordering::SeqCst); // S3, partner of E2
+                is_running()
+            };
+            if runs {
+                interrupt.insert(target);
+                shot.ipis += 1;
+            } else {
+                shot.avoided += 1;
+            }
+        }
+        shootdown::run(pin, self, &interrupt, pages);
+        shot
+    }
+
+    /// Never asked: the space's own trackers know.
+    fn users(&self, _pin: &Pinned) -> CoreSet {
+        CoreSet::first(super::cores())
+    }
+}
+
+impl Clearable for PerCoreTables {
+    fn clear_here(&self, pin: &Pinned, pages: PageRange) {
+        self.cores.mine(pin).clear(pages);
+    }
+}
+
+impl SpaceTables for PerCoreTables {
+    fn enter(&self, pin: &Pinned) {
+        let mine = self.cores.mine(pin);
+        mine.running.store(true, Ordering::Relaxed); // E1
+        fence(Ordering::SeqCst); // E2, partner of S3
+        if let Some(stale) = mine.take_stale() {
+            mine.clear(stale);
+        }
+        let root = if mine.root() != 0 { mine.root() } else { kernel_map::kernel_root() };
+        // SAFETY: every root has the kernel's half. Loading it empties the TLB of what was cleared above.
+        unsafe { cpu::set_cr3(root) };
+    }
+
+    fn leave(&self, pin: &Pinned) {
+        kernel_map::load();
+        // Release: the TLB was emptied before.
+        self.cores.mine(pin).running.store(false, Ordering::Release);
+    }
+
+    fn drop_mine(&self, pin: &Pinned) {
+        let _off = interrupts::off();
+        let mine = self.cores.mine(pin);
+        let root = mine.root.swap(0, Ordering::Relaxed);
+        if root == 0 {
+            return;
+        }
+        if mine.running.load(Ordering::Relaxed) {
+            kernel_map::load();
+        }
+        // SAFETY: the root is out of reach, of us and of the CPU.
+        unsafe { table_walk::free_user_half(pin, root) };
+    }
+
+    fn table_pages(&self) -> u64 {
+        let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
+        // SAFETY: tables are freed by their cores while they run the space, and with the space.
+        roots.map(|root| unsafe { table_walk::count(root) }).sum()
+    }
+}
+
+impl Drop for PerCoreTables {
+    fn drop(&mut self) {
+        let pin = percore::pin();
+        for table in self.cores.iter().filter(|table| table.root() != 0) {
+            // SAFETY: no core runs the space: each that does holds a reference to it.
+            unsafe { table_walk::free_user_half(&pin, table.root()) };
+        }
+    }
+}

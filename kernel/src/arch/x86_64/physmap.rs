@@ -1,0 +1,22 @@
+//! All physical memory, seen at one constant distance.
+
+/// Physical address 0 is seen here. The start of the kernel's half.
+pub const PHYSMAP: u64 = 0xffff_8000_0000_0000;
+
+/// Where the kernel sees physical address `phys`.
+#[inline(always)]
+pub fn phys_to_virt<T>(phys: u64) -> *mut T {
+    (PHYSMAP + phys) as *mut T
+}
+
+/// The physical address that `at`, a pointer into the physmap, stands for.
+#[inline(always)]
+pub fn virt_to_phys<T>(at: *const T) -> u64 {
+    at as u64 - PHYSMAP
+}
+
+/// Reads what firmware or boot loader left at a physical address, aligned or not.
+pub fn read_phys<T: Copy>(phys: u64) -> T {
+    // SAFETY: the physmap covers the first 4 GiB from the first Rust line on; the callers' types are plain numbers.
+    unsafe { phys_to_virt::<T>(phys).read_unaligned() }
+}

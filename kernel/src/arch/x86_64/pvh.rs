@@ -1,0 +1,98 @@
+//! What the boot loader says: memory, command line, the initial image, ACPI's root. The PVH start info.
+
+use super::physmap::{phys_to_virt, read_phys};
+
+const MAGIC: u32 = 0x336e_c578;
+const RAM: u32 = 1;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct StartInfo {
+    magic: u32,
+    version: u32,
+    flags: u32,
+    modules: u32,
+    module_list: u64,
+    command_line: u64,
+    rsdp: u64,
+    memory_map: u64,
+    memory_entries: u32,
+    reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Module {
+    at: u64,
+    bytes: u64,
+    command_line: u64,
+    reserved: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct MemoryEntry {
+    at: u64,
+    bytes: u64,
+    kind: u32,
+    reserved: u32,
+}
+
+/// The boot loader's word. Everything it points to stays readable until memory is handed out.
+#[derive(Clone, Copy)]
+pub struct BootInfo(StartInfo);
+
+impl BootInfo {
+    /// The start info at physical address `at`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn at(at: u64) -> Self {
+        let info: StartInfo = read_phys(at);
+        assert!(info.magic == MAGIC && info.version >= 1, "not booted by PVH with a memory map");
+        Self(info)
+    }
+
+    /// Usable memory: (start, end) in bytes, in the loader's order.
+    pub fn ram(&self) -> impl Iterator<Item = (u64, u64)> {
+        let info = self.0;
+        (0..u64::from(info.memory_entries))
+            .map(move |n| read_phys::<MemoryEntry>(info.memory_map + n * size_of::<MemoryEntry>() as u64))
+            .filter(|entry| entry.kind == RAM)
+            .map(|entry| (entry.at, entry.at + entry.bytes))
+    }
+
+    /// The initial image: (start, end) in bytes; empty without one.
+    pub fn image(&self) -> (u64, u64) {
+        if self.0.modules == 0 {
+            return (0, 0);
+        }
+        let module: Module = read_phys(self.0.module_list);
+        (module.at, module.at + module.bytes)
+    }
+
+    /// The kernel's command line, copied into `buffer`; cut off where the buffer ends.
+    pub fn command_line<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+        let mut length = 0;
+        while self.0.command_line != 0 && length < buffer.len() {
+            let byte: u8 = read_phys(self.0.command_line + length as u64);
+            if byte == 0 {
+                break;
+            }
+            buffer[length] = byte;
+            length += 1;
+        }
+        &buffer[..length]
+    }
+
+    /// Physical address of ACPI's root pointer; 0 if the loader knows none.
+    pub fn rsdp(&self) -> u64 {
+        self.0.rsdp
+    }
+}
+
+/// The image's bytes, for ever.
+pub fn image_bytes((start, end): (u64, u64)) -> &'static [u8] {
+    // SAFETY: the loader put the image there, and the memory map keeps it out of the allocator's hands.
+    unsafe { core::slice::from_raw_parts(phys_to_virt(start), (end - start) as usize) }
+}

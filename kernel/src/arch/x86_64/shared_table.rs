@@ -1,0 +1,156 @@
+//! The translations of one space in one page table for all cores: the rival we measure against, and what
+//! other systems do.
+//!
+//! Cores add tables concurrently, each by a compare-and-swap of an empty entry. An entry of level 0 is written under the slot of its
+//! page. Tables stay until the space goes. A core that runs the space is in `users`; every shootdown goes to all
+//! of them, because nobody knows who has used a translation:
+//!
+//! ```text
+//!   clear, then ask for users               enter
+//!   1  entry := 0                           1  users ∪= me
+//!   2  fence                                2  (the same instruction is a fence)
+//!   3  read users: me? → interrupt          3  load CR3; walk entries
+//! ```
+//! If 3 on the left misses the core, its bit came after the fence, so its walks see the empty entry.
+
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use percore::{CoreId, CoreSet, MAX_CORES, Pinned};
+use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+
+use super::page_table::{TOP, Table, bits, user_leaf, user_link};
+use super::shootdown::{self, Clearable};
+use super::space_tables::SpaceTables;
+use super::{cpu, kernel_map, table_walk, tlb};
+use crate::mm::frames;
+
+/// One space's table.
+pub struct SharedTable {
+    root: u64,
+    users: [AtomicU64; MAX_CORES / 64],
+}
+
+impl SharedTable {
+    /// An empty table, unless memory is short.
+    pub fn new(pin: &Pinned) -> Option<Self> {
+        let root = frames::alloc_table(pin)? << 12;
+        // SAFETY: a frame of zeroes that is ours.
+        unsafe { Table::at(root) }.copy_kernel_half(kernel_map::kernel_table());
+        Some(Self { root, users: Default::default() })
+    }
+
+    #[inline(always)]
+    fn top(&self) -> &Table {
+        // SAFETY: the root lives as long as we do.
+        unsafe { Table::at(self.root) }
+    }
+
+    /// Whether this core runs on the table.
+    fn in_use(&self) -> bool {
+        cpu::cr3() == self.root
+    }
+
+    fn bit(&self, core: CoreId) -> (&AtomicU64, u64) {
+        (&self.users[core.index() / 64], 1 << (core.index() % 64))
+    }
+}
+
+/// The table that `entry` leads to, made if need be.
+fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64) -> Result<&'a Table, OutOfMemory> {
+    // Acquire pairs with the Release below: the table is seen zeroed.
+    let mut value = entry.load(Ordering::Acquire);
+    if value == 0 {
+        let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
+        let link = user_link(frame << 12);
+        value = match entry.compare_exchange(0, link, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => link,
+            Err(theirs) => {
+                frames::free_table(pin, frame);
+                theirs
+            }
+        };
+    }
+    // SAFETY: an upper entry of a user half leads to a table, which lives as long as the space.
+    unsafe { Table::below(value) }.ok_or(OutOfMemory)
+}
+
+impl Mmu for SharedTable {
+    fn tables(&self) -> Tables {
+        Tables::Shared
+    }
+
+    fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
+        let mut table = self.top();
+        for level in (1..=TOP).rev() {
+            table = below_or_new(pin, table.toward(page.get(), level))?;
+        }
+        // AcqRel: whoever finds the entry finds the frame zeroed.
+        let old = table.toward(page.get(), 0).swap(user_leaf(frame.get(), prot), Ordering::AcqRel);
+        if old & bits::PRESENT != 0 {
+            cpu::flush_page(page.get() << 12);
+        }
+        Ok(())
+    }
+
+    fn clear(&self, _pin: &Pinned, pages: PageRange) {
+        // SAFETY: tables are freed with the space only.
+        unsafe { table_walk::clear(self.top(), pages, self.in_use()) };
+    }
+
+    fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
+        let mut others = *targets;
+        others.remove(pin.core());
+        shootdown::run(pin, self, &others, pages);
+        Shot { ipis: others.len() as u32, avoided: 0 }
+    }
+
+    fn users(&self, _pin: &Pinned) -> CoreSet {
+        fence(Ordering::SeqCst); // partner of the read-modify-write in `enter`
+        let is_user = |core: &CoreId| {
+            let (word, bit) = self.bit(*core);
+            word.load(Ordering::Relaxed) & bit != 0
+        };
+        (0..super::cores()).map(CoreId::new).filter(is_user).collect()
+    }
+}
+
+impl Clearable for SharedTable {
+    fn clear_here(&self, _pin: &Pinned, pages: PageRange) {
+        match self.in_use() {
+            true if pages.pages() > tlb::MOST_SINGLE as u64 => tlb::flush_user(),
+            true => pages.iter().for_each(|page| cpu::flush_page(page.get() << 12)),
+            false => {}
+        }
+    }
+}
+
+impl SpaceTables for SharedTable {
+    fn enter(&self, pin: &Pinned) {
+        let (word, bit) = self.bit(pin.core());
+        word.fetch_or(bit, Ordering::SeqCst);
+        // SAFETY: the table has the kernel's half.
+        unsafe { cpu::set_cr3(self.root) };
+    }
+
+    fn leave(&self, pin: &Pinned) {
+        kernel_map::load();
+        let (word, bit) = self.bit(pin.core());
+        // Release: the TLB was emptied before.
+        word.fetch_and(!bit, Ordering::Release);
+    }
+
+    /// The one table is not this core's to drop.
+    fn drop_mine(&self, _pin: &Pinned) {}
+
+    fn table_pages(&self) -> u64 {
+        // SAFETY: tables are freed with the space only.
+        unsafe { table_walk::count(self.root) }
+    }
+}
+
+impl Drop for SharedTable {
+    fn drop(&mut self) {
+        // SAFETY: no core runs the space: each that does holds a reference to it.
+        unsafe { table_walk::free_user_half(&percore::pin(), self.root) };
+    }
+}

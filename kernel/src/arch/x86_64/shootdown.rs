@@ -1,0 +1,107 @@
+//! Taking translations back from other cores: one interrupt per target, no lock, no shared line but the two
+//! that the message needs.
+//!
+//! ```text
+//!   initiator i                                  target t
+//!   ───────────                                  ────────
+//!   request[i] := (space, pages, waiting = n)
+//!   inbox[t] |= bit i        ── Release ──▶      bits := swap(inbox[t], 0)          Acquire
+//!   IPI to t                                     for each bit i: read request[i], clear pages
+//!   wait until waiting = 0   ◀── Release ──      request[i].waiting -= 1
+//! ```
+//!
+//! 1. A core initiates one shootdown at a time (kernel code is not preempted, handlers initiate none), so
+//!    `request[i]` is constant from the first `inbox` store until `waiting` is 0.
+//! 2. A bit in an inbox is always followed by an interrupt, so it is served; a handler that finds an empty
+//!    inbox came after one that served two bits.
+//! 3. The initiator has interrupts on while it waits, so two cores that shoot at each other both finish. If they are off
+//!    (a caller's mistake), it serves its own inbox by hand.
+//! 4. A handler runs with interrupts off, takes no lock and touches its own core's tables only.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use percore::{CoreId, CoreSet, MAX_CORES, Pinned};
+use sync::CachePadded;
+use vm::PageRange;
+
+use super::{interrupts, ipi, percpu};
+
+/// What a core does to its own translations when another asks.
+pub trait Clearable: Sync {
+    /// Removes this core's translations of `pages`. Interrupts are off.
+    fn clear_here(&self, pin: &Pinned, pages: PageRange);
+}
+
+const INBOX_WORDS: usize = MAX_CORES / 64;
+
+struct Request {
+    what: UnsafeCell<Option<(*const dyn Clearable, PageRange)>>,
+    waiting: AtomicU32,
+}
+
+// SAFETY: `what` is written by its core alone while nobody waits, and read between a bit's arrival and the answer.
+unsafe impl Sync for Request {}
+
+static REQUESTS: [CachePadded<Request>; MAX_CORES] =
+    [const { CachePadded::new(Request { what: UnsafeCell::new(None), waiting: AtomicU32::new(0) }) }; MAX_CORES];
+static INBOXES: [CachePadded<[AtomicU64; INBOX_WORDS]>; MAX_CORES] =
+    [const { CachePadded::new([const { AtomicU64::new(0) }; INBOX_WORDS]) }; MAX_CORES];
+
+/// Has every core of `targets`, which this core is not in, clear `pages` of `space`; returns when all have.
+pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRange) {
+    let count = targets.len() as u32;
+    if count == 0 {
+        return;
+    }
+    let me = pin.core();
+    let request = &REQUESTS[me.index()];
+    // Relaxed: published by the inbox bits.
+    request.waiting.store(count, Ordering::Relaxed);
+    // SAFETY: nobody has a bit of ours (1), so nobody reads. The lifetime is erased until all have answered, below.
+    unsafe { *request.what.get() = Some((core::mem::transmute::<*const dyn Clearable, _>(space), pages)) };
+    targets.iter().for_each(|target| post(me, target));
+    // Acquire pairs with the Release of each answer: what targets did before is done.
+    while request.waiting.load(Ordering::Acquire) != 0 {
+        if !interrupts::are_on() {
+            serve();
+        }
+        core::hint::spin_loop();
+    }
+}
+
+fn post(me: CoreId, target: CoreId) {
+    // Release pairs with the swap in `serve`: who sees the bit sees the request.
+    INBOXES[target.index()][me.index() / 64].fetch_or(1 << (me.index() % 64), Ordering::Release);
+    ipi::send_shootdown(target);
+}
+
+/// Serves every request in this core's inbox. Interrupts are off.
+pub fn serve() {
+    // SAFETY: interrupts are off, so we stay here; what we interrupted is not in the middle of its core's tables in
+    // a way that clearing other pages could hurt (see `per_core_tables`).
+    let pin = unsafe { Pinned::assume(percpu::core()) };
+    for (word, bits) in INBOXES[pin.core().index()].iter().enumerate() {
+        if bits.load(Ordering::Relaxed) == 0 {
+            continue;
+        }
+        // Acquire pairs with the Release in `post`.
+        let mut bits = bits.swap(0, Ordering::Acquire);
+        while bits != 0 {
+            answer(&pin, CoreId::new(word * 64 + bits.trailing_zeros() as usize));
+            bits &= bits - 1;
+        }
+    }
+}
+
+fn answer(pin: &Pinned, initiator: CoreId) {
+    let request = &REQUESTS[initiator.index()];
+    // SAFETY: we hold an unanswered bit of the initiator, so the request is constant and its space alive (1).
+    unsafe {
+        if let Some((space, pages)) = *request.what.get() {
+            (*space).clear_here(pin, pages);
+        }
+    }
+    // Release: our clearing happens before the initiator goes on.
+    request.waiting.fetch_sub(1, Ordering::Release);
+}

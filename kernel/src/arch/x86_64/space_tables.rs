@@ -1,0 +1,15 @@
+//! What the kernel asks of a space's tables beyond `vm::Mmu`.
+
+use percore::Pinned;
+
+/// Entering and leaving a space on this core. Interrupts are off.
+pub trait SpaceTables: Send + Sync {
+    /// This core runs the space from now on.
+    fn enter(&self, pin: &Pinned);
+    /// This core stops running it; the kernel's own map is loaded.
+    fn leave(&self, pin: &Pinned);
+    /// Frees this core's own table, if it has one: memory is short, and faults will bring back what is needed.
+    fn drop_mine(&self, pin: &Pinned);
+    /// Frames in the tables. Exact while no core runs the space.
+    fn table_pages(&self) -> u64;
+}

@@ -1,0 +1,83 @@
+//! Walking what is present of a user half: clearing a range, freeing all of it.
+
+use core::sync::atomic::Ordering;
+
+use percore::Pinned;
+use vm::PageRange;
+
+use super::page_table::{ENTRIES, TOP, Table, bits};
+use super::tlb::Flusher;
+use crate::mm::frames;
+
+/// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table.
+///
+/// # Safety
+/// `top` is a top table, and none of its tables is freed meanwhile.
+#[inline]
+pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
+    let mut flusher = Flusher::new(in_use);
+    let (start, end) = (pages.start().get(), pages.end().get());
+    // SAFETY: the caller's table.
+    unsafe { clear_level(top, TOP, start, end, &mut flusher) };
+    flusher.finish();
+}
+
+/// # Safety
+/// `table` is of level `level`, covers `start..end`, and nothing below it is freed meanwhile.
+unsafe fn clear_level(table: &Table, level: u32, start: u64, end: u64, flusher: &mut Flusher) {
+    let span = 1 << (9 * level);
+    let mut at = start;
+    while at < end {
+        let next = (at / span + 1) * span;
+        let entry = table.toward(at, level);
+        // Relaxed: slots of these pages are locked by whoever clears; the CPU's walks need no order.
+        let value = entry.load(Ordering::Relaxed);
+        if value & bits::PRESENT != 0 {
+            if level == 0 {
+                entry.store(0, Ordering::Relaxed);
+                flusher.cleared(at);
+            } else {
+                // SAFETY: a present upper entry of a user half leads to a table one level down.
+                unsafe { clear_level(Table::at(value & bits::ADDRESS), level - 1, at, next.min(end), flusher) };
+            }
+        }
+        at = next;
+    }
+}
+
+/// Frees the top table at `root` and every table of its user half. The frames in the leaves are not its own.
+///
+/// # Safety
+/// No core uses the table, and nobody will.
+pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
+    // SAFETY: the caller's table; each table is freed after what is below it was visited.
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| frames::free_table(pin, table >> 12)) };
+}
+
+/// How many tables there are: the top table at `root` and all below its user half.
+///
+/// # Safety
+/// No table of them is freed meanwhile.
+pub unsafe fn count(root: u64) -> u64 {
+    let mut tables = 0;
+    // SAFETY: the caller's promise.
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |_| tables += 1) };
+    tables
+}
+
+/// Calls `visit` with the table at `phys` and every one below it, the lowest first.
+///
+/// # Safety
+/// The table is of level `level`; its first `entries` entries are a user's; nobody but `visit` frees them.
+unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64)) {
+    if level > 0 {
+        // SAFETY: still a table.
+        let table = unsafe { Table::at(phys) };
+        let values = (0..entries).map(|index| table.entry(index).load(Ordering::Relaxed));
+        for value in values.filter(|value| value & bits::PRESENT != 0) {
+            // SAFETY: a present upper entry leads to a table of the level below.
+            unsafe { each_table(value & bits::ADDRESS, level - 1, ENTRIES, visit) };
+        }
+    }
+    visit(phys);
+}

@@ -1,0 +1,43 @@
+//! This core's TLB.
+
+use super::cpu;
+
+/// Beyond so many pages, one reload of CR3 is cheaper than a flush for each.
+pub const MOST_SINGLE: usize = 32;
+
+/// Flushes pages one by one while their entries are cleared, until they become too many.
+pub struct Flusher {
+    in_use: bool,
+    count: usize,
+}
+
+impl Flusher {
+    /// For tables that this core runs on (`in_use`), or that its TLB knows nothing of.
+    #[inline(always)]
+    pub fn new(in_use: bool) -> Self {
+        Self { in_use, count: 0 }
+    }
+
+    /// The entry of page number `page` was cleared.
+    #[inline(always)]
+    pub fn cleared(&mut self, page: u64) {
+        self.count += 1;
+        if self.in_use && self.count <= MOST_SINGLE {
+            cpu::flush_page(page << 12);
+        }
+    }
+
+    /// No more pages.
+    #[inline(always)]
+    pub fn finish(self) {
+        if self.in_use && self.count > MOST_SINGLE {
+            flush_user();
+        }
+    }
+}
+
+/// Flushes every translation of user pages.
+pub fn flush_user() {
+    // SAFETY: the same tables; user translations are not global, so they all go.
+    unsafe { cpu::set_cr3(cpu::cr3()) };
+}

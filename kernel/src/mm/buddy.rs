@@ -1,0 +1,137 @@
+//! The global pool: free memory in aligned blocks of 1, 2, 4, … frames, which split and merge.
+//!
+//! A byte for each frame says whether a free block starts there, and how large it is. The free blocks of one
+//! order are a list through their own first bytes. Touched by batch refills only: see `frames.rs`.
+
+use crate::arch::phys_to_virt;
+
+use super::memory_map::FRAME;
+
+/// Blocks have 2^0 to 2^(ORDERS-1) frames: up to 64 MiB.
+pub const ORDERS: usize = 15;
+const NONE: u64 = u64::MAX;
+const NOT_FREE: u8 = 0;
+
+/// Links of a free block, kept in the block.
+#[repr(C)]
+struct Links {
+    next: u64,
+    previous: u64,
+}
+
+/// The pool. Frames are plain numbers here.
+pub struct Buddy {
+    heads: [u64; ORDERS],
+    /// For each frame: 1 + the order of the free block that starts here, or `NOT_FREE`.
+    states: *mut u8,
+    end: u64,
+    free: u64,
+}
+
+// SAFETY: the pool owns the memory behind its pointer.
+unsafe impl Send for Buddy {}
+
+impl Buddy {
+    /// A pool without memory.
+    pub const fn empty() -> Self {
+        Self { heads: [NONE; ORDERS], states: core::ptr::null_mut(), end: 0, free: 0 }
+    }
+
+    /// A pool for frames below `end`, none free yet.
+    ///
+    /// # Safety
+    /// `states` points to `end` bytes that are the pool's for ever.
+    pub unsafe fn new(states: *mut u8, end: u64) -> Self {
+        // SAFETY: the caller's bytes.
+        unsafe { states.write_bytes(NOT_FREE, end as usize) };
+        Self { heads: [NONE; ORDERS], states, end, free: 0 }
+    }
+
+    /// Hands the pool the frames from `start` to `end`.
+    ///
+    /// # Safety
+    /// They are memory that nobody uses and the physmap shows.
+    pub unsafe fn add(&mut self, mut start: u64, end: u64) {
+        while start < end {
+            let aligned = start.trailing_zeros().min(ORDERS as u32 - 1);
+            let order = aligned.min((end - start).ilog2());
+            // SAFETY: the caller's memory, in aligned blocks.
+            unsafe { self.free(start, order as usize) };
+            start += 1 << order;
+        }
+    }
+
+    /// Free frames.
+    pub fn free_frames(&self) -> u64 {
+        self.free
+    }
+
+    /// A block of 2^`order` frames.
+    pub fn alloc(&mut self, order: usize) -> Option<u64> {
+        let found = (order..ORDERS).find(|&larger| self.heads[larger] != NONE)?;
+        let block = self.heads[found];
+        self.unlink(block, found);
+        for half in (order..found).rev() {
+            self.link(block + (1 << half), half);
+        }
+        self.free -= 1 << order;
+        Some(block)
+    }
+
+    /// Takes a block back, and merges it with its free neighbours.
+    ///
+    /// # Safety
+    /// The block came from [`alloc`](Self::alloc) of the same order, or from [`add`](Self::add), and nobody uses it.
+    pub unsafe fn free(&mut self, mut block: u64, order: usize) {
+        self.free += 1 << order;
+        let mut merged = order;
+        while merged + 1 < ORDERS && self.is_free(block ^ 1 << merged, merged) {
+            self.unlink(block ^ 1 << merged, merged);
+            block &= !(1 << merged);
+            merged += 1;
+        }
+        self.link(block, merged);
+    }
+
+    /// Whether `frame` lies below the end of memory.
+    pub fn has_frame(&self, frame: u64) -> bool {
+        frame < self.end
+    }
+
+    fn is_free(&self, block: u64, order: usize) -> bool {
+        // SAFETY: the array has a byte for each frame below `end`.
+        block < self.end && unsafe { *self.states.add(block as usize) } == order as u8 + 1
+    }
+
+    fn set_state(&mut self, block: u64, state: u8) {
+        debug_assert!(block < self.end);
+        // SAFETY: as in `is_free`; blocks in the pool lie below `end`.
+        unsafe { *self.states.add(block as usize) = state };
+    }
+
+    fn links(&mut self, block: u64) -> &mut Links {
+        // SAFETY: only called for free blocks, whose memory is the pool's.
+        unsafe { &mut *phys_to_virt(block * FRAME) }
+    }
+
+    fn link(&mut self, block: u64, order: usize) {
+        let next = core::mem::replace(&mut self.heads[order], block);
+        *self.links(block) = Links { next, previous: NONE };
+        if next != NONE {
+            self.links(next).previous = block;
+        }
+        self.set_state(block, order as u8 + 1);
+    }
+
+    fn unlink(&mut self, block: u64, order: usize) {
+        let Links { next, previous } = *self.links(block);
+        match previous {
+            NONE => self.heads[order] = next,
+            _ => self.links(previous).next = next,
+        }
+        if next != NONE {
+            self.links(next).previous = previous;
+        }
+        self.set_state(block, NOT_FREE);
+    }
+}

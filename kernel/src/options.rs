@@ -1,0 +1,48 @@
+//! The kernel's command line.
+
+use sync::SetOnce;
+use vm::Tables;
+
+/// What the user of the kernel chose.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// `tables=percore|shared`.
+    pub tables: Tables,
+    /// `probe`: boot, say so, and stop.
+    pub probe: bool,
+    /// `stats`: counters and leaks at the end.
+    pub stats: bool,
+}
+
+static OPTIONS: SetOnce<Options> = SetOnce::new();
+
+/// The options of this boot; the defaults before they are known.
+pub fn get() -> Options {
+    OPTIONS.get().copied().unwrap_or(Options::DEFAULT)
+}
+
+impl Options {
+    const DEFAULT: Self = Self { tables: Tables::PerCore, probe: false, stats: false };
+
+    /// Reads the command line; [`get`] knows the options from now on.
+    ///
+    /// # Panics
+    /// On a key or a value that does not exist: a measurement of something else than was asked for is worse than none.
+    pub fn read(command_line: &[u8]) -> Self {
+        let text = str::from_utf8(command_line).expect("the kernel's command line is text");
+        let options = text.split_ascii_whitespace().fold(Self::DEFAULT, Self::with);
+        OPTIONS.set(options);
+        options
+    }
+
+    fn with(self, word: &str) -> Self {
+        match word {
+            "vm=radix" => self,
+            "tables=percore" => Self { tables: Tables::PerCore, ..self },
+            "tables=shared" => Self { tables: Tables::Shared, ..self },
+            "probe" => Self { probe: true, ..self },
+            "stats" => Self { stats: true, ..self },
+            other => panic!("unknown option on the kernel's command line: {other}"),
+        }
+    }
+}
