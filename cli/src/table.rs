@@ -58,11 +58,12 @@ impl fmt::Display for Table {
 }
 
 /// A count with thousands set apart.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
+pub fn count(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap_or("")).collect();
-    groups.join(",")
+    let sign = if number < 0 { "-" } else { "" };
+    sign.to_owned() + &groups.join(",")
 }
 
 #[cfg(test)]
@@ -78,6 +79,6 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 999, 1000, -1_234_567].map(count), ["0", "999", "1,000", "-1,234,567"]);
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -88,23 +89,32 @@ pub fn pump(mut from: UnixStream, to: Sink, broken: impl FnOnce() + Send + 'stat
     })
 }
 
-/// Sends this process's standard input to the guest as frames: a length of two bytes, little-endian, then the
-/// bytes; length 0 means end of file. The thread is left alone at the end: it may sit in a read for ever.
-pub fn feed_stdin(mut to: UnixStream) {
+/// Answers every request with a frame of this process's standard input, or with the empty one if the guest is to
+/// find it empty: a length of two bytes, little-endian, then the bytes; length 0 means end of file. Nothing is
+/// read before it is asked for. The thread is left alone at the end: it may sit in a read for ever.
+pub fn feed_stdin(mut to: UnixStream, open: bool) -> Sender<()> {
+    let (sender, requests) = channel();
     thread::spawn(move || {
         let mut chunk = [0; 4096];
-        loop {
-            let length = rustix::io::read(rustix::stdio::stdin(), &mut chunk).unwrap_or(0);
-            if to.write_all(&frame(&chunk[..length])).is_err() || length == 0 {
+        for () in requests {
+            let length = if open { read_stdin(&mut chunk) } else { 0 };
+            if to.write_all(&frame(&chunk[..length])).is_err() {
                 return;
             }
         }
     });
+    sender
 }
 
-/// Tells the guest that its standard input is empty.
-pub fn close_stdin(mut to: &UnixStream) -> io::Result<()> {
-    to.write_all(&frame(&[]))
+/// What comes next on standard input; nothing at its end and when it cannot be read.
+fn read_stdin(chunk: &mut [u8]) -> usize {
+    loop {
+        match rustix::io::read(rustix::stdio::stdin(), &mut *chunk) {
+            Ok(length) => return length,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return 0,
+        }
+    }
 }
 
 fn frame(bytes: &[u8]) -> Vec<u8> {

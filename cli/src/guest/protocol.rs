@@ -15,6 +15,8 @@ pub enum Line {
         /// Memory that the kernel found.
         memory_bytes: u64,
     },
+    /// The program reads its standard input: one frame of it, please.
+    Stdin,
     /// The kernel's log.
     Log {
         /// error, warn, info, debug.
@@ -81,8 +83,8 @@ pub struct Crash {
 /// What the kernel counted.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct Stats {
-    /// By name, one number per core.
-    pub counters: BTreeMap<String, Vec<u64>>,
+    /// By name, one number per core. A core that gives back more than it took counts below zero.
+    pub counters: BTreeMap<String, Vec<i64>>,
     /// Frames that were not given back.
     pub leaked_frames: i64,
     /// Radix nodes that were not given back.
@@ -91,7 +93,7 @@ pub struct Stats {
 
 impl Stats {
     /// A counter summed over cores; 0 if the kernel does not know it.
-    pub fn total(&self, name: &str) -> u64 {
+    pub fn total(&self, name: &str) -> i64 {
         self.counters.get(name).map_or(0, |cores| cores.iter().sum())
     }
 }

@@ -102,6 +102,7 @@ struct Said {
 struct Running {
     qemu: Child,
     events: Receiver<Event>,
+    stdin: Sender<()>,
     output: Vec<JoinHandle<()>>,
     complaints: JoinHandle<String>,
     kernel_log: Option<JoinHandle<String>>,
@@ -124,10 +125,19 @@ impl Running {
             pump(stderr, plan.stderr.clone(), sender.clone()),
         ];
         let watch = forward_signals(sender.clone());
-        open_stdin(plan.stdin, &control)?;
+        let stdin =
+            channels::feed_stdin(control.try_clone().context("cannot duplicate a socket")?, plan.stdin);
         read_lines(control, sender);
         let kernel_log = hosts.next().map(collect);
-        Ok(Running { qemu, events, output, complaints: collect(complaints), kernel_log, _watch: watch })
+        Ok(Running {
+            qemu,
+            events,
+            stdin,
+            output,
+            complaints: collect(complaints),
+            kernel_log,
+            _watch: watch,
+        })
     }
 
     /// Hears the guest out. No end: QEMU left without an exit line.
@@ -139,7 +149,7 @@ impl Running {
         loop {
             let until = if said.booted { deadline } else { boot_deadline.min(deadline.or(boot_deadline)) };
             let end = match self.next_event(until) {
-                Ok(Event::Line(line)) => said.hear(&line, notice),
+                Ok(Event::Line(line)) => said.hear(&line, &self.stdin, notice),
                 Ok(Event::Signal(signal)) => Some(End::Interrupted(signal)),
                 Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return (None, said),
                 Err(RecvTimeoutError::Timeout) => Some(End::Failed(said.overdue(start.elapsed()))),
@@ -203,7 +213,7 @@ impl Drop for Running {
 
 impl Said {
     /// Takes in one line; the run's end if it was the last one.
-    fn hear(&mut self, text: &str, notice: &mut dyn FnMut(&Line)) -> Option<End> {
+    fn hear(&mut self, text: &str, stdin: &Sender<()>, notice: &mut dyn FnMut(&Line)) -> Option<End> {
         let Ok(line) = serde_json::from_str(text) else {
             notice(&Line::Log { level: "error".to_owned(), text: format!("unreadable line: {text}") });
             return None;
@@ -211,6 +221,8 @@ impl Said {
         notice(&line);
         match line {
             Line::Booted { .. } => self.booted = true,
+            // Fails only when the feeder gave up because QEMU is gone.
+            Line::Stdin => drop(stdin.send(())),
             Line::Panic { text } => self.panic = Some(text),
             Line::Stats(stats) => self.stats = Some(stats),
             Line::Crash(crash) => self.crash = Some(crash),
@@ -260,15 +272,6 @@ fn pump(port: UnixStream, sink: Sink, events: Sender<Event>) -> JoinHandle<()> {
 
 fn forward_signals(events: Sender<Event>) -> signals::Watch {
     signals::Watch::new(move |signal| drop(events.send(Event::Signal(signal))))
-}
-
-fn open_stdin(feed: bool, control: &UnixStream) -> Result<()> {
-    if feed {
-        channels::feed_stdin(control.try_clone().context("cannot duplicate a socket")?);
-    } else {
-        channels::close_stdin(control).context("cannot write to the control port")?;
-    }
-    Ok(())
 }
 
 fn read_lines(port: UnixStream, events: Sender<Event>) {

@@ -51,8 +51,9 @@ fn run(control: &File) -> Result<Value, program::Failure> {
 fn pumps(child: &mut Child, control: &File, out: File, err: File) -> [thread::JoinHandle<()>; 2] {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let stdin = child.stdin.take().expect("stdin is a pipe");
-    let frames = control.try_clone().expect("a file can be cloned");
-    thread::spawn(move || stdin::feed(frames, stdin));
+    let clone = || control.try_clone().expect("a file can be cloned");
+    let (frames, mut asking) = (clone(), clone());
+    thread::spawn(move || stdin::feed(|| say(&mut asking, json!({"type": "stdin"})), frames, stdin));
     [
         thread::spawn(move || pump(stdout.expect("stdout is a pipe"), out)),
         thread::spawn(move || pump(stderr.expect("stderr is a pipe"), err)),

@@ -1,30 +1,18 @@
 //! The program's stdin, as it comes from the host: frames of a little-endian 16-bit length and that many
-//! bytes. Length 0 is the end of the file.
+//! bytes. Length 0 is the end of the file. The host sends one frame each time it is asked, so that the serial port,
+//! which has no way to say "wait", is never flooded.
 
 use std::io::{self, Read, Write};
-use std::sync::mpsc;
-use std::thread;
 
-/// Moves bytes until the end of the file, which the program sees when `to` is dropped.
-///
-/// The serial line has no flow control: what nobody reads is lost. So frames are read as they come, whether
-/// the program listens or not, and wait in a queue.
-pub fn feed(mut from: impl Read, to: impl Write + Send) {
-    let (queue, waiting) = mpsc::channel();
-    thread::scope(|scope| {
-        scope.spawn(move || deliver(waiting, to));
-        while let Ok(Some(bytes)) = frame(&mut from) {
-            let _nobody_listens = queue.send(bytes);
-        }
-        drop(queue);
-    });
-}
-
-fn deliver(waiting: mpsc::Receiver<Vec<u8>>, mut to: impl Write) {
-    for bytes in waiting {
+/// Moves bytes until the end of the file, which the program sees when `to` is dropped, or until the program
+/// listens no more. `ask` asks the host for a frame.
+pub fn feed(mut ask: impl FnMut(), mut from: impl Read, mut to: impl Write) {
+    ask();
+    while let Ok(Some(bytes)) = frame(&mut from) {
         if to.write_all(&bytes).is_err() {
             return;
         }
+        ask();
     }
 }
 
@@ -42,16 +30,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_all_frames_arrive_up_to_the_empty_one() {
-        let mut program = Vec::new();
-        feed(&b"\x03\x00abc\x01\x00d\x00\x00\x01\x00x"[..], &mut program);
-        assert_eq!(program, b"abcd");
+    fn bytes_of_all_frames_arrive_up_to_the_empty_one_and_each_is_asked_for() {
+        let (mut asked, mut program) = (0, Vec::new());
+        feed(|| asked += 1, &b"\x03\x00abc\x01\x00d\x00\x00\x01\x00x"[..], &mut program);
+        assert_eq!((asked, program), (3, b"abcd".to_vec()));
     }
 
     #[test]
-    fn frames_are_read_even_if_the_program_does_not_listen() {
-        let mut line = &b"\x03\x00abc\x01\x00d\x00\x00"[..];
-        feed(&mut line, &mut [0u8; 1][..]);
-        assert!(line.is_empty());
+    fn nothing_is_asked_for_a_program_that_does_not_listen() {
+        let mut asked = 0;
+        feed(|| asked += 1, &b"\x03\x00abc\x01\x00d\x00\x00"[..], &mut [0u8; 1][..]);
+        assert_eq!(asked, 1);
     }
 }
