@@ -43,7 +43,6 @@ pub use features::hwcap;
 pub use flow::{Suspended, current, resume, take_left, with_current};
 pub use fpu::FpuState;
 pub use frame::TrapFrame;
-pub use interrupts::halt_until_interrupt;
 pub use ipi::{send_reschedule, stop_other_cores};
 pub use kernel_map::{kernel_image, zero_frame};
 pub use per_core_tables::PerCoreTables;

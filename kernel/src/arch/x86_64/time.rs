@@ -16,6 +16,8 @@ const SPEAKER: u16 = 0x61;
 const WINDOW: u64 = PIT_HZ / 100;
 /// Tries for a reading that nothing came between.
 const READINGS: usize = 5;
+/// Two windows agree if their rates differ by at most one part in so many.
+const CLOSE: u64 = 64;
 const SECOND: u64 = 1_000_000_000;
 
 static TSC_AT_BOOT: AtomicU64 = AtomicU64::new(0);
@@ -66,23 +68,53 @@ pub(super) fn spin_ns(ns: u64) {
     spin_until(now_ns() + ns, || false);
 }
 
+/// What a window showed.
+struct Measured {
+    ns: u64,
+    ticks: u64,
+    apic_ticks: u64,
+}
+
 /// Measures the clocks. Once, on the boot core, with its APIC on.
 pub(super) fn init() {
-    start_pit();
-    apic::count_down_silently(u32::MAX);
-    let (pit, counter, apic_left) = reading();
-    let (mut last_pit, mut last_counter, mut last_left) = (pit, counter, apic_left);
-    while pit - last_pit < WINDOW {
-        (last_pit, last_counter, last_left) = reading();
-    }
-    let ns = (pit - last_pit) * SECOND / PIT_HZ;
+    TSC_AT_BOOT.store(tsc(), Ordering::Relaxed);
+    let Measured { ns, ticks, apic_ticks } = measure();
     let per = |ticks: u64, of: u64| ((u128::from(ticks) << 32) / u128::from(of)) as u64;
-    NS_PER_TICK.store(per(ns, last_counter - counter), Ordering::Relaxed);
-    TICKS_PER_NS.store(per(last_counter - counter, ns), Ordering::Relaxed);
-    APIC_TICKS_PER_NS.store(per(apic_left - last_left, ns), Ordering::Relaxed);
-    TSC_AT_BOOT.store(counter, Ordering::Relaxed);
+    NS_PER_TICK.store(per(ns, ticks), Ordering::Relaxed);
+    TICKS_PER_NS.store(per(ticks, ns), Ordering::Relaxed);
+    APIC_TICKS_PER_NS.store(per(apic_ticks, ns), Ordering::Relaxed);
     WALL_AT_BOOT.store(rtc::seconds() * SECOND, Ordering::Relaxed);
     HAS_DEADLINE.store(cpuid_if_known(1, 0).ecx & 1 << 24 != 0, Ordering::Relaxed);
+}
+
+/// Measures until two windows agree: a pause of this virtual CPU may hide a whole turn of the PIT.
+fn measure() -> Measured {
+    let mut before = window();
+    loop {
+        let now = window();
+        let rate = |of: &Measured| of.ticks * 1000 / of.ns;
+        if rate(&now).abs_diff(rate(&before)) <= rate(&before) / CLOSE {
+            return now;
+        }
+        before = now;
+    }
+}
+
+fn window() -> Measured {
+    loop {
+        start_pit();
+        apic::count_down_silently(u32::MAX);
+        let (pit, counter, apic_left) = reading();
+        let mut last = reading();
+        while last.0 <= pit && pit - last.0 < WINDOW {
+            last = reading();
+        }
+        // A count that went up has wrapped.
+        if last.0 <= pit {
+            let ns = (pit - last.0) * SECOND / PIT_HZ;
+            return Measured { ns, ticks: last.1 - counter, apic_ticks: apic_left - last.2 };
+        }
+    }
 }
 
 /// Readies this core's timer.
