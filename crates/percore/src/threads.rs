@@ -19,6 +19,7 @@ struct Part {
 #[cfg(not(loom))]
 thread_local! {
     static PART: Cell<Option<Part>> = const { Cell::new(None) };
+    static ON_RELAX: Cell<fn()> = const { Cell::new(nothing) };
 }
 #[cfg(loom)]
 sync::loom::thread_local! {
@@ -40,7 +41,16 @@ impl ThreadCore {
     pub fn id(&self) -> CoreId {
         self.core
     }
+
+    /// Has `serve` called on every turn of a wait of this thread: where a simulated core takes its interrupts.
+    #[cfg(not(loom))]
+    pub fn on_relax(&self, serve: fn()) {
+        ON_RELAX.set(serve);
+    }
 }
+
+#[cfg(not(loom))]
+fn nothing() {}
 
 /// Makes this thread play the lowest core below `cores` that no other thread plays.
 ///
@@ -84,6 +94,8 @@ impl Drop for ThreadCore {
             assert!(part.get().is_some_and(|part| part.pins == 0), "a pinned thread gave up its core");
             part.set(None);
         });
+        #[cfg(not(loom))]
+        ON_RELAX.set(nothing);
         taken().remove(self.core);
     }
 }
@@ -109,6 +121,8 @@ unsafe impl Host for Threads {
     }
 
     fn relax() {
+        #[cfg(not(loom))]
+        (ON_RELAX.get())();
         std::thread::yield_now();
     }
 }
