@@ -6,6 +6,7 @@
 //! - [`SimMmu`] has software tables and TLBs. Every translation holds its frame: freeing a frame that a core can still
 //!   reach, using a freed one, freeing twice and losing one each stop the test with a message.
 //! - [`World`] is a space on a machine, with loads and stores that go through the TLB and fault like a program's.
+//! - [`Trial`] takes a space and the model through the same steps and compares everything.
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]
 
@@ -13,10 +14,12 @@ mod frames;
 mod machine;
 mod model;
 mod sim_mmu;
+mod trial;
 mod world;
 
 pub use frames::{FrameStore, WORDS};
 pub use machine::{Attended, Machine};
 pub use model::Model;
 pub use sim_mmu::{SimMmu, Translation};
+pub use trial::{Place, Step, Target, Trial};
 pub use world::{Kept, Setup, World, for_each_design};

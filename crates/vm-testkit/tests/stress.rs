@@ -14,7 +14,9 @@ use vm_testkit::{Setup, WORDS, World};
 const CORES: usize = 4;
 const STRIPE: u64 = 700;
 const BASE: u64 = (1 << 18) - 1000;
-const STEPS: usize = 12_000;
+/// A frame for every page.
+const PLENTY: usize = CORES * STRIPE as usize;
+const STEPS: usize = 20_000;
 
 /// A generator of numbers, one for each thread.
 struct Dice(u64);
@@ -176,8 +178,8 @@ fn touch(world: &World, pin: &Pinned, page: PageNum, access: Access) -> Result<(
 }
 
 /// Runs `step` many times on a thread for each core; then nothing may be lost.
-fn storm(tables: Tables, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
-    let world = World::radix(Setup { cores: CORES, frames: 8192, ..Setup::new() }, tables);
+fn storm(tables: Tables, frames: usize, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
+    let world = World::radix(Setup { cores: CORES, frames, ..Setup::new() }, tables);
     world.machine.on_threads(CORES, |core| {
         let mut dice = Dice::new(core.pin());
         for _ in 0..STEPS {
@@ -191,15 +193,15 @@ fn storm(tables: Tables, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
 
 fn owners_and_visitors(tables: Tables) {
     let board = Board::new();
-    storm(tables, |world, pin, dice| match dice.below(4) {
+    storm(tables, PLENTY, |world, pin, dice| match dice.below(4) {
         0 => change_something(world, &board, pin, dice),
         _ => visit(world, &board, pin, dice),
     });
 }
 
 /// Everybody changes everything at once. Who wins is open; what words may hold, and that nothing is lost, is not.
-fn free_for_all(tables: Tables) {
-    storm(tables, |world, pin, dice| {
+fn free_for_all(tables: Tables, frames: usize) {
+    storm(tables, frames, |world, pin, dice| {
         let (pages, prot) = (dice.range(everything()), dice.prot());
         let space = &world.space;
         match dice.below(12) {
@@ -226,10 +228,16 @@ fn owners_and_visitors_with_one_table() {
 
 #[test]
 fn free_for_all_with_tables_per_core() {
-    free_for_all(Tables::PerCore);
+    free_for_all(Tables::PerCore, PLENTY);
 }
 
 #[test]
 fn free_for_all_with_one_table() {
-    free_for_all(Tables::Shared);
+    free_for_all(Tables::Shared, PLENTY);
+}
+
+#[test]
+fn free_for_all_with_little_memory() {
+    free_for_all(Tables::PerCore, 30);
+    free_for_all(Tables::Shared, 30);
 }

@@ -1,0 +1,194 @@
+//! Memory runs out at every point where it can: the operation says so, nothing has changed, nothing is lost, and no
+//! shootdown was skipped. Frames and table pages run out by a switch; nodes by an allocator that refuses.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::{CORES, setup, step};
+use proptest::prelude::*;
+use vm::{FaultError, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm_testkit::{Setup, Step, Trial, World};
+
+const RW: Prot = Prot::from_bits(3);
+
+/// The system's allocator, but this thread's node allocations fail once `NODES_LEFT` reaches zero.
+struct Stingy;
+
+thread_local! {
+    static NODES_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// Nodes are the only things so aligned that a space allocates once it exists.
+const NODE_ALIGN: usize = 128;
+
+fn refuses(layout: Layout) -> bool {
+    let left = NODES_LEFT.get();
+    if layout.align() < NODE_ALIGN || left == usize::MAX {
+        return false;
+    }
+    NODES_LEFT.set(left.saturating_sub(1));
+    left == 0
+}
+
+// SAFETY: every call goes to `System` unchanged, or is refused, which an allocator may always do.
+unsafe impl GlobalAlloc for Stingy {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those that `System` asks for.
+        if refuses(layout) { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: every block came from `System`.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Stingy = Stingy;
+
+/// Runs `f` with memory for `blocks` more blocks of nodes.
+fn with_blocks<R>(blocks: usize, f: impl FnOnce() -> R) -> R {
+    NODES_LEFT.set(blocks);
+    let result = f();
+    NODES_LEFT.set(usize::MAX);
+    result
+}
+
+fn page(number: u64) -> PageNum {
+    PageNum::new(number)
+}
+
+/// What runs out during a step.
+#[derive(Clone, Copy, Debug)]
+enum Shortage {
+    Nodes(usize),
+    Frames,
+    TablePages,
+}
+
+fn shortage() -> impl Strategy<Value = Shortage> {
+    prop_oneof![
+        Just(Shortage::Nodes(usize::MAX)),
+        (0..10_usize).prop_map(Shortage::Nodes),
+        Just(Shortage::Frames),
+        Just(Shortage::TablePages)
+    ]
+}
+
+fn step_short_of(trial: &mut Trial, shortage: Shortage, core: usize, step: &Step) {
+    let frames = matches!(shortage, Shortage::Frames);
+    let table_pages = matches!(shortage, Shortage::TablePages);
+    let blocks = if let Shortage::Nodes(blocks) = shortage { blocks } else { usize::MAX };
+    trial.short = true;
+    trial.world.frames().set_exhausted(frames);
+    trial.world.mmu.set_exhausted(table_pages);
+    with_blocks(blocks, || trial.step(core, step));
+}
+
+fn run(setup: Setup, tables: Tables, steps: &[(usize, Shortage, Step)]) {
+    let mut trial = Trial::new(setup, tables);
+    steps.iter().for_each(|(core, shortage, step)| step_short_of(&mut trial, *shortage, *core, step));
+    trial.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn shortages_change_nothing_with_tables_per_core(
+        setup in setup(), steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
+    ) {
+        run(setup, Tables::PerCore, &steps);
+    }
+
+    #[test]
+    fn shortages_change_nothing_with_one_table(
+        setup in setup(), steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
+    ) {
+        run(setup, Tables::Shared, &steps);
+    }
+}
+
+/// sv6: out of memory after the invalidation skipped the shootdown.
+#[test]
+fn replacing_takes_effect_on_every_core_or_on_none() {
+    for tables in [Tables::PerCore, Tables::Shared] {
+        let (mut refused, mut done) = (0, 0);
+        for blocks in 0..12 {
+            let world = World::radix(Setup::new(), tables);
+            let old = PageRange::new(page(500), 4).unwrap();
+            world
+                .machine
+                .on(0, |pin| world.space.map(pin, Placement::Fixed(old.start()), old.pages(), RW))
+                .unwrap();
+            world.machine.on_each(|pin| world.store(pin, page(501), 0, 9).unwrap());
+            let replace = |pin: &_| world.space.map(pin, Placement::Fixed(page(400)), 5000, Prot::READ);
+            let answer = world.machine.on(1, |pin| with_blocks(blocks, || replace(pin)));
+            let seen = if answer.is_ok() { 0 } else { 9 };
+            world
+                .machine
+                .on_each(|pin| assert_eq!(world.load(pin, page(501), 0), Ok(seen), "{blocks} blocks"));
+            *(if answer.is_ok() { &mut done } else { &mut refused }) += 1;
+            assert!(answer.is_ok() || answer == Err(VmError::OutOfMemory));
+            world.finish();
+        }
+        assert!(refused > 0 && done > 0, "{refused} refused, {done} done: the test misses one side");
+    }
+}
+
+#[test]
+fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
+    for tables in [Tables::PerCore, Tables::Shared] {
+        let world = World::radix(Setup::new(), tables);
+        let huge = PageRange::new(page(1 << 18), 1 << 18).unwrap();
+        let hole = PageRange::one(page((1 << 18) + 777));
+        world.machine.on(0, |pin| {
+            world.space.map(pin, Placement::Fixed(huge.start()), huge.pages(), RW).unwrap();
+            for blocks in 0..4 {
+                let answer = with_blocks(blocks, || world.space.unmap(pin, hole));
+                assert_eq!(answer, Err(VmError::OutOfMemory), "two nodes are two blocks each");
+                assert!(world.space.mapped(pin, huge));
+            }
+            with_blocks(4, || world.space.unmap(pin, hole)).unwrap();
+            assert!(!world.space.mapped(pin, hole));
+        });
+        world.finish();
+    }
+}
+
+#[test]
+fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
+    for tables in [Tables::PerCore, Tables::Shared] {
+        let world = World::radix(Setup::new(), tables);
+        world.machine.on(0, |pin| {
+            world.space.map(pin, Placement::Fixed(page(512)), 512, RW).unwrap();
+            let store = || world.store(pin, page(600), 0, 5);
+            assert_eq!(with_blocks(0, store), Err(FaultError::OutOfMemory));
+            world.frames().set_exhausted(true);
+            assert_eq!(store(), Err(FaultError::OutOfMemory));
+            world.frames().set_exhausted(false);
+            world.mmu.set_exhausted(true);
+            assert_eq!(store(), Err(FaultError::OutOfMemory));
+            assert_eq!(world.frames().used(), 0, "the frame went back");
+            world.mmu.set_exhausted(false);
+            assert_eq!(store(), Ok(()));
+            assert_eq!(world.load(pin, page(600), 0), Ok(5));
+        });
+        world.finish();
+    }
+}
+
+#[test]
+fn destroying_needs_no_memory() {
+    for tables in [Tables::PerCore, Tables::Shared] {
+        let world = World::radix(Setup::new(), tables);
+        world.machine.on(0, |pin| {
+            world.space.map(pin, Placement::Fixed(page(1000)), 1 << 20, RW).unwrap();
+            (0..5).for_each(|at| world.store(pin, page(1000 + at * 999), 0, 1).unwrap());
+            with_blocks(0, || world.space.destroy(pin));
+            assert!(!world.space.mapped(pin, PageRange::one(page(5000))));
+        });
+        with_blocks(0, || world.finish());
+    }
+}
