@@ -1,19 +1,67 @@
-//! Tasks and run queues.
+//! Tasks: who runs where, who sleeps, who is next.
+//!
+//! Every core has a run queue of its own, first come, first served. A task waits for the core it last ran on; idle cores
+//! take new and woken tasks first, and steal. The kernel is never preempted: a task leaves its core when it
+//! sleeps or exits, or, on the way back to user mode, when its slice is over and somebody waits.
+//!
+//! Interrupt handlers take no lock here: they set bits ([`attention`]) that the core acts on ([`work`]) when it is
+//! about to return to user mode, or idles. So no lock of the scheduler needs interrupts off.
+//!
+//! | file | what |
+//! |---|---|
+//! | `task` | a thread as the scheduler sees it |
+//! | `parking` | the word that sleeping and waking meet in |
+//! | `switch` | the two halves of a switch |
+//! | `place` | choosing a core; idle cores; stealing; affinity |
+//! | `idle` | a core with nothing to run |
+//! | `timers` | sleepers, ticks |
+//! | `work`, `attention` | what interrupts leave to be done |
+//! | `wait`, `list` | queues of sleeping tasks |
+#![deny(unsafe_code)]
 
-use crate::arch::TrapFrame;
+pub mod attention;
+mod cores;
+mod idle;
+mod list;
+mod parking;
+mod place;
+mod switch;
+mod task;
+mod timers;
+mod wait;
+mod work;
 
-/// The timer of this core rang. Interrupts are off.
-pub fn on_timer() {}
+use alloc::sync::Arc;
 
-/// The last thing before user mode. Interrupts are off.
-pub fn on_return_to_user(_frame: &mut TrapFrame) {}
+pub use idle::enter_idle;
+pub use list::TaskList;
+pub use place::{enqueue, set_affinity};
+pub use switch::{exit, finish_switch, park, yield_now};
+pub use task::{Start, Task};
+pub use timers::{park_until, passed, sleep_until};
+pub use wait::{WaitChain, WaitQueue};
+pub use work::{on_reschedule, on_return_to_user, on_timer};
 
-/// The first thing after a switch, on the new stack.
-pub fn finish_switch() {}
+use switch::Departure;
 
-/// This core's first task: it waits for work.
-pub fn enter_idle() -> ! {
-    loop {
-        crate::arch::halt_until_interrupt();
-    }
+/// The task that runs here.
+///
+/// # Panics
+/// In the idle flow.
+pub fn current() -> Arc<Task> {
+    crate::arch::current().expect("no task runs here")
+}
+
+/// Calls `f` with the task that runs here, without counting a reference.
+///
+/// # Panics
+/// In the idle flow.
+#[inline(always)]
+pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> R {
+    crate::arch::with_current(f).expect("no task runs here")
+}
+
+/// Lets the boot core touch reference counts before it first idles. Needs: epochs.
+pub fn come_online() {
+    idle::come_online(cores::mine());
 }

@@ -1,6 +1,115 @@
-//! The Linux calls.
+//! The Linux calls: one file per call or close family, and this table.
+//!
+//! The list of calls lives in `abi::syscalls`, where the host's tools find it too. From the same list [`route`] is made:
+//! a call listed as `full` or `partial` goes to the function of its name in [`calls`], and its absence is a
+//! compile error; every other number answers ENOSYS.
+//!
+//! A handler gets a [`Call`] and returns rax or an [`Errno`]. It runs on the thread's kernel stack with interrupts on, may
+//! sleep, and holds no counted reference when it ends the thread.
+#![deny(unsafe_code)]
+
+mod calls;
+mod clock;
+mod descriptors;
+mod exit;
+mod file_args;
+mod futex;
+mod identity;
+mod io;
+mod limits;
+mod machine;
+mod madvise;
+mod mmap;
+mod modes;
+mod names;
+mod open;
+mod poll;
+mod position;
+mod prctl;
+mod ranges;
+mod scheduling;
+mod signals;
+mod stat;
+mod threads;
+mod usage;
+
+use abi::Errno;
 
 use crate::arch::TrapFrame;
+use crate::control;
+use crate::counters::{Counter, bump};
+use crate::sched::{self, Task};
+
+/// A call on its way: who asks, and for what.
+pub struct Call<'a> {
+    /// The thread that called.
+    pub task: &'a Task,
+    /// Its registers.
+    pub frame: &'a mut TrapFrame,
+    args: [u64; 6],
+}
+
+/// What a call leaves in rax.
+pub type Outcome = Result<u64, Errno>;
+
+impl Call<'_> {
+    /// Argument `index`, from 0.
+    #[inline(always)]
+    pub fn arg(&self, index: usize) -> u64 {
+        self.args[index]
+    }
+
+    /// Argument `index` as a C `int`: the high half of the register means nothing.
+    #[inline(always)]
+    pub fn int(&self, index: usize) -> i32 {
+        self.args[index] as i32
+    }
+}
 
 /// Handles the call in `frame`. Interrupts are on.
-pub fn dispatch(_frame: &mut TrapFrame) {}
+#[inline]
+pub fn dispatch(frame: &mut TrapFrame) {
+    bump(Counter::Syscalls);
+    let args = frame.args();
+    let outcome = sched::with_current(|task| {
+        let mut call = Call { task, frame, args };
+        route(&mut call)
+    });
+    frame.set_result(outcome.unwrap_or_else(Errno::to_result));
+}
+
+macro_rules! outcome {
+    ($call:ident $name:ident full) => {
+        calls::$name($call)
+    };
+    ($call:ident $name:ident partial $missing:literal) => {
+        calls::$name($call)
+    };
+    ($call:ident $name:ident none) => {
+        unknown($call)
+    };
+    ($call:ident $name:ident declined) => {
+        Err(Errno::ENOSYS)
+    };
+}
+
+macro_rules! route {
+    ($($number:literal $name:ident $support:ident $($missing:literal)?;)*) => {
+        #[inline(always)]
+        fn route(call: &mut Call<'_>) -> Outcome {
+            match call.frame.number() {
+                $($number => outcome!(call $name $support $($missing)?),)*
+                _ => unknown(call),
+            }
+        }
+    };
+}
+
+abi::for_each_syscall!(route);
+
+/// A call that nobody wrote: the developer hears of it, the program gets ENOSYS.
+#[cold]
+fn unknown(call: &mut Call<'_>) -> Outcome {
+    control::unknown_syscall(call.frame.number(), call.args);
+    Err(Errno::ENOSYS)
+}

@@ -1,0 +1,68 @@
+//! Putting bytes into an address space that need not be the one this core runs.
+
+use abi::Errno;
+use percore::pin;
+use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr, VmError};
+
+use crate::mm::{epoch, frames};
+
+/// Gives the `pages` mapped and still untouched pages from `start` on their contents: `read` fills a page of zeroes, given its index.
+///
+/// # Errors
+/// ENOMEM; what `read` says. The pages before are filled then.
+pub fn fill(
+    space: &dyn AddressSpace,
+    start: PageNum,
+    pages: u64,
+    mut read: impl FnMut(u64, &mut [u8; PAGE_SIZE as usize]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    (0..pages).try_for_each(|index| {
+        let frame = frame()?;
+        let page = PageNum::new(start.get() + index);
+        let filled = frames::with_bytes(frame, |bytes| read(index, bytes)).and_then(|()| install(space, page, frame));
+        if filled.is_err() {
+            frames::free(&pin(), frame);
+        }
+        filled
+    })
+}
+
+fn frame() -> Result<FrameNum, Errno> {
+    loop {
+        let frame = frames::alloc_zeroed(&pin());
+        match frame {
+            Some(frame) => return Ok(frame),
+            None if epoch::reclaim() => {}
+            None => return Err(Errno::ENOMEM),
+        }
+    }
+}
+
+fn install(space: &dyn AddressSpace, page: PageNum, frame: FrameNum) -> Result<(), Errno> {
+    loop {
+        let done = space.install(&pin(), page, frame);
+        match done {
+            Ok(()) => return Ok(()),
+            Err(VmError::OutOfMemory) if epoch::reclaim() => {}
+            Err(_) => return Err(Errno::ENOMEM),
+        }
+    }
+}
+
+/// Writes `bytes` at `address`, into mapped and still untouched pages.
+///
+/// # Errors
+/// ENOMEM.
+pub fn write(space: &dyn AddressSpace, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    let address = VirtAddr::new(address);
+    let skip = address.offset() as usize;
+    let pages = (skip + bytes.len()).div_ceil(PAGE_SIZE as usize) as u64;
+    fill(space, address.page(), pages, |index, page| {
+        // Page `index` begins `index` pages after a point `skip` bytes before the first byte.
+        let from = (index as usize * page.len()).saturating_sub(skip);
+        let at = if index == 0 { skip } else { 0 };
+        let len = (page.len() - at).min(bytes.len() - from);
+        page[at..at + len].copy_from_slice(&bytes[from..from + len]);
+        Ok(())
+    })
+}

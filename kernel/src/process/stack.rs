@@ -1,0 +1,113 @@
+//! The main thread's stack as a program finds it: argc, argv, envp, the auxiliary vector, and what they point to.
+
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::process::*;
+use vm::PAGE_SIZE;
+
+use super::elf::Elf;
+use crate::arch;
+use crate::fs::fallible;
+
+/// Strings are NUL-terminated, back to back.
+pub struct Strings<'a> {
+    pub argv: &'a [u8],
+    pub envp: &'a [u8],
+    pub path: &'a [u8],
+}
+
+/// CLOCKS_PER_SEC of `times`.
+pub const TICKS_PER_SECOND: u64 = 100;
+const PLATFORM: &[u8] = b"x86_64\0";
+
+/// The bytes of the stack from the stack pointer, which is returned too, up to `top`.
+///
+/// ```text
+///   sp -> argc | argv.. 0 | envp.. 0 | auxv.. 0 0 | (pad) | random | platform | path | envp | argv <- top
+/// ```
+///
+/// # Errors
+/// E2BIG if they fill more than a quarter of the stack; ENOMEM.
+pub fn build(top: u64, strings: &Strings<'_>, elf: &Elf<'_>) -> Result<(u64, Vec<u8>), Errno> {
+    let random = [arch::random_u64(), arch::random_u64()].map(u64::to_le_bytes).concat();
+    let parts: [&[u8]; 6] = [&random, PLATFORM, strings.path, b"\0", strings.envp, strings.argv];
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    let base = top.checked_sub(size as u64).ok_or(Errno::E2BIG)? & !15;
+    let [random_at, platform_at, path_at, _, envp_at, argv_at] = addresses(base, &parts);
+
+    let mut words = Words::default();
+    words.push(count(strings.argv))?;
+    words.pointers(argv_at, strings.argv)?;
+    words.pointers(envp_at, strings.envp)?;
+    auxv(elf, random_at, platform_at, path_at).into_iter().try_for_each(|word| words.push(word))?;
+
+    let sp = base.saturating_sub(words.0.len() as u64 * 8) & !15;
+    if top - sp > super::STACK_BYTES / 4 {
+        return Err(Errno::E2BIG);
+    }
+    let mut bytes = fallible::empty((top - sp) as usize)?;
+    words.0.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    bytes.resize((base - sp) as usize, 0);
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    Ok((sp, bytes))
+}
+
+/// Where each part begins, the first at `base`.
+fn addresses<const N: usize>(base: u64, parts: &[&[u8]; N]) -> [u64; N] {
+    let mut next = base;
+    parts.map(|part| {
+        next += part.len() as u64;
+        next - part.len() as u64
+    })
+}
+
+fn count(strings: &[u8]) -> u64 {
+    strings.iter().filter(|&&byte| byte == 0).count() as u64
+}
+
+fn auxv(elf: &Elf<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
+    let pairs = [
+        (AT_PHDR, elf.headers_address()),
+        (AT_PHENT, elf.header_size()),
+        (AT_PHNUM, elf.header_count.into()),
+        (AT_PAGESZ, PAGE_SIZE),
+        (AT_BASE, 0),
+        (AT_FLAGS, 0),
+        (AT_ENTRY, elf.entry),
+        (AT_UID, 0),
+        (AT_EUID, 0),
+        (AT_GID, 0),
+        (AT_EGID, 0),
+        (AT_SECURE, 0),
+        (AT_CLKTCK, TICKS_PER_SECOND),
+        (AT_HWCAP, arch::hwcap()),
+        (AT_HWCAP2, 0),
+        (AT_MINSIGSTKSZ, super::signal::MIN_STACK),
+        (AT_RANDOM, random),
+        (AT_PLATFORM, platform),
+        (AT_EXECFN, path),
+        (AT_NULL, 0),
+    ];
+    core::array::from_fn(|at| if at % 2 == 0 { pairs[at / 2].0 } else { pairs[at / 2].1 })
+}
+
+/// Words to be written.
+#[derive(Default)]
+struct Words(Vec<u64>);
+
+impl Words {
+    fn push(&mut self, word: u64) -> Result<(), Errno> {
+        fallible::push(&mut self.0, word)
+    }
+
+    /// The address of each of `strings`, which lie at `at`, and a zero.
+    fn pointers(&mut self, at: u64, strings: &[u8]) -> Result<(), Errno> {
+        let mut start = at;
+        for (index, _) in strings.iter().enumerate().filter(|(_, byte)| **byte == 0) {
+            self.push(start)?;
+            start = at + index as u64 + 1;
+        }
+        self.push(0)
+    }
+}

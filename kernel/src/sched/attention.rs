@@ -1,0 +1,63 @@
+//! Why a core, or a task, must look up before it returns to user mode.
+//!
+//! Interrupt handlers and other cores only set bits here; what the bits ask for is done by the core itself, on
+//! the way to user mode or in the idle loop, where no lock is held and interrupts are on. An empty word is the fast path.
+
+use sync::atomic::{AtomicU32, Ordering};
+
+/// Core: another task should run, or the task that runs may not run here any more.
+pub const RESCHEDULE: u32 = 1 << 0;
+/// Core: the timer rang.
+pub const TIMER: u32 = 1 << 1;
+/// Core: bytes of standard input wait.
+pub const INPUT: u32 = 1 << 2;
+/// Core: an exited task waits to be freed.
+pub const REAP: u32 = 1 << 3;
+/// Task: a signal is pending.
+pub const SIGNAL: u32 = 1 << 4;
+/// Task: its process is ending.
+pub const KILLED: u32 = 1 << 5;
+
+/// A word of reasons.
+#[derive(Debug)]
+pub struct Attention(AtomicU32);
+
+impl Attention {
+    /// No reason.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Adds reasons.
+    pub fn raise(&self, reasons: u32) {
+        // SeqCst: see `Task::notify`.
+        self.0.fetch_or(reasons, Ordering::SeqCst);
+    }
+
+    /// Takes reasons away.
+    pub fn clear(&self, reasons: u32) {
+        self.0.fetch_and(!reasons, Ordering::SeqCst);
+    }
+
+    /// Whether there is any reason.
+    #[inline(always)]
+    pub fn any(&self) -> bool {
+        // A plain load on x86. SeqCst: see `Task::notify`.
+        self.0.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether one of `reasons` is there.
+    pub fn has(&self, reasons: u32) -> bool {
+        self.0.load(Ordering::SeqCst) & reasons != 0
+    }
+
+    /// Takes all reasons.
+    pub fn take(&self) -> u32 {
+        self.0.swap(0, Ordering::SeqCst)
+    }
+}
+
+/// Asks this core to look up. For interrupt handlers.
+pub fn raise(reasons: u32) {
+    super::cores::mine().attention.raise(reasons);
+}

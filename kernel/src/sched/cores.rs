@@ -1,0 +1,109 @@
+//! What the scheduler keeps for each core.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use alloc::sync::Arc;
+use percore::{CoreId, MAX_CORES};
+use sync::{CachePadded, SpinLock};
+
+use super::attention::Attention;
+use super::list::{Chain, Link, TaskList};
+use super::timers::Timers;
+use super::{Departure, Task};
+use crate::arch::{self, Suspended};
+
+/// The link of run queues.
+#[derive(Debug)]
+pub struct RunChain;
+
+impl Chain for RunChain {
+    fn link(task: &Task) -> &Link {
+        &task.run_link
+    }
+}
+
+/// One core's part of the scheduler.
+pub struct Core {
+    /// Runnable tasks that wait for this core.
+    queue: SpinLock<TaskList<RunChain>>,
+    /// How many; written under the queue's lock.
+    waiting: AtomicUsize,
+    /// Why the core should look up before it returns to user mode.
+    pub attention: Attention,
+    /// Sleepers whose time comes on this core.
+    pub timers: SpinLock<Timers>,
+    /// When this core ticks next. The core's own.
+    pub next_tick: AtomicU64,
+    /// Whether the core takes part in epochs. The core's own.
+    pub online: AtomicBool,
+    /// How the task that is being left leaves. The core's own, between a switch's two halves.
+    pub departure: SpinLock<Departure>,
+    /// The core's idle flow while a task runs.
+    pub idle_flow: SpinLock<Option<Suspended>>,
+    /// Tasks that have exited and wait to be freed.
+    pub dead: SpinLock<TaskList<RunChain>>,
+}
+
+static CORES: [CachePadded<Core>; MAX_CORES] = [const { CachePadded::new(Core::new()) }; MAX_CORES];
+
+/// The part of `core`.
+#[inline(always)]
+pub fn of(core: CoreId) -> &'static Core {
+    &CORES[core.index()]
+}
+
+/// The part of the core we run on.
+#[inline(always)]
+pub fn mine() -> &'static Core {
+    of(arch::core())
+}
+
+/// All cores of the machine.
+pub fn all() -> impl Iterator<Item = CoreId> {
+    (0..arch::cores()).map(CoreId::new)
+}
+
+impl Core {
+    const fn new() -> Self {
+        Self {
+            queue: SpinLock::new(TaskList::new()),
+            waiting: AtomicUsize::new(0),
+            attention: Attention::new(),
+            timers: SpinLock::new(Timers::new()),
+            next_tick: AtomicU64::new(0),
+            online: AtomicBool::new(false),
+            departure: SpinLock::new(Departure::Idle),
+            idle_flow: SpinLock::new(None),
+            dead: SpinLock::new(TaskList::new()),
+        }
+    }
+
+    /// How many tasks wait here. A hint for balancing, exact for whoever pushed before.
+    pub fn waiting(&self) -> usize {
+        // SeqCst: half of the argument in `idle`.
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Adds a runnable task at the end.
+    pub fn push(&self, task: Arc<Task>) {
+        let mut queue = self.queue.lock();
+        queue.push(task);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether a task that `wanted` accepts waits here.
+    pub fn offers(&self, wanted: impl FnMut(&Task) -> bool) -> bool {
+        self.waiting() > 0 && self.queue.lock().any(wanted)
+    }
+
+    /// Takes the first task that `wanted` accepts.
+    pub fn take(&self, wanted: impl FnMut(&Arc<Task>) -> bool) -> Option<Arc<Task>> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let task = queue.remove_first(wanted)?;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        Some(task)
+    }
+}

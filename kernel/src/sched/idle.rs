@@ -1,0 +1,61 @@
+//! A core with nothing to run.
+//!
+//! It stays in the epochs until its next tick, in case work comes back soon; then it leaves them, so that a sleeping
+//! core never holds an epoch up, and rings for its sleepers only.
+
+use core::sync::atomic::Ordering;
+
+use super::cores::{self, Core};
+use super::timers::TICK_NS;
+use super::{place, switch, timers, work};
+use crate::arch::{self, interrupts};
+use crate::mm;
+
+/// The idle flow of this core: runs what comes, for ever. Needs: a stack that nobody else uses.
+pub fn enter_idle() -> ! {
+    loop {
+        interrupts::enable();
+        work::serve_core();
+        match place::find_work() {
+            Some(task) => {
+                come_online(cores::mine());
+                switch::run(task);
+            }
+            None => rest(cores::mine()),
+        }
+    }
+}
+
+/// Halts until an interrupt, unless something came up since we looked.
+fn rest(core: &Core) {
+    leave_epochs_if_due(core);
+    interrupts::disable();
+    mm::space::deactivate();
+    place::declare_idle(arch::core());
+    if !something_waits(core) {
+        timers::arm(core);
+        interrupts::halt_until_interrupt();
+    }
+    place::claim_idle(arch::core());
+}
+
+/// Whether there is work that this core could take.
+fn something_waits(core: &Core) -> bool {
+    core.attention.any() || core.waiting() > 0 || place::stealable()
+}
+
+/// Takes part in epochs from now on. Before this core touches any reference count.
+pub fn come_online(core: &Core) {
+    if !core.online.swap(true, Ordering::Relaxed) {
+        mm::epoch::idle_exit();
+        core.next_tick.store(arch::now_ns() + TICK_NS, Ordering::Relaxed);
+    }
+    timers::arm(core);
+}
+
+fn leave_epochs_if_due(core: &Core) {
+    let due = core.next_tick.load(Ordering::Relaxed) <= arch::now_ns();
+    if due && core.online.swap(false, Ordering::Relaxed) {
+        mm::epoch::idle_enter();
+    }
+}

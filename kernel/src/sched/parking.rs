@@ -1,0 +1,73 @@
+//! Sleeping without losing a wake-up: one word per task.
+//!
+//! | state    | the task                                       | `wake` makes it                               |
+//! |----------|------------------------------------------------|-----------------------------------------------|
+//! | ACTIVE   | runs, or waits in a run queue                  | NOTIFIED                                      |
+//! | NOTIFIED | the same; its next park returns at once        | NOTIFIED                                      |
+//! | PARKING  | has decided to sleep, is still on its stack    | NOTIFIED: its core requeues it, off its stack |
+//! | PARKED   | is on no core and in no queue                  | ACTIVE: the waker puts it into a run queue    |
+//!
+//! ```text
+//!              begin                settle (by whoever runs next on that core)
+//!   ACTIVE --------------> PARKING ----------------> PARKED
+//!    ^  ^                     |                        |
+//!    |  |   begin, settle     | wake                   | wake
+//!    |  +----- NOTIFIED <-----+                        |
+//!    +-------------------------------------------------+
+//! ```
+//!
+//! 1. A sleeper registers where wakers look (a list, a timer, a pending bit), checks its condition, then parks. A
+//!    waker makes the condition true, then wakes. All transitions are read-modify-writes of one word, so
+//!    they are ordered: a wake before `begin` leaves NOTIFIED behind and the park returns; a wake after it
+//!    finds PARKING or PARKED. None is lost.
+//! 2. Exactly one flow puts a task into a run queue: the waker that turned PARKED into ACTIVE, or the core whose `settle` found
+//!    NOTIFIED. Both come after the task left its stack, so no two cores ever run on one stack.
+//! 3. A park may return for no reason (a late wake-up of an earlier sleep): every caller re-checks in a loop.
+//!
+//! Orderings: `wake` releases what the waker wrote; `begin` and `settle` acquire it when they find the token, and
+//! a waker that enqueues hands it on through the run queue's lock. AcqRel throughout: these are rare operations.
+
+use sync::atomic::{AtomicU8, Ordering};
+
+const ACTIVE: u8 = 0;
+const NOTIFIED: u8 = 1;
+const PARKING: u8 = 2;
+const PARKED: u8 = 3;
+
+/// Whether a task may sleep, sleeps, or has a wake-up coming.
+#[derive(Debug)]
+pub struct Parking(AtomicU8);
+
+impl Parking {
+    /// Of a task that is about to be put into a run queue.
+    pub const fn new() -> Self {
+        Self(AtomicU8::new(ACTIVE))
+    }
+
+    /// The task wants to sleep. False: it was woken since it last slept, and must look again.
+    pub fn begin(&self) -> bool {
+        self.leave_for(ACTIVE, PARKING)
+    }
+
+    /// The task is off its stack. False: it was woken meanwhile, and must be put into a run queue.
+    pub fn settle(&self) -> bool {
+        self.leave_for(PARKING, PARKED)
+    }
+
+    /// From `expected` to `next`, or from NOTIFIED, consuming the token, to ACTIVE.
+    fn leave_for(&self, expected: u8, next: u8) -> bool {
+        let moved = self.0.compare_exchange(expected, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !moved {
+            // Only a wake-up can have come between, and nobody but us leaves NOTIFIED.
+            self.0.swap(ACTIVE, Ordering::AcqRel);
+        }
+        moved
+    }
+
+    /// Wakes the task. True: it slept, and the caller must put it into a run queue.
+    pub fn wake(&self) -> bool {
+        let woken = |state| Some(if state == PARKED { ACTIVE } else { NOTIFIED });
+        // Writes even when nothing changes, so that the token carries this waker's writes too.
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, woken) == Ok(PARKED)
+    }
+}

@@ -1,0 +1,123 @@
+//! Leaving one task for the next.
+//!
+//! A switch has two halves. `leave` runs on the old stack: it picks the next task, keeps the old one's registers,
+//! and resumes the other flow. `finish_switch` is the first thing there: only now is the old task off its
+//! stack, so only now may anybody else run it: it is requeued, settled in its sleep, or, if it has exited, put aside
+//! to be freed. Interrupts are off from the one to the other.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use super::cores::{self, Core};
+use super::{Task, attention, place};
+use crate::arch::{self, interrupts};
+use crate::counters::{Counter, bump};
+use crate::mm;
+
+/// Why a flow leaves its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// It could go on: back to a run queue.
+    Yield,
+    /// It sleeps until somebody wakes it.
+    Park,
+    /// It never comes back.
+    Exit,
+    /// It is the core's idle flow, which waits in its core.
+    Idle,
+}
+
+/// Gives the core to whoever waits for it, if anybody does or if the task may not stay here.
+pub fn yield_now() {
+    let core = cores::mine();
+    let may_stay = super::with_current(|task| task.affinity().contains(arch::core()));
+    if core.waiting() > 0 || !may_stay {
+        leave(Departure::Yield);
+    }
+}
+
+/// Sleeps until woken; see [`super::parking`]. May return for no reason.
+pub fn park() {
+    if super::with_current(|task| task.parking.begin()) {
+        leave(Departure::Park);
+    }
+}
+
+/// Ends the current task.
+pub fn exit() -> ! {
+    leave(Departure::Exit);
+    unreachable!("an exited task was resumed")
+}
+
+fn leave(departure: Departure) {
+    let _off = interrupts::off();
+    let core = cores::mine();
+    let next = core.take(|_| true);
+    keep_registers();
+    *core.departure.lock() = departure;
+    match next {
+        Some(task) => enter(task),
+        None => {
+            let idle = core.idle_flow.lock().take();
+            arch::resume(None, idle.expect("the idle flow waits while a task runs"));
+        }
+    }
+    finish_switch();
+}
+
+/// From the idle flow to `task`; returns when the core has nothing to run.
+pub fn run(task: Arc<Task>) {
+    let _off = interrupts::off();
+    *cores::mine().departure.lock() = Departure::Idle;
+    enter(task);
+    finish_switch();
+}
+
+fn enter(task: Arc<Task>) {
+    bump(Counter::ContextSwitches);
+    task.set_core(arch::core());
+    task.since_ns.store(arch::now_ns().max(1), Ordering::Relaxed);
+    mm::space::activate(task.process().space());
+    let registers = task.registers.lock();
+    registers.fpu.restore();
+    arch::set_fs_base(registers.fs_base);
+    drop(registers);
+    let flow = task.flow.lock().take().expect("a runnable task has a flow");
+    arch::resume(Some(task), flow);
+}
+
+fn keep_registers() {
+    super::with_current(|task| {
+        let since = task.since_ns.swap(0, Ordering::Relaxed);
+        task.cpu_ns.fetch_add(arch::now_ns().saturating_sub(since), Ordering::Relaxed);
+        let mut registers = task.registers.lock();
+        registers.fpu.save();
+        registers.fs_base = arch::fs_base();
+    });
+}
+
+/// The second half of a switch, on the stack of the flow that goes on. Interrupts are off.
+pub fn finish_switch() {
+    let core = cores::mine();
+    let (task, flow) = arch::take_left().expect("a switch leaves somebody");
+    let departure = *core.departure.lock();
+    let Some(task) = task else {
+        *core.idle_flow.lock() = Some(flow);
+        return;
+    };
+    *task.flow.lock() = Some(flow);
+    settle(core, task, departure);
+}
+
+fn settle(core: &Core, task: Arc<Task>, departure: Departure) {
+    match departure {
+        Departure::Yield => place::enqueue(task),
+        Departure::Park if task.parking.settle() => {}
+        Departure::Park => place::enqueue(task),
+        Departure::Exit => {
+            core.dead.lock().push(task);
+            core.attention.raise(attention::REAP);
+        }
+        Departure::Idle => unreachable!("a task is not the idle flow"),
+    }
+}

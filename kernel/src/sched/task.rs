@@ -1,0 +1,163 @@
+//! A thread as the scheduler sees it. What it is to its process is `process::Thread`.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use abi::Errno;
+use percore::{CoreId, CoreSet};
+use sync::SpinLock;
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::attention::{self, Attention};
+use super::list::Link;
+use super::parking::Parking;
+use super::place;
+use crate::arch::{self, FpuState, KernelStack, Suspended, TrapFrame};
+use crate::fs::fallible;
+use crate::process::{Process, Thread};
+
+/// A thread.
+pub struct Task {
+    tid: u32,
+    process: Arc<Process>,
+    /// What only its process's code looks at.
+    pub thread: Thread,
+    /// Why this task must look up before it returns to user mode.
+    pub attention: Attention,
+    pub(super) parking: Parking,
+    pub(super) run_link: Link,
+    pub(super) wait_link: Link,
+    /// Where it runs, waits to run, or ran last.
+    core: AtomicUsize,
+    affinity: SpinLock<CoreSet>,
+    /// Its flow of control while nobody runs it.
+    pub(super) flow: SpinLock<Option<Suspended>>,
+    pub(super) registers: SpinLock<Registers>,
+    /// CPU time up to the last switch away, and when it was last switched to.
+    pub(super) cpu_ns: AtomicU64,
+    pub(super) since_ns: AtomicU64,
+}
+
+/// User registers that the kernel itself does not use, while the task does not run.
+pub struct Registers {
+    pub(super) fpu: Box<FpuState>,
+    pub(super) fs_base: u64,
+}
+
+/// What a new task starts with.
+pub struct Start {
+    /// User registers.
+    pub frame: TrapFrame,
+    /// Floating point and vector registers.
+    pub fpu: Box<FpuState>,
+    /// Thread-local storage.
+    pub fs_base: u64,
+    /// Where it may run.
+    pub affinity: CoreSet,
+}
+
+impl Task {
+    /// A task that [`place::enqueue`] will run for the first time.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn new(
+        tid: u32,
+        process: Arc<Process>,
+        thread: Thread,
+        stack: KernelStack,
+        start: Start,
+    ) -> Result<Arc<Self>, Errno> {
+        let flow = Suspended::new_user_thread(stack, start.frame);
+        fallible::arc(Self {
+            tid,
+            process,
+            thread,
+            attention: Attention::new(),
+            parking: Parking::new(),
+            run_link: Link::new(),
+            wait_link: Link::new(),
+            core: AtomicUsize::new(place::shortest_queue(&start.affinity).index()),
+            affinity: SpinLock::new(start.affinity),
+            flow: SpinLock::new(Some(flow)),
+            registers: SpinLock::new(Registers { fpu: start.fpu, fs_base: start.fs_base }),
+            cpu_ns: AtomicU64::new(0),
+            since_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// Its number, unique while the machine runs.
+    pub fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    /// Its process.
+    #[inline(always)]
+    pub fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    /// Where it runs, waits to run, or ran last.
+    pub fn core(&self) -> CoreId {
+        // SeqCst: see `notify`.
+        CoreId::new(self.core.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set_core(&self, core: CoreId) {
+        self.core.store(core.index(), Ordering::SeqCst);
+    }
+
+    /// Where it may run.
+    pub fn affinity(&self) -> CoreSet {
+        *self.affinity.lock()
+    }
+
+    pub(super) fn replace_affinity(&self, cores: CoreSet) {
+        *self.affinity.lock() = cores;
+    }
+
+    /// CPU time so far, in nanoseconds. Exact for the caller itself, up to one slice old for others.
+    pub fn cpu_ns(&self) -> u64 {
+        // Relaxed: a statistic.
+        let past = self.cpu_ns.load(Ordering::Relaxed);
+        match self.since_ns.load(Ordering::Relaxed) {
+            0 => past,
+            since => past + arch::now_ns().saturating_sub(since),
+        }
+    }
+
+    /// Ends the task's sleep, or makes its next one return at once.
+    pub fn wake(this: &Arc<Self>) {
+        if this.parking.wake() {
+            place::enqueue(this.clone());
+        }
+    }
+
+    /// Makes the task see `reasons` before it runs another user instruction, also if it sleeps or runs elsewhere.
+    ///
+    /// It either sees the reasons when it checks, with interrupts off, on its way to user mode; or it checked before
+    /// we raised them, and then the core it says it is on is the core it checked on, and our interrupt
+    /// hits it in user mode. Both sides write first and read second: we the reasons and its core, it its
+    /// core (when switched to) and the reasons; all SeqCst, so at least one sees the other.
+    pub fn notify(this: &Arc<Self>, reasons: u32) {
+        this.attention.raise(reasons);
+        Self::wake(this);
+        let core = this.core();
+        if core != arch::core() {
+            arch::send_reschedule(core);
+        }
+    }
+
+    /// # Errors
+    /// EINTR if the task should leave the call it sleeps in: a signal is pending, or its process ends.
+    pub fn check_interrupted(&self) -> Result<(), Errno> {
+        match self.attention.has(attention::KILLED) || self.signal_pending() {
+            true => Err(Errno::EINTR),
+            false => Ok(()),
+        }
+    }
+
+    fn signal_pending(&self) -> bool {
+        self.attention.has(attention::SIGNAL) && self.thread.signals.deliverable(&self.process.signals)
+    }
+}

@@ -1,0 +1,98 @@
+//! Waiting for a condition that others make true: pipes, input, whatever has a queue.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use sync::SpinLock;
+
+use super::list::{Chain, Link, TaskList};
+use super::{Task, current, park_until};
+
+/// The link of lists that a sleeping task waits in.
+#[derive(Debug)]
+pub struct WaitChain;
+
+impl Chain for WaitChain {
+    fn link(task: &Task) -> &Link {
+        &task.wait_link
+    }
+}
+
+/// Tasks that wait for one thing.
+pub struct WaitQueue(SpinLock<TaskList<WaitChain>>);
+
+impl WaitQueue {
+    /// Nobody waits.
+    pub const fn new() -> Self {
+        Self(SpinLock::new(TaskList::new()))
+    }
+
+    /// Sleeps until `ready` gives a value.
+    ///
+    /// # Errors
+    /// EINTR if a signal or the end of the process comes first.
+    pub fn wait_until<R>(&self, ready: impl FnMut() -> Option<R>) -> Result<R, Errno> {
+        let value = self.wait_until_or(None, ready)?;
+        Ok(value.expect("without a deadline there is a value"))
+    }
+
+    /// The same with a deadline (nanoseconds since boot), which gives `None`.
+    ///
+    /// # Errors
+    /// EINTR as above, ENOMEM if there is no memory for a timer.
+    pub fn wait_until_or<R>(
+        &self,
+        deadline: Option<u64>,
+        mut ready: impl FnMut() -> Option<R>,
+    ) -> Result<Option<R>, Errno> {
+        if let Some(value) = ready() {
+            return Ok(Some(value));
+        }
+        let task = current();
+        loop {
+            let seat = Seat::take(self, &task);
+            // Registered first, checked second: see invariant 1 of `parking`.
+            if let Some(value) = ready() {
+                return Ok(Some(value));
+            }
+            task.check_interrupted().inspect_err(|_| allow_restart(&task, deadline))?;
+            if deadline.is_some_and(|at| at <= crate::arch::now_ns()) {
+                return Ok(None);
+            }
+            park_until(deadline)?;
+            drop(seat);
+        }
+    }
+
+    /// Wakes everybody. The condition was made true before.
+    pub fn wake_all(&self) {
+        // Under the lock throughout, so that nobody comes back to the list while it is emptied.
+        let mut waiting = self.0.lock();
+        while let Some(task) = waiting.pop() {
+            Task::wake(&task);
+        }
+    }
+}
+
+/// A wait without a deadline may be made again after a signal; what is left of another's time is not known then.
+fn allow_restart(task: &Task, deadline: Option<u64>) {
+    if deadline.is_none() {
+        task.thread.signals.allow_restart();
+    }
+}
+
+/// A place in the queue, given up on every way out.
+struct Seat<'a>(&'a WaitQueue, &'a Arc<Task>);
+
+impl<'a> Seat<'a> {
+    fn take(queue: &'a WaitQueue, task: &'a Arc<Task>) -> Self {
+        queue.0.lock().push(task.clone());
+        Self(queue, task)
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().remove(self.1);
+    }
+}

@@ -1,0 +1,113 @@
+//! Telling the time and sleeping.
+
+use abi::Errno;
+use abi::time::*;
+
+use super::{Call, Outcome};
+use crate::arch;
+use crate::mm::user;
+use crate::sched::{self, Task};
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The time on `clock`, in nanoseconds.
+fn read(task: &Task, clock: u64) -> Result<u64, Errno> {
+    match clock {
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_TAI => Ok(arch::wall_ns()),
+        CLOCK_MONOTONIC | CLOCK_MONOTONIC_RAW | CLOCK_MONOTONIC_COARSE | CLOCK_BOOTTIME => Ok(arch::now_ns()),
+        CLOCK_PROCESS_CPUTIME_ID => Ok(task.process().cpu_ns()),
+        CLOCK_THREAD_CPUTIME_ID => Ok(task.cpu_ns()),
+        _ => thread_clock(task, clock as u32 as i32),
+    }
+}
+
+/// The clock of a thread or process by its number, as `pthread_getcpuclockid` makes it: `~id << 3 | kind`.
+fn thread_clock(task: &Task, clock: i32) -> Result<u64, Errno> {
+    const PER_THREAD: i32 = 4;
+    let id = !(clock >> 3) as u32;
+    let process = task.process();
+    let is_self = id == 0;
+    match (clock < 0, clock & PER_THREAD != 0) {
+        (false, _) => Err(Errno::EINVAL),
+        (true, true) if is_self => Ok(task.cpu_ns()),
+        (true, true) => process.thread(id).map(|thread| thread.cpu_ns()).ok_or(Errno::EINVAL),
+        (true, false) if is_self || id == process.pid() => Ok(process.cpu_ns()),
+        (true, false) => Err(Errno::EINVAL),
+    }
+}
+
+/// Tells the time on a clock.
+pub fn clock_gettime(call: &mut Call<'_>) -> Outcome {
+    let now = read(call.task, call.arg(0) as u32 as i32 as u64)?;
+    user::write(call.arg(1), &Timespec::from_ns(now))?;
+    Ok(0)
+}
+
+/// Every clock counts nanoseconds; the coarse ones too.
+pub fn clock_getres(call: &mut Call<'_>) -> Outcome {
+    read(call.task, call.arg(0) as u32 as i32 as u64)?;
+    if call.arg(1) != 0 {
+        user::write(call.arg(1), &Timespec::from_ns(1))?;
+    }
+    Ok(0)
+}
+
+/// The wall clock in microseconds. Time zones are the C library's.
+pub fn gettimeofday(call: &mut Call<'_>) -> Outcome {
+    let now = Timespec::from_ns(arch::wall_ns());
+    if call.arg(0) != 0 {
+        let now = Timeval { seconds: now.seconds, microseconds: now.nanoseconds / 1000 };
+        user::write(call.arg(0), &now)?;
+    }
+    if call.arg(1) != 0 {
+        user::write(call.arg(1), &[0u32; 2])?;
+    }
+    Ok(0)
+}
+
+/// The wall clock in seconds.
+pub fn time(call: &mut Call<'_>) -> Outcome {
+    let now = arch::wall_ns() / NS_PER_SECOND;
+    if call.arg(0) != 0 {
+        user::write(call.arg(0), &now)?;
+    }
+    Ok(now)
+}
+
+/// Sleeps for a while.
+pub fn nanosleep(call: &mut Call<'_>) -> Outcome {
+    sleep(arch::now_ns(), call.arg(0), call.arg(1))
+}
+
+/// Sleeps for a while or until a time, on a clock that goes on while we sleep.
+pub fn clock_nanosleep(call: &mut Call<'_>) -> Outcome {
+    let clock = call.arg(0) as u32 as i32 as u64;
+    let now = match clock {
+        CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_TAI => read(call.task, clock)?,
+        CLOCK_PROCESS_CPUTIME_ID => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::EINVAL),
+    };
+    if call.arg(1) & TIMER_ABSTIME == 0 {
+        return sleep(arch::now_ns(), call.arg(2), call.arg(3));
+    }
+    let time = user::read::<Timespec>(call.arg(2))?.to_ns().ok_or(Errno::EINVAL)?;
+    sched::sleep_until(arch::now_ns().saturating_add(time.saturating_sub(now)))?;
+    Ok(0)
+}
+
+/// For the time at `request`; what is left when a signal ends it goes to `remaining`.
+fn sleep(now: u64, request: u64, remaining: u64) -> Outcome {
+    let time = user::read::<Timespec>(request)?.to_ns().ok_or(Errno::EINVAL)?;
+    let until = now.saturating_add(time);
+    let slept = sched::sleep_until(until);
+    if slept.is_err() && remaining != 0 {
+        user::write(remaining, &Timespec::from_ns(until.saturating_sub(arch::now_ns())))?;
+    }
+    slept.map(|()| 0)
+}
+
+/// A point in time that a program gave as one on the wall clock or since boot: nanoseconds since boot.
+pub(super) fn deadline(time: u64, on_wall_clock: bool) -> u64 {
+    let now = arch::now_ns();
+    if on_wall_clock { now.saturating_add(time.saturating_sub(arch::wall_ns())) } else { time }
+}

@@ -1,0 +1,77 @@
+//! What machine this is: uname, sysinfo, getcpu, random numbers, membarrier.
+
+use abi::Errno;
+use abi::memory::MEMBARRIER_CMD_QUERY;
+use abi::process::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, Sysinfo, Utsname};
+use vm::PAGE_SIZE;
+
+use super::{Call, Outcome};
+use crate::arch;
+use crate::mm::{frames, user};
+
+/// A field of `uname`: the text, then zeroes.
+fn field(text: &str) -> [u8; 65] {
+    let mut field = [0; 65];
+    field[..text.len()].copy_from_slice(text.as_bytes());
+    field
+}
+
+/// Says Linux, because programs ask; and the truth in the version.
+pub fn uname(call: &mut Call<'_>) -> Outcome {
+    let name = Utsname {
+        system: field("Linux"),
+        node: field("radixvm"),
+        release: field("6.1.0"),
+        version: field(concat!("RadixVM ", env!("CARGO_PKG_VERSION"))),
+        machine: field("x86_64"),
+        domain: field("(none)"),
+    };
+    user::write(call.arg(0), &name)?;
+    Ok(0)
+}
+
+/// Memory and uptime.
+pub fn sysinfo(call: &mut Call<'_>) -> Outcome {
+    let stats = frames::stats();
+    let info = Sysinfo {
+        uptime: (arch::now_ns() / 1_000_000_000) as i64,
+        total_ram: stats.total * PAGE_SIZE,
+        free_ram: stats.free * PAGE_SIZE,
+        processes: 1,
+        unit: 1,
+        ..Sysinfo::default()
+    };
+    user::write(call.arg(0), &info)?;
+    Ok(0)
+}
+
+/// The core, and node 0.
+pub fn getcpu(call: &mut Call<'_>) -> Outcome {
+    let words = [(call.arg(0), arch::core().index() as u32), (call.arg(1), 0)];
+    words.into_iter().filter(|&(at, _)| at != 0).try_for_each(|(at, word)| user::write(at, &word))?;
+    Ok(0)
+}
+
+/// Random bytes.
+pub fn getrandom(call: &mut Call<'_>) -> Outcome {
+    if call.arg(2) & !(GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (at, length) = (call.arg(0), call.arg(1).min(i32::MAX as u64));
+    let mut done = 0;
+    while done < length {
+        let word = arch::random_u64().to_le_bytes();
+        let bytes = &word[..(length - done).min(8) as usize];
+        match user::copy_out(at.wrapping_add(done), bytes) {
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+            Ok(()) => done += bytes.len() as u64,
+        }
+    }
+    Ok(done)
+}
+
+/// No command is offered, and a query says so.
+pub fn membarrier(call: &mut Call<'_>) -> Outcome {
+    if call.arg(0) == MEMBARRIER_CMD_QUERY && call.arg(1) == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+}

@@ -1,0 +1,43 @@
+//! prctl: the thread's name, and settings without effect here.
+
+use abi::Errno;
+
+use super::{Call, Outcome};
+use crate::mm::user;
+
+const PR_SET_PDEATHSIG: u64 = 1;
+const PR_GET_DUMPABLE: u64 = 3;
+const PR_SET_DUMPABLE: u64 = 4;
+const PR_SET_NAME: u64 = 15;
+const PR_GET_NAME: u64 = 16;
+const PR_SET_NO_NEW_PRIVS: u64 = 38;
+const PR_GET_NO_NEW_PRIVS: u64 = 39;
+
+/// By option.
+pub fn prctl(call: &mut Call<'_>) -> Outcome {
+    match call.arg(0) as u32 as u64 {
+        PR_SET_NAME => set_name(call),
+        PR_GET_NAME => {
+            let name = *call.task.thread.name.lock();
+            user::copy_out(call.arg(1), &name).map(|()| 0)
+        }
+        PR_SET_PDEATHSIG | PR_SET_NO_NEW_PRIVS => Ok(0),
+        PR_SET_DUMPABLE if call.arg(1) <= 1 => Ok(0),
+        PR_GET_DUMPABLE => Ok(1),
+        PR_GET_NO_NEW_PRIVS => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Up to 15 bytes and a NUL.
+fn set_name(call: &Call<'_>) -> Outcome {
+    let mut name = [0; 16];
+    for (index, byte) in name.iter_mut().take(15).enumerate() {
+        *byte = user::read(call.arg(1).wrapping_add(index as u64))?;
+        if *byte == 0 {
+            break;
+        }
+    }
+    *call.task.thread.name.lock() = name;
+    Ok(0)
+}

@@ -1,0 +1,162 @@
+//! Calls on a range of existing mappings: munmap, mprotect, mremap, msync, mincore, the mlock family.
+
+use abi::Errno;
+use abi::memory::*;
+use percore::pin;
+use vm::{PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr, VmError};
+
+use super::{Call, Outcome};
+use crate::mm::{epoch, user};
+use crate::sched::Task;
+
+/// Pages that hold `length` bytes; `None` if that is not a number.
+#[inline]
+pub(super) fn pages_for(length: u64) -> Option<u64> {
+    length.checked_next_multiple_of(PAGE_SIZE).map(|bytes| bytes / PAGE_SIZE)
+}
+
+/// What a caller is told; munmap alone says EINVAL to a range outside user space.
+pub(super) fn refusal(error: VmError) -> Errno {
+    match error {
+        VmError::Empty => Errno::EINVAL,
+        VmError::Exists => Errno::EEXIST,
+        VmError::OutOfRange | VmError::NoSpace | VmError::OutOfMemory | VmError::NotMapped => Errno::ENOMEM,
+    }
+}
+
+/// The pages of `length` bytes from the page-aligned `address`.
+///
+/// # Errors
+/// EINVAL for an unaligned address, `overflow` for a range that wraps.
+#[inline]
+pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRange, Errno> {
+    if address % PAGE_SIZE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let pages = pages_for(length).and_then(|pages| PageRange::new(VirtAddr::new(address).page(), pages));
+    pages.ok_or(overflow)
+}
+
+/// Does `operation`, again if memory was found after it ran out.
+#[inline]
+pub(super) fn retry(mut operation: impl FnMut() -> Result<(), VmError>) -> Result<(), VmError> {
+    loop {
+        match operation() {
+            Err(VmError::OutOfMemory) if epoch::reclaim() => {}
+            done => return done,
+        }
+    }
+}
+
+/// Removes every mapping in the range.
+pub fn munmap(call: &mut Call<'_>) -> Outcome {
+    let pages = range(call.arg(0), call.arg(1), Errno::EINVAL)?;
+    let space = call.task.process().space();
+    match retry(|| space.unmap(&pin(), pages)) {
+        Ok(()) => Ok(0),
+        Err(VmError::OutOfRange) => Err(Errno::EINVAL),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+/// Changes the rights of the range.
+pub fn mprotect(call: &mut Call<'_>) -> Outcome {
+    let prot = call.arg(2);
+    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;
+    if pages.is_empty() {
+        return Ok(0);
+    }
+    let space = call.task.process().space();
+    retry(|| space.protect(&pin(), pages, Prot::from_bits(prot))).map_err(refusal)?;
+    Ok(0)
+}
+
+/// Shrinks a mapping. Growing is refused as if there were no room, which makes allocators copy instead.
+pub fn mremap(call: &mut Call<'_>) -> Outcome {
+    let [address, old, new, flags] = [0, 1, 2, 3].map(|index| call.arg(index));
+    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || new == 0 || old == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mapped = range(address, old, Errno::EINVAL)?;
+    let wanted = range(address, new, Errno::EINVAL)?;
+    if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || wanted.pages() > mapped.pages() {
+        return Err(Errno::ENOMEM);
+    }
+    let space = call.task.process().space();
+    if !space.mapped(&pin(), mapped) {
+        return Err(Errno::EFAULT);
+    }
+    let rest = PageRange::between(wanted.end(), mapped.end());
+    if !rest.is_empty() {
+        retry(|| space.unmap(&pin(), rest)).map_err(refusal)?;
+    }
+    Ok(address)
+}
+
+/// # Errors
+/// ENOMEM unless all of the range is mapped.
+pub(super) fn check_mapped(task: &Task, pages: PageRange) -> Result<(), Errno> {
+    if pages.is_empty() || task.process().space().mapped(&pin(), pages) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
+/// Nothing waits to be written back; the range is checked.
+pub fn msync(call: &mut Call<'_>) -> Outcome {
+    let flags = call.arg(2);
+    let both = MS_ASYNC | MS_SYNC;
+    if flags & !(MS_ASYNC | MS_INVALIDATE | MS_SYNC) != 0 || flags & both == both {
+        return Err(Errno::EINVAL);
+    }
+    check_mapped(call.task, range(call.arg(0), call.arg(1), Errno::ENOMEM)?).map(|()| 0)
+}
+
+/// Every mapped page counts as resident: none is ever paged out.
+pub fn mincore(call: &mut Call<'_>) -> Outcome {
+    const CHUNK: usize = 256;
+    let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;
+    check_mapped(call.task, pages)?;
+    let mut done = 0;
+    while done < pages.pages() {
+        let count = (pages.pages() - done).min(CHUNK as u64);
+        user::copy_out(call.arg(2).wrapping_add(done), &[1; CHUNK][..count as usize])?;
+        done += count;
+    }
+    Ok(0)
+}
+
+/// The pages that a range of bytes touches.
+fn touched(call: &Call<'_>) -> Result<PageRange, Errno> {
+    let start = call.arg(0);
+    let end = start.checked_add(call.arg(1)).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
+    let end = end.ok_or(Errno::EINVAL)?;
+    Ok(PageRange::between(PageNum::new(start / PAGE_SIZE), PageNum::new(end / PAGE_SIZE)))
+}
+
+/// Memory is never paged out: locking checks the range.
+pub fn mlock(call: &mut Call<'_>) -> Outcome {
+    check_mapped(call.task, touched(call)?).map(|()| 0)
+}
+
+/// See [`mlock`].
+pub fn mlock2(call: &mut Call<'_>) -> Outcome {
+    const MLOCK_ONFAULT: u64 = 1;
+    if call.arg(2) & !MLOCK_ONFAULT != 0 { Err(Errno::EINVAL) } else { mlock(call) }
+}
+
+/// See [`mlock`].
+pub fn munlock(call: &mut Call<'_>) -> Outcome {
+    mlock(call)
+}
+
+/// See [`mlock`].
+pub fn mlockall(call: &mut Call<'_>) -> Outcome {
+    const CURRENT_FUTURE_ONFAULT: u64 = 7;
+    if matches!(call.arg(0), 1..=CURRENT_FUTURE_ONFAULT) { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// See [`mlock`].
+pub fn munlockall(_call: &mut Call<'_>) -> Outcome {
+    Ok(0)
+}

@@ -1,0 +1,121 @@
+//! The scheduler's calls: yielding, affinity, and policies, of which there is one.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use percore::{CoreId, CoreSet, MAX_CORES};
+
+use super::{Call, Outcome};
+use crate::arch;
+use crate::mm::user;
+use crate::sched::{self, Task};
+
+/// Lets somebody else run.
+pub fn sched_yield(_call: &mut Call<'_>) -> Outcome {
+    sched::yield_now();
+    Ok(0)
+}
+
+/// The thread with this number, 0 for the caller.
+fn target(call: &Call<'_>) -> Result<Arc<Task>, Errno> {
+    match call.arg(0) as u32 {
+        0 => Ok(sched::current()),
+        tid => call.task.process().thread(tid).ok_or(Errno::ESRCH),
+    }
+}
+
+/// Where a thread may run, one bit a core. Cores that the machine does not have are dropped.
+pub fn sched_setaffinity(call: &mut Call<'_>) -> Outcome {
+    let mut bytes = [0; MAX_CORES / 8];
+    let length = bytes.len().min(call.arg(1) as u32 as usize);
+    user::copy_in(&mut bytes[..length], call.arg(2))?;
+    let has = |core: &CoreId| bytes[core.index() / 8] & 1 << (core.index() % 8) != 0;
+    let cores: CoreSet = (0..arch::cores()).map(CoreId::new).filter(has).collect();
+    let task = target(call)?;
+    if cores.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    sched::set_affinity(&task, cores);
+    Ok(0)
+}
+
+/// Tells it; returns how many bytes that took.
+pub fn sched_getaffinity(call: &mut Call<'_>) -> Outcome {
+    let size = arch::cores().div_ceil(64) * 8;
+    let length = call.arg(1) as u32 as usize;
+    if length < size || length % 8 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; MAX_CORES / 8];
+    for core in target(call)?.affinity().iter() {
+        bytes[core.index() / 8] |= 1 << (core.index() % 8);
+    }
+    user::copy_out(call.arg(2), &bytes[..size])?;
+    Ok(size as u64)
+}
+
+const SCHED_OTHER: u64 = 0;
+const SCHED_FIFO: i32 = 1;
+const SCHED_RR: i32 = 2;
+const SCHED_BATCH: i32 = 3;
+const SCHED_IDLE: i32 = 5;
+
+/// There is one policy: taking turns.
+pub fn sched_getscheduler(call: &mut Call<'_>) -> Outcome {
+    target(call).map(|_| SCHED_OTHER)
+}
+
+/// The policies without priorities are accepted, all as the one there is.
+pub fn sched_setscheduler(call: &mut Call<'_>) -> Outcome {
+    match call.int(1) {
+        SCHED_FIFO | SCHED_RR => Err(Errno::EPERM),
+        0 | SCHED_BATCH | SCHED_IDLE => set_priority(call, call.arg(2)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn set_priority(call: &Call<'_>, at: u64) -> Outcome {
+    let priority: i32 = user::read(at)?;
+    target(call)?;
+    if priority == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// Priority 0 is the only one.
+pub fn sched_setparam(call: &mut Call<'_>) -> Outcome {
+    set_priority(call, call.arg(1))
+}
+
+/// See [`sched_setparam`].
+pub fn sched_getparam(call: &mut Call<'_>) -> Outcome {
+    target(call)?;
+    user::write(call.arg(1), &0u32)?;
+    Ok(0)
+}
+
+/// As Linux has it: real-time policies go from 1 to 99.
+pub fn sched_get_priority_max(call: &mut Call<'_>) -> Outcome {
+    priority_bound(call, 99)
+}
+
+/// See [`sched_get_priority_max`].
+pub fn sched_get_priority_min(call: &mut Call<'_>) -> Outcome {
+    priority_bound(call, 1)
+}
+
+fn priority_bound(call: &Call<'_>, real_time: u64) -> Outcome {
+    match call.int(0) {
+        SCHED_FIFO | SCHED_RR => Ok(real_time),
+        0 | SCHED_BATCH | SCHED_IDLE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Nice value 0, which this call returns as 20.
+pub fn getpriority(_call: &mut Call<'_>) -> Outcome {
+    Ok(20)
+}
+
+/// Accepted; all threads take turns alike.
+pub fn setpriority(_call: &mut Call<'_>) -> Outcome {
+    Ok(0)
+}
