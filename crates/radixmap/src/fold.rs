@@ -23,7 +23,7 @@ const HOLD: i64 = FANOUT as i64;
 /// The whole subtree is built in private, its slots locked where the caller will hold them, and then published by
 /// one store. If memory runs out nobody has seen anything: the slot is unlocked as it was.
 pub(crate) fn expand<'p>(
-    here: Here<'p>,
+    here: &Here<'p>,
     node: NodeRef<'p>,
     part: &Part<'p>,
     word: Word,
@@ -38,7 +38,7 @@ pub(crate) fn expand<'p>(
         }
     }
     if !word.is_used() {
-        node.count(here.refcache, here.pin, 1);
+        node.count(here, 1);
     }
     fresh.settle(here);
     Ok(())
@@ -101,11 +101,11 @@ impl<'p> Fresh<'p> {
     }
 
     /// The subtree is published: lets go of its nodes.
-    fn settle(mut self, here: Here<'p>) {
+    fn settle(mut self, here: &Here<'p>) {
         for sapling in mem::take(&mut self.nodes).into_iter().flatten() {
             sapling.node.counters().created(here.pin);
             if sapling.used != HOLD {
-                sapling.node.count(here.refcache, here.pin, sapling.used - HOLD);
+                sapling.node.count(here, sapling.used - HOLD);
             }
         }
     }

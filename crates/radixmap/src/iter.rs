@@ -34,8 +34,7 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// as one entry where they are folded.
     #[inline]
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Entry<'_, V>)) {
-        let here = self.held.here;
-        let mut tally = Tally { here, node: None, used: 0 };
+        let mut tally = Tally { here: &self.held.here, node: None, used: 0 };
         let _ = self.held.walk(&mut |node, part| {
             tally.turn_to(node);
             f(&mut Entry { part, used: &mut tally.used, _values: PhantomData });
@@ -118,13 +117,13 @@ impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
 }
 
 /// Collects the change of a node's used slots, to tell Refcache once; also when a visitor panics.
-struct Tally<'p> {
-    here: Here<'p>,
+struct Tally<'a, 'p> {
+    here: &'a Here<'p>,
     node: Option<NodeRef<'p>>,
     used: i64,
 }
 
-impl<'p> Tally<'p> {
+impl<'p> Tally<'_, 'p> {
     #[inline]
     fn turn_to(&mut self, node: NodeRef<'p>) {
         if !self.node.is_some_and(|current| current.is(node)) {
@@ -136,13 +135,13 @@ impl<'p> Tally<'p> {
     #[inline]
     fn report(&mut self) {
         if let (Some(node), true) = (self.node, self.used != 0) {
-            node.count(self.here.refcache, self.here.pin, self.used);
+            node.count(self.here, self.used);
         }
         self.used = 0;
     }
 }
 
-impl Drop for Tally<'_> {
+impl Drop for Tally<'_, '_> {
     #[inline]
     fn drop(&mut self) {
         self.report();

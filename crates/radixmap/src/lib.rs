@@ -24,7 +24,7 @@ use node::Root;
 pub use stats::{NodeCounters, Stats};
 
 /// Keys have this many bits.
-pub const KEY_BITS: u32 = if cfg!(loom) { 2 } else { 36 };
+pub const KEY_BITS: u32 = if cfg!(loom) { 3 } else { 36 };
 
 /// The smallest number that is too large for a key.
 pub const KEY_END: u64 = 1 << KEY_BITS;
@@ -143,7 +143,7 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
 
     #[inline(always)]
     fn here<'g>(&'g self, pin: &'g Pinned) -> Here<'g> {
-        Here { refcache: &self.refcache, pin }
+        Here::new(&self.refcache, pin)
     }
 }
 

@@ -5,17 +5,26 @@
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
-use refcache::Refcache;
+use refcache::{Loan, Refcache};
 
 use crate::node::{NodeRef, Part, Step, slot_keys};
 use crate::slot::{Slot, Word};
 use crate::{Expand, KEY_END, OutOfMemory, Peek, fold};
 
-/// Who acts: a pinned core, in one Refcache domain.
-#[derive(Clone, Copy, Debug)]
+/// Who acts, and by what right: a pinned core that has a loan of its Refcache domain. While it has, no node that it
+/// entered goes away.
+#[derive(Debug)]
 pub(crate) struct Here<'p> {
     pub refcache: &'p Refcache,
     pub pin: &'p Pinned,
+    _loan: Loan<'p>,
+}
+
+impl<'p> Here<'p> {
+    #[inline(always)]
+    pub fn new(refcache: &'p Refcache, pin: &'p Pinned) -> Self {
+        Self { refcache, pin, _loan: refcache.loan(pin) }
+    }
 }
 
 /// What `acquire` found.
@@ -41,7 +50,7 @@ impl<'p> Held<'p> {
         keys: Range<u64>,
         expand: Expand,
     ) -> Result<Self, OutOfMemory> {
-        let node = descend(here.pin, root, &keys);
+        let node = descend(&here, root, &keys);
         let mut held = Self { here, node, keys: keys.start..keys.start };
         held.extend(node, keys, expand)?;
         Ok(held)
@@ -52,13 +61,13 @@ impl<'p> Held<'p> {
         let mut node = root;
         loop {
             let slot = node.slot(key);
-            match acquire_if(here.pin, node, slot, Word::is_used) {
+            match acquire_if(&here, node, slot, Word::is_used) {
                 None => return Ok(None),
                 Some(Acquired::Child(child)) => node = child,
                 Some(Acquired::Locked(word)) => {
                     let keys = key..key + 1;
                     if node.level() > 0 {
-                        fold::expand(here, node, &Part { slot, keys: keys.clone(), whole: false }, word)?;
+                        fold::expand(&here, node, &Part { slot, keys: keys.clone(), whole: false }, word)?;
                     }
                     return Ok(Some(Self { here, node, keys }));
                 }
@@ -79,10 +88,10 @@ impl<'p> Held<'p> {
     /// held, up to `self.keys.end`, and the drop unlocks it.
     fn extend(&mut self, node: NodeRef<'p>, keys: Range<u64>, expand: Expand) -> Result<(), OutOfMemory> {
         for part in node.parts(keys) {
-            match acquire(self.here.pin, node, part.slot) {
+            match acquire(&self.here, node, part.slot) {
                 Acquired::Child(child) => self.extend(child, part.keys.clone(), expand)?,
                 Acquired::Locked(word) if part.whole || expand.leaves(word) => {}
-                Acquired::Locked(word) => fold::expand(self.here, node, &part, word)?,
+                Acquired::Locked(word) => fold::expand(&self.here, node, &part, word)?,
             }
             self.keys.end = part.keys.end;
         }
@@ -91,7 +100,7 @@ impl<'p> Held<'p> {
 
     /// Shows every held slot to `visit`, left to right, with its node.
     pub fn walk(&self, visit: &mut impl FnMut(NodeRef<'p>, Part<'p>) -> ControlFlow<()>) -> ControlFlow<()> {
-        walk(self.here.pin, self.node, self.keys(), visit)
+        walk(&self.here, self.node, self.keys(), visit)
     }
 }
 
@@ -114,11 +123,11 @@ impl Expand {
 
 /// The lowest node below `root` that covers all of `keys`.
 #[inline]
-fn descend<'p>(pin: &'p Pinned, root: NodeRef<'p>, keys: &Range<u64>) -> NodeRef<'p> {
+fn descend<'p>(here: &Here<'p>, root: NodeRef<'p>, keys: &Range<u64>) -> NodeRef<'p> {
     let (first, last) = (keys.start, keys.end - 1);
     let mut node = root;
     while node.level() > 0 && core::ptr::eq(node.slot(first), node.slot(last)) {
-        match node.step(pin, node.slot(first)) {
+        match node.step(here, node.slot(first)) {
             Step::Child(child) => node = child,
             Step::Slot(_) => break,
         }
@@ -127,14 +136,14 @@ fn descend<'p>(pin: &'p Pinned, root: NodeRef<'p>, keys: &Range<u64>) -> NodeRef
 }
 
 fn walk<'p>(
-    pin: &'p Pinned,
+    here: &Here<'p>,
     node: NodeRef<'p>,
     keys: Range<u64>,
     visit: &mut impl FnMut(NodeRef<'p>, Part<'p>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     for part in node.parts(keys) {
-        match node.step(pin, part.slot) {
-            Step::Child(child) => walk(pin, child, part.keys, visit)?,
+        match node.step(here, part.slot) {
+            Step::Child(child) => walk(here, child, part.keys, visit)?,
             Step::Slot(_) => visit(node, part)?,
         }
     }
@@ -143,9 +152,9 @@ fn walk<'p>(
 
 /// Locks `slot` of `node`, or enters its child.
 #[inline(always)]
-fn acquire<'p>(pin: &'p Pinned, node: NodeRef<'p>, slot: &'p Slot) -> Acquired<'p> {
+fn acquire<'p>(here: &Here<'p>, node: NodeRef<'p>, slot: &'p Slot) -> Acquired<'p> {
     loop {
-        if let Some(acquired) = acquire_if(pin, node, slot, |_| true) {
+        if let Some(acquired) = acquire_if(here, node, slot, |_| true) {
             return acquired;
         }
     }
@@ -154,13 +163,13 @@ fn acquire<'p>(pin: &'p Pinned, node: NodeRef<'p>, slot: &'p Slot) -> Acquired<'
 /// The same, unless the slot is unlocked and not `wanted`: then none.
 #[inline(always)]
 fn acquire_if<'p>(
-    pin: &'p Pinned,
+    here: &Here<'p>,
     node: NodeRef<'p>,
     slot: &'p Slot,
     wanted: impl Fn(Word) -> bool,
 ) -> Option<Acquired<'p>> {
     loop {
-        match node.step(pin, slot) {
+        match node.step(here, slot) {
             Step::Child(child) => return Some(Acquired::Child(child)),
             Step::Slot(word) if word.is_locked() => {}
             Step::Slot(word) if !wanted(word) => return None,
@@ -175,7 +184,7 @@ fn acquire_if<'p>(
 pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
     let mut node = root;
     loop {
-        match node.step(here.pin, node.slot(key)) {
+        match node.step(&here, node.slot(key)) {
             Step::Child(child) => node = child,
             Step::Slot(word) => {
                 let keys = slot_keys(node.level());

@@ -17,6 +17,7 @@ use core::ptr::{self, NonNull};
 use percore::Pinned;
 use refcache::{Header, Refcache};
 
+use crate::lock::Here;
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 use crate::{KEY_BITS, OutOfMemory};
@@ -178,7 +179,7 @@ impl Root {
     /// Gives up the map's count; `self` is not to be used any more.
     pub fn discard(&mut self, refcache: &Refcache, pin: &Pinned) {
         self.discarded = true;
-        self.node().count(refcache, pin, -1);
+        self.node().count(&Here::new(refcache, pin), -1);
     }
 }
 
@@ -223,16 +224,17 @@ impl<'p> NodeRef<'p> {
 
     /// Reads `slot`, one of ours, and enters the child if there is one.
     #[inline(always)]
-    pub fn step(self, pin: &'p Pinned, slot: &'p Slot) -> Step<'p> {
-        let word = slot.enter(pin);
+    pub fn step(self, here: &Here<'p>, slot: &'p Slot) -> Step<'p> {
+        let word = slot.enter(here.pin);
         if !word.is_child() {
             return Step::Slot(word);
         }
         let slots = ptr::with_exposed_provenance::<Slots>(word.address());
         let node = ptr::with_exposed_provenance_mut::<Node>(slot.data() as usize);
         // SAFETY: `publish` stored both addresses of one initialised node before the word that we read with
-        // Acquire. The child was not dying when we read the word (`enter` revives), so Refcache cannot free it
-        // before we unpin, which is after `'p`; and only its death lets anybody change the slot.
+        // Acquire. We have a loan and the child was not dying when we read the word (`enter` revives), so Refcache
+        // cannot free it before the loan ends; and only its death lets anybody change the slot. Whoever keeps a
+        // `NodeRef` keeps the loan.
         Step::Child(unsafe {
             Self { slots: &*slots, node: NonNull::new_unchecked(node), level: self.level - 1 }
         })
@@ -260,10 +262,10 @@ impl<'p> NodeRef<'p> {
     /// The caller holds the slots concerned (or is making or discarding the node) and reports every transition
     /// once: the count keeps the memory of our parent chain alive.
     #[inline(always)]
-    pub fn count(self, refcache: &Refcache, pin: &Pinned, by: i64) {
+    pub fn count(self, here: &Here<'p>, by: i64) {
         // SAFETY: the node is alive for `'p` and belongs to this domain; the sum of all deltas is the number of
         // used slots, by the contract above.
-        unsafe { refcache.adjust(pin, self.node.cast(), by) }
+        unsafe { here.refcache.adjust(here.pin, self.node.cast(), by) }
     }
 }
 

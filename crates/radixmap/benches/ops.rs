@@ -1,0 +1,2 @@
+//! Operations per second.
+fn main() {}

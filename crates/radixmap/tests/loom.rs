@@ -1,0 +1,364 @@
+//! The protocols under a model checker. The tree is small: three levels of two slots, keys 0 to 7.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-radixmap --test loom --release`
+#![cfg(loom)]
+
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::thread;
+use percore::{CoreId, Pinned};
+use radixmap::{Expand, NodeCounters, RadixMap, RangeGuard, Value};
+use refcache::{Config, Refcache};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Twin(u64);
+
+impl Value for Twin {
+    fn to_words(self) -> (u64, u64) {
+        (self.0, !self.0)
+    }
+    fn from_words(low: u64, high: u64) -> Self {
+        assert_eq!(low, !high, "a value was torn");
+        Self(low)
+    }
+}
+
+const KEYS: Range<u64> = 0..8;
+
+/// A map, and for every key a cell that only the key's holder may touch: loom reports any other access.
+struct World {
+    /// A failing model forgets it: its drop would run outside of the model.
+    map: ManuallyDrop<RadixMap<Twin, Arc<Refcache>>>,
+    refcache: Arc<Refcache>,
+    counters: Arc<NodeCounters>,
+    owned: [UnsafeCell<u64>; 8],
+}
+
+// SAFETY: the cells are what is tested; everything else is Sync by itself.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+/// The calling thread plays `core`.
+fn pin(core: usize) -> Pinned {
+    // SAFETY: each model thread plays its own core, and the main thread plays any while it is alone.
+    unsafe { Pinned::assume(CoreId::new(core)) }
+}
+
+impl World {
+    /// An empty map; cores 0 to `cores - 1` are online.
+    fn new(cores: usize) -> Self {
+        // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be replayed.
+        let refcache = Arc::new(Refcache::new(Config { cores, cache_slots: 1, review_budget: 8 }));
+        (0..cores).for_each(|core| refcache.online(&pin(core)));
+        let counters = Arc::new(NodeCounters::new(cores));
+        let map = RadixMap::with_counters(&pin(0), refcache.clone(), counters.clone()).unwrap();
+        let map = ManuallyDrop::new(map);
+        Self { map, refcache, counters, owned: [0; 8].map(UnsafeCell::new) }
+    }
+
+    /// Every key of `keys` has the value `value`, folded where it can be.
+    fn filled(self, keys: Range<u64>, value: u64) -> Self {
+        self.map.lock_range(&pin(0), keys, Expand::Always).unwrap().fill(Twin(value));
+        self
+    }
+
+    /// The leaf of keys 0 and 1 exists, and its parent; it is empty and has waited for its review for `epochs` epochs.
+    fn with_empty_leaf(self, epochs: usize) -> Self {
+        let world = self.filled(0..1, 7);
+        world.map.lock_range(&pin(0), 0..1, Expand::Always).unwrap().for_each(|entry| entry.clear());
+        (0..epochs).for_each(|_| world.tick_all(2));
+        assert_eq!(world.counters.total().live(), 3);
+        world
+    }
+
+    fn tick_all(&self, cores: usize) {
+        (0..cores).for_each(|core| _ = self.refcache.tick(&pin(core)));
+    }
+
+    /// Writes the cells of all keys of a held range: a race if somebody else holds one of them.
+    fn touch(&self, guard: &RangeGuard<'_, Twin>) {
+        guard.keys().for_each(|key| self.owned[key as usize].with_mut(|cell| unsafe { *cell += 1 }));
+    }
+
+    /// Locks `keys` exactly, touches them and adds `by` to their values; an empty key becomes `by`.
+    fn add(&self, core: usize, keys: Range<u64>, by: u64) {
+        let pin = pin(core);
+        let mut guard = self.map.lock_range(&pin, keys, Expand::Always).unwrap();
+        self.touch(&guard);
+        guard.for_each(|entry| entry.set(Twin(entry.value().map_or(by, |Twin(value)| value + by))));
+    }
+
+    /// Locks `keys` or more, touches them and takes their values away.
+    fn clear(&self, core: usize, keys: Range<u64>) {
+        let pin = pin(core);
+        let mut guard = self.map.lock_range(&pin, keys, Expand::IfPresent).unwrap();
+        self.touch(&guard);
+        guard.for_each(|entry| entry.clear());
+    }
+
+    /// Adds `by` to the value of `key` on the fault path; none if there is no value.
+    fn fault(&self, core: usize, key: u64, by: u64) -> Option<u64> {
+        let pin = pin(core);
+        let mut guard = self.map.lock_key(&pin, key).unwrap()?;
+        assert_eq!(guard.keys(), key..key + 1);
+        self.touch(&guard);
+        let mut seen = 0;
+        guard.for_each(|entry| {
+            seen = entry.value().expect("locked because it has a value").0;
+            entry.set(Twin(seen + by));
+        });
+        Some(seen)
+    }
+
+    /// The value of every key; 0 is none.
+    fn values(&self) -> [u64; 8] {
+        let pin = pin(0);
+        let mut values = [0; 8];
+        self.map.lock_range(&pin, KEYS, Expand::IfPresent).unwrap().for_each(|entry| {
+            entry.keys().for_each(|key| values[key as usize] = entry.value().map_or(0, |Twin(value)| value));
+        });
+        values
+    }
+
+    /// Alone again: every node must come back.
+    fn end(self, cores: usize) {
+        ManuallyDrop::into_inner(self.map).destroy(&pin(0));
+        (0..24).for_each(|_| (0..cores).for_each(|core| _ = self.refcache.tick(&pin(core))));
+        assert_eq!(self.counters.total().live(), 0);
+    }
+}
+
+fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = runs.clone();
+    builder.check(move || {
+        count.fetch_add(1, Relaxed);
+        run()
+    });
+    println!("{} executions", runs.load(Relaxed));
+}
+
+/// Runs `one` on core 0 against `other` on core 1.
+fn race(world: World, one: impl FnOnce(&World), other: impl FnOnce(&World) + Send + 'static) -> World {
+    let world = Arc::new(world);
+    let theirs = world.clone();
+    let thread = thread::spawn(move || other(&theirs));
+    one(&world);
+    thread.join().unwrap();
+    Arc::into_inner(world).unwrap()
+}
+
+/// Two lockers of different pages of one folded value: one of them expands, the other one follows it down.
+#[test]
+fn expansion_of_a_folded_slot() {
+    model(5, || {
+        let world = World::new(2).filled(0..4, 10);
+        let world = race(world, |world| world.add(0, 0..1, 1), |world| world.add(1, 1..2, 2));
+        assert_eq!(world.values(), [11, 12, 10, 10, 0, 0, 0, 0]);
+        assert_eq!(world.counters.total().created, 3);
+        world.end(2);
+    });
+}
+
+/// The same for an empty slot, with pages in different leaves: the second one expands the rest.
+#[test]
+fn expansion_of_an_empty_slot() {
+    model(5, || {
+        let world = race(World::new(2), |world| world.add(0, 0..1, 1), |world| world.add(1, 3..4, 2));
+        assert_eq!(world.values(), [1, 0, 0, 2, 0, 0, 0, 0]);
+        assert_eq!(world.counters.total().created, 4);
+        world.end(2);
+    });
+}
+
+/// Two lockers of the same page of a folded value, one on the fault path.
+#[test]
+fn expansion_for_the_same_key() {
+    model(5, || {
+        let world = World::new(2).filled(0..4, 10);
+        let fault = |world: &World| assert!(matches!(world.fault(1, 1, 2), Some(10 | 11)));
+        let world = race(world, |world| world.add(0, 1..2, 1), fault);
+        assert_eq!(world.values(), [10, 13, 10, 10, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// A folded slot is held whole while another locker waits for a part of it.
+#[test]
+fn a_waiter_expands_what_was_held_whole() {
+    model(5, || {
+        let world = World::new(2).filled(0..4, 10);
+        let world = race(world, |world| world.add(0, 0..4, 1), |world| world.add(1, 1..2, 2));
+        assert_eq!(world.values(), [11, 13, 11, 11, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// The holder's slot moved down two levels under it (it expanded), while a waiter for the whole slot waits: the
+/// waiter must find the child and wait there, and the unlock must reach the child.
+#[test]
+fn unlock_after_expansion() {
+    model(5, || {
+        let world = World::new(2).filled(0..4, 10);
+        let world = race(world, |world| world.add(0, 1..2, 1), |world| world.add(1, 0..4, 2));
+        assert_eq!(world.values(), [12, 13, 12, 12, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// Overlapping ranges that end inside slots, from both sides: no deadlock, and the common part is exclusive.
+#[test]
+fn overlapping_ranges_serialise() {
+    model(4, || {
+        let world = World::new(2).filled(0..8, 10);
+        let world = race(world, |world| world.add(0, 1..5, 1), |world| world.add(1, 3..7, 2));
+        assert_eq!(world.values(), [10, 11, 11, 13, 13, 12, 12, 10]);
+        world.end(2);
+    });
+}
+
+/// The same on an empty map, where one of them holds empty slots whole that stick out of its range.
+#[test]
+fn overlapping_ranges_over_nothing() {
+    model(4, || {
+        let world = race(World::new(2), |world| world.add(0, 1..5, 1), |world| world.clear(1, 3..7));
+        let values = world.values();
+        let after = [0, 1, 1, 0, 0, 0, 0, 0];
+        assert!(values == after || values == [0, 1, 1, 1, 1, 0, 0, 0], "{values:?}");
+        world.end(2);
+    });
+}
+
+/// Three cores, three ranges, each overlapping the next.
+#[test]
+fn a_chain_of_overlapping_ranges() {
+    model(2, || {
+        let world = Arc::new(World::new(3).filled(0..4, 10));
+        let others = [(1, 1..3), (2, 2..4)].map(|(core, keys)| {
+            let world = world.clone();
+            thread::spawn(move || world.add(core, keys, 1))
+        });
+        world.add(0, 0..2, 1);
+        others.map(|thread| thread.join().unwrap());
+        assert_eq!(world.values(), [11, 12, 12, 11, 0, 0, 0, 0]);
+        Arc::into_inner(world).unwrap().end(3);
+    });
+}
+
+/// A replaced mapping is never seen half way: the fault path waits for the holder, even if the slot is empty now.
+#[test]
+fn a_fault_waits_for_a_replacement() {
+    model(5, || {
+        let replace = |world: &World| {
+            let pin = pin(0);
+            let mut guard = world.map.lock_range(&pin, 0..1, Expand::Always).unwrap();
+            guard.for_each(|entry| entry.clear());
+            guard.for_each(|entry| entry.set(Twin(2)));
+        };
+        let fault = |world: &World| assert!(matches!(world.fault(1, 0, 0), Some(1 | 2)));
+        race(World::new(2).filled(0..1, 1), replace, fault).end(2);
+    });
+}
+
+/// A mapping that disappears is seen or not, and a fault never brings it back.
+#[test]
+fn a_fault_against_a_removal() {
+    model(5, || {
+        let world = World::new(2).filled(0..4, 10);
+        let fault = |world: &World| assert!(matches!(world.fault(1, 2, 1), Some(10) | None));
+        let world = race(world, |world| world.clear(0, 1..3), fault);
+        assert_eq!(world.values(), [10, 0, 0, 10, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// An empty leaf is about to be taken away while somebody uses it again: either the use finds the leaf and keeps it,
+/// or it finds an empty slot and grows a new one. The value is never lost, and nobody touches freed memory.
+fn collapse_against_use(epochs: usize) {
+    let world = World::new(2).with_empty_leaf(epochs);
+    let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
+    let world = race(world, collapse, |world| {
+        world.add(1, 0..1, 5);
+        world.refcache.tick(&pin(1));
+    });
+    (0..6).for_each(|_| world.tick_all(2));
+    assert_eq!(world.values(), [5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(world.counters.total().live(), 3);
+    world.end(2);
+}
+
+#[test]
+fn collapse_against_use_one_epoch_early() {
+    model(4, || collapse_against_use(1));
+}
+
+#[test]
+fn collapse_against_use_at_the_last_moment() {
+    model(4, || collapse_against_use(2));
+}
+
+/// A leaf that is emptied, filled and emptied again by two cores, while epochs pass on both.
+#[test]
+fn collapse_against_changing_hands() {
+    model(3, || {
+        let world = World::new(2).with_empty_leaf(1);
+        let one = |world: &World| {
+            world.add(0, 0..1, 5);
+            world.refcache.tick(&pin(0));
+            world.refcache.tick(&pin(0));
+        };
+        let world = race(world, one, |world| {
+            world.clear(1, 0..1);
+            world.refcache.tick(&pin(1));
+            world.refcache.tick(&pin(1));
+        });
+        let values = world.values();
+        (0..12).for_each(|_| world.tick_all(2));
+        assert_eq!(world.values(), values);
+        assert_eq!(world.counters.total().live(), if values[0] == 0 { 1 } else { 3 });
+        world.end(2);
+    });
+}
+
+/// An empty leaf is locked, looked at and unlocked while the other core pushes for its collapse: it must not go under
+/// the guard, and it must go afterwards.
+#[test]
+fn collapse_against_a_guard() {
+    model(4, || {
+        let world = World::new(2).with_empty_leaf(2);
+        let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
+        let world = race(world, collapse, |world| {
+            world.clear(1, 1..2);
+            world.refcache.tick(&pin(1));
+        });
+        (0..12).for_each(|_| world.tick_all(2));
+        assert_eq!(world.counters.total().live(), 1);
+        world.end(2);
+    });
+}
+
+/// The same against a look without a lock, which may keep the leaf for a while but not for ever.
+#[test]
+fn collapse_against_peek() {
+    model(4, || {
+        let world = World::new(2).with_empty_leaf(2);
+        let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
+        let world = race(world, collapse, |world| {
+            let peek = world.map.peek(&pin(1), 1);
+            assert!(!peek.used && peek.span.contains(&1), "{peek:?}");
+            world.refcache.tick(&pin(1));
+        });
+        (0..12).for_each(|_| world.tick_all(2));
+        assert_eq!(world.counters.total().live(), 1);
+        world.end(2);
+    });
+}

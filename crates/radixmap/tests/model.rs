@@ -1,0 +1,215 @@
+//! Random operations on the map and on a naive model of it must agree, through any mixture of epochs and collapses.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use common::{CORES, Twin, domain, settle};
+use percore::Pinned;
+use proptest::prelude::*;
+use radixmap::{Expand, KEY_END, NodeCounters, RadixMap};
+use refcache::Refcache;
+
+/// Each key starts a segment that has this value up to the next key.
+#[derive(Debug)]
+struct Model(BTreeMap<u64, Option<u64>>);
+
+impl Model {
+    fn new() -> Self {
+        Self(BTreeMap::from([(0, None)]))
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        *self.0.range(..=key).next_back().unwrap().1
+    }
+
+    fn set(&mut self, keys: Range<u64>, value: Option<u64>) {
+        let after = self.get(keys.end);
+        self.0.retain(|start, _| !keys.contains(start));
+        self.0.insert(keys.start, value);
+        self.0.insert(keys.end, after);
+    }
+
+    /// The segments with values in `keys`, neighbours of equal value joined.
+    fn used(&self, keys: Range<u64>) -> Vec<(Range<u64>, u64)> {
+        let mut segments = Segments::default();
+        let starts = self.0.range(keys.start + 1..keys.end).map(|(start, _)| *start);
+        let mut bounds: Vec<u64> = std::iter::once(keys.start).chain(starts).collect();
+        bounds.push(keys.end);
+        for pair in bounds.windows(2) {
+            segments.push(pair[0]..pair[1], self.get(pair[0]));
+        }
+        segments.0
+    }
+}
+
+#[derive(Default)]
+struct Segments(Vec<(Range<u64>, u64)>);
+
+impl Segments {
+    fn push(&mut self, keys: Range<u64>, value: Option<u64>) {
+        let Some(value) = value else { return };
+        match self.0.last_mut() {
+            Some((last, same)) if last.end == keys.start && *same == value => last.end = keys.end,
+            _ => self.0.push((keys, value)),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Fill(Range<u64>, u64),
+    Clear(Range<u64>, bool),
+    Bump(Range<u64>),
+    SetKey(u64, u64),
+    ClearKey(u64),
+    Peek(u64),
+    Tick(usize),
+}
+
+/// Keys near the boundaries of every level, and anywhere.
+fn key() -> impl Strategy<Value = u64> {
+    let edge = prop::sample::select(vec![0, 1 << 9, 3 << 9, 1 << 18, 1 << 27, 5 << 27, 1 << 35, KEY_END - 4]);
+    prop_oneof![
+        8 => (edge, 0..8u64).prop_map(|(edge, by)| (edge + by).saturating_sub(4).min(KEY_END - 1)),
+        1 => 0..KEY_END,
+    ]
+}
+
+fn keys() -> impl Strategy<Value = Range<u64>> {
+    let short = (key(), 1..6u64).prop_map(|(start, len)| start..(start + len).min(KEY_END));
+    let long = (key(), key()).prop_map(|(one, other)| one.min(other)..one.max(other) + 1);
+    prop_oneof![3 => short, 2 => long]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (keys(), 1..1000u64).prop_map(|(keys, value)| Op::Fill(keys, value)),
+        3 => (keys(), any::<bool>()).prop_map(|(keys, always)| Op::Clear(keys, always)),
+        2 => keys().prop_map(Op::Bump),
+        2 => (key(), 1..1000u64).prop_map(|(key, value)| Op::SetKey(key, value)),
+        1 => key().prop_map(Op::ClearKey),
+        2 => key().prop_map(Op::Peek),
+        2 => (1..8usize).prop_map(Op::Tick),
+    ]
+}
+
+type Map<'r> = RadixMap<Twin, &'r Refcache>;
+
+fn contents(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, expand: Expand) -> Vec<(Range<u64>, u64)> {
+    let mut segments = Segments::default();
+    let mut at = keys.start;
+    map.lock_range(pin, keys.clone(), expand).unwrap().for_each(|entry| {
+        assert_eq!(entry.keys().start, at, "entries must be adjacent");
+        at = entry.keys().end;
+        segments.push(entry.keys(), entry.value().map(|twin| twin.0));
+    });
+    assert_eq!(at, keys.end);
+    segments.0
+}
+
+fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pinned) {
+    match op {
+        Op::Fill(keys, value) => {
+            map.lock_range(pin, keys.clone(), Expand::Always).unwrap().fill(Twin(value));
+            model.set(keys.clone(), Some(value));
+            assert_eq!(contents(map, pin, keys.clone(), Expand::IfPresent), model.used(keys));
+        }
+        Op::Clear(keys, always) => {
+            let expand = if always { Expand::Always } else { Expand::IfPresent };
+            let mut guard = map.lock_range(pin, keys.clone(), expand).unwrap();
+            assert_eq!(guard.is_empty(), model.used(keys.clone()).is_empty());
+            guard.for_each(|entry| entry.clear());
+            assert!(guard.is_empty());
+            drop(guard);
+            model.set(keys, None);
+        }
+        Op::Bump(keys) => {
+            map.lock_range(pin, keys.clone(), Expand::IfPresent).unwrap().for_each(|entry| {
+                if let Some(Twin(value)) = entry.value() {
+                    entry.set(Twin(value + 1));
+                }
+            });
+            for (segment, value) in model.used(keys.clone()) {
+                model.set(segment, Some(value + 1));
+            }
+            assert_eq!(contents(map, pin, keys.clone(), Expand::Always), model.used(keys));
+        }
+        Op::SetKey(key, value) => change_key(map, model, pin, key, Some(value)),
+        Op::ClearKey(key) => change_key(map, model, pin, key, None),
+        Op::Peek(key) => {
+            let seen = map.peek(pin, key);
+            assert!(seen.span.contains(&key));
+            assert_eq!(seen.used, model.get(key).is_some());
+            assert!(seen.used || model.used(seen.span).is_empty());
+        }
+        Op::Tick(times) => (0..times).for_each(|_| _ = refcache.tick(pin)),
+    }
+}
+
+/// The fault path: only a key that has a value is locked, and then alone.
+fn change_key(map: &Map<'_>, model: &mut Model, pin: &Pinned, key: u64, value: Option<u64>) {
+    let guard = map.lock_key(pin, key).unwrap();
+    assert_eq!(guard.is_some(), model.get(key).is_some());
+    let Some(mut guard) = guard else { return };
+    guard.for_each(|entry| {
+        assert_eq!(entry.keys(), key..key + 1);
+        assert_eq!(entry.value().map(|twin| twin.0), model.get(key));
+        match value {
+            Some(value) => entry.set(Twin(value)),
+            None => entry.clear(),
+        }
+    });
+    model.set(key..key + 1, value);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 192 }))]
+
+    #[test]
+    fn agrees_with_the_model(ops in prop::collection::vec(op(), 1..if cfg!(miri) { 6 } else { 60 })) {
+        let _core = percore::threads::enter_any(CORES);
+        let pin = percore::pin();
+        let refcache = domain();
+        refcache.online(&pin);
+        let counters = Arc::new(NodeCounters::new(CORES));
+        let map = RadixMap::with_counters(&pin, &refcache, counters.clone()).unwrap();
+        let mut model = Model::new();
+        for op in ops {
+            apply(op, &map, &mut model, &refcache, &pin);
+        }
+        let everything = 0..KEY_END;
+        prop_assert_eq!(contents(&map, &pin, everything.clone(), Expand::Always), model.used(everything.clone()));
+
+        map.lock_range(&pin, everything, Expand::IfPresent).unwrap().for_each(|entry| entry.clear());
+        settle(&refcache, &pin);
+        prop_assert_eq!(map.stats().live(), 1, "only the root stays");
+        map.destroy(&pin);
+        settle(&refcache, &pin);
+        prop_assert_eq!(counters.total().live(), 0);
+        refcache.offline(&pin);
+    }
+
+    /// Destroying a map that still has values gives every node back too.
+    #[test]
+    fn destroy_leaks_nothing(fills in prop::collection::vec(keys(), 1..12), ticks in 0..4usize) {
+        let _core = percore::threads::enter_any(CORES);
+        let pin = percore::pin();
+        let refcache = domain();
+        refcache.online(&pin);
+        let counters = Arc::new(NodeCounters::new(CORES));
+        let map = RadixMap::<Twin, _>::with_counters(&pin, &refcache, counters.clone()).unwrap();
+        for (value, keys) in fills.into_iter().enumerate() {
+            map.lock_range(&pin, keys, Expand::Always).unwrap().fill(Twin(value as u64));
+            (0..ticks).for_each(|_| _ = refcache.tick(&pin));
+        }
+        drop(map);
+        settle(&refcache, &pin);
+        prop_assert_eq!(counters.total().live(), 0);
+        prop_assert_eq!(refcache.garbage(), 0);
+        refcache.offline(&pin);
+    }
+}
