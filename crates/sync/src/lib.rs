@@ -32,7 +32,8 @@ pub use core::sync::atomic;
 #[cfg(loom)]
 pub use loom;
 #[cfg(loom)]
-pub use loom::sync::atomic;
+#[path = "loom_atomic.rs"]
+pub mod atomic;
 
 #[cfg(loom)]
 pub use loom::cell::UnsafeCell;

@@ -51,3 +51,22 @@ fn a_bit_lock_excludes_and_publishes_while_other_bits_change() {
         assert_eq!(slot.data.with(|data| unsafe { *data }), 2);
     });
 }
+
+/// Loom must try both orders of a load and another thread's load and swap, or it proves little about either.
+#[test]
+fn loom_sees_past_a_load() {
+    static SEEN: [std::sync::atomic::AtomicBool; 2] =
+        [const { std::sync::atomic::AtomicBool::new(false) }; 2];
+    loom::model(|| {
+        let word = Arc::new(AtomicU64::new(0));
+        let other = Arc::clone(&word);
+        let thread = thread::spawn(move || {
+            let seen = other.load(Ordering::Relaxed);
+            assert!(other.compare_exchange(seen, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+        });
+        let seen = word.load(Ordering::Relaxed) as usize;
+        SEEN[seen].store(true, std::sync::atomic::Ordering::Relaxed);
+        thread.join().unwrap();
+    });
+    assert!(SEEN.iter().all(|seen| seen.load(std::sync::atomic::Ordering::Relaxed)));
+}

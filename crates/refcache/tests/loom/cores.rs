@@ -1,0 +1,1 @@
+//! Cores that come and go.

@@ -1,0 +1,183 @@
+//! A machine of two or three cores, each played by one loom thread, and one object whose payload tells when it is
+//! reached too late: loom reports a release that is not ordered after every read, and a read after the release finds
+//! the payload spoilt.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use loom::thread::{self, JoinHandle};
+use percore::{CoreId, Pinned};
+use refcache::{Config, Header, Refcache, WeakWord};
+use sync::UnsafeCell;
+use sync::atomic::AtomicU64;
+
+/// Whether an object has a weak word.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Named {
+    Yes,
+    No,
+}
+
+#[repr(C, align(64))]
+pub struct Object {
+    header: Header,
+    word: WeakWord,
+    releases: UnsafeCell<u32>,
+}
+
+struct Shared {
+    refcache: Refcache,
+    object: NonNull<Object>,
+    cores: usize,
+    /// Takes the object's place in a cache of one slot.
+    bystander: NonNull<Object>,
+}
+
+// SAFETY: the objects live as long as this, and are made to be shared.
+unsafe impl Send for Shared {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Shared {}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for object in [self.object, self.bystander] {
+            // SAFETY: made by `Box`; the last user is this.
+            drop(unsafe { Box::from_raw(object.as_ptr()) });
+        }
+    }
+}
+
+fn new_object(count: i64, named: Named) -> NonNull<Object> {
+    let place = NonNull::from(Box::leak(Box::<Object>::new_uninit())).cast::<Object>();
+    // SAFETY: within the allocation.
+    let word = unsafe { NonNull::new_unchecked(&raw mut (*place.as_ptr()).word) };
+    let object = Object {
+        header: Header::new(count, (named == Named::Yes).then_some(word), release),
+        word: WeakWord(AtomicU64::new(place.addr().get() as u64)),
+        releases: UnsafeCell::new(0),
+    };
+    // SAFETY: just allocated.
+    unsafe { place.write(object) };
+    place
+}
+
+unsafe fn release(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
+    // SAFETY: the objects here live as long as the machine, and loom checks that nobody else is at the payload.
+    unsafe { header.cast::<Object>().as_ref().releases.with_mut(|releases| *releases += 1) }
+}
+
+/// The machine, as one core sees it.
+pub struct Core {
+    shared: Arc<Shared>,
+    pub pin: Pinned,
+}
+
+/// Explores `model` on a machine of `cores` cores, all online and none flushed in the current epoch, with an object of
+/// `count` references. `model` gets core 0; the other cores are for [`Core::spawn`].
+pub fn explore(
+    preemptions: usize,
+    cores: usize,
+    named: Named,
+    count: i64,
+    model: impl Fn(Core) + Send + Sync + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        let config = Config { cores, cache_slots: 1, review_budget: 4 };
+        let shared = Arc::new(Shared {
+            refcache: Refcache::new(config),
+            cores,
+            object: new_object(count, named),
+            bystander: new_object(1, Named::No),
+        });
+        let first = Core::new(&shared, 0);
+        first.everywhere(|core| core.refcache().online(&core.pin));
+        first.refcache().tick(&first.pin);
+        model(first);
+    });
+}
+
+impl Core {
+    fn new(shared: &Arc<Shared>, core: usize) -> Self {
+        // SAFETY: a core is played by one thread: `spawn` starts one for each, and `everywhere` follows the joins.
+        Self { shared: Arc::clone(shared), pin: unsafe { Pinned::assume(CoreId::new(core)) } }
+    }
+
+    /// Starts another core's thread.
+    pub fn spawn(&self, core: usize, run: impl FnOnce(Core) + 'static) -> JoinHandle<()> {
+        let shared = Arc::clone(&self.shared);
+        thread::spawn(move || run(Core::new(&shared, core)))
+    }
+
+    /// Plays core 1 before its thread starts.
+    pub fn as_core_1(&self, act: impl Fn(&Core)) {
+        act(&Core::new(&self.shared, 1));
+    }
+
+    /// Plays every core in turn. Only while no other thread plays one.
+    fn everywhere(&self, act: impl Fn(&Core)) {
+        (0..self.shared.cores).for_each(|core| act(&Core::new(&self.shared, core)));
+    }
+
+    pub fn refcache(&self) -> &Refcache {
+        &self.shared.refcache
+    }
+
+    fn object(&self) -> &Object {
+        // SAFETY: lives as long as the machine.
+        unsafe { self.shared.object.as_ref() }
+    }
+
+    pub fn add(&self, delta: i64) {
+        // SAFETY: that references are held as claimed is what the models are about; the memory stays.
+        unsafe { self.refcache().adjust(&self.pin, self.shared.object.cast(), delta) }
+    }
+
+    /// Evicts the object from this core's cache.
+    pub fn conflict(&self) {
+        // SAFETY: the bystander keeps its first reference for ever.
+        unsafe { self.refcache().adjust(&self.pin, self.shared.bystander.cast(), 1) }
+    }
+
+    pub fn ticks(&self, times: usize) {
+        for _ in 0..times {
+            self.refcache().tick(&self.pin);
+        }
+    }
+
+    /// Uses the object: it must be alive.
+    pub fn read(&self) {
+        assert_eq!(self.releases(), 0, "a released object was used");
+    }
+
+    /// Looks the object up by its weak word.
+    pub fn find(&self) -> bool {
+        self.object().word.revive(&self.pin) != 0
+    }
+
+    fn releases(&self) -> u32 {
+        // SAFETY: loom checks that nobody writes meanwhile.
+        self.object().releases.with(|releases| unsafe { *releases })
+    }
+
+    /// After all threads have been joined: nobody holds the object, so it goes, once.
+    pub fn expect_release(&self) {
+        self.settle();
+        assert_eq!(self.releases(), 1, "never released, or twice");
+    }
+
+    /// After all threads have been joined: somebody holds the object, so it stays; until that is given up.
+    pub fn expect_release_after(&self, references: i64) {
+        self.settle();
+        self.read();
+        self.add(-references);
+        self.expect_release();
+    }
+
+    /// Epochs enough for any review.
+    fn settle(&self) {
+        self.everywhere(|core| core.refcache().online(&core.pin));
+        (0..7).for_each(|_| self.everywhere(|core| core.ticks(1)));
+    }
+}

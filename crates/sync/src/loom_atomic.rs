@@ -1,0 +1,49 @@
+//! Loom's atomics, with its blind spot lit.
+//!
+//! Loom tries another order of two accesses only if it sees that they conflict, and it remembers one access of each
+//! atomic: a thread's own load hides the load of another thread before it. In "A loads; B loads, then swaps" it never
+//! tries B first, and nearly every compare-and-swap comes after a load of the same word. (tokio-rs/loom, issues 166
+//! and 392.) So every load here is announced by a read-modify-write of a second atomic: those are seen to conflict.
+//! They are relaxed, so they order nothing, and what the load may return is as free as before.
+
+pub use loom::sync::atomic::{Ordering, fence};
+
+macro_rules! announced {
+    ($($name:ident $value:ty),*) => {$(
+        /// Loom's type of this name; every load is a place where another thread may come in between.
+        #[derive(Debug)]
+        pub struct $name {
+            inner: loom::sync::atomic::$name,
+            loads: loom::sync::atomic::AtomicUsize,
+        }
+
+        impl $name {
+            /// An atomic that holds `value`.
+            pub fn new(value: $value) -> Self {
+                Self { inner: loom::sync::atomic::$name::new(value), loads: loom::sync::atomic::AtomicUsize::new(0) }
+            }
+
+            /// The value, or an older one if `order` allows it.
+            pub fn load(&self, order: Ordering) -> $value {
+                self.loads.fetch_add(1, Ordering::Relaxed);
+                self.inner.load(order)
+            }
+        }
+
+        /// Everything but `load`.
+        impl core::ops::Deref for $name {
+            type Target = loom::sync::atomic::$name;
+            fn deref(&self) -> &Self::Target {
+                &self.inner
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new(Default::default())
+            }
+        }
+    )*};
+}
+
+announced!(AtomicBool bool, AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicUsize usize);
