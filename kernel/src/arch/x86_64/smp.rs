@@ -35,9 +35,9 @@ global_asm!(
         movl %eax, %cr4
         movl trampoline_root - trampoline_start + {at}, %eax
         movl %eax, %cr3
-        movl $0xc0000080, %ecx          // EFER: long mode, no-execute
+        movl $0xc0000080, %ecx          // EFER: long mode, no-execute, syscall
         rdmsr
-        orl $0x900, %eax
+        orl $0x901, %eax
         wrmsr
         movl $0x80010011, %eax          // paging, write protection, protection
         movl %eax, %cr0
