@@ -26,8 +26,8 @@ pub unsafe extern "sysv64" fn syscall_entry() {
         "mov rdi, rsp",
         "xor ebp, ebp",
         "call {handle}",
-        // Eax: may we leave by sysret?
-        "test eax, eax",
+        // Al: may we leave by sysret?
+        "test al, al",
         "jz {leave}",
         "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx",
         "add rsp, 8", "pop r10", "pop r9", "pop r8", "pop rax", "add rsp, 8", "pop rdx", "pop rsi", "pop rdi",
