@@ -33,10 +33,35 @@ pub struct Machine {
     inboxes: PerCore<Mutex<Inbox>>,
     /// Something went wrong on some core: the others stop waiting for it.
     broken: AtomicBool,
+    turn: Turn,
 }
 
 /// Host threads play cores by number, for the whole process: so machines take turns.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// A machine's turn.
+struct Turn(AtomicBool);
+
+impl Turn {
+    fn wait() -> Self {
+        while TAKEN.swap(true, SeqCst) {
+            thread::yield_now();
+        }
+        Self(AtomicBool::new(true))
+    }
+
+    fn end(&self) {
+        if self.0.swap(false, SeqCst) {
+            TAKEN.store(false, SeqCst);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
 
 thread_local! {
     static ATTENDING: RefCell<Option<(Arc<Machine>, CoreId)>> = const { RefCell::new(None) };
@@ -45,15 +70,14 @@ thread_local! {
 impl Machine {
     /// A machine of `cores` cores, all online, and `frames` frames. Waits for another machine to go.
     pub fn new(cores: usize, frames: usize) -> Arc<Self> {
-        while TAKEN.swap(true, SeqCst) {
-            thread::yield_now();
-        }
+        let turn = Turn::wait();
         let refcache = Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX });
         let machine = Self {
             frames: FrameStore::new(cores, frames),
             refcache,
             inboxes: PerCore::new(cores, |_| Mutex::default()),
             broken: AtomicBool::new(false),
+            turn,
         };
         machine.on_each(|pin| machine.refcache.online(pin));
         Arc::new(machine)
@@ -118,6 +142,11 @@ impl Machine {
         work.into_iter().for_each(|work| work());
     }
 
+    /// Nobody plays a core any more, and what is left of the machine is left alone: the next one may begin.
+    pub(crate) fn give_up(&self) {
+        self.turn.end();
+    }
+
     /// Lets enough epochs pass for every dead node to go; nobody attends a core.
     pub fn settle(&self) {
         let mut quiet = 0;
@@ -126,12 +155,6 @@ impl Machine {
             self.on_each(|pin| freed += self.refcache.tick(pin).freed);
             quiet = if freed == 0 { quiet + 1 } else { 0 };
         }
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        TAKEN.store(false, SeqCst);
     }
 }
 

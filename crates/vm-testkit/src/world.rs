@@ -47,19 +47,25 @@ pub struct World {
     nodes: Arc<NodeCounters>,
 }
 
-/// A space that only [`World::finish`] drops: dropping one takes a core, which a test that has failed may not have.
-pub struct Kept(Option<Box<dyn AddressSpace>>);
+/// A space that only [`World::finish`] drops: dropping one takes a core in order, which a test that has failed may not have.
+pub struct Kept {
+    space: Option<Box<dyn AddressSpace>>,
+    machine: Arc<Machine>,
+}
 
 impl Deref for Kept {
     type Target = dyn AddressSpace;
     fn deref(&self) -> &Self::Target {
-        self.0.as_deref().expect("the space is there until its world ends")
+        self.space.as_deref().expect("the space is there until its world ends")
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        std::mem::forget(self.0.take());
+        if let Some(space) = self.space.take() {
+            std::mem::forget(space);
+            self.machine.give_up();
+        }
     }
 }
 
@@ -103,7 +109,9 @@ impl World {
             let (domain, memory) = (Domain(machine.clone()), Memory(machine.clone()));
             RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout)
         });
-        Self { machine, mmu, space: Kept(Some(Box::new(space.expect("memory for a root")))), nodes }
+        let space =
+            Kept { space: Some(Box::new(space.expect("memory for a root"))), machine: machine.clone() };
+        Self { machine, mmu, space, nodes }
     }
 
     /// Memory of the machine.
@@ -156,7 +164,7 @@ impl World {
         machine.on(0, |pin| space.destroy(pin));
         assert_eq!(machine.frames.used(), 0, "frames are lost");
         assert_eq!(mmu.translations(), [], "translations outlive their space");
-        machine.on(0, |_| drop(space.0.take()));
+        machine.on(0, |_| drop(space.space.take()));
         machine.settle();
         assert_eq!(nodes.total().live(), 0, "nodes are lost");
         assert_eq!(machine.refcache.garbage(), 0);
