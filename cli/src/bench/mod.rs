@@ -1,1 +1,6 @@
-//! bench
+//! Measuring programs in guests: one run, many runs, and what to make of them.
+
+pub mod measure;
+pub mod micro;
+pub mod plot;
+pub mod row;

@@ -1,9 +1,179 @@
-//! demo
+//! `radixvm demo`: the same two programs, in the same emulator, on RadixVM and on stock Linux.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-/// Options.
+
+use crate::bench::measure::{Report, Task, accel, instructions, measure};
+use crate::bench::row::median;
+use crate::guest::linux;
+use crate::guest::qemu::Accel;
+use crate::guest::system::{Size, System};
+use crate::progress::Step;
+use crate::table::{Table, count};
+use crate::{artifacts, options, place};
+
+const SYSTEMS: [System; 2] = [System::PERCORE, System::Linux];
+const MEMORY: u64 = 1 << 30;
+/// A text that every Debian system has; beside it one that every clone has.
+const TEXT: &str = "/usr/share/common-licenses/GPL-3";
+
+/// Options of `radixvm demo`.
 #[derive(Args)]
-pub struct Arguments {}
-/// Runs.
-pub fn run(_: &Arguments) -> anyhow::Result<u8> {
-    Ok(0)
+pub struct Arguments {
+    /// Virtual CPUs, and threads of the programs
+    #[arg(short, long, default_value = "2", value_parser = options::cpus, value_name = "N")]
+    cpus: u16,
+    /// Runs of each program on each system; the median counts
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    repeats: u32,
+}
+
+/// One program on one system.
+struct Entry {
+    system: System,
+    report: Report,
+    instructions: Option<f64>,
+}
+
+/// Runs the demo; status 1 if the two systems computed different things.
+pub fn run(arguments: &Arguments) -> Result<u8> {
+    prepare()?;
+    let accel = accel()?;
+    let (index, local) = (wordindex(arguments.cpus), local(arguments.cpus));
+    let mut results = compare(&[&index, &local], arguments, accel)?;
+    count_instructions(&local, &mut results[1])?;
+    print(&results, arguments.cpus, accel)?;
+    let agree = digests_agree(&results[0]);
+    writeln!(std::io::stdout(), "\n{}", verdict(&results[0], agree))?;
+    Ok(u8::from(!agree))
+}
+
+/// Builds and fetches, so that the measurements are not interrupted by it.
+fn prepare() -> Result<()> {
+    artifacts::kernel()?;
+    artifacts::programs()?;
+    linux::kernel().context("cannot get a stock Linux kernel to compare with")?;
+    Ok(())
+}
+
+fn wordindex(cpus: u16) -> Task {
+    let text = if Path::new(TEXT).exists() { TEXT.into() } else { place::root().join("LICENSE-APACHE") };
+    let text = text.display().to_string();
+    let options = ["--threads", &cpus.to_string(), "--repeat", "100", "--block", "64K", &text];
+    Task { program: "wordindex", arguments: options.map(str::to_owned).to_vec(), files: vec![text.clone()] }
+}
+
+fn local(cpus: u16) -> Task {
+    let options = ["--threads", &cpus.to_string(), "--iterations", "10000"];
+    Task { program: "local", arguments: options.map(str::to_owned).to_vec(), files: Vec::new() }
+}
+
+/// Runs every task on both systems, interleaved; the median run of each.
+fn compare(tasks: &[&Task], arguments: &Arguments, accel: Accel) -> Result<Vec<Vec<Entry>>> {
+    let step = Step::new("running both programs on both systems");
+    let size = Size { cpus: arguments.cpus, memory: MEMORY, accel };
+    let mut runs = vec![vec![Vec::new(); SYSTEMS.len()]; tasks.len()];
+    for repeat in 1..=arguments.repeats {
+        for (task, runs) in tasks.iter().zip(&mut runs) {
+            for (system, runs) in SYSTEMS.iter().zip(runs) {
+                step.tell(&format!("run {repeat} of {}: {} on {system}", arguments.repeats, task.program));
+                runs.push(measure(*system, task, size)?);
+            }
+        }
+    }
+    runs.into_iter().map(medians).collect()
+}
+
+fn medians(runs: Vec<Vec<Report>>) -> Result<Vec<Entry>> {
+    let entry = |(system, runs): (&System, Vec<Report>)| {
+        let digests_differ = runs.windows(2).any(|pair| pair[0].digest != pair[1].digest);
+        ensure!(!digests_differ, "two runs on {system} computed different digests");
+        let report = median(runs, |report| -report.seconds).context("no runs")?;
+        Ok(Entry { system: *system, report, instructions: None })
+    };
+    SYSTEMS.iter().zip(runs).map(entry).collect()
+}
+
+fn count_instructions(task: &Task, entries: &mut [Entry]) -> Result<()> {
+    let one = Task {
+        arguments: ["--threads", "1", "--iterations", "2000"].map(str::to_owned).to_vec(),
+        ..task.clone()
+    };
+    for entry in entries {
+        let step = Step::new(&format!("counting instructions of {} on {}", task.program, entry.system));
+        entry.instructions = Some(instructions(entry.system, &one, MEMORY)?);
+        drop(step);
+    }
+    Ok(())
+}
+
+fn digests_agree(entries: &[Entry]) -> bool {
+    let first = &entries[0].report.digest;
+    first.is_some() && entries.iter().all(|entry| entry.report.digest == *first)
+}
+
+fn verdict(entries: &[Entry], agree: bool) -> String {
+    let digest = |entry: &Entry| entry.report.digest.clone().unwrap_or_else(|| "none".to_owned());
+    match agree {
+        true => format!("Both systems computed the same index: digest {}.", digest(&entries[0])),
+        false => format!("THE INDEXES DIFFER: {} and {}.", digest(&entries[0]), digest(&entries[1])),
+    }
+}
+
+fn print(results: &[Vec<Entry>], cpus: u16, accel: Accel) -> Result<()> {
+    let heading = ["", "seconds", "rounds/s", "faults", "shootdowns", "IPIs", "instructions/round"];
+    let mut table = Table::new(heading);
+    for (name, entries) in ["wordindex", "local"].iter().zip(results) {
+        entries.iter().for_each(|entry| table.row(row(name, entry)));
+        table.row(ratios(entries));
+    }
+    let executed = if accel == Accel::Kvm { "KVM" } else { "QEMU's translator, not hardware speed" };
+    let mut out = std::io::stdout();
+    writeln!(
+        out,
+        "The same ELF files on both systems, {cpus} CPUs each, executed by {executed}:\n\n{table}"
+    )?;
+    write!(out, "{NOTES}")?;
+    Ok(())
+}
+
+const NOTES: &str = "\
+local: threads map a page, write to it, unmap it. wordindex: a word index of a text, by MapReduce.
+shootdowns: unmaps that had to reach other cores (on Linux: as received); IPIs: interrupts between cores.
+instructions/round: of local on one CPU, user and kernel, counted exactly by the emulator.
+";
+
+fn row(name: &str, Entry { system, report, instructions }: &Entry) -> [String; 7] {
+    let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| count(value as i64));
+    let speed = (report.rounds > 0).then(|| (report.rounds as f64 / report.seconds) as u64);
+    let faults = report.alloc_faults() + report.fill_faults().unwrap_or(0);
+    let shootdowns = report.counter("shootdowns").or(report.counter("tlb_shootdowns"));
+    [
+        format!("{name} on {system}"),
+        format!("{:.3}", report.seconds),
+        known(speed),
+        count(faults as i64),
+        known(shootdowns),
+        known(report.ipis()),
+        known(instructions.map(|instructions| instructions as u64)),
+    ]
+}
+
+/// How many times better ours is, where that can be said.
+fn ratios(entries: &[Entry]) -> [String; 7] {
+    let [ours, linux] = entries else { return Default::default() };
+    let times = |factor: f64| format!("{factor:.1}x");
+    let speed = linux.report.seconds / ours.report.seconds;
+    let instructions = ours.instructions.zip(linux.instructions).map(|(ours, linux)| times(linux / ours));
+    let rounds = (ours.report.rounds > 0).then(|| times(speed));
+    let [none, also_none, at_all] = [(); 3].map(|()| String::new());
+    let cells =
+        [times(speed), rounds.unwrap_or_default(), none, also_none, at_all, instructions.unwrap_or_default()];
+    let mut ratios: [String; 7] = Default::default();
+    ratios[0] = "  RadixVM is better by".to_owned();
+    ratios[1..].clone_from_slice(&cells);
+    ratios
 }

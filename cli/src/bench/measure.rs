@@ -1,0 +1,137 @@
+//! One program in one guest, by its own report.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::artifacts;
+use crate::guest::channels::Sink;
+use crate::guest::image::Handed;
+use crate::guest::qemu::Accel;
+use crate::guest::session::{self, End};
+use crate::guest::system::{self, Job, Size, Streams, System};
+use crate::program::Program;
+
+/// No run of a benchmark is worth more.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// A program with its options, and the files it reads.
+#[derive(Clone)]
+pub struct Task {
+    /// A program in `user/`.
+    pub program: &'static str,
+    /// Its options but `--json`.
+    pub arguments: Vec<String>,
+    /// Files under the same path in the guest.
+    pub files: Vec<String>,
+}
+
+/// What a program says with `--json`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Report {
+    /// Length of the measured window.
+    pub seconds: f64,
+    /// The time stamp counter over the window: instructions, if the guest ran on the instruction clock.
+    pub tsc: u64,
+    /// Pages faulted in.
+    pub minor_faults: u64,
+    /// Regions unmapped in the window; 0 from programs that do not work in rounds.
+    #[serde(default)]
+    pub rounds: u64,
+    /// A digest of the result, from programs that have one.
+    pub digest: Option<String>,
+    /// What the kernel counted over the window.
+    #[serde(default)]
+    pub counters: Option<BTreeMap<String, u64>>,
+}
+
+impl Report {
+    /// A counter by its name.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters.as_ref()?.get(name).copied()
+    }
+
+    /// Interrupts sent to other cores.
+    pub fn ipis(&self) -> Option<u64> {
+        self.counter("ipis").or_else(|| self.counter("function_calls"))
+    }
+
+    /// Cores that had to drop translations, summed over the unmaps.
+    pub fn ipi_targets(&self) -> Option<u64> {
+        self.counter("ipi_targets").or_else(|| self.counter("tlb_shootdowns"))
+    }
+
+    /// Faults that took a new frame.
+    pub fn alloc_faults(&self) -> u64 {
+        self.counter("alloc_faults").unwrap_or(self.minor_faults)
+    }
+
+    /// Faults of a core on a page that has its frame already.
+    pub fn fill_faults(&self) -> Option<u64> {
+        self.counter("fill_faults")
+    }
+}
+
+/// Runs a task and returns its report.
+pub fn measure(system: System, task: &Task, size: Size) -> Result<Report> {
+    let named = || format!("{} on {system} with {} CPUs", task.program, size.cpus);
+    run(system, task, size).with_context(named)
+}
+
+fn run(system: System, task: &Task, size: Size) -> Result<Report> {
+    let (stdout, stderr) = (Sink::buffer(), Sink::buffer());
+    let streams = Streams { stdout: stdout.clone(), stderr: stderr.clone(), stdin: false };
+    let mut plan = system::plan(system, &job(task)?, size, streams)?;
+    plan.limit = Some(LIMIT);
+    let outcome = session::run(plan, &mut |_| {})?;
+    if outcome.end != End::Exited(0) {
+        bail!("{:?}: {}", outcome.end, String::from_utf8_lossy(&stderr.take()).trim());
+    }
+    let output = stdout.take();
+    serde_json::from_slice(&output)
+        .with_context(|| format!("no report: {}", String::from_utf8_lossy(&output)))
+}
+
+fn job(task: &Task) -> Result<Job> {
+    let program = Program::load(&artifacts::program(task.program)?)?;
+    let arguments = task.arguments.iter().map(String::as_str).chain(["--json"]);
+    let mut job = Job::new(program, arguments.map(OsString::from));
+    job.files = task.files.iter().map(|file| Handed::parse(file)).collect::<Result<_>>()?;
+    Ok(job)
+}
+
+/// Instructions per round on one CPU: the guest's clock advances one nanosecond, and its time stamp counter one
+/// tick, with every instruction.
+pub fn instructions(system: System, task: &Task, memory: u64) -> Result<f64> {
+    let report = measure(system, task, Size { cpus: 1, memory, accel: Accel::Counting })?;
+    Ok(report.tsc as f64 / report.rounds.max(1) as f64)
+}
+
+/// The accelerator for measurements: KVM where it works.
+pub fn accel() -> Result<Accel> {
+    let works = crate::guest::kvm::trouble(Path::new(&artifacts::kernel()?)).is_none();
+    Ok(if works { Accel::Kvm } else { Accel::Tcg })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kernels_counters_are_understood() {
+        let ours = r#"{"seconds":1,"tsc":5,"minor_faults":0,"rounds":2,"counters":{"ipis":3,"ipi_targets":4,
+            "alloc_faults":5,"fill_faults":6},"program":"local"}"#;
+        let ours: Report = serde_json::from_str(ours).unwrap();
+        assert_eq!((ours.ipis(), ours.ipi_targets()), (Some(3), Some(4)));
+        assert_eq!((ours.alloc_faults(), ours.fill_faults()), (5, Some(6)));
+        let linux =
+            r#"{"seconds":1,"tsc":5,"minor_faults":7,"counters":{"tlb_shootdowns":4,"function_calls":9}}"#;
+        let linux: Report = serde_json::from_str(linux).unwrap();
+        assert_eq!((linux.ipis(), linux.ipi_targets()), (Some(9), Some(4)));
+        assert_eq!((linux.alloc_faults(), linux.fill_faults(), linux.rounds), (7, None, 0));
+    }
+}

@@ -1,0 +1,151 @@
+//! The plot: one panel per program, one line per system, rounds per second over CPUs.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::row::Row;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+const WIDTH: u32 = 1200;
+const HEIGHT: u32 = 480;
+
+/// A line of a panel: which rows, how it is named and drawn.
+struct Curve {
+    system: &'static str,
+    tables: Option<&'static str>,
+    label: &'static str,
+    color: RGBColor,
+}
+
+const CURVES: [Curve; 3] = [
+    Curve {
+        system: "radixvm",
+        tables: Some("percore"),
+        label: "RadixVM, per-core tables",
+        color: RGBColor(0, 114, 178),
+    },
+    Curve {
+        system: "radixvm",
+        tables: Some("shared"),
+        label: "RadixVM, shared table",
+        color: RGBColor(230, 159, 0),
+    },
+    Curve { system: "linux", tables: None, label: "stock Linux", color: RGBColor(90, 90, 90) },
+];
+
+impl Curve {
+    fn owns(&self, row: &Row) -> bool {
+        row.system == self.system && row.tables.as_deref() == self.tables
+    }
+}
+
+/// Draws the rows into an SVG file.
+pub fn draw(rows: &[Row], file: &Path) -> Result<()> {
+    let mut svg = String::new();
+    paint(rows, &mut svg).map_err(|error| anyhow!("cannot draw the plot: {error}"))?;
+    Ok(std::fs::write(file, svg)?)
+}
+
+type Painted = Result<(), Box<dyn std::error::Error>>;
+
+fn paint(rows: &[Row], svg: &mut String) -> Painted {
+    let root = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let root = root.titled("Rounds of mmap, write, munmap per second", ("sans-serif", 24))?;
+    let mut programs: Vec<&str> = rows.iter().map(|row| row.program).collect();
+    programs.dedup();
+    for (area, program) in root.split_evenly((1, programs.len().max(1))).iter().zip(programs) {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.program == program).collect();
+        panel(area, program, &rows)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+fn panel(area: &Area<'_>, program: &str, rows: &[&Row]) -> Painted {
+    let mut cpus: Vec<u16> = rows.iter().map(|row| row.cpus).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let top = rows.iter().map(|row| row.rounds_per_s).fold(1.0, f64::max) * 1.25;
+    // CPUs are places in a row, not distances: 1, 2, 4, 8 would crowd on the left.
+    let right = cpus.len().max(2) as f64 - 0.8;
+    let mut chart = ChartBuilder::on(area)
+        .caption(program, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(-0.2..right, 0.0..top)?;
+    let label = |place: &f64| cpus.get(place.round() as usize).filter(|_| place.fract().abs() < 0.01);
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(WHITE)
+        .x_labels(cpus.len() * 5)
+        .x_label_formatter(&|place| label(place).map(u16::to_string).unwrap_or_default())
+        .y_label_formatter(&|speed| short(*speed))
+        .x_desc("CPUs")
+        .y_desc("rounds/s")
+        .label_style(("sans-serif", 14))
+        .draw()?;
+    for curve in &CURVES {
+        let place = |cpu: u16| cpus.iter().position(|other| *other == cpu).unwrap_or(0) as f64;
+        let owned = rows.iter().filter(|row| curve.owns(row));
+        let points: Vec<(f64, f64)> = owned.map(|row| (place(row.cpus), row.rounds_per_s)).collect();
+        let style = curve.color.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(points, style).point_size(4))?
+            .label(curve.label)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .label_font(("sans-serif", 13))
+        .draw()?;
+    Ok(())
+}
+
+/// 12500 as 12.5k.
+fn short(number: f64) -> String {
+    if number < 1000.0 {
+        format!("{number:.0}")
+    } else {
+        format!("{:.1}k", number / 1000.0).replace(".0k", "k")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::system::System;
+
+    #[test]
+    fn every_program_and_system_is_drawn() {
+        let report = r#"{"seconds":2,"tsc":5,"minor_faults":7,"rounds":10000}"#;
+        let report = serde_json::from_str(report).unwrap();
+        let mut rows = Vec::new();
+        for program in ["local", "pipeline"] {
+            for cpus in [1, 2, 4] {
+                rows.extend(
+                    [System::PERCORE, System::Linux].map(|system| Row::new(program, system, cpus, &report)),
+                );
+            }
+        }
+        let mut svg = String::new();
+        paint(&rows, &mut svg).unwrap();
+        for word in ["local", "pipeline", "stock Linux", "per-core", "CPUs", "rounds/s"] {
+            assert!(svg.contains(word), "{word}");
+        }
+        assert!(svg.matches("<polyline").count() >= 4);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([0.0, 950.0, 12_500.0, 20_000.0].map(short), ["0", "950", "12.5k", "20k"]);
+    }
+}

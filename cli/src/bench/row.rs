@@ -1,0 +1,95 @@
+//! One result per (program, system, CPUs), and medians over repeats.
+
+use serde::Serialize;
+
+use super::measure::Report;
+use crate::guest::system::{System, word};
+
+/// One object of the JSON output. Counts are of the whole measured window.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// local, pipeline, global.
+    pub program: &'static str,
+    /// radixvm or linux.
+    pub system: &'static str,
+    /// Address-space design; null on Linux.
+    pub design: Option<String>,
+    /// Page tables; null on Linux.
+    pub tables: Option<String>,
+    /// Virtual CPUs, and as many threads.
+    pub cpus: u16,
+    /// Regions unmapped.
+    pub rounds: u64,
+    /// Length of the window.
+    pub seconds: f64,
+    /// The two above divided.
+    pub rounds_per_s: f64,
+    /// Instructions per round, user and kernel; measured at one CPU only.
+    pub instructions: Option<f64>,
+    /// Interrupts sent to other cores.
+    pub ipis: Option<u64>,
+    /// Cores that were told to drop translations, summed over the unmaps.
+    pub ipi_targets: Option<u64>,
+    /// Faults that took a new frame.
+    pub alloc_faults: u64,
+    /// Faults on pages that have a frame already; null where the kernel does not tell.
+    pub fill_faults: Option<u64>,
+}
+
+impl Row {
+    /// The row of one run.
+    pub fn new(program: &'static str, system: System, cpus: u16, report: &Report) -> Self {
+        let (name, design, tables) = match system {
+            System::Radix(design, tables) => ("radixvm", Some(word(&design)), Some(word(&tables))),
+            System::Linux => ("linux", None, None),
+        };
+        Row {
+            program,
+            system: name,
+            design,
+            tables,
+            cpus,
+            rounds: report.rounds,
+            seconds: report.seconds,
+            rounds_per_s: report.rounds as f64 / report.seconds,
+            instructions: None,
+            ipis: report.ipis(),
+            ipi_targets: report.ipi_targets(),
+            alloc_faults: report.alloc_faults(),
+            fill_faults: report.fill_faults(),
+        }
+    }
+}
+
+/// The run in the middle by speed: its numbers belong together, which medians of each column would not. Of an
+/// even number of runs the slower one of the two in the middle.
+pub fn median<T>(mut runs: Vec<T>, speed: impl Fn(&T) -> f64) -> Option<T> {
+    runs.sort_by(|a, b| speed(a).total_cmp(&speed(b)));
+    let middle = runs.len().saturating_sub(1) / 2;
+    runs.into_iter().nth(middle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_run_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0], |speed| *speed), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0], |speed| *speed), Some(2.0));
+        assert_eq!(median(Vec::<f64>::new(), |speed| *speed), None);
+    }
+
+    #[test]
+    fn a_row_has_exactly_the_documented_keys() {
+        let report = r#"{"seconds":2,"tsc":5,"minor_faults":7,"rounds":10}"#;
+        let row = Row::new("local", System::Linux, 4, &serde_json::from_str(report).unwrap());
+        let text = serde_json::to_string(&row).unwrap();
+        let keys: Vec<&str> =
+            text.split('"').skip(1).step_by(2).filter(|word| *word != "local" && *word != "linux").collect();
+        let documented = "program system design tables cpus rounds seconds rounds_per_s instructions ipis ipi_targets \
+                          alloc_faults fill_faults";
+        assert_eq!(keys, documented.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(row.rounds_per_s, 5.0);
+    }
+}
