@@ -24,10 +24,12 @@ fn read(task: &Task, clock: u64) -> Result<u64, Errno> {
 /// The clock of a thread or process by its number, as `pthread_getcpuclockid` makes it: `~id << 3 | kind`.
 fn thread_clock(task: &Task, clock: i32) -> Result<u64, Errno> {
     const PER_THREAD: i32 = 4;
+    const KIND: i32 = 3;
+    const DEVICE: i32 = 3;
     let id = !(clock >> 3) as u32;
     let process = task.process();
     let is_self = id == 0;
-    match (clock < 0, clock & PER_THREAD != 0) {
+    match (clock < 0 && clock & KIND != DEVICE, clock & PER_THREAD != 0) {
         (false, _) => Err(Errno::EINVAL),
         (true, true) if is_self => Ok(task.cpu_ns()),
         (true, true) => process.thread(id).map(|thread| thread.cpu_ns()).ok_or(Errno::EINVAL),
@@ -84,7 +86,7 @@ pub fn clock_nanosleep(call: &mut Call<'_>) -> Outcome {
     let clock = call.arg(0) as u32 as i32 as u64;
     let now = match clock {
         CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_TAI => read(call.task, clock)?,
-        CLOCK_PROCESS_CPUTIME_ID => return Err(Errno::EOPNOTSUPP),
+        CLOCK_PROCESS_CPUTIME_ID..=CLOCK_MONOTONIC_COARSE => return Err(Errno::EOPNOTSUPP),
         _ => return Err(Errno::EINVAL),
     };
     if call.arg(1) & TIMER_ABSTIME == 0 {

@@ -43,7 +43,10 @@ pub fn mmap(call: &mut Call<'_>) -> Outcome {
 #[inline]
 fn check(call: &Call<'_>) -> Result<Request, Errno> {
     let [address, length, prot, flags] = [0, 1, 2, 3].map(|index| call.arg(index));
-    let known_type = matches!(flags & MAP_TYPE, MAP_PRIVATE | MAP_SHARED | MAP_SHARED_VALIDATE);
+    let known_type = match flags & MAP_TYPE {
+        MAP_PRIVATE | MAP_SHARED => true,
+        kind => kind == MAP_SHARED_VALIDATE && flags & MAP_ANONYMOUS == 0,
+    };
     if length == 0 || call.arg(5) % PAGE_SIZE != 0 || !known_type || flags & REFUSED != 0 {
         return Err(Errno::EINVAL);
     }
