@@ -244,3 +244,113 @@ impl Recent {
 fn fits(range: PageRange, pages: u64) -> bool {
     range.pages() == pages && range.start().get() % alignment(pages) == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use core::cell::{Cell, RefCell};
+
+    /// A map that counts how often it is looked at.
+    #[derive(Default)]
+    struct Land {
+        used: RefCell<BTreeSet<u64>>,
+        looks: Cell<u64>,
+    }
+
+    impl Land {
+        fn look(&self, page: u64) -> Look {
+            self.looks.set(self.looks.get() + 1);
+            Look { start: page, used: self.used.borrow().contains(&page) }
+        }
+
+        fn take(&self, arena: &mut Arena, pages: u64) -> Option<u64> {
+            let start = arena.search(pages, &|page| self.look(page))?;
+            self.used.borrow_mut().extend(start..start + pages);
+            Some(start)
+        }
+
+        fn free(&self, pages: Range<u64>) {
+            self.used.borrow_mut().retain(|page| !pages.contains(page));
+        }
+    }
+
+    fn layout(cores: usize, pages: Range<u64>) -> Layout {
+        let all = PageRange::between(PageNum::new(pages.start), PageNum::new(pages.end));
+        Layout { cores, user: all, anywhere: all }
+    }
+
+    #[test]
+    fn parts_are_disjoint_ordered_and_cover_at_least_half() {
+        for cores in [1, 2, 7, 64, 256] {
+            for pages in [16..1 << 35, 0..1 << 36, 700..(1 << 20) + 3, 3..2000, 5..9] {
+                let split = Split::of(&layout(cores, pages.clone()));
+                let parts: alloc::vec::Vec<_> = (0..cores).map(|core| split.part(core)).collect();
+                assert!(
+                    parts.windows(2).all(|pair| pair[0].end == pair[1].start),
+                    "{cores} cores, {pages:?}"
+                );
+                assert!(pages.start <= parts[0].start && parts[cores - 1].end <= pages.end);
+                let covered = parts[cores - 1].end - parts[0].start;
+                assert!(2 * covered >= pages.end - pages.start, "{cores} cores, {pages:?}: {covered} pages");
+                let largest = if pages.end > 1 << 34 && cores <= 64 { 1 << 27 } else { 1 };
+                assert!(parts.iter().all(|part| part.start % largest == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn mapping_and_never_unmapping_costs_a_few_looks_a_page() {
+        let (land, mut arena) = (Land::default(), Arena::new(0..1 << 30));
+        for size in [1, 3, 64, 2048] {
+            let before = land.looks.get();
+            let pages: u64 = (0..8192 / size).map(|_| land.take(&mut arena, size).map_or(0, |_| size)).sum();
+            let looks = land.looks.get() - before;
+            assert!(looks <= 6 * pages, "{size} pages at a time: {looks} looks for {pages} pages");
+        }
+    }
+
+    #[test]
+    fn a_queue_of_pages_freed_by_others_cycles_in_the_first_window() {
+        let (land, mut arena) = (Land::default(), Arena::new(0..1 << 30));
+        let mut queue = alloc::collections::VecDeque::new();
+        for _ in 0..20_000 {
+            let start = land.take(&mut arena, 1).unwrap();
+            assert!(start >= (1 << 30) - LARGE, "left the window for page {start:#x}");
+            queue.push_back(start);
+            if queue.len() > 100 {
+                let oldest = queue.pop_front().unwrap();
+                land.free(oldest..oldest + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn holes_are_used_when_nothing_else_is_left() {
+        let (land, mut arena) = (Land::default(), Arena::new(1000..3000));
+        while land.take(&mut arena, 1).is_some() {}
+        assert_eq!(land.used.borrow().len(), 2000);
+        land.free(1500..1507);
+        land.free(2800..2807);
+        assert_eq!(land.take(&mut arena, 8), None);
+        assert_eq!(land.take(&mut arena, 7), Some(2800));
+        assert_eq!(land.take(&mut arena, 7), Some(1500));
+        assert_eq!(land.take(&mut arena, 1), None);
+    }
+
+    #[test]
+    fn the_newest_range_of_a_size_comes_back_first() {
+        let mut recent = Recent::default();
+        let range = |start, pages| PageRange::new(PageNum::new(start), pages).unwrap();
+        for (start, pages) in [(10, 1), (20, 2), (30, 1), (1000, 512), (1024, 512)] {
+            recent.put(range(start, pages));
+        }
+        assert_eq!(recent.take(1), Some(30));
+        assert_eq!(recent.take(512), Some(1024));
+        assert_eq!(recent.take(512), None, "page 1000 is no place for a large page");
+        assert_eq!((recent.take(1), recent.take(1), recent.take(2)), (Some(10), None, Some(20)));
+        (0..20).for_each(|start| recent.put(range(start, 3)));
+        let all: alloc::vec::Vec<_> = core::iter::from_fn(|| recent.take(3)).collect();
+        assert_eq!(all, [19, 18, 17, 16, 15, 14, 13, 12]);
+    }
+}

@@ -1,6 +1,6 @@
 //! What a machine brings to an address space: translations and memory.
 //!
-//! All of it is called with the range's slots locked and the caller pinned, so none of it may run epoch work
+//! All of it is called with the slots of the pages in question locked and the caller pinned, so none of it may run epoch work
 //! (a pinned core must not flush its reference counts) and none of it may block. What waits for another
 //! core (`shootdown`) must serve the shootdowns that other cores send here meanwhile, or two cores that shoot
 //! at each other wait for ever.

@@ -142,12 +142,10 @@ impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         pages: u64,
         prot: Prot,
     ) -> Result<PageNum, VmError> {
-        for start in hint.into_iter().chain(self.arenas.recent(pin, pages)) {
-            if let Some(start) = self.try_at(pin, start, pages, prot)? {
-                return Ok(start);
-            }
-        }
-        while let Some(start) = self.arenas.search(pin, pages, |page| self.look(pin, page)) {
+        let recent = || self.arenas.recent(pin, pages);
+        let search = || self.arenas.search(pin, pages, |page| self.look(pin, page));
+        let mut wish = hint;
+        while let Some(start) = wish.take().or_else(recent).or_else(search) {
             if let Some(start) = self.try_at(pin, start, pages, prot)? {
                 return Ok(start);
             }
