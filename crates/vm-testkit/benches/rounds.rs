@@ -1,7 +1,8 @@
 //! Map, fault and unmap of one page, as often as host threads can: `cargo bench -p radixvm-vm-testkit`.
 //!
-//! Three systems on the same simulated machine: tables per core, one shared table, and tables per core behind one lock, as
-//! kernels have it. Absolute numbers say little; the last column does: this many times what one thread alone does.
+//! Three systems on the same simulated machine: tables per core, one shared table, and tables per core behind
+//! one lock, as kernels have it. Absolute numbers say little; the last column does: this many times what one
+//! thread alone does.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

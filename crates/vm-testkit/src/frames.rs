@@ -17,7 +17,8 @@ struct Frame {
     words: [AtomicU64; WORDS],
 }
 
-/// All memory of a [`Machine`](crate::Machine), free frames in per-core stacks so that a freed frame is the next one used.
+/// All memory of a [`Machine`](crate::Machine), free frames in per-core stacks so that a freed frame is the
+/// next one used.
 pub struct FrameStore {
     frames: Box<[Frame]>,
     free: PerCore<Mutex<Vec<FrameNum>>>,

@@ -1,11 +1,13 @@
 //! Everything that judges an address space without a kernel: a naive model of what must happen, and a
 //! simulated machine that notices what must not.
 //!
-//! - [`Model`] is a map from pages to contents. It knows no frames, cores or locks, so there is little in it to get wrong.
+//! - [`Model`] is a map from pages to contents. It knows no frames, cores or locks, so there is little in it
+//!   to get wrong.
 //! - [`Machine`] has cores played by host threads, interrupts, memory, and a Refcache domain.
-//! - [`SimMmu`] has software tables and TLBs. Every translation holds its frame: freeing a frame that a core can still
-//!   reach, using a freed one, freeing twice and losing one each stop the test with a message.
-//! - [`World`] is a space on a machine, with loads and stores that go through the TLB and fault like a program's.
+//! - [`SimMmu`] has software tables and TLBs. Every translation holds its frame: freeing a frame that a core
+//!   can still reach, using a freed one, freeing twice and losing one each stop the test with a message.
+//! - [`World`] is a space on a machine, with loads and stores that go through the TLB and fault like a
+//!   program's.
 //! - [`Trial`] takes a space and the model through the same steps and compares everything.
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]

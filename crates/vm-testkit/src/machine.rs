@@ -1,8 +1,9 @@
 //! Cores played by host threads, and interrupts between them.
 //!
-//! A thread *attends* a core: interrupts for it go to its inbox, and it takes them where hardware would let it, between two
-//! accesses of the program and on every turn of a wait. A core that nobody attends is interrupted in place, by the
-//! sender: so one thread can play all cores in turn, in an order that a property test chooses.
+//! A thread *attends* a core: interrupts for it go to its inbox, and it takes them where hardware would let
+//! it, between two accesses of the program and on every turn of a wait. A core that nobody attends is
+//! interrupted in place, by the sender: so one thread can play all cores in turn, in an order that a property
+//! test chooses.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,8 +1,9 @@
 //! Software tables and software TLBs.
 //!
-//! A load or store asks the core's TLB, then the table, as hardware does; only the core itself, or an interrupt on it, takes
-//! entries out of its TLB. So a shootdown that was forgotten leaves a usable translation behind, and the next
-//! access, the freeing of the frame, or [`SimMmu::translations`] brings it to light.
+//! A load or store asks the core's TLB, then the table, as hardware does; only the core itself, or an
+//! interrupt on it, takes entries out of its TLB. So a shootdown that was forgotten leaves a usable
+//! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
+//! to light.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

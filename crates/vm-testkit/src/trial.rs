@@ -90,7 +90,8 @@ impl Trial {
         self.world.audit(&self.model);
     }
 
-    /// Ends the trial: nothing is lost, and no core was shot at more often than it could have had a translation.
+    /// Ends the trial: nothing is lost, and no core was shot at more often than it could have had a
+    /// translation.
     pub fn finish(self) {
         let faults = self.world.count(Event::AllocFault) + self.world.count(Event::FillFault);
         let shot = self.world.count(Event::IpiTarget) + self.world.count(Event::AvoidedIpi);

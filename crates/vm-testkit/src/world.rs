@@ -47,7 +47,8 @@ pub struct World {
     nodes: Arc<NodeCounters>,
 }
 
-/// A space that only [`World::finish`] drops: dropping one takes a core in order, which a test that has failed may not have.
+/// A space that only [`World::finish`] drops: dropping one takes a core in order, which a test that has
+/// failed may not have.
 pub struct Kept {
     space: Option<Box<dyn AddressSpace>>,
     machine: Arc<Machine>,

@@ -1,5 +1,5 @@
-//! Any sequence of operations by any cores does what the model does; after each one, every translation that any core
-//! could use is judged.
+//! Any sequence of operations by any cores does what the model does; after each one, every translation that
+//! any core could use is judged.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! Memory runs out at every point where it can: the operation says so, nothing has changed, nothing is lost, and no
-//! shootdown was skipped. Frames and table pages run out by a switch; nodes by an allocator that refuses.
+//! Memory runs out at every point where it can: the operation says so, nothing has changed, nothing is lost,
+//! and no shootdown was skipped. Frames and table pages run out by a switch; nodes by an allocator that
+//! refuses.
 
 mod common;
 

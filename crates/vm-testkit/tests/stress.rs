@@ -1,9 +1,10 @@
 //! Host threads on one shared range, every word they see checked.
 //!
-//! Each page has an owner, who alone maps, unmaps, protects and discards it, and who publishes the page's state before
-//! and after. Everybody loads and stores everywhere. A visitor who saw the same settled state before and after an access knows
-//! exactly what the access had to do: the order that POSIX asks for, checked without a lock that would hide races.
-//! The stripes of the owners cut nodes and folded spans, so that neighbours meet in them.
+//! Each page has an owner, who alone maps, unmaps, protects and discards it, and who publishes the page's
+//! state before and after. Everybody loads and stores everywhere. A visitor who saw the same settled state
+//! before and after an access knows exactly what the access had to do: the order that POSIX asks for, checked
+//! without a lock that would hide races. The stripes of the owners cut nodes and folded spans, so that
+//! neighbours meet in them.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -62,7 +63,7 @@ impl State {
     }
 
     fn changing(self) -> Self {
-        Self(self.0 + (1 << 8) | Self::CHANGING)
+        Self((self.0 + (1 << 8)) | Self::CHANGING)
     }
 
     fn settled(self, prot: Option<Prot>) -> Self {
@@ -199,7 +200,8 @@ fn owners_and_visitors(tables: Tables) {
     });
 }
 
-/// Everybody changes everything at once. Who wins is open; what words may hold, and that nothing is lost, is not.
+/// Everybody changes everything at once. Who wins is open; what words may hold, and that nothing is lost, is
+/// not.
 fn free_for_all(tables: Tables, frames: usize) {
     storm(tables, frames, |world, pin, dice| {
         let (pages, prot) = (dice.range(everything()), dice.prot());

@@ -11,9 +11,10 @@
 //! - **Recent.** The ranges this core unmapped last, newest first. Who maps and unmaps in a loop gets the
 //!   same pages, nodes and table pages again.
 //! - **Cursor.** Otherwise the search goes down from where it stood, through a *window* below the arena's
-//!   top. At the end of the window one pass is over. If less than half of the window could be handed out in it, the
-//!   window doubles and the search goes on in new land; else it starts again at the top. So a pass costs about two looks a
-//!   page handed out, and the window stays within a small multiple of what is mapped: addresses are reused, not used up.
+//!   top. At the end of the window one pass is over. If less than half of the window could be handed out in
+//!   it, the window doubles and the search goes on in new land; else it starts again at the top. So a pass
+//!   costs about two looks a page handed out, and the window stays within a small multiple of what is mapped:
+//!   addresses are reused, not used up.
 //! - Nothing here is a reservation, and no other core writes here: every candidate is verified under the
 //!   range lock by the caller, and one that was taken meanwhile is passed over.
 //!
@@ -242,7 +243,7 @@ impl Recent {
 
 #[inline]
 fn fits(range: PageRange, pages: u64) -> bool {
-    range.pages() == pages && range.start().get() % alignment(pages) == 0
+    range.pages() == pages && range.start().get().is_multiple_of(alignment(pages))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What a machine brings to an address space: translations and memory.
 //!
-//! All of it is called with the slots of the pages in question locked and the caller pinned, so none of it may run epoch work
-//! (a pinned core must not flush its reference counts) and none of it may block. What waits for another
-//! core (`shootdown`) must serve the shootdowns that other cores send here meanwhile, or two cores that shoot
-//! at each other wait for ever.
+//! All of it is called with the slots of the pages in question locked and the caller pinned, so none of it
+//! may run epoch work (a pinned core must not flush its reference counts) and none of it may block. What
+//! waits for another core (`shootdown`) must serve the shootdowns that other cores send here meanwhile, or
+//! two cores that shoot at each other wait for ever.
 
 use alloc::sync::Arc;
 
@@ -39,20 +39,22 @@ pub trait Mmu: Send + Sync {
     /// How the cores share translations; never changes.
     fn tables(&self) -> Tables;
 
-    /// Lets `page` be translated to `frame` with rights `prot`: in this core's table ([`Tables::PerCore`])
-    /// or in the one table. Replaces an older entry for the page, also in this core's TLB. `prot` has at least one right.
+    /// Lets `page` be translated to `frame` with rights `prot`: in this core's table ([`Tables::PerCore`]) or
+    /// in the one table. Replaces an older entry for the page, also in this core's TLB. `prot` has at least
+    /// one right.
     ///
     /// # Errors
     /// No memory for a table page. Then no translation was added; an older one of this page may remain.
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory>;
 
-    /// Removes every translation of `pages` from this core's table ([`Tables::PerCore`]) or from the one table,
-    /// and from this core's TLB. Cannot fail; pages without a translation are fine.
+    /// Removes every translation of `pages` from this core's table ([`Tables::PerCore`]) or from the one
+    /// table, and from this core's TLB. Cannot fail; pages without a translation are fine.
     fn clear(&self, pin: &Pinned, pages: PageRange);
 
-    /// On every core of `targets` but this one: [`clear`](Mmu::clear) there ([`Tables::PerCore`]) or flush `pages` from the TLB there
-    /// ([`Tables::Shared`]; the table is already clear). Returns when no target can use, or will ever
-    /// again use, a translation of `pages` that existed at the call. Serves incoming shootdowns while it waits.
+    /// On every core of `targets` but this one: [`clear`](Mmu::clear) there ([`Tables::PerCore`]) or flush
+    /// `pages` from the TLB there ([`Tables::Shared`]; the table is already clear). Returns when no target
+    /// can use, or will ever again use, a translation of `pages` that existed at the call. Serves incoming
+    /// shootdowns while it waits.
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot;
 
     /// Cores that may hold translations of this space in their TLBs. Asked only of [`Tables::Shared`], after

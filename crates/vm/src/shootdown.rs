@@ -15,21 +15,22 @@
 //!
 //! # Invariants
 //!
-//! 1. A core translates a page only if the page's tracker names it. `fault` fills and tracks under the slot's lock;
-//!    `take_back` runs before a tracker is emptied. (One table for all: the tracker says whether the
+//! 1. A core translates a page only if the page's tracker names it. `fault` fills and tracks under the slot's
+//!    lock; `take_back` runs before a tracker is emptied. (One table for all: the tracker says whether the
 //!    table holds the page, and [`Mmu::users`] who may have it in a TLB.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
 //! 3. A frame leaves its slot only in `release`, which only [`Quiet`] has, which only `take_back` makes.
 //!
 //! # Orders
 //!
-//! - *Scan, take back, release* instead of moving the frames to a list first: the locked slots are the list. No other
-//!   core can look into them, so clearing them late is not seen, and nothing has to be allocated for a range of any
-//!   size: running out of memory cannot lose a frame or skip a shootdown. Dropping a [`Removed`] undoes nothing
-//!   because nothing was done. One operation, one shootdown.
-//! - *Clear here before shooting there*: with one table for all, a core that flushes before the table is clear would
-//!   walk the old entry in again. For the same reason the users are asked after the clear.
-//! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on its way back.
+//! - *Scan, take back, release* instead of moving the frames to a list first: the locked slots are the list.
+//!   No other core can look into them, so clearing them late is not seen, and nothing has to be allocated for
+//!   a range of any size: running out of memory cannot lose a frame or skip a shootdown. Dropping a
+//!   [`Removed`] undoes nothing because nothing was done. One operation, one shootdown.
+//! - *Clear here before shooting there*: with one table for all, a core that flushes before the table is
+//!   clear would walk the old entry in again. For the same reason the users are asked after the clear.
+//! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on
+//!   its way back.
 
 use core::ops::Range;
 

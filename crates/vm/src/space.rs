@@ -44,7 +44,8 @@ pub enum Fault {
     Alloc,
     /// The page had a frame, and this core had no translation of it: filled in.
     Fill,
-    /// This core had a translation that was out of date (rights were raised since, or two faults raced): refreshed.
+    /// This core had a translation that was out of date (rights were raised since, or two faults raced):
+    /// refreshed.
     Spurious,
 }
 
@@ -70,8 +71,8 @@ pub struct Nodes {
 
 /// One address space. Every operation is atomic: overlapping ones take effect one after the other.
 ///
-/// The caller stays pinned throughout. After `unmap`, `discard` and lowering `protect` return, no core can use
-/// the old translations; after `map` returns, every core can fault the pages in.
+/// The caller stays pinned throughout. After `unmap`, `discard` and lowering `protect` return, no core can
+/// use the old translations; after `map` returns, every core can fault the pages in.
 pub trait AddressSpace: Send + Sync {
     /// Maps `pages` pages of zeroes with rights `prot`, and says where.
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, VmError>;
@@ -82,15 +83,16 @@ pub trait AddressSpace: Send + Sync {
     /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`], and then nothing changes.
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError>;
 
-    /// Drops the contents of `pages`: the next touch finds zeroes (MADV_DONTNEED). If part of the range is not mapped, the
-    /// rest is discarded all the same, and the answer is [`VmError::NotMapped`].
+    /// Drops the contents of `pages`: the next touch finds zeroes (MADV_DONTNEED). If part of the range is
+    /// not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
 
     /// Resolves a fault of this core at `address`.
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError>;
 
     /// Gives the mapped page `page`, which must have no frame yet, the frame `frame` and its contents. On
-    /// `Ok` the space owns the frame; on an error (`NotMapped`, `Exists`, `OutOfMemory`) it is still the caller's.
+    /// `Ok` the space owns the frame; on an error (`NotMapped`, `Exists`, `OutOfMemory`) it is still the
+    /// caller's.
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError>;
 
     /// Whether all of `pages` is mapped. Takes no locks: true only of the moment each page was looked at.

@@ -1,8 +1,8 @@
 //! The RadixVM design: page metadata in a radix map, every operation under the locks of exactly its range.
 //!
-//! Each verb is the same three steps: lock the range left to right, change it, unlock. Operations on
-//! disjoint ranges lock disjoint slots, and meet nowhere else: arenas, counters and the MMU's
-//! tables are per core. Removal goes through [`shootdown`](crate::shootdown).
+//! Each verb is the same three steps: lock the range left to right, change it, unlock. Operations on disjoint
+//! ranges lock disjoint slots, and meet nowhere else: arenas, counters and the MMU's tables are per core.
+//! Removal goes through [`shootdown`](crate::shootdown).
 
 use core::ops::{Deref, Range};
 
@@ -43,7 +43,8 @@ impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         Self::with_counters(pin, refcache, nodes, mmu, frames, layout)
     }
 
-    /// An empty space that counts its nodes in `nodes`, which may be shared with other spaces and outlives this one.
+    /// An empty space that counts its nodes in `nodes`, which may be shared with other spaces and outlives
+    /// this one.
     ///
     /// # Errors
     /// No memory for the first node.
