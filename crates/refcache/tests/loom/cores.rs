@@ -1,1 +1,119 @@
 //! Cores that come and go.
+
+use crate::machine::{Core, Named, explore};
+
+/// A core takes a reference, goes offline with it, comes back and gives it up, while the other turns epochs.
+#[test]
+fn a_reference_is_kept_through_an_absence() {
+    explore(2, 2, Named::Yes, 1, |core| {
+        core.add(-1);
+        core.as_core_1(|core1| core1.refcache().offline(&core1.pin));
+        let other = core.spawn(1, |core| {
+            core.refcache().online(&core.pin);
+            let loan = core.refcache().loan(&core.pin);
+            let found = core.find();
+            if found {
+                core.add(1);
+            }
+            drop(loan);
+            core.refcache().offline(&core.pin);
+            if found {
+                core.read();
+                core.refcache().online(&core.pin);
+                core.add(-1);
+            }
+        });
+        core.ticks(3);
+        other.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// A core that was away, and flushed nothing, reads the weak word as soon as it is back.
+#[test]
+fn a_reader_just_come_online() {
+    explore(2, 2, Named::Yes, 1, |core| {
+        core.add(-1);
+        core.as_core_1(|core1| core1.refcache().offline(&core1.pin));
+        let other = core.spawn(1, |core| {
+            for _ in 0..2 {
+                core.refcache().online(&core.pin);
+                let loan = core.refcache().loan(&core.pin);
+                if core.find() {
+                    core.read();
+                }
+                drop(loan);
+                core.refcache().offline(&core.pin);
+            }
+        });
+        core.ticks(4);
+        other.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// An increment flushed by going offline against a decrement flushed by a tick.
+#[test]
+fn going_offline_is_a_flush() {
+    explore(2, 2, Named::No, 1, |core| {
+        core.add(1);
+        let other = core.spawn(1, |core| {
+            core.add(-1);
+            core.ticks(2);
+        });
+        core.refcache().offline(&core.pin);
+        core.read();
+        core.refcache().online(&core.pin);
+        core.ticks(2);
+        other.join().unwrap();
+        core.expect_release_after(1);
+    });
+}
+
+/// The core that found the zero goes; whoever ticks adopts the object. Nobody releases it twice.
+#[test]
+fn orphans_are_adopted() {
+    explore(2, 2, Named::No, 2, |core| {
+        core.add(-1);
+        let other = core.spawn(1, |core| {
+            core.read();
+            core.add(-1);
+            core.refcache().offline(&core.pin);
+        });
+        core.ticks(4);
+        other.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// Two cores adopt while a third leaves an object behind.
+#[test]
+fn one_of_two_adopts() {
+    explore(1, 3, Named::No, 1, |core| {
+        let heir = core.spawn(1, |core| core.ticks(2));
+        let leaver = core.spawn(2, |core| {
+            core.add(-1);
+            core.refcache().offline(&core.pin);
+        });
+        core.ticks(2);
+        heir.join().unwrap();
+        leaver.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// Everybody goes, in any order; what they leave is found by the next to come.
+#[test]
+fn the_last_one_out() {
+    explore(3, 2, Named::No, 2, |core| {
+        let go = |core: &Core| {
+            core.read();
+            core.add(-1);
+            core.refcache().offline(&core.pin);
+        };
+        let other = core.spawn(1, move |core| go(&core));
+        go(&core);
+        other.join().unwrap();
+        core.expect_release();
+    });
+}

@@ -20,7 +20,7 @@ fn announce(steps: &AtomicUsize, step: usize) {
 /// Core 0 makes a reference for core 1, which gives it up: the decrement may be flushed before the increment.
 #[test]
 fn increments_and_decrements_are_flushed_in_any_order() {
-    explore(3, 2, Named::No, 1, |core| {
+    explore(2, 2, Named::No, 1, |core| {
         core.add(1);
         let other = core.spawn(1, |core| {
             core.read();
@@ -37,7 +37,7 @@ fn increments_and_decrements_are_flushed_in_any_order() {
 /// Both give up what they have; one of the two finds the zero, and one releases.
 #[test]
 fn the_last_of_two_references() {
-    explore(3, 2, Named::No, 2, |core| {
+    explore(2, 2, Named::No, 2, |core| {
         let give_up = |core: Core| {
             core.read();
             core.add(-1);

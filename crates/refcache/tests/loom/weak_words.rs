@@ -5,7 +5,7 @@ use crate::machine::{Named, explore};
 /// A reader counts what it finds, while the object's review is due.
 #[test]
 fn revive_during_review() {
-    explore(3, 2, Named::Yes, 1, |core| {
+    explore(2, 2, Named::Yes, 1, |core| {
         core.add(-1);
         core.ticks(1);
         core.as_core_1(|core1| core1.ticks(2));
@@ -34,7 +34,7 @@ fn revive_during_review() {
 /// A reader never counts: what it finds stays while it does not flush.
 #[test]
 fn a_pinned_reader_counts_nothing() {
-    explore(3, 2, Named::Yes, 1, |core| {
+    explore(2, 2, Named::Yes, 1, |core| {
         core.add(-1);
         let other = core.spawn(1, |core| {
             for _ in 0..3 {
