@@ -70,31 +70,31 @@ fn panel(area: &Area<'_>, program: &str, rows: &[&Row]) -> Painted {
     let mut cpus: Vec<u16> = rows.iter().map(|row| row.cpus).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let top = rows.iter().map(|row| row.rounds_per_s).fold(1.0, f64::max) * 1.25;
+    let top = rows.iter().map(|row| row.rounds_per_s).fold(1.0, f64::max) * 1.4;
     // CPUs are places in a row, not distances: 1, 2, 4, 8 would crowd on the left.
-    let right = cpus.len().max(2) as f64 - 0.8;
+    let right = cpus.len().max(2) as i32 - 1;
     let mut chart = ChartBuilder::on(area)
         .caption(program, ("sans-serif", 20))
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(-0.2..right, 0.0..top)?;
-    let label = |place: &f64| cpus.get(place.round() as usize).filter(|_| place.fract().abs() < 0.01);
+        .build_cartesian_2d(0..right, 0.0..top)?;
+    let label = |place: &i32| cpus.get(*place as usize).map(u16::to_string).unwrap_or_default();
     chart
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(WHITE)
-        .x_labels(cpus.len() * 5)
-        .x_label_formatter(&|place| label(place).map(u16::to_string).unwrap_or_default())
+        .x_labels(cpus.len())
+        .x_label_formatter(&label)
         .y_label_formatter(&|speed| short(*speed))
         .x_desc("CPUs")
         .y_desc("rounds/s")
         .label_style(("sans-serif", 14))
         .draw()?;
     for curve in &CURVES {
-        let place = |cpu: u16| cpus.iter().position(|other| *other == cpu).unwrap_or(0) as f64;
+        let place = |cpu: u16| cpus.iter().position(|other| *other == cpu).unwrap_or(0) as i32;
         let owned = rows.iter().filter(|row| curve.owns(row));
-        let points: Vec<(f64, f64)> = owned.map(|row| (place(row.cpus), row.rounds_per_s)).collect();
+        let points: Vec<(i32, f64)> = owned.map(|row| (place(row.cpus), row.rounds_per_s)).collect();
         let style = curve.color.stroke_width(2);
         chart
             .draw_series(LineSeries::new(points, style).point_size(4))?
