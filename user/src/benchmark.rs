@@ -93,7 +93,7 @@ pub fn window_json(program: &str, window: &Window) -> Value {
 
 /// The counts of the window that were not zero, for people.
 pub fn window_text(window: &Window) -> String {
-    let counters = window.counters.iter().flatten().filter(|(_, value)| **value > 0);
+    let counters = window.counters.iter().flatten().filter(|(_, value)| **value != 0);
     let faults = (window.minor_faults > 0).then(|| format!(", {} minor faults", window.minor_faults));
     let counters = counters.map(|(name, value)| format!(", {value} {}", name.replace('_', " ")));
     faults.into_iter().chain(counters).collect()

@@ -16,8 +16,8 @@ const LINUX: &str = "/proc/interrupts";
 /// Room for the interrupts of 256 CPUs.
 const ROOM: usize = 512 << 10;
 
-/// Names and values.
-pub type Counters = BTreeMap<String, u64>;
+/// Names and values. Some, such as frames in use, also go down.
+pub type Counters = BTreeMap<String, i64>;
 
 /// One reading, still as text.
 pub struct Reading {
@@ -60,7 +60,7 @@ impl Reading {
 
 fn difference(mut later: Counters, earlier: &Counters) -> Counters {
     for (name, value) in &mut later {
-        *value = value.wrapping_sub(earlier.get(name).copied().unwrap_or(0));
+        *value -= earlier.get(name).copied().unwrap_or(0);
     }
     later
 }
@@ -82,7 +82,7 @@ fn parse_linux(text: &str) -> Counters {
             "LOC" => "timer_interrupts",
             _ => return None,
         };
-        let sum = numbers.split_whitespace().map_while(|word| word.parse::<u64>().ok()).sum();
+        let sum = numbers.split_whitespace().map_while(|word| word.parse::<i64>().ok()).sum();
         Some((name.to_string(), sum))
     };
     text.lines().filter_map(row).collect()
@@ -101,14 +101,14 @@ pub fn minor_faults() -> u64 {
 mod tests {
     use super::*;
 
-    fn counters(pairs: &[(&str, u64)]) -> Counters {
+    fn counters(pairs: &[(&str, i64)]) -> Counters {
         pairs.iter().map(|(name, value)| (name.to_string(), *value)).collect()
     }
 
     #[test]
     fn our_lines_give_the_total() {
-        let text = "mmap 30 10 20\nipi_targets 0 0 0\nbroken\n";
-        assert_eq!(parse_ours(text), counters(&[("mmap", 30), ("ipi_targets", 0)]));
+        let text = "mmap 30 10 20\nipi_targets 0 0 0\nframes_used 5 9 -4\nbroken\n";
+        assert_eq!(parse_ours(text), counters(&[("mmap", 30), ("ipi_targets", 0), ("frames_used", 5)]));
     }
 
     #[test]
@@ -119,9 +119,9 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_appears_later_counts_from_zero() {
-        let later = counters(&[("mmap", 5), ("new", 2)]);
-        assert_eq!(difference(later, &counters(&[("mmap", 3)])), counters(&[("mmap", 2), ("new", 2)]));
+    fn counters_may_go_down_and_appear_later() {
+        let (earlier, later) = (counters(&[("frames_used", 7)]), counters(&[("frames_used", 5), ("new", 2)]));
+        assert_eq!(difference(later, &earlier), counters(&[("frames_used", -2), ("new", 2)]));
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! Clocks, limits, facts about the machine, and calls that do not exist.
+
+use crate::cases::{AT, Cases};
+use crate::fixture::{Fixture, NOWHERE, words};
+use libc::*;
+use programs::memory::PAGE;
+
+/// Adds the cases.
+pub fn add(cases: &mut Cases, fixture: &Fixture) {
+    clocks(cases, fixture);
+    sleeping(cases, fixture);
+    facts(cases, fixture);
+    missing(cases);
+}
+
+fn clocks(cases: &mut Cases, f: &Fixture) {
+    let monotonic = CLOCK_MONOTONIC as usize;
+    cases.writes("clock_gettime", SYS_clock_gettime, &[monotonic, AT]);
+    cases.writes_unless_null("clock_getres", SYS_clock_getres, &[monotonic, AT]);
+    cases.writes_unless_null("gettimeofday", SYS_gettimeofday, &[AT, 0]);
+    cases.writes_unless_null("time", SYS_time, &[AT]);
+    cases.fails("clock_gettime, unknown", SYS_clock_gettime, &[12345, f.page], EINVAL);
+    cases.fails("clock_getres, unknown", SYS_clock_getres, &[12345, f.page], EINVAL);
+}
+
+fn sleeping(cases: &mut Cases, f: &Fixture) {
+    let monotonic = CLOCK_MONOTONIC as usize;
+    cases.reads("nanosleep", SYS_nanosleep, &[AT, 0]);
+    cases.reads("clock_nanosleep", SYS_clock_nanosleep, &[monotonic, 0, AT, 0]);
+    for (name, seconds, nanoseconds) in
+        [("1e9 ns", 0, 1_000_000_000), ("-1 ns", 0, NOWHERE), ("-1 s", NOWHERE, 0)]
+    {
+        let time = words(&[seconds, nanoseconds]);
+        cases.fails(&format!("nanosleep for {name}"), SYS_nanosleep, &[time, 0], EINVAL);
+        cases.fails(
+            &format!("clock_nanosleep for {name}"),
+            SYS_clock_nanosleep,
+            &[monotonic, 0, time, 0],
+            EINVAL,
+        );
+    }
+    cases.fails("clock_nanosleep, unknown", SYS_clock_nanosleep, &[12345, 0, f.page, 0], EINVAL);
+}
+
+fn facts(cases: &mut Cases, f: &Fixture) {
+    cases.writes("uname", SYS_uname, &[AT]);
+    cases.writes("sysinfo", SYS_sysinfo, &[AT]);
+    cases.writes_unless_null("times", SYS_times, &[AT]);
+    cases.writes("getrusage", SYS_getrusage, &[0, AT]);
+    cases.fails("getrusage of somebody", SYS_getrusage, &[12345, f.page], EINVAL);
+    cases.writes("getrandom", SYS_getrandom, &[AT, 8, 0]);
+    cases.fails("getrandom with unknown flags", SYS_getrandom, &[f.page, 8, 0xff], EINVAL);
+    let until_the_hole = [Ok(PAGE), Err(EFAULT)];
+    cases.gives("getrandom into a hole", SYS_getrandom, &[f.page, 1 << 20, 0], &until_the_hole);
+    cases.writes_unless_null("prlimit64, the old limit", SYS_prlimit64, &[0, 3, 0, AT]);
+    cases.reads_unless_null("prlimit64, the new limit", SYS_prlimit64, &[0, 3, AT, 0]);
+    cases.fails("prlimit64, unknown", SYS_prlimit64, &[0, 99, 0, f.page], EINVAL);
+    cases.fails("prlimit64 of nobody", SYS_prlimit64, &[0x3fff_fff0, 3, 0, f.page], ESRCH);
+    cases.fails("prlimit64, soft above hard", SYS_prlimit64, &[0, 3, words(&[2, 1]), 0], EINVAL);
+}
+
+fn missing(cases: &mut Cases) {
+    for number in [1000, 0x7fff_ffff, 0x4000_0000, -1] {
+        cases.fails(&format!("call number {number}"), number, &[1, 2, 3, 4, 5, 6], ENOSYS);
+    }
+}
