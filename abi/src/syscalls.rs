@@ -48,7 +48,7 @@ macro_rules! for_each_syscall {
             37 alarm none;
             38 setitimer none;
             39 getpid full;
-            40 sendfile none;
+            40 sendfile full;
             41 socket none;
             42 connect none;
             43 accept none;
@@ -334,7 +334,7 @@ macro_rules! for_each_syscall {
             323 userfaultfd none;
             324 membarrier partial "MEMBARRIER_CMD_QUERY answers that no command is offered";
             325 mlock2 full;
-            326 copy_file_range none;
+            326 copy_file_range full;
             327 preadv2 none;
             328 pwritev2 none;
             329 pkey_mprotect none;

@@ -70,6 +70,11 @@ pub fn booted(cpus: usize, memory_bytes: u64) {
     Line::new("booted").number("cpus", cpus as u64).number("memory_bytes", memory_bytes);
 }
 
+/// The program wants more of its standard input.
+pub fn ask_for_input() {
+    Line::new("stdin");
+}
+
 /// Something to know.
 pub fn log(level: Level, text: impl Display) {
     let level = match level {

@@ -1,8 +1,10 @@
 //! Standard input, output and error: the three serial ports.
 //!
-//! Output goes straight to its port, under a lock that keeps the bytes of one chunk together. Input arrives on the
-//! control port in frames, `u16 length, bytes`, little-endian, the empty frame being the end; it stays with the
-//! host until a reader takes it, so no amount of it costs memory here. An interrupt says that bytes arrived
+//! Output goes straight to its port, under a lock that keeps the bytes of one chunk together.
+//!
+//! Input arrives on the control port in frames, `u16 length, bytes`, little-endian, the empty frame being the end.
+//! The host sends a frame for each time it is asked, and it is asked when a reader finds nothing: so the program
+//! takes no more of the host's input than it wants, and none of it is lost. An interrupt says that bytes arrived
 //! ([`on_input`]); the waiting thread, not the interrupt, reads the port.
 //!
 //! To a program all three look like pipes.
@@ -17,6 +19,7 @@ use super::content::{Content, Place};
 use super::node::{Node, Volume};
 use super::readiness;
 use crate::arch::uart::Port;
+use crate::control;
 use crate::sched::{WaitQueue, attention};
 
 static STDOUT: SpinLock<()> = SpinLock::new(());
@@ -27,6 +30,9 @@ static READERS: WaitQueue = WaitQueue::new();
 /// Bytes that are kept for the sake of `poll` and `FIONREAD`.
 const KEPT: usize = 512;
 
+/// How often the port is looked at for the next byte of a frame.
+const PATIENCE: u32 = 64;
+
 /// What arrived and was not read yet.
 struct Input {
     bytes: [u8; KEPT],
@@ -36,25 +42,38 @@ struct Input {
     half: Option<u8>,
     /// Bytes that the current frame still has.
     left: u16,
+    /// Whether a frame was asked for that is not complete yet.
+    asked: bool,
     ended: bool,
 }
 
 impl Input {
     const fn new() -> Self {
-        Self { bytes: [0; KEPT], start: 0, len: 0, half: None, left: 0, ended: false }
+        Self { bytes: [0; KEPT], start: 0, len: 0, half: None, left: 0, asked: false, ended: false }
     }
 
-    /// Takes what the port has, as far as there is room.
+    /// Takes what the port has, as far as there is room, and asks for more if there is nothing.
     fn receive(&mut self) {
-        while self.len < KEPT && !self.ended {
-            let Some(byte) = Port::Control.try_read() else { break };
+        while self.asked && self.len < KEPT {
+            let Some(byte) = self.next_byte() else { break };
             self.accept(byte);
         }
+        if self.len == 0 && !self.asked && !self.ended {
+            self.asked = true;
+            control::ask_for_input();
+        }
+    }
+
+    /// Within a frame the next byte is on its way: a short wait for it saves a sleep.
+    fn next_byte(&self) -> Option<u8> {
+        let tries = if self.left > 0 { PATIENCE } else { 1 };
+        (0..tries).find_map(|_| Port::Control.try_read())
     }
 
     fn accept(&mut self, byte: u8) {
         if self.left > 0 {
             self.left -= 1;
+            self.asked = self.left > 0;
             self.bytes[(self.start + self.len) % KEPT] = byte;
             self.len += 1;
             return;
@@ -64,6 +83,7 @@ impl Input {
             Some(low) => {
                 self.left = u16::from_le_bytes([low, byte]);
                 self.ended = self.left == 0;
+                self.asked = !self.ended;
             }
         }
     }

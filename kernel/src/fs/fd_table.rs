@@ -108,13 +108,17 @@ impl FdTable {
     pub fn close_range(&self, first: u32, last: u32) {
         let end = (last as usize).min(END);
         // One at a time, because a file is dropped without the lock.
-        (first as usize..=end).for_each(|fd| drop(self.close(fd as i32)));
+        for fd in first as usize..=end {
+            let _absent = self.close(fd as i32);
+        }
     }
 
     /// Sets close-on-exec for every descriptor of the range, both ends included.
     pub fn mark_range(&self, first: u32, last: u32) {
         let end = (last as usize).min(END);
-        (first as usize..=end).for_each(|fd| drop(self.set_close_on_exec(fd as i32, true)));
+        for fd in first as usize..=end {
+            let _absent = self.set_close_on_exec(fd as i32, true);
+        }
     }
 
     /// Whether `fd` closes on exec.

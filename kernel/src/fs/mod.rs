@@ -47,6 +47,7 @@ pub use console::{input_arrived, on_input};
 pub use fd_table::{FdTable, MAX_FILES};
 pub use image::BadImage;
 pub use open_file::OpenFile;
+pub use proc::describe;
 
 use node::{Node, Volume};
 

@@ -40,6 +40,8 @@ pub enum Body {
     Descriptors,
     /// A symbolic link.
     Link(Box<[u8]>),
+    /// A name in `/proc/self/fd`: a link that leads to an open file without a path.
+    Descriptor(Arc<Node>),
     /// Anything with contents.
     File(Box<dyn Content>),
     /// A text that is made anew by every open.
@@ -120,7 +122,7 @@ impl Node {
     pub fn kind(&self) -> u32 {
         match &self.body {
             Body::Directory { .. } | Body::Descriptors => S_IFDIR,
-            Body::Link(_) => S_IFLNK,
+            Body::Link(_) | Body::Descriptor(_) => S_IFLNK,
             Body::File(content) => content.kind(),
             Body::Generated(_) => S_IFREG,
         }
@@ -258,7 +260,7 @@ impl Node {
         match &self.body {
             Body::File(content) => content.len(),
             Body::Link(target) => target.len() as u64,
-            Body::Directory { .. } | Body::Descriptors | Body::Generated(_) => 0,
+            Body::Directory { .. } | Body::Descriptors | Body::Descriptor(_) | Body::Generated(_) => 0,
         }
     }
 }

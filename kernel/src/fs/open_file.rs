@@ -91,28 +91,6 @@ impl OpenFile {
     pub fn content(&self) -> Result<&dyn Content, Errno> {
         self.node.content().ok_or(Errno::EISDIR)
     }
-
-    /// Fills `into` from offset `at` on as far as the file goes; for mappings.
-    pub fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        let content = self.readable()?;
-        if let Some(bytes) = content.bytes() {
-            let rest = tail(bytes, at);
-            let len = rest.len().min(into.len());
-            into[..len].copy_from_slice(&rest[..len]);
-            return Ok(len);
-        }
-        if content.is_stream() {
-            return Err(Errno::ENODEV);
-        }
-        let mut done = 0;
-        while done < into.len() {
-            match content.read(at + done as u64, &mut into[done..], false)? {
-                0 => break,
-                len => done += len,
-            }
-        }
-        Ok(done)
-    }
 }
 
 /// A file whose contents were made when it was opened.

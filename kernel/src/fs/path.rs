@@ -94,13 +94,20 @@ impl Walk {
         let node = self.look_up(name, last)?;
         match node.as_deref().map(Node::body) {
             Some(Body::Link(target)) if !last || slash || follow => self.follow(root, target, tail)?,
-            _ if last => return found(&self.at, name, node, slash),
-            _ => {
-                self.at = node.ok_or(Errno::ENOENT)?;
-                self.rest = fallible::copied(tail)?;
+            Some(Body::Descriptor(open)) if last && (slash || follow) => {
+                return found(&self.at, name, Some(open.clone()), slash);
             }
+            Some(Body::Descriptor(open)) if !last => self.enter(open.clone(), tail)?,
+            _ if last => return found(&self.at, name, node, slash),
+            _ => self.enter(node.ok_or(Errno::ENOENT)?, tail)?,
         }
         Ok(None)
+    }
+
+    fn enter(&mut self, node: Arc<Node>, tail: &[u8]) -> Result<(), Errno> {
+        self.at = node;
+        self.rest = fallible::copied(tail)?;
+        Ok(())
     }
 
     /// A missing last name is no error here.

@@ -1,10 +1,11 @@
 //! `/dev`, `/proc` and `/sys`: what programs and C libraries look for there.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 use abi::Errno;
-use abi::file::S_IFREG;
+use abi::file::{S_IFIFO, S_IFLNK};
 use percore::CoreId;
 
 use super::device::Device;
@@ -12,7 +13,7 @@ use super::fallible::Text;
 use super::image::{self, BadImage};
 use super::node::{Body, Listed, Node, Volume};
 use super::open_file::Snapshot;
-use super::tree;
+use super::{path, tree};
 use crate::{arch, counters, mm, sched};
 
 /// Puts everything below `root`. `archive` is the boot image, which knows the program's name and arguments.
@@ -96,11 +97,22 @@ pub fn snapshot(node: &Node, write: Writer) -> Result<Arc<Node>, Errno> {
     Snapshot::node(text, node.permissions())
 }
 
-/// The open file that `name` (a number) stands for in `/proc/self/fd`.
+/// The link called `name` (a number) in `/proc/self/fd`.
 pub fn descriptor(name: &[u8]) -> Result<Arc<Node>, Errno> {
     let fd = core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(Errno::ENOENT)?;
     let file = sched::with_current(|task| task.process().files.get(fd)).map_err(|_| Errno::ENOENT)?;
-    Ok(file.node().clone())
+    Node::new(Volume::System, 0o700, Body::Descriptor(file.node().clone()))
+}
+
+/// What such a link says of the open file `node`.
+pub fn describe(node: &Arc<Node>) -> Result<Vec<u8>, Errno> {
+    if node.is_directory() {
+        return path::of(node);
+    }
+    let kind = if node.kind() == S_IFIFO { "pipe" } else { "file" };
+    let mut text = Text::default();
+    write!(text, "{kind}:[{}]", node.stat().ino).map_err(|_| Errno::ENOMEM)?;
+    Ok(text.0)
 }
 
 /// Shows the descriptors after `position`; descriptor `n` stands at `n + 3`, behind the two dots.
@@ -111,7 +123,7 @@ pub fn list_descriptors(position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool)
         // A descriptor has few digits.
         let _ = write!(name, "{fd}");
         let ino = fd as u64 + 1;
-        if !show(Listed { name: name.bytes(), ino, kind: S_IFREG, position: fd as u64 + 3 }) {
+        if !show(Listed { name: name.bytes(), ino, kind: S_IFLNK, position: fd as u64 + 3 }) {
             break;
         }
         from = fd + 1;

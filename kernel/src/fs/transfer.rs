@@ -53,6 +53,27 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     Ok(done)
 }
 
+/// Copies at most `len` bytes from `source`, which is no stream, to `sink`.
+pub fn copy(
+    (source, at): (&dyn Content, u64),
+    (sink, place): (&dyn Content, Place),
+    len: usize,
+    wait: bool,
+) -> Result<usize, Errno> {
+    let mut bounce = fallible::zeroes(PAGE.min(len))?;
+    let mut done = 0;
+    while done < len {
+        let want = bounce.len().min(len - done);
+        let got = source.read(at.saturating_add(done as u64), &mut bounce[..want], false);
+        match got.and_then(|got| sink.write(advanced(place, done), &bounce[..got], wait)) {
+            Ok(put) if put == want => done += put,
+            Ok(put) => return Ok(done + put),
+            Err(error) => return partial(done, error),
+        }
+    }
+    Ok(done)
+}
+
 fn append(
     file: &OpenFile,
     content: &dyn Content,

@@ -107,8 +107,10 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
         b"." => return Err(Errno::EINVAL),
         b".." => return Err(Errno::ENOTEMPTY),
         b"/" => return Err(Errno::EBUSY),
-        _ if !node.is_directory() => return Err(Errno::ENOTDIR),
         _ => at.parent.must_be_writable()?,
+    }
+    if !node.is_directory() {
+        return Err(Errno::ENOTDIR);
     }
     let _tree = TREE.lock();
     let mut names = at.parent.names()?.lock();

@@ -63,7 +63,11 @@ fn input(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
 }
 
 fn output(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
-    let outcome = transfer::write(file, &mut buffers, offset);
+    told_if_broken(transfer::write(file, &mut buffers, offset))
+}
+
+/// What a write returns; SIGPIPE goes with EPIPE.
+pub(super) fn told_if_broken(outcome: Result<usize, Errno>) -> Outcome {
     if outcome == Err(Errno::EPIPE) {
         signal::send_to_thread(&sched::current(), SIGPIPE, Origin::default());
     }

@@ -84,7 +84,15 @@ pub fn readlinkat(call: &mut Call<'_>) -> Outcome {
 
 fn read_link(node: &Node, to: u64, size: i32) -> Outcome {
     let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
-    let Body::Link(target) = node.body() else { return Err(Errno::EINVAL) };
+    let described;
+    let target = match node.body() {
+        Body::Link(target) => &**target,
+        Body::Descriptor(open) => {
+            described = crate::fs::describe(open)?;
+            &*described
+        }
+        _ => return Err(Errno::EINVAL),
+    };
     let shown = &target[..target.len().min(size)];
     user::copy_out(to, shown)?;
     Ok(shown.len() as u64)

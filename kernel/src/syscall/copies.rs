@@ -1,0 +1,79 @@
+//! From file to file inside the kernel.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::file::{MAX_RW_COUNT, S_IFREG};
+
+use super::io::told_if_broken;
+use super::{Call, Outcome};
+use crate::fs::OpenFile;
+use crate::fs::content::Place;
+use crate::fs::transfer;
+use crate::mm::user;
+
+/// One end of a copy: a file, and where the program keeps the offset; at 0 it is the file's own.
+struct End {
+    file: Arc<OpenFile>,
+    offset_at: u64,
+}
+
+impl End {
+    fn start(&self) -> Result<u64, Errno> {
+        match self.offset_at {
+            0 => Ok(*self.file.position.lock()),
+            at => user::read::<i64>(at)?.try_into().map_err(|_| Errno::EINVAL),
+        }
+    }
+
+    /// The position of the file itself is not locked during the copy, which may wait.
+    fn finish(&self, start: u64, done: usize) -> Result<(), Errno> {
+        let end = start + done as u64;
+        match self.offset_at {
+            0 => *self.file.position.lock() = end,
+            at => user::write(at, &end)?,
+        }
+        Ok(())
+    }
+
+    fn is_stream(&self) -> bool {
+        self.file.node().content().is_some_and(|content| content.is_stream())
+    }
+}
+
+pub fn sendfile(call: &mut Call<'_>) -> Outcome {
+    let to = End { file: call.file(0)?, offset_at: 0 };
+    let from = End { file: call.file(1)?, offset_at: call.arg(2) };
+    if from.is_stream() || to.file.appends() {
+        return Err(Errno::EINVAL);
+    }
+    copy(&from, &to, call.arg(3))
+}
+
+pub fn copy_file_range(call: &mut Call<'_>) -> Outcome {
+    let from = End { file: call.file(0)?, offset_at: call.arg(1) };
+    let to = End { file: call.file(2)?, offset_at: call.arg(3) };
+    if to.file.appends() {
+        return Err(Errno::EBADF);
+    }
+    if call.arg(5) != 0 || [&from, &to].iter().any(|end| end.file.node().kind() != S_IFREG) {
+        return Err(Errno::EINVAL);
+    }
+    copy(&from, &to, call.arg(4))
+}
+
+fn copy(from: &End, to: &End, len: u64) -> Outcome {
+    let (source, sink) = (from.file.readable()?, to.file.writable()?);
+    let len = len.min(MAX_RW_COUNT as u64) as usize;
+    let start = from.start()?;
+    let (place, to_start) = match to.is_stream() {
+        true => (Place::End, 0),
+        false => to.start().map(|at| (Place::At(at), at))?,
+    };
+    let outcome = transfer::copy((source, start), (sink, place), len, to.file.may_wait());
+    let done = *outcome.as_ref().unwrap_or(&0);
+    from.finish(start, done)?;
+    to.finish(to_start, done)?;
+    to.file.node().touch();
+    told_if_broken(outcome)
+}
