@@ -1,6 +1,7 @@
 //! The handlers by their Linux names, for the table to find.
 
 pub use super::clock::*;
+pub use super::copies::*;
 pub use super::descriptors::*;
 pub use super::exit::*;
 pub use super::futex::*;

@@ -10,6 +10,7 @@
 
 mod calls;
 mod clock;
+mod copies;
 mod descriptors;
 mod exit;
 mod file_args;
