@@ -159,12 +159,17 @@ pub fn free(pin: &Pinned, frame: FrameNum) {
 /// A frame with anything in it, not counted as a program's.
 #[inline]
 pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
-    let magazine = mine(pin);
-    if let Some(frame) = magazine.dirty.pop() {
-        return Some(frame);
-    }
-    magazine.dirty.refill(&mut pool(), 0);
-    magazine.dirty.pop().or_else(|| magazine.zeroed.pop())
+    dirty(pin).or_else(|| mine(pin).zeroed.pop())
+}
+
+/// A frame that is not kept ready.
+#[inline]
+fn dirty(pin: &Pinned) -> Option<u64> {
+    let dirty = &mine(pin).dirty;
+    dirty.pop().or_else(|| {
+        dirty.refill(&mut pool(), 0);
+        dirty.pop()
+    })
 }
 
 /// Takes back what [`alloc_raw`] gave.
@@ -228,11 +233,15 @@ pub fn alloc_kernel(pin: &Pinned) -> Option<u64> {
 }
 
 fn zeroed_now(pin: &Pinned) -> Option<u64> {
-    let frame = alloc_raw(pin)?;
+    alloc_raw(pin).map(|frame| zeroed(pin, frame))
+}
+
+/// Fills a frame that the caller owns with zeroes.
+fn zeroed(pin: &Pinned, frame: u64) -> u64 {
     // SAFETY: nobody else has the frame.
     unsafe { arch::zero_frame(phys_to_virt(frame * FRAME)) };
     counters::add(pin, Counter::FramesZeroed, 1);
-    Some(frame)
+    frame
 }
 
 /// Zeroes one frame ahead, in idle time. Returns whether there was anything to do.
@@ -241,7 +250,8 @@ pub fn prepare_one(pin: &Pinned) -> bool {
     if magazine.zeroed.len() >= ZEROED / 2 {
         return false;
     }
-    zeroed_now(pin).is_some_and(|frame| magazine.zeroed.push(frame))
+    // Not `zeroed_now`, which falls back on the very frames that are ready.
+    dirty(pin).is_some_and(|frame| magazine.zeroed.push(zeroed(pin, frame)))
 }
 
 /// Gives back to the pool what this core keeps ready: `all` of it, or what is beyond its zeroed frames.
