@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
@@ -23,20 +24,33 @@ struct Package {
     what: &'static str,
 }
 
+/// Binaries by name.
+type Built = BTreeMap<String, PathBuf>;
+
 /// The kernel's ELF file.
 pub fn kernel() -> Result<PathBuf> {
-    let built = build(&KERNEL)?;
-    built.into_values().next().context("cargo built no kernel")
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    let built = once(&BUILT, &KERNEL)?;
+    built.values().next().cloned().context("cargo built no kernel")
 }
 
-/// The programs for guests, by name.
-pub fn programs() -> Result<BTreeMap<String, PathBuf>> {
-    build(&USER)
+/// The programs for guests.
+pub fn programs() -> Result<&'static Built> {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    once(&BUILT, &USER)
 }
 
 /// One of the programs for guests.
 pub fn program(name: &str) -> Result<PathBuf> {
-    programs()?.remove(name).with_context(|| format!("user/ has no program {name}"))
+    programs()?.get(name).cloned().with_context(|| format!("user/ has no program {name}"))
+}
+
+/// Asks cargo once in the life of this process.
+fn once(built: &'static OnceLock<Built>, package: &Package) -> Result<&'static Built> {
+    match built.get() {
+        Some(built) => Ok(built),
+        None => build(package).map(|fresh| built.get_or_init(|| fresh)),
+    }
 }
 
 /// Whether `name` is one of the programs in `user/`: asked of the sources, so that nothing is built for a no.
@@ -61,7 +75,7 @@ struct Target {
 }
 
 /// Builds every binary of a package for its target.
-fn build(package: &Package) -> Result<BTreeMap<String, PathBuf>> {
+fn build(package: &Package) -> Result<Built> {
     let step = Step::quiet(package.what);
     let mut cargo = command(package).spawn().context("cannot start cargo")?;
     let complaints = complaints(&mut cargo);
@@ -95,7 +109,7 @@ fn complaints(cargo: &mut Child) -> thread::JoinHandle<String> {
     })
 }
 
-fn read_messages(cargo: &mut Child, step: &Step, what: &str) -> BTreeMap<String, PathBuf> {
+fn read_messages(cargo: &mut Child, step: &Step, what: &str) -> Built {
     let mut built = BTreeMap::new();
     let mut announced = false;
     let lines = BufReader::new(cargo.stdout.take().expect("piped")).lines().map_while(Result::ok);

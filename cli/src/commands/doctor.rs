@@ -92,7 +92,7 @@ fn miri() -> Finding {
 fn radix_kernel() -> Finding {
     let (found, remedy) = match artifacts::kernel() {
         Ok(path) => (Some(path.display().to_string()), String::new()),
-        Err(error) => (None, format!("{error:#}")),
+        Err(error) => (None, line(&error)),
     };
     Finding { name: "RadixVM kernel", found, remedy, optional: false }
 }
@@ -106,9 +106,16 @@ fn stock_kernel() -> Finding {
 /// KVM is there if a guest boots with it now; a device node proves nothing.
 fn kvm_works() -> Finding {
     let trouble =
-        artifacts::kernel().map_or_else(|error| Some(error.to_string()), |kernel| kvm::probe(&kernel));
+        artifacts::kernel().map_or_else(|error| Some(line(&error)), |kernel| kvm::probe(&kernel));
     let remedy =
         format!("a guest does not boot with it, QEMU translates: {}", trouble.clone().unwrap_or_default());
     let found = trouble.is_none().then(|| "a probe guest booted".to_owned());
     Finding { name: "KVM", found, remedy, optional: true }
+}
+
+/// What went wrong, in one line.
+fn line(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    let cause = text.lines().find(|line| line.starts_with("error")).or(text.lines().next());
+    cause.unwrap_or_default().to_owned()
 }
