@@ -39,14 +39,18 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
     }
 }
 
+/// Tries again as long as looking for memory finds enough to be worth it: a page or two would soon be lost to the
+/// tables that were dropped for them.
 #[cold]
 fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     for _ in 0..TRIES {
-        let found = epoch::reclaim();
+        if !epoch::reclaim() {
+            break;
+        }
         let fault = task.process().space().fault(&pin(), address, access);
         match fault {
             Ok(_) => return Ok(()),
-            Err(FaultError::OutOfMemory) if found => {}
+            Err(FaultError::OutOfMemory) => {}
             Err(error) => return Err(error),
         }
     }
