@@ -21,36 +21,33 @@ pub type Counters = BTreeMap<String, i64>;
 
 /// One reading, still as text.
 pub struct Reading {
-    file: Option<File>,
-    parse: fn(&str) -> Counters,
     text: Vec<u8>,
     length: usize,
+    parse: Parse,
 }
 
+type Parse = fn(&str) -> Counters;
+
 impl Reading {
-    /// Opens the counters and prepares room for their text; they are read by [`Reading::take`].
+    /// Prepares room for the text of [`Reading::take`].
     pub fn prepare() -> Reading {
-        let ours = File::open(OURS).ok().map(|file| (file, parse_ours as fn(&str) -> Counters));
-        let source = ours.or_else(|| Some((File::open(LINUX).ok()?, parse_linux)));
-        let (file, parse) = source.map_or((None, parse_linux as _), |(file, parse)| (Some(file), parse));
-        Reading { file, parse, text: vec![b'\n'; ROOM], length: 0 }
+        Reading { text: vec![b'\n'; ROOM], length: 0, parse: parse_ours }
     }
 
-    /// Reads the counters now.
+    /// Reads the counters now. The file is opened now too: its text may be as old as that.
     pub fn take(&mut self) {
-        let Some(file) = &mut self.file else { return };
-        while self.length < self.text.len() {
-            match file.read(&mut self.text[self.length..]) {
-                Ok(0) | Err(_) => return,
-                Ok(count) => self.length += count,
-            }
+        let ours = File::open(OURS).map(|file| (file, parse_ours as Parse));
+        let source = ours.or_else(|_| File::open(LINUX).map(|file| (file, parse_linux as Parse)));
+        let Ok((mut file, parse)) = source else { return };
+        self.parse = parse;
+        while let Ok(count @ 1..) = file.read(&mut self.text[self.length..]) {
+            self.length += count;
         }
     }
 
     /// What happened between `earlier` and this reading; None where the kernel offers no counters.
     pub fn since(&self, earlier: &Reading) -> Option<Counters> {
-        self.file.as_ref()?;
-        Some(difference(self.counters(), &earlier.counters()))
+        (self.length > 0).then(|| difference(self.counters(), &earlier.counters()))
     }
 
     fn counters(&self) -> Counters {
