@@ -34,7 +34,7 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     mm::epoch::init(arch::cores()); // needs: heap, the number of cores
     // needs: heap, the clock
     if let Err(bad) = fs::init(arch::image_bytes(boot.image())) {
-        panic!("{bad}");
+        refuse(bad);
     }
     cores.start(); // needs: clocks, epochs
     control::booted(arch::cores(), memory_bytes);
@@ -43,7 +43,7 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     }
     sched::come_online(); // needs: epochs
     if let Err(error) = process::start_first(options.tables) {
-        panic!("the program cannot be started: {error}");
+        refuse(format_args!("the program cannot be started: {error}"));
     }
     sched::enter_idle() // needs: interrupts off, this stack for ever
 }
@@ -51,6 +51,12 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
 /// Every other core, from its first Rust line; its own tables, traps and clock are ready.
 fn core_main() -> ! {
     sched::enter_idle()
+}
+
+/// Ends the machine for a reason that lies in what it was given, not in the kernel.
+fn refuse(reason: impl core::fmt::Display) -> ! {
+    control::panic(reason);
+    arch::exit(panic::EXIT_CODE)
 }
 
 fn end(how: Ended) -> ! {

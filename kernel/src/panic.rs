@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::{arch, control};
 
 /// What QEMU's exit status tells of a panic.
-const EXIT_CODE: u8 = 0x7f;
+pub const EXIT_CODE: u8 = 0x7f;
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 

@@ -4,6 +4,12 @@
 //! So a position stays true however many entries come and go, and a look-up is a binary search. Names with equal
 //! hashes are neighbours; a listing that is interrupted between two such names skips the second, which takes
 //! 63 equal bits.
+//!
+//! The sorted sequence is cut into chunks, so that a new name moves few others:
+//!
+//! ```text
+//! chunks: [ [a d e] [g h k m] [p] ]      none empty, none longer than CHUNK; a full one is split in half
+//! ```
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -16,6 +22,7 @@ use super::node::Node;
 
 /// Positions below this belong to `.` and `..`.
 const FIRST_KEY: u64 = 2;
+const CHUNK: usize = 64;
 
 /// One name.
 pub struct Entry {
@@ -27,9 +34,15 @@ pub struct Entry {
     pub node: Arc<Node>,
 }
 
+impl Entry {
+    fn order(&self) -> (u64, &[u8]) {
+        (self.key, &self.name)
+    }
+}
+
 /// The names of one directory.
 #[derive(Default)]
-pub struct Entries(Vec<Entry>);
+pub struct Entries(Vec<Vec<Entry>>);
 
 /// FNV-1a, a bit short so that the position is a valid `off_t`.
 fn key_of(name: &[u8]) -> u64 {
@@ -43,34 +56,66 @@ impl Entries {
         Self(Vec::new())
     }
 
-    fn find(&self, name: &[u8]) -> Result<usize, usize> {
-        let key = key_of(name);
-        self.0.binary_search_by(|entry| (entry.key, &*entry.name).cmp(&(key, name)))
+    /// The chunk that `name` is in or would go to, and its place there.
+    fn find(&self, name: &[u8]) -> (usize, Result<usize, usize>) {
+        let order = (key_of(name), name);
+        let below = |chunk: &Vec<Entry>| chunk.last().is_some_and(|last| last.order() < order);
+        let chunk = self.0.partition_point(below).min(self.0.len().saturating_sub(1));
+        let entries = self.0.get(chunk).map(Vec::as_slice).unwrap_or_default();
+        (chunk, entries.binary_search_by(|entry| entry.order().cmp(&order)))
     }
 
     /// What `name` names.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Node>> {
-        self.find(name).ok().map(|index| &self.0[index].node)
+        let (chunk, place) = self.find(name);
+        place.ok().map(|index| &self.0[chunk][index].node)
     }
 
     /// Adds a name that is not there yet (EEXIST).
     pub fn insert(&mut self, name: &[u8], node: Arc<Node>) -> Result<(), Errno> {
-        let Err(index) = self.find(name) else { return Err(Errno::EEXIST) };
-        let copy = fallible::copied(name)?.into_boxed_slice();
+        let (chunk, Err(mut index)) = self.find(name) else { return Err(Errno::EEXIST) };
+        let entry = Entry { key: key_of(name), name: fallible::copied(name)?.into_boxed_slice(), node };
+        if self.0.is_empty() {
+            // With room for the entry, so that the chunk does not stay empty.
+            fallible::push(&mut self.0, fallible::empty(1)?)?;
+        }
+        let mut target = chunk;
+        if self.0[chunk].len() == CHUNK {
+            self.split(chunk)?;
+            if index > CHUNK / 2 {
+                (target, index) = (chunk + 1, index - CHUNK / 2);
+            }
+        }
+        self.0[target].try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.0[target].insert(index, entry);
+        Ok(())
+    }
+
+    /// Makes two chunks of a full one.
+    fn split(&mut self, chunk: usize) -> Result<(), Errno> {
         self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        self.0.insert(index, Entry { key: key_of(name), name: copy, node });
+        let mut upper = fallible::empty(CHUNK)?;
+        upper.extend(self.0[chunk].drain(CHUNK / 2..));
+        self.0.insert(chunk + 1, upper);
         Ok(())
     }
 
     /// Lets `name` name `node`; says what it named before. The name must be there.
     pub fn replace(&mut self, name: &[u8], node: Arc<Node>) -> Option<Arc<Node>> {
-        let index = self.find(name).ok()?;
-        Some(core::mem::replace(&mut self.0[index].node, node))
+        let (chunk, place) = self.find(name);
+        let index = place.ok()?;
+        Some(core::mem::replace(&mut self.0[chunk][index].node, node))
     }
 
     /// Takes a name away.
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Node>> {
-        self.find(name).ok().map(|index| self.0.remove(index).node)
+        let (chunk, place) = self.find(name);
+        let index = place.ok()?;
+        let removed = self.0[chunk].remove(index);
+        if self.0[chunk].is_empty() {
+            self.0.remove(chunk);
+        }
+        Some(removed.node)
     }
 
     /// Whether there is no name.
@@ -79,12 +124,13 @@ impl Entries {
     }
 
     /// The entries after position `key`.
-    pub fn after(&self, key: u64) -> &[Entry] {
-        &self.0[self.0.partition_point(|entry| entry.key <= key)..]
+    pub fn after(&self, key: u64) -> impl Iterator<Item = &Entry> {
+        let passed = self.0.partition_point(|chunk| chunk.last().is_some_and(|last| last.key <= key));
+        self.0[passed..].iter().flatten().skip_while(move |entry| entry.key <= key)
     }
 
     /// The name of `node`.
     pub fn name_of(&self, node: &Arc<Node>) -> Option<&[u8]> {
-        self.0.iter().find(|entry| Arc::ptr_eq(&entry.node, node)).map(|entry| &*entry.name)
+        self.0.iter().flatten().find(|entry| Arc::ptr_eq(&entry.node, node)).map(|entry| &*entry.name)
     }
 }
