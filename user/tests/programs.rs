@@ -1,0 +1,83 @@
+//! The programs on the Linux they are built on: what a guest run is compared with must be right here first.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn run(program: &str, line: &str) -> Output {
+    let arguments = line.split_whitespace();
+    Command::new(program).args(arguments).output().expect("the program starts")
+}
+
+fn json(program: &str, line: &str) -> Value {
+    let output = run(program, line);
+    assert!(output.status.success(), "{program} {line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+const BENCHMARKS: [(&str, &str); 3] = [
+    ("local", env!("CARGO_BIN_EXE_local")),
+    ("pipeline", env!("CARGO_BIN_EXE_pipeline")),
+    ("global", env!("CARGO_BIN_EXE_global")),
+];
+
+#[test]
+fn benchmarks_do_every_round_on_every_number_of_threads() {
+    for (name, program) in BENCHMARKS {
+        for threads in [1, 2, 5] {
+            let report = json(program, &format!("--threads {threads} --pages 3 --iterations 20 --json"));
+            assert_eq!(report["program"], name);
+            assert_eq!(report["rounds"], threads * 20);
+            // Every round maps fresh memory and writes to it.
+            assert!(report["minor_faults"].as_u64().unwrap() >= threads * 20, "{name}: {report}");
+        }
+    }
+}
+
+#[test]
+fn wordindex_finds_the_same_index_with_any_threads_and_blocks() {
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/hostile/files.rs");
+    let digest = |options: &str| {
+        let report = json(env!("CARGO_BIN_EXE_wordindex"), &format!("{options} --json {text}"));
+        (report["digest"].clone(), report["words"].clone())
+    };
+    let expected = digest("--threads 1");
+    for options in ["--threads 2 --block 8M", "--threads 7 --block 4K", "--threads 3 --block 100000"] {
+        assert_eq!(digest(options), expected, "{options}");
+    }
+    assert_ne!(digest("--repeat 2"), expected);
+}
+
+#[test]
+fn vmstress_finds_linux_right() {
+    for line in ["--threads 4 --operations 2000", "--threads 3 --pages 7 --operations 2000 --seed 9"] {
+        let report = json(env!("CARGO_BIN_EXE_vmstress"), &format!("{line} --json"));
+        assert!(report["operations"].as_u64().unwrap() >= 6000);
+    }
+}
+
+#[test]
+fn hostile_expects_what_linux_does() {
+    let output = run(env!("CARGO_BIN_EXE_hostile"), "");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("passed, 0 failed\n"));
+}
+
+#[test]
+fn exhaust_stops_at_its_limit() {
+    for line in ["--limit 3M", "--limit 30M --reserve"] {
+        let output = run(env!("CARGO_BIN_EXE_exhaust"), line);
+        assert!(output.status.success());
+        assert!(output.stdout.ends_with(b"exhaust: limit reached\n"));
+    }
+}
+
+#[test]
+fn bad_options_end_with_status_2_and_name_the_option() {
+    for (_, program) in BENCHMARKS {
+        let output = run(program, "--threads none");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--threads none"));
+    }
+    assert_eq!(run(env!("CARGO_BIN_EXE_wordindex"), "").status.code(), Some(2));
+    assert_eq!(run(env!("CARGO_BIN_EXE_wordindex"), "/no/such/text").status.code(), Some(1));
+}
