@@ -1,7 +1,7 @@
 //! A core's delta cache: direct-mapped, from an object to what this core has not told its global count yet.
 //!
-//! Only the owner core touches it, so nothing here is atomic. An entry stays when its delta comes back to zero: it
-//! witnesses that the core touched the object, and the flush must say so.
+//! Only the owner core touches it, so nothing here is atomic. An entry stays when its delta comes back to
+//! zero: it witnesses that the core touched the object, and the flush must say so.
 
 use alloc::boxed::Box;
 use core::mem;
@@ -62,7 +62,8 @@ impl DeltaCache {
 
     #[inline(always)]
     fn slot(&mut self, object: NonNull<Header>) -> &mut Option<Evicted> {
-        // Fibonacci hashing: objects lie at multiples of their size, and the product's high bits depend on all of them.
+        // Fibonacci hashing: objects lie at multiples of their size, and the product's high bits depend on
+        // all of them.
         let hash = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let at = hash as usize & (self.entries.len() - 1);
         &mut self.entries[at]

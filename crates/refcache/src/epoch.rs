@@ -10,13 +10,14 @@
 //! | then, if `remaining` is 0 | | := online | and `epoch` += 1 |
 //!
 //! 1. `remaining` is the number of online cores that have not flushed in this epoch.
-//! 2. An online core's last flush was in this epoch or in the one before: an epoch ends only when every core that was
-//!    online at its beginning has flushed in it, or has flushed and left.
-//! 3. Offline cores hold no deltas and no loans, and nobody waits for them. A domain without online cores stands still.
+//! 2. An online core's last flush was in this epoch or in the one before: an epoch ends only when every core
+//!    that was online at its beginning has flushed in it, or has flushed and left.
+//! 3. Offline cores hold no deltas and no loans, and nobody waits for them. A domain without online cores
+//!    stands still.
 //!
-//! Orderings: `update` is AcqRel and `epoch` is Acquire; they pair with each other. Whatever a core did before it
-//! arrived (or left) in epoch e happens before whatever any core does after it saw (or joined) epoch e+1. The rest of
-//! this crate leans on that, and on little else.
+//! Orderings: `update` is AcqRel and `epoch` is Acquire; they pair with each other. Whatever a core did
+//! before it arrived (or left) in epoch e happens before whatever any core does after it saw (or joined)
+//! epoch e+1. The rest of this crate leans on that, and on little else.
 
 use percore::Pinned;
 use sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +25,8 @@ use sync::atomic::{AtomicU64, Ordering};
 use crate::Refcache;
 use crate::local::Local;
 
-/// How many epochs [`Refcache::drain`] goes on after it last saw something move: one flush, two for the review, and
-/// one because a zero found between two flushes is dated an epoch late.
+/// How many epochs [`Refcache::drain`] goes on after it last saw something move: one flush, two for the
+/// review, and one because a zero found between two flushes is dated an epoch late.
 const CALM: u64 = 4;
 /// How many epochs it waits for objects that are never found dead.
 const PATIENCE: u64 = 16;
@@ -127,8 +128,8 @@ impl Refcache {
         });
     }
 
-    /// This core flushes, hands on the objects that wait for its review, and takes no part any more: epochs turn
-    /// without it. For a core about to idle, or a thread about to block.
+    /// This core flushes, hands on the objects that wait for its review, and takes no part any more: epochs
+    /// turn without it. For a core about to idle, or a thread about to block.
     ///
     /// # Panics
     /// If the core has a [`Loan`](crate::Loan).
@@ -150,8 +151,8 @@ impl Refcache {
         self.cores.mine(pin).look(pin, |local| local.online)
     }
 
-    /// Whether [`tick`](Self::tick) has something to do: this core has not flushed in this epoch, or an object that
-    /// waits for its review is ripe.
+    /// Whether [`tick`](Self::tick) has something to do: this core has not flushed in this epoch, or an
+    /// object that waits for its review is ripe.
     #[inline]
     pub fn wants_tick(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
@@ -159,18 +160,18 @@ impl Refcache {
         self.cores.mine(pin).look(pin, wants)
     }
 
-    /// Whether somebody [`drain`](Self::drain)s and waits for this epoch to turn. A host that ticks at a leisurely pace
-    /// ticks at once when it sees this. Relaxed: a hint.
+    /// Whether somebody [`drain`](Self::drain)s and waits for this epoch to turn. A host that ticks at a
+    /// leisurely pace ticks at once when it sees this. Relaxed: a hint.
     #[inline]
     pub fn is_forced(&self) -> bool {
         self.epoch() < self.forced.load(Ordering::Relaxed)
     }
 
-    /// Forces epochs, one upon the other, until no object waits for review on any core, or those that wait seem to be
-    /// in use. Returns how many objects this core released.
+    /// Forces epochs, one upon the other, until no object waits for review on any core, or those that wait
+    /// seem to be in use. Returns how many objects this core released.
     ///
-    /// For shutdown, and for when memory is short. It waits for the other online cores to tick: call it with no lock
-    /// held, and with nothing that they wait for.
+    /// For shutdown, and for when memory is short. It waits for the other online cores to tick: call it with
+    /// no lock held, and with nothing that they wait for.
     ///
     /// # Panics
     /// If this core is offline (its epochs might never turn), or has a [`Loan`](crate::Loan).

@@ -1,6 +1,7 @@
 //! A counted object's header: its global count, and what a review makes of it.
 //!
-//! One atomic word holds the count and two flags, so that every change is one compare-and-swap and nobody waits.
+//! One atomic word holds the count and two flags, so that every change is one compare-and-swap and nobody
+//! waits.
 //!
 //! | count | QUEUED | DIRTY | the object |
 //! |---|---|---|---|
@@ -20,13 +21,13 @@
 //!                                 review, count 0, clean, and the weak word's CAS succeeds --> released
 //! ```
 //!
-//! 1. The evict that sets QUEUED owns `link` and puts the object on its own core's queue. Only the core whose queue
-//!    holds the object clears QUEUED or DIRTY.
+//! 1. The evict that sets QUEUED owns `link` and puts the object on its own core's queue. Only the core whose
+//!    queue holds the object clears QUEUED or DIRTY.
 //! 2. While QUEUED, only that core sets DYING. Anybody may clear it.
 //! 3. An evict that finds the count at zero on a queue, and adds nothing, still sets DIRTY.
 //!
-//! Orderings: the words of different cores are ordered by the epoch barrier, not here. The only pair in this file is
-//! the hand-over of `link` from one queue to the next.
+//! Orderings: the words of different cores are ordered by the epoch barrier, not here. The only pair in this
+//! file is the hand-over of `link` from one queue to the next.
 
 use core::ptr::NonNull;
 
@@ -41,8 +42,8 @@ const QUEUED: u64 = 1 << 0;
 const DIRTY: u64 = 1 << 1;
 const COUNT_SHIFT: u32 = 2;
 
-/// Takes a dead object apart. Called once, from [`Refcache::tick`], with no lock held and the weak word already 0.
-/// It may adjust other objects' counts; it must not tick.
+/// Takes a dead object apart. Called once, from [`Refcache::tick`], with no lock held and the weak word
+/// already 0. It may adjust other objects' counts; it must not tick.
 pub type Release = unsafe fn(&Refcache, &Pinned, NonNull<Header>);
 
 /// What makes an object counted: its first field.
@@ -65,8 +66,8 @@ pub(crate) struct Link {
     pub(crate) epoch: u64,
 }
 
-// SAFETY: `link` is touched by one core at a time (invariant 1), handed over by Release and Acquire; the rest is atomic
-// or constant, and whoever gives a weak word promises that it may be used from every core.
+// SAFETY: `link` is touched by one core at a time (invariant 1), handed over by Release and Acquire; the rest
+// is atomic or constant, and whoever gives a weak word promises that it may be used from every core.
 unsafe impl Send for Header {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Header {}
@@ -84,8 +85,8 @@ pub(crate) enum Verdict {
 
 impl Header {
     sync::const_unless_loom! {
-        /// A header with `count` references. `weak` is the word that names the object, if there is one: it must outlive
-        /// the object. `release` takes the object apart.
+        /// A header with `count` references. `weak` is the word that names the object, if there is one: it
+        /// must outlive the object. `release` takes the object apart.
         pub fn new(count: i64, weak: Option<NonNull<WeakWord>>, release: Release) -> Self {
             Self {
                 state: AtomicU64::new((count as u64) << COUNT_SHIFT),
@@ -96,7 +97,8 @@ impl Header {
         }
     }
 
-    /// Adds an evicted delta to the global count. True: the count is zero, and the caller must queue the object.
+    /// Adds an evicted delta to the global count. True: the count is zero, and the caller must queue the
+    /// object.
     pub(crate) fn apply(&self, delta: i64) -> bool {
         // Acquire pairs with the Release in `leave_unless_zero`: the last queue is done with `link`.
         let change = |state| Some(applied(state, delta)).filter(|&next| next != state);

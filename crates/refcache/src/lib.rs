@@ -2,47 +2,49 @@
 //!
 //! # The problem
 //!
-//! A shared counter makes every `inc` and `dec` a fight for one cache line. One counter per core ends the fight but costs
-//! objects × cores of memory. Refcache pays neither: each core keeps a small cache of *deltas*, and applies them to the
-//! objects' global counts once in an *epoch*. Space is objects + cores, and a reference taken and dropped on one core
-//! never leaves it. The price is patience: nobody knows an object's true count at any moment, and an object is released
-//! a few epochs after its last reference went.
+//! A shared counter makes every `inc` and `dec` a fight for one cache line. One counter per core ends the
+//! fight but costs objects × cores of memory. Refcache pays neither: each core keeps a small cache of
+//! *deltas*, and applies them to the objects' global counts once in an *epoch*. Space is objects + cores, and
+//! a reference taken and dropped on one core never leaves it. The price is patience: nobody knows an object's
+//! true count at any moment, and an object is released a few epochs after its last reference went.
 //!
 //! # How a zero is believed
 //!
-//! Every core flushes its cache once in each epoch, and the last one to do so turns the epoch. Flushes come in any
-//! order, so a global count of zero may be false: the `-1` may have overtaken a `+1`. The core that makes the count zero
-//! puts the object on its *review queue* and looks again two epochs later. If no core has touched the object since, then
-//! each core has flushed in between and had nothing to say about it, so nobody holds a reference.
+//! Every core flushes its cache once in each epoch, and the last one to do so turns the epoch. Flushes come
+//! in any order, so a global count of zero may be false: the `-1` may have overtaken a `+1`. The core that
+//! makes the count zero puts the object on its *review queue* and looks again two epochs later. If no core
+//! has touched the object since, then each core has flushed in between and had nothing to say about it, so
+//! nobody holds a reference.
 //!
 //! ```text
-//!  epoch     1             2               3               4               5
-//!  core 0    |--[-1]--F----|------F--------|--F--R1--------|-----F---------|--F--R2---->
-//!  core 1    |[+1]-------F-|--[-1]-------F-|------F--------|--F------------|------F---->
-//!                      |          |      |       :                                 :
-//!  global    1 ......0 1 .........1 .....0 ......0 ................................0
-//!                    Q                  dirty    again                             released
+//!  epoch    1               2               3               4               5
+//!  core 0   |--[-1]--F------|-----F---------|--R1--F--------|-----F---------|--R2--F---
+//!  core 1   |[+1]--------F--|--[-1]------F--|----------F----|-------F-------|--------F-
+//!  global   1        0   1                  0
+//!                    Q                      dirty  again                       released
 //!
-//!  F flush   R review   Q put on core 0's review queue
-//!  R1: the count is zero, but core 1 touched the object after Q. Dirty, so the zero proves nothing: wait two epochs more.
-//!  R2: a whole epoch passed and nobody touched the object. It is released.
+//!  [+1] cached delta   F flush   Q put on core 0's review queue   R review
+//!  R1: the count is zero, but core 1 changed it after Q. It is dirty and proves nothing: wait two epochs more.
+//!  R2: a whole epoch has passed in which nobody touched the object. It is released.
 //! ```
 //!
-//! A cache entry whose delta has come back to zero is flushed like any other. It witnesses that the core held the
-//! object in this epoch; without it a reference that travels from core to core, just ahead of the flushes, would be
-//! seen by no flush, and its object would be released while in use. (The paper's figure 2 has that hole.)
+//! A cache entry whose delta has come back to zero is flushed like any other. It witnesses that the core held
+//! the object in this epoch; without it a reference that travels from core to core, just ahead of the
+//! flushes, would be seen by no flush, and its object would be released while in use. (The paper's figure 2
+//! has that hole.)
 //!
 //! # Weak words
 //!
-//! A [`WeakWord`] names an object without keeping it. When the count becomes zero the object's word is marked [`DYING`];
-//! a reader clears the mark ([`WeakWord::revive`]), and the reviewer takes the word away only if the mark is still
-//! there. One compare-and-swap decides. A reader that stays pinned needs no `inc` at all: its core cannot flush, so the
-//! epochs that a review must wait for cannot pass. `docs/refcache.md` has the invariants and the proof.
+//! A [`WeakWord`] names an object without keeping it. When the count becomes zero the object's word is marked
+//! [`DYING`]; a reader clears the mark ([`WeakWord::revive`]), and the reviewer takes the word away only if
+//! the mark is still there. One compare-and-swap decides. A reader that stays pinned needs no `inc` at all:
+//! its core cannot flush, so the epochs that a review must wait for cannot pass. `docs/refcache.md` has the
+//! invariants and the proof.
 //!
 //! # Use
 //!
-//! [`Ref`] and [`Weak`] are like `Arc` and its `Weak`. A data structure that lays out its own objects embeds a
-//! [`Header`] and calls [`Refcache::adjust`]. Each core calls [`Refcache::tick`] now and then.
+//! [`Ref`] and [`Weak`] are like `Arc` and its `Weak`. A data structure that lays out its own objects embeds
+//! a [`Header`] and calls [`Refcache::adjust`]. Each core calls [`Refcache::tick`] now and then.
 //!
 //! | file | holds |
 //! |---|---|
@@ -82,7 +84,8 @@ pub use weak::{DYING, Weak, WeakWord};
 pub struct Config {
     /// How many cores there are.
     pub cores: usize,
-    /// Entries of each core's delta cache, a power of two: 16 bytes each. More entries, fewer conflicts, less sharing.
+    /// Entries of each core's delta cache, a power of two: 16 bytes each. More entries, fewer conflicts, less
+    /// sharing.
     pub cache_slots: usize,
     /// The most objects that one [`Refcache::tick`] reviews.
     pub review_budget: usize,
@@ -118,16 +121,17 @@ impl Refcache {
         self.cores.cores()
     }
 
-    /// Adds `delta` to the object's count, in this core's delta cache: a few instructions and no shared line, unless
-    /// another object has the place in the cache.
+    /// Adds `delta` to the object's count, in this core's delta cache: a few instructions and no shared line,
+    /// unless another object has the place in the cache.
     ///
     /// # Panics
     /// If this core is offline.
     ///
     /// # Safety
-    /// The object lives: the caller holds a reference, or got the object from its weak word under a [`Loan`] that it still
-    /// has. The reference must have come from another core, if it did, by synchronisation. A negative delta gives
-    /// references up. The pointer may be used for the whole object that the header begins.
+    /// The object lives: the caller holds a reference, or got the object from its weak word under a [`Loan`]
+    /// that it still has. The reference must have come from another core, if it did, by synchronisation. A
+    /// negative delta gives references up. The pointer may be used for the whole object that the header
+    /// begins.
     #[inline(always)]
     pub unsafe fn adjust(&self, pin: &Pinned, object: NonNull<Header>, delta: i64) {
         let core = self.cores.mine(pin);
@@ -136,7 +140,8 @@ impl Refcache {
         }
     }
 
-    /// Lets the caller use objects that it finds by weak words, without counting them, until the loan is dropped.
+    /// Lets the caller use objects that it finds by weak words, without counting them, until the loan is
+    /// dropped.
     ///
     /// # Panics
     /// If this core is offline.

@@ -22,8 +22,8 @@ pub(crate) struct Core {
 pub(crate) struct Local {
     cache: DeltaCache,
     pub(crate) queue: Queue,
-    /// The last epoch in which this core flushed. The current epoch is this one or the next: it cannot turn twice
-    /// without this core.
+    /// The last epoch in which this core flushed. The current epoch is this one or the next: it cannot turn
+    /// twice without this core.
     pub(crate) flushed: u64,
     pub(crate) online: bool,
     loans: u32,
@@ -113,11 +113,12 @@ impl Local {
     }
 }
 
-/// Applies a delta to its object. `epoch` is what a zero is dated: the epoch after this core's last flush, which is the
-/// current one or, if the core has flushed in the current one, the next. It needs no look at the barrier, and the
-/// epoch cannot pass it before this core has come to the barrier again.
+/// Applies a delta to its object. `epoch` is what a zero is dated: the epoch after this core's last flush,
+/// which is the current one or, if the core has flushed in the current one, the next. It needs no look at the
+/// barrier, and the epoch cannot pass it before this core has come to the barrier again.
 fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {
-    // SAFETY: an object in a delta cache lives: it is not released before a whole epoch without an entry for it.
+    // SAFETY: an object in a delta cache lives: it is not released before a whole epoch without an entry for
+    // it.
     let header = unsafe { object.as_ref() };
     if header.apply(delta) {
         header.mark_dying();
@@ -125,8 +126,9 @@ fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {
     }
 }
 
-/// Leave to use objects found by weak words, without counting them: as long as it is held, this core stays online and
-/// does not flush, and so nothing that was alive when it was read is released. To `tick` meanwhile is an error.
+/// Leave to use objects found by weak words, without counting them: as long as it is held, this core stays
+/// online and does not flush, and so nothing that was alive when it was read is released. To `tick` meanwhile
+/// is an error.
 #[derive(Debug)]
 pub struct Loan<'a> {
     core: &'a Core,

@@ -1,8 +1,8 @@
 //! [`Ref`]: a counted value, like `Arc`.
 //!
-//! The value lies in a block with two headers. The strong one counts `Ref`s; when it dies, the value is dropped and the
-//! strong side's hold on the weak one is given up. The weak one counts `Weak`s, plus one for all `Ref`s together; when
-//! it dies, the block is deallocated.
+//! The value lies in a block with two headers. The strong one counts `Ref`s; when it dies, the value is
+//! dropped and the strong side's hold on the weak one is given up. The weak one counts `Weak`s, plus one for
+//! all `Ref`s together; when it dies, the block is deallocated.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -67,7 +67,8 @@ impl<T> Handle<T> {
     /// # Safety
     /// The value lives, by a reference or a loan. A negative delta gives references up.
     pub(crate) unsafe fn adjust_strong(self, pin: &Pinned, delta: i64) {
-        // SAFETY: the strong header begins the block, and the pointer is good for all of it; the rest is the caller's.
+        // SAFETY: the strong header begins the block, and the pointer is good for all of it; the rest is the
+        // caller's.
         unsafe { self.domain().adjust(pin, self.0.cast(), delta) }
     }
 
@@ -100,8 +101,8 @@ impl<T> Handle<T> {
 /// Called once, by the domain, with the strong header of a `Block<T>`.
 unsafe fn release_value<T>(_: &Refcache, pin: &Pinned, strong: NonNull<Header>) {
     let handle = Handle(strong.cast::<Block<T>>());
-    // SAFETY: no `Ref` is left, nor can a `Weak` make one: the value is ours. The weak count that all `Ref`s had
-    // together keeps the block until it is given up here.
+    // SAFETY: no `Ref` is left, nor can a `Weak` make one: the value is ours. The weak count that all `Ref`s
+    // had together keeps the block until it is given up here.
     unsafe {
         handle.0.as_ref().value.with_mut(|value| ManuallyDrop::drop(&mut *value));
         handle.adjust_weak(pin, -1);
@@ -113,7 +114,8 @@ unsafe fn release_value<T>(_: &Refcache, pin: &Pinned, strong: NonNull<Header>) 
 /// # Safety
 /// Called once, by the domain, with the weak header of a `Block<T>` made by [`Handle::new`].
 unsafe fn release_block<T>(_: &Refcache, _: &Pinned, weak: NonNull<Header>) {
-    // SAFETY: the header lies in a block that came from a `Box`; the pointer is good for all of it; nobody refers to it.
+    // SAFETY: the header lies in a block that came from a `Box`; the pointer is good for all of it; nobody
+    // refers to it.
     unsafe {
         let block = weak.byte_sub(offset_of!(Block<T>, weak)).cast::<Block<T>>();
         drop(Box::from_raw(block.as_ptr()));
@@ -122,8 +124,8 @@ unsafe fn release_block<T>(_: &Refcache, _: &Pinned, weak: NonNull<Header>) {
 
 /// A counted value, like `Arc`: cloning and dropping touch nothing that other cores write.
 ///
-/// Every use needs a thread that plays an online core of the domain ([`percore::pin`]). The value is dropped by a
-/// [`tick`](Refcache::tick) on some core, epochs after the last `Ref` went.
+/// Every use needs a thread that plays an online core of the domain ([`percore::pin`]). The value is dropped
+/// by a [`tick`](Refcache::tick) on some core, epochs after the last `Ref` went.
 pub struct Ref<T>(Handle<T>);
 
 // SAFETY: a `Ref` gives `&T` to its thread, and may be the one whose core drops the value.

@@ -1,12 +1,14 @@
 //! Review queues: objects whose global count became zero, waiting until the zero can be believed.
 //!
-//! A queue is a list through the objects' own headers, so that queueing allocates nothing. Each core has one, and the
-//! domain has one more for *orphans*, the objects of cores that went offline; whoever ticks next adopts them all.
+//! A queue is a list through the objects' own headers, so that queueing allocates nothing. Each core has one,
+//! and the domain has one more for *orphans*, the objects of cores that went offline; whoever ticks next
+//! adopts them all.
 //!
 //! 1. An object is on one queue at most (`QUEUED` in its header), and stays alive while it is.
 //! 2. An object dated e is judged in epoch e+2 or later: every core has flushed in e+1, or was offline.
-//! 3. Judging takes the object off; what is dead is released after the core's own state has been let go of, so that a
-//!    release may adjust other counts. Their zeros are found in a later flush: releasing never recurses.
+//! 3. Judging takes the object off; what is dead is released after the core's own state has been let go of,
+//!    so that a release may adjust other counts. Their zeros are found in a later flush: releasing never
+//!    recurses.
 
 use core::mem;
 use core::ptr::NonNull;
@@ -31,8 +33,8 @@ pub struct Tick {
 }
 
 impl Refcache {
-    /// A core's regular duty: reviews ripe objects, at most `review_budget` of them, and flushes, unless it has
-    /// flushed in this epoch. Does nothing on a core that is offline.
+    /// A core's regular duty: reviews ripe objects, at most `review_budget` of them, and flushes, unless it
+    /// has flushed in this epoch. Does nothing on a core that is offline.
     ///
     /// The flush comes last, so that what the released objects referred to is on its way in the same epoch.
     ///
@@ -60,7 +62,8 @@ impl Refcache {
         tick
     }
 
-    /// How many objects wait for review: a sum over counters that the cores keep for it, read without disturbing them.
+    /// How many objects wait for review: a sum over counters that the cores keep for it, read without
+    /// disturbing them.
     pub fn garbage(&self) -> usize {
         self.cores.iter().map(Core::waiting).sum::<usize>() + self.orphans.waiting()
     }
@@ -92,7 +95,8 @@ impl Queue {
         self.append(Queue { ends: Some((object, object)), len: 1 });
     }
 
-    /// Appends another queue. Its objects may be older than those in front of them: they wait a little longer.
+    /// Appends another queue. Its objects may be older than those in front of them: they wait a little
+    /// longer.
     fn append(&mut self, other: Queue) {
         self.ends = match (self.ends, other.ends) {
             (Some((first, middle)), Some((next, last))) => {
@@ -132,7 +136,8 @@ fn set_link(object: NonNull<Header>, new: Link) {
 #[derive(Debug)]
 pub(crate) struct Orphans {
     queue: SpinLock<Queue>,
-    /// Its length, changed under the lock. Relaxed everywhere: a hint that the lock is worth taking, and a statistic.
+    /// Its length, changed under the lock. Relaxed everywhere: a hint that the lock is worth taking, and a
+    /// statistic.
     waiting: AtomicUsize,
 }
 

@@ -1,7 +1,7 @@
 //! Weak words, and [`Weak`]: names of objects that do not keep them.
 //!
-//! A reader may come upon an object whose count is zero, and bring it back; the reviewer may take it away. They race
-//! for one word, and one compare-and-swap decides.
+//! A reader may come upon an object whose count is zero, and bring it back; the reviewer may take it away.
+//! They race for one word, and one compare-and-swap decides.
 //!
 //! | word | set by | meaning |
 //! |---|---|---|
@@ -10,11 +10,12 @@
 //! | 0 | the reviewer, by CAS from the marked word | gone |
 //!
 //! Cases, when a reader and the reviewer meet:
-//! 1. The reader clears DYING first: the reviewer's CAS finds no mark and fails; it marks the word again and waits for
-//!    two epochs more.
+//! 1. The reader clears DYING first: the reviewer's CAS finds no mark and fails; it marks the word again and
+//!    waits for two epochs more.
 //! 2. The reviewer's CAS is first: the reader finds 0.
-//! 3. The reader saw the word before it was marked, and is still pinned: then its core has not flushed in the epoch
-//!    after the marking, and the review has not begun. This is why a reader need not count what it reads.
+//! 3. The reader saw the word before it was marked, and is still pinned: then its core has not flushed in the
+//!    epoch after the marking, and the review has not begun. This is why a reader need not count what it
+//!    reads.
 
 use core::fmt;
 
@@ -31,19 +32,21 @@ pub const DYING: u64 = 1 << 3;
 
 /// The address of a counted object (a multiple of 64) and 6 tag bits; 0 when the object is gone.
 ///
-/// Bit 3 is [`DYING`]. Bits 0, 1, 2, 4 and 5 belong to whoever owns the word; bit 0, while set, keeps the object from
-/// being taken away. While the object lives, the owner leaves the address alone and changes its bits by
-/// read-modify-writes.
+/// Bit 3 is [`DYING`]. Bits 0, 1, 2, 4 and 5 belong to whoever owns the word; bit 0, while set, keeps the
+/// object from being taken away. While the object lives, the owner leaves the address alone and changes its
+/// bits by read-modify-writes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct WeakWord(pub AtomicU64);
 
 impl WeakWord {
-    /// The word with [`DYING`] cleared, in memory too. If it is not 0, the object is there as long as the caller has a
-    /// [`Loan`](crate::Loan), taken before. To keep it longer, adjust its count by +1 before the loan ends.
+    /// The word with [`DYING`] cleared, in memory too. If it is not 0, the object is there as long as the
+    /// caller has a [`Loan`](crate::Loan), taken before. To keep it longer, adjust its count by +1 before the
+    /// loan ends.
     #[inline(always)]
     pub fn revive(&self, _pin: &Pinned) -> u64 {
-        // Acquire pairs with the owner's Release that published the object; read-modify-writes in between pass it on.
+        // Acquire pairs with the owner's Release that published the object; read-modify-writes in between
+        // pass it on.
         let word = self.0.load(Ordering::Acquire);
         if word & DYING == 0 { word } else { self.win(word) }
     }
@@ -74,8 +77,8 @@ impl WeakWord {
     /// Takes the object away, if it is still marked, and not locked by the word's owner.
     pub(crate) fn take(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
-        // Release pairs with the Acquire of an owner who finds 0 and publishes another object: all that was done to
-        // the old one comes before. A bit changed since the load makes it fail.
+        // Release pairs with the Acquire of an owner who finds 0 and publishes another object: all that was
+        // done to the old one comes before. A bit changed since the load makes it fail.
         word & (DYING | LOCK) == DYING
             && self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }

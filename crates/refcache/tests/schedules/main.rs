@@ -1,4 +1,5 @@
-//! Refcache on a simulated machine: one thread plays all cores, so every schedule here is exact and repeats itself.
+//! Refcache on a simulated machine: one thread plays all cores, so every schedule here is exact and repeats
+//! itself.
 #![cfg(not(loom))]
 
 mod cores;

@@ -1,5 +1,5 @@
-//! Random legal histories against an oracle that knows the true counts: nothing with a reference is released, and
-//! everything without one is, once. Cores come and go, caches are tiny, references travel.
+//! Random legal histories against an oracle that knows the true counts: nothing with a reference is released,
+//! and everything without one is, once. Cores come and go, caches are tiny, references travel.
 
 use refcache::Config;
 

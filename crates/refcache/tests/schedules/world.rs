@@ -1,5 +1,5 @@
-//! A small machine for tests: one thread plays all cores, one call at a time, so that every schedule can be written
-//! down exactly; and objects that remember whether they were released.
+//! A small machine for tests: one thread plays all cores, one call at a time, so that every schedule can be
+//! written down exactly; and objects that remember whether they were released.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
