@@ -19,26 +19,27 @@ pub struct RangeGuard<'g, V> {
 }
 
 impl<'g, V: Value> RangeGuard<'g, V> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(held: Held<'g>) -> Self {
         Self { held, _values: PhantomData }
     }
 
     /// The locked keys.
-    #[inline]
+    #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
         self.held.keys()
     }
 
-    /// Calls `f` with every held slot, left to right, clipped to the range. Adjacent keys with the same value come
-    /// as one entry where they are folded.
-    #[inline]
+    /// Calls `f` with every held slot, left to right, clipped to the range: a page, or a larger span of keys that all
+    /// have the same value or none.
+    #[inline(always)]
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Entry<'_, V>)) {
-        let mut tally = Tally { here: &self.held.here, node: None, used: 0 };
-        let _ = self.held.walk(&mut |node, part| {
-            tally.turn_to(node);
-            f(&mut Entry { part, used: &mut tally.used, _values: PhantomData });
-            ControlFlow::Continue(())
+        let _ = self.held.walk(|node, run| {
+            let mut tally = Tally { here: &self.held.here, node, used: 0 };
+            for part in node.parts(run) {
+                f(&mut Entry { part, used: &mut tally.used, _values: PhantomData });
+            }
+            ControlFlow::<()>::Continue(())
         });
     }
 
@@ -46,16 +47,19 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     ///
     /// # Panics
     /// If an empty slot is held whole and sticks out of the range ([`Expand::IfPresent`](crate::Expand)).
+    #[inline(always)]
     pub fn fill(&mut self, value: V) {
         self.for_each(|entry| entry.set(value));
     }
 
     /// Whether no key of the range has a value.
+    #[inline(always)]
     pub fn is_empty(&mut self) -> bool {
-        let used = |_: NodeRef<'g>, part: Part<'g>| {
-            if part.slot.held().is_used() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let unused = |node: NodeRef<'g>, run| match node.parts(run).any(|part| part.slot.held().is_used()) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         };
-        self.held.walk(&mut { used }).is_continue()
+        self.held.walk(unused).is_continue()
     }
 }
 
@@ -74,13 +78,13 @@ pub struct Entry<'a, V> {
 
 impl<V: Value> Entry<'_, V> {
     /// The keys of this slot that are in the range.
-    #[inline]
+    #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
         self.part.keys.clone()
     }
 
     /// The value that all of these keys have.
-    #[inline]
+    #[inline(always)]
     pub fn value(&self) -> Option<V> {
         let word = self.slot().held();
         word.is_value().then(|| V::from_words(word.low(), self.slot().data()))
@@ -90,7 +94,7 @@ impl<V: Value> Entry<'_, V> {
     ///
     /// # Panics
     /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)).
-    #[inline]
+    #[inline(always)]
     pub fn set(&mut self, value: V) {
         assert!(self.part.whole, "set on a slot that sticks out of the range");
         let (low, high) = value.to_words();
@@ -99,7 +103,7 @@ impl<V: Value> Entry<'_, V> {
     }
 
     /// Takes the value of all of these keys away.
-    #[inline]
+    #[inline(always)]
     pub fn clear(&mut self) {
         *self.used -= i64::from(self.slot().held().is_used());
         self.slot().clear();
@@ -119,31 +123,15 @@ impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
 /// Collects the change of a node's used slots, to tell Refcache once; also when a visitor panics.
 struct Tally<'a, 'p> {
     here: &'a Here<'p>,
-    node: Option<NodeRef<'p>>,
+    node: NodeRef<'p>,
     used: i64,
 }
 
-impl<'p> Tally<'_, 'p> {
-    #[inline]
-    fn turn_to(&mut self, node: NodeRef<'p>) {
-        if !self.node.is_some_and(|current| current.is(node)) {
-            self.report();
-            self.node = Some(node);
-        }
-    }
-
-    #[inline]
-    fn report(&mut self) {
-        if let (Some(node), true) = (self.node, self.used != 0) {
-            node.count(self.here, self.used);
-        }
-        self.used = 0;
-    }
-}
-
 impl Drop for Tally<'_, '_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        self.report();
+        if self.used != 0 {
+            self.node.count(self.here, self.used);
+        }
     }
 }

@@ -87,7 +87,7 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
     ///
     /// # Panics
     /// If the range is empty or goes beyond [`KEY_END`].
-    #[inline]
+    #[inline(always)]
     pub fn lock_range<'g>(
         &'g self,
         pin: &'g Pinned,
@@ -102,7 +102,7 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
     ///
     /// # Panics
     /// If the key is not below [`KEY_END`].
-    #[inline]
+    #[inline(always)]
     pub fn lock_key<'g>(
         &'g self,
         pin: &'g Pinned,
@@ -148,10 +148,17 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
 }
 
 impl<V: Value, R: Deref<Target = Refcache>> Drop for RadixMap<V, R> {
-    /// As `destroy`, on whichever core drops the map.
+    /// As `destroy`, on whichever core drops the map, online or not.
     fn drop(&mut self) {
-        if !self.root.is_discarded() {
-            self.discard(&percore::pin());
+        if self.root.is_discarded() {
+            return;
+        }
+        let pin = percore::pin();
+        let was_online = self.refcache.is_online(&pin);
+        self.refcache.online(&pin);
+        self.discard(&pin);
+        if !was_online {
+            self.refcache.offline(&pin);
         }
     }
 }

@@ -1,6 +1,40 @@
 //! The range protocol.
 //!
-//! (prose follows)
+//! | a slot's state word | state | who may change it, and to what |
+//! |---|---|---|
+//! | `0` | empty | whoever wants it: CAS to `LOCK` |
+//! | `LOCK` | empty, held | the holder: to a value, a child, or `0` |
+//! | value | a value for every key below the slot | whoever wants it: CAS to value, `LOCK` |
+//! | value, `LOCK` | the same, held | the holder: to another value, to nothing, to a child, or unlocked |
+//! | child | its keys live in the child | Refcache: adds `DYING` |
+//! | child, `DYING` | the child was found empty | a traversal: takes `DYING` off; Refcache: CAS to `0`, the child is gone |
+//!
+//! ```text
+//!  lock 5..7 when slot S holds the folded value v (S covers 4..8):
+//!
+//!      S: v            S: v LOCK                 S: child                     S: child
+//!                                                   │                            │
+//!                                          4: v  5: v LOCK  6: v LOCK  7: v     4: v  5: v  6: v  7: v
+//!      ── CAS ──▶      ── built in private, published by one store ──▶  ── unlock: one store each ──▶
+//! ```
+//!
+//! 1. Every state has one author of its next change, or several who race by CAS. A child slot is never locked.
+//! 2. The holder of a range holds every slot that the range touches and that has no child. Nobody else can lock or
+//!    expand these slots, so the set changes only by the holder's own doing, and a walk over the range finds it again:
+//!    an unlock reaches the slots at whatever level they are by then.
+//! 3. A locker waits only for a slot to the right of everything it holds: slots are taken from left to right, and what
+//!    an expansion grows is locked already where it is wanted, and only there. Two lockers that wait for each other
+//!    would each hold something to the right of what they hold: so nobody waits for ever.
+//! 4. Two ranges that overlap meet at their leftmost common key: it is under one slot at any time, and whoever holds
+//!    that slot, or one that it was expanded into, goes first.
+//! 5. A waiter reads the word anew at every turn and locks by CAS from exactly what it read. If the slot became a child
+//!    meanwhile the waiter goes down; a lock bit is never set in a word that was judged before.
+//! 6. Whoever uses a node has a loan of the Refcache domain ([`Here`]), and read the word that leads to it without
+//!    `DYING`, or took `DYING` off: the node stays until the loan ends. So nobody counts the nodes on its way.
+//!
+//! Orderings. A lock's CAS is Acquire and an unlock's store is Release: each holder sees what the last one wrote.
+//! Publishing a child is Release and reading a word on the way down is Acquire: who enters sees the slots. Writes
+//! under a lock are Relaxed.
 
 use core::ops::{ControlFlow, Range};
 
@@ -11,8 +45,7 @@ use crate::node::{NodeRef, Part, Step, slot_keys};
 use crate::slot::{Slot, Word};
 use crate::{Expand, KEY_END, OutOfMemory, Peek, fold};
 
-/// Who acts, and by what right: a pinned core that has a loan of its Refcache domain. While it has, no node that it
-/// entered goes away.
+/// Who acts, and by what right: a pinned core that has a loan of its Refcache domain.
 #[derive(Debug)]
 pub(crate) struct Here<'p> {
     pub refcache: &'p Refcache,
@@ -27,23 +60,18 @@ impl<'p> Here<'p> {
     }
 }
 
-/// What `acquire` found.
-enum Acquired<'p> {
-    Child(NodeRef<'p>),
-    /// The slot is ours; it said this.
-    Locked(Word),
-}
-
-/// Every slot that `keys` touches below `node`, locked by us.
+/// A range that is held.
 #[derive(Debug)]
 pub(crate) struct Held<'p> {
     pub here: Here<'p>,
+    /// The lowest node that covered the whole range when it was locked.
     node: NodeRef<'p>,
     keys: Range<u64>,
 }
 
 impl<'p> Held<'p> {
     /// Locks `keys`, left to right.
+    #[inline(always)]
     pub fn lock(
         here: Here<'p>,
         root: NodeRef<'p>,
@@ -56,15 +84,16 @@ impl<'p> Held<'p> {
         Ok(held)
     }
 
-    /// Locks the page `key` if it has a value.
+    /// Locks `key` alone, if it has a value.
+    #[inline(always)]
     pub fn lock_key(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Result<Option<Self>, OutOfMemory> {
         let mut node = root;
         loop {
             let slot = node.slot(key);
-            match acquire_if(&here, node, slot, Word::is_used) {
-                None => return Ok(None),
-                Some(Acquired::Child(child)) => node = child,
-                Some(Acquired::Locked(word)) => {
+            match acquire(&here, node, slot, Word::is_used) {
+                Acquired::Child(child) => node = child,
+                Acquired::Unwanted => return Ok(None),
+                Acquired::Locked(word) => {
                     let keys = key..key + 1;
                     if node.level() > 0 {
                         fold::expand(&here, node, &Part { slot, keys: keys.clone(), whole: false }, word)?;
@@ -80,36 +109,65 @@ impl<'p> Held<'p> {
         Self { here, node: root, keys: 0..KEY_END }
     }
 
+    #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
         self.keys.clone()
     }
 
-    /// Locks `keys`, which are below `node` and follow what is held already. On failure what was locked stays
-    /// held, up to `self.keys.end`, and the drop unlocks it.
+    /// Locks `keys`, which are below `node` and follow what is held already. On failure what was locked stays held, up
+    /// to `self.keys.end`, and the drop unlocks it.
+    #[inline(always)]
     fn extend(&mut self, node: NodeRef<'p>, keys: Range<u64>, expand: Expand) -> Result<(), OutOfMemory> {
+        if node.level() > 0 {
+            return self.extend_above(node, keys, expand);
+        }
+        self.keys.end = keys.end;
+        node.leaf_slots(keys).iter().for_each(Slot::lock);
+        Ok(())
+    }
+
+    /// The same, above the leaves.
+    fn extend_above(
+        &mut self,
+        node: NodeRef<'p>,
+        keys: Range<u64>,
+        expand: Expand,
+    ) -> Result<(), OutOfMemory> {
         for part in node.parts(keys) {
-            match acquire(&self.here, node, part.slot) {
+            match acquire(&self.here, node, part.slot, |_| true) {
                 Acquired::Child(child) => self.extend(child, part.keys.clone(), expand)?,
-                Acquired::Locked(word) if part.whole || expand.leaves(word) => {}
-                Acquired::Locked(word) => fold::expand(&self.here, node, &part, word)?,
+                Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
+                    fold::expand(&self.here, node, &part, word)?
+                }
+                _ => {}
             }
             self.keys.end = part.keys.end;
         }
         Ok(())
     }
 
-    /// Shows every held slot to `visit`, left to right, with its node.
-    pub fn walk(&self, visit: &mut impl FnMut(NodeRef<'p>, Part<'p>) -> ControlFlow<()>) -> ControlFlow<()> {
-        walk(&self.here, self.node, self.keys(), visit)
+    /// Shows everything that is held to `visit`, left to right: a node, and a run of keys whose slots in it are held.
+    #[inline(always)]
+    pub fn walk<B>(
+        &self,
+        mut visit: impl FnMut(NodeRef<'p>, Range<u64>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match self.node.level() {
+            0 => visit(self.node, self.keys()),
+            _ => walk_above(&self.here, self.node, self.keys(), &mut visit),
+        }
     }
 }
 
 impl Drop for Held<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        let _ = self.walk(&mut |_, part| {
-            part.slot.unlock();
-            ControlFlow::Continue(())
+        let _ = self.walk(|node, run| {
+            match node.level() {
+                0 => node.leaf_slots(run).iter().for_each(Slot::unlock),
+                _ => node.parts(run).for_each(|part| part.slot.unlock()),
+            }
+            ControlFlow::<()>::Continue(())
         });
     }
 }
@@ -124,10 +182,10 @@ impl Expand {
 /// The lowest node below `root` that covers all of `keys`.
 #[inline]
 fn descend<'p>(here: &Here<'p>, root: NodeRef<'p>, keys: &Range<u64>) -> NodeRef<'p> {
-    let (first, last) = (keys.start, keys.end - 1);
+    let differing = keys.start ^ (keys.end - 1);
     let mut node = root;
-    while node.level() > 0 && core::ptr::eq(node.slot(first), node.slot(last)) {
-        match node.step(here, node.slot(first)) {
+    while node.level() > 0 && differing < slot_keys(node.level()) {
+        match node.step(here, node.slot(keys.start)) {
             Step::Child(child) => node = child,
             Step::Slot(_) => break,
         }
@@ -135,45 +193,54 @@ fn descend<'p>(here: &Here<'p>, root: NodeRef<'p>, keys: &Range<u64>) -> NodeRef
     node
 }
 
-fn walk<'p>(
+/// `Held::walk` above the leaves.
+fn walk_above<'p, B>(
     here: &Here<'p>,
     node: NodeRef<'p>,
     keys: Range<u64>,
-    visit: &mut impl FnMut(NodeRef<'p>, Part<'p>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
+    visit: &mut impl FnMut(NodeRef<'p>, Range<u64>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let mut run = keys.start..keys.start;
     for part in node.parts(keys) {
-        match node.step(here, part.slot) {
-            Step::Child(child) => walk(here, child, part.keys, visit)?,
-            Step::Slot(_) => visit(node, part)?,
+        let Step::Child(child) = node.step(here, part.slot) else {
+            run.end = part.keys.end;
+            continue;
+        };
+        if !run.is_empty() {
+            visit(node, run)?;
+        }
+        run = part.keys.end..part.keys.end;
+        match child.level() {
+            0 => visit(child, part.keys)?,
+            _ => walk_above(here, child, part.keys, visit)?,
         }
     }
-    ControlFlow::Continue(())
+    if run.is_empty() { ControlFlow::Continue(()) } else { visit(node, run) }
 }
 
-/// Locks `slot` of `node`, or enters its child.
-#[inline(always)]
-fn acquire<'p>(here: &Here<'p>, node: NodeRef<'p>, slot: &'p Slot) -> Acquired<'p> {
-    loop {
-        if let Some(acquired) = acquire_if(here, node, slot, |_| true) {
-            return acquired;
-        }
-    }
+/// What `acquire` found.
+enum Acquired<'p> {
+    Child(NodeRef<'p>),
+    /// The slot is ours; it said this.
+    Locked(Word),
+    /// The slot was free, but not wanted.
+    Unwanted,
 }
 
-/// The same, unless the slot is unlocked and not `wanted`: then none.
+/// Locks `slot` of `node` if what it says is `wanted`, or enters its child; waits while somebody else holds it.
 #[inline(always)]
-fn acquire_if<'p>(
+fn acquire<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
     slot: &'p Slot,
     wanted: impl Fn(Word) -> bool,
-) -> Option<Acquired<'p>> {
+) -> Acquired<'p> {
     loop {
         match node.step(here, slot) {
-            Step::Child(child) => return Some(Acquired::Child(child)),
+            Step::Child(child) => return Acquired::Child(child),
             Step::Slot(word) if word.is_locked() => {}
-            Step::Slot(word) if !wanted(word) => return None,
-            Step::Slot(word) if slot.try_lock(word) => return Some(Acquired::Locked(word)),
+            Step::Slot(word) if !wanted(word) => return Acquired::Unwanted,
+            Step::Slot(word) if slot.try_lock(word) => return Acquired::Locked(word),
             Step::Slot(_) => {}
         }
         percore::relax();

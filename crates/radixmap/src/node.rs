@@ -205,12 +205,6 @@ impl<'p> NodeRef<'p> {
         self.level
     }
 
-    /// The same node?
-    #[inline(always)]
-    pub fn is(self, other: Self) -> bool {
-        self.node == other.node
-    }
-
     pub fn counters(self) -> &'p NodeCounters {
         // SAFETY: the node stays for `'p`, and so does the root, which keeps the counters; the field never changes.
         unsafe { self.node.as_ref().counters.as_ref() }
@@ -255,6 +249,13 @@ impl<'p> NodeRef<'p> {
             at = ((start | (span - 1)) + 1).min(keys.end);
             (start < at).then(|| Part { slot: self.slot(start), keys: start..at, whole: at - start == span })
         })
+    }
+
+    /// The slots of `keys`, a range inside this leaf: they are never children.
+    #[inline(always)]
+    pub fn leaf_slots(self, keys: Range<u64>) -> &'p [Slot] {
+        let index = |key: u64| key as usize & (FANOUT - 1);
+        &self.slots[index(keys.start)..=index(keys.end - 1)]
     }
 
     /// Tells Refcache that `by` more slots are used than before.

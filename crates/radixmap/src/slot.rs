@@ -123,8 +123,14 @@ impl Slot {
         self.word.0.compare_exchange(seen.0, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Locks a slot of a leaf.
+    #[inline(always)]
+    pub fn lock(&self) {
+        sync::lock_bit(&self.word.0, LOCK, percore::relax);
+    }
+
     /// Clears the lock bit. Only the holder writes a locked word, so a store does. Release: pairs with the
-    /// Acquire in [`Slot::try_lock`].
+    /// Acquire in [`Slot::try_lock`] and in `lock_bit`.
     #[inline(always)]
     pub fn unlock(&self) {
         self.word.0.store(self.held().unlocked().0, Ordering::Release);

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-radixmap --test loom --release`
 #![cfg(loom)]
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,6 +28,30 @@ impl Value for Twin {
         Self(low)
     }
 }
+
+/// Overwrites the slots of freed nodes and never gives them out again: a model that touches one goes astray at once.
+struct Poison;
+
+// SAFETY: the system's allocator, but for blocks that it gets back never.
+unsafe impl GlobalAlloc for Poison {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        const SLOTS_ALIGN: usize = 64;
+        if layout.align() == SLOTS_ALIGN {
+            // SAFETY: the block is the caller's to dispose of.
+            return unsafe { memory.write_bytes(0xa5, layout.size()) };
+        }
+        // SAFETY: passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Poison = Poison;
 
 const KEYS: Range<u64> = 0..8;
 
@@ -160,7 +185,7 @@ fn race(world: World, one: impl FnOnce(&World), other: impl FnOnce(&World) + Sen
 /// Two lockers of different pages of one folded value: one of them expands, the other one follows it down.
 #[test]
 fn expansion_of_a_folded_slot() {
-    model(5, || {
+    model(3, || {
         let world = World::new(2).filled(0..4, 10);
         let world = race(world, |world| world.add(0, 0..1, 1), |world| world.add(1, 1..2, 2));
         assert_eq!(world.values(), [11, 12, 10, 10, 0, 0, 0, 0]);
@@ -172,7 +197,7 @@ fn expansion_of_a_folded_slot() {
 /// The same for an empty slot, with pages in different leaves: the second one expands the rest.
 #[test]
 fn expansion_of_an_empty_slot() {
-    model(5, || {
+    model(3, || {
         let world = race(World::new(2), |world| world.add(0, 0..1, 1), |world| world.add(1, 3..4, 2));
         assert_eq!(world.values(), [1, 0, 0, 2, 0, 0, 0, 0]);
         assert_eq!(world.counters.total().created, 4);
@@ -183,7 +208,7 @@ fn expansion_of_an_empty_slot() {
 /// Two lockers of the same page of a folded value, one on the fault path.
 #[test]
 fn expansion_for_the_same_key() {
-    model(5, || {
+    model(3, || {
         let world = World::new(2).filled(0..4, 10);
         let fault = |world: &World| assert!(matches!(world.fault(1, 1, 2), Some(10 | 11)));
         let world = race(world, |world| world.add(0, 1..2, 1), fault);
@@ -195,7 +220,7 @@ fn expansion_for_the_same_key() {
 /// A folded slot is held whole while another locker waits for a part of it.
 #[test]
 fn a_waiter_expands_what_was_held_whole() {
-    model(5, || {
+    model(3, || {
         let world = World::new(2).filled(0..4, 10);
         let world = race(world, |world| world.add(0, 0..4, 1), |world| world.add(1, 1..2, 2));
         assert_eq!(world.values(), [11, 13, 11, 11, 0, 0, 0, 0]);
@@ -207,7 +232,7 @@ fn a_waiter_expands_what_was_held_whole() {
 /// waiter must find the child and wait there, and the unlock must reach the child.
 #[test]
 fn unlock_after_expansion() {
-    model(5, || {
+    model(3, || {
         let world = World::new(2).filled(0..4, 10);
         let world = race(world, |world| world.add(0, 1..2, 1), |world| world.add(1, 0..4, 2));
         assert_eq!(world.values(), [12, 13, 12, 12, 0, 0, 0, 0]);
@@ -218,7 +243,7 @@ fn unlock_after_expansion() {
 /// Overlapping ranges that end inside slots, from both sides: no deadlock, and the common part is exclusive.
 #[test]
 fn overlapping_ranges_serialise() {
-    model(4, || {
+    model(3, || {
         let world = World::new(2).filled(0..8, 10);
         let world = race(world, |world| world.add(0, 1..5, 1), |world| world.add(1, 3..7, 2));
         assert_eq!(world.values(), [10, 11, 11, 13, 13, 12, 12, 10]);
@@ -229,7 +254,7 @@ fn overlapping_ranges_serialise() {
 /// The same on an empty map, where one of them holds empty slots whole that stick out of its range.
 #[test]
 fn overlapping_ranges_over_nothing() {
-    model(4, || {
+    model(2, || {
         let world = race(World::new(2), |world| world.add(0, 1..5, 1), |world| world.clear(1, 3..7));
         let values = world.values();
         let after = [0, 1, 1, 0, 0, 0, 0, 0];
@@ -242,13 +267,14 @@ fn overlapping_ranges_over_nothing() {
 #[test]
 fn a_chain_of_overlapping_ranges() {
     model(2, || {
-        let world = Arc::new(World::new(3).filled(0..4, 10));
+        let world = (0..4).fold(World::new(3), |world, key| world.filled(key..key + 1, 10));
+        let world = Arc::new(world);
         let others = [(1, 1..3), (2, 2..4)].map(|(core, keys)| {
             let world = world.clone();
             thread::spawn(move || world.add(core, keys, 1))
         });
         world.add(0, 0..2, 1);
-        others.map(|thread| thread.join().unwrap());
+        others.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(world.values(), [11, 12, 12, 11, 0, 0, 0, 0]);
         Arc::into_inner(world).unwrap().end(3);
     });
@@ -257,7 +283,7 @@ fn a_chain_of_overlapping_ranges() {
 /// A replaced mapping is never seen half way: the fault path waits for the holder, even if the slot is empty now.
 #[test]
 fn a_fault_waits_for_a_replacement() {
-    model(5, || {
+    model(3, || {
         let replace = |world: &World| {
             let pin = pin(0);
             let mut guard = world.map.lock_range(&pin, 0..1, Expand::Always).unwrap();
@@ -272,7 +298,7 @@ fn a_fault_waits_for_a_replacement() {
 /// A mapping that disappears is seen or not, and a fault never brings it back.
 #[test]
 fn a_fault_against_a_removal() {
-    model(5, || {
+    model(3, || {
         let world = World::new(2).filled(0..4, 10);
         let fault = |world: &World| assert!(matches!(world.fault(1, 2, 1), Some(10) | None));
         let world = race(world, |world| world.clear(0, 1..3), fault);
@@ -298,12 +324,12 @@ fn collapse_against_use(epochs: usize) {
 
 #[test]
 fn collapse_against_use_one_epoch_early() {
-    model(4, || collapse_against_use(1));
+    model(2, || collapse_against_use(1));
 }
 
 #[test]
 fn collapse_against_use_at_the_last_moment() {
-    model(4, || collapse_against_use(2));
+    model(3, || collapse_against_use(2));
 }
 
 /// A leaf that is emptied, filled and emptied again by two cores, while epochs pass on both.
@@ -311,14 +337,12 @@ fn collapse_against_use_at_the_last_moment() {
 fn collapse_against_changing_hands() {
     model(3, || {
         let world = World::new(2).with_empty_leaf(1);
-        let one = |world: &World| {
+        let fill = |world: &World| {
             world.add(0, 0..1, 5);
             world.refcache.tick(&pin(0));
-            world.refcache.tick(&pin(0));
         };
-        let world = race(world, one, |world| {
+        let world = race(world, fill, |world| {
             world.clear(1, 0..1);
-            world.refcache.tick(&pin(1));
             world.refcache.tick(&pin(1));
         });
         let values = world.values();
@@ -333,7 +357,7 @@ fn collapse_against_changing_hands() {
 /// the guard, and it must go afterwards.
 #[test]
 fn collapse_against_a_guard() {
-    model(4, || {
+    model(3, || {
         let world = World::new(2).with_empty_leaf(2);
         let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
         let world = race(world, collapse, |world| {
@@ -349,7 +373,7 @@ fn collapse_against_a_guard() {
 /// The same against a look without a lock, which may keep the leaf for a while but not for ever.
 #[test]
 fn collapse_against_peek() {
-    model(4, || {
+    model(2, || {
         let world = World::new(2).with_empty_leaf(2);
         let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
         let world = race(world, collapse, |world| {

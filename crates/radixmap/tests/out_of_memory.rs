@@ -1,0 +1,161 @@
+//! The n-th allocation fails, for every n: the operation says so, and the map is as it was.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use common::{CORES, Twin, domain, settle};
+use percore::Pinned;
+use radixmap::{Expand, KEY_END, NodeCounters, OutOfMemory, RadixMap};
+use refcache::Refcache;
+
+/// Fails on demand, and counts what this thread owns.
+struct Failing;
+
+thread_local! {
+    /// So many allocations succeed; none: all of them.
+    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    static OWNED: Cell<isize> = const { Cell::new(0) };
+}
+
+// SAFETY: either the system's allocator, or a refusal.
+unsafe impl GlobalAlloc for Failing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if LEFT.get() == Some(0) {
+            return std::ptr::null_mut();
+        }
+        LEFT.set(LEFT.get().map(|left| left - 1));
+        OWNED.set(OWNED.get() + 1);
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        OWNED.set(OWNED.get() - 1);
+        // SAFETY: passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Failing = Failing;
+
+/// Runs `operation` with room for `left` allocations.
+fn with_allocations<T>(
+    left: usize,
+    operation: impl FnOnce() -> Result<T, OutOfMemory>,
+) -> Result<T, OutOfMemory> {
+    LEFT.set(Some(left));
+    let result = operation();
+    LEFT.set(None);
+    result
+}
+
+type Map<'r> = RadixMap<Twin, &'r Refcache>;
+
+/// All values, in order, neighbours joined. Hangs if a slot was left locked.
+fn contents(map: &Map<'_>, pin: &Pinned) -> Vec<(Range<u64>, u64)> {
+    let mut segments: Vec<(Range<u64>, u64)> = Vec::new();
+    map.lock_range(pin, 0..KEY_END, Expand::IfPresent).unwrap().for_each(|entry| {
+        let Some(Twin(value)) = entry.value() else { return };
+        match segments.last_mut() {
+            Some((last, same)) if last.end == entry.keys().start && *same == value => {
+                last.end = entry.keys().end
+            }
+            _ => segments.push((entry.keys(), value)),
+        }
+    });
+    segments
+}
+
+/// Fails `operation` at its first, second, ... allocation, each time on a new map made by `prepare`, until it succeeds.
+/// Returns how many allocations it needs.
+fn fails_cleanly(
+    prepare: impl Fn(&Map<'_>, &Pinned),
+    operation: impl Fn(&Map<'_>, &Pinned) -> Result<(), OutOfMemory>,
+) -> usize {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let succeeds = |&left: &usize| {
+        let map = RadixMap::new(&pin, &refcache).unwrap();
+        prepare(&map, &pin);
+        // Each node is two blocks; what belongs to no node is leaked.
+        let strays = || OWNED.get() - 2 * map.stats().live() as isize;
+        let before = (contents(&map, &pin), strays());
+        let result = with_allocations(left, || operation(&map, &pin));
+        assert_eq!(strays(), before.1, "allocation {left} failed and others were leaked");
+        assert_eq!(contents(&map, &pin), before.0, "allocation {left} failed and the map changed");
+        settle(&refcache, &pin);
+        result.is_ok()
+    };
+    (0..).find(succeeds).unwrap()
+}
+
+fn lock(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Result<(), OutOfMemory> {
+    map.lock_range(pin, keys, Expand::Always).map(drop)
+}
+
+fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) {
+    map.lock_range(pin, keys, Expand::Always).unwrap().fill(Twin(5));
+}
+
+#[test]
+fn one_key_of_nothing() {
+    let needed = fails_cleanly(|_, _| {}, |map, pin| lock(map, pin, 77..78));
+    assert_eq!(needed, 6, "three nodes of two blocks each");
+}
+
+#[test]
+fn both_ends_of_a_folded_value() {
+    let half = KEY_END / 2;
+    let inside = half + 1..KEY_END - 1;
+    let needed = fails_cleanly(
+        |map, pin| fill(map, pin, half..KEY_END),
+        |map, pin| {
+            let mut guard = map.lock_range(pin, inside.clone(), Expand::IfPresent)?;
+            guard.for_each(|entry| assert_eq!(entry.value(), Some(Twin(5))));
+            Ok(())
+        },
+    );
+    assert_eq!(needed, 12, "three nodes for each end");
+}
+
+#[test]
+fn a_fault_in_a_folded_value() {
+    let needed = fails_cleanly(
+        |map, pin| fill(map, pin, 0..1 << 27),
+        |map, pin| map.lock_key(pin, 512).map(|guard| assert!(guard.is_some())),
+    );
+    assert_eq!(needed, 6);
+}
+
+/// Keys to the left of the failure are locked already, on three levels.
+#[test]
+fn what_was_locked_is_unlocked() {
+    let needed = fails_cleanly(
+        |map, pin| fill(map, pin, 1000..(1 << 18) + 7),
+        |map, pin| lock(map, pin, 1003..(1 << 27) + 3),
+    );
+    assert_eq!(needed, 6, "nothing is there at the right end");
+}
+
+#[test]
+fn a_new_map() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let counters = Arc::new(NodeCounters::new(CORES));
+    for left in 0..2 {
+        let made =
+            with_allocations(left, || RadixMap::<Twin, _>::with_counters(&pin, &refcache, counters.clone()));
+        assert_eq!(made.map(drop), Err(OutOfMemory));
+    }
+    assert_eq!((Arc::strong_count(&counters), counters.total().created), (1, 0));
+}
