@@ -1,2 +1,49 @@
-//! Programs.
-fn main() {}
+//! The developers' door: `cargo xtask VERB`. CI and `radixvm test` come in by it too.
+#![forbid(unsafe_code)]
+
+mod check;
+mod linux_calls;
+mod rooms;
+mod shell;
+mod suites;
+mod tally;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+const USAGE: &str = "\
+usage: cargo xtask VERB
+
+  check              formatting, clippy, unsafe code only in its rooms, generated pages up to date
+  test [SUITE]...    all suites, or these: check unit loom miri guest
+  loom, miri, guest  one suite: the model checker, the interpreter, the tests that boot QEMU
+  doc                write docs/linux-calls.md from the kernel's table, and the API pages";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Result<bool> {
+    match words {
+        ["test", names @ ..] => suites::run(names),
+        [name @ ("check" | "loom" | "miri" | "guest")] => suites::run(&[name]),
+        ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
+        _ => anyhow::bail!("{USAGE}"),
+    }
+}
+
+/// The repository's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies in the repository").to_owned()
+}

@@ -1,0 +1,78 @@
+//! Unsafe code lives in a few rooms. This looks for the keyword everywhere else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::root;
+
+/// Folders and files that may say `unsafe`: the concurrency crates, the machine, frames and the copies to and from
+/// user memory; and the programs for guests, which call libc.
+const ROOMS: [&str; 9] = [
+    "crates/sync/",
+    "crates/percore/",
+    "crates/refcache/",
+    "crates/radixmap/",
+    "kernel/src/arch/",
+    "kernel/src/mm/frames",
+    "kernel/src/mm/slab",
+    "kernel/src/mm/user",
+    "user/",
+];
+
+/// Whether no file outside the rooms has unsafe code; names those that do.
+pub fn check() -> Result<bool> {
+    let root = root();
+    let mut files = Vec::new();
+    for folder in ["crates", "kernel", "abi", "user", "cli", "xtask"] {
+        sources(&root.join(folder), &mut files)?;
+    }
+    let mut good = true;
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap_or(&file).to_string_lossy().into_owned();
+        if ROOMS.iter().any(|room| name.starts_with(room)) {
+            continue;
+        }
+        for line in unsafe_lines(&fs::read_to_string(&file)?) {
+            println!("{name}:{line}: unsafe code outside its rooms");
+            good = false;
+        }
+    }
+    Ok(good)
+}
+
+fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, files)?;
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of the lines with the keyword in code: not in a comment, not as a part of another word, not quoted.
+fn unsafe_lines(text: &str) -> Vec<usize> {
+    let has_keyword = |line: &str| {
+        let code = line.split("//").next().unwrap_or("");
+        let unquoted = code.split('"').step_by(2);
+        unquoted
+            .flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_'))
+            .any(|word| word == "unsafe")
+    };
+    text.lines().enumerate().filter(|(_, line)| has_keyword(line)).map(|(number, _)| number + 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_keyword_counts() {
+        let text = "#![forbid(unsafe_code)]\n// unsafe\nlet x = \"unsafe\";\nunsafe { x }\nlet y = 1; // unsafe\nunsafe fn f() {}";
+        assert_eq!(unsafe_lines(text), [4, 6]);
+    }
+}

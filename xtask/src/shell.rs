@@ -1,0 +1,45 @@
+//! Running cargo.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::root;
+use crate::tally::Tally;
+
+/// Cargo in the repository's root; these versions of everything.
+pub fn cargo(words: &str) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root()).args(words.split_whitespace());
+    command
+}
+
+/// Where cargo puts what it builds for an unusual purpose, so that the usual things stay built.
+pub fn target_dir(purpose: &str) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join(purpose)
+}
+
+/// Whether a command succeeds.
+pub fn succeeds(command: &mut Command) -> Result<bool> {
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    Ok(status.success())
+}
+
+/// Runs tests, shows what they print, counts them. A run that fails without a failed test counts as one: it did not
+/// build, or died.
+pub fn tests(command: &mut Command) -> Result<Tally> {
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
+    let mut tally = Tally::default();
+    for line in BufReader::new(child.stdout.take().expect("piped")).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        tally.hear(&line);
+        println!("{line}");
+    }
+    if !child.wait()?.success() && tally.failed == 0 {
+        tally.failed = 1;
+    }
+    Ok(tally)
+}

@@ -1,0 +1,92 @@
+//! The suites of tests, and running them.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::shell::{cargo, target_dir, tests};
+use crate::tally::Tally;
+use crate::{check, root};
+
+/// A suite and how it is run.
+struct Suite {
+    name: &'static str,
+    run: fn() -> Result<Tally>,
+}
+
+/// Quick ones first.
+const SUITES: [Suite; 5] = [
+    Suite { name: "check", run: check::all },
+    Suite { name: "unit", run: unit },
+    Suite { name: "guest", run: guest },
+    Suite { name: "loom", run: loom },
+    Suite { name: "miri", run: miri },
+];
+
+/// Runs the named suites, or all. The last line sums up; true if nothing failed.
+pub fn run(names: &[&str]) -> Result<bool> {
+    if let Some(unknown) = names.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name)) {
+        bail!("there is no suite {unknown}: {}", SUITES.map(|suite| suite.name).join(", "));
+    }
+    let chosen = SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name));
+    let mut total = Tally::default();
+    let mut lines = Vec::new();
+    for suite in chosen {
+        println!("\n== {}", suite.name);
+        let start = Instant::now();
+        let tally = (suite.run)()?;
+        lines.push(format!("{:<6} {tally} in {} s", suite.name, start.elapsed().as_secs()));
+        total += tally;
+    }
+    println!("\n{}\n\ntests: {total}", lines.join("\n"));
+    Ok(total.failed == 0)
+}
+
+/// Everything that needs no guest: crates, their property tests, the programs' own tests, on this machine.
+fn unit() -> Result<Tally> {
+    tests(&mut cargo("test --locked --workspace --exclude radixvm-kernel --no-fail-fast"))
+}
+
+/// Tests that boot QEMU, one at a time: each guest wants the machine for itself.
+fn guest() -> Result<Tally> {
+    tests(&mut cargo("test --locked --package radixvm --features guest --test guest -- --test-threads=1"))
+}
+
+/// Every crate with a test named `loom`, under the model checker.
+fn loom() -> Result<Tally> {
+    let mut command = cargo("test --locked --release --no-fail-fast --test loom");
+    command.args(packages_with_loom()?.iter().flat_map(|name| ["--package", name]));
+    command.arg("--target-dir").arg(target_dir("loom")).env("RUSTFLAGS", "--cfg loom");
+    tests(&mut command)
+}
+
+fn packages_with_loom() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates"))? {
+        let folder = entry?.path();
+        let tests = folder.join("tests");
+        if tests.join("loom.rs").exists() || tests.join("loom").exists() {
+            names.push(format!("radixvm-{}", folder.file_name().unwrap_or_default().to_string_lossy()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The crates with unsafe code, and what is built on them, under the interpreter that checks every access.
+fn miri() -> Result<Tally> {
+    let present = cargo("miri --version")
+        .env("RUSTUP_TOOLCHAIN", "nightly")
+        .output()
+        .is_ok_and(|out| out.status.success());
+    if !present {
+        println!("skipped: no nightly toolchain with Miri here (rustup toolchain install nightly -c miri)");
+        return Ok(Tally::skip());
+    }
+    let packages =
+        ["sync", "percore", "refcache", "radixmap", "vm"].map(|name| format!("--package=radixvm-{name}"));
+    let mut command = cargo("miri test --locked --no-fail-fast");
+    command.args(packages).arg("--target-dir").arg(target_dir("miri"));
+    command.env("RUSTUP_TOOLCHAIN", "nightly").env("MIRIFLAGS", "-Zmiri-disable-isolation");
+    tests(&mut command)
+}
