@@ -14,7 +14,7 @@ unsafe impl Host for Kernel {
     #[inline(always)]
     fn unpin() {}
     fn relax() {
-        core::hint::spin_loop();
+        super::wait::turn();
     }
 }
 

@@ -36,6 +36,7 @@ mod traps;
 pub mod uart;
 mod user_access;
 pub mod user_copy;
+mod wait;
 
 pub use context::KernelStack;
 pub use exit::exit;
@@ -81,6 +82,7 @@ pub fn init_boot_core(boot: &BootInfo) -> Cores {
     unsafe { init_core(&BOOT_CORE) };
     time::init();
     time::init_core();
+    wait::init();
     let madt = acpi::Madt::read(boot.rsdp(), BOOT_CORE.apic_id());
     percpu::set_cores(madt.cores().len());
     if madt.io_apic != 0 {

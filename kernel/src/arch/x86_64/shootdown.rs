@@ -25,7 +25,7 @@ use percore::{CoreId, CoreSet, MAX_CORES, Pinned};
 use sync::CachePadded;
 use vm::PageRange;
 
-use super::{interrupts, ipi, percpu};
+use super::{interrupts, ipi, percpu, wait};
 
 /// What a core does to its own translations when another asks.
 pub trait Clearable: Sync {
@@ -66,7 +66,7 @@ pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRa
         if !interrupts::are_on() {
             serve();
         }
-        core::hint::spin_loop();
+        wait::turn();
     }
 }
 

@@ -1,0 +1,47 @@
+//! Waiting for another core.
+//!
+//! A real core just pauses. A virtual core that spins may keep the very core it waits for off the host's CPUs, so
+//! it naps now and then: the cost is a small part of the time spun, the gain is the other core's time slice.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use percore::MAX_CORES;
+use sync::CachePadded;
+
+use super::cpu::cpuid_if_known;
+use super::{interrupts, percpu, time};
+
+/// Turns between two naps; 0 on a real machine.
+static PATIENCE: AtomicU32 = AtomicU32::new(0);
+const TURNS: u32 = 1 << 9;
+const NAP_NS: u64 = 50_000;
+
+/// Turns taken by each core. Relaxed: the core's own.
+static TAKEN: [CachePadded<AtomicU32>; MAX_CORES] = [const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES];
+
+/// Asks the CPU whether it is virtual. Once, at boot.
+pub(super) fn init() {
+    let is_virtual = cpuid_if_known(1, 0).ecx & 1 << 31 != 0;
+    PATIENCE.store(if is_virtual { TURNS } else { 0 }, Ordering::Relaxed);
+}
+
+/// One turn of a wait.
+pub(super) fn turn() {
+    let patience = PATIENCE.load(Ordering::Relaxed);
+    if patience == 0 {
+        return core::hint::spin_loop();
+    }
+    let taken = &TAKEN[percpu::core().index()];
+    let turns = taken.load(Ordering::Relaxed).wrapping_add(1);
+    taken.store(turns, Ordering::Relaxed);
+    if turns % patience == 0 && interrupts::are_on() {
+        nap();
+    }
+}
+
+/// Halts for a moment, or until an interrupt. The timer that ends it makes the scheduler set its own again.
+fn nap() {
+    let _off = interrupts::off();
+    time::set_timer(Some(time::now_ns() + NAP_NS));
+    interrupts::halt_until_interrupt();
+}
