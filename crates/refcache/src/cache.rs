@@ -66,6 +66,7 @@ impl DeltaCache {
         // all of them.
         let hash = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let at = hash as usize & (self.entries.len() - 1);
-        &mut self.entries[at]
+        // SAFETY: the length is a power of two, so it is not 0, and nothing masked by one less reaches it.
+        unsafe { self.entries.get_unchecked_mut(at) }
     }
 }

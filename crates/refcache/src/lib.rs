@@ -106,7 +106,11 @@ pub struct Refcache {
 
 impl Refcache {
     /// A domain with every core offline.
+    ///
+    /// # Panics
+    /// If `cache_slots` is no power of two, or `review_budget` is 0.
     pub fn new(config: Config) -> Self {
+        assert!(config.review_budget > 0, "a tick must be allowed to review something");
         Self {
             cores: PerCore::new(config.cores, |core| local::Core::new(core, config.cache_slots)),
             barrier: CachePadded::new(epoch::Barrier::new()),

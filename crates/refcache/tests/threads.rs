@@ -43,7 +43,7 @@ static VALUES: [Mutex<Option<Ref<Value>>>; PLACES] = [const { Mutex::new(None) }
 static NAMES: [Mutex<Option<Weak<Value>>>; PLACES] = [const { Mutex::new(None) }; PLACES];
 
 fn domain() -> &'static Refcache {
-    DOMAIN.get_or_init(|| Refcache::new(Config { cores: THREADS + 1, cache_slots: 4, review_budget: 5 }))
+    DOMAIN.get_or_init(|| Refcache::new(Config { cores: 2 * THREADS, cache_slots: 4, review_budget: 5 }))
 }
 
 fn one_round(round: u64, thread: usize) {
@@ -55,7 +55,7 @@ fn one_round(round: u64, thread: usize) {
         2 | 3 => copy(place, (place + 1) % PLACES),
         4 => name(place),
         5 | 6 => find(place),
-        _ if round % 16 == 0 => rest(),
+        _ if round.is_multiple_of(16) => rest(),
         _ => drop(domain().tick(&percore::pin())),
     }
 }
@@ -86,8 +86,9 @@ fn rest() {
     domain().online(&percore::pin());
 }
 
+/// A thread's whole part in the first test.
 fn play(thread: usize) {
-    let _core = threads::enter_any(THREADS + 1);
+    let _core = threads::enter_any(2 * THREADS);
     domain().online(&percore::pin());
     for round in 0..ROUNDS {
         one_round(round + thread as u64 * 7919, thread);
@@ -98,7 +99,7 @@ fn play(thread: usize) {
 #[test]
 fn nothing_is_lost_and_nothing_dropped_twice() {
     std::thread::scope(|scope| (0..THREADS).for_each(|thread| drop(scope.spawn(move || play(thread)))));
-    let _core = threads::enter_any(THREADS + 1);
+    let _core = threads::enter_any(2 * THREADS);
     domain().online(&percore::pin());
     for place in 0..PLACES {
         drop(VALUES[place].lock().unwrap().take());
@@ -109,4 +110,36 @@ fn nothing_is_lost_and_nothing_dropped_twice() {
     let made = MADE.load(Ordering::Relaxed);
     assert!(made > THREADS, "{made} values are no test");
     assert_eq!(DROPPED.load(Ordering::Relaxed), made);
+}
+
+/// A core that ticks only when it is asked to follows a drain, and a drain reaches what it holds.
+#[test]
+fn a_drain_carries_the_others_along() {
+    static DOMAIN: OnceLock<Refcache> = OnceLock::new();
+    let domain =
+        DOMAIN.get_or_init(|| Refcache::new(Config { cores: 2 * THREADS, cache_slots: 4, review_budget: 5 }));
+    let drained = AtomicUsize::new(0);
+    let ready = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _core = threads::enter_any(2 * THREADS);
+            domain.online(&percore::pin());
+            drop(Ref::new(domain, ()));
+            ready.wait();
+            while drained.load(Ordering::Acquire) == 0 {
+                if domain.is_forced() {
+                    domain.tick(&percore::pin());
+                }
+                std::thread::yield_now();
+            }
+            assert_eq!(domain.garbage(), 0, "the drain left something behind");
+            domain.offline(&percore::pin());
+        });
+        let _core = threads::enter_any(2 * THREADS);
+        domain.online(&percore::pin());
+        drop(Ref::new(domain, ()));
+        ready.wait();
+        domain.drain(&percore::pin());
+        drained.store(1, Ordering::Release);
+    });
 }
