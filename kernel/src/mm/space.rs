@@ -18,7 +18,7 @@ use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
 
 const PAGE: u64 = 4096;
 /// Addresses below stay unmapped, so that a null pointer's fields fault.
-const LOWEST: u64 = 64 << 10;
+pub const LOWEST: u64 = 64 << 10;
 /// Where mappings go that may go anywhere: whole parts of 512 GiB, without the first (programs) and the last (stack).
 const ANYWHERE: (u64, u64) = (1 << 39, 255 << 39);
 

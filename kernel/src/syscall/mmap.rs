@@ -10,6 +10,7 @@ use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
 use crate::fs::content::Content;
 use crate::mm::epoch;
+use crate::mm::space::LOWEST;
 use crate::mm::user::USER_END;
 use crate::process::fill;
 
@@ -58,9 +59,12 @@ fn check(call: &Call<'_>) -> Result<Request, Errno> {
 fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
     let page = PageNum::new(address / PAGE_SIZE);
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-        let place =
-            if flags & MAP_FIXED_NOREPLACE != 0 { Placement::FixedNoReplace(page) } else { Placement::Fixed(page) };
-        return if address % PAGE_SIZE == 0 { Ok(place) } else { Err(Errno::EINVAL) };
+        return match address {
+            _ if address % PAGE_SIZE != 0 => Err(Errno::EINVAL),
+            ..LOWEST => Err(Errno::EPERM),
+            _ if flags & MAP_FIXED_NOREPLACE != 0 => Ok(Placement::FixedNoReplace(page)),
+            _ => Ok(Placement::Fixed(page)),
+        };
     }
     if flags & MAP_32BIT != 0 {
         return Ok(Placement::Below(LOW_END));
@@ -92,9 +96,12 @@ fn populate(space: &dyn AddressSpace, start: PageNum, request: &Request) {
 fn map_file(call: &Call<'_>, request: &Request) -> Outcome {
     let process = call.task.process();
     let file = process.files.get(call.int(4))?;
-    let content = file.readable().map_err(|_| Errno::EACCES)?;
-    let shared = request.flags & MAP_TYPE != MAP_PRIVATE;
-    if content.kind() != S_IFREG || shared && request.prot.allows(Access::Write) {
+    let written_back = request.flags & MAP_TYPE != MAP_PRIVATE && request.prot.allows(Access::Write);
+    if !file.is_readable() || written_back && !file.is_writable() {
+        return Err(Errno::EACCES);
+    }
+    let content = file.content().map_err(|_| Errno::ENODEV)?;
+    if content.kind() != S_IFREG || written_back {
         return Err(Errno::ENODEV);
     }
     let space = &***process.space();

@@ -6,6 +6,7 @@ use percore::pin;
 use vm::{PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr, VmError};
 
 use super::{Call, Outcome};
+use crate::mm::space::LOWEST;
 use crate::mm::{epoch, user};
 use crate::sched::Task;
 
@@ -33,8 +34,9 @@ pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRa
     if address % PAGE_SIZE != 0 {
         return Err(Errno::EINVAL);
     }
-    let pages = pages_for(length).and_then(|pages| PageRange::new(VirtAddr::new(address).page(), pages));
-    pages.ok_or(overflow)
+    let bytes = length.checked_next_multiple_of(PAGE_SIZE).ok_or(overflow)?;
+    address.checked_add(bytes).ok_or(overflow)?;
+    PageRange::new(VirtAddr::new(address).page(), bytes / PAGE_SIZE).ok_or(overflow)
 }
 
 /// Does `operation`, again if memory was found after it ran out.
@@ -54,9 +56,24 @@ pub fn munmap(call: &mut Call<'_>) -> Outcome {
     let space = call.task.process().space();
     match retry(|| space.unmap(&pin(), pages)) {
         Ok(()) => Ok(0),
-        Err(VmError::OutOfRange) => Err(Errno::EINVAL),
+        Err(VmError::OutOfRange) => unmap_above_lowest(call.task, pages),
         Err(error) => Err(refusal(error)),
     }
+}
+
+/// The lowest pages can never be mapped, but a program may unmap them.
+#[cold]
+fn unmap_above_lowest(task: &Task, pages: PageRange) -> Outcome {
+    let lowest = VirtAddr::new(LOWEST).page();
+    if pages.start() >= lowest {
+        return Err(Errno::EINVAL);
+    }
+    let rest = PageRange::between(lowest, pages.end().max(lowest));
+    let space = task.process().space();
+    if !rest.is_empty() {
+        retry(|| space.unmap(&pin(), rest)).map_err(|_| Errno::EINVAL)?;
+    }
+    Ok(0)
 }
 
 /// Changes the rights of the range.
@@ -82,12 +99,12 @@ pub fn mremap(call: &mut Call<'_>) -> Outcome {
     }
     let mapped = range(address, old, Errno::EINVAL)?;
     let wanted = range(address, new, Errno::EINVAL)?;
-    if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || wanted.pages() > mapped.pages() {
-        return Err(Errno::ENOMEM);
-    }
     let space = call.task.process().space();
     if !space.mapped(&pin(), mapped) {
         return Err(Errno::EFAULT);
+    }
+    if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || wanted.pages() > mapped.pages() {
+        return Err(Errno::ENOMEM);
     }
     let rest = PageRange::between(wanted.end(), mapped.end());
     if !rest.is_empty() {

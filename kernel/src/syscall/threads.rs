@@ -83,9 +83,13 @@ fn start_thread(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
 }
 
 /// # Errors
-/// ENOSYS for another process, which is said aloud; EINVAL for what a thread cannot have.
+/// EINVAL for flags that need one another, or that a thread cannot have; ENOSYS for another process, which is said aloud.
 fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
     let flags = args.flags;
+    let lacks = |flag, needed| flags & flag != 0 && flags & needed == 0;
+    if lacks(CLONE_SIGHAND, CLONE_VM) || lacks(CLONE_THREAD, CLONE_SIGHAND) {
+        return Err(Errno::EINVAL);
+    }
     if flags & CLONE_THREAD == 0 {
         control::log(control::Level::Warn, format_args!("clone: a new process (flags {flags:#x}) is not supported"));
         return Err(Errno::ENOSYS);
