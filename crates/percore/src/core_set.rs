@@ -44,7 +44,7 @@ impl CoreSet {
     /// Whether no core is in the set.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; WORDS]
+        self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
     /// How many cores are in the set.

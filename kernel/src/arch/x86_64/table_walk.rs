@@ -16,32 +16,52 @@ use crate::mm::frames;
 #[inline]
 pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
     let mut flusher = Flusher::new(in_use);
-    let (start, end) = (pages.start().get(), pages.end().get());
-    // SAFETY: the caller's table.
-    unsafe { clear_level(top, TOP, start, end, &mut flusher) };
+    let (mut at, end) = (pages.start().get(), pages.end().get());
+    while at < end {
+        // SAFETY: the caller's table.
+        let (lowest, next) = unsafe { descend(top, at) };
+        if let Some(leaves) = lowest {
+            clear_leaves(leaves, at, next.min(end), &mut flusher);
+        }
+        at = next;
+    }
     flusher.finish();
 }
 
+/// The table of level 0 for page number `page`, if there is one, and the first page beyond what was looked at.
+///
 /// # Safety
-/// `table` is of level `level`, covers `start..end`, and nothing below it is freed meanwhile.
-unsafe fn clear_level(table: &Table, level: u32, start: u64, end: u64, flusher: &mut Flusher) {
-    let span = 1 << (9 * level);
-    let mut at = start;
-    while at < end {
-        let next = (at / span + 1) * span;
-        let entry = table.toward(at, level);
+/// As for [`clear`].
+#[inline(always)]
+unsafe fn descend(top: &Table, page: u64) -> (Option<&Table>, u64) {
+    let mut table = top;
+    for level in (1..=TOP).rev() {
         // Relaxed: slots of these pages are locked by whoever clears; the CPU's walks need no order.
-        let value = entry.load(Ordering::Relaxed);
-        if value & bits::PRESENT != 0 {
-            if level == 0 {
-                entry.store(0, Ordering::Relaxed);
-                flusher.cleared(at);
-            } else {
-                // SAFETY: a present upper entry of a user half leads to a table one level down.
-                unsafe { clear_level(Table::at(value & bits::ADDRESS), level - 1, at, next.min(end), flusher) };
-            }
+        let entry = table.toward(page, level).load(Ordering::Relaxed);
+        // SAFETY: an upper entry of a user half leads to a table one level down.
+        match unsafe { Table::below(entry) } {
+            Some(below) => table = below,
+            None => return (None, beyond(page, level)),
         }
-        at = next;
+    }
+    (Some(table), beyond(page, 1))
+}
+
+/// The first page that another entry of level `level` is responsible for.
+#[inline(always)]
+fn beyond(page: u64, level: u32) -> u64 {
+    ((page >> (9 * level)) + 1) << (9 * level)
+}
+
+#[inline(always)]
+fn clear_leaves(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
+    for page in start..end {
+        let entry = table.toward(page, 0);
+        // Relaxed: as in `descend`.
+        if entry.load(Ordering::Relaxed) & bits::PRESENT != 0 {
+            entry.store(0, Ordering::Relaxed);
+            flusher.cleared(page);
+        }
     }
 }
 
