@@ -4,6 +4,7 @@
 
 mod bitlock;
 mod padded;
+mod parking;
 mod set_once;
 mod spin;
 
@@ -23,6 +24,7 @@ macro_rules! const_unless_loom {
 
 pub use bitlock::{lock_bit, try_lock_bit, unlock_bit};
 pub use padded::CachePadded;
+pub use parking::Parking;
 pub use set_once::SetOnce;
 pub use spin::{SpinGuard, SpinLock};
 

@@ -3,8 +3,8 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use sync::atomic::{AtomicU64, Ordering};
-use sync::{SpinLock, UnsafeCell, lock_bit, spin_loop, unlock_bit};
+use sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use sync::{Parking, SpinLock, UnsafeCell, lock_bit, spin_loop, unlock_bit};
 
 const BIT: u64 = 1;
 
@@ -49,6 +49,105 @@ fn a_bit_lock_excludes_and_publishes_while_other_bits_change() {
         assert_eq!(slot.word.load(Ordering::Relaxed), 8);
         // SAFETY: the other thread has ended.
         assert_eq!(slot.data.with(|data| unsafe { *data }), 2);
+    });
+}
+
+/// A task with its condition and its run queue, where it is at most once.
+struct Sleeper {
+    parking: Parking,
+    ready: AtomicU64,
+    queued: AtomicU8,
+    /// What a waker writes before it wakes.
+    gift: UnsafeCell<u64>,
+}
+
+// SAFETY: `gift` is written before `ready` is set and read after `ready` was seen; loom checks exactly that.
+unsafe impl Sync for Sleeper {}
+
+impl Sleeper {
+    fn new() -> Arc<Self> {
+        let (ready, queued) = (AtomicU64::new(0), AtomicU8::new(0));
+        Arc::new(Self { parking: Parking::new(), ready, queued, gift: UnsafeCell::new(0) })
+    }
+
+    fn enqueue(&self) {
+        assert_eq!(self.queued.fetch_add(1, Ordering::Release), 0, "in two queues: two cores on one stack");
+    }
+
+    fn wake(&self) {
+        if self.parking.wake() {
+            self.enqueue();
+        }
+    }
+
+    /// The task's flow, and between `begin` and its return from the queue the flow that took its core.
+    fn park(&self) {
+        if !self.parking.begin() {
+            return;
+        }
+        if !self.parking.settle() {
+            self.enqueue();
+        }
+        while self.queued.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            spin_loop();
+        }
+    }
+
+    fn sleep_until(&self, wanted: u64) {
+        // Relaxed: what makes a waker's writes visible is the parking word.
+        while self.ready.load(Ordering::Relaxed) < wanted {
+            self.park();
+        }
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_between_the_check_and_the_sleep() {
+    loom::model(|| {
+        let task = Sleeper::new();
+        let waker = Arc::clone(&task);
+        let thread = thread::spawn(move || {
+            waker.ready.fetch_add(1, Ordering::Relaxed);
+            waker.wake();
+        });
+        task.sleep_until(1);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn two_wakers_enqueue_a_task_once() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let task = Sleeper::new();
+        let wakers = [(); 2].map(|()| {
+            let task = Arc::clone(&task);
+            thread::spawn(move || {
+                task.ready.fetch_add(1, Ordering::Relaxed);
+                task.wake();
+            })
+        });
+        task.sleep_until(2);
+        wakers.into_iter().for_each(|waker| waker.join().unwrap());
+    });
+}
+
+#[test]
+fn a_park_that_a_wake_ends_sees_what_the_waker_wrote() {
+    loom::model(|| {
+        let task = Sleeper::new();
+        let waker = Arc::clone(&task);
+        let thread = thread::spawn(move || {
+            // SAFETY: the sleeper reads only after this thread's wake.
+            waker.gift.with_mut(|gift| unsafe { *gift = 7 });
+            waker.wake();
+        });
+        // The only wake-up there is: whatever way this returns, it was that one.
+        task.park();
+        // SAFETY: the waker has written and will not write again.
+        assert_eq!(task.gift.with(|gift| unsafe { *gift }), 7);
+        thread.join().unwrap();
     });
 }
 

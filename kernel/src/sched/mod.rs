@@ -4,13 +4,14 @@
 //! take new and woken tasks first, and steal. The kernel is never preempted: a task leaves its core when it
 //! sleeps or exits, or, on the way back to user mode, when its slice is over and somebody waits.
 //!
+//! Sleeping and waking meet in one word of each task, [`sync::Parking`].
+//!
 //! Interrupt handlers take no lock here: they set bits ([`attention`]) that the core acts on ([`work`]) when it is
 //! about to return to user mode, or idles. So no lock of the scheduler needs interrupts off.
 //!
 //! | file | what |
 //! |---|---|
 //! | `task` | a thread as the scheduler sees it |
-//! | `parking` | the word that sleeping and waking meet in |
 //! | `switch` | the two halves of a switch |
 //! | `place` | choosing a core; idle cores; stealing; affinity |
 //! | `idle` | a core with nothing to run |
@@ -23,7 +24,6 @@ pub mod attention;
 mod cores;
 mod idle;
 mod list;
-mod parking;
 mod place;
 mod switch;
 mod task;

@@ -36,7 +36,7 @@ pub fn yield_now() {
     }
 }
 
-/// Sleeps until woken; see [`super::parking`]. May return for no reason.
+/// Sleeps until woken; see [`sync::Parking`]. May return for no reason.
 pub fn park() {
     if super::with_current(|task| task.parking.begin()) {
         leave(Departure::Park);

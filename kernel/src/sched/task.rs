@@ -5,12 +5,11 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use percore::{CoreId, CoreSet};
-use sync::SpinLock;
+use sync::{Parking, SpinLock};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::attention::{self, Attention};
 use super::list::Link;
-use super::parking::Parking;
 use super::place;
 use crate::arch::{self, FpuState, KernelStack, Suspended, TrapFrame};
 use crate::fs::fallible;

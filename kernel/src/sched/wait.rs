@@ -51,7 +51,7 @@ impl WaitQueue {
         let task = current();
         loop {
             let seat = Seat::take(self, &task);
-            // Registered first, checked second: see invariant 1 of `parking`.
+            // Registered first, checked second: see invariant 1 of `sync::Parking`.
             if let Some(value) = ready() {
                 return Ok(Some(value));
             }

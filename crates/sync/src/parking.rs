@@ -27,7 +27,7 @@
 //! Orderings: `wake` releases what the waker wrote; `begin` and `settle` acquire it when they find the token, and
 //! a waker that enqueues hands it on through the run queue's lock. AcqRel throughout: these are rare operations.
 
-use sync::atomic::{AtomicU8, Ordering};
+use crate::atomic::{AtomicU8, Ordering};
 
 const ACTIVE: u8 = 0;
 const NOTIFIED: u8 = 1;
@@ -38,10 +38,18 @@ const PARKED: u8 = 3;
 #[derive(Debug)]
 pub struct Parking(AtomicU8);
 
+impl Default for Parking {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Parking {
-    /// Of a task that is about to be put into a run queue.
-    pub const fn new() -> Self {
-        Self(AtomicU8::new(ACTIVE))
+    crate::const_unless_loom! {
+        /// Of a task that is about to be put into a run queue.
+        pub fn new() -> Self {
+            Self(AtomicU8::new(ACTIVE))
+        }
     }
 
     /// The task wants to sleep. False: it was woken since it last slept, and must look again.
