@@ -74,8 +74,14 @@ impl Parking {
 
     /// Wakes the task. True: it slept, and the caller must put it into a run queue.
     pub fn wake(&self) -> bool {
-        let woken = |state| Some(if state == PARKED { ACTIVE } else { NOTIFIED });
-        // Writes even when nothing changes, so that the token carries this waker's writes too.
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, woken) == Ok(PARKED)
+        let mut state = self.0.load(Ordering::Relaxed);
+        loop {
+            // Written even when nothing changes, so that the token carries this waker's writes too.
+            let next = if state == PARKED { ACTIVE } else { NOTIFIED };
+            match self.0.compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return state == PARKED,
+                Err(now) => state = now,
+            }
+        }
     }
 }
