@@ -70,9 +70,12 @@ pub fn sum(counter: Counter) -> i64 {
     (0..crate::arch::cores()).map(|core| of(CoreId::new(core), counter)).sum()
 }
 
+/// Takes a counter's name and its count by core.
+type Visit<'a> = dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64) + 'a;
+
 /// Calls `f(name, count by core)` for every counter there is, the address space's included, in the order of
 /// `/proc/radixvm/counters`. A count that went below zero on one core shows as its two's complement.
-pub fn for_each(f: &mut dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64)) {
+pub fn for_each(f: &mut Visit<'_>) {
     let space = mm::space::shown();
     let zero = vm::Counters::default();
     let events = |core| space.as_ref().map_or(zero, |space| space.core_counters(core));

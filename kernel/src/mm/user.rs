@@ -5,7 +5,6 @@
 
 use alloc::vec::Vec;
 
-use abi::zerocopy::IntoBytes;
 use abi::{Errno, Pod};
 
 use crate::arch::user_copy;
@@ -55,14 +54,6 @@ pub fn write<T: Pod>(to: u64, value: &T) -> Result<(), Errno> {
     copy_out(to, value.as_bytes())
 }
 
-/// Fills `length` bytes at `to` with zeroes.
-pub fn zero(to: u64, length: u64) -> Result<(), Errno> {
-    let bytes = usize::try_from(length).map_err(|_| Errno::EFAULT)?;
-    check(to, bytes)?;
-    // SAFETY: checked to be the user's.
-    ok(unsafe { user_copy::zero(to as *mut u8, bytes) })
-}
-
 /// The NUL-terminated string at `from`, without the NUL: ENAMETOOLONG if `max` bytes hold none.
 pub fn read_cstr(from: u64, max: usize) -> Result<Vec<u8>, Errno> {
     let mut string = Vec::new();
@@ -83,7 +74,7 @@ pub fn read_cstr(from: u64, max: usize) -> Result<Vec<u8>, Errno> {
 }
 
 fn check_u32(at: u64) -> Result<(), Errno> {
-    if at % 4 != 0 { Err(Errno::EINVAL) } else { check(at, 4) }
+    if !at.is_multiple_of(4) { Err(Errno::EINVAL) } else { check(at, 4) }
 }
 
 /// The word at `at` (futex), which must be aligned: EINVAL otherwise.

@@ -1,5 +1,7 @@
 //! The user's registers as the entry code pushes them.
 
+use crate::mm::user::USER_END;
+
 /// A user thread's registers while it is in the kernel. The order is the one `entry.s` pushes in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,20 +85,16 @@ impl TrapFrame {
         self.rip -= SYSCALL_BYTES;
     }
 
-    /// Where the user goes on.
-    pub fn ip(&self) -> u64 {
-        self.rip
-    }
-
     /// The user's stack pointer.
     pub fn sp(&self) -> u64 {
         self.rsp
     }
 
-    /// Whether the trap came from user mode.
+    /// Keeps the way out from faulting in the kernel: the CPU refuses to return to an address that is not one. The
+    /// user faults instead, at the first address that is not its own.
     #[inline(always)]
-    pub fn from_user(&self) -> bool {
-        self.cs & 3 == 3
+    pub(super) fn bound_ip(&mut self) {
+        self.rip = self.rip.min(USER_END);
     }
 
     /// Makes registers that a user chose safe to return to: user segments, allowed flags, interrupts on.

@@ -61,11 +61,6 @@ impl Table {
         (entry & bits::PRESENT != 0).then(|| unsafe { Self::at(entry & bits::ADDRESS) })
     }
 
-    /// Where the table is.
-    pub fn phys(&self) -> u64 {
-        super::physmap::virt_to_phys(self)
-    }
-
     /// Copies the kernel's half of `kernel` into this new table.
     pub fn copy_kernel_half(&self, kernel: &Self) {
         for index in ENTRIES / 2..ENTRIES {

@@ -36,7 +36,7 @@ pub trait Clearable: Sync {
 const INBOX_WORDS: usize = MAX_CORES / 64;
 
 struct Request {
-    what: UnsafeCell<Option<(*const dyn Clearable, PageRange)>>,
+    what: UnsafeCell<Option<(&'static dyn Clearable, PageRange)>>,
     waiting: AtomicU32,
 }
 
@@ -58,8 +58,10 @@ pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRa
     let request = &REQUESTS[me.index()];
     // Relaxed: published by the inbox bits.
     request.waiting.store(count, Ordering::Relaxed);
-    // SAFETY: nobody has a bit of ours (1), so nobody reads. The lifetime is erased until all have answered, below.
-    unsafe { *request.what.get() = Some((core::mem::transmute::<*const dyn Clearable, _>(space), pages)) };
+    // SAFETY: the lifetime is erased until all have answered, below.
+    let space = unsafe { core::mem::transmute::<&dyn Clearable, &'static dyn Clearable>(space) };
+    // SAFETY: nobody has a bit of ours (1), so nobody reads.
+    unsafe { *request.what.get() = Some((space, pages)) };
     targets.iter().for_each(|target| post(me, target));
     // Acquire pairs with the Release of each answer: what targets did before is done.
     while request.waiting.load(Ordering::Acquire) != 0 {
@@ -99,7 +101,7 @@ fn answer(pin: &Pinned, initiator: CoreId) {
     // SAFETY: we hold an unanswered bit of the initiator, so the request is constant and its space alive (1).
     unsafe {
         if let Some((space, pages)) = *request.what.get() {
-            (*space).clear_here(pin, pages);
+            space.clear_here(pin, pages);
         }
     }
     // Release: our clearing happens before the initiator goes on.

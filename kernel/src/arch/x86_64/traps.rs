@@ -20,6 +20,7 @@ pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
     syscall::dispatch(frame);
     interrupts::disable();
     sched::on_return_to_user(frame);
+    frame.bound_ip();
     frame.rcx == frame.rip && frame.r11 == frame.rflags
 }
 
@@ -27,6 +28,7 @@ pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
 pub(super) extern "sysv64" fn first_return(frame: &mut TrapFrame) {
     sched::finish_switch();
     sched::on_return_to_user(frame);
+    frame.bound_ip();
 }
 
 /// An exception or interrupt in user mode.
@@ -38,6 +40,7 @@ pub(super) extern "sysv64" fn from_user(frame: &mut TrapFrame) {
         vector => interrupt(vector),
     }
     sched::on_return_to_user(frame);
+    frame.bound_ip();
 }
 
 fn user_page_fault(frame: &mut TrapFrame) {

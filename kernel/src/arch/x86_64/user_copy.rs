@@ -27,7 +27,7 @@ global_asm!(
 
     .section .text
     .global user_code_start, user_code_end, user_failed
-    .global user_copy, user_zero, user_load_u32, user_exchange_u32
+    .global user_copy, user_load_u32, user_exchange_u32
     user_code_start:
     user_copy:                          // rdi: to, rsi: from, rdx: bytes
         user_open
@@ -37,16 +37,6 @@ global_asm!(
         mov ecx, edx
         and ecx, 7
         rep movsb
-        jmp user_done
-    user_zero:                          // rdi: to, rsi: bytes
-        user_open
-        xor eax, eax
-        mov rcx, rsi
-        shr rcx, 3
-        rep stosq
-        mov ecx, esi
-        and ecx, 7
-        rep stosb
         jmp user_done
     user_load_u32:                      // rdi: from, rsi: result
         user_open
@@ -76,7 +66,6 @@ unsafe extern "sysv64" {
     safe static user_code_end: u8;
     safe static user_failed: u8;
     fn user_copy(to: *mut u8, from: *const u8, bytes: usize) -> u64;
-    fn user_zero(to: *mut u8, bytes: usize) -> u64;
     fn user_load_u32(from: *const u32, result: *mut u32) -> u64;
     fn user_exchange_u32(at: *mut u32, old: u32, new: u32, result: *mut u32) -> u64;
 }
@@ -110,15 +99,6 @@ pub(super) fn forbid_user_access() {
 pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> bool {
     // SAFETY: the caller's promise; faults on the user's side are caught.
     unsafe { user_copy(to, from, bytes) == 0 }
-}
-
-/// Zeroes user memory. Returns whether all of it was there.
-///
-/// # Safety
-/// The range lies in the user's half.
-pub unsafe fn zero(to: *mut u8, bytes: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { user_zero(to, bytes) == 0 }
 }
 
 /// Reads an aligned word of user memory.

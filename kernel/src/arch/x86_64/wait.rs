@@ -34,7 +34,7 @@ pub(super) fn turn() {
     let taken = &TAKEN[percpu::core().index()];
     let turns = taken.load(Ordering::Relaxed).wrapping_add(1);
     taken.store(turns, Ordering::Relaxed);
-    if turns % patience == 0 && interrupts::are_on() {
+    if turns.is_multiple_of(patience) && interrupts::are_on() {
         nap();
     }
 }
