@@ -105,8 +105,7 @@ fn stock_kernel() -> Finding {
 
 /// KVM is there if a guest boots with it now; a device node proves nothing.
 fn kvm_works() -> Finding {
-    let trouble =
-        artifacts::kernel().map_or_else(|error| Some(line(&error)), |kernel| kvm::probe(&kernel));
+    let trouble = artifacts::kernel().map_or_else(|error| Some(line(&error)), |kernel| kvm::probe(&kernel));
     let remedy =
         format!("a guest does not boot with it, QEMU translates: {}", trouble.clone().unwrap_or_default());
     let found = trouble.is_none().then(|| "a probe guest booted".to_owned());

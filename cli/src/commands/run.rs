@@ -173,7 +173,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
 /// What a person is told while the program runs.
 fn remark(line: &Line, talkative: bool, verbose: bool) {
     match line {
-        Line::Oom { text } => eprintln!("radixvm: out of memory: {text}"),
+        Line::Oom { text } => eprintln!("radixvm: {text}"),
         Line::UnknownSyscall { number, args } if talkative => {
             let name = super::syscalls::name(*number).unwrap_or("?");
             eprintln!("radixvm: system call {number} ({name}) is not there: {}", args.join(", "));

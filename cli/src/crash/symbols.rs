@@ -15,10 +15,18 @@ impl Symbols {
 
     /// Function and line for an address in the file's own terms; inlined callees come first.
     pub fn describe(&self, address: u64) -> String {
-        let Some(loader) = &self.0 else { return "?".to_owned() };
+        let Some(loader) = self.0.as_ref().filter(|loader| is_code(loader, address)) else {
+            return "?".to_owned();
+        };
         let inlined = inlined(loader, address);
         if inlined.is_empty() { symbol(loader, address) } else { inlined.join(" in ") }
     }
+}
+
+/// Whether an address lies in the program's code; the nearest symbol to any other means nothing.
+fn is_code(loader: &Loader, address: u64) -> bool {
+    let text = loader.get_section_range(b".text");
+    text.is_none_or(|text| (text.begin..text.end).contains(&address))
 }
 
 /// The functions at an address from the innermost inlined one outwards, from debug information.

@@ -21,16 +21,29 @@ pub struct Frame {
 pub fn frames(elf: &[u8], crash: &Crash) -> Vec<Frame> {
     let register = |name: &str| crash.registers.get(name).copied().unwrap_or(0);
     let stack = Stack { base: crash.stack_base, bytes: unhex(&crash.stack) };
-    let mut unwinder = UnwinderX86_64::new();
-    if let Some(module) = module(elf, crash.load_bias) {
-        unwinder.add_module(module);
+    let module = module(elf, crash.load_bias);
+    let (rip, rsp) = (register("rip"), register("rsp"));
+    let known = module.as_ref().is_some_and(|module| module.avma_range().contains(&rip));
+    match stack.word(rsp) {
+        // A call to nowhere: its return address is still on top of the stack.
+        Some(caller) if !known => {
+            let registers = UnwindRegsX86_64::new(caller, rsp.wrapping_add(8), register("rbp"));
+            [Frame { address: rip, lookup: rip }]
+                .into_iter()
+                .chain(walk(module, caller.wrapping_sub(1), registers, &stack))
+                .collect()
+        }
+        _ => walk(module, rip, UnwindRegsX86_64::new(rip, rsp, register("rbp")), &stack),
     }
+}
+
+fn walk(module: Option<Module<Vec<u8>>>, pc: u64, registers: UnwindRegsX86_64, stack: &Stack) -> Vec<Frame> {
+    let mut unwinder = UnwinderX86_64::new();
+    module.into_iter().for_each(|module| unwinder.add_module(module));
     let mut cache = CacheX86_64::<MayAllocateDuringUnwind>::new();
     let mut read = |address| stack.word(address).ok_or(());
-    let registers = UnwindRegsX86_64::new(register("rip"), register("rsp"), register("rbp"));
-    let mut iterator = unwinder.iter_frames(register("rip"), registers, &mut cache, &mut read);
-    let next = || iterator.next().ok().flatten();
-    std::iter::from_fn(next).map(frame).take(MOST).collect()
+    let mut iterator = unwinder.iter_frames(pc, registers, &mut cache, &mut read);
+    std::iter::from_fn(|| iterator.next().ok().flatten()).map(frame).take(MOST).collect()
 }
 
 fn frame(address: FrameAddress) -> Frame {
