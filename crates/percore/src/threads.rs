@@ -1,7 +1,8 @@
 //! Host threads play cores: for tests, benchmarks and anybody who wants the crates without a kernel.
 //!
-//! A thread that plays a core is alone there, so `pin` has nothing to hold still: it only names the core, and counts,
-//! because a core cannot be given up while somebody is pinned to it. Under loom its model threads play cores.
+//! A thread that plays a core is alone there, so `pin` has nothing to hold still: it only names the core, and
+//! counts, because a core cannot be given up while somebody is pinned to it. Under loom its model threads
+//! play cores.
 
 use core::marker::PhantomData;
 use std::cell::Cell;
@@ -26,7 +27,8 @@ sync::loom::thread_local! {
     static PART: Cell<Option<Part>> = Cell::new(None);
 }
 
-/// The cores that are played. The lock also hands a core over: its next player sees what the last one did as it.
+/// The cores that are played. The lock also hands a core over: its next player sees what the last one did as
+/// it.
 static TAKEN: Mutex<CoreSet> = Mutex::new(CoreSet::EMPTY);
 
 /// This thread plays a core until the value is dropped.
@@ -42,7 +44,8 @@ impl ThreadCore {
         self.core
     }
 
-    /// Has `serve` called on every turn of a wait of this thread: where a simulated core takes its interrupts.
+    /// Has `serve` called on every turn of a wait of this thread: where a simulated core takes its
+    /// interrupts.
     #[cfg(not(loom))]
     pub fn on_relax(&self, serve: fn()) {
         ON_RELAX.set(serve);
@@ -102,8 +105,8 @@ impl Drop for ThreadCore {
 
 struct Threads;
 
-// SAFETY: a core is played by one thread at a time (`TAKEN`) and not given up while pinned, and a thread is one flow
-// of control.
+// SAFETY: a core is played by one thread at a time (`TAKEN`) and not given up while pinned, and a thread is
+// one flow of control.
 unsafe impl Host for Threads {
     #[inline]
     fn pin() -> CoreId {

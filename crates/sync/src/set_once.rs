@@ -3,7 +3,8 @@
 use crate::UnsafeCell;
 use crate::atomic::{AtomicBool, Ordering};
 
-/// Empty until [`set`](Self::set); then a shared reference to the value for ever. Reading is a load and a branch.
+/// Empty until [`set`](Self::set); then a shared reference to the value for ever. Reading is a load and a
+/// branch.
 #[derive(Debug)]
 pub struct SetOnce<T> {
     taken: AtomicBool,
