@@ -4,9 +4,11 @@
 //! syscalls, faults and interrupts (`arch::traps`), and by cores that have nothing to do (`sched::enter_idle`).
 #![no_std]
 #![no_main]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 
+#[allow(unsafe_code)] // the machine itself
 mod arch;
 mod control;
 mod counters;

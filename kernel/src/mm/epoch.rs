@@ -77,7 +77,8 @@ pub fn reclaim() -> bool {
     others.for_each(arch::send_reschedule);
     drain();
     frames::give_back(&pin(), true);
-    let (enough, deadline) = (|| frames::stats().pooled >= before + WORTH_A_RETRY, arch::now_ns() + PATIENCE_NS);
+    let (enough, deadline) =
+        (|| frames::stats().pooled >= before + WORTH_A_RETRY, arch::now_ns() + PATIENCE_NS);
     while !enough() && arch::now_ns() < deadline {
         percore::relax();
     }

@@ -1,103 +1,22 @@
-//! Physical memory, 4 KiB at a time: a magazine of frames per core over the global pool.
+//! Physical memory, 4 KiB at a time: a [`Magazine`] of frames per core over the global pool.
 //!
-//! Steady state touches this core's magazine only. An empty magazine takes a batch from the pool, a full one
-//! gives a batch back, so a frame may be freed on any core and used again on any other. Three stacks per core:
-//!
-//! | stack | holds | filled by |
-//! |---|---|---|
-//! | zeroed | frames of zeroes, ready for a page fault | idle time |
-//! | dirty | any other frame | `free`, batches from the pool |
-//! | pairs | blocks of 8 KiB, for radix nodes | batches from the pool |
-//!
-//! Kernel code is not preempted and interrupt handlers neither allocate nor free, so a pinned caller is alone
-//! with its magazine. Other cores read the stacks' lengths only.
+//! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
+//! gives a batch back, so a frame may be freed on any core and used again on any other.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use percore::{MAX_CORES, Pinned};
 use sync::{CachePadded, SpinGuard, SpinLock};
 use vm::FrameNum;
 
+use super::buddy::Buddy;
+use super::magazine::Magazine;
+use super::memory_map::{FRAME, MemoryMap};
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
 
-use super::buddy::Buddy;
-use super::memory_map::{FRAME, MemoryMap};
-
-const ZEROED: usize = 64;
-const DIRTY: usize = 128;
-const PAIRS: usize = 16;
-
-/// A stack of block numbers. Only its owner core pushes and pops; anybody may read the length.
-struct Stack<const N: usize> {
-    length: AtomicUsize,
-    items: UnsafeCell<[u32; N]>,
-}
-
-impl<const N: usize> Stack<N> {
-    const fn new() -> Self {
-        Self { length: AtomicUsize::new(0), items: UnsafeCell::new([0; N]) }
-    }
-
-    /// Relaxed throughout: the owner is the only writer, and readers want an estimate.
-    fn len(&self) -> usize {
-        self.length.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    fn push(&self, item: u64) -> bool {
-        let length = self.len();
-        if length == N {
-            return false;
-        }
-        // SAFETY: pinned owner; see the module's prose.
-        unsafe { (*self.items.get())[length] = item as u32 };
-        self.length.store(length + 1, Ordering::Relaxed);
-        true
-    }
-
-    #[inline(always)]
-    fn pop(&self) -> Option<u64> {
-        let length = self.len();
-        if length == 0 || length > N {
-            return None;
-        }
-        self.length.store(length - 1, Ordering::Relaxed);
-        // SAFETY: pinned owner; see the module's prose.
-        Some(u64::from(unsafe { (*self.items.get())[length - 1] }))
-    }
-
-    /// Takes blocks of 2^`order` frames from the pool until half full.
-    fn refill(&self, pool: &mut Buddy, order: usize) {
-        while self.len() < N / 2 {
-            let Some(block) = pool.alloc(order) else { return };
-            self.push(block);
-        }
-    }
-
-    /// Gives blocks back to the pool until `keep` are left.
-    fn spill(&self, pool: &mut Buddy, order: usize, keep: usize) {
-        while self.len() > keep {
-            let Some(block) = self.pop() else { return };
-            // SAFETY: a magazine holds blocks of its order that nobody uses.
-            unsafe { pool.free(block, order) };
-        }
-    }
-}
-
-struct Magazine {
-    zeroed: Stack<ZEROED>,
-    dirty: Stack<DIRTY>,
-    pairs: Stack<PAIRS>,
-}
-
-// SAFETY: the stacks' items are touched by the owner core only, as `mine` hands them to pinned callers.
-unsafe impl Sync for Magazine {}
-
-static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] = [const {
-    CachePadded::new(Magazine { zeroed: Stack::new(), dirty: Stack::new(), pairs: Stack::new() })
-}; MAX_CORES];
+static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
+    [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
 static POOL: SpinLock<Buddy> = SpinLock::new(Buddy::empty());
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 
@@ -116,6 +35,7 @@ fn pool() -> SpinGuard<'static, Buddy> {
 /// Once, before anything allocates; the map is true and nobody uses the memory.
 pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
     let end = map.end_frame();
+    assert!(end <= u64::from(u32::MAX), "magazines keep 32 bits of a frame's number");
     let states = map.carve(end, limit);
     TOTAL.store(map.frames() as usize, Ordering::Relaxed);
     // SAFETY: carved out for the pool.
@@ -177,7 +97,7 @@ fn dirty(pin: &Pinned) -> Option<u64> {
 pub(super) fn free_raw(pin: &Pinned, frame: u64) {
     let magazine = mine(pin);
     if !magazine.dirty.push(frame) {
-        magazine.dirty.spill(&mut pool(), 0, DIRTY / 2);
+        magazine.dirty.spill_half(&mut pool(), 0);
         magazine.dirty.push(frame);
     }
 }
@@ -195,7 +115,7 @@ pub(super) fn alloc_pair(pin: &Pinned) -> Option<u64> {
 pub(super) fn free_pair(pin: &Pinned, block: u64) {
     let pairs = &mine(pin).pairs;
     if !pairs.push(block) {
-        pairs.spill(&mut pool(), 1, PAIRS / 2);
+        pairs.spill_half(&mut pool(), 1);
         pairs.push(block);
     }
 }
@@ -247,7 +167,7 @@ fn zeroed(pin: &Pinned, frame: u64) -> u64 {
 /// Zeroes one frame ahead, in idle time. Returns whether there was anything to do.
 pub fn prepare_one(pin: &Pinned) -> bool {
     let magazine = mine(pin);
-    if magazine.zeroed.len() >= ZEROED / 2 {
+    if magazine.zeroed.is_half_full() {
         return false;
     }
     // Not `zeroed_now`, which falls back on the very frames that are ready.
@@ -257,10 +177,10 @@ pub fn prepare_one(pin: &Pinned) -> bool {
 /// Gives back to the pool what this core keeps ready: `all` of it, or what is beyond its zeroed frames.
 pub fn give_back(pin: &Pinned, all: bool) {
     let (magazine, pool) = (mine(pin), &mut pool());
-    magazine.dirty.spill(pool, 0, 0);
-    magazine.pairs.spill(pool, 1, 0);
+    magazine.dirty.spill_all(pool, 0);
+    magazine.pairs.spill_all(pool, 1);
     if all {
-        magazine.zeroed.spill(pool, 0, 0);
+        magazine.zeroed.spill_all(pool, 0);
     }
 }
 
@@ -277,8 +197,7 @@ pub struct Stats {
 
 /// Memory now. Approximate while other cores run.
 pub fn stats() -> Stats {
-    let kept = |magazine: &Magazine| magazine.zeroed.len() + magazine.dirty.len() + 2 * magazine.pairs.len();
-    let magazines: usize = MAGAZINES[..arch::cores()].iter().map(|magazine| kept(magazine)).sum();
+    let magazines: usize = MAGAZINES[..arch::cores()].iter().map(|magazine| magazine.frames()).sum();
     let pooled = pool().free_frames();
     Stats { total: TOTAL.load(Ordering::Relaxed) as u64, free: pooled + magazines as u64, pooled }
 }

@@ -1,12 +1,19 @@
 //! Memory: frames, the kernel's heap, address spaces, user memory, and the epochs that free radix nodes.
+//! The rooms that hand memory out, or touch a program's, may use `unsafe`; the others may not.
 
+#[allow(unsafe_code)]
 mod buddy;
 pub mod epoch;
+#[allow(unsafe_code)]
 pub mod frames;
 mod leaks;
+#[allow(unsafe_code)]
+mod magazine;
 mod memory_map;
+#[allow(unsafe_code)]
 mod slab;
 pub mod space;
+#[allow(unsafe_code)]
 pub mod user;
 
 pub use leaks::report;
@@ -16,6 +23,7 @@ use memory_map::{FRAME, MemoryMap};
 use crate::arch::{self, BOOT_LIMIT, BootInfo};
 
 /// Finds the memory and opens the pool and the heap; returns the bytes of memory. Once, at boot.
+#[allow(unsafe_code)]
 pub fn init(boot: &BootInfo) -> u64 {
     let mut map = MemoryMap::new(boot);
     // SAFETY: the boot map shows memory below the limit, and the map leaves out all that is used.

@@ -76,9 +76,9 @@ struct Depot(*mut Free);
 // SAFETY: the depot owns the objects behind its pointer.
 unsafe impl Send for Depot {}
 
-static LISTS: [CachePadded<Lists>; MAX_CORES] =
-    [const { CachePadded::new(Lists(UnsafeCell::new([const { List { head: null_mut(), length: 0 } }; CLASSES]))) };
-        MAX_CORES];
+static LISTS: [CachePadded<Lists>; MAX_CORES] = [const {
+    CachePadded::new(Lists(UnsafeCell::new([const { List { head: null_mut(), length: 0 } }; CLASSES])))
+}; MAX_CORES];
 static DEPOTS: [SpinLock<Depot>; CLASSES] = [const { SpinLock::new(Depot(null_mut())) }; CLASSES];
 
 fn objects_per_frame(class: usize) -> usize {
@@ -110,7 +110,8 @@ fn refill(pin: &Pinned, class: usize) {
     } else if let Some(frame) = frames::alloc_raw(pin) {
         let bytes = 1u64 << (class as u32 + SMALLEST_LOG);
         let start = frame * FRAME;
-        let objects = (0..objects_per_frame(class)).rev().map(|at| phys_to_virt::<Free>(start + at as u64 * bytes));
+        let objects =
+            (0..objects_per_frame(class)).rev().map(|at| phys_to_virt::<Free>(start + at as u64 * bytes));
         with_list(pin, class, |list| objects.filter_map(NonNull::new).for_each(|object| list.push(object)));
     }
 }

@@ -56,7 +56,8 @@ static RUNNING: [CachePadded<SpinLock<Option<Arc<SpaceHandle>>>>; MAX_CORES] =
 static SHOWN: SpinLock<Weak<SpaceHandle>> = SpinLock::new(Weak::new());
 
 fn layout() -> Layout {
-    let pages = |start: u64, end: u64| PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE));
+    let pages =
+        |start: u64, end: u64| PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE));
     Layout { cores: arch::cores(), user: pages(LOWEST, USER_END), anywhere: pages(ANYWHERE.0, ANYWHERE.1) }
 }
 
@@ -73,8 +74,15 @@ pub fn new(tables: Tables) -> Option<Arc<SpaceHandle>> {
 
 fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
     let nodes = Arc::new(NodeCounters::new(arch::cores()));
-    let space =
-        RadixSpace::with_counters(pin, epoch::domain(), nodes.clone(), tables.clone(), KernelFrames, layout()).ok()?;
+    let space = RadixSpace::with_counters(
+        pin,
+        epoch::domain(),
+        nodes.clone(),
+        tables.clone(),
+        KernelFrames,
+        layout(),
+    )
+    .ok()?;
     Some(Arc::new(SpaceHandle { space: Box::new(space), tables, nodes }))
 }
 

@@ -25,8 +25,12 @@ pub struct Madt {
 impl Madt {
     /// Reads the tables that start at `rsdp`; without tables, one core.
     pub fn read(rsdp: u64, boot_apic_id: u32) -> Self {
-        let mut madt =
-            Self { apic_ids: [boot_apic_id; MAX_CORES], cores: 1, io_apic: 0, control_line: u32::from(CONTROL_IRQ) };
+        let mut madt = Self {
+            apic_ids: [boot_apic_id; MAX_CORES],
+            cores: 1,
+            io_apic: 0,
+            control_line: u32::from(CONTROL_IRQ),
+        };
         if let Some(table) = find(rsdp, *b"APIC") {
             entries(table).for_each(|(kind, at)| madt.entry(kind, at));
         }

@@ -50,8 +50,21 @@ pub unsafe extern "sysv64" fn syscall_entry() {
 #[unsafe(naked)]
 unsafe extern "sysv64" fn leave_to_user() {
     naked_asm!(
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx", "pop r11", "pop r10", "pop r9", "pop r8",
-        "pop rax", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbp",
+        "pop rbx",
+        "pop r11",
+        "pop r10",
+        "pop r9",
+        "pop r8",
+        "pop rax",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
         "add rsp, 16",
         "swapgs",
         "iretq",

@@ -28,7 +28,15 @@ pub struct Gdt([u64; 7]);
 
 impl Gdt {
     pub const fn new() -> Self {
-        Self([0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0x00cf_f300_0000_ffff, 0x00af_fb00_0000_ffff, 0, 0])
+        Self([
+            0,
+            0x00af_9b00_0000_ffff,
+            0x00cf_9300_0000_ffff,
+            0x00cf_f300_0000_ffff,
+            0x00af_fb00_0000_ffff,
+            0,
+            0,
+        ])
     }
 
     fn set_tss(&mut self, tss: *const Tss) {
@@ -78,7 +86,8 @@ pub unsafe fn load(cpu: &'static Cpu, stacks: u64) {
         tss.ist[number] = stacks - (number * IST_BYTES) as u64;
     }
     gdt.set_tss(tss);
-    let pointer = TablePointer { _padding: [0; 3], limit: size_of::<Gdt>() as u16 - 1, base: gdt as *const Gdt as u64 };
+    let pointer =
+        TablePointer { _padding: [0; 3], limit: size_of::<Gdt>() as u16 - 1, base: gdt as *const Gdt as u64 };
     // SAFETY: the table has flat kernel segments, so code and stack go on as before; GS's base is set later.
     unsafe {
         asm!(

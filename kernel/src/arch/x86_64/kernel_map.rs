@@ -8,7 +8,7 @@ use sync::SpinLock;
 
 use super::boot::{KERNEL_BASE, boot_pml4};
 use super::cpu;
-use super::page_table::{ENTRIES, Table, TOP, bits};
+use super::page_table::{ENTRIES, TOP, Table, bits};
 use super::physmap::{PHYSMAP, phys_to_virt};
 use super::pvh::BootInfo;
 use crate::mm::frames;
@@ -86,10 +86,14 @@ fn map_physical(pin: &Pinned, boot: &BootInfo, phys: u64) {
 }
 
 fn map_image(pin: &Pinned) {
-    let (text, rodata, data) =
-        ((&raw const __text_start) as u64, (&raw const __rodata_start) as u64, (&raw const __data_start) as u64);
+    let (text, rodata, data) = (
+        (&raw const __text_start) as u64,
+        (&raw const __rodata_start) as u64,
+        (&raw const __data_start) as u64,
+    );
     let end = (&raw const __kernel_end) as u64;
-    let parts = [(text, rodata, 0), (rodata, data, bits::NO_EXECUTE), (data, end, bits::NO_EXECUTE | bits::WRITE)];
+    let parts =
+        [(text, rodata, 0), (rodata, data, bits::NO_EXECUTE), (data, end, bits::NO_EXECUTE | bits::WRITE)];
     for (start, end, rights) in parts {
         (start..end).step_by(FRAME as usize).for_each(|at| map(pin, at, 0, (at - KERNEL_BASE) | rights));
     }

@@ -78,7 +78,9 @@ pub fn core() -> CoreId {
     let index: usize;
     // SAFETY: GS points to this core's block from the first lines of boot on. Not `pure`: a task may migrate
     // between two calls.
-    unsafe { asm!("mov {}, gs:[{offset}]", out(reg) index, offset = const CORE, options(nostack, preserves_flags, readonly)) };
+    unsafe {
+        asm!("mov {}, gs:[{offset}]", out(reg) index, offset = const CORE, options(nostack, preserves_flags, readonly))
+    };
     // SAFETY: `install` stored a number below MAX_CORES.
     unsafe { core::hint::assert_unchecked(index < MAX_CORES) };
     CoreId::new(index)

@@ -41,11 +41,15 @@ pub fn seconds() -> u64 {
         fields = again;
     }
     let status = read(STATUS_B);
-    let number = |value: u8| u64::from(if status & BINARY != 0 { value } else { (value >> 4) * 10 + (value & 15) });
+    let number =
+        |value: u8| u64::from(if status & BINARY != 0 { value } else { (value >> 4) * 10 + (value & 15) });
     let [second, minute, hour, day, month, year] = fields;
     let (afternoon, hour) = (hour & AFTERNOON != 0, number(hour & !AFTERNOON));
     let hour = if status & HALF_DAYS != 0 { hour } else { hour % 12 + if afternoon { 12 } else { 0 } };
-    days(2000 + number(year), number(month), number(day)) * 86_400 + hour * 3600 + number(minute) * 60 + number(second)
+    days(2000 + number(year), number(month), number(day)) * 86_400
+        + hour * 3600
+        + number(minute) * 60
+        + number(second)
 }
 
 /// Days from 1970 to a date of the Gregorian calendar. Years begin in March here, so that the leap day is the last.

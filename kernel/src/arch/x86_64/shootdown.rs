@@ -44,7 +44,8 @@ struct Request {
 unsafe impl Sync for Request {}
 
 static REQUESTS: [CachePadded<Request>; MAX_CORES] =
-    [const { CachePadded::new(Request { what: UnsafeCell::new(None), waiting: AtomicU32::new(0) }) }; MAX_CORES];
+    [const { CachePadded::new(Request { what: UnsafeCell::new(None), waiting: AtomicU32::new(0) }) };
+        MAX_CORES];
 static INBOXES: [CachePadded<[AtomicU64; INBOX_WORDS]>; MAX_CORES] =
     [const { CachePadded::new([const { AtomicU64::new(0) }; INBOX_WORDS]) }; MAX_CORES];
 

@@ -157,4 +157,3 @@ extern "sysv64" fn core_main(number: usize) -> ! {
 pub fn interrupt_stacks() -> u64 {
     Box::leak(vec_of_zeroes(gdt::IST_STACKS * gdt::IST_BYTES)).as_ptr_range().end as u64
 }
-

@@ -48,12 +48,14 @@ pub fn wall_ns() -> u64 {
 pub fn set_timer(deadline_ns: Option<u64>) {
     let _off = interrupts::off();
     if HAS_DEADLINE.load(Ordering::Relaxed) {
-        let at = deadline_ns.map_or(0, |at| TSC_AT_BOOT.load(Ordering::Relaxed) + scale(at, &TICKS_PER_NS) + 1);
+        let at =
+            deadline_ns.map_or(0, |at| TSC_AT_BOOT.load(Ordering::Relaxed) + scale(at, &TICKS_PER_NS) + 1);
         // SAFETY: sets this core's timer; 0 stops it.
         unsafe { write_msr(msr::TSC_DEADLINE, at) };
         return;
     }
-    let count = |at: u64| scale(at.saturating_sub(now_ns()), &APIC_TICKS_PER_NS).clamp(1, u64::from(u32::MAX)) as u32;
+    let count =
+        |at: u64| scale(at.saturating_sub(now_ns()), &APIC_TICKS_PER_NS).clamp(1, u64::from(u32::MAX)) as u32;
     apic::one_shot(deadline_ns.map_or(0, count));
 }
 

@@ -105,5 +105,11 @@ fn fatal(frame: &TrapFrame) {
     if frame.vector as u8 == idt::NMI {
         return ipi::stop_if_told();
     }
-    panic!("exception {} in the kernel, error {:#x}, cr2 {:#x}, {:x?}", frame.vector, frame.error, cpu::cr2(), frame);
+    panic!(
+        "exception {} in the kernel, error {:#x}, cr2 {:#x}, {:x?}",
+        frame.vector,
+        frame.error,
+        cpu::cr2(),
+        frame
+    );
 }

@@ -17,7 +17,8 @@ const TURNS: u32 = 1 << 9;
 const NAP_NS: u64 = 50_000;
 
 /// Turns taken by each core. Relaxed: the core's own.
-static TAKEN: [CachePadded<AtomicU32>; MAX_CORES] = [const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES];
+static TAKEN: [CachePadded<AtomicU32>; MAX_CORES] =
+    [const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES];
 
 /// Asks the CPU whether it is virtual. Once, at boot.
 pub(super) fn init() {
