@@ -2,7 +2,7 @@
 //!
 //! The crates above ask one question of the machine they run on, "which core is this, and keep me there",
 //! and the binary answers it once: a kernel with [`set_host!`], a test or a benchmark by the feature
-//! `threads`, where a host thread plays a core ([`threads::enter`]).
+//! `threads`, where a host thread plays a core (`threads::enter`).
 #![cfg_attr(not(any(loom, test, feature = "threads")), no_std)]
 
 extern crate alloc;
