@@ -168,9 +168,19 @@ impl Node {
         self.links.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of hard links.
-    pub fn set_links(&self, links: u32) {
-        self.links.store(links, Ordering::Relaxed);
+    /// Counts a name more.
+    pub fn add_link(&self) {
+        self.links.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a name less.
+    pub fn remove_link(&self) {
+        self.links.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Says that it has no names any more.
+    pub fn forget_links(&self) {
+        self.links.store(0, Ordering::Relaxed);
     }
 
     /// The names in it: ENOTDIR unless it has some, EROFS for `/proc/self/fd`.

@@ -5,7 +5,8 @@
 //! | [`TREE`] | where directories are | whoever removes or moves a name that may be a directory |
 //! | a directory's names | its entries, and whether it still takes any | everybody, for one look or change |
 //!
-//! 1. Only a holder of `TREE` holds the names of two directories at once, so their order does not matter.
+//! 1. Only a holder of `TREE` holds the names of several directories at once, so their order does not matter. They
+//!    are different ones: what is replaced is not above what is moved.
 //! 2. A directory that was removed has no links and is empty, both seen and set under its names: nothing is ever
 //!    added to it again (ENOENT).
 //! 3. Nodes are dropped after the locks: freeing a big file takes a while.
@@ -53,7 +54,7 @@ fn vacant(at: &Found) -> Result<(), Errno> {
 pub fn nameless_file(directory: &Node, permissions: u32) -> Result<Arc<Node>, Errno> {
     directory.must_be_writable()?;
     let file = Node::file(Volume::Memory, permissions, MemoryFile::new())?;
-    file.set_links(0);
+    file.forget_links();
     Ok(file)
 }
 
@@ -81,6 +82,20 @@ pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
     create(at, Node::link(Volume::Memory, target)).map(drop)
 }
 
+/// Gives a file another name.
+pub fn hard_link(node: &Arc<Node>, at: &Found) -> Result<(), Errno> {
+    vacant(at)?;
+    if node.is_directory() {
+        return Err(Errno::EPERM);
+    }
+    if node.volume() != at.parent.volume() {
+        return Err(Errno::EXDEV);
+    }
+    // First, so that a name that goes at the same time does not take the last link.
+    node.add_link();
+    attach(&at.parent, &at.name, node).inspect_err(|_| node.remove_link())
+}
+
 /// Takes away a name that is no directory's.
 pub fn unlink(at: &Found) -> Result<(), Errno> {
     let node = at.existing()?;
@@ -93,7 +108,7 @@ pub fn unlink(at: &Found) -> Result<(), Errno> {
         return Err(Errno::ENOENT);
     }
     let removed = names.remove(&at.name);
-    node.set_links(0);
+    node.remove_link();
     at.parent.touch();
     drop(names);
     drop(removed);
@@ -129,7 +144,7 @@ fn retire(directory: &Node) -> Result<(), Errno> {
     if !names.is_empty() {
         return Err(Errno::ENOTEMPTY);
     }
-    directory.set_links(0);
+    directory.forget_links();
     Ok(())
 }
 
@@ -146,15 +161,19 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     if (from.slash || to.slash) && !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    let _tree = TREE.lock();
+    let tree = TREE.lock();
     if node.is_directory() && is_inside(&to.parent, node) {
         return Err(Errno::EINVAL);
+    }
+    // Looked up again, because directories stand still only now.
+    if to.parent.lookup(&to.name).is_ok_and(|above| is_inside(&from.parent, &above)) {
+        return Err(Errno::ENOTEMPTY);
     }
     let replaced = exchange(from, to, node, flags)?;
     node.set_parent(Arc::downgrade(&to.parent));
     from.parent.touch();
     to.parent.touch();
-    drop(_tree);
+    drop(tree);
     drop(replaced);
     Ok(())
 }
@@ -164,15 +183,16 @@ fn exchange(from: &Found, to: &Found, node: &Arc<Node>, flags: u32) -> Result<Op
     if !old.get(&from.name).is_some_and(|named| Arc::ptr_eq(named, node)) {
         return Err(Errno::ENOENT);
     }
-    if Arc::ptr_eq(&from.parent, &to.parent) {
-        if from.name == to.name {
-            return if flags & RENAME_NOREPLACE != 0 { Err(Errno::EEXIST) } else { Ok(None) };
-        }
-        let replaced = place(&mut old, to, node, flags)?;
-        old.remove(&from.name);
-        return Ok(replaced);
+    let mut elsewhere = match Arc::ptr_eq(&from.parent, &to.parent) {
+        true => None,
+        false => Some(to.parent.names()?.lock()),
+    };
+    let new = elsewhere.as_deref_mut().unwrap_or(&mut old);
+    let is_same = new.get(&to.name).is_some_and(|named| Arc::ptr_eq(named, node));
+    if is_same && flags & RENAME_NOREPLACE == 0 {
+        return Ok(None);
     }
-    let replaced = place(&mut to.parent.names()?.lock(), to, node, flags)?;
+    let replaced = place(new, to, node, flags)?;
     old.remove(&from.name);
     Ok(replaced)
 }
@@ -189,7 +209,7 @@ fn place(names: &mut Entries, to: &Found, node: &Arc<Node>, flags: u32) -> Resul
         (true, false) => return Err(Errno::ENOTDIR),
         (false, true) => return Err(Errno::EISDIR),
         (true, true) => retire(victim)?,
-        (false, false) => victim.set_links(0),
+        (false, false) => victim.remove_link(),
     }
     Ok(names.replace(&to.name, node.clone()))
 }

@@ -1,7 +1,7 @@
 //! Names: making, removing and renaming them; the current directory.
 
 use abi::Errno;
-use abi::file::{AT_REMOVEDIR, RENAME_NOREPLACE};
+use abi::file::{AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE};
 
 use super::{Call, Outcome};
 use crate::fs::node::{Body, Node};
@@ -57,6 +57,19 @@ pub fn renameat2(call: &mut Call<'_>) -> Outcome {
 
 fn move_name(from: Found, to: Found, flags: u32) -> Outcome {
     tree::rename(&from, &to, flags).map(|()| 0)
+}
+
+pub fn link(call: &mut Call<'_>) -> Outcome {
+    tree::hard_link(call.find(0, false)?.existing()?, &call.find(1, false)?).map(|()| 0)
+}
+
+pub fn linkat(call: &mut Call<'_>) -> Outcome {
+    let flags = call.arg(4) as u32;
+    if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let node = call.node_at(0, 1, flags & AT_SYMLINK_FOLLOW != 0, flags)?;
+    tree::hard_link(&node, &call.find_at(2, 3, false)?).map(|()| 0)
 }
 
 pub fn symlink(call: &mut Call<'_>) -> Outcome {
