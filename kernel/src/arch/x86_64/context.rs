@@ -52,13 +52,13 @@ pub fn new_user_thread(stack: &KernelStack, frame: TrapFrame) -> Context {
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn switch(from: *mut Context, to: *const Context) {
     naked_asm!(
-        "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
+        "push rbp; push rbx; push r12; push r13; push r14; push r15",
         "mov [rdi], rsp",
         "mov rsp, [rsi]",
         "mov rax, [rsi + 8]",
         "mov gs:[{kernel_rsp}], rax",
         "mov gs:[{rsp0}], rax",
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
         "ret",
         kernel_rsp = const percpu::KERNEL_RSP,
         rsp0 = const percpu::TSS_RSP0,

@@ -4,6 +4,22 @@ use core::arch::naked_asm;
 
 use super::percpu::{KERNEL_RSP, USER_RSP};
 
+/// Pushes a `TrapFrame`'s general registers, from its end to its start.
+macro_rules! push_registers {
+    () => {
+        "push rdi; push rsi; push rdx; push rcx; push rax; push r8; push r9; push r10; push r11; \
+         push rbx; push rbp; push r12; push r13; push r14; push r15"
+    };
+}
+
+/// Pops them again.
+macro_rules! pop_registers {
+    () => {
+        "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx; pop r11; pop r10; pop r9; pop r8; \
+         pop rax; pop rcx; pop rdx; pop rsi; pop rdi"
+    };
+}
+
 /// Where `syscall` lands, with interrupts off. The user's address is in rcx, its flags in r11.
 ///
 /// # Safety
@@ -21,16 +37,15 @@ pub unsafe extern "sysv64" fn syscall_entry() {
         "push rcx",
         "push rax",
         "push {syscall}",
-        "push rdi", "push rsi", "push rdx", "push rcx", "push rax", "push r8", "push r9", "push r10", "push r11",
-        "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15",
+        push_registers!(),
         "mov rdi, rsp",
         "xor ebp, ebp",
         "call {handle}",
         // Al: may we leave by sysret?
         "test al, al",
         "jz {leave}",
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx",
-        "add rsp, 8", "pop r10", "pop r9", "pop r8", "pop rax", "add rsp, 8", "pop rdx", "pop rsi", "pop rdi",
+        "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
+        "add rsp, 8; pop r10; pop r9; pop r8; pop rax; add rsp, 8; pop rdx; pop rsi; pop rdi",
         "mov rcx, [rsp + 16]",
         "mov r11, [rsp + 32]",
         "mov rsp, [rsp + 40]",
@@ -49,26 +64,7 @@ pub unsafe extern "sysv64" fn syscall_entry() {
 /// Restores every register from the frame at rsp and returns to user mode. Interrupts are off.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn leave_to_user() {
-    naked_asm!(
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbp",
-        "pop rbx",
-        "pop r11",
-        "pop r10",
-        "pop r9",
-        "pop r8",
-        "pop rax",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "add rsp, 16",
-        "swapgs",
-        "iretq",
-    )
+    naked_asm!(pop_registers!(), "add rsp, 16", "swapgs", "iretq",)
 }
 
 /// Where a new thread's first switch lands: its frame is at rsp.
@@ -95,8 +91,7 @@ pub unsafe extern "sysv64" fn thread_start() {
 pub unsafe extern "sysv64" fn trap_entry() {
     naked_asm!(
         "cld",
-        "push rdi", "push rsi", "push rdx", "push rcx", "push rax", "push r8", "push r9", "push r10", "push r11",
-        "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15",
+        push_registers!(),
         "mov rdi, rsp",
         "xor ebp, ebp",
         "test byte ptr [rsp + {cs}], 3",
@@ -106,8 +101,7 @@ pub unsafe extern "sysv64" fn trap_entry() {
         "jmp {leave}",
         "2:",
         "call {from_kernel}",
-        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx", "pop r11", "pop r10", "pop r9", "pop r8",
-        "pop rax", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        pop_registers!(),
         "add rsp, 16",
         "iretq",
         cs = const core::mem::offset_of!(super::frame::TrapFrame, cs),
