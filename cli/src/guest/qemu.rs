@@ -99,7 +99,7 @@ impl Qemu {
         extend(arguments, &["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         extend(arguments, &["-machine", "q35", "-cpu", cpu_model]);
         extend(arguments, accel.arguments());
-        extend(arguments, &["-smp", &cpus.to_string(), "-m", &format!("{}k", memory >> 10)]);
+        extend(arguments, &["-smp", &cpus.to_string(), "-m", &megabytes(memory)]);
         extend(arguments, &["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
     }
 
@@ -129,6 +129,11 @@ fn extend(arguments: &mut Vec<OsString>, words: &[&str]) {
     arguments.extend(words.iter().map(OsString::from));
 }
 
+/// A size as `-m` takes it.
+fn megabytes(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 20) { format!("{}M", bytes >> 20) } else { format!("{}k", bytes >> 10) }
+}
+
 /// Quotes a word for a shell if it needs it.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
@@ -152,7 +157,7 @@ mod tests {
     fn the_line_names_machine_ports_and_boot() {
         let line = qemu(Accel::Tcg).shell_line();
         assert!(line.starts_with("qemu-system-x86_64 -nodefaults"), "{line}");
-        assert!(line.contains("-accel tcg,thread=multi -smp 4 -m 524288k"), "{line}");
+        assert!(line.contains("-accel tcg,thread=multi -smp 4 -m 512M"), "{line}");
         assert!(line.contains("-chardev socket,id=com1,fd=3 -serial chardev:com1"), "{line}");
         assert!(line.contains("-chardev file,id=com2,path=a,,b"), "{line}");
         assert!(line.ends_with(r"-kernel k -initrd i -append 'vm=radix it'\''s'"), "{line}");

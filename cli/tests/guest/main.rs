@@ -1,1 +1,15 @@
-//! Tests that boot QEMU.
+//! Tests that boot guests, through the command's front door: every one runs `radixvm` and looks at what a person or a
+//! script would see. `cargo xtask guest` runs them one at a time.
+
+mod binaries;
+mod comparison;
+mod crashes;
+mod harness;
+mod hostile;
+mod launching;
+mod lifecycle;
+mod microbenchmarks;
+mod scale;
+mod statuses;
+mod streams;
+mod wordindex;

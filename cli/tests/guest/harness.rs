@@ -1,0 +1,144 @@
+//! Running the command and the programs in tests.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+
+use serde_json::Value;
+
+/// Nothing here takes minutes; what does hangs.
+const LIMIT: &str = "300";
+
+/// The command under test, which `timeout` ends when it hangs.
+pub fn radixvm() -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", LIMIT, env!("CARGO_BIN_EXE_radixvm")]);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Run {
+    /// The program's standard output.
+    pub stdout: Vec<u8>,
+    /// Everything on stderr but the counters.
+    pub stderr: String,
+    /// Exit status.
+    pub status: i32,
+    /// What the kernel counted.
+    pub stats: Value,
+}
+
+impl Run {
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.stdout.clone()).expect("this program prints text")
+    }
+
+    /// The object that a program prints with `--json`.
+    pub fn report(&self) -> Value {
+        assert_eq!(self.status, 0, "{self:?}");
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// `radixvm run OPTIONS -- WORDS` with an empty standard input. Whatever happened to the program, all its memory must
+/// be back.
+pub fn run(options: &[&str], words: &[&str]) -> Run {
+    run_with(options, words, b"")
+}
+
+/// The same with something on standard input.
+pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
+    let mut command = radixvm();
+    command.args(["run", "--stats=json"]).args(options).arg("--").args(words);
+    let output = feed(command, stdin);
+    let run = split(output);
+    assert_eq!(run.stats["leaked_frames"], 0, "{run:?}");
+    assert_eq!(run.stats["leaked_nodes"], 0, "{run:?}");
+    run
+}
+
+/// Runs a command with this standard input, from another thread so that neither side waits for the other.
+pub fn feed(mut command: Command, stdin: &[u8]) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let mut pipe = child.stdin.take().expect("piped");
+    std::thread::scope(|scope| {
+        // A program that ends early leaves the rest unread.
+        scope.spawn(move || drop(pipe.write_all(stdin)));
+        child.wait_with_output().expect("the command ends")
+    })
+}
+
+/// Takes the counters, the last line, off stderr.
+fn split(output: Output) -> Run {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let end = stderr.trim_end_matches('\n');
+    let at = end.rfind('\n').map_or(0, |at| at + 1);
+    let stats = serde_json::from_str(&end[at..]).unwrap_or(Value::Null);
+    let status = output.status.code().expect("timeout passes the status on");
+    Run { stdout: output.stdout, stderr: stderr[..at].to_owned(), status, stats }
+}
+
+/// A scratch folder of one test.
+pub fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).expect("the target folder can be written");
+    folder
+}
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ lies in the repository")
+}
+
+/// A way to make a static program from C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Compiler {
+    /// glibc at a fixed address.
+    Static,
+    /// glibc, position-independent.
+    StaticPie,
+    /// musl.
+    Musl,
+}
+
+impl Compiler {
+    fn command(self) -> (&'static str, &'static str) {
+        match self {
+            Compiler::Static => ("gcc", "-static"),
+            Compiler::StaticPie => ("gcc", "-static-pie"),
+            Compiler::Musl => ("musl-gcc", "-static"),
+        }
+    }
+}
+
+/// The program `user/c/NAME.c`, compiled once.
+pub fn compiled(name: &str, compiler: Compiler) -> String {
+    static DONE: Mutex<BTreeMap<(String, Compiler), String>> = Mutex::new(BTreeMap::new());
+    let mut done = DONE.lock().expect("no compiler panics");
+    done.entry((name.to_owned(), compiler)).or_insert_with(|| compile(name, compiler)).clone()
+}
+
+fn compile(name: &str, compiler: Compiler) -> String {
+    let source = root().join("user/c").join(name).with_extension("c");
+    let program = scratch("c").join(format!("{name}-{compiler:?}")).display().to_string();
+    let (gcc, flag) = compiler.command();
+    let built = Command::new(gcc).args(["-O1", "-g", "-pthread", flag, "-o", &program]).arg(source).status();
+    assert!(built.unwrap_or_else(|error| panic!("{gcc}: {error}")).success(), "{name}.c does not compile");
+    program
+}
+
+/// What a program prints and returns on this machine.
+pub fn here(words: &[impl AsRef<OsStr>], stdin: &[u8]) -> (Vec<u8>, Option<i32>) {
+    let mut command = Command::new(words[0].as_ref());
+    command.args(&words[1..]);
+    let output = feed(command, stdin);
+    (output.stdout, output.status.code())
+}

@@ -1,0 +1,46 @@
+//! Programs that mean harm, or want too much.
+
+use crate::harness::{Compiler, compiled, run};
+
+#[test]
+fn bad_arguments_get_the_errors_that_linux_gives() {
+    for cpus in ["1", "4"] {
+        let run = run(&["-c", cpus], &["hostile"]);
+        assert_eq!(run.status, 0, "{run:?}");
+        assert!(run.text().ends_with(", 0 failed\n"), "{run:?}");
+    }
+}
+
+/// Touching more memory than there is: told so by mmap, or killed with a message.
+#[test]
+fn memory_that_runs_out_ends_the_program_only() {
+    for tables in ["percore", "shared"] {
+        let run = run(&["-m", "64M", "-c", "2", "--tables", tables], &["exhaust"]);
+        assert!(run.text().starts_with("exhaust: 0 chunks"), "{run:?}");
+        let told = run.status == 0 && run.text().contains("no memory after");
+        let killed = run.status == 128 + 9 && run.stderr.contains("out of memory");
+        assert!(told || killed, "{run:?}");
+    }
+}
+
+/// Mapping without touching: it is the kernel's own memory that runs out.
+#[test]
+fn mappings_without_end_are_refused_in_time() {
+    let run = run(&["-m", "64M", "-c", "2"], &["exhaust", "--reserve"]);
+    let told = run.status == 0 && run.text().contains("no memory after");
+    let killed = run.status == 128 + 9 && run.stderr.contains("out of memory");
+    assert!(told || killed, "{run:?}");
+}
+
+#[test]
+fn the_limit_is_reached_in_good_health_where_there_is_room() {
+    let run = run(&["-m", "256M"], &["exhaust", "--limit", "100M"]);
+    assert!(run.status == 0 && run.text().ends_with("exhaust: limit reached\n"), "{run:?}");
+}
+
+/// More threads than CPUs, all in the kernel at once.
+#[test]
+fn a_crowd_of_threads() {
+    let run = run(&["-c", "2"], &[&compiled("pthreads", Compiler::Musl), "64"]);
+    assert!(run.status == 0 && run.text().ends_with("pthreads: done\n"), "{run:?}");
+}

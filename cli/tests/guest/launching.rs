@@ -1,0 +1,78 @@
+//! The launcher, the dry run, and the verbs that boot nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{Compiler, compiled, radixvm, root, scratch};
+
+/// The program of a boot image, in a file that runs here.
+pub fn program_in(image: &[u8]) -> PathBuf {
+    let start = image.windows(4).position(|bytes| bytes == b"\x7fELF").expect("a program is in the image");
+    let header = image[..start].windows(6).rposition(|bytes| bytes == b"070701").expect("it has a header");
+    let digits = std::str::from_utf8(&image[header + 54..header + 62]).unwrap();
+    let size = usize::from_str_radix(digits, 16).unwrap();
+    let file = scratch("image").join("program");
+    fs::write(&file, &image[start..start + size]).unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    file
+}
+
+#[test]
+fn a_dry_run_prints_a_command_that_works() {
+    let hello = compiled("hello", Compiler::Static);
+    let output = radixvm().args(["run", "--dry-run", "-c", "2", "-m", "200M", &hello, "5"]).output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert!(line.starts_with("qemu-system-x86_64 ") && line.contains("-smp 2 -m 200M"), "{line}");
+    let output =
+        Command::new("timeout").args(["60", "sh", "-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout.contains("argument 1: 5\n") && stdout.contains("hello: done\n"), "{output:?}");
+}
+
+/// From another folder, by its path, with nothing to do: only the program is heard.
+#[test]
+fn the_launcher_is_silent_when_nothing_is_to_be_done() {
+    let launch = || {
+        let mut command = Command::new("timeout");
+        command.arg("300").arg(root().join("radixvm")).args(["run", &compiled("hello", Compiler::Musl), "3"]);
+        command.current_dir("/").stdin(Stdio::null()).output().unwrap()
+    };
+    launch();
+    let output = launch();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "hello on stderr\n");
+}
+
+#[test]
+fn syscalls_are_listed_and_the_json_is_complete() {
+    let output = radixvm().args(["syscalls", "--json"]).output().unwrap();
+    let calls: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let mmap = calls.iter().find(|call| call["name"] == "mmap").unwrap();
+    assert_eq!(mmap["number"], 9);
+    assert_ne!(mmap["support"], "none");
+    let text = String::from_utf8(radixvm().arg("syscalls").output().unwrap().stdout).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("munmap ")), "{text}");
+}
+
+#[test]
+fn doctor_finds_what_these_tests_need() {
+    let output = radixvm().arg("doctor").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for name in ["QEMU", "RadixVM kernel", "x86_64-unknown-linux-musl"] {
+        let line =
+            text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+        assert!(line.contains(" ok "), "{line}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+}
+
+#[test]
+fn lists_may_be_cut_short() {
+    let script = format!("{} syscalls --json | head -1", env!("CARGO_BIN_EXE_radixvm"));
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!((&output.stdout[..], output.stderr.len()), (&b"[\n"[..], 0), "{output:?}");
+}

@@ -1,0 +1,88 @@
+//! Exit statuses: the program's own, and the documented ones of the command.
+
+use crate::harness::{Compiler, compiled, radixvm, run, scratch};
+
+#[test]
+fn the_programs_own() {
+    let hello = compiled("hello", Compiler::Static);
+    for status in [0, 1, 42, 125, 255] {
+        assert_eq!(run(&[], &[&hello, &status.to_string()]).status, status);
+    }
+}
+
+#[test]
+fn killed_by_a_signal() {
+    let abort = compiled("abort", Compiler::Static);
+    for (how, signal) in [("abort", 6), ("raise", 15), ("ill", 4), ("fpe", 8), ("trap", 5), ("kill", 9)] {
+        let run = run(&[], &[&abort, how]);
+        assert_eq!((run.status, run.text()), (128 + signal, format!("about to die: {how}\n")), "{run:?}");
+    }
+}
+
+/// Status and stderr of a command that starts no guest.
+fn refused(words: &[&str]) -> (i32, String) {
+    let output = radixvm().args(words).output().unwrap();
+    assert!(output.stdout.is_empty(), "{output:?}");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_dynamic_program_is_explained() {
+    let (status, text) = refused(&["run", "/bin/ls"]);
+    assert_eq!(status, 126);
+    assert!(
+        text.contains("/bin/ls") && text.contains("dynamically linked") && text.contains("-static"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_no_program_is_explained() {
+    let folder = scratch("no-programs");
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let (status, text) = refused(&["run", &file("text", b"hello")]);
+    assert_eq!((status, text.contains("not an ELF program")), (126, true), "{text}");
+    let (status, text) = refused(&["run", &file("script", b"#!/bin/sh\n")]);
+    assert_eq!((status, text.contains("a script")), (126, true), "{text}");
+    let mut other = std::fs::read(compiled("hello", Compiler::Static)).unwrap();
+    other[18] = 183;
+    let (status, text) = refused(&["run", &file("arm", &other)]);
+    assert_eq!((status, text.contains("another machine")), (126, true), "{text}");
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let (status, text) = refused(&["run", "./no-such-program"]);
+    assert_eq!((status, text.contains("./no-such-program")), (127, true), "{text}");
+    let hello = compiled("hello", Compiler::Static);
+    let (status, text) = refused(&["run", "--file", "/no/such/file", &hello]);
+    assert_eq!((status, text.contains("/no/such/file")), (125, true), "{text}");
+}
+
+#[test]
+fn bad_options_are_ours() {
+    let hello = compiled("hello", Compiler::Static);
+    for (options, said) in [
+        (["-c", "0"], "1 to 255"),
+        (["-c", "256"], "1 to 255"),
+        (["-m", "lots"], "512M"),
+        (["--tables", "none"], "percore"),
+        (["-e", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE=VALUE"),
+    ] {
+        let (status, text) = refused(&[&["run"], &options[..], &[&hello]].concat());
+        assert_eq!((status, text.contains(said)), (125, true), "{options:?}: {text}");
+    }
+}
+
+#[test]
+fn a_program_too_large_for_the_guest_is_refused() {
+    let big = scratch("big").join("big");
+    std::fs::write(&big, vec![0; 24 << 20]).unwrap();
+    let hello = compiled("hello", Compiler::Static);
+    let (status, text) = refused(&["run", "-m", "32M", "--file", &big.display().to_string(), &hello]);
+    assert_eq!((status, text.contains("-m")), (125, true), "{text}");
+}
