@@ -1,11 +1,11 @@
 //! Sleeping without losing a wake-up: one word per task.
 //!
-//! | state    | the task                                       | `wake` makes it                               |
-//! |----------|------------------------------------------------|-----------------------------------------------|
-//! | ACTIVE   | runs, or waits in a run queue                  | NOTIFIED                                      |
-//! | NOTIFIED | the same; its next park returns at once        | NOTIFIED                                      |
-//! | PARKING  | has decided to sleep, is still on its stack    | NOTIFIED: its core requeues it, off its stack |
-//! | PARKED   | is on no core and in no queue                  | ACTIVE: the waker puts it into a run queue    |
+//! | state    | the task                                    | `wake` makes it                            |
+//! |----------|---------------------------------------------|--------------------------------------------|
+//! | ACTIVE   | runs, or waits in a run queue               | NOTIFIED                                   |
+//! | NOTIFIED | the same; its next park returns at once     | NOTIFIED                                   |
+//! | PARKING  | has decided to sleep, is still on its stack | NOTIFIED: requeued once it is off it       |
+//! | PARKED   | is on no core and in no queue               | ACTIVE: the waker puts it into a run queue |
 //!
 //! ```text
 //!              begin                settle (by whoever runs next on that core)
@@ -16,16 +16,18 @@
 //!    +-------------------------------------------------+
 //! ```
 //!
-//! 1. A sleeper registers where wakers look (a list, a timer, a pending bit), checks its condition, then parks. A
-//!    waker makes the condition true, then wakes. All transitions are read-modify-writes of one word, so
-//!    they are ordered: a wake before `begin` leaves NOTIFIED behind and the park returns; a wake after it
-//!    finds PARKING or PARKED. None is lost.
-//! 2. Exactly one flow puts a task into a run queue: the waker that turned PARKED into ACTIVE, or the core whose `settle` found
-//!    NOTIFIED. Both come after the task left its stack, so no two cores ever run on one stack.
+//! 1. A sleeper registers where wakers look (a list, a timer, a pending bit), checks its condition, then
+//!    parks. A waker makes the condition true, then wakes. All transitions are read-modify-writes of one
+//!    word, so they are ordered: a wake before `begin` leaves NOTIFIED behind and the park returns; a wake
+//!    after it finds PARKING or PARKED. None is lost.
+//! 2. Exactly one flow puts a task into a run queue: the waker that turned PARKED into ACTIVE, or the core
+//!    whose `settle` found NOTIFIED. Both come after the task left its stack, so no two cores ever run on
+//!    one stack.
 //! 3. A park may return for no reason (a late wake-up of an earlier sleep): every caller re-checks in a loop.
 //!
-//! Orderings: `wake` releases what the waker wrote; `begin` and `settle` acquire it when they find the token, and
-//! a waker that enqueues hands it on through the run queue's lock. AcqRel throughout: these are rare operations.
+//! Orderings: `wake` releases what the waker wrote; `begin` and `settle` acquire it when they find the
+//! token, and a waker that enqueues hands it on through the run queue's lock. AcqRel throughout: these are
+//! rare operations.
 
 use crate::atomic::{AtomicU8, Ordering};
 

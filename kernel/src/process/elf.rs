@@ -26,8 +26,8 @@ pub struct Elf<'a> {
     pub header_count: u16,
 }
 
-/// One part to load, in whole pages at its start: as on Linux, what the file has before the part on its first page is
-/// loaded too.
+/// One part to load, in whole pages at its start: as on Linux, what the file has before the part on its
+/// first page is loaded too.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     /// Where, in the address space. Page-aligned.
@@ -117,7 +117,8 @@ impl<'a> Elf<'a> {
 
     /// The parts to load.
     pub fn segments(&self) -> impl Iterator<Item = Result<Segment<'a>, Errno>> {
-        let loads = |header: &Result<Header, Errno>| header.as_ref().map_or(true, |header| header.kind == LOAD);
+        let loads =
+            |header: &Result<Header, Errno>| header.as_ref().map_or(true, |header| header.kind == LOAD);
         self.headers().filter(loads).map(|header| self.segment(&header?))
     }
 

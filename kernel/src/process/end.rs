@@ -1,4 +1,5 @@
-//! The end of a process: decided once, seen by every thread on its way to user mode, done when the last one is freed.
+//! The end of a process: decided once, seen by every thread on its way to user mode, done when the last one
+//! is freed.
 
 use alloc::sync::Arc;
 
@@ -62,8 +63,8 @@ impl EndingCell {
 }
 
 impl Process {
-    /// Ends the process, unless that was decided already; whether this decided. Every thread exits before it runs another user
-    /// instruction, wherever it is now.
+    /// Ends the process, unless that was decided already; whether this decided. Every thread exits before
+    /// it runs another user instruction, wherever it is now.
     pub fn end(&self, ending: Ending) -> bool {
         let first = self.ending.set(ending);
         // After the decision: a thread that joins later looks at it under this lock (see `add_thread`).
@@ -88,8 +89,8 @@ fn stop_running(space: &Arc<SpaceHandle>) {
     }
 }
 
-/// The last task is freed: gives the memory back, reports, and ends the machine. Runs in a core's idle flow, where tasks
-/// are freed. A process that never had a thread just goes away.
+/// The last task is freed: gives the memory back, reports, and ends the machine. Runs in a core's idle
+/// flow, where tasks are freed. A process that never had a thread just goes away.
 impl Drop for Process {
     fn drop(&mut self) {
         let Some(ending) = self.ending.get() else { return };

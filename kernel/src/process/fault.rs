@@ -39,8 +39,8 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
     }
 }
 
-/// Tries again as long as looking for memory finds enough to be worth it: a page or two would soon be lost to the
-/// tables that were dropped for them.
+/// Tries again as long as looking for memory finds enough to be worth it: a page or two would soon be lost
+/// to the tables that were dropped for them.
 #[cold]
 fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     for _ in 0..TRIES {
@@ -80,7 +80,10 @@ fn out_of_memory(address: VirtAddr) {
     sched::with_current(|task| {
         let process = task.process();
         if process.end(Ending::Signal(SIGKILL)) {
-            control::oom(format_args!("out of memory: no frame for the program's page at {:#x}", address.get()));
+            control::oom(format_args!(
+                "out of memory: no frame for the program's page at {:#x}",
+                address.get()
+            ));
         }
     });
 }

@@ -23,8 +23,8 @@ impl Heap {
         Self(SpinLock::new(Bounds { start, end: start }))
     }
 
-    /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start, nor
-    /// over a mapping.
+    /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,
+    /// nor over a mapping.
     pub fn set_break(&self, space: &dyn AddressSpace, wanted: u64) -> u64 {
         let mut bounds = self.0.lock();
         let reachable = wanted >= bounds.start && wanted <= crate::mm::user::USER_END;

@@ -6,7 +6,8 @@ use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr, VmError};
 
 use crate::mm::{epoch, frames};
 
-/// Gives the `pages` mapped and still untouched pages from `start` on their contents: `read` fills a page of zeroes, given its index.
+/// Gives the `pages` mapped and still untouched pages from `start` on their contents: `read` fills a page
+/// of zeroes, given its index.
 ///
 /// # Errors
 /// ENOMEM; what `read` says. The pages before are filled then.
@@ -19,7 +20,8 @@ pub fn fill(
     (0..pages).try_for_each(|index| {
         let frame = frame()?;
         let page = PageNum::new(start.get() + index);
-        let filled = frames::with_bytes(frame, |bytes| read(index, bytes)).and_then(|()| install(space, page, frame));
+        let filled =
+            frames::with_bytes(frame, |bytes| read(index, bytes)).and_then(|()| install(space, page, frame));
         if filled.is_err() {
             frames::free(&pin(), frame);
         }

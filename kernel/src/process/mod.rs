@@ -11,8 +11,8 @@
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 #![deny(unsafe_code)]
 
-mod end;
 mod elf;
+mod end;
 pub mod fault;
 pub mod futex;
 mod heap;
@@ -40,8 +40,8 @@ use end::EndingCell;
 use heap::Heap;
 pub use image::fill;
 use signal::ProcessSignals;
-pub use start::start_first;
 pub use stack::TICKS_PER_SECOND;
+pub use start::start_first;
 pub use thread::{NewThread, Thread, exit_thread, spawn};
 
 /// Bytes of a main thread's stack.

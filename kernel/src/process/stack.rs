@@ -1,4 +1,5 @@
-//! The main thread's stack as a program finds it: argc, argv, envp, the auxiliary vector, and what they point to.
+//! The main thread's stack as a program finds it: argc, argv, envp, the auxiliary vector, and what they
+//! point to.
 
 use alloc::vec::Vec;
 

@@ -63,8 +63,10 @@ fn load(space: &SpaceHandle, elf: &Elf<'_>) -> Result<u64, Errno> {
 
 /// Loads one; returns the page boundary after it.
 fn load_segment(space: &SpaceHandle, segment: &Segment<'_>) -> Result<u64, Errno> {
-    let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(Errno::ENOEXEC)?;
-    let pages = PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));
+    let end =
+        segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(Errno::ENOEXEC)?;
+    let pages =
+        PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));
     if !pages.is_empty() {
         map(space, pages, segment.prot)?;
         image::write(&**space, segment.address, segment.bytes)?;

@@ -84,8 +84,8 @@ impl Process {
     }
 }
 
-/// Ends the running thread; its process ends with the last one. Holds no counted reference across the end, which never
-/// returns to drop it.
+/// Ends the running thread; its process ends with the last one. Holds no counted reference across the end,
+/// which never returns to drop it.
 pub fn exit_thread() -> ! {
     sched::with_current(|task| {
         robust::release(task);
@@ -106,7 +106,8 @@ fn announce(task: &Task) {
     }
 }
 
-/// `clone` for a thread: another thread of the caller's process, which starts with `frame` and the caller's vector registers.
+/// `clone` for a thread: another thread of the caller's process, which starts with `frame` and the caller's
+/// vector registers.
 ///
 /// # Errors
 /// EAGAIN without memory, or if the process is ending.

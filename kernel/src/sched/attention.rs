@@ -1,7 +1,8 @@
 //! Why a core, or a task, must look up before it returns to user mode.
 //!
-//! Interrupt handlers and other cores only set bits here; what the bits ask for is done by the core itself, on
-//! the way to user mode or in the idle loop, where no lock is held and interrupts are on. An empty word is the fast path.
+//! Interrupt handlers and other cores only set bits here; what the bits ask for is done by the core itself,
+//! on the way to user mode or in the idle loop, where no lock is held and interrupts are on. An empty word
+//! is the fast path.
 
 use sync::atomic::{AtomicU32, Ordering};
 

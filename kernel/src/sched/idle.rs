@@ -1,7 +1,7 @@
 //! A core with nothing to run.
 //!
-//! It stays in the epochs until its next tick, in case work comes back soon; then it leaves them, so that a sleeping
-//! core never holds an epoch up, and rings for its sleepers only.
+//! It stays in the epochs until its next tick, in case work comes back soon; then it leaves them, so that a
+//! sleeping core never holds an epoch up, and rings for its sleepers only.
 
 use core::sync::atomic::Ordering;
 

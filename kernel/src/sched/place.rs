@@ -2,12 +2,12 @@
 //!
 //! A set of idle cores, one bit each, changes only when a core goes idle or is claimed. Two races matter:
 //!
-//! 1. *A core goes idle while somebody gives it work.* The core sets its bit, then looks at every queue; the giver pushes,
-//!    then looks at the bits. Bits and queue lengths are SeqCst, so one of the two sees the other: the core finds the
-//!    task, or the giver claims the bit and interrupts the core. An interrupt between the core's look and its `hlt` ends
-//!    the `hlt` at once, since interrupts are off in between.
-//! 2. *Two givers find the same idle core.* Clearing the bit claims it: the second looks further, so that two new threads
-//!    start on two idle cores. A claimed core that finds nothing sets its bit again.
+//! 1. *A core goes idle while somebody gives it work.* The core sets its bit, then looks at every queue;
+//!    the giver pushes, then looks at the bits. Bits and queue lengths are SeqCst, so one of the two sees
+//!    the other: the core finds the task, or the giver claims the bit and interrupts the core. An interrupt
+//!    between the core's look and its `hlt` ends the `hlt` at once, since interrupts are off in between.
+//! 2. *Two givers find the same idle core.* Clearing the bit claims it: the second looks further, so that
+//!    two new threads start on two idle cores. A claimed core that finds nothing sets its bit again.
 
 use alloc::sync::Arc;
 
@@ -37,11 +37,15 @@ pub fn claim_idle(core: CoreId) -> bool {
 
 fn claim_any_idle(allowed: &CoreSet) -> Option<CoreId> {
     let nobody = IDLE.iter().all(|word| word.load(Ordering::SeqCst) == 0);
-    if nobody { None } else { cores::all().filter(|&core| allowed.contains(core)).find(|&core| claim_idle(core)) }
+    if nobody {
+        None
+    } else {
+        cores::all().filter(|&core| allowed.contains(core)).find(|&core| claim_idle(core))
+    }
 }
 
-/// Puts a runnable task into a run queue: of its last core if that idles, else of another idle core, else of its last
-/// core, else of the shortest queue; always one that the task may run on.
+/// Puts a runnable task into a run queue: of its last core if that idles, else of another idle core, else
+/// of its last core, else of the shortest queue; always one that the task may run on.
 pub fn enqueue(task: Arc<Task>) {
     let (allowed, last) = (task.affinity(), task.core());
     let stay = allowed.contains(last);
@@ -85,8 +89,9 @@ pub fn set_affinity(task: &Arc<Task>, allowed: CoreSet) {
     if allowed.contains(core) {
         return;
     }
-    // It waits in a queue: requeue it. Else it runs, and its core makes it leave; or it sleeps, and is placed anew
-    // when it wakes. One that is between two places was, or will be, placed by its new affinity.
+    // It waits in a queue: requeue it. Else it runs, and its core makes it leave; or it sleeps, and is
+    // placed anew when it wakes. One that is between two places was, or will be, placed by its new
+    // affinity.
     match cores::of(core).take(|queued| Arc::ptr_eq(queued, task)) {
         Some(task) => enqueue(task),
         None => kick(core),

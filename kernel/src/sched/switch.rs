@@ -1,9 +1,9 @@
 //! Leaving one task for the next.
 //!
-//! A switch has two halves. `leave` runs on the old stack: it picks the next task, keeps the old one's registers,
-//! and resumes the other flow. `finish_switch` is the first thing there: only now is the old task off its
-//! stack, so only now may anybody else run it: it is requeued, settled in its sleep, or, if it has exited, put aside
-//! to be freed. Interrupts are off from the one to the other.
+//! A switch has two halves. `leave` runs on the old stack: it picks the next task, keeps the old one's
+//! registers, and resumes the other flow. `finish_switch` is the first thing there: only now is the old
+//! task off its stack, so only now may anybody else run it: it is requeued, settled in its sleep, or, if it
+//! has exited, put aside to be freed. Interrupts are off from the one to the other.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use percore::{CoreId, CoreSet};
-use sync::{Parking, SpinLock};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::{Parking, SpinLock};
 
 use super::attention::{self, Attention};
 use super::list::Link;
@@ -132,12 +132,13 @@ impl Task {
         }
     }
 
-    /// Makes the task see `reasons` before it runs another user instruction, also if it sleeps or runs elsewhere.
+    /// Makes the task see `reasons` before it runs another user instruction, also if it sleeps or runs
+    /// elsewhere.
     ///
-    /// It either sees the reasons when it checks, with interrupts off, on its way to user mode; or it checked before
-    /// we raised them, and then the core it says it is on is the core it checked on, and our interrupt
-    /// hits it in user mode. Both sides write first and read second: we the reasons and its core, it its
-    /// core (when switched to) and the reasons; all SeqCst, so at least one sees the other.
+    /// It either sees the reasons when it checks, with interrupts off, on its way to user mode; or it
+    /// checked before we raised them, and then the core it says it is on is the core it checked on, and our
+    /// interrupt hits it in user mode. Both sides write first and read second: we the reasons and its core,
+    /// it its core (when switched to) and the reasons; all SeqCst, so at least one sees the other.
     pub fn notify(this: &Arc<Self>, reasons: u32) {
         this.attention.raise(reasons);
         Self::wake(this);

@@ -1,7 +1,7 @@
 //! Sleepers of one core, and when its timer must ring.
 //!
-//! A busy core ticks every [`TICK_NS`]: that is the time slice, and it drives the epochs. Sleepers ring in between. An idle
-//! core rings for its sleepers only.
+//! A busy core ticks every [`TICK_NS`]: that is the time slice, and it drives the epochs. Sleepers ring in
+//! between. An idle core rings for its sleepers only.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -74,7 +74,8 @@ impl WaitQueue {
     }
 }
 
-/// A wait without a deadline may be made again after a signal; what is left of another's time is not known then.
+/// A wait without a deadline may be made again after a signal; what is left of another's time is not known
+/// then.
 fn allow_restart(task: &Task, deadline: Option<u64>) {
     if deadline.is_none() {
         task.thread.signals.allow_restart();

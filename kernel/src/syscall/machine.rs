@@ -52,17 +52,20 @@ pub fn getcpu(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Random bytes.
+/// Random bytes, as many as the caller's patience and Linux's limit allow.
 pub fn getrandom(call: &mut Call<'_>) -> Outcome {
+    const MOST: u64 = (32 << 20) - 1;
+    const CHUNK: usize = 256;
     if call.arg(2) & !(GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE) != 0 {
         return Err(Errno::EINVAL);
     }
-    let (at, length) = (call.arg(0), call.arg(1).min(i32::MAX as u64));
+    let (at, length) = (call.arg(0), call.arg(1).min(MOST));
     let mut done = 0;
     while done < length {
-        let word = arch::random_u64().to_le_bytes();
-        let bytes = &word[..(length - done).min(8) as usize];
-        match user::copy_out(at.wrapping_add(done), bytes) {
+        let mut bytes = [0; CHUNK];
+        bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&arch::random_u64().to_le_bytes()));
+        let bytes = &bytes[..(length - done).min(CHUNK as u64) as usize];
+        match user::copy_out(at.wrapping_add(done), bytes).and_then(|()| call.task.check_interrupted()) {
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
             Ok(()) => done += bytes.len() as u64,

@@ -1,11 +1,11 @@
 //! The Linux calls: one file per call or close family, and this table.
 //!
-//! The list of calls lives in `abi::syscalls`, where the host's tools find it too. From the same list [`route`] is made:
-//! a call listed as `full` or `partial` goes to the function of its name in [`calls`], and its absence is a
-//! compile error; every other number answers ENOSYS.
+//! The list of calls lives in `abi::syscalls`, where the host's tools find it too. From the same list
+//! [`route`] is made: a call listed as `full` or `partial` goes to the function of its name in [`calls`],
+//! and its absence is a compile error; every other number answers ENOSYS.
 //!
-//! A handler gets a [`Call`] and returns rax or an [`Errno`]. It runs on the thread's kernel stack with interrupts on, may
-//! sleep, and holds no counted reference when it ends the thread.
+//! A handler gets a [`Call`] and returns rax or an [`Errno`]. It runs on the thread's kernel stack with
+//! interrupts on, may sleep, and holds no counted reference when it ends the thread.
 #![deny(unsafe_code)]
 
 mod calls;

@@ -83,7 +83,8 @@ fn start_thread(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
 }
 
 /// # Errors
-/// EINVAL for flags that need one another, or that a thread cannot have; ENOSYS for another process, which is said aloud.
+/// EINVAL for flags that need one another, or that a thread cannot have; ENOSYS for another process, which
+/// is said aloud.
 fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
     let flags = args.flags;
     let lacks = |flag, needed| flags & flag != 0 && flags & needed == 0;
@@ -91,7 +92,10 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     if flags & CLONE_THREAD == 0 {
-        control::log(control::Level::Warn, format_args!("clone: a new process (flags {flags:#x}) is not supported"));
+        control::log(
+            control::Level::Warn,
+            format_args!("clone: a new process (flags {flags:#x}) is not supported"),
+        );
         return Err(Errno::ENOSYS);
     }
     if flags & THREAD != THREAD || flags & !KNOWN != 0 { Err(Errno::EINVAL) } else { Ok(()) }
@@ -147,4 +151,3 @@ pub fn arch_prctl(call: &mut Call<'_>) -> Outcome {
     }
     Ok(0)
 }
-

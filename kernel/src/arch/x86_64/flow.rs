@@ -1,7 +1,8 @@
 //! Flows of control as values: a suspended flow can be resumed once, by whoever owns it, and owns its stack.
 //!
-//! Each core has a seat with the task that runs there and that task's stack. `resume` puts the newcomer on the seat
-//! and leaves the old occupant in `left`, where the newcomer finds it: only then is the old flow really off its stack.
+//! Each core has a seat with the task that runs there and that task's stack. `resume` puts the newcomer on
+//! the seat and leaves the old occupant in `left`, where the newcomer finds it: only then is the old flow
+//! really off its stack.
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -47,8 +48,9 @@ static SEATS: [Seat; MAX_CORES] = [const {
     Seat { task: AtomicPtr::new(::core::ptr::null_mut()), own }
 }; MAX_CORES];
 
-/// Leaves the running flow and goes on with `flow`, which belongs to `task` (`None`: the core's idle flow). Returns when
-/// somebody resumes the flow that was left, perhaps on another core. Whoever goes on must [`take_left`].
+/// Leaves the running flow and goes on with `flow`, which belongs to `task` (`None`: the core's idle flow).
+/// Returns when somebody resumes the flow that was left, perhaps on another core. Whoever goes on must
+/// [`take_left`].
 ///
 /// # Panics
 /// If interrupts are on, or the last one left was not taken.
@@ -73,7 +75,8 @@ pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
     unsafe { context::switch(from, &raw const context) };
 }
 
-/// The task and the flow that this core just left; the task is `None` for the idle flow. `None` if they were taken.
+/// The task and the flow that this core just left; the task is `None` for the idle flow. `None` if they
+/// were taken.
 pub fn take_left() -> Option<(Option<Arc<Task>>, Suspended)> {
     let _off = interrupts::off();
     // SAFETY: our own seat, interrupts off, and no other reference into it lives.
@@ -86,8 +89,8 @@ pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
     // One load, of a line that only this core writes. If we migrated between finding the seat and the load,
     // we would have been switched: kernel code is never preempted, so that does not happen.
     let task = SEATS[core().index()].task.load(Ordering::Relaxed);
-    // SAFETY: the seat holds a count of the running task. When `f` is switched away from, the scheduler keeps the task's
-    // reference together with its flow, so the task outlives every `f` that still runs.
+    // SAFETY: the seat holds a count of the running task. When `f` is switched away from, the scheduler
+    // keeps the task's reference together with its flow, so the task outlives every `f` that still runs.
     unsafe { task.as_ref() }.map(f)
 }
 

@@ -74,7 +74,8 @@ fn restart(task: &Task, frame: &mut TrapFrame, handler: Option<&Sigaction>) {
     }
 }
 
-/// A fault of the running thread, which cannot be blocked or ignored: it is handled now, or the process dies of it.
+/// A fault of the running thread, which cannot be blocked or ignored: it is handled now, or the process
+/// dies of it.
 pub fn force(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin) -> Fate {
     let action = task.process().signals.action(signal);
     let blocked = task.thread.signals.mask() & bit(signal) != 0;

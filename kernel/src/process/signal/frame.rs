@@ -31,7 +31,8 @@ const UC_FLAGS: u64 = 1 | 2 | 4;
 const HANDLER_CLEARS: u64 = 1 << 8 | 1 << 10 | 1 << 16;
 const SYSCALL_TRAP: u64 = 0;
 
-/// Makes `frame` enter the handler of `action`; returning from it restores what `frame` was, and blocks `mask`.
+/// Makes `frame` enter the handler of `action`; returning from it restores what `frame` was, and blocks
+/// `mask`.
 ///
 /// # Errors
 /// EFAULT: there is no stack for it, or no way back.

@@ -1,9 +1,9 @@
 //! Signals: who is told, when, and what then happens.
 //!
-//! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its way to user mode
-//! (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its whole process, or enters the
-//! program's handler (`frame`). Each number is pending at most once, real-time signals too. Stopping is not supported:
-//! what would stop a process is ignored.
+//! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its
+//! way to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its
+//! whole process, or enters the program's handler (`frame`). Each number is pending at most once, real-time
+//! signals too. Stopping is not supported: what would stop a process is ignored.
 
 mod deliver;
 mod frame;
@@ -147,7 +147,8 @@ impl ThreadSignals {
         *self.stack.lock() = stack;
     }
 
-    /// The call that now returns EINTR may be made again after a handler that asks for that (SA_RESTART), or after none.
+    /// The call that now returns EINTR may be made again after a handler that asks for that (SA_RESTART),
+    /// or after none.
     pub fn allow_restart(&self) {
         self.restartable.store(true, Ordering::Relaxed);
     }
