@@ -162,10 +162,9 @@ impl World {
     /// Ends the world; nobody attends a core. Everything that was ever taken must be back.
     pub fn finish(self) {
         let Self { machine, mmu, mut space, nodes } = self;
-        machine.on(0, |pin| space.destroy(pin));
+        machine.on(0, |_| drop(space.space.take()));
         assert_eq!(machine.frames.used(), 0, "frames are lost");
         assert_eq!(mmu.translations(), [], "translations outlive their space");
-        machine.on(0, |_| drop(space.space.take()));
         machine.settle();
         assert_eq!(nodes.total().live(), 0, "nodes are lost");
         assert_eq!(machine.refcache.garbage(), 0);

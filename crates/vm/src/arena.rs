@@ -148,7 +148,6 @@ impl Arena {
         if self.taken * 2 >= size.max(1) || self.window == self.all.start {
             return false;
         }
-        self.cursor = self.cursor.min(self.window.saturating_add(LARGE));
         self.window = self.window.saturating_sub(size).max(self.all.start);
         true
     }
