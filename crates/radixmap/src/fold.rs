@@ -1,4 +1,20 @@
 //! How the tree changes shape: a folded slot expands into a child, an empty child collapses into its slot.
+//!
+//! ```text
+//!            expand: the slot is held                       collapse: nobody used a slot for an epoch
+//!   empty or value, LOCK ──────────────▶ child ──────────────▶ child, DYING ──────────────▶ empty
+//!                        one store by            Refcache, when       Refcache, by CAS;
+//!                        the holder              the count is 0       then `collapse` runs
+//! ```
+//! A node's count is the number of its used slots (a value or a child; a lock is no use). The children hold their
+//! parent by the slots that they are in, so nodes go from the leaves up, one level every few epochs, and a root,
+//! which its map holds, goes last. There is no third direction: a node that is full of equal values stays.
+//!
+//! 1. Nobody sees a new subtree before it is complete, locked where its maker will hold it, and published by one store.
+//! 2. A count is told of each transition of each slot once, by the slot's holder (who makes or clears it), by the
+//!    expander (empty to child), or by `collapse` (child to empty).
+//! 3. `collapse` has the node to itself: the count was 0 for an epoch and no core that entered before has kept its loan
+//!    through it; who came later took `DYING` off, and then Refcache's CAS failed.
 
 use alloc::sync::Arc;
 use core::mem;
@@ -14,7 +30,8 @@ use crate::node::{FANOUT, Memory, Node, NodeRef, Part, TOP, slot_keys};
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 
-/// A node in the making has this count, so it cannot die before it is published. `settle` corrects it.
+/// Every node starts with this count, and `settle` takes off what is not used: so a node whose slots stay empty falls to
+/// zero like any other, which is what brings it to Refcache's notice.
 const HOLD: i64 = FANOUT as i64;
 
 /// Replaces `part.slot`, which the caller holds and which said `word`, by a child (and, along the ends of
@@ -30,16 +47,12 @@ pub(crate) fn expand<'p>(
 ) -> Result<(), OutOfMemory> {
     let mut fresh = Fresh::default();
     let seed = (word.unlocked(), part.slot.data());
-    match fresh.grow(node, part.slot, seed, &part.keys) {
-        Ok(child) => child.publish(part.slot),
-        Err(out_of_memory) => {
-            part.slot.unlock();
-            return Err(out_of_memory);
-        }
-    }
+    let child = fresh.grow(node, part.slot, seed, &part.keys).inspect_err(|_| part.slot.unlock())?;
     if !word.is_used() {
+        // Before anybody can see the child, let alone take it away again.
         node.count(here, 1);
     }
+    child.publish(part.slot);
     fresh.settle(here);
     Ok(())
 }

@@ -1,5 +1,40 @@
-//! A concurrent map from 36-bit keys to small values, for address spaces: ranges are locked, filled and cleared,
-//! and operations on ranges that do not overlap share no cache line.
+//! A concurrent map from 36-bit keys to small values, made for address spaces: ranges are locked, filled and cleared
+//! in one piece, and operations on ranges that do not overlap write no common cache line.
+//!
+//! The map is a radix tree, 4 levels of 512 slots, 16 bytes each. Where the keys below a slot all have the same value
+//! or none, the slot says so and there is no node below it (it is *folded*). Each slot has a lock bit. A range is locked
+//! slot by slot from left to right; a folded slot that sticks out of the range *expands*, and the lock moves down with
+//! the keys. Nodes that nobody uses *collapse*: [Refcache](refcache) counts the used slots of each node without shared
+//! writes, and takes a node away when none was used for a whole epoch. A descent locks nothing and counts nothing.
+//!
+//! ```
+//! # #[derive(Clone, Copy, Debug, PartialEq)] struct Prot(u64);
+//! # impl radixmap::Value for Prot {
+//! #     fn to_words(self) -> (u64, u64) { (self.0, 0) }
+//! #     fn from_words(low: u64, _: u64) -> Self { Self(low) }
+//! # }
+//! use radixmap::{Expand, RadixMap};
+//! use refcache::{Config, Refcache};
+//!
+//! let _core = percore::threads::enter_any(1); // this thread plays a core
+//! let pin = percore::pin();
+//! let refcache = Refcache::new(Config { cores: 1, cache_slots: 64, review_budget: 64 });
+//! refcache.online(&pin);
+//!
+//! let map = RadixMap::new(&pin, &refcache)?;
+//! map.lock_range(&pin, 0..1 << 18, Expand::Always)?.fill(Prot(3)); // a gigabyte: one slot
+//! if let Some(mut page) = map.lock_key(&pin, 77)? {
+//!     page.for_each(|entry| entry.set(Prot(1))); // expanded: three nodes more
+//! }
+//! let mut values = Vec::new();
+//! map.lock_range(&pin, 76..79, Expand::IfPresent)?.for_each(|entry| values.push(entry.value()));
+//! assert_eq!(values, [Some(Prot(3)), Some(Prot(1)), Some(Prot(3))]);
+//! map.destroy(&pin);
+//! # Ok::<(), radixmap::OutOfMemory>(())
+//! ```
+//!
+//! Files: `slot` (the bits), `node` (memory, and how a key finds its slot), `lock` (the protocol of ranges), `fold`
+//! (expansion and collapse), `iter` (what a holder does). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
@@ -75,15 +110,20 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
     }
 
     /// An empty map that counts its nodes in `counters`, which may be shared with other maps and outlive this one.
+    ///
+    /// # Panics
+    /// If the counters are for fewer cores than the domain.
     pub fn with_counters(
         pin: &Pinned,
         refcache: R,
         counters: Arc<NodeCounters>,
     ) -> Result<Self, OutOfMemory> {
+        assert!(counters.cores() >= refcache.cores(), "counters for too few cores");
         Ok(Self { refcache, root: Root::new(pin, counters)?, _values: PhantomData })
     }
 
-    /// Locks `keys`, left to right, waiting for whoever holds some of them.
+    /// Locks `keys`, left to right, waiting for whoever holds some of them. If memory runs out, nothing is locked, and no
+    /// value has changed.
     ///
     /// # Panics
     /// If the range is empty or goes beyond [`KEY_END`].
@@ -98,7 +138,8 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
         Held::lock(self.here(pin), self.root.node(), keys, expand).map(RangeGuard::new)
     }
 
-    /// Locks `key` alone if it has a value, and nothing otherwise.
+    /// Locks `key` alone if it has a value, and nothing otherwise: what a page fault needs. If somebody holds the key, it
+    /// waits: a key that is cleared and set again under one lock is never seen without a value.
     ///
     /// # Panics
     /// If the key is not below [`KEY_END`].

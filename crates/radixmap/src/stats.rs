@@ -33,6 +33,11 @@ impl NodeCounters {
         Self(PerCore::new(cores, |_| Cells { created: AtomicU64::new(0), collapsed: AtomicU64::new(0) }))
     }
 
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.0.cores()
+    }
+
     /// What `core` did.
     pub fn of(&self, core: CoreId) -> Stats {
         self.0.of(core).read()

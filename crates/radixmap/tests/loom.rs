@@ -108,7 +108,10 @@ impl World {
 
     /// Writes the cells of all keys of a held range: a race if somebody else holds one of them.
     fn touch(&self, guard: &RangeGuard<'_, Twin>) {
-        guard.keys().for_each(|key| self.owned[key as usize].with_mut(|cell| unsafe { *cell += 1 }));
+        for key in guard.keys() {
+            // SAFETY: we hold the key; loom checks that nobody else touches the cell.
+            self.owned[key as usize].with_mut(|cell| unsafe { *cell += 1 });
+        }
     }
 
     /// Locks `keys` exactly, touches them and adds `by` to their values; an empty key becomes `by`.

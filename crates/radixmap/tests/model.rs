@@ -167,10 +167,14 @@ fn change_key(map: &Map<'_>, model: &mut Model, pin: &Pinned, key: u64, value: O
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 192 }))]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 1 } else { 192 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn agrees_with_the_model(ops in prop::collection::vec(op(), 1..if cfg!(miri) { 6 } else { 60 })) {
+    fn agrees_with_the_model(ops in prop::collection::vec(op(), 1..if cfg!(miri) { 8 } else { 60 })) {
         let _core = percore::threads::enter_any(CORES);
         let pin = percore::pin();
         let refcache = domain();
@@ -195,7 +199,7 @@ proptest! {
 
     /// Destroying a map that still has values gives every node back too.
     #[test]
-    fn destroy_leaks_nothing(fills in prop::collection::vec(keys(), 1..12), ticks in 0..4usize) {
+    fn destroy_leaks_nothing(fills in prop::collection::vec(keys(), 1..if cfg!(miri) { 3 } else { 12 }), ticks in 0..4usize) {
         let _core = percore::threads::enter_any(CORES);
         let pin = percore::pin();
         let refcache = domain();

@@ -15,8 +15,8 @@ use refcache::Refcache;
 
 const THREADS: usize = 4;
 /// All threads do some rounds, then all let a few epochs pass, so that what is empty then goes.
-const PHASES: usize = if cfg!(miri) { 2 } else { 400 };
-const ROUNDS: usize = if cfg!(miri) { 4 } else { 50 };
+const PHASES: usize = if cfg!(miri) { 1 } else { 400 };
+const ROUNDS: usize = if cfg!(miri) { 2 } else { 50 };
 
 /// The keys of the test: islands, each across a boundary between two leaves, in nodes far apart. Nobody is on most of
 /// them most of the time, so their nodes collapse and grow again.
