@@ -125,11 +125,13 @@ impl Task {
         }
     }
 
-    /// Ends the task's sleep, or makes its next one return at once.
-    pub fn wake(this: &Arc<Self>) {
-        if this.parking.wake() {
+    /// Ends the task's sleep, or makes its next one return at once; whether it slept.
+    pub fn wake(this: &Arc<Self>) -> bool {
+        let slept = this.parking.wake();
+        if slept {
             place::enqueue(this.clone());
         }
+        slept
     }
 
     /// Makes the task see `reasons` before it runs another user instruction, also if it sleeps or runs
@@ -141,9 +143,9 @@ impl Task {
     /// it its core (when switched to) and the reasons; all SeqCst, so at least one sees the other.
     pub fn notify(this: &Arc<Self>, reasons: u32) {
         this.attention.raise(reasons);
-        Self::wake(this);
+        let active = !Self::wake(this);
         let core = this.core();
-        if core != arch::core() {
+        if active && core != arch::core() {
             arch::send_reschedule(core);
         }
     }

@@ -65,7 +65,9 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.0.iter().flatten().for_each(Task::wake);
+        for task in self.0.iter().flatten() {
+            Task::wake(task);
+        }
     }
 }
 
