@@ -20,7 +20,7 @@ const WORTH_A_RETRY: u64 = 16;
 const PATIENCE_NS: u64 = 5_000_000;
 
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
-/// Some core has no memory left: every core gives back what it keeps ready.
+/// Some core has no memory left: every core gives back what it keeps ready, and its page tables.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
 /// Makes the domain, with every core offline. Once, at boot.
@@ -41,6 +41,7 @@ pub fn domain() -> &'static Refcache {
 pub fn tick_if_due(pin: &Pinned) {
     // Relaxed: a hint; see `reclaim`.
     if SHORT.load(Ordering::Relaxed) {
+        space::drop_my_tables();
         frames::give_back(pin, true);
     }
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {

@@ -2,7 +2,7 @@
 
 use crate::mm::user::USER_END;
 
-/// A user thread's registers while it is in the kernel. The order is the one `entry.s` pushes in.
+/// A user thread's registers while it is in the kernel. The order is the one `entry` pushes in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)] // register names
