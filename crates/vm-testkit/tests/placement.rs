@@ -179,33 +179,46 @@ fn cores_that_race_for_the_last_pages_get_each_once() {
     world.finish();
 }
 
+/// The pages of [`a_hole_that_moves_is_found`] that are not mapped for good.
+fn movable(dice: &mut Dice) -> PageNum {
+    PageNum::new(700 + 140 * dice.below(7))
+}
+
 /// Two cores keep moving 3 pages each about in 7. However they move, a third core finds a page.
 #[test]
 fn a_hole_that_moves_is_found() {
-    let world = small(20, 7);
-    let found = AtomicUsize::new(0);
+    let world = small(3, 1000);
+    world.machine.on(0, |pin| {
+        world.space.map(pin, Placement::Fixed(PageNum::new(700)), 1000, Prot::READ).unwrap();
+        (0..7).for_each(|at| world.space.unmap(pin, PageRange::one(PageNum::new(700 + 140 * at))).unwrap());
+    });
+    let moves = AtomicUsize::new(0);
     world.machine.on_threads(3, |core| {
         let mut dice = Dice(0x9e37 + core.pin().core().index() as u64);
         let mut held = Vec::new();
-        while found.load(SeqCst) < 20_000 {
+        while moves.load(SeqCst) < 40_000 {
             core.serve();
             if core.pin().core().index() > 0 {
                 move_about(&world, core.pin(), &mut dice, &mut held);
-                continue;
+                moves.fetch_add(1, SeqCst);
+            } else {
+                let hole = world.space.map(core.pin(), Placement::Below(PageNum::new(1700)), 1, Prot::READ);
+                let hole = hole.expect("one page at least is free at any moment");
+                world.space.unmap(core.pin(), PageRange::one(hole)).unwrap();
             }
-            let hole = map(&world, core.pin(), 1).expect("one page at least is free at any moment");
-            world.space.unmap(core.pin(), hole).unwrap();
-            found.fetch_add(1, SeqCst);
         }
     });
     world.finish();
 }
 
+/// Gives a page up for another one.
 fn move_about(world: &World, pin: &Pinned, dice: &mut Dice, held: &mut Vec<PageNum>) {
     if held.len() == 3 {
         let page = held.swap_remove(dice.below(3) as usize);
         world.space.unmap(pin, PageRange::one(page)).unwrap();
     }
-    let page = PageNum::new(700 + dice.below(7));
-    held.extend(world.space.map(pin, Placement::FixedNoReplace(page), 1, Prot::READ));
+    while held.len() < 3 {
+        let place = Placement::FixedNoReplace(movable(dice));
+        held.extend(world.space.map(pin, place, 1, Prot::READ));
+    }
 }

@@ -164,18 +164,19 @@ impl Arena {
     }
 }
 
-/// The highest hole of `pages` pages in `within`. Looks at each page at most once, alignment aside.
-pub(crate) fn hole_below(within: Range<u64>, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+/// The highest hole of `pages` pages in `within`: an aligned one if there is one.
+pub(crate) fn any_hole(within: Range<u64>, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+    let aligned = hole_below(within.clone(), pages, look);
+    if pages < LARGE { aligned } else { aligned.or_else(|| hole_aligned(within, pages, 1, look)) }
+}
+
+/// The highest aligned hole of `pages` pages in `within`. Looks at each page at most once, alignment aside.
+fn hole_below(within: Range<u64>, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
     hole_aligned(within, pages, alignment(pages), look)
 }
 
 /// [`hole_below`] at multiples of `align` only.
-pub(crate) fn hole_aligned(
-    within: Range<u64>,
-    pages: u64,
-    align: u64,
-    look: &impl Fn(u64) -> Look,
-) -> Option<u64> {
+fn hole_aligned(within: Range<u64>, pages: u64, align: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
     let mut end = within.end;
     loop {
         let start = end.checked_sub(pages)? / align * align;

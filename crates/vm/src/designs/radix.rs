@@ -11,7 +11,7 @@ use percore::{CoreId, Pinned};
 use radixmap::{Entry, Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
 use refcache::Refcache;
 
-use crate::arena::{Arenas, Layout, Look, hole_aligned, hole_below};
+use crate::arena::{Arenas, Layout, Look, any_hole};
 use crate::counters::Tally;
 use crate::meta::Page;
 use crate::shootdown::{Reach, Removed, Rig};
@@ -170,9 +170,7 @@ impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
             return Err(VmError::NoSpace);
         }
         let _still = self.lock(pin, within, Expand::IfPresent)?;
-        let look = |page| self.look(pin, page);
-        let hole =
-            hole_below(keys(within), pages, &look).or_else(|| hole_aligned(keys(within), pages, 1, &look));
+        let hole = any_hole(keys(within), pages, &|page| self.look(pin, page));
         hole.map(PageNum::new).ok_or(VmError::NoSpace)
     }
 }
