@@ -90,8 +90,7 @@ pub fn set_affinity(task: &Arc<Task>, allowed: CoreSet) {
         return;
     }
     // It waits in a queue: requeue it. Else it runs, and its core makes it leave; or it sleeps, and is
-    // placed anew when it wakes. One that is between two places was, or will be, placed by its new
-    // affinity.
+    // placed anew when it wakes. One that somebody places by its old affinity right now leaves at the tick.
     match cores::of(core).take(|queued| Arc::ptr_eq(queued, task)) {
         Some(task) => enqueue(task),
         None => kick(core),

@@ -17,6 +17,8 @@ use crate::process::fill;
 /// Where MAP_32BIT mappings end.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
 const PROT_KNOWN: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
+/// /dev/zero, which is another way to ask for anonymous memory.
+const ZERO_DEVICE: (u32, u32) = (1, 5);
 const REFUSED: u64 = MAP_GROWSDOWN | MAP_HUGETLB;
 
 /// What an mmap asks for, checked.
@@ -101,10 +103,13 @@ fn map_file(call: &Call<'_>, request: &Request) -> Outcome {
         return Err(Errno::EACCES);
     }
     let content = file.content().map_err(|_| Errno::ENODEV)?;
+    let space = &***process.space();
+    if content.device() == ZERO_DEVICE {
+        return Ok(map(space, request.place, request.pages, request.prot)?.get() * PAGE_SIZE);
+    }
     if content.kind() != S_IFREG || written_back {
         return Err(Errno::ENODEV);
     }
-    let space = &***process.space();
     // Without rights until it is filled, so that no thread sees half of it.
     let start = map(space, request.place, request.pages, Prot::NONE)?;
     let pages = PageRange::new(start, request.pages).ok_or(Errno::ENOMEM)?;

@@ -35,6 +35,7 @@ mod threads;
 mod usage;
 
 use abi::Errno;
+use sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::TrapFrame;
 use crate::control;
@@ -108,9 +109,19 @@ macro_rules! route {
 
 abi::for_each_syscall!(route);
 
+/// Calls that were named already, one bit each by a hash of the number: a program that tries one in a loop is
+/// heard once.
+static NAMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
 /// A call that nobody wrote: the developer hears of it, the program gets ENOSYS.
 #[cold]
 fn unknown(call: &mut Call<'_>) -> Outcome {
-    control::unknown_syscall(call.frame.number(), call.args);
+    let number = call.frame.number();
+    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+    let (word, bit) = (&NAMED[hash as usize / 64], 1 << (hash % 64));
+    // Relaxed: at worst two cores both name it.
+    if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+        control::unknown_syscall(number, call.args);
+    }
     Err(Errno::ENOSYS)
 }
