@@ -1,6 +1,6 @@
 //! Standard input, output and error: the three serial ports.
 //!
-//! Output goes straight to its port, under a lock that keeps the bytes of one chunk together.
+//! Output goes straight to its port, one writer at a time, so that the bytes of a chunk stay together.
 //!
 //! Input arrives on the control port in frames, `u16 length, bytes`, little-endian, the empty frame being the end.
 //! The host sends a frame for each time it is asked, and it is asked when a reader finds nothing: so the program
@@ -22,8 +22,8 @@ use crate::arch::uart::Port;
 use crate::control;
 use crate::sched::{WaitQueue, attention};
 
-static STDOUT: SpinLock<()> = SpinLock::new(());
-static STDERR: SpinLock<()> = SpinLock::new(());
+static STDOUT: Turn = Turn::new();
+static STDERR: Turn = Turn::new();
 static STDIN: SpinLock<Input> = SpinLock::new(Input::new());
 static READERS: WaitQueue = WaitQueue::new();
 
@@ -163,7 +163,19 @@ impl Content for Stdin {
     }
 }
 
-struct Output(Port, &'static SpinLock<()>);
+/// Who writes to a port. It is slow, so the others sleep.
+struct Turn {
+    taken: SpinLock<()>,
+    writers: WaitQueue,
+}
+
+impl Turn {
+    const fn new() -> Self {
+        Self { taken: SpinLock::new(()), writers: WaitQueue::new() }
+    }
+}
+
+struct Output(Port, &'static Turn);
 
 impl Content for Output {
     fn kind(&self) -> u32 {
@@ -179,8 +191,11 @@ impl Content for Output {
     }
 
     fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
-        let _whole = self.1.lock();
-        self.0.write(from);
+        let Self(port, turn) = self;
+        let mine = turn.writers.wait_until(|| turn.taken.try_lock())?;
+        port.write(from);
+        drop(mine);
+        turn.writers.wake_all();
         Ok(from.len())
     }
 
