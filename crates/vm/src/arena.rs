@@ -25,31 +25,12 @@ use core::ops::Range;
 use percore::{PerCore, Pinned};
 use sync::SpinLock;
 
+use crate::hole::{LARGE, Look, alignment, hole_below};
+use crate::layout::{Layout, Split};
 use crate::{PageNum, PageRange};
-
-/// Pages of a leaf node, of a table page, and of a large page. Larger mappings start at a multiple of it.
-const LARGE: u64 = 512;
 
 /// Ranges remembered for reuse.
 const RECENT: usize = 8;
-
-/// What may be mapped where.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    /// Cores of the machine.
-    pub cores: usize,
-    /// Every page that may be mapped.
-    pub user: PageRange,
-    /// Where mappings without a fixed address go first, and where the cores' arenas lie. Within `user`.
-    pub anywhere: PageRange,
-}
-
-/// What one look at the map says about a page: how far down the same holds, and whether it is in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    pub(crate) start: u64,
-    pub(crate) used: bool,
-}
 
 /// The arenas of all cores.
 #[derive(Debug)]
@@ -77,32 +58,6 @@ impl Arenas {
     pub(crate) fn released(&self, pin: &Pinned, range: PageRange) {
         self.0.mine(pin).lock().released(range);
     }
-}
-
-/// How `anywhere` is divided: along the largest node boundaries that give each core a part.
-struct Split {
-    grain: u64,
-    units: Range<u64>,
-    cores: u64,
-}
-
-impl Split {
-    fn of(layout: &Layout) -> Self {
-        let (cores, within) = (layout.cores as u64, layout.anywhere);
-        let split = |shift: u32| Self { grain: 1 << shift, units: units(within, 1 << shift), cores };
-        let fits = |split: &Self| split.units.end.saturating_sub(split.units.start) >= cores;
-        [27, 18, 9].map(split).into_iter().find(fits).unwrap_or_else(|| split(0))
-    }
-
-    fn part(&self, core: usize) -> Range<u64> {
-        let units = self.units.end - self.units.start;
-        let bound = |core: u64| (self.units.start + units * core / self.cores) * self.grain;
-        bound(core as u64)..bound(core as u64 + 1)
-    }
-}
-
-fn units(within: PageRange, grain: u64) -> Range<u64> {
-    within.start().get().div_ceil(grain)..within.end().get() / grain
 }
 
 #[derive(Debug)]
@@ -162,49 +117,6 @@ impl Arena {
             self.recent.put(range);
         }
     }
-}
-
-/// The highest hole of `pages` pages in `within`: an aligned one if there is one.
-pub(crate) fn any_hole(within: Range<u64>, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
-    let aligned = hole_below(within.clone(), pages, look);
-    if pages < LARGE { aligned } else { aligned.or_else(|| hole_aligned(within, pages, 1, look)) }
-}
-
-/// The highest aligned hole of `pages` pages in `within`. Looks at each page at most once, alignment aside.
-fn hole_below(within: Range<u64>, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
-    hole_aligned(within, pages, alignment(pages), look)
-}
-
-/// [`hole_below`] at multiples of `align` only.
-fn hole_aligned(within: Range<u64>, pages: u64, align: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
-    let mut end = within.end;
-    loop {
-        let start = end.checked_sub(pages)? / align * align;
-        if start < within.start {
-            return None;
-        }
-        match used_in(start..start + pages, look) {
-            None => return Some(start),
-            Some(used) => end = used,
-        }
-    }
-}
-
-/// Where the highest used slot that overlaps `range` starts.
-fn used_in(range: Range<u64>, look: &impl Fn(u64) -> Look) -> Option<u64> {
-    let mut at = range.end;
-    while at > range.start {
-        let Look { start, used } = look(at - 1);
-        if used {
-            return Some(start);
-        }
-        at = start;
-    }
-    None
-}
-
-fn alignment(pages: u64) -> u64 {
-    if pages < LARGE { 1 } else { LARGE }
 }
 
 /// The last few ranges unmapped; the newest of a size is reused first, the oldest of all forgotten first.
@@ -273,30 +185,6 @@ mod tests {
 
         fn free(&self, pages: Range<u64>) {
             self.used.borrow_mut().retain(|page| !pages.contains(page));
-        }
-    }
-
-    fn layout(cores: usize, pages: Range<u64>) -> Layout {
-        let all = PageRange::between(PageNum::new(pages.start), PageNum::new(pages.end));
-        Layout { cores, user: all, anywhere: all }
-    }
-
-    #[test]
-    fn parts_are_disjoint_ordered_and_cover_at_least_half() {
-        for cores in [1, 2, 7, 64, 256] {
-            for pages in [16..1 << 35, 0..1 << 36, 700..(1 << 20) + 3, 3..2000, 5..9] {
-                let split = Split::of(&layout(cores, pages.clone()));
-                let parts: alloc::vec::Vec<_> = (0..cores).map(|core| split.part(core)).collect();
-                assert!(
-                    parts.windows(2).all(|pair| pair[0].end == pair[1].start),
-                    "{cores} cores, {pages:?}"
-                );
-                assert!(pages.start <= parts[0].start && parts[cores - 1].end <= pages.end);
-                let covered = parts[cores - 1].end - parts[0].start;
-                assert!(2 * covered >= pages.end - pages.start, "{cores} cores, {pages:?}: {covered} pages");
-                let largest = if pages.end > 1 << 34 && cores <= 64 { 1 << 27 } else { 1 };
-                assert!(parts.iter().all(|part| part.start % largest == 0));
-            }
         }
     }
 

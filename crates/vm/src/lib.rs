@@ -13,7 +13,7 @@
 //! | `counters.rs` | per-core counts of what happened |
 //! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: rights, frame, cores that translate it |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
-//! | `arena.rs` | where a mapping goes when the caller does not say |
+//! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -23,6 +23,8 @@ extern crate alloc;
 mod arena;
 mod counters;
 mod designs;
+mod hole;
+mod layout;
 mod meta;
 mod mmu;
 mod page;
@@ -30,9 +32,9 @@ mod shootdown;
 mod space;
 mod tracker;
 
-pub use arena::Layout;
 pub use counters::{Counters, Event};
 pub use designs::RadixSpace;
+pub use layout::Layout;
 pub use mmu::{Frames, Mmu, OutOfMemory, Shot, Tables};
 pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
 pub use radixmap::NodeCounters;

@@ -4,15 +4,20 @@
 //! ranges lock disjoint slots, and meet nowhere else: arenas, counters and the MMU's tables are per core.
 //! Removal goes through [`shootdown`](crate::shootdown).
 
-use core::ops::{Deref, Range};
+mod fault;
+mod map;
 
 use alloc::sync::Arc;
+use core::ops::{Deref, Range};
+
 use percore::{CoreId, Pinned};
-use radixmap::{Entry, Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
+use radixmap::{Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
 use refcache::Refcache;
 
-use crate::arena::{Arenas, Layout, Look, any_hole};
+use crate::arena::Arenas;
 use crate::counters::Tally;
+use crate::hole::Look;
+use crate::layout::Layout;
 use crate::meta::Page;
 use crate::shootdown::{Reach, Removed, Rig};
 use crate::tracker::Grain;
@@ -91,152 +96,18 @@ impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         let peek = self.map.peek(pin, page);
         Look { start: peek.span.start, used: peek.used }
     }
+
+    fn unmap_all(&self, pin: &Pinned) {
+        let Ok(mut guard) = self.map.lock_range(pin, 0..KEY_END, Expand::IfPresent) else {
+            unreachable!("no slot sticks out of the whole key space, so nothing is expanded")
+        };
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+    }
 }
 
 #[inline]
 fn keys(pages: PageRange) -> Range<u64> {
     pages.start().get()..pages.end().get()
-}
-
-/// Map.
-impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
-    /// Maps over whatever is there.
-    fn replace(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, Expand::Always)?;
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
-        guard.fill(Page::new(prot));
-        Ok(())
-    }
-
-    /// Maps if nothing is there.
-    #[inline]
-    fn claim(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, Expand::Always)?;
-        if !guard.is_empty() {
-            return Err(VmError::Exists);
-        }
-        guard.fill(Page::new(prot));
-        Ok(())
-    }
-
-    /// Claims `pages` pages at `start`; `Ok(None)` if that cannot be, but another place may.
-    #[inline]
-    fn try_at(
-        &self,
-        pin: &Pinned,
-        start: PageNum,
-        pages: u64,
-        prot: Prot,
-    ) -> Result<Option<PageNum>, VmError> {
-        match self.range(start, pages).and_then(|range| self.claim(pin, range, prot)) {
-            Ok(()) => Ok(Some(start)),
-            Err(VmError::Exists | VmError::OutOfRange) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    #[inline]
-    fn anywhere(
-        &self,
-        pin: &Pinned,
-        hint: Option<PageNum>,
-        pages: u64,
-        prot: Prot,
-    ) -> Result<PageNum, VmError> {
-        let recent = || self.arenas.recent(pin, pages);
-        let search = || self.arenas.search(pin, pages, |page| self.look(pin, page));
-        let mut wish = hint;
-        while let Some(start) = wish.take().or_else(recent).or_else(search) {
-            if let Some(start) = self.try_at(pin, start, pages, prot)? {
-                return Ok(start);
-            }
-        }
-        self.below(pin, self.user.end(), pages, prot)
-    }
-
-    /// Maps at the highest hole below `limit`. That there is none is said only with all of it locked.
-    fn below(&self, pin: &Pinned, limit: PageNum, pages: u64, prot: Prot) -> Result<PageNum, VmError> {
-        let limit = limit.clamp(self.user.start(), self.user.end());
-        loop {
-            let start = self.highest_hole(pin, PageRange::between(self.user.start(), limit), pages)?;
-            if let Some(start) = self.try_at(pin, start, pages, prot)? {
-                return Ok(start);
-            }
-        }
-    }
-
-    fn highest_hole(&self, pin: &Pinned, within: PageRange, pages: u64) -> Result<PageNum, VmError> {
-        if within.is_empty() {
-            return Err(VmError::NoSpace);
-        }
-        let _still = self.lock(pin, within, Expand::IfPresent)?;
-        let hole = any_hole(keys(within), pages, &|page| self.look(pin, page));
-        hole.map(PageNum::new).ok_or(VmError::NoSpace)
-    }
-}
-
-/// Fault.
-impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
-    /// Resolves a fault on the locked page `at`.
-    #[inline]
-    fn resolve(
-        &self,
-        pin: &Pinned,
-        at: PageNum,
-        entry: &mut Entry<'_, Page>,
-        access: Access,
-    ) -> Result<Fault, FaultError> {
-        let page = entry.value().ok_or(FaultError::NotMapped)?;
-        if !page.prot().allows(access) {
-            return Err(FaultError::Denied);
-        }
-        match page.frame() {
-            Some(frame) => self.fill(pin, at, entry, page, frame),
-            None => self.alloc(pin, at, entry, page),
-        }
-    }
-
-    /// First touch of the page: a zeroed frame. If the table has no room the frame goes back.
-    #[inline]
-    fn alloc(
-        &self,
-        pin: &Pinned,
-        at: PageNum,
-        entry: &mut Entry<'_, Page>,
-        page: Page,
-    ) -> Result<Fault, FaultError> {
-        let frame = self.rig.frames.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
-        let backed = page.with_frame(frame);
-        if let Err(error) = self.fill(pin, at, entry, backed, frame) {
-            self.rig.frames.free(pin, frame);
-            return Err(error);
-        }
-        Ok(Fault::Alloc)
-    }
-
-    /// Fills this core's translation and tracks it.
-    #[inline]
-    fn fill(
-        &self,
-        pin: &Pinned,
-        at: PageNum,
-        entry: &mut Entry<'_, Page>,
-        page: Page,
-        frame: FrameNum,
-    ) -> Result<Fault, FaultError> {
-        self.rig.mmu.fill(pin, at, frame, page.prot()).map_err(|_| FaultError::OutOfMemory)?;
-        let tracker = self.rig.track(pin, page.tracker());
-        entry.set(page.with_tracker(tracker));
-        Ok(if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill })
-    }
-
-    fn count_fault(&self, pin: &Pinned, fault: Fault) {
-        match fault {
-            Fault::Alloc => self.rig.tally.add(pin, Event::AllocFault, 1),
-            Fault::Fill => self.rig.tally.add(pin, Event::FillFault, 1),
-            Fault::Spurious => {}
-        }
-    }
 }
 
 impl<R, M: Mmu, F: Frames> AddressSpace for RadixSpace<R, M, F>
@@ -311,20 +182,23 @@ where
         self.check(PageRange::one(page))?;
         let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
         let mut outcome = Err(VmError::NotMapped);
-        locked.ok_or(VmError::NotMapped)?.for_each(|entry| outcome = give(entry, frame));
+        locked.ok_or(VmError::NotMapped)?.for_each(|entry| outcome = fault::give(entry, frame));
         outcome
     }
 
     fn mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
         let mut at = pages.start().get();
-        while at < pages.end().get() && self.user.covers(pages) {
+        if !self.user.covers(pages) {
+            return false;
+        }
+        while at < pages.end().get() {
             let peek = self.map.peek(pin, at);
             if !peek.used {
                 return false;
             }
             at = peek.span.end;
         }
-        self.user.covers(pages)
+        true
     }
 
     fn counters(&self) -> Counters {
@@ -342,25 +216,6 @@ where
 
     fn destroy(&self, pin: &Pinned) {
         self.unmap_all(pin);
-    }
-}
-
-/// Backs the locked page with `frame`, if it is mapped and has none.
-fn give(entry: &mut Entry<'_, Page>, frame: FrameNum) -> Result<(), VmError> {
-    let page = entry.value().ok_or(VmError::NotMapped)?;
-    if page.frame().is_some() {
-        return Err(VmError::Exists);
-    }
-    entry.set(page.with_frame(frame));
-    Ok(())
-}
-
-impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
-    fn unmap_all(&self, pin: &Pinned) {
-        let Ok(mut guard) = self.map.lock_range(pin, 0..KEY_END, Expand::IfPresent) else {
-            unreachable!("no slot sticks out of the whole key space, so nothing is expanded")
-        };
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
     }
 }
 

@@ -1,0 +1,95 @@
+//! Map: what is at the place goes or is in the way, or the place is ours to choose.
+
+use core::ops::Deref;
+
+use percore::Pinned;
+use radixmap::Expand;
+use refcache::Refcache;
+
+use super::{RadixSpace, keys};
+use crate::hole::any_hole;
+use crate::meta::Page;
+use crate::shootdown::Removed;
+use crate::{Frames, Mmu, PageNum, PageRange, Prot, VmError};
+
+impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+    /// Maps over whatever is there.
+    pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, pages, Expand::Always)?;
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+        guard.fill(Page::new(prot));
+        Ok(())
+    }
+
+    /// Maps if nothing is there.
+    #[inline]
+    pub(super) fn claim(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, pages, Expand::Always)?;
+        if !guard.is_empty() {
+            return Err(VmError::Exists);
+        }
+        guard.fill(Page::new(prot));
+        Ok(())
+    }
+
+    /// Claims `pages` pages at `start`; `Ok(None)` if that cannot be, but another place may.
+    #[inline]
+    fn try_at(
+        &self,
+        pin: &Pinned,
+        start: PageNum,
+        pages: u64,
+        prot: Prot,
+    ) -> Result<Option<PageNum>, VmError> {
+        match self.range(start, pages).and_then(|range| self.claim(pin, range, prot)) {
+            Ok(()) => Ok(Some(start)),
+            Err(VmError::Exists | VmError::OutOfRange) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[inline]
+    pub(super) fn anywhere(
+        &self,
+        pin: &Pinned,
+        hint: Option<PageNum>,
+        pages: u64,
+        prot: Prot,
+    ) -> Result<PageNum, VmError> {
+        let recent = || self.arenas.recent(pin, pages);
+        let search = || self.arenas.search(pin, pages, |page| self.look(pin, page));
+        let mut wish = hint;
+        while let Some(start) = wish.take().or_else(recent).or_else(search) {
+            if let Some(start) = self.try_at(pin, start, pages, prot)? {
+                return Ok(start);
+            }
+        }
+        self.below(pin, self.user.end(), pages, prot)
+    }
+
+    /// Maps at the highest hole below `limit`. That there is none is said only with all of it locked.
+    pub(super) fn below(
+        &self,
+        pin: &Pinned,
+        limit: PageNum,
+        pages: u64,
+        prot: Prot,
+    ) -> Result<PageNum, VmError> {
+        let limit = limit.clamp(self.user.start(), self.user.end());
+        loop {
+            let start = self.highest_hole(pin, PageRange::between(self.user.start(), limit), pages)?;
+            if let Some(start) = self.try_at(pin, start, pages, prot)? {
+                return Ok(start);
+            }
+        }
+    }
+
+    fn highest_hole(&self, pin: &Pinned, within: PageRange, pages: u64) -> Result<PageNum, VmError> {
+        if within.is_empty() {
+            return Err(VmError::NoSpace);
+        }
+        let _still = self.lock(pin, within, Expand::IfPresent)?;
+        let hole = any_hole(keys(within), pages, &|page| self.look(pin, page));
+        hole.map(PageNum::new).ok_or(VmError::NoSpace)
+    }
+}

@@ -1,0 +1,73 @@
+//! What may be mapped where, and which core looks where first.
+
+use core::ops::Range;
+
+use crate::PageRange;
+
+/// What may be mapped where.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Cores of the machine.
+    pub cores: usize,
+    /// Every page that may be mapped.
+    pub user: PageRange,
+    /// Where mappings without a fixed address go first, and where the cores' arenas lie. Within `user`.
+    pub anywhere: PageRange,
+}
+
+/// How `anywhere` is divided: along the largest node boundaries that give each core a part.
+pub(crate) struct Split {
+    grain: u64,
+    units: Range<u64>,
+    cores: u64,
+}
+
+impl Split {
+    pub(crate) fn of(layout: &Layout) -> Self {
+        let (cores, within) = (layout.cores as u64, layout.anywhere);
+        let split = |shift: u32| Self { grain: 1 << shift, units: units(within, 1 << shift), cores };
+        let fits = |split: &Self| split.units.end.saturating_sub(split.units.start) >= cores;
+        [27, 18, 9].map(split).into_iter().find(fits).unwrap_or_else(|| split(0))
+    }
+
+    /// What `core` has of it.
+    pub(crate) fn part(&self, core: usize) -> Range<u64> {
+        let units = self.units.end - self.units.start;
+        let bound = |core: u64| (self.units.start + units * core / self.cores) * self.grain;
+        bound(core as u64)..bound(core as u64 + 1)
+    }
+}
+
+fn units(within: PageRange, grain: u64) -> Range<u64> {
+    within.start().get().div_ceil(grain)..within.end().get() / grain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PageNum;
+
+    fn layout(cores: usize, pages: Range<u64>) -> Layout {
+        let all = PageRange::between(PageNum::new(pages.start), PageNum::new(pages.end));
+        Layout { cores, user: all, anywhere: all }
+    }
+
+    #[test]
+    fn parts_are_disjoint_ordered_and_cover_at_least_half() {
+        for cores in [1, 2, 7, 64, 256] {
+            for pages in [16..1 << 35, 0..1 << 36, 700..(1 << 20) + 3, 3..2000, 5..9] {
+                let split = Split::of(&layout(cores, pages.clone()));
+                let parts: alloc::vec::Vec<_> = (0..cores).map(|core| split.part(core)).collect();
+                assert!(
+                    parts.windows(2).all(|pair| pair[0].end == pair[1].start),
+                    "{cores} cores, {pages:?}"
+                );
+                assert!(pages.start <= parts[0].start && parts[cores - 1].end <= pages.end);
+                let covered = parts[cores - 1].end - parts[0].start;
+                assert!(2 * covered >= pages.end - pages.start, "{cores} cores, {pages:?}: {covered} pages");
+                let largest = if pages.end > 1 << 34 && cores <= 64 { 1 << 27 } else { 1 };
+                assert!(parts.iter().all(|part| part.start % largest == 0));
+            }
+        }
+    }
+}
