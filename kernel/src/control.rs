@@ -23,15 +23,6 @@ const PATIENCE: u32 = 1 << 22;
 /// The most bytes of the stack that a crash shows.
 const STACK_SHOWN: u64 = 32 << 10;
 
-/// How much a log line matters.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // the names say it
-pub enum Level {
-    Error,
-    Warn,
-    Info,
-}
-
 /// How a program ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Ended {
@@ -76,13 +67,8 @@ pub fn ask_for_input() {
 }
 
 /// Something to know.
-pub fn log(level: Level, text: impl Display) {
-    let level = match level {
-        Level::Error => "error",
-        Level::Warn => "warn",
-        Level::Info => "info",
-    };
-    Line::new("log").text("level", level).text("text", text);
+pub fn warn(text: impl Display) {
+    Line::new("log").text("level", "warn").text("text", text);
 }
 
 /// The program made a call that does not exist here.

@@ -16,7 +16,7 @@ use anyhow::Result;
 const USAGE: &str = "\
 usage: cargo xtask VERB
 
-  check              formatting, clippy, unsafe code only in its rooms, generated pages up to date
+  check              formatting, clippy, rooms (who may do what), generated pages up to date
   test [SUITE]...    all suites, or these: check unit loom miri guest
   loom, miri, guest  one suite: the model checker, the interpreter, the tests that boot QEMU
   doc                write docs/linux-calls.md from the kernel's table, and the API pages";

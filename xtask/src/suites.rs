@@ -87,6 +87,8 @@ fn miri() -> Result<Tally> {
         ["sync", "percore", "refcache", "radixmap", "vm"].map(|name| format!("--package=radixvm-{name}"));
     let mut command = cargo("miri test --locked --no-fail-fast");
     command.args(packages).arg("--target-dir").arg(target_dir("miri"));
-    command.env("RUSTUP_TOOLCHAIN", "nightly").env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
+    command
+        .env("RUSTUP_TOOLCHAIN", "nightly")
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
     tests(&mut command)
 }

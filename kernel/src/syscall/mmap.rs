@@ -50,7 +50,7 @@ fn check(call: &Call<'_>) -> Result<Request, Errno> {
         MAP_PRIVATE | MAP_SHARED => true,
         kind => kind == MAP_SHARED_VALIDATE && flags & MAP_ANONYMOUS == 0,
     };
-    if length == 0 || call.arg(5) % PAGE_SIZE != 0 || !known_type || flags & REFUSED != 0 {
+    if length == 0 || !call.arg(5).is_multiple_of(PAGE_SIZE) || !known_type || flags & REFUSED != 0 {
         return Err(Errno::EINVAL);
     }
     let pages = pages_for(length).filter(|&pages| pages <= USER_END / PAGE_SIZE).ok_or(Errno::ENOMEM)?;
@@ -62,7 +62,7 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
     let page = PageNum::new(address / PAGE_SIZE);
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
         return match address {
-            _ if address % PAGE_SIZE != 0 => Err(Errno::EINVAL),
+            _ if !address.is_multiple_of(PAGE_SIZE) => Err(Errno::EINVAL),
             ..LOWEST => Err(Errno::EPERM),
             _ if flags & MAP_FIXED_NOREPLACE != 0 => Ok(Placement::FixedNoReplace(page)),
             _ => Ok(Placement::Fixed(page)),

@@ -31,7 +31,7 @@ pub(super) fn refusal(error: VmError) -> Errno {
 /// EINVAL for an unaligned address, `overflow` for a range that wraps.
 #[inline]
 pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRange, Errno> {
-    if address % PAGE_SIZE != 0 {
+    if !address.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     let bytes = length.checked_next_multiple_of(PAGE_SIZE).ok_or(overflow)?;

@@ -43,7 +43,7 @@ pub fn sched_setaffinity(call: &mut Call<'_>) -> Outcome {
 pub fn sched_getaffinity(call: &mut Call<'_>) -> Outcome {
     let size = arch::cores().div_ceil(64) * 8;
     let length = call.arg(1) as u32 as usize;
-    if length < size || length % 8 != 0 {
+    if length < size || !length.is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
     let mut bytes = [0; MAX_CORES / 8];

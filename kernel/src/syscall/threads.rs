@@ -92,10 +92,7 @@ fn check_flags(args: &CloneArgs) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     if flags & CLONE_THREAD == 0 {
-        control::log(
-            control::Level::Warn,
-            format_args!("clone: a new process (flags {flags:#x}) is not supported"),
-        );
+        control::warn(format_args!("clone: a new process (flags {flags:#x}) is not supported"));
         return Err(Errno::ENOSYS);
     }
     if flags & THREAD != THREAD || flags & !KNOWN != 0 { Err(Errno::EINVAL) } else { Ok(()) }
