@@ -19,7 +19,15 @@ static STATES: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Debug)]
 pub struct FpuState([u8; BYTES]);
 
+/// What a fresh program finds.
+static FRESH: FpuState = FpuState::new();
+
 impl FpuState {
+    /// Makes the registers what a fresh program finds.
+    pub fn restore_fresh() {
+        FRESH.restore();
+    }
+
     /// What a fresh program finds.
     pub const fn new() -> Self {
         let mut bytes = [0; BYTES];
@@ -64,41 +72,46 @@ const HEADER_END: usize = 576;
 const MXCSR_ALLOWED: u32 = 0xffff;
 /// Linux's marks around an extended area in a signal frame.
 const MAGIC_1: u32 = 0x4650_5853;
-const MAGIC_2: u32 = 0x4650_5845;
+const MAGIC_2: [u8; 4] = 0x4650_5845u32.to_le_bytes();
 const LEGACY_STATES: u64 = 3;
 
 impl FpuState {
     /// Bytes of the state in a signal frame, Linux's marks included.
     pub const USER_BYTES: usize = BYTES + 4;
 
-    /// As Linux lays it out in a signal frame.
-    pub fn to_user(&self) -> [u8; Self::USER_BYTES] {
-        let mut bytes = [0; Self::USER_BYTES];
-        bytes[..BYTES].copy_from_slice(&self.0);
+    /// As Linux lays it out in a signal frame: the state, marked, and what follows it.
+    pub fn for_user(&mut self) -> [&[u8]; 2] {
         let states = STATES.load(Ordering::Relaxed);
-        if states != 0 {
-            let mut mark = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-            mark(SOFTWARE_AT, &MAGIC_1.to_le_bytes());
-            mark(SOFTWARE_AT + 4, &(Self::USER_BYTES as u32).to_le_bytes());
-            mark(SOFTWARE_AT + 8, &states.to_le_bytes());
-            mark(SOFTWARE_AT + 16, &(BYTES as u32).to_le_bytes());
-            mark(BYTES, &MAGIC_2.to_le_bytes());
+        if states == 0 {
+            return [&self.0, &[0; 4]];
         }
-        bytes
+        let mut mark = |at: usize, value: &[u8]| self.0[at..at + value.len()].copy_from_slice(value);
+        mark(SOFTWARE_AT, &MAGIC_1.to_le_bytes());
+        mark(SOFTWARE_AT + 4, &(Self::USER_BYTES as u32).to_le_bytes());
+        mark(SOFTWARE_AT + 8, &states.to_le_bytes());
+        mark(SOFTWARE_AT + 16, &(BYTES as u32).to_le_bytes());
+        [&self.0, &MAGIC_2]
     }
 
-    /// From a signal frame that the program may have changed: what the CPU would refuse is made harmless.
-    pub fn from_user(bytes: &[u8; Self::USER_BYTES]) -> Self {
+    /// Makes the registers what a signal frame says, as `read` copies it. The program may have changed it: what
+    /// the CPU would refuse is made harmless.
+    #[inline(never)] // a large buffer for a short time
+    pub fn restore_from_user<E>(read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let mut state = Self::new();
-        state.0.copy_from_slice(&bytes[..BYTES]);
-        let extended = state.word(SOFTWARE_AT) as u32 == MAGIC_1;
-        let states = if extended { state.word(HEADER_AT) } else { LEGACY_STATES };
-        let mxcsr = state.word(MXCSR_AT) as u32 & MXCSR_ALLOWED;
-        state.0[MXCSR_AT..MXCSR_AT + 4].copy_from_slice(&mxcsr.to_le_bytes());
-        state.0[HEADER_AT..HEADER_END].fill(0);
+        read(&mut state.0)?;
+        state.sanitize();
+        state.restore();
+        Ok(())
+    }
+
+    fn sanitize(&mut self) {
+        let extended = self.word(SOFTWARE_AT) as u32 == MAGIC_1;
+        let states = if extended { self.word(HEADER_AT) } else { LEGACY_STATES };
         let states = states & STATES.load(Ordering::Relaxed);
-        state.0[HEADER_AT..HEADER_AT + 8].copy_from_slice(&states.to_le_bytes());
-        state
+        let mxcsr = self.word(MXCSR_AT) as u32 & MXCSR_ALLOWED;
+        self.0[MXCSR_AT..MXCSR_AT + 4].copy_from_slice(&mxcsr.to_le_bytes());
+        self.0[HEADER_AT..HEADER_END].fill(0);
+        self.0[HEADER_AT..HEADER_AT + 8].copy_from_slice(&states.to_le_bytes());
     }
 
     fn word(&self, at: usize) -> u64 {

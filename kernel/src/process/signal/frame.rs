@@ -52,9 +52,7 @@ pub fn enter(
     let fpu_at = top.checked_sub(FpuState::USER_BYTES as u64).ok_or(Errno::EFAULT)? & !(FPU_ALIGN - 1);
     let sp = (fpu_at.checked_sub(FRAME).ok_or(Errno::EFAULT)? & !15).wrapping_sub(8);
 
-    let mut fpu = FpuState::new();
-    fpu.save();
-    user::copy_out(fpu_at, &fpu.to_user())?;
+    save_fpu(fpu_at)?;
     let context = Ucontext {
         flags: UC_FLAGS,
         link: 0,
@@ -70,8 +68,17 @@ pub fn enter(
     (frame.rsi, frame.rdx, frame.rax) = (sp + INFO, sp + 8, 0);
     (frame.rip, frame.rsp) = (action.handler, sp);
     frame.rflags &= !HANDLER_CLEARS;
-    FpuState::new().restore();
+    FpuState::restore_fresh();
     Ok(())
+}
+
+#[inline(never)] // a large buffer for a short time
+fn save_fpu(at: u64) -> Result<(), Errno> {
+    let mut fpu = FpuState::new();
+    fpu.save();
+    let [state, mark] = fpu.for_user();
+    user::copy_out(at, state)?;
+    user::copy_out(at + state.len() as u64, mark)
 }
 
 /// Whether `sp` is on the alternate stack.
@@ -130,13 +137,10 @@ pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Errno> {
     // The handler's `ret` took the restorer's address off.
     let context: Ucontext = user::read(frame.rsp)?;
     let saved = &context.registers;
-    let mut fpu = FpuState::new();
-    if saved.fpstate != 0 {
-        let mut bytes = [0; FpuState::USER_BYTES];
-        user::copy_in(&mut bytes, saved.fpstate)?;
-        fpu = FpuState::from_user(&bytes);
+    match saved.fpstate {
+        0 => FpuState::restore_fresh(),
+        at => FpuState::restore_from_user(|bytes| user::copy_in(bytes, at))?,
     }
-    fpu.restore();
     [frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15] = saved.r8_to_r15;
     (frame.rdi, frame.rsi, frame.rbp, frame.rbx) = (saved.rdi, saved.rsi, saved.rbp, saved.rbx);
     (frame.rdx, frame.rax, frame.rcx) = (saved.rdx, saved.rax, saved.rcx);
