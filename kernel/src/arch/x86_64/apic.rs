@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::cpu::{cpuid_if_known, msr, out8, read_msr, write_msr};
+use super::cpu::{cpuid_if_known, finish_stores, msr, out8, read_msr, write_msr};
 use super::idt;
 use super::kernel_map::device;
 
@@ -99,8 +99,7 @@ pub fn send(apic_id: u32, vector: u8) {
 
 fn command(apic_id: u32, low: u32) {
     if is_x2apic() {
-        // The MSR write does not order earlier stores by itself: what the target is to see must be visible first.
-        core::sync::atomic::fence(Ordering::SeqCst);
+        finish_stores(); // what the target is to see: the MSR write waits for no earlier store by itself
         // SAFETY: sends an interrupt that its target expects.
         unsafe { write_msr(msr::X2APIC + (COMMAND >> 4), u64::from(apic_id) << 32 | u64::from(low)) };
         return;

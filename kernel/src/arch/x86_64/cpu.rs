@@ -26,6 +26,13 @@ pub fn read_msr(register: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
+/// Every store before this is visible to all cores before any instruction after it starts.
+#[inline(always)]
+pub fn finish_stores() {
+    // SAFETY: fences only order.
+    unsafe { asm!("mfence", "lfence", options(nostack, preserves_flags)) };
+}
+
 /// Writes a model-specific register.
 ///
 /// # Safety

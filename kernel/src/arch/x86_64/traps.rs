@@ -33,9 +33,11 @@ pub(super) extern "sysv64" fn first_return(frame: &mut TrapFrame) {
 
 /// An exception or interrupt in user mode.
 pub(super) extern "sysv64" fn from_user(frame: &mut TrapFrame) {
+    user_copy::forbid_user_access();
     match frame.vector as u8 {
         PAGE_FAULT => user_page_fault(frame),
-        idt::NMI | idt::DOUBLE_FAULT | idt::MACHINE_CHECK => fatal(frame),
+        // On a stack of its own, which the core may not leave for another task.
+        idt::NMI | idt::DOUBLE_FAULT | idt::MACHINE_CHECK => return fatal(frame),
         vector if vector < idt::FIRST_INTERRUPT => user_exception(frame, vector),
         vector => interrupt(vector),
     }
@@ -58,6 +60,7 @@ fn user_exception(frame: &mut TrapFrame, vector: u8) {
 
 /// An exception or interrupt in the kernel. Returns to where it hit.
 pub(super) extern "sysv64" fn from_kernel(frame: &mut TrapFrame) {
+    user_copy::forbid_user_access();
     match frame.vector as u8 {
         PAGE_FAULT if user_copy::covers(frame.rip) => user_copy_fault(frame),
         vector if vector < idt::FIRST_INTERRUPT => fatal(frame),
@@ -68,7 +71,6 @@ pub(super) extern "sysv64" fn from_kernel(frame: &mut TrapFrame) {
 /// Resolves a fault in the middle of a copy, or makes the copy fail.
 fn user_copy_fault(frame: &mut TrapFrame) {
     let address = VirtAddr::new(cpu::cr2());
-    user_copy::forbid_user_access();
     let were_on = frame.rflags & INTERRUPTS_ON != 0;
     if were_on {
         interrupts::enable();

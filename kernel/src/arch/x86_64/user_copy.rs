@@ -85,7 +85,8 @@ pub(super) fn use_smap() {
     SMAP.store(true, Ordering::Relaxed);
 }
 
-/// Clears the flag that lets the kernel touch user memory; a fault handler starts with the copy's.
+/// Clears the flag that lets the kernel touch user memory: a trap starts with that of what it hit, a copy or a program that
+/// has set the flag itself.
 pub(super) fn forbid_user_access() {
     // SAFETY: clears AC (bit 18) through the stack and nothing else.
     unsafe { asm!("pushfq", "and dword ptr [rsp], 0xfffbffff", "popfq") };
