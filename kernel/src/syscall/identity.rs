@@ -1,8 +1,9 @@
-//! Who am I: processes, threads, users. There is one process, and it is root's.
+//! Who am I: processes, threads, users, children. There is one process, and it is root's.
 
 use abi::Errno;
 
 use super::{Call, Outcome};
+use crate::mm::user;
 
 /// The process's number.
 pub fn getpid(call: &mut Call<'_>) -> Outcome {
@@ -53,4 +54,30 @@ pub fn getgid(_call: &mut Call<'_>) -> Outcome {
 /// Root's.
 pub fn getegid(_call: &mut Call<'_>) -> Outcome {
     Ok(0)
+}
+
+/// Root, whichever way it is asked.
+pub fn getresuid(call: &mut Call<'_>) -> Outcome {
+    (0..3).try_for_each(|index| user::write(call.arg(index), &0u32))?;
+    Ok(0)
+}
+
+/// See [`getresuid`].
+pub fn getresgid(call: &mut Call<'_>) -> Outcome {
+    getresuid(call)
+}
+
+/// Root has no further groups here.
+pub fn getgroups(call: &mut Call<'_>) -> Outcome {
+    if call.int(0) < 0 { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+/// There are no children.
+pub fn wait4(_call: &mut Call<'_>) -> Outcome {
+    Err(Errno::ECHILD)
+}
+
+/// See [`wait4`].
+pub fn waitid(_call: &mut Call<'_>) -> Outcome {
+    Err(Errno::ECHILD)
 }
