@@ -45,6 +45,16 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn names() {
+                same($compiler, "names", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
+            fn pipes() {
+                same($compiler, "pipes", &["-c", "4"], &["6", "200"], b"");
+            }
+
+            #[test]
             fn standard_input() {
                 same($compiler, "stdin", &[], &["7"], b"a line\nand an unfinished one");
             }

@@ -11,6 +11,15 @@ fn bad_arguments_get_the_errors_that_linux_gives() {
     }
 }
 
+/// File calls with arguments from bad to plausible, on names and descriptors that the threads fight for.
+#[test]
+fn a_storm_of_file_calls_harms_nobody() {
+    for (cpus, seed) in [("1", "1"), ("2", "2"), ("8", "3")] {
+        let run = run(&["-c", cpus], &[&compiled("filestorm", Compiler::Musl), "8", "50000", seed]);
+        assert!(run.status == 0 && run.text() == "filestorm: done\n", "{run:?}");
+    }
+}
+
 /// Touching more memory than there is: told so by mmap, or killed with a message.
 #[test]
 fn memory_that_runs_out_ends_the_program_only() {

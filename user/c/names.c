@@ -1,0 +1,132 @@
+/* Names: making, linking, renaming and removing files and directories below /tmp, from the current directory, from a
+ * directory's descriptor, through symbolic links; with the errors that Linux gives.
+ *
+ * names: exits with 0 if everything was as it must be. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int failures;
+
+static void check(const char *part, int good)
+{
+    printf("%s: %s\n", part, good ? "ok" : "WRONG");
+    failures += !good;
+}
+
+static int fails(long result, int error)
+{
+    return result == -1 && errno == error;
+}
+
+static int touch(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    return fd >= 0 && close(fd) == 0;
+}
+
+static int is(const char *path, mode_t type, nlink_t links)
+{
+    struct stat stat;
+    return lstat(path, &stat) == 0 && (stat.st_mode & S_IFMT) == type && (type == S_IFDIR || stat.st_nlink == links);
+}
+
+static void directories(void)
+{
+    check("mkdir", mkdir("d", 0777) == 0 && mkdir("d/e/", 0700) == 0 && is("d/e", S_IFDIR, 2));
+    check("mkdir twice", fails(mkdir("d", 0777), EEXIST));
+    check("mkdir nowhere", fails(mkdir("x/y", 0777), ENOENT));
+    check("mkdir below a file", touch("f") && fails(mkdir("f/y", 0777), ENOTDIR));
+    check("rmdir full", fails(rmdir("d"), ENOTEMPTY));
+    check("rmdir dots", fails(rmdir("d/."), EINVAL) && fails(rmdir("d/e/.."), ENOTEMPTY));
+    check("rmdir file", fails(rmdir("f"), ENOTDIR));
+    check("unlink directory", fails(unlink("d"), EISDIR));
+    check("file with a slash", fails(open("f/", O_RDONLY), ENOTDIR));
+    check("open for writing", fails(open("d", O_RDWR), EISDIR));
+}
+
+static void renames(void)
+{
+    check("into itself", fails(rename("d", "d/e/g"), EINVAL));
+    check("file over directory", fails(rename("f", "d"), EISDIR));
+    check("directory over file", fails(rename("d", "f"), ENOTDIR));
+    check("over its parent", fails(rename("d/e", "d"), ENOTEMPTY));
+    check("mkdir deeper", mkdir("d/e/g", 0777) == 0);
+    check("over its grandparent", fails(rename("d/e/g", "d"), ENOTEMPTY));
+    check("over an empty directory", rename("d/e/g", "d/h") == 0 && rename("d/h", "d/e") == 0 && is("d/e", S_IFDIR, 2));
+    check("of the current directory", fails(rename(".", "q"), EBUSY));
+    check("to another directory", rename("f", "d/e/f") == 0 && fails(access("f", F_OK), ENOENT));
+    check("over a file", touch("g") && rename("g", "d/e/f") == 0 && fails(unlink("g"), ENOENT));
+    check("to its own name", rename("d/e/f", "d/e/f") == 0 && is("d/e/f", S_IFREG, 1));
+}
+
+static void links(void)
+{
+    char target[8] = "";
+    check("hard link", link("d/e/f", "l") == 0 && is("l", S_IFREG, 2));
+    check("hard link to a directory", fails(link("d", "m"), EPERM));
+    check("rename to another link", rename("l", "d/e/f") == 0 && is("l", S_IFREG, 2));
+    check("unlink one", unlink("l") == 0 && is("d/e/f", S_IFREG, 1));
+    check("symlink", symlink("d/e", "s") == 0 && is("s", S_IFLNK, 1));
+    check("readlink", readlink("s", target, sizeof target) == 3 && memcmp(target, "d/e", 3) == 0);
+    check("through it", access("s/f", F_OK) == 0 && access("s/../e/./f", F_OK) == 0);
+    check("not through it", fails(open("s", O_RDONLY | O_NOFOLLOW), ELOOP));
+    check("loop", symlink("loop", "loop") == 0 && fails(open("loop", O_RDONLY), ELOOP));
+    check("create through one", symlink("made", "to-make") == 0 && close(open("to-make", O_CREAT | O_WRONLY, 0644)) == 0);
+    check("made", is("made", S_IFREG, 1) && fails(open("to-make", O_CREAT | O_EXCL | O_WRONLY, 0644), EEXIST));
+    check("removed", unlink("s") == 0 && unlink("loop") == 0 && unlink("made") == 0 && unlink("to-make") == 0);
+}
+
+static void places(const char *top)
+{
+    char path[PATH_MAX], expected[PATH_MAX];
+    int fd = open("d/e", O_RDONLY | O_DIRECTORY);
+    check("openat", fd >= 0 && close(openat(fd, "f", O_RDONLY)) == 0 && fails(openat(999, "f", O_RDONLY), EBADF));
+    check("chdir", chdir("d") == 0 && fchdir(fd) == 0);
+    snprintf(expected, sizeof expected, "%s/d/e", top);
+    check("getcwd", getcwd(path, sizeof path) && strcmp(path, expected) == 0);
+    check("getcwd too short", getcwd(path, 3) == NULL && errno == ERANGE);
+    check("its end", unlink("f") == 0 && rmdir("../e") == 0 && getcwd(path, sizeof path) == NULL && errno == ENOENT);
+    check("nothing new there", fails(open("new", O_CREAT | O_WRONLY, 0644), ENOENT));
+    check("back", chdir(top) == 0 && rmdir("d") == 0);
+    close(fd);
+}
+
+static void lengths(void)
+{
+    char path[5000];
+    memset(path, 'a', sizeof path);
+    path[sizeof path - 1] = 0;
+    check("path too long", fails(open(path, O_RDONLY), ENAMETOOLONG));
+    path[256] = 0;
+    check("name too long", fails(open(path, O_RDONLY), ENAMETOOLONG));
+    path[255] = 0;
+    check("longest name", touch(path) && unlink(path) == 0);
+    for (int i = 0; i < 4094; i += 2)
+        memcpy(path + i, "./", 3);
+    check("longest path", access(path, F_OK) == 0);
+    check("empty path", fails(open("", O_RDONLY), ENOENT));
+}
+
+int main(void)
+{
+    char top[] = "/tmp/radixvm-names-XXXXXX";
+    if (!mkdtemp(top) || chdir(top)) {
+        perror(top);
+        return 1;
+    }
+    directories();
+    renames();
+    links();
+    places(top);
+    lengths();
+    check("top", chdir("/") == 0 && rmdir(top) == 0);
+    printf("names: %s\n", failures ? "FAILED" : "done");
+    return failures != 0;
+}
