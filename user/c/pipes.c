@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,39 @@ static void conversations(int pairs)
     check("conversations", 1);
 }
 
+static int quiet[2];
+static volatile sig_atomic_t interruptions, polled_once;
+
+static void on_interruption(int signal)
+{
+    (void)signal;
+    interruptions++;
+}
+
+/* Reads are made again after such a handler, polls are not. */
+static void *interrupted(void *unused)
+{
+    struct pollfd polled = {quiet[0], POLLIN, 0};
+    char byte;
+    (void)unused;
+    check("poll is interrupted", fails(poll(&polled, 1, -1), EINTR) && interruptions > 0);
+    polled_once = 1;
+    check("read goes on", read(quiet[0], &byte, 1) == 1);
+    return NULL;
+}
+
+static void interruption(void)
+{
+    struct sigaction action = {.sa_handler = on_interruption, .sa_flags = SA_RESTART};
+    pthread_t thread;
+    sigaction(SIGUSR1, &action, NULL);
+    check("quiet", pipe(quiet) == 0 && pthread_create(&thread, NULL, interrupted, NULL) == 0);
+    /* Until the poll is over, and then some for the read. */
+    for (int more = 100; more > 0; more -= polled_once)
+        pthread_kill(thread, SIGUSR1), sched_yield();
+    check("something to read", write(quiet[1], "x", 1) == 1 && pthread_join(thread, NULL) == 0);
+}
+
 static int shared[2];
 
 static void *write_records(void *letter)
@@ -151,6 +185,7 @@ int main(int argc, char **argv)
     descriptors();
     conversations(pairs);
     records();
+    interruption();
     printf("pipes: %s\n", failures ? "FAILED" : "done");
     return failures != 0;
 }

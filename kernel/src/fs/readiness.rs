@@ -18,11 +18,11 @@ static POLLERS: AtomicUsize = AtomicUsize::new(0);
 static QUEUE: WaitQueue = WaitQueue::new();
 
 /// Sleeps until `ready` gives a value or the deadline passes.
-pub fn wait_until<R>(deadline: Option<u64>, ready: impl FnMut() -> Option<R>) -> Result<Option<R>, Errno> {
+pub fn wait_until<R>(deadline: u64, ready: impl FnMut() -> Option<R>) -> Result<Option<R>, Errno> {
     // Relaxed: the fence orders it before the looks of `ready`; pairs with the fence in `changed`.
     POLLERS.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
-    let outcome = QUEUE.wait_until_or(deadline, ready);
+    let outcome = QUEUE.wait_until_or(Some(deadline), ready);
     POLLERS.fetch_sub(1, Ordering::Relaxed);
     outcome
 }
