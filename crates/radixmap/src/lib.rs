@@ -30,6 +30,7 @@
 //! map.lock_range(&pin, 76..79, Expand::IfPresent)?.for_each(|entry| values.push(entry.value()));
 //! assert_eq!(values, [Some(Prot(3)), Some(Prot(1)), Some(Prot(3))]);
 //! map.destroy(&pin);
+//! refcache.drain(&pin); // the nodes go in the next epochs
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
