@@ -45,11 +45,22 @@ struct Input {
     /// Whether a frame was asked for that is not complete yet.
     asked: bool,
     ended: bool,
+    /// Bytes came or went since [`look`] last told the sleepers.
+    moved: bool,
 }
 
 impl Input {
     const fn new() -> Self {
-        Self { bytes: [0; KEPT], start: 0, len: 0, half: None, left: 0, asked: false, ended: false }
+        Self {
+            bytes: [0; KEPT],
+            start: 0,
+            len: 0,
+            half: None,
+            left: 0,
+            asked: false,
+            ended: false,
+            moved: false,
+        }
     }
 
     /// Takes what the port has, as far as there is room, and asks for more if there is nothing.
@@ -71,6 +82,7 @@ impl Input {
     }
 
     fn accept(&mut self, byte: u8) {
+        self.moved = true;
         if self.left > 0 {
             self.left -= 1;
             self.asked = self.left > 0;
@@ -100,6 +112,7 @@ impl Input {
             into[done..done + bytes].copy_from_slice(&self.bytes[self.start..self.start + bytes]);
             (self.start, self.len) = ((self.start + bytes) % KEPT, self.len - bytes);
             done += bytes;
+            self.moved = true;
         }
         (done > 0 || self.ended || into.is_empty()).then_some(done)
     }
@@ -114,6 +127,19 @@ pub fn on_input() {
 pub fn input_arrived() {
     READERS.wake_all();
     readiness::changed();
+}
+
+/// Does `f` with the input. Bytes that it took from the port may come without an interrupt, and when it took the
+/// last ones, somebody must ask for the next: so whoever sleeps looks again.
+fn look<R>(f: impl FnOnce(&mut Input) -> R) -> R {
+    let mut input = STDIN.lock();
+    let result = f(&mut input);
+    let moved = core::mem::take(&mut input.moved);
+    drop(input);
+    if moved {
+        input_arrived();
+    }
+    result
 }
 
 /// The nodes of descriptors 0, 1 and 2.
@@ -137,7 +163,7 @@ impl Content for Stdin {
     }
 
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        let mut take = || STDIN.lock().take(into);
+        let mut take = || look(|input| input.take(into));
         match take() {
             Some(len) => Ok(len),
             None if wait => READERS.wait_until(take),
@@ -150,16 +176,18 @@ impl Content for Stdin {
     }
 
     fn ready(&self) -> i16 {
-        let mut input = STDIN.lock();
-        input.receive();
-        let bytes = if input.len > 0 { POLLIN | POLLRDNORM } else { 0 };
-        bytes | if input.ended { POLLHUP } else { 0 }
+        look(|input| {
+            input.receive();
+            let bytes = if input.len > 0 { POLLIN | POLLRDNORM } else { 0 };
+            bytes | if input.ended { POLLHUP } else { 0 }
+        })
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        let mut input = STDIN.lock();
-        input.receive();
-        input.len as u64
+        look(|input| {
+            input.receive();
+            input.len as u64
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering};
 
 use super::futex::{self, Waiter};
-use super::signal::ThreadSignals;
+use super::signal::{ThreadSignals, retarget};
 use super::{Ending, Process, next_tid, robust};
 use crate::arch::{FpuState, KernelStack, TrapFrame};
 use crate::fs::fallible;
@@ -94,6 +94,7 @@ pub fn exit_thread() -> ! {
         if process.remove_thread(task) {
             process.ending.set(Ending::Status(process.main_status.load(Ordering::Relaxed)));
         }
+        retarget(process, !task.thread.signals.mask());
     });
     sched::exit()
 }

@@ -96,11 +96,10 @@ pub fn rt_sigtimedwait(call: &mut Call<'_>) -> Outcome {
         at => Some(arch::now_ns().saturating_add(user::read::<Timespec>(at)?.to_ns().ok_or(Errno::EINVAL)?)),
     };
     let signals = &call.task.thread.signals;
-    // Unblocked while we sleep, so that a sender wakes this thread.
-    let mask = signals.mask();
-    signals.set_mask(call.task, mask & !wanted);
+    // The mask stays: what it blocks is kept for us though it be ignored by default.
+    signals.want(wanted);
     let taken = take_until(call.task, wanted, deadline);
-    signals.set_mask(call.task, mask);
+    signals.want_nothing(call.task);
     let (signal, origin) = taken?;
     if call.arg(1) != 0 {
         let info = Siginfo { signo: signal as i32, errno: 0, code: origin.code, padding: 0, fields: [0; 14] };

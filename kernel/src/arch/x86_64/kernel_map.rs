@@ -102,23 +102,30 @@ fn map_image(pin: &Pinned) {
 /// Gives the kernel a page of memory at `at`, which had none. `None` without memory.
 pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
     let _changing = CHANGES.lock();
+    // Tables first: they stay for the next try, a frame would be lost.
+    let place = place(pin, at, 0)?;
     let frame = frames::alloc_kernel(pin)?;
-    try_map(pin, at, 0, (frame << 12) | bits::WRITE | bits::NO_EXECUTE)
+    set(place, (frame << 12) | bits::WRITE | bits::NO_EXECUTE);
+    Some(())
 }
 
 fn map(pin: &Pinned, at: u64, level: u32, entry: u64) {
-    try_map(pin, at, level, entry).expect("memory for the kernel's tables");
+    set(place(pin, at, level).expect("memory for the kernel's tables"), entry);
 }
 
-/// Sets the entry for `at` in its table of level `level`, which must have been empty: no TLB knows it.
-fn try_map(pin: &Pinned, at: u64, level: u32, entry: u64) -> Option<()> {
+/// The entry for `at` in its table of level `level`.
+fn place(pin: &Pinned, at: u64, level: u32) -> Option<&'static AtomicU64> {
     let mut table = kernel_table();
     for above in (level + 1..=TOP).rev() {
         table = below_or_new(pin, table.toward(at >> 12, above))?;
     }
+    Some(table.toward(at >> 12, level))
+}
+
+/// Sets an entry that was empty: no TLB knows it.
+fn set(place: &AtomicU64, entry: u64) {
     // Release: whoever learns of the address sees the page.
-    table.toward(at >> 12, level).store(entry | bits::PRESENT | bits::GLOBAL, Ordering::Release);
-    Some(())
+    place.store(entry | bits::PRESENT | bits::GLOBAL, Ordering::Release);
 }
 
 fn below_or_new(pin: &Pinned, entry: &AtomicU64) -> Option<&'static Table> {

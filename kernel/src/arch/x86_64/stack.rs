@@ -3,8 +3,6 @@
 //! A stack's pages stay mapped when it is given back (taking them away would need every core's TLB); a new
 //! task gets a used stack before a new one is made.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use alloc::vec::Vec;
 use sync::SpinLock;
 
@@ -15,9 +13,19 @@ const PAGE: u64 = 4096;
 const BYTES: u64 = 4 * PAGE;
 const STRIDE: u64 = 2 * BYTES;
 
-/// Tops of stacks without a task.
-static UNUSED: SpinLock<Vec<u64>> = SpinLock::new(Vec::new());
-static NEXT: AtomicU64 = AtomicU64::new(0);
+/// As many as the one entry of the top tables that all spaces share can hold.
+const MOST: u64 = (512 << 30) / STRIDE;
+
+/// All stacks.
+struct Stacks {
+    /// Tops of those without a task. Has room for all that were made, so that `drop` never allocates.
+    unused: Vec<u64>,
+    made: u64,
+    /// Bytes that the next one to be made has already: memory was short when it was tried last.
+    begun: u64,
+}
+
+static ALL: SpinLock<Stacks> = SpinLock::new(Stacks { unused: Vec::new(), made: 0, begun: 0 });
 
 /// A task's kernel stack; given back when dropped.
 #[derive(Debug)]
@@ -28,8 +36,9 @@ pub struct KernelStack {
 impl KernelStack {
     /// A stack, unless memory is short.
     pub fn new() -> Option<Self> {
-        let used = UNUSED.lock().pop();
-        used.or_else(map_stack).map(|top| Self { top })
+        let mut all = ALL.lock();
+        let used = all.unused.pop();
+        used.or_else(|| all.make()).map(|top| Self { top })
     }
 
     /// The address just above it.
@@ -38,18 +47,26 @@ impl KernelStack {
     }
 }
 
-fn map_stack() -> Option<u64> {
-    // Room to give every stack back, so that `drop` never allocates.
-    UNUSED.lock().try_reserve(NEXT.load(Ordering::Relaxed) as usize + 1).ok()?;
-    // Relaxed: only uniqueness matters.
-    let top = STACKS + (NEXT.fetch_add(1, Ordering::Relaxed) + 1) * STRIDE;
-    let pin = percore::pin();
-    (top - BYTES..top).step_by(PAGE as usize).try_for_each(|at| map_new_page(&pin, at))?;
-    Some(top)
+impl Stacks {
+    /// Makes one, or goes on with the one that was begun.
+    fn make(&mut self) -> Option<u64> {
+        if self.made == MOST {
+            return None;
+        }
+        self.unused.try_reserve(self.made as usize + 1).ok()?;
+        let top = STACKS + (self.made + 1) * STRIDE;
+        let pin = percore::pin();
+        while self.begun < BYTES {
+            map_new_page(&pin, top - BYTES + self.begun)?;
+            self.begun += PAGE;
+        }
+        (self.made, self.begun) = (self.made + 1, 0);
+        Some(top)
+    }
 }
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
-        UNUSED.lock().push(self.top);
+        ALL.lock().unused.push(self.top);
     }
 }

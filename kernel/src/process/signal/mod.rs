@@ -80,6 +80,8 @@ impl ProcessSignals {
 /// What a thread has.
 pub struct ThreadSignals {
     mask: AtomicU64,
+    /// What `rt_sigtimedwait` waits for.
+    wanted: AtomicU64,
     pending: Pending,
     /// The mask to go back to once `rt_sigsuspend` has delivered.
     suspended: SpinLock<Option<u64>>,
@@ -95,6 +97,7 @@ impl ThreadSignals {
         let stack = SignalStack { flags: SS_DISABLE, ..SignalStack::default() };
         Self {
             mask: AtomicU64::new(mask),
+            wanted: AtomicU64::new(0),
             pending: Pending::new(),
             suspended: SpinLock::new(None),
             stack: SpinLock::new(stack),
@@ -102,18 +105,44 @@ impl ThreadSignals {
         }
     }
 
-    /// The blocked signals. Relaxed, here and below: only the thread itself changes its mask, and who sends
-    /// decides by a look at it that may be old, as it may on Linux.
+    /// The blocked signals. Only the thread itself changes them.
+    ///
+    /// A mask and the pending set, both SeqCst: a thread writes its mask (or what it wants) and then looks
+    /// at what is pending; a sender adds to that and then looks at the masks. One of them sees the other.
     pub fn mask(&self) -> u64 {
-        self.mask.load(Ordering::Relaxed)
+        self.mask.load(Ordering::SeqCst)
     }
 
-    /// The running thread blocks `mask` from now on, and looks at what that lets through.
+    /// The running thread blocks `mask` from now on, and looks at what that lets through. What it takes no
+    /// more, and may have been told of, another thread is told of.
     pub fn set_mask(&self, task: &Task, mask: u64) {
-        self.mask.store(mask & !UNSTOPPABLE, Ordering::Relaxed);
+        let new = mask & !UNSTOPPABLE;
+        // SeqCst: see `mask`.
+        let old = self.mask.swap(new, Ordering::SeqCst);
         if self.deliverable(&task.process().signals) {
             task.attention.raise(attention::SIGNAL);
         }
+        retarget(task.process(), new & !old);
+    }
+
+    /// The running thread is about to sleep until it can take one of `wanted`, blocked or not.
+    pub fn want(&self, wanted: u64) {
+        // SeqCst: see `mask`.
+        self.wanted.store(wanted, Ordering::SeqCst);
+    }
+
+    /// No more. What it left, and may have been told of, another thread is told of.
+    pub fn want_nothing(&self, task: &Task) {
+        let wanted = self.wanted.swap(0, Ordering::SeqCst);
+        retarget(task.process(), wanted & self.mask());
+    }
+
+    fn wants(&self, signal: u32) -> bool {
+        self.wanted.load(Ordering::SeqCst) & bit(signal) != 0
+    }
+
+    fn blocks(&self, signal: u32) -> bool {
+        self.mask() & bit(signal) != 0
     }
 
     /// Blocks `mask` until the next delivery.
@@ -172,7 +201,7 @@ pub fn checked(number: u64) -> Result<u32, Errno> {
 /// Sends `signal` to `task` alone.
 pub fn send_to_thread(task: &Arc<Task>, signal: u32, origin: Origin) {
     let process = task.process();
-    let blocked = task.thread.signals.mask() & bit(signal) != 0;
+    let blocked = task.thread.signals.blocks(signal);
     if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
     } else if blocked || !process.signals.ignores(signal) {
@@ -181,23 +210,44 @@ pub fn send_to_thread(task: &Arc<Task>, signal: u32, origin: Origin) {
     }
 }
 
-/// Sends `signal` to `process`: some thread that does not block it takes it.
+/// Who takes `signal` if it is sent to `process`: who waits for it, else who does not block it.
+fn taker(process: &Process, signal: u32) -> Option<Arc<Task>> {
+    let (mut waiting, mut open) = (None, None);
+    process.for_each_thread(|task| {
+        let signals = &task.thread.signals;
+        if waiting.is_none() && signals.wants(signal) {
+            waiting = Some(task.clone());
+        } else if open.is_none() && !signals.blocks(signal) {
+            open = Some(task.clone());
+        }
+    });
+    waiting.or(open)
+}
+
+/// Tells of each of `signals` that is pending for `process` a thread that takes it. The caller takes them no
+/// more: its mask says so, or it has left the process.
+pub fn retarget(process: &Process, signals: u64) {
+    let left = process.signals.pending.set() & signals;
+    (1..=NSIG).filter(|&signal| left & bit(signal) != 0).for_each(|signal| tell(process, signal));
+}
+
+fn tell(process: &Process, signal: u32) {
+    if let Some(task) = taker(process, signal) {
+        Task::notify(&task, attention::SIGNAL);
+    }
+}
+
+/// Sends `signal` to `process`: some thread that waits for it, or does not block it, takes it.
 pub fn send_to_process(process: &Process, signal: u32, origin: Origin) {
     if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
         return;
     }
-    let mut open = None;
-    process.for_each_thread(|task| {
-        if open.is_none() && task.thread.signals.mask() & bit(signal) == 0 {
-            open = Some(task.clone());
-        }
-    });
-    if open.is_some() && process.signals.ignores(signal) {
+    let in_vain = |task: Arc<Task>| !task.thread.signals.blocks(signal);
+    if process.signals.ignores(signal) && taker(process, signal).is_some_and(in_vain) {
         return;
     }
+    // Added first, told second: who is open for it only now is told, or sees it.
     process.signals.pending.add(signal, origin);
-    if let Some(task) = open {
-        Task::notify(&task, attention::SIGNAL);
-    }
+    tell(process, signal);
 }
