@@ -14,7 +14,7 @@ use super::image::{self, BadImage};
 use super::node::{Body, Listed, Node, Volume};
 use super::open_file::Snapshot;
 use super::{path, tree};
-use crate::{arch, counters, mm, sched};
+use crate::{arch, counters, mm, process, sched};
 
 /// Puts everything below `root`. `archive` is the boot image, which knows the program's name and arguments.
 pub fn populate(root: &Arc<Node>, archive: &'static [u8]) -> Result<(), BadImage> {
@@ -72,6 +72,7 @@ fn this_process(directory: &Arc<Node>, program: &[u8]) -> Result<(), Errno> {
     path.extend_from_slice(program);
     tree::attach(directory, b"exe", &Node::link(Volume::System, &path)?)?;
     tree::attach(directory, b"fd", &Node::new(Volume::System, 0o500, Body::Descriptors)?)?;
+    generated(directory, b"maps", main_stack)?;
     generated(directory, b"cmdline", |text| raw(text, super::boot_file(".radixvm/argv")))?;
     generated(directory, b"environ", |text| raw(text, super::boot_file(".radixvm/envp")))
 }
@@ -155,6 +156,12 @@ impl Write for Decimal {
 fn raw(text: &mut Text, bytes: Result<&[u8], Errno>) -> fmt::Result {
     text.0 = super::fallible::copied(bytes.unwrap_or_default()).map_err(|_| fmt::Error)?;
     Ok(())
+}
+
+/// The one mapping that C libraries look up: the main thread's stack. The others are not listed.
+fn main_stack(text: &mut Text) -> fmt::Result {
+    let end = mm::user::USER_END;
+    writeln!(text, "{:x}-{end:x} rw-p 00000000 00:00 0 [stack]", end - process::STACK_BYTES)
 }
 
 fn cpuinfo(text: &mut Text) -> fmt::Result {
