@@ -4,11 +4,13 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
+use plotters::coord::types::{RangedCoordf64, RangedCoordi32};
 use plotters::prelude::*;
 
 use super::row::Row;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordi32, RangedCoordf64>>;
 
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 480;
@@ -73,41 +75,37 @@ fn panel(area: &Area<'_>, program: &str, rows: &[&Row]) -> Painted {
     let top = rows.iter().map(|row| row.rounds_per_s).fold(1.0, f64::max) * 1.4;
     // CPUs are places in a row, not distances: 1, 2, 4, 8 would crowd on the left.
     let right = cpus.len().max(2) as i32 - 1;
-    let mut chart = ChartBuilder::on(area)
-        .caption(program, ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0..right, 0.0..top)?;
+    let mut builder = ChartBuilder::on(area);
+    builder.caption(program, ("sans-serif", 20)).margin(12).x_label_area_size(44).y_label_area_size(64);
+    let mut chart = builder.build_cartesian_2d(0..right, 0.0..top)?;
+    axes(&mut chart, &cpus)?;
+    CURVES.iter().try_for_each(|curve| draw_curve(&mut chart, curve, rows, &cpus))?;
+    legend(&mut chart)
+}
+
+fn axes(chart: &mut Chart<'_>, cpus: &[u16]) -> Painted {
     let label = |place: &i32| cpus.get(*place as usize).map(u16::to_string).unwrap_or_default();
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(WHITE)
-        .x_labels(cpus.len())
-        .x_label_formatter(&label)
-        .y_label_formatter(&|speed| short(*speed))
-        .x_desc("CPUs")
-        .y_desc("rounds/s")
-        .label_style(("sans-serif", 14))
-        .draw()?;
-    for curve in &CURVES {
-        let place = |cpu: u16| cpus.iter().position(|other| *other == cpu).unwrap_or(0) as i32;
-        let owned = rows.iter().filter(|row| curve.owns(row));
-        let points: Vec<(i32, f64)> = owned.map(|row| (place(row.cpus), row.rounds_per_s)).collect();
-        let style = curve.color.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(points, style).point_size(4))?
-            .label(curve.label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .label_font(("sans-serif", 13))
-        .draw()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_x_mesh().light_line_style(WHITE).label_style(("sans-serif", 14));
+    mesh.x_labels(cpus.len()).x_label_formatter(&label).x_desc("CPUs");
+    mesh.y_label_formatter(&|speed| short(*speed)).y_desc("rounds/s");
+    Ok(mesh.draw()?)
+}
+
+fn draw_curve(chart: &mut Chart<'_>, curve: &Curve, rows: &[&Row], cpus: &[u16]) -> Painted {
+    let place = |cpu: u16| cpus.iter().position(|other| *other == cpu).unwrap_or(0) as i32;
+    let owned = rows.iter().filter(|row| curve.owns(row));
+    let points: Vec<(i32, f64)> = owned.map(|row| (place(row.cpus), row.rounds_per_s)).collect();
+    let style = curve.color.stroke_width(2);
+    let drawn = chart.draw_series(LineSeries::new(points, style).point_size(4))?;
+    drawn.label(curve.label).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     Ok(())
+}
+
+fn legend<'a>(chart: &mut Chart<'a>) -> Painted {
+    let mut labels = chart.configure_series_labels();
+    labels.position(SeriesLabelPosition::UpperLeft).label_font(("sans-serif", 13));
+    Ok(labels.background_style(WHITE.mix(0.8)).draw()?)
 }
 
 /// 12500 as 12.5k.

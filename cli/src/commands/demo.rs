@@ -167,14 +167,12 @@ fn row(name: &str, Entry { system, report, instructions }: &Entry) -> [String; 7
 fn ratios(entries: &[Entry]) -> [String; 7] {
     let [ours, linux] = entries else { return Default::default() };
     let times = |factor: f64| format!("{factor:.1}x");
-    let speed = linux.report.seconds / ours.report.seconds;
+    let speed = times(linux.report.seconds / ours.report.seconds);
     let instructions = ours.instructions.zip(linux.instructions).map(|(ours, linux)| times(linux / ours));
-    let rounds = (ours.report.rounds > 0).then(|| times(speed));
-    let [none, also_none, at_all] = [(); 3].map(|()| String::new());
-    let cells =
-        [times(speed), rounds.unwrap_or_default(), none, also_none, at_all, instructions.unwrap_or_default()];
-    let mut ratios: [String; 7] = Default::default();
-    ratios[0] = "  ratio".to_owned();
-    ratios[1..].clone_from_slice(&cells);
-    ratios
+    let mut cells: [String; 7] = Default::default();
+    cells[0] = "  ratio".to_owned();
+    cells[1] = speed.clone();
+    cells[2] = if ours.report.rounds > 0 { speed } else { String::new() };
+    cells[6] = instructions.unwrap_or_default();
+    cells
 }

@@ -16,6 +16,7 @@ pub mod guard;
 pub mod image;
 pub mod kvm;
 pub mod linux;
+pub mod live;
 pub mod protocol;
 pub mod qemu;
 pub mod session;

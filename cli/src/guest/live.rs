@@ -1,0 +1,177 @@
+//! A live QEMU: the process, the threads on its ports, the queue of events that they feed.
+//!
+//! | thread | carries |
+//! |---|---|
+//! | two pumps | the program's stdout and stderr, to their sinks |
+//! | lines | the control port, to the queue |
+//! | stdin | a frame of our standard input for every request, to the control port |
+//! | two collectors | what QEMU, and a kernel with a log port, say when something is wrong |
+//!
+//! QEMU is killed when the [`Live`] value goes away, whichever way that is, and by the guard's death signal if this
+//! process does not get that far.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use command_fds::{CommandFdExt, FdMapping};
+
+use super::channels::{self, Channel, FIRST_PORT, Sink};
+use super::qemu::{self, Boot, Port, Qemu};
+use super::session::Plan;
+use super::{guard, signals};
+
+/// Something happened.
+pub enum Event {
+    /// The guest said a line.
+    Line(String),
+    /// The control port is closed: QEMU is gone.
+    Closed,
+    /// This process got a signal, or what amounts to one.
+    Signal(i32),
+}
+
+/// A running guest.
+pub struct Live {
+    qemu: Child,
+    events: Receiver<Event>,
+    stdin: Sender<()>,
+    output: Vec<JoinHandle<()>>,
+    /// What QEMU and the kernel's log port say.
+    words: Vec<JoinHandle<String>>,
+    _watch: signals::Watch,
+}
+
+impl Live {
+    /// Starts QEMU and everything around it.
+    pub fn start(plan: &Plan) -> Result<Self> {
+        let ports = channels::open(if plan.kernel_log { 4 } else { 3 })?;
+        let (hosts, guests): (Vec<_>, Vec<_>) =
+            ports.into_iter().map(|Channel { host, guest }| (host, guest)).unzip();
+        let mut qemu = spawn(plan, guests)?;
+        let complaints = collect(qemu.stderr.take().expect("piped"));
+        let (sender, events) = channel();
+        let mut hosts = hosts.into_iter();
+        let mut port = || hosts.next().expect("three ports or more");
+        let stdout = pump(port(), &plan.stdout, &sender);
+        let control = port();
+        let output = vec![stdout, pump(port(), &plan.stderr, &sender)];
+        let words = [complaints].into_iter().chain(hosts.map(collect)).collect();
+        let asked = control.try_clone().context("cannot duplicate a socket")?;
+        let stdin = channels::feed_stdin(asked, plan.stdin);
+        let watch = forward_signals(sender.clone());
+        read_lines(control, sender);
+        Ok(Live { qemu, events, stdin, output, words, _watch: watch })
+    }
+
+    /// Waits for the next event, but not longer than to this moment.
+    pub fn next_event(&self, until: Option<Instant>) -> Result<Event, RecvTimeoutError> {
+        match until {
+            None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Gives the guest a frame of standard input.
+    pub fn feed(&self) {
+        // Fails only when the feeder gave up because QEMU is gone.
+        let _ = self.stdin.send(());
+    }
+
+    /// Sees QEMU off, which may leave by itself first if it is about to, and reads every output to its end. Returns
+    /// what QEMU said, and the last lines of the kernel's log.
+    pub fn end(mut self, orderly: bool) -> String {
+        if orderly {
+            self.wait_for_exit(Duration::from_secs(5));
+        }
+        self.kill();
+        self.output.drain(..).for_each(|thread| thread.join().expect("a pump does not panic"));
+        let words = self.words.drain(..).map(|thread| thread.join().unwrap_or_default());
+        let words: Vec<String> = words.map(|text| tail(text.trim(), 12).to_owned()).collect();
+        words.join("\n").trim().to_owned()
+    }
+
+    /// Waits until the control port closes, which it does when QEMU goes.
+    fn wait_for_exit(&self, grace: Duration) {
+        let until = Instant::now() + grace;
+        while let Ok(Event::Line(_)) = self.next_event(Some(until)) {}
+    }
+
+    fn kill(&mut self) {
+        // Both fail only if QEMU is already gone and reaped.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
+    let image = memory_file(&plan.image)?;
+    let image_number = FIRST_PORT + ports.len() as i32;
+    let boot = Boot {
+        kernel: plan.kernel.clone(),
+        initrd: format!("/proc/self/fd/{image_number}").into(),
+        command_line: plan.command_line.clone(),
+    };
+    let backends = (FIRST_PORT..image_number).map(Port::Inherited).collect();
+    let inherited = ports.into_iter().chain([image]).zip(FIRST_PORT..);
+    let mappings = inherited.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
+    let mut command = guard::command(qemu::PROGRAM)?;
+    command.args(Qemu { machine: plan.machine, boot, ports: backends }.arguments());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;
+    command.spawn().with_context(|| format!("cannot start {}", qemu::PROGRAM))
+}
+
+/// An anonymous file with this content.
+fn memory_file(content: &[u8]) -> Result<OwnedFd> {
+    let descriptor = rustix::fs::memfd_create("boot-image", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(descriptor);
+    file.write_all(content).context("no memory for the boot image")?;
+    Ok(file.into())
+}
+
+fn pump(port: UnixStream, sink: &Sink, events: &Sender<Event>) -> JoinHandle<()> {
+    let events = events.clone();
+    // What a program on this machine would get for writing to a closed pipe.
+    channels::pump(port, sink.clone(), move || drop(events.send(Event::Signal(signal_hook::consts::SIGPIPE))))
+}
+
+fn forward_signals(events: Sender<Event>) -> signals::Watch {
+    signals::Watch::new(move |signal| drop(events.send(Event::Signal(signal))))
+}
+
+fn read_lines(port: UnixStream, events: Sender<Event>) {
+    thread::spawn(move || {
+        for line in BufReader::new(port).split(b'\n').map_while(Result::ok) {
+            let _ = events.send(Event::Line(String::from_utf8_lossy(&line).into_owned()));
+        }
+        let _ = events.send(Event::Closed);
+    });
+}
+
+/// Everything a stream says, in a thread.
+fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The last `count` lines.
+fn tail(text: &str, count: usize) -> &str {
+    let start = text.rmatch_indices('\n').nth(count - 1).map_or(0, |(at, _)| at + 1);
+    &text[start..]
+}
