@@ -251,7 +251,8 @@ impl Line {
         const STEP: u64 = 16;
         for at in (at..at.saturating_add(most)).step_by(STEP as usize) {
             let mut bytes = [0; STEP as usize];
-            if mm::user::copy_in(&mut bytes, at) == Err(Errno::EFAULT) {
+            // The port is locked.
+            if mm::epoch::without_reclaim(|| mm::user::copy_in(&mut bytes, at)) == Err(Errno::EFAULT) {
                 break;
             }
             print(format_args!("{:032x}", u128::from_be_bytes(bytes)));

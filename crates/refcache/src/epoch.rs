@@ -176,10 +176,18 @@ impl Refcache {
     /// # Panics
     /// If this core is offline (its epochs might never turn), or has a [`Loan`](crate::Loan).
     pub fn drain(&self, pin: &Pinned) -> usize {
+        self.drain_while(pin, || true)
+    }
+
+    /// [`drain`](Self::drain), as long as `go_on` says so: for a host that may not wait for ever.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
         assert!(self.is_online(pin), "a core that is offline cannot force epochs");
         let mut freed = 0;
         let (mut calm_since, mut progress) = (self.epoch(), self.epoch());
-        while self.epoch() < calm_since + CALM && self.epoch() < progress + PATIENCE {
+        while self.epoch() < calm_since + CALM && self.epoch() < progress + PATIENCE && go_on() {
             self.forced.fetch_max(self.epoch() + CALM, Ordering::Relaxed);
             let tick = self.tick(pin);
             freed += tick.freed;

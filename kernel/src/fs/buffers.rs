@@ -45,6 +45,11 @@ impl Buffers {
         self.left
     }
 
+    /// Where the next byte goes, or comes from; 0 at the end.
+    pub fn start(&mut self) -> u64 {
+        self.piece(1).map_or(0, |piece| piece.base)
+    }
+
     /// The next piece of at most `most` bytes, all in one page.
     fn piece(&mut self, most: usize) -> Option<IoVec> {
         let most = most.min(self.left) as u64;

@@ -1,6 +1,7 @@
 //! Reads and writes: between a file's contents and a program's buffers, a page at a time.
 
 use abi::Errno;
+use vm::Access;
 
 use super::buffers::Buffers;
 use super::content::{Content, Place};
@@ -8,6 +9,7 @@ use super::fallible;
 use super::image::tail;
 use super::memory_file::PAGE;
 use super::open_file::OpenFile;
+use crate::process::under_lock;
 
 /// Where in a file to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +27,12 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
         Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
         Offset::At(at) => fill(content, at, buffers, true),
         Offset::Current if content.is_stream() => fill(content, 0, buffers, file.may_wait()),
-        Offset::Current => {
+        Offset::Current => under_lock(buffers.start(), Access::Write, || {
             let mut position = file.position.lock();
             let done = fill(content, *position, buffers, true)?;
             *position += done as u64;
             Ok(done)
-        }
+        }),
     }
 }
 
@@ -40,14 +42,16 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     let done = match offset {
         Offset::At(_) if content.is_stream() => return Err(Errno::ESPIPE),
         _ if content.is_stream() => return drain(content, Place::End, buffers, file.may_wait()),
-        _ if file.appends() => append(file, content, buffers, offset)?,
+        _ if file.appends() => {
+            under_lock(buffers.start(), Access::Read, || append(file, content, buffers, offset))?
+        }
         Offset::At(at) => drain(content, Place::At(at), buffers, true)?,
-        Offset::Current => {
+        Offset::Current => under_lock(buffers.start(), Access::Read, || {
             let mut position = file.position.lock();
             let done = drain(content, Place::At(*position), buffers, true)?;
             *position += done as u64;
-            done
-        }
+            Ok(done)
+        })?,
     };
     file.node().touch();
     Ok(done)

@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use percore::{CoreId, Pinned, pin};
+use percore::{CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
-use sync::SetOnce;
+use sync::{CachePadded, SetOnce};
 
 use super::{frames, space};
 use crate::arch;
@@ -18,10 +18,15 @@ const REVIEW_BUDGET: usize = 128;
 const WORTH_A_RETRY: u64 = 16;
 /// How long to wait for other cores to give frames back.
 const PATIENCE_NS: u64 = 5_000_000;
+/// How long to wait for epochs that do not turn: far longer than every core needs for its ticks.
+const DRAIN_NS: u64 = 1_000_000_000;
 
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
 /// Some core has no memory left: every core gives back what it keeps ready, and its page tables.
 static SHORT: AtomicBool = AtomicBool::new(false);
+/// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
+static LOCKED: [CachePadded<AtomicBool>; MAX_CORES] =
+    [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
 
 /// Makes the domain, with every core offline. Once, at boot.
 pub fn init(cores: usize) {
@@ -53,8 +58,10 @@ pub fn tick_if_due(pin: &Pinned) {
 pub fn idle_enter() {
     let pin = pin();
     domain().offline(&pin);
-    while frames::prepare_one(&pin) {}
-    frames::give_back(&pin, false);
+    // Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
+    let short = SHORT.load(Ordering::Relaxed);
+    while !short && frames::prepare_one(&pin) {}
+    frames::give_back(&pin, short);
 }
 
 /// This core is awake again.
@@ -62,14 +69,29 @@ pub fn idle_exit() {
     domain().online(&pin());
 }
 
-/// Forces epochs until what is dead is free. The caller holds no lock.
+/// Forces epochs until what is dead is free, or for a second. The caller holds no lock.
 pub fn drain() {
-    domain().drain(&pin());
+    let deadline = arch::now_ns() + DRAIN_NS;
+    domain().drain_while(&pin(), || arch::now_ns() < deadline);
+}
+
+/// Calls `f`, which may hold spin locks while it reaches user memory: [`reclaim`] fails at once meanwhile. It would wait
+/// for cores that wait for those locks. `f` does not park.
+pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
+    let locked = &LOCKED[pin().core().index()];
+    // Relaxed: this core only.
+    locked.store(true, Ordering::Relaxed);
+    let result = f();
+    locked.store(false, Ordering::Relaxed);
+    result
 }
 
 /// Memory is short: drops this core's page tables, forces epochs and fetches back the frames that other cores keep. Returns
-/// whether that found enough to try again. The caller holds no lock.
+/// whether that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
 pub fn reclaim() -> bool {
+    if LOCKED[pin().core().index()].load(Ordering::Relaxed) {
+        return false;
+    }
     let before = frames::stats().pooled;
     space::drop_my_tables();
     // Relaxed: the interrupts make every core look; one that looks late gives back at its next tick.

@@ -52,6 +52,9 @@ impl SpaceHandle {
 /// What each core runs.
 static RUNNING: [CachePadded<SpinLock<Option<Arc<SpaceHandle>>>>; MAX_CORES] =
     [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
+/// What each core ran before it went idle. It keeps its tables of that space.
+static RAN: [CachePadded<SpinLock<Weak<SpaceHandle>>>; MAX_CORES] =
+    [const { CachePadded::new(SpinLock::new(Weak::new())) }; MAX_CORES];
 /// The space whose counters are shown: the last one made.
 static SHOWN: SpinLock<Weak<SpaceHandle>> = SpinLock::new(Weak::new());
 
@@ -112,6 +115,7 @@ pub fn deactivate() {
     let old = RUNNING[pin.core().index()].lock().take();
     if let Some(old) = old {
         old.tables.leave(&pin);
+        *RAN[pin.core().index()].lock() = Arc::downgrade(&old);
     }
 }
 
@@ -121,13 +125,21 @@ pub fn retire(space: &SpaceHandle) {
         let _off = arch::interrupts::off();
         deactivate();
     }
+    // From here on the tables stay as they are: they are counted, and freed with the space.
+    RAN.iter().for_each(|ran| *ran.lock() = Weak::new());
     space.destroy(&percore::pin());
 }
 
-/// Frees this core's own tables of the space it runs: memory is short.
+/// Frees this core's own tables of the space it runs, or ran before it went idle: memory is short.
 pub fn drop_my_tables() {
     let pin = percore::pin();
-    if let Some(running) = &*RUNNING[pin.core().index()].lock() {
-        running.tables.drop_mine(&pin);
+    let core = pin.core().index();
+    if let Some(running) = &*RUNNING[core].lock() {
+        return running.tables.drop_mine(&pin);
+    }
+    // Locked until the tables are gone: see `retire`.
+    let ran = RAN[core].lock();
+    if let Some(space) = ran.upgrade() {
+        space.tables.drop_mine(&pin);
     }
 }

@@ -5,14 +5,11 @@ use percore::pin;
 use vm::{Access, FaultError, VirtAddr};
 
 use super::Ending;
+use super::patience::Patience;
 use super::signal::{self, Fate, Origin};
 use crate::arch::TrapFrame;
 use crate::control::{self, Crash};
-use crate::mm::epoch;
 use crate::sched::{self, Task};
-
-/// How often memory is looked for before the program dies of the lack of it.
-const TRIES: usize = 8;
 
 /// A page fault in user mode.
 #[inline]
@@ -43,10 +40,8 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
 /// to the tables that were dropped for them.
 #[cold]
 fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
-    for _ in 0..TRIES {
-        if !epoch::reclaim() {
-            break;
-        }
+    let mut patience = Patience::new();
+    while patience.found_memory() {
         let fault = task.process().space().fault(&pin(), address, access);
         match fault {
             Ok(_) => return Ok(()),

@@ -4,7 +4,8 @@ use abi::Errno;
 use percore::pin;
 use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr, VmError};
 
-use crate::mm::{epoch, frames};
+use super::patience::Patience;
+use crate::mm::frames;
 
 /// Gives the `pages` mapped and still untouched pages from `start` on their contents: `read` fills a page
 /// of zeroes, given its index.
@@ -30,22 +31,24 @@ pub fn fill(
 }
 
 fn frame() -> Result<FrameNum, Errno> {
+    let mut patience = Patience::new();
     loop {
         let frame = frames::alloc_zeroed(&pin());
         match frame {
             Some(frame) => return Ok(frame),
-            None if epoch::reclaim() => {}
+            None if patience.found_memory() => {}
             None => return Err(Errno::ENOMEM),
         }
     }
 }
 
 fn install(space: &dyn AddressSpace, page: PageNum, frame: FrameNum) -> Result<(), Errno> {
+    let mut patience = Patience::new();
     loop {
         let done = space.install(&pin(), page, frame);
         match done {
             Ok(()) => return Ok(()),
-            Err(VmError::OutOfMemory) if epoch::reclaim() => {}
+            Err(VmError::OutOfMemory) if patience.found_memory() => {}
             Err(_) => return Err(Errno::ENOMEM),
         }
     }

@@ -8,6 +8,7 @@
 //! | `heap` | `brk` |
 //! | `fault` | exceptions of programs |
 //! | `signal` | signals and their handlers |
+//! | `patience` | what to do when memory is short |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 #![deny(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod fault;
 pub mod futex;
 mod heap;
 mod image;
+mod patience;
 mod robust;
 pub mod signal;
 mod stack;
@@ -39,6 +41,7 @@ pub use end::Ending;
 use end::EndingCell;
 use heap::Heap;
 pub use image::fill;
+pub use patience::{Patience, under_lock};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
 pub use start::start_first;

@@ -15,22 +15,28 @@ use crate::mm;
 pub fn enter_idle() -> ! {
     loop {
         interrupts::enable();
-        work::serve_core();
+        let ticked = work::serve_core();
         match place::find_work() {
             Some(task) => {
                 come_online(cores::mine());
                 switch::run(task);
             }
-            None => rest(cores::mine()),
+            None => rest(cores::mine(), ticked),
         }
     }
 }
 
-/// Halts until an interrupt, unless something came up since we looked.
-fn rest(core: &Core) {
-    leave_epochs_if_due(core);
+/// Halts until an interrupt, unless something came up since we looked. Leaves the epochs if the core `ticked`
+/// while it was idle, or was asked to look up and found nothing.
+fn rest(core: &Core, ticked: bool) {
     interrupts::disable();
     mm::space::deactivate();
+    if ticked {
+        // Only now: a space that goes away touches counts.
+        interrupts::enable();
+        leave_epochs(core);
+        interrupts::disable();
+    }
     place::declare_idle(arch::core());
     if !something_waits(core) {
         timers::arm(core);
@@ -53,9 +59,8 @@ pub fn come_online(core: &Core) {
     timers::arm(core);
 }
 
-fn leave_epochs_if_due(core: &Core) {
-    let due = core.next_tick.load(Ordering::Relaxed) <= arch::now_ns();
-    if due && core.online.swap(false, Ordering::Relaxed) {
+fn leave_epochs(core: &Core) {
+    if core.online.swap(false, Ordering::Relaxed) {
         mm::epoch::idle_enter();
     }
 }

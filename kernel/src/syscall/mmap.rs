@@ -9,10 +9,9 @@ use vm::{Access, AddressSpace, PAGE_SIZE, PageNum, PageRange, Placement, Prot, V
 use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
 use crate::fs::content::Content;
-use crate::mm::epoch;
 use crate::mm::space::LOWEST;
 use crate::mm::user::USER_END;
-use crate::process::fill;
+use crate::process::{Patience, fill};
 
 /// Where MAP_32BIT mappings end.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
@@ -76,11 +75,12 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
 
 /// `AddressSpace::map`, with another try after memory was looked for.
 fn map(space: &dyn AddressSpace, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, Errno> {
+    let mut patience = Patience::new();
     loop {
         let mapped = space.map(&pin(), place, pages, prot);
         match mapped {
             Ok(start) => return Ok(start),
-            Err(VmError::OutOfMemory) if epoch::reclaim() => {}
+            Err(VmError::OutOfMemory) if patience.found_memory() => {}
             Err(error) => return Err(refusal(error)),
         }
     }

@@ -7,7 +7,8 @@ use vm::{PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr, VmError};
 
 use super::{Call, Outcome};
 use crate::mm::space::LOWEST;
-use crate::mm::{epoch, user};
+use crate::mm::user;
+use crate::process::Patience;
 use crate::sched::Task;
 
 /// Pages that hold `length` bytes; `None` if that is not a number.
@@ -42,9 +43,10 @@ pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRa
 /// Does `operation`, again if memory was found after it ran out.
 #[inline]
 pub(super) fn retry(mut operation: impl FnMut() -> Result<(), VmError>) -> Result<(), VmError> {
+    let mut patience = Patience::new();
     loop {
         match operation() {
-            Err(VmError::OutOfMemory) if epoch::reclaim() => {}
+            Err(VmError::OutOfMemory) if patience.found_memory() => {}
             done => return done,
         }
     }

@@ -8,12 +8,15 @@ use abi::file::{
     STATX_BASIC_STATS, STATX_RESERVED, Stat, Statfs, Statx, StatxTimestamp,
 };
 use abi::time::Timespec;
+use vm::Access;
 
 use super::{Call, Outcome};
 use crate::fs::fallible;
 use crate::fs::memory_file::{self, PAGE};
 use crate::fs::node::{Listed, Node, Volume};
+use crate::fs::OpenFile;
 use crate::mm::user;
+use crate::process::under_lock;
 
 pub fn stat(call: &mut Call<'_>) -> Outcome {
     tell(call.find(0, true)?.existing()?, call.arg(1))
@@ -110,6 +113,12 @@ pub fn getdents64(call: &mut Call<'_>) -> Outcome {
     }
     let mut listing =
         Listing { bytes: fallible::empty((call.arg(2) as u32 as u64).min(MOST) as usize)?, full: false };
+    under_lock(call.arg(1), Access::Write, || list(&file, &mut listing, call.arg(1)))
+}
+
+/// Shows the names from the file's position on at `to`.
+fn list(file: &OpenFile, listing: &mut Listing, to: u64) -> Outcome {
+    listing.bytes.clear();
     let mut position = file.position.lock();
     let mut next = *position;
     file.node().list(next, &mut |listed| {
@@ -122,7 +131,7 @@ pub fn getdents64(call: &mut Call<'_>) -> Outcome {
     if listing.full && listing.bytes.is_empty() {
         return Err(Errno::EINVAL);
     }
-    user::copy_out(call.arg(1), &listing.bytes)?;
+    user::copy_out(to, &listing.bytes)?;
     *position = next;
     Ok(listing.bytes.len() as u64)
 }

@@ -233,7 +233,7 @@ impl SpaceTables for PerCoreTables {
 
     fn table_pages(&self) -> u64 {
         let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
-        // SAFETY: tables are freed by their cores while they run the space, and with the space.
+        // SAFETY: tables are freed by their cores before the space is retired, and with the space.
         roots.map(|root| unsafe { table_walk::count(root) }).sum()
     }
 }

@@ -19,6 +19,8 @@ const READINGS: usize = 5;
 /// Two windows agree if their rates differ by at most one part in so many.
 const CLOSE: u64 = 64;
 const SECOND: u64 = 1_000_000_000;
+/// No timer is set later: 36 years, which is still less than 2^64 ticks. Whoever waits for more is early, and looks again.
+const LATEST: u64 = 1 << 60;
 
 static TSC_AT_BOOT: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds in a tick of the counter, times 2^32.
@@ -47,6 +49,7 @@ pub fn wall_ns() -> u64 {
 /// When this core's timer interrupts next; `None`: not at all. A time that has passed: at once.
 pub fn set_timer(deadline_ns: Option<u64>) {
     let _off = interrupts::off();
+    let deadline_ns = deadline_ns.map(|at| at.min(LATEST));
     if HAS_DEADLINE.load(Ordering::Relaxed) {
         let at =
             deadline_ns.map_or(0, |at| TSC_AT_BOOT.load(Ordering::Relaxed) + scale(at, &TICKS_PER_NS) + 1);

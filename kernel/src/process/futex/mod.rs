@@ -11,7 +11,7 @@
 //!    is swallowed.
 //!
 //! The word is read under the bucket's lock. That may fault, which takes the address space's locks: nobody
-//! who holds those comes here.
+//! who holds those comes here. It does not look for memory, though: see `process::patience`.
 
 mod bucket;
 mod word;
@@ -20,8 +20,10 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use vm::Access;
 
 use super::Process;
+use super::patience::under_lock;
 use crate::mm::user;
 use crate::sched::{self, Task};
 
@@ -72,7 +74,7 @@ fn check_address(at: u64) -> Result<(), Errno> {
 pub fn wait(at: u64, expected: u32, bits: u32, deadline: Option<u64>) -> Result<(), Errno> {
     check_address(at)?;
     let task = sched::current();
-    enter(&task, at, expected, bits)?;
+    under_lock(at, Access::Read, || enter(&task, at, expected, bits))?;
     let slept = sleep(&task, deadline);
     // Still in a bucket: we gave up. Else somebody woke us, whatever else happened.
     if give_up(&task) { slept } else { Ok(()) }
@@ -143,11 +145,21 @@ pub fn wake(process: &Process, at: u64, count: usize, bits: u32) -> Result<usize
 pub fn requeue(
     process: &Process,
     (from, to): (u64, u64),
-    (wake, moved): (usize, usize),
+    counts: (usize, usize),
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
     check_address(from)?;
     check_address(to)?;
+    under_lock(from, Access::Read, || wake_and_move(process, (from, to), counts, expected))
+}
+
+/// EFAULT comes before anything is changed.
+fn wake_and_move(
+    process: &Process,
+    (from, to): (u64, u64),
+    (wake, moved): (usize, usize),
+    expected: Option<u32>,
+) -> Result<usize, Errno> {
     let mut woken = 0;
     loop {
         let mut pair = Pair::lock(from, to);

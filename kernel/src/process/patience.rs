@@ -1,0 +1,54 @@
+//! What to do when memory is short: look for some a few times, and never with a lock held.
+//!
+//! Looking for memory forces epochs, and those turn only when every core ticks. A core that spins on a lock does not
+//! tick, so whoever holds one must not look for memory: user memory is reached under a lock with [`under_lock`].
+
+use abi::Errno;
+use vm::{Access, VirtAddr};
+
+use super::fault;
+use crate::mm::epoch;
+
+/// How often memory is looked for before a call fails, or a program dies of the lack of it. What is found may be of no
+/// use, frames that lie apart where two side by side are wanted.
+const TRIES: usize = 8;
+
+/// The tries of one call.
+pub struct Patience(usize);
+
+impl Patience {
+    /// None used up.
+    pub const fn new() -> Self {
+        Self(TRIES)
+    }
+
+    /// Looks for memory: whether to try again. Not for a process that ends. The caller holds no lock.
+    #[cold]
+    pub fn found_memory(&mut self) -> bool {
+        let ends = crate::arch::with_current(|task| task.process().ending.is_set());
+        if self.0 == 0 || ends == Some(true) {
+            return false;
+        }
+        self.0 -= 1;
+        epoch::reclaim()
+    }
+}
+
+/// Does `locked`, which takes spin locks and reaches the user memory at `at` under them. No memory is looked for
+/// meanwhile; if that makes it fail (EFAULT), the page is brought in without the locks, and `locked` is done again.
+///
+/// # Errors
+/// What `locked` says; EAGAIN if the page is lost again each time.
+pub fn under_lock<R>(
+    at: u64,
+    access: Access,
+    mut locked: impl FnMut() -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    for _ in 0..TRIES {
+        match epoch::without_reclaim(&mut locked) {
+            Err(Errno::EFAULT) if fault::from_kernel(VirtAddr::new(at), access) => {}
+            done => return done,
+        }
+    }
+    Err(Errno::EAGAIN)
+}
