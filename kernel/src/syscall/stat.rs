@@ -11,10 +11,10 @@ use abi::time::Timespec;
 use vm::Access;
 
 use super::{Call, Outcome};
+use crate::fs::OpenFile;
 use crate::fs::fallible;
 use crate::fs::memory_file::{self, PAGE};
 use crate::fs::node::{Listed, Node, Volume};
-use crate::fs::OpenFile;
 use crate::mm::user;
 use crate::process::under_lock;
 
