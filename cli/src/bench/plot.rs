@@ -4,13 +4,14 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
-use plotters::coord::types::{RangedCoordf64, RangedCoordi32};
+use plotters::coord::combinators::LogCoord;
+use plotters::coord::types::RangedCoordi32;
 use plotters::prelude::*;
 
 use super::row::Row;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordi32, RangedCoordf64>>;
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordi32, LogCoord<f64>>>;
 
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 480;
@@ -57,7 +58,7 @@ type Painted = Result<(), Box<dyn std::error::Error>>;
 fn paint(rows: &[Row], svg: &mut String) -> Painted {
     let root = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
     root.fill(&WHITE)?;
-    let root = root.titled("Rounds of mmap, write, munmap per second", ("sans-serif", 24))?;
+    let root = root.titled(&title(), ("sans-serif", 22))?;
     let mut programs: Vec<&str> = rows.iter().map(|row| row.program).collect();
     programs.dedup();
     for (area, program) in root.split_evenly((1, programs.len().max(1))).iter().zip(programs) {
@@ -68,16 +69,25 @@ fn paint(rows: &[Row], svg: &mut String) -> Painted {
     Ok(())
 }
 
+fn title() -> String {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "Rounds of mmap, write, munmap per second, on a logarithmic scale (processors here: {processors})"
+    )
+}
+
 fn panel(area: &Area<'_>, program: &str, rows: &[&Row]) -> Painted {
     let mut cpus: Vec<u16> = rows.iter().map(|row| row.cpus).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let top = rows.iter().map(|row| row.rounds_per_s).fold(1.0, f64::max) * 1.4;
+    let speeds = || rows.iter().map(|row| row.rounds_per_s.max(1.0));
+    // Room for the legend above, and for the slowest below.
+    let range = speeds().fold(f64::INFINITY, f64::min) / 2.0..speeds().fold(1.0, f64::max) * 20.0;
     // CPUs are places in a row, not distances: 1, 2, 4, 8 would crowd on the left.
     let right = cpus.len().max(2) as i32 - 1;
     let mut builder = ChartBuilder::on(area);
     builder.caption(program, ("sans-serif", 20)).margin(12).x_label_area_size(44).y_label_area_size(64);
-    let mut chart = builder.build_cartesian_2d(0..right, 0.0..top)?;
+    let mut chart = builder.build_cartesian_2d(0..right, range.log_scale())?;
     axes(&mut chart, &cpus)?;
     CURVES.iter().try_for_each(|curve| draw_curve(&mut chart, curve, rows, &cpus))?;
     legend(&mut chart)
@@ -110,11 +120,12 @@ fn legend<'a>(chart: &mut Chart<'a>) -> Painted {
 
 /// 12500 as 12.5k.
 fn short(number: f64) -> String {
-    if number < 1000.0 {
-        format!("{number:.0}")
-    } else {
-        format!("{:.1}k", number / 1000.0).replace(".0k", "k")
-    }
+    let (number, unit) = match number {
+        1e6.. => (number / 1e6, "M"),
+        1e3.. => (number / 1e3, "k"),
+        _ => return format!("{number:.0}"),
+    };
+    format!("{number:.1}{unit}").replace(".0", "")
 }
 
 #[cfg(test)]
@@ -144,6 +155,6 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([0.0, 950.0, 12_500.0, 20_000.0].map(short), ["0", "950", "12.5k", "20k"]);
+        assert_eq!([0.0, 950.0, 12_500.0, 20_000.0, 2e6].map(short), ["0", "950", "12.5k", "20k", "2M"]);
     }
 }
