@@ -64,6 +64,7 @@ pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRa
     // SAFETY: nobody has a bit of ours (1), so nobody reads.
     unsafe { *request.what.get() = Some((space, pages)) };
     targets.iter().for_each(|target| post(me, target));
+    wait::begin();
     // Acquire pairs with the Release of each answer: what targets did before is done.
     while request.waiting.load(Ordering::Acquire) != 0 {
         if !interrupts::are_on() {

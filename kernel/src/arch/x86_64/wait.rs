@@ -1,7 +1,8 @@
 //! Waiting for another core.
 //!
 //! A real core just pauses. A virtual core that spins may keep the very core it waits for off the host's CPUs, so
-//! it naps now and then: the cost is a small part of the time spun, the gain is the other core's time slice.
+//! it naps when a wait takes longer than a running core needs to answer. Naps are dear (they end by a timer of the
+//! host): too little patience made the handovers of `pipeline` on two idle host CPUs ten times slower.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,12 +12,12 @@ use sync::CachePadded;
 use super::cpu::cpuid_if_known;
 use super::{interrupts, percpu, time};
 
-/// Turns between two naps; 0 on a real machine.
+/// Turns before a nap; 0 on a real machine.
 static PATIENCE: AtomicU32 = AtomicU32::new(0);
-const TURNS: u32 = 1 << 9;
+const TURNS: u32 = 1 << 12;
 const NAP_NS: u64 = 50_000;
 
-/// Turns taken by each core. Relaxed: the core's own.
+/// Turns that each core took since its last nap or shootdown. Relaxed: the core's own.
 static TAKEN: [CachePadded<AtomicU32>; MAX_CORES] =
     [const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES];
 
@@ -26,18 +27,27 @@ pub(super) fn init() {
     PATIENCE.store(if is_virtual { TURNS } else { 0 }, Ordering::Relaxed);
 }
 
+/// Begins a wait: its first turns are spun.
+pub(super) fn begin() {
+    taken().store(0, Ordering::Relaxed);
+}
+
 /// One turn of a wait.
 pub(super) fn turn() {
     let patience = PATIENCE.load(Ordering::Relaxed);
     if patience == 0 {
         return core::hint::spin_loop();
     }
-    let taken = &TAKEN[percpu::core().index()];
+    let taken = taken();
     let turns = taken.load(Ordering::Relaxed).wrapping_add(1);
     taken.store(turns, Ordering::Relaxed);
     if turns.is_multiple_of(patience) && interrupts::are_on() {
         nap();
     }
+}
+
+fn taken() -> &'static AtomicU32 {
+    &TAKEN[percpu::core().index()]
 }
 
 /// Halts for a moment, or until an interrupt. The timer that ends it makes the scheduler set its own again.
