@@ -14,7 +14,7 @@ use crate::{CoreId, CoreSet, Host};
 #[derive(Clone, Copy)]
 struct Part {
     core: CoreId,
-    pins: u32,
+    pins: u64,
 }
 
 #[cfg(not(loom))]

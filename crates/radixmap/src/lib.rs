@@ -49,10 +49,10 @@ mod stats;
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
-use core::ops::{Deref, Range};
+use core::ops::Range;
 
 use percore::Pinned;
-use refcache::Refcache;
+use refcache::{Domain, Refcache};
 
 pub use iter::{Entry, RangeGuard};
 use lock::{Held, Here};
@@ -97,13 +97,13 @@ pub struct Peek {
 
 /// See the crate. Every core that calls a method must be online in the map's Refcache domain.
 #[derive(Debug)]
-pub struct RadixMap<V: Value, R: Deref<Target = Refcache>> {
+pub struct RadixMap<V: Value, R: Domain> {
     refcache: R,
     root: Root,
     _values: PhantomData<fn(V) -> V>,
 }
 
-impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
+impl<V: Value, R: Domain> RadixMap<V, R> {
     /// An empty map in the domain `refcache`, with counters of its own.
     pub fn new(pin: &Pinned, refcache: R) -> Result<Self, OutOfMemory> {
         let counters = Arc::new(NodeCounters::new(refcache.cores()));
@@ -163,6 +163,11 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
         lock::peek(self.here(pin), self.root.node(), key)
     }
 
+    /// The domain that counts the nodes.
+    pub fn domain(&self) -> &Refcache {
+        &self.refcache
+    }
+
     /// Nodes created and collapsed so far, the root included.
     pub fn stats(&self) -> Stats {
         self.counters().total()
@@ -175,12 +180,13 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
 
     /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs.
     pub fn destroy(mut self, pin: &Pinned) {
-        self.discard(pin);
+        Self::discard(&self.refcache, &mut self.root, pin);
     }
 
-    fn discard(&mut self, pin: &Pinned) {
-        RangeGuard::<V>::new(Held::all(self.here(pin), self.root.node())).for_each(|entry| entry.clear());
-        self.root.discard(&self.refcache, pin);
+    fn discard(refcache: &Refcache, root: &mut Root, pin: &Pinned) {
+        RangeGuard::<V>::new(Held::all(Here::new(refcache, pin), root.node()))
+            .for_each(|entry| entry.clear());
+        root.discard(refcache, pin);
     }
 
     #[inline(always)]
@@ -189,18 +195,14 @@ impl<V: Value, R: Deref<Target = Refcache>> RadixMap<V, R> {
     }
 }
 
-impl<V: Value, R: Deref<Target = Refcache>> Drop for RadixMap<V, R> {
+impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
     /// As `destroy`, on whichever core drops the map, online or not.
     fn drop(&mut self) {
         if self.root.is_discarded() {
             return;
         }
+        let Self { refcache, root, .. } = self;
         let pin = percore::pin();
-        let was_online = self.refcache.is_online(&pin);
-        self.refcache.online(&pin);
-        self.discard(&pin);
-        if !was_online {
-            self.refcache.offline(&pin);
-        }
+        refcache.while_online(&pin, || Self::discard(refcache, root, &pin));
     }
 }

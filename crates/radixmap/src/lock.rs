@@ -7,7 +7,7 @@
 //! | value | a value for every key below the slot | whoever wants it: CAS to value, `LOCK` |
 //! | value, `LOCK` | the same, held | the holder: to another value, to nothing, to a child, or unlocked |
 //! | child | its keys live in the child | Refcache: adds `DYING` |
-//! | child, `DYING` | the child was found empty | a traversal: takes `DYING` off; Refcache: CAS to `0`, the child is gone |
+//! | child, `DYING` | the child was found empty | a traversal, or Refcache if it is used again: takes `DYING` off; Refcache: CAS to `0`, the child is gone |
 //!
 //! ```text
 //!  lock 5..7 when slot S holds the folded value v (S covers 4..8):

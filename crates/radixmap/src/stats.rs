@@ -11,9 +11,9 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Nodes that exist.
+    /// Nodes that exist. An estimate while others work: the two numbers are not read at once.
     pub fn live(self) -> u64 {
-        self.created - self.collapsed
+        self.created.saturating_sub(self.collapsed)
     }
 }
 

@@ -145,6 +145,17 @@ impl Refcache {
         });
     }
 
+    /// Calls `f` with this core online, which afterwards is as it was before.
+    pub fn while_online<R>(&self, pin: &Pinned, f: impl FnOnce() -> R) -> R {
+        let was_online = self.is_online(pin);
+        self.online(pin);
+        let result = f();
+        if !was_online {
+            self.offline(pin);
+        }
+        result
+    }
+
     /// Whether this core takes part.
     #[inline]
     pub fn is_online(&self, pin: &Pinned) -> bool {
@@ -167,8 +178,8 @@ impl Refcache {
         self.epoch() < self.forced.load(Ordering::Relaxed)
     }
 
-    /// Forces epochs, one upon the other, until no object waits for review on any core, or those that wait
-    /// seem to be in use. Returns how many objects this core released.
+    /// Forces epochs, one upon the other, until no object waits for review on any core, or none of them was released,
+    /// here or elsewhere, for 16 epochs: they seem to be in use. Others that go on releasing keep it going, too. Returns how many objects this core released.
     ///
     /// For shutdown, and for when memory is short. It waits for the other online cores to tick: call it with
     /// no lock held, and with nothing that they wait for.
@@ -185,16 +196,17 @@ impl Refcache {
     /// As there.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
         assert!(self.is_online(pin), "a core that is offline cannot force epochs");
-        let mut freed = 0;
+        let (mut freed, mut released) = (0, self.released());
         let (mut calm_since, mut progress) = (self.epoch(), self.epoch());
         while self.epoch() < calm_since + CALM && self.epoch() < progress + PATIENCE && go_on() {
             self.forced.fetch_max(self.epoch() + CALM, Ordering::Relaxed);
             let tick = self.tick(pin);
             freed += tick.freed;
-            if tick.freed > 0 {
-                progress = self.epoch();
+            if self.released() != released {
+                released = self.released();
+                (calm_since, progress) = (self.epoch(), self.epoch());
             }
-            if tick.freed > 0 || self.garbage() > 0 {
+            if self.garbage() > 0 {
                 calm_since = self.epoch();
             }
             if !tick.flushed {
@@ -204,11 +216,11 @@ impl Refcache {
         freed
     }
 
-    /// Flushes, unless this core has flushed in this epoch; tells whether it did.
+    /// Flushes, unless this core is offline or has flushed in this epoch; tells whether it did.
     pub(crate) fn flush_if_due(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
         self.cores.mine(pin).with(pin, |local| {
-            let due = local.flushed != epoch;
+            let due = local.online && local.flushed != epoch;
             if due {
                 local.flush();
                 local.flushed = epoch;

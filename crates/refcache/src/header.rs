@@ -43,7 +43,7 @@ const DIRTY: u64 = 1 << 1;
 const COUNT_SHIFT: u32 = 2;
 
 /// Takes a dead object apart. Called once, from [`Refcache::tick`], with no lock held and the weak word
-/// already 0. It may adjust other objects' counts; it must not tick.
+/// already 0. It may adjust other objects' counts; it must neither tick nor go offline.
 pub type Release = unsafe fn(&Refcache, &Pinned, NonNull<Header>);
 
 /// What makes an object counted: its first field.

@@ -55,11 +55,13 @@
 //! | `review.rs` | review queues, orphans, `tick` |
 //! | `weak.rs` | the word that readers and the reviewer race for; `Weak` |
 //! | `object.rs` | `Ref`: a value in a counted block |
+//! | `domain.rs` | how a structure holds on to its domain |
 #![cfg_attr(not(loom), no_std)]
 
 extern crate alloc;
 
 mod cache;
+mod domain;
 mod epoch;
 mod header;
 mod local;
@@ -73,6 +75,7 @@ use percore::{PerCore, Pinned};
 use sync::CachePadded;
 use sync::atomic::AtomicU64;
 
+pub use domain::Domain;
 pub use header::{Header, Release};
 pub use local::Loan;
 pub use object::Ref;

@@ -10,12 +10,21 @@ use crate::cache::{DeltaCache, Evicted};
 use crate::header::{Header, Verdict};
 use crate::review::Queue;
 
-/// What a core owns, and the one number that others may read.
+/// What a core owns, and the two numbers that others may read.
 #[derive(Debug)]
 pub(crate) struct Core {
     local: OwnerCell<Local>,
-    /// Length of the review queue. On a line of its own: reading it does not disturb the owner's deltas.
-    waiting: CachePadded<AtomicUsize>,
+    /// On a line of its own: reading it does not disturb the owner's deltas.
+    shown: CachePadded<Shown>,
+}
+
+/// Statistics that the core keeps for others. Relaxed everywhere.
+#[derive(Debug)]
+struct Shown {
+    /// Length of the review queue.
+    waiting: AtomicUsize,
+    /// Objects released so far.
+    released: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -26,7 +35,7 @@ pub(crate) struct Local {
     /// twice without this core.
     pub(crate) flushed: u64,
     pub(crate) online: bool,
-    loans: u32,
+    loans: u64,
 }
 
 impl Core {
@@ -38,7 +47,8 @@ impl Core {
             online: false,
             loans: 0,
         };
-        Self { local: OwnerCell::new(id, local), waiting: CachePadded::new(AtomicUsize::new(0)) }
+        let shown = Shown { waiting: AtomicUsize::new(0), released: AtomicUsize::new(0) };
+        Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown) }
     }
 
     /// Adds to a delta in the cache, if the object has one.
@@ -61,7 +71,7 @@ impl Core {
         unsafe {
             self.local.with(pin, |local| {
                 let result = f(local);
-                self.waiting.store(local.queue.len(), Ordering::Relaxed);
+                self.shown.waiting.store(local.queue.len(), Ordering::Relaxed);
                 result
             })
         }
@@ -73,9 +83,19 @@ impl Core {
         unsafe { self.local.with(pin, change) }
     }
 
-    /// Length of the review queue. Relaxed: a statistic.
+    /// Length of the review queue.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.shown.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Objects that this core released so far.
+    pub(crate) fn released(&self) -> usize {
+        self.shown.released.load(Ordering::Relaxed)
+    }
+
+    /// This core released `count` more. By the owner only.
+    pub(crate) fn add_released(&self, _pin: &Pinned, count: usize) {
+        self.shown.released.store(self.released().wrapping_add(count), Ordering::Relaxed);
     }
 }
 

@@ -125,7 +125,7 @@ unsafe fn release_block<T>(_: &Refcache, _: &Pinned, weak: NonNull<Header>) {
 /// A counted value, like `Arc`: cloning and dropping touch nothing that other cores write.
 ///
 /// Every use needs a thread that plays an online core of the domain ([`percore::pin`]). The value is dropped
-/// by a [`tick`](Refcache::tick) on some core, epochs after the last `Ref` went.
+/// by a [`tick`](Refcache::tick) on some core, epochs after the last `Ref` went; its `Drop` must leave that core online.
 pub struct Ref<T>(Handle<T>);
 
 // SAFETY: a `Ref` gives `&T` to its thread, and may be the one whose core drops the value.

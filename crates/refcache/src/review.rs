@@ -58,6 +58,7 @@ impl Refcache {
                 unsafe { (object.as_ref().release)(self, pin, object) }
             }
         }
+        self.cores.mine(pin).add_released(pin, tick.freed);
         tick.flushed = self.flush_if_due(pin);
         tick
     }
@@ -66,6 +67,11 @@ impl Refcache {
     /// disturbing them.
     pub fn garbage(&self) -> usize {
         self.cores.iter().map(Core::waiting).sum::<usize>() + self.orphans.waiting()
+    }
+
+    /// How many objects all cores have released so far; it wraps around.
+    pub(crate) fn released(&self) -> usize {
+        self.cores.iter().map(Core::released).fold(0, usize::wrapping_add)
     }
 
     fn review_one(&self, pin: &Pinned) -> Option<(NonNull<Header>, Verdict)> {

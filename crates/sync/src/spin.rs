@@ -1,5 +1,6 @@
 //! A test-and-test-and-set lock for short, rarely contended sections.
 
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use crate::UnsafeCell;
@@ -45,14 +46,24 @@ impl<T> SpinLock<T> {
         self.held
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then(|| SpinGuard { lock: self })
+            .then(|| SpinGuard { lock: self, _value: PhantomData })
     }
 }
 
 /// Unlocks when dropped.
+///
+/// A shared guard is a shared value, so a guard of a value that threads must not share stays where it is:
+///
+/// ```compile_fail
+/// let lock = sync::SpinLock::new(core::cell::Cell::new(0));
+/// let guard = lock.lock();
+/// std::thread::scope(|scope| scope.spawn(|| guard.set(1)));
+/// ```
 #[derive(Debug)]
 pub struct SpinGuard<'a, T> {
     lock: &'a SpinLock<T>,
+    /// A shared guard shares the value: it is `Sync` only if `T` is.
+    _value: PhantomData<&'a mut T>,
 }
 
 impl<T> Deref for SpinGuard<'_, T> {

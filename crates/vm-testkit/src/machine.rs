@@ -30,7 +30,7 @@ pub struct Machine {
     /// Memory.
     pub frames: FrameStore,
     /// The domain of all spaces' nodes.
-    pub refcache: Refcache,
+    pub refcache: Arc<Refcache>,
     inboxes: PerCore<Mutex<Inbox>>,
     /// Something went wrong on some core: the others stop waiting for it.
     broken: AtomicBool,
@@ -72,7 +72,7 @@ impl Machine {
     /// A machine of `cores` cores, all online, and `frames` frames. Waits for another machine to go.
     pub fn new(cores: usize, frames: usize) -> Arc<Self> {
         let turn = Turn::wait();
-        let refcache = Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX });
+        let refcache = Arc::new(Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX }));
         let machine = Self {
             frames: FrameStore::new(cores, frames),
             refcache,

@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use percore::Pinned;
-use refcache::Refcache;
 use vm::{
     Access, AddressSpace, Event, FaultError, FrameNum, Frames, Layout, Mmu, NodeCounters, PAGE_SIZE, PageNum,
     PageRange, RadixSpace, Tables, VirtAddr,
@@ -77,16 +76,7 @@ pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
     }
 }
 
-/// The parts of a machine that a space keeps for ever.
-struct Domain(Arc<Machine>);
-
-impl Deref for Domain {
-    type Target = Refcache;
-    fn deref(&self) -> &Refcache {
-        &self.0.refcache
-    }
-}
-
+/// The machine's frames, for a space that keeps the machine.
 struct Memory(Arc<Machine>);
 
 impl Frames for Memory {
@@ -107,7 +97,7 @@ impl World {
         let nodes = Arc::new(NodeCounters::new(setup.cores));
         let layout = Layout { cores: setup.cores, user: setup.user, anywhere: setup.user };
         let space = machine.on(0, |pin| {
-            let (domain, memory) = (Domain(machine.clone()), Memory(machine.clone()));
+            let (domain, memory) = (machine.refcache.clone(), Memory(machine.clone()));
             RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout)
         });
         let space =

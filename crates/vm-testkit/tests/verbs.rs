@@ -301,3 +301,15 @@ fn destroy_leaves_an_empty_space_that_still_works() {
         assert_eq!(world.load(pin, page(100), 0), Ok(0));
     });
 }
+
+#[test]
+fn a_space_may_be_dropped_on_an_offline_core() {
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| {
+            fixed(&world, pin, range(100, 8), RW);
+            fault(&world, pin, 101, Access::Write).unwrap();
+            world.machine.refcache.offline(pin);
+        });
+        world.finish();
+    });
+}

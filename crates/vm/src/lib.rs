@@ -13,6 +13,7 @@
 //! | `counters.rs` | per-core counts of what happened |
 //! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: rights, frame, cores that translate it |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
+//! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
 #![no_std]
@@ -28,6 +29,7 @@ mod layout;
 mod meta;
 mod mmu;
 mod page;
+mod presence;
 mod shootdown;
 mod space;
 mod tracker;
@@ -37,5 +39,6 @@ pub use designs::RadixSpace;
 pub use layout::Layout;
 pub use mmu::{Frames, Mmu, OutOfMemory, Shot, Tables};
 pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
+pub use presence::Presence;
 pub use radixmap::NodeCounters;
 pub use space::{AddressSpace, Fault, FaultError, Nodes, Placement, VmError};

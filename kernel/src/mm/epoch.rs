@@ -1,6 +1,7 @@
 //! The one Refcache domain, when its epochs move, and what to do when memory is short.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use percore::{CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
@@ -22,8 +23,8 @@ const PATIENCE_NS: u64 = 5_000_000;
 const DRAIN_NS: u64 = 1_000_000_000;
 
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
-/// Some core has no memory left: every core gives back what it keeps ready, and its page tables.
-static SHORT: AtomicBool = AtomicBool::new(false);
+/// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and its page tables.
+static SHORT: AtomicUsize = AtomicUsize::new(0);
 /// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
 static LOCKED: [CachePadded<AtomicBool>; MAX_CORES] =
     [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
@@ -44,22 +45,29 @@ pub fn domain() -> &'static Refcache {
 /// Runs epoch work if some is due. On the way to user mode and in the idle loop only: never where a
 /// reference might be held.
 pub fn tick_if_due(pin: &Pinned) {
-    // Relaxed: a hint; see `reclaim`.
-    if SHORT.load(Ordering::Relaxed) {
+    let short = is_short();
+    if short {
         space::drop_my_tables();
-        frames::give_back(pin, true);
     }
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
         counters::add(pin, Counter::Epochs, 1);
     }
+    // After the tick, which frees too.
+    if short {
+        frames::give_back(pin, true);
+    }
+}
+
+/// Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
+fn is_short() -> bool {
+    SHORT.load(Ordering::Relaxed) > 0
 }
 
 /// This core goes to sleep: it leaves the epochs, and keeps only some zeroed frames ready.
 pub fn idle_enter() {
     let pin = pin();
     domain().offline(&pin);
-    // Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
-    let short = SHORT.load(Ordering::Relaxed);
+    let short = is_short();
     while !short && frames::prepare_one(&pin) {}
     frames::give_back(&pin, short);
 }
@@ -69,10 +77,23 @@ pub fn idle_exit() {
     domain().online(&pin());
 }
 
-/// Forces epochs until what is dead is free, or for a second. The caller holds no lock.
+/// Forces epochs until what is dead is free or nothing more comes free, or for a second. The caller holds no lock.
 pub fn drain() {
     let deadline = arch::now_ns() + DRAIN_NS;
-    domain().drain_while(&pin(), || arch::now_ns() < deadline);
+    let hurried = Cell::new(None);
+    domain().drain_while(&pin(), || {
+        let epoch = Some(domain().epoch());
+        if hurried.replace(epoch) != epoch {
+            hurry_others();
+        }
+        arch::now_ns() < deadline
+    });
+}
+
+/// Makes every other core look for work now, and not at its next tick.
+fn hurry_others() {
+    let others = (0..arch::cores()).map(CoreId::new).filter(|&core| core != arch::core());
+    others.for_each(arch::send_reschedule);
 }
 
 /// Calls `f`, which may hold spin locks while it reaches user memory: [`reclaim`] fails at once meanwhile. It would wait
@@ -80,9 +101,10 @@ pub fn drain() {
 pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     let locked = &LOCKED[pin().core().index()];
     // Relaxed: this core only.
+    let before = locked.load(Ordering::Relaxed);
     locked.store(true, Ordering::Relaxed);
     let result = f();
-    locked.store(false, Ordering::Relaxed);
+    locked.store(before, Ordering::Relaxed);
     result
 }
 
@@ -94,10 +116,8 @@ pub fn reclaim() -> bool {
     }
     let before = frames::stats().pooled;
     space::drop_my_tables();
-    // Relaxed: the interrupts make every core look; one that looks late gives back at its next tick.
-    SHORT.store(true, Ordering::Relaxed);
-    let others = (0..arch::cores()).map(CoreId::new).filter(|&core| core != arch::core());
-    others.for_each(arch::send_reschedule);
+    // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
+    SHORT.fetch_add(1, Ordering::Relaxed);
     drain();
     frames::give_back(&pin(), true);
     let (enough, deadline) =
@@ -105,6 +125,6 @@ pub fn reclaim() -> bool {
     while !enough() && arch::now_ns() < deadline {
         percore::relax();
     }
-    SHORT.store(false, Ordering::Relaxed);
+    SHORT.fetch_sub(1, Ordering::Relaxed);
     enough()
 }

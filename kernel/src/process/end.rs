@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 
 use abi::Errno;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::Process;
 use crate::arch;
@@ -87,6 +87,8 @@ fn stop_running(space: &Arc<SpaceHandle>) {
     while Arc::strong_count(space) > 1 {
         percore::relax();
     }
+    // Acquire, partner of the Release with which an `Arc` is dropped: what the others did in the space is done.
+    fence(Ordering::Acquire);
 }
 
 /// The last task is freed: gives the memory back, reports, and ends the machine. Runs in a core's idle

@@ -8,11 +8,11 @@ mod fault;
 mod map;
 
 use alloc::sync::Arc;
-use core::ops::{Deref, Range};
+use core::ops::Range;
 
 use percore::{CoreId, Pinned};
 use radixmap::{Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
-use refcache::Refcache;
+use refcache::Domain;
 
 use crate::arena::Arenas;
 use crate::counters::Tally;
@@ -31,14 +31,14 @@ type Guard<'g> = RangeGuard<'g, Page>;
 /// An address space whose operations on disjoint ranges share nothing.
 ///
 /// `R` reaches the reference-count domain that the nodes live in: `&'static Refcache`, or an `Arc`.
-pub struct RadixSpace<R: Deref<Target = Refcache>, M: Mmu, F: Frames> {
+pub struct RadixSpace<R: Domain, M: Mmu, F: Frames> {
     map: RadixMap<Page, R>,
     rig: Rig<M, F>,
     arenas: Arenas,
     user: PageRange,
 }
 
-impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
     /// An empty space.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ fn keys(pages: PageRange) -> Range<u64> {
 
 impl<R, M: Mmu, F: Frames> AddressSpace for RadixSpace<R, M, F>
 where
-    R: Deref<Target = Refcache> + Send + Sync,
+    R: Domain + Send + Sync,
 {
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, VmError> {
         if pages == 0 {
@@ -219,8 +219,9 @@ where
     }
 }
 
-impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> Drop for RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Frames> Drop for RadixSpace<R, M, F> {
     fn drop(&mut self) {
-        self.unmap_all(&percore::pin());
+        let pin = percore::pin();
+        self.map.domain().while_online(&pin, || self.unmap_all(&pin));
     }
 }

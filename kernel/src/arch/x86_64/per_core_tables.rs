@@ -3,37 +3,18 @@
 //! A core's table is a cache of the space's metadata: it is made when the core first faults, and may be dropped
 //! at any time on its own core; the next touch faults again.
 //!
-//! # Who is interrupted, and who is not
-//! `running` says whether the core has this space's table in CR3. A core that has not is left alone: the pages are noted as
-//! stale for it, and it clears them before it runs the space again.
-//!
-//! ```text
-//!   shootdown                                enter (on the target)
-//!   ─────────                                ─────
-//!   S1  running?  yes → interrupt            E1  running := true
-//!   S2  stale ∪= pages                       E2  fence
-//!   S3  fence                                E3  take stale; clear it in the table
-//!   S4  running?  yes → interrupt            E4  load CR3
-//! ```
-//!
-//! Either the fence S3 comes before E2: then E3 sees S2's note, and the pages are cleared before the table
-//! is used. Or E2 comes before S3: then S4 sees E1 and interrupts, and the handler clears. Both may happen,
-//! which is harmless. A core that leaves first loads another CR3, which empties its TLB of the space, then clears
-//! `running`: who sees `running` false at S1 or S4 knows that the TLB is empty. An interrupt that arrives after the target
-//! has left clears its table all the same.
-//!
-//! Stale pages are one hull, start and end apart: a note (S2) that is taken half (between its two halves) is not
-//! seen whole at E3, so the target's E2 preceded the note's end and thus S3: S4 interrupts.
+//! A core that does not run the space is not interrupted: `vm::Presence` holds what it missed, and it clears that before it
+//! loads its table again.
 //!
 //! # Interrupt handlers and the table
 //! A shootdown's handler may hit this core while it fills or clears. They never meet in an entry: both hold
-//! the slots of their pages in the space's map. Tables are added by the owner outside handlers, and freed with
-//! interrupts off.
+//! the slots of their pages in the space's map, and `enter`, which holds none, has interrupts off. Tables are added by the
+//! owner outside handlers, and freed with interrupts off.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use percore::{CoreSet, PerCore, Pinned};
-use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot, Tables};
 
 use super::page_table::{TOP, Table, bits, user_leaf, user_link};
 use super::shootdown::{self, Clearable};
@@ -45,19 +26,12 @@ use crate::mm::frames;
 struct CoreTable {
     /// Physical address of the top table, 0 if there is none. Written by the owner only.
     root: AtomicU64,
-    running: AtomicBool,
-    stale_start: AtomicU64,
-    stale_end: AtomicU64,
+    presence: Presence,
 }
 
 impl CoreTable {
     fn new() -> Self {
-        Self {
-            root: AtomicU64::new(0),
-            running: AtomicBool::new(false),
-            stale_start: AtomicU64::new(u64::MAX),
-            stale_end: AtomicU64::new(0),
-        }
+        Self { root: AtomicU64::new(0), presence: Presence::new() }
     }
 
     /// Relaxed: only the owner asks, or a dying space.
@@ -73,23 +47,11 @@ impl CoreTable {
         (root != 0).then(|| unsafe { Table::at(root) })
     }
 
-    /// Relaxed: the fences S3 and E2 order it.
-    fn note_stale(&self, pages: PageRange) {
-        self.stale_start.fetch_min(pages.start().get(), Ordering::Relaxed);
-        self.stale_end.fetch_max(pages.end().get(), Ordering::Relaxed);
-    }
-
-    fn take_stale(&self) -> Option<PageRange> {
-        let start = self.stale_start.swap(u64::MAX, Ordering::Relaxed);
-        let end = self.stale_end.swap(0, Ordering::Relaxed);
-        (start < end).then(|| PageRange::between(PageNum::new(start), PageNum::new(end)))
-    }
-
     /// Removes the translations of `pages`, also from the TLB if the table is in use. By the owner only.
     fn clear(&self, pages: PageRange) {
         if let Some(top) = self.top() {
             // SAFETY: the owner's table; nobody frees it meanwhile.
-            unsafe { table_walk::clear(top, pages, self.running.load(Ordering::Relaxed)) };
+            unsafe { table_walk::clear(top, pages, self.presence.is_here()) };
         }
     }
 }
@@ -115,7 +77,7 @@ impl PerCoreTables {
         let top = unsafe { Table::at(root) };
         top.copy_kernel_half(kernel_map::kernel_table());
         mine.root.store(root, Ordering::Relaxed);
-        if mine.running.load(Ordering::Relaxed) {
+        if mine.presence.is_here() {
             // SAFETY: its kernel half is the kernel's.
             unsafe { cpu::set_cr3(root) };
         }
@@ -168,14 +130,7 @@ impl Mmu for PerCoreTables {
         let mut interrupt = CoreSet::EMPTY;
         let mut shot = Shot::default();
         for target in targets.iter().filter(|&target| target != pin.core()) {
-            let table = self.cores.of(target);
-            let is_running = || table.running.load(Ordering::Relaxed);
-            let runs = is_running() || {
-                table.note_stale(pages);
-                fence(Ordering::SeqCst); // S3, partner of E2
-                is_running()
-            };
-            if runs {
+            if self.cores.of(target).presence.must_interrupt(pages) {
                 interrupt.insert(target);
                 shot.ipis += 1;
             } else {
@@ -201,10 +156,8 @@ impl Clearable for PerCoreTables {
 impl SpaceTables for PerCoreTables {
     fn enter(&self, pin: &Pinned) {
         let mine = self.cores.mine(pin);
-        mine.running.store(true, Ordering::Relaxed); // E1
-        fence(Ordering::SeqCst); // E2, partner of S3
-        if let Some(stale) = mine.take_stale() {
-            mine.clear(stale);
+        if let Some(missed) = mine.presence.enter() {
+            mine.clear(missed);
         }
         let root = if mine.root() != 0 { mine.root() } else { kernel_map::kernel_root() };
         // SAFETY: every root has the kernel's half. Loading it empties the TLB of what was cleared above.
@@ -213,8 +166,7 @@ impl SpaceTables for PerCoreTables {
 
     fn leave(&self, pin: &Pinned) {
         kernel_map::load();
-        // Release: the TLB was emptied before.
-        self.cores.mine(pin).running.store(false, Ordering::Release);
+        self.cores.mine(pin).presence.leave();
     }
 
     fn drop_mine(&self, pin: &Pinned) {
@@ -224,7 +176,7 @@ impl SpaceTables for PerCoreTables {
         if root == 0 {
             return;
         }
-        if mine.running.load(Ordering::Relaxed) {
+        if mine.presence.is_here() {
             kernel_map::load();
         }
         // SAFETY: the root is out of reach, of us and of the CPU.

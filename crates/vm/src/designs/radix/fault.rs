@@ -1,16 +1,14 @@
 //! Fault: one slot is locked, gets its frame if it has none, and this core its translation.
 
-use core::ops::Deref;
-
 use percore::Pinned;
 use radixmap::Entry;
-use refcache::Refcache;
+use refcache::Domain;
 
 use super::RadixSpace;
 use crate::meta::Page;
 use crate::{Access, Event, Fault, FaultError, FrameNum, Frames, Mmu, PageNum, VmError};
 
-impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
     /// Resolves a fault on the locked page `at`.
     #[inline]
     pub(super) fn resolve(

@@ -1,10 +1,8 @@
 //! Map: what is at the place goes or is in the way, or the place is ours to choose.
 
-use core::ops::Deref;
-
 use percore::Pinned;
 use radixmap::Expand;
-use refcache::Refcache;
+use refcache::Domain;
 
 use super::{RadixSpace, keys};
 use crate::hole::any_hole;
@@ -12,7 +10,7 @@ use crate::meta::Page;
 use crate::shootdown::Removed;
 use crate::{Frames, Mmu, PageNum, PageRange, Prot, VmError};
 
-impl<R: Deref<Target = Refcache>, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
     /// Maps over whatever is there.
     pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Expand::Always)?;

@@ -1,0 +1,144 @@
+//! Cores that do not run a space are not interrupted: they hear what they missed when they come back.
+//!
+//! For machines with a table per core, which outlives the core's stay in the space. `here` says whether the core has the
+//! space's table loaded. For a core that has not, removed pages are noted as missed, and it clears them before it
+//! loads the table again.
+//!
+//! ```text
+//!   shootdown                                enter (on the target)
+//!   ─────────                                ─────
+//!   S1  here?  yes → interrupt               E1  here := true
+//!   S2  missed ∪= pages                      E2  fence
+//!   S3  fence                                E3  take missed, clear it in the table
+//!   S4  here?  yes → interrupt               E4  load the table
+//! ```
+//!
+//! 1. The note is one word, so E3 takes the whole of it or nothing.
+//! 2. If S2 precedes E3 in the word's order, this `enter` clears the pages. If S2 follows it, the *next* `enter`'s E3
+//!    clears them; between the two, either S4 sees E1, and the handler clears, or the core has left.
+//! 3. That S4 misses E1 while E3 misses S2 is what the two fences forbid.
+//! 4. A core leaves after it has loaded another table and its TLB holds nothing of the space: who sees `here` false, at
+//!    S1 or S4, knows that no translation is used any more.
+//!
+//! Notes add up to one hull, rounded to spans of 512 pages: what it covers in excess is filled again by faults.
+
+use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use crate::{PageNum, PageRange};
+
+/// Pages in a span, the unit of a note.
+const SPAN: u64 = 512;
+/// Bits of a span's number: 36 bits of page number leave 28.
+const BITS: u32 = 32;
+const LOW: u64 = (1 << BITS) - 1;
+
+/// Whether one core runs one space, and what it missed while it did not.
+#[derive(Debug)]
+pub struct Presence {
+    here: AtomicBool,
+    /// First span, and the span after the last; 0: none.
+    missed: AtomicU64,
+}
+
+impl Default for Presence {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Presence {
+    sync::const_unless_loom! {
+        /// Elsewhere, and missed nothing.
+        pub fn new() -> Self {
+            Self { here: AtomicBool::new(false), missed: AtomicU64::new(0) }
+        }
+    }
+
+    /// Whether the core runs the space. For the core itself. Relaxed: it is the one who writes.
+    #[inline(always)]
+    pub fn is_here(&self) -> bool {
+        self.here.load(Ordering::Relaxed)
+    }
+
+    /// The core comes: what to clear in its table before it loads it. By the core itself, with interrupts off.
+    pub fn enter(&self) -> Option<PageRange> {
+        self.here.store(true, Ordering::Relaxed); // E1
+        fence(Ordering::SeqCst); // E2, partner of S3
+        // Relaxed: the fences order it.
+        unpack(self.missed.swap(0, Ordering::Relaxed)) // E3
+    }
+
+    /// The core has gone: its TLB holds nothing of the space. By the core itself, with interrupts off.
+    #[inline]
+    pub fn leave(&self) {
+        // Release, partner of the Acquire in `must_interrupt`: the TLB was emptied before.
+        self.here.store(false, Ordering::Release);
+    }
+
+    /// Whether the core must be interrupted to clear `pages`. If not, it will clear them by itself. By other cores, which
+    /// have removed the pages from the space's metadata before, or hold them locked.
+    #[inline]
+    pub fn must_interrupt(&self, pages: PageRange) -> bool {
+        // Acquire, partner of the Release in `leave`, here and below.
+        self.here.load(Ordering::Acquire) || {
+            self.note(pages); // S2
+            fence(Ordering::SeqCst); // S3, partner of E2
+            self.here.load(Ordering::Acquire) // S4
+        }
+    }
+
+    /// Relaxed: the fences S3 and E2 order it.
+    fn note(&self, pages: PageRange) {
+        let merged = |old| Some(merge(old, pages));
+        let _ = self.missed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merged);
+    }
+}
+
+/// The hull of an old note and `pages`.
+fn merge(old: u64, pages: PageRange) -> u64 {
+    let (start, end) = (pages.start().get() / SPAN, pages.end().get().div_ceil(SPAN));
+    match old {
+        0 => start << BITS | end,
+        _ => (old >> BITS).min(start) << BITS | (old & LOW).max(end),
+    }
+}
+
+fn unpack(note: u64) -> Option<PageRange> {
+    let page = |span| PageNum::new(span * SPAN);
+    (note != 0).then(|| PageRange::between(page(note >> BITS), page(note & LOW)))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn pages(start: u64, end: u64) -> PageRange {
+        PageRange::between(PageNum::new(start), PageNum::new(end))
+    }
+
+    #[test]
+    fn who_is_here_is_interrupted_and_misses_nothing() {
+        let core = Presence::new();
+        assert_eq!(core.enter(), None);
+        assert!(core.must_interrupt(pages(1, 2)));
+        core.leave();
+        assert_eq!(core.enter(), None);
+    }
+
+    #[test]
+    fn notes_add_up_to_a_hull_that_is_taken_once() {
+        let core = Presence::new();
+        assert!(!core.must_interrupt(pages(1000, 1001)));
+        assert!(!core.must_interrupt(pages(0, 1)));
+        assert_eq!(core.enter(), Some(pages(0, 1024)));
+        core.leave();
+        assert_eq!(core.enter(), None);
+    }
+
+    #[test]
+    fn the_highest_page_fits() {
+        let core = Presence::new();
+        assert!(!core.must_interrupt(pages((1 << 36) - 1, 1 << 36)));
+        assert_eq!(core.enter(), Some(pages((1 << 36) - SPAN, 1 << 36)));
+    }
+}

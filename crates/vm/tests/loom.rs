@@ -1,0 +1,99 @@
+//! Model of `presence.rs`: an initiator that removes pages against a core that comes, goes and comes again.
+#![cfg(loom)]
+
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering::*};
+use loom::thread;
+use vm::{PageNum, PageRange, Presence};
+
+/// One core's table, which knows one page.
+struct Core {
+    presence: Presence,
+    translated: AtomicBool,
+}
+
+impl Core {
+    fn new() -> Self {
+        Self { presence: Presence::new(), translated: AtomicBool::new(true) }
+    }
+
+    fn enter(&self) {
+        if self.presence.enter().is_some() {
+            self.translated.store(false, Relaxed);
+        }
+    }
+
+    fn visit(&self) {
+        self.enter();
+        self.presence.leave();
+    }
+}
+
+fn page() -> PageRange {
+    PageRange::one(PageNum::new(5))
+}
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// Who is not interrupted has cleared the page before it can use it again, however often it came by meanwhile.
+fn nobody_uses_what_was_freed(visits: usize, preemptions: usize) {
+    check(preemptions, move || {
+        let core = Arc::new(Core::new());
+        let target = core.clone();
+        let visitor = thread::spawn(move || (0..visits).for_each(|_| target.visit()));
+        let interrupted = core.presence.must_interrupt(page());
+        visitor.join().unwrap();
+        core.enter();
+        assert!(interrupted || !core.translated.load(Relaxed), "a freed frame is translated");
+    });
+}
+
+#[test]
+fn a_core_that_comes_and_goes_hears_of_the_removal() {
+    nobody_uses_what_was_freed(1, 4);
+}
+
+#[test]
+fn a_core_that_comes_twice_hears_of_the_removal() {
+    nobody_uses_what_was_freed(2, 3);
+}
+
+/// A core that stays is interrupted, or cleared the page as it came.
+#[test]
+fn a_core_that_stays_is_interrupted_or_has_cleared() {
+    check(4, || {
+        let core = Arc::new(Core::new());
+        let target = core.clone();
+        let visitor = thread::spawn(move || target.enter());
+        let interrupted = core.presence.must_interrupt(page());
+        visitor.join().unwrap();
+        assert!(interrupted || !core.translated.load(Relaxed), "a freed frame is in use");
+    });
+}
+
+/// Two initiators note different pages; neither note hides the other.
+#[test]
+fn two_notes_are_both_heard() {
+    check(3, || {
+        let presence = Arc::new(Presence::new());
+        let (other, target) = (presence.clone(), presence.clone());
+        let far = PageRange::one(PageNum::new(5000));
+        let visitor = thread::spawn(move || {
+            let first = target.enter();
+            target.leave();
+            first
+        });
+        let initiator = thread::spawn(move || other.must_interrupt(far));
+        let near = presence.must_interrupt(page());
+        let far_told = initiator.join().unwrap();
+        let heard = [visitor.join().unwrap(), presence.enter()];
+        let hears = |pages: PageRange| heard.iter().flatten().any(|hull| hull.covers(pages));
+        assert!(near || hears(page()));
+        assert!(far_told || hears(far));
+    });
+}
