@@ -1,5 +1,7 @@
 //! Exit statuses: the program's own, and the documented ones of the command.
 
+use std::process::Command;
+
 use crate::harness::{Compiler, compiled, radixvm, run, scratch};
 
 #[test]
@@ -52,6 +54,20 @@ fn what_is_no_program_is_explained() {
     other[18] = 183;
     let (status, text) = refused(&["run", &file("arm", &other)]);
     assert_eq!((status, text.contains("another machine")), (126, true), "{text}");
+    let hello = std::fs::read(compiled("hello", Compiler::Static)).unwrap();
+    let (status, text) = refused(&["run", &file("half", &hello[..hello.len() / 2])]);
+    assert_eq!((status, text.contains("damaged ELF")), (126, true), "{text}");
+    let (status, text) = refused(&["run", &file("no-right", &hello)]);
+    assert_eq!((status, text.contains("chmod +x")), (126, true), "{text}");
+}
+
+#[test]
+fn a_named_pipe_is_not_waited_for() {
+    let pipe = scratch("no-programs").join("pipe").display().to_string();
+    let made = Command::new("sh").args(["-c", "[ -p \"$0\" ] || mkfifo \"$0\"", &pipe]).status();
+    assert!(made.unwrap().success());
+    let (status, text) = refused(&["run", &pipe]);
+    assert_eq!((status, text), (126, format!("radixvm: {pipe}: not a regular file\n")));
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Finding the program that a person named, and telling early if it cannot run.
 
+mod segments;
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -21,11 +25,18 @@ impl Program {
     /// Reads and checks a program.
     pub fn load(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        let refused = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::NotFound => Refusal::error(NOT_FOUND, format!("{shown}: no such program")),
             _ => Refusal::error(NOT_RUNNABLE, format!("{shown}: {error}")),
-        })?;
-        check(&bytes).map_err(|why| Refusal::error(NOT_RUNNABLE, format!("{shown}: {why}")))?;
+        };
+        let unfit = |why: String| Refusal::error(NOT_RUNNABLE, format!("{shown}: {why}"));
+        let metadata = fs::metadata(path).map_err(refused)?;
+        // Before it is read: a named pipe would never end.
+        if !metadata.is_file() {
+            return Err(unfit("not a regular file".to_owned()));
+        }
+        let bytes = fs::read(path).map_err(refused)?;
+        check(&bytes).and_then(|()| check_permission(&metadata)).map_err(unfit)?;
         Ok(Program { path: path.to_owned(), bytes })
     }
 
@@ -59,12 +70,21 @@ fn check(bytes: &[u8]) -> Result<(), String> {
     let header =
         FileHeader64::<Endianness>::parse(bytes).map_err(|_| "not a 64-bit ELF program".to_owned())?;
     let endian = header.endian().map_err(|error| error.to_string())?;
-    check_kind(header.e_machine(endian), header.e_type(endian), header.e_entry(endian))?;
+    let kind = header.e_type(endian);
+    check_kind(header.e_machine(endian), kind, header.e_entry(endian))?;
     let segments =
         header.program_headers(endian, bytes).map_err(|error| format!("a damaged ELF file: {error}"))?;
     match segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP) {
         Some(segment) => Err(dynamic(segment.data(endian, bytes).unwrap_or_default())),
-        None => Ok(()),
+        None => segments::check(segments, endian, bytes.len() as u64, kind == ET_DYN),
+    }
+}
+
+/// As a shell does, even for root.
+fn check_permission(metadata: &Metadata) -> Result<(), String> {
+    match metadata.permissions().mode() & 0o111 {
+        0 => Err("permission denied: it may not be executed (chmod +x)".to_owned()),
+        _ => Ok(()),
     }
 }
 
@@ -93,7 +113,7 @@ fn dynamic(interpreter: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The smallest header that passes, with one program header of this type.
+    /// The smallest file that passes, with one program header of this type for all of it.
     fn image(machine: u16, kind: u16, segment: u32) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56];
         bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
@@ -105,6 +125,9 @@ mod tests {
         bytes[54] = 56; // size of a program header
         bytes[56] = 1; // how many
         bytes[64..68].copy_from_slice(&segment.to_le_bytes());
+        bytes[64 + 18] = 0x40; // at 4 MiB
+        bytes[64 + 32] = 120; // bytes in the file
+        bytes[64 + 40] = 120; // bytes in memory
         bytes
     }
 
@@ -126,6 +149,28 @@ mod tests {
         let mut library = image(62, 3, 1);
         library[24] = 0;
         assert!(why(&library).contains("shared library"));
+        assert!(why(&image(62, 2, 4)).contains("no segment to load"));
+    }
+
+    #[test]
+    fn a_part_that_the_file_has_not_is_named() {
+        let mut cut = image(62, 2, 1);
+        cut[64 + 33] = 1;
+        assert_eq!(
+            check(&cut),
+            Err("a damaged ELF file: segment 0 ends at byte 376 of the file, which has 120: is it whole?"
+                .into())
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_regular_file_is_not_read() {
+        let refusal = |path: &str| Program::load(Path::new(path)).err().unwrap();
+        for path in ["/dev/zero", "/"] {
+            let error = refusal(path);
+            assert_eq!(error.to_string(), format!("{path}: not a regular file"));
+            assert_eq!(error.downcast::<Refusal>().unwrap().status, NOT_RUNNABLE);
+        }
     }
 
     #[test]
