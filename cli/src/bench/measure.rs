@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::artifacts;
 use crate::guest::channels::Sink;
-use crate::guest::image::Handed;
+use crate::guest::handed::Handed;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End};
 use crate::guest::system::{self, Job, Size, Streams, System};

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod demo;
 pub mod doctor;
+mod dry_run;
 pub mod run;
 pub mod syscalls;
 pub mod test;

@@ -3,25 +3,28 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use crate::guest::channels::Sink;
-use crate::guest::image::Handed;
+use crate::guest::handed::Handed;
 use crate::guest::kvm;
 use crate::guest::protocol::{Line, Stats};
-use crate::guest::qemu::{Accel, Boot, Port, Qemu};
-use crate::guest::session::{self, End, Outcome, Plan};
+use crate::guest::qemu::Accel;
+use crate::guest::session::{self, End, Notice, Outcome, Plan};
 use crate::guest::system::{self, Design, Job, Size, Streams, System, Tables};
 use crate::program::{self, Program};
 use crate::refusal::FAILED;
 use crate::table::{Table, count};
-use crate::{artifacts, crash, options, place, progress};
+use crate::{artifacts, crash, options, progress};
+
+use super::dry_run;
 
 const STATUSES: &str = "\
 Exit status: the program's own; 128+N if signal N killed it or ended the run; 125 if radixvm or the guest itself \
-failed; 126 if PROGRAM cannot run here (not ELF, dynamic, another machine); 127 if there is no such program.
+failed; 126 if PROGRAM cannot run here (not ELF, dynamic, damaged, another machine, no right to execute it); 127 if there is no such program.
 
 PROGRAM is a path, the name of a program in user/ (local, pipeline, global, wordindex, ...), or found on the PATH.";
 
@@ -32,16 +35,19 @@ pub struct Arguments {
     /// Virtual CPUs, 1 to 255
     #[arg(short, long, default_value = "1", value_parser = options::cpus, value_name = "N")]
     cpus: u16,
-    /// Memory of the guest
+    /// Memory of the guest, such as 512M or 2G; a number alone is MiB
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
     /// Set a variable of the program's environment; without a value, pass on the one from here
     #[arg(short, long = "env", value_parser = options::setting, value_name = "K=V")]
     env: Vec<OsString>,
     /// Hand over a file or folder; it appears at the same path, or at GUEST
+    ///
+    /// A GUEST that ends in / is a folder to put it into, as with cp; HOST/. means what is in HOST. Links are
+    /// followed: what they lead to is copied. Named pipes, sockets, devices and dangling links stay here.
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
     files: Vec<String>,
-    /// Print the kernel's counters on stderr after the program
+    /// Print the RadixVM kernel's counters on stderr after the program
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
     stats: Option<Form>,
     /// Address-space design
@@ -57,13 +63,17 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "auto")]
     accel: Choice,
     /// Print the QEMU command instead of running it
+    ///
+    /// Its boot image stays in .radixvm, under a name of its own. Run by hand, the command shows the program's output
+    /// but exits with QEMU's status; the program's own is in the last line of the .control file that the command
+    /// names. Nobody answers there when the program reads its standard input.
     #[arg(long)]
     dry_run: bool,
     /// Say on stderr what the guest reports, even if stderr is not a terminal
     #[arg(short, long)]
     verbose: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM ARGS")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
 }
 
@@ -104,6 +114,15 @@ impl Arguments {
     /// Whether remarks of ours may appear beside the program's stderr.
     fn talkative(&self) -> bool {
         self.verbose || progress::on_terminal()
+    }
+
+    /// `--stats json -- PROGRAM` names json as the program.
+    fn refuse_detached_form(&self) -> Result<()> {
+        let [form, dashes, ..] = &self.command[..] else { return Ok(()) };
+        let form = form.to_string_lossy();
+        let meant = self.stats.is_some() && dashes == "--" && Form::from_str(&form, false).is_ok();
+        anyhow::ensure!(!meant, "--stats {form}: write --stats={form}");
+        Ok(())
     }
 
     fn job(&self) -> Result<Job> {
@@ -152,17 +171,24 @@ fn locate(name: &str) -> Result<PathBuf> {
 
 /// Runs the command; the status to exit with.
 pub fn run(arguments: Arguments) -> Result<u8> {
+    arguments.refuse_detached_form()?;
     let job = arguments.job()?;
     let plan = arguments.plan(&job)?;
     if arguments.dry_run {
-        writeln!(std::io::stdout(), "{}", dry(&plan)?)?;
+        writeln!(std::io::stdout(), "{}", dry_run::shell_line(&plan)?)?;
         return Ok(0);
     }
     let talkative = arguments.talkative();
-    let verbose = arguments.verbose;
-    let outcome = session::run(plan, &mut |line| remark(line, talkative, verbose))?;
-    if let Some(crash) = &outcome.crash {
-        eprint!("{}", crash::report(crash, &job.program));
+    let (verbose, system) = (arguments.verbose, arguments.system());
+    let outcome = session::run(plan, &mut |notice| match notice {
+        Notice::Line(line) => remark(line, talkative, verbose),
+        Notice::StillBooting(after) if talkative => eprintln!("{}", still_booting(after, system)),
+        Notice::StillBooting(_) => {}
+    })?;
+    match (&outcome.crash, &outcome.end) {
+        (Some(crash), _) => eprint!("{}", crash::report(crash, &job.program)),
+        (None, End::Killed(signal)) if talkative => eprintln!("{}", killed(&job.program, *signal)),
+        _ => {}
     }
     if let Some(form) = arguments.stats {
         eprint!("{}", stats(form, outcome.stats.as_ref())?);
@@ -188,6 +214,16 @@ fn remark(line: &Line, talkative: bool, verbose: bool) {
     }
 }
 
+fn killed(program: &Program, signal: i32) -> String {
+    let name = signal_hook::low_level::signal_name(signal);
+    let name = name.map_or_else(|| format!("signal {signal}"), str::to_owned);
+    format!("radixvm: {} was killed by {name}", program.name())
+}
+
+fn still_booting(after: Duration, system: System) -> String {
+    format!("radixvm: {system} is still booting after {} s; Ctrl-C ends it", after.as_secs())
+}
+
 fn status(outcome: &Outcome) -> u8 {
     match &outcome.end {
         End::Exited(status) => *status as u8,
@@ -197,20 +233,6 @@ fn status(outcome: &Outcome) -> u8 {
             FAILED
         }
     }
-}
-
-/// The command as it would run, with the image in a file and the ports where a person can see them.
-fn dry(plan: &Plan) -> Result<String> {
-    let folder = place::cache();
-    let image = folder.join("dry-run.cpio");
-    std::fs::create_dir_all(&folder)
-        .and_then(|()| std::fs::write(&image, &plan.image))
-        .context("no place for the image")?;
-    let mut ports =
-        vec![Port::Stdio, Port::File(folder.join("dry-run.control")), Port::File("/dev/stderr".into())];
-    ports.extend(plan.kernel_log.then(|| Port::File(folder.join("dry-run.log"))));
-    let boot = Boot { kernel: plan.kernel.clone(), initrd: image, command_line: plan.command_line.clone() };
-    Ok(Qemu { machine: plan.machine, boot, ports }.shell_line())
 }
 
 fn stats(form: Form, stats: Option<&Stats>) -> Result<String> {
@@ -233,4 +255,57 @@ fn counters(stats: &Stats) -> String {
     table.row(["leaked_frames".to_owned(), stats.leaked_frames.to_string()]);
     table.row(["leaked_nodes".to_owned(), stats.leaked_nodes.to_string()]);
     table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parsed(words: &str) -> Result<Arguments, clap::Error> {
+        let words = std::iter::once("run").chain(words.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.arguments)
+    }
+
+    #[test]
+    fn mistyped_options_are_not_programs() {
+        for (words, word) in [
+            ("--tabels shared -- ./ex", "--tabels"),
+            ("-stats ./ex", "-s"),
+            ("--tabels=shared ./ex", "--tabels"),
+        ] {
+            let error = parsed(words).err().unwrap().to_string();
+            assert!(error.contains(&format!("unexpected argument '{word}'")), "{error}");
+        }
+        let refusal = parsed("--stats json -- ./ex").unwrap().refuse_detached_form().unwrap_err();
+        assert_eq!(refusal.to_string(), "--stats json: write --stats=json");
+    }
+
+    #[test]
+    fn what_follows_the_program_is_its_own() {
+        for (words, command) in [
+            ("-c 2 ./ex --cpus 3 -v -- x --", "./ex --cpus 3 -v -- x --"),
+            ("--stats -- ./ex -h", "./ex -h"),
+            ("-- --odd -- -x", "--odd -- -x"),
+            ("json -- ./ex", "json -- ./ex"),
+        ] {
+            let arguments = parsed(words).unwrap();
+            assert_eq!(arguments.command.join(" ".as_ref()), command);
+            assert!(arguments.refuse_detached_form().is_ok());
+        }
+    }
+
+    #[test]
+    fn signals_have_names() {
+        let program = Program { path: "/x/mine".into(), bytes: Vec::new() };
+        assert_eq!(killed(&program, 6), "radixvm: mine was killed by SIGABRT");
+        assert_eq!(killed(&program, 34), "radixvm: mine was killed by signal 34");
+    }
 }

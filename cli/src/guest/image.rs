@@ -5,49 +5,22 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::cpio::Archive;
+use super::handed::Handed;
+use super::left_out::LeftOut;
 
-/// A file or folder handed over to the guest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handed {
-    /// On this machine.
-    pub host: PathBuf,
-    /// In the guest, without the leading slash.
-    pub guest: String,
-}
-
-impl Handed {
-    /// Reads `HOST[:GUEST]`. Without GUEST the path stays the same; a relative one counts from `/`, the program's
-    /// current directory.
-    pub fn parse(text: &str) -> Result<Self> {
-        let (host, guest) = match text.rsplit_once(':') {
-            Some((host, guest)) if !Path::new(text).exists() => (host, guest),
-            _ => (text, text),
-        };
-        ensure!(!host.is_empty() && !guest.is_empty(), "--file {text}: a path is empty");
-        Ok(Handed { host: host.into(), guest: normal(guest)? })
-    }
-}
-
-/// A guest path without `.`, doubled slashes and the leading slash.
-fn normal(path: &str) -> Result<String> {
-    let mut parts = Vec::new();
-    for component in Path::new(path).components() {
-        match component {
-            Component::Normal(part) => parts.push(part.to_str().context("a guest path is not UTF-8")?),
-            Component::RootDir | Component::CurDir => {}
-            _ => bail!("{path}: say where it goes in the guest, as in --file {path}:/data"),
-        }
-    }
-    Ok(parts.join("/"))
-}
+/// Folders that a guest fills itself; on stock Linux they hide what an image has there.
+const GUESTS_OWN: [&str; 4] = ["dev", "proc", "sys", ".radixvm"];
+/// A folder that every guest has.
+const TEMPORARY: &str = "tmp";
 
 enum Entry {
     Directory,
@@ -61,9 +34,13 @@ pub struct Tree(BTreeMap<String, Entry>);
 impl Tree {
     /// Adds a file and the folders above it.
     pub fn file(&mut self, path: &str, permissions: u32, content: Vec<u8>) -> Result<()> {
+        ensure!(path != TEMPORARY && !path.is_empty(), "{}", is_a_folder(path));
         self.folders_above(path)?;
-        let old = self.0.insert(path.to_owned(), Entry::File { permissions, content });
-        ensure!(old.is_none(), "two files want to be /{path} in the guest");
+        match self.0.get(path) {
+            Some(Entry::Directory) => bail!("{}", is_a_folder(path)),
+            Some(Entry::File { .. }) => bail!("two files want to be /{path} in the guest"),
+            None => drop(self.0.insert(path.to_owned(), Entry::File { permissions, content })),
+        }
         Ok(())
     }
 
@@ -74,19 +51,34 @@ impl Tree {
         self.file(".radixvm/envp", 0o444, strings(envp))
     }
 
-    /// Adds a file or, with everything below it, a folder of this machine.
-    pub fn hand_over(&mut self, handed: &Handed) -> Result<()> {
-        let named = || format!("--file {}", handed.host.display());
-        let metadata = fs::metadata(&handed.host).with_context(named)?;
-        if metadata.is_dir() {
-            return self.folder(&handed.host, &handed.guest, 0).with_context(named);
-        }
-        ensure!(metadata.is_file(), "--file {}: neither a file nor a folder", handed.host.display());
-        let content = fs::read(&handed.host).with_context(named)?;
-        self.file(&handed.guest, metadata.permissions().mode(), content)
+    /// Adds a file or, with everything below it, a folder of this machine. Returns what could not come along.
+    pub fn hand_over(&mut self, handed: &Handed) -> Result<LeftOut> {
+        let mut left_out = LeftOut::default();
+        self.hand_over_all(handed, &mut left_out)
+            .with_context(|| format!("--file {}", handed.host.display()))?;
+        Ok(left_out)
     }
 
-    fn folder(&mut self, host: &Path, guest: &str, depth: usize) -> Result<()> {
+    fn hand_over_all(&mut self, handed: &Handed, left_out: &mut LeftOut) -> Result<()> {
+        let metadata = fs::metadata(&handed.host)?;
+        if metadata.is_dir() {
+            return self.folder(&handed.host, &handed.guest, 0, left_out);
+        }
+        ensure!(metadata.is_file(), "neither a file nor a folder");
+        self.copy(&handed.host, &handed.guest, metadata.permissions().mode())
+    }
+
+    fn copy(&mut self, host: &Path, guest: &str, permissions: u32) -> Result<()> {
+        let first = guest.split('/').next().unwrap_or_default();
+        ensure!(
+            !GUESTS_OWN.contains(&first),
+            "/{guest}: /{first} is the guest's own, nothing can be put there"
+        );
+        let content = fs::read(host).with_context(|| host.display().to_string())?;
+        self.file(guest, permissions, content)
+    }
+
+    fn folder(&mut self, host: &Path, guest: &str, depth: usize, left_out: &mut LeftOut) -> Result<()> {
         ensure!(depth < 64, "{} is nested too deeply: a link to itself?", host.display());
         if !guest.is_empty() {
             self.folders_above(&format!("{guest}/"))?;
@@ -95,22 +87,21 @@ impl Tree {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str());
             let name = name.with_context(|| format!("{}: the name is not UTF-8", path.display()))?;
-            self.child(&path, &format!("{guest}/{name}"), depth)?;
+            self.child(&path, format!("{guest}/{name}").trim_start_matches('/'), depth, left_out)?;
         }
         Ok(())
     }
 
-    /// Links are followed; sockets, devices and dangling links are left out.
-    fn child(&mut self, host: &Path, guest: &str, depth: usize) -> Result<()> {
-        let guest = guest.trim_start_matches('/');
-        match fs::metadata(host) {
-            Ok(metadata) if metadata.is_dir() => self.folder(host, guest, depth + 1),
-            Ok(metadata) if metadata.is_file() => {
-                let content = fs::read(host).with_context(|| host.display().to_string())?;
-                self.file(guest, metadata.permissions().mode(), content)
-            }
-            _ => Ok(()),
+    fn child(&mut self, host: &Path, guest: &str, depth: usize, left_out: &mut LeftOut) -> Result<()> {
+        let metadata = followed(host).with_context(|| host.display().to_string())?;
+        if metadata.is_dir() {
+            return self.folder(host, guest, depth + 1, left_out);
         }
+        if metadata.is_file() {
+            return self.copy(host, guest, metadata.permissions().mode());
+        }
+        left_out.note(host, metadata.file_type());
+        Ok(())
     }
 
     fn folders_above(&mut self, path: &str) -> Result<()> {
@@ -138,6 +129,17 @@ impl Tree {
     }
 }
 
+/// What a path leads to; a link itself if it leads nowhere.
+fn followed(path: &Path) -> io::Result<Metadata> {
+    fs::metadata(path)
+        .or_else(|error| fs::symlink_metadata(path).ok().filter(Metadata::is_symlink).ok_or(error))
+}
+
+fn is_a_folder(path: &str) -> String {
+    let slash = if path.is_empty() { "" } else { "/" };
+    format!("/{path} is a folder in the guest: to put something into it, give /{path}{slash}")
+}
+
 fn strings(words: &[OsString]) -> Vec<u8> {
     words.iter().flat_map(|word| [word.as_bytes(), &[0]].concat()).collect()
 }
@@ -145,20 +147,6 @@ fn strings(words: &[OsString]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parsed(text: &str) -> (String, String) {
-        let handed = Handed::parse(text).unwrap();
-        (handed.host.display().to_string(), handed.guest)
-    }
-
-    #[test]
-    fn guest_paths_follow_the_host_unless_told() {
-        assert_eq!(parsed("/usr/x.txt"), ("/usr/x.txt".into(), "usr/x.txt".into()));
-        assert_eq!(parsed("./data/x"), ("./data/x".into(), "data/x".into()));
-        assert_eq!(parsed("../x:/in//y/"), ("../x".into(), "in/y".into()));
-        assert!(Handed::parse("../x").is_err());
-        assert!(Handed::parse("x:").is_err());
-    }
 
     #[test]
     fn folders_come_before_their_files_and_clashes_are_named() {
@@ -183,6 +171,52 @@ mod tests {
         tree.hand_over(&handed).unwrap();
         assert!(matches!(tree.0["in/guest/image.rs"], Entry::File { .. }));
         assert!(matches!(tree.0["in/guest"], Entry::Directory));
+    }
+
+    #[test]
+    fn places_that_are_taken_are_refused() {
+        let mut tree = Tree::default();
+        tree.file("bin/program", 0o755, vec![]).unwrap();
+        let mut refused = |guest: &str| {
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+            let error = tree.hand_over(&Handed { host: file.into(), guest: guest.into() }).unwrap_err();
+            format!("{error:#}")
+        };
+        for own in ["dev/null", "dev", "proc/self/maps", "sys/x", ".radixvm/argv"] {
+            assert!(refused(own).contains("guest's own"), "{own}");
+        }
+        for folder in ["tmp", "bin"] {
+            let why = refused(folder);
+            assert!(
+                why.ends_with(&format!(
+                    "is a folder in the guest: to put something into it, give /{folder}/"
+                )),
+                "{why}"
+            );
+        }
+        assert!(refused("bin/program").contains("two files want to be /bin/program"));
+        assert!(refused("bin/program/x").contains("is a file and a folder"));
+        let whole = Handed { host: concat!(env!("CARGO_MANIFEST_DIR"), "/src").into(), guest: "tmp".into() };
+        assert!(tree.hand_over(&whole).unwrap().sentence().is_none());
+    }
+
+    #[test]
+    fn what_cannot_come_along_is_told() {
+        let folder = std::env::temp_dir().join(format!("radixvm-image-{}", std::process::id()));
+        fs::create_dir_all(folder.join("in")).unwrap();
+        fs::write(folder.join("file"), "text").unwrap();
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+        link("file", "good");
+        link("nowhere", "dangling");
+        link("circle", "in/circle");
+        let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+        let mut tree = Tree::default();
+        let left_out = tree.hand_over(&Handed { host: folder.clone(), guest: "in".into() }).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let told = left_out.sentence().unwrap();
+        assert!(told.contains("2 dangling links (first ") && told.contains("1 socket ("), "{told}");
+        assert!(matches!(tree.0["in/good"], Entry::File { .. }));
+        assert_eq!(tree.0.len(), 4, "in, in/in and two files");
     }
 
     #[test]

@@ -18,6 +18,9 @@ const PACKAGES: [&str; 2] = ["linux-image-cloud-amd64", "linux-image-virtual"];
 pub const COMMAND_LINE: &str = "console=ttyS3 quiet panic=-1 nokaslr mitigations=off tsc=reliable init_on_alloc=0 \
                                 numa_balancing=disable audit=0";
 
+/// Bytes of memory that it boots in.
+pub const LEAST_MEMORY: u64 = 128 << 20;
+
 /// The kernel file, fetched on the first call.
 pub fn kernel() -> Result<PathBuf> {
     match fetched() {

@@ -13,8 +13,10 @@
 pub mod channels;
 pub mod cpio;
 pub mod guard;
+pub mod handed;
 pub mod image;
 pub mod kvm;
+pub mod left_out;
 pub mod linux;
 pub mod live;
 pub mod protocol;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The emulator this crate drives.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -59,8 +59,10 @@ pub enum Port {
     Inherited(i32),
     /// QEMU's own standard input and output.
     Stdio,
-    /// A file that QEMU writes.
+    /// A file that QEMU writes anew.
     File(PathBuf),
+    /// A file that QEMU writes on to: what it holds stays.
+    Appended(PathBuf),
 }
 
 impl fmt::Display for Port {
@@ -68,9 +70,15 @@ impl fmt::Display for Port {
         match self {
             Port::Inherited(number) => write!(f, "socket,fd={number}"),
             Port::Stdio => write!(f, "stdio,signal=on"),
-            Port::File(path) => write!(f, "file,path={}", path.display().to_string().replace(',', ",,")),
+            Port::File(path) => write!(f, "file,path={}", escaped(path)),
+            Port::Appended(path) => write!(f, "file,path={},append=on", escaped(path)),
         }
     }
+}
+
+/// A path as an option of QEMU has it.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
 }
 
 /// A whole QEMU command.
@@ -150,7 +158,8 @@ mod tests {
     fn qemu(accel: Accel) -> Qemu {
         let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
         let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
-        Qemu { machine, boot, ports: vec![Port::Inherited(3), Port::File("a,b".into())] }
+        let ports = vec![Port::Inherited(3), Port::File("a,b".into()), Port::Appended("log".into())];
+        Qemu { machine, boot, ports }
     }
 
     #[test]
@@ -159,7 +168,8 @@ mod tests {
         assert!(line.starts_with("qemu-system-x86_64 -nodefaults"), "{line}");
         assert!(line.contains("-accel tcg,thread=multi -smp 4 -m 512M"), "{line}");
         assert!(line.contains("-chardev socket,id=com1,fd=3 -serial chardev:com1"), "{line}");
-        assert!(line.contains("-chardev file,id=com2,path=a,,b"), "{line}");
+        assert!(line.contains("-chardev file,id=com2,path=a,,b "), "{line}");
+        assert!(line.contains("-chardev file,id=com3,path=log,append=on "), "{line}");
         assert!(line.ends_with(r"-kernel k -initrd i -append 'vm=radix it'\''s'"), "{line}");
     }
 

@@ -69,8 +69,23 @@ pub struct Outcome {
     pub crash: Option<Box<Crash>>,
 }
 
-/// Runs a guest to its end. `notice` gets the lines that are for people.
-pub fn run(plan: Plan, notice: &mut dyn FnMut(&Line)) -> Result<Outcome> {
+/// What a person may want to know while a guest runs.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// The guest said this.
+    Line(&'a Line),
+    /// It has not said anything for so long.
+    StillBooting(Duration),
+}
+
+/// Who gets the notices.
+type Reader<'a> = dyn FnMut(Notice<'_>) + 'a;
+
+/// A boot takes seconds; under a translator on a busy machine more. After this long it is worth a word.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs a guest to its end. `notice` gets what is for people.
+pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
     let live = Live::start(&plan)?;
     let (end, said) = listen(&live, &plan, notice);
     let orderly = plan.leaves_by_itself && matches!(end, Some(End::Exited(_) | End::Killed(_)));
@@ -80,18 +95,16 @@ pub fn run(plan: Plan, notice: &mut dyn FnMut(&Line)) -> Result<Outcome> {
 }
 
 /// Hears the guest out. No end: QEMU left without an exit line.
-fn listen(live: &Live, plan: &Plan, notice: &mut dyn FnMut(&Line)) -> (Option<End>, Said) {
+fn listen(live: &Live, plan: &Plan, notice: &mut Reader<'_>) -> (Option<End>, Said) {
     let mut said = Said::default();
     let start = Instant::now();
-    let boot_deadline = Some(start + plan.boot_limit);
-    let deadline = plan.limit.map(|limit| start + limit);
     loop {
-        let until = if said.booted { deadline } else { boot_deadline.min(deadline.or(boot_deadline)) };
+        let until = said.next_limit(plan).map(|limit| start + limit);
         let end = match live.next_event(until) {
             Ok(Event::Line(line)) => said.hear(&line, live, notice),
             Ok(Event::Signal(signal)) => Some(End::Interrupted(signal)),
             Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return (None, said),
-            Err(RecvTimeoutError::Timeout) => Some(End::Failed(said.overdue(start.elapsed()))),
+            Err(RecvTimeoutError::Timeout) => said.be_patient(plan, start.elapsed(), notice),
         };
         if end.is_some() {
             return (end, said);
@@ -103,6 +116,8 @@ fn listen(live: &Live, plan: &Plan, notice: &mut dyn FnMut(&Line)) -> (Option<En
 #[derive(Default)]
 struct Said {
     booted: bool,
+    /// Whether somebody was told that the boot takes long.
+    slow: bool,
     panic: Option<String>,
     stats: Option<Stats>,
     crash: Option<Box<Crash>>,
@@ -110,12 +125,13 @@ struct Said {
 
 impl Said {
     /// Takes in one line; the run's end if it was the last one.
-    fn hear(&mut self, text: &str, live: &Live, notice: &mut dyn FnMut(&Line)) -> Option<End> {
+    fn hear(&mut self, text: &str, live: &Live, notice: &mut Reader<'_>) -> Option<End> {
         let Ok(line) = serde_json::from_str(text) else {
-            notice(&Line::Log { level: "error".to_owned(), text: format!("unreadable line: {text}") });
+            let text = format!("unreadable line: {text}");
+            notice(Notice::Line(&Line::Log { level: "error".to_owned(), text }));
             return None;
         };
-        notice(&line);
+        notice(Notice::Line(&line));
         match line {
             Line::Booted { .. } => self.booted = true,
             Line::Stdin => live.feed(),
@@ -127,6 +143,23 @@ impl Said {
             Line::Log { .. } | Line::UnknownSyscall { .. } | Line::Oom { .. } => {}
         }
         None
+    }
+
+    /// When something is to be done if the guest stays silent, counted from the start.
+    fn next_limit(&self, plan: &Plan) -> Option<Duration> {
+        let boot = (!self.booted).then_some(plan.boot_limit);
+        let patience = (!self.booted && !self.slow).then_some(PATIENCE);
+        [boot, patience, plan.limit].into_iter().flatten().min()
+    }
+
+    /// At one of the limits: the end, or a word about the boot.
+    fn be_patient(&mut self, plan: &Plan, after: Duration, notice: &mut Reader<'_>) -> Option<End> {
+        self.slow = true;
+        if self.next_limit(plan).is_none_or(|limit| after < limit) {
+            notice(Notice::StillBooting(after));
+            return None;
+        }
+        Some(End::Failed(self.overdue(after)))
     }
 
     fn overdue(&self, after: Duration) -> String {
@@ -141,5 +174,55 @@ impl Said {
             (None, "") => "the guest stopped without a word".to_owned(),
             (None, words) => format!("the guest stopped: {words}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::qemu::Accel;
+    use super::*;
+
+    fn plan(boot_limit: u64, limit: Option<u64>) -> Plan {
+        Plan {
+            machine: Machine { cpus: 1, memory: 0, accel: Accel::Tcg, cpu_model: "max" },
+            kernel: PathBuf::new(),
+            command_line: String::new(),
+            image: Vec::new(),
+            stdout: Sink::buffer(),
+            stderr: Sink::buffer(),
+            stdin: false,
+            kernel_log: false,
+            boot_limit: Duration::from_secs(boot_limit),
+            limit: limit.map(Duration::from_secs),
+            leaves_by_itself: false,
+        }
+    }
+
+    /// Seconds until each limit of a guest that never says anything, and what happens there.
+    fn silence(plan: &Plan, mut said: Said) -> Vec<(u64, bool)> {
+        let mut happened = Vec::new();
+        while let Some(limit) = said.next_limit(plan) {
+            let mut told = false;
+            let end = said.be_patient(plan, limit, &mut |_| told = true);
+            happened.push((limit.as_secs(), told));
+            if end.is_some() {
+                break;
+            }
+        }
+        happened
+    }
+
+    #[test]
+    fn a_slow_boot_is_told_once_and_then_ended() {
+        assert_eq!(silence(&plan(94, None), Said::default()), [(30, true), (94, false)]);
+        assert_eq!(silence(&plan(94, Some(600)), Said::default()), [(30, true), (94, false)]);
+        assert_eq!(silence(&plan(5, Some(5)), Said::default()), [(5, false)]);
+    }
+
+    #[test]
+    fn a_program_may_be_silent() {
+        let booted = || Said { booted: true, ..Said::default() };
+        assert_eq!(silence(&plan(94, None), booted()), []);
+        assert_eq!(silence(&plan(94, Some(600)), booted()), [(600, false)]);
     }
 }

@@ -6,11 +6,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
 
 use super::channels::Sink;
-use super::image::{Handed, Tree};
+use super::handed::Handed;
+use super::image::Tree;
 use super::linux;
 use super::qemu::{Accel, Machine};
 use super::session::Plan;
@@ -123,6 +124,7 @@ pub struct Streams {
 
 /// Puts together all that a session needs.
 pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<Plan> {
+    check_memory(system, size.memory)?;
     let image = image(system, job)?;
     if image.len() as u64 > size.memory / 2 {
         bail!("program and files take {} MiB: give the guest more memory with -m", image.len() >> 20);
@@ -141,6 +143,15 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         limit: None,
         leaves_by_itself: !linux,
     })
+}
+
+/// With less than it needs, the stock kernel stops before it has a way to say so.
+fn check_memory(system: System, memory: u64) -> Result<()> {
+    ensure!(
+        system != System::Linux || memory >= linux::LEAST_MEMORY,
+        "stock Linux needs at least 128 MiB: give -m 128M or more"
+    );
+    Ok(())
 }
 
 fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
@@ -169,7 +180,12 @@ fn image(system: System, job: &Job) -> Result<Vec<u8>> {
     let place = format!("bin/{}", job.program.name());
     tree.file(&place, 0o755, job.program.bytes.clone())?;
     tree.command(&format!("/{place}"), &job.argv, &job.envp)?;
-    job.files.iter().try_for_each(|handed| tree.hand_over(handed))?;
+    for handed in &job.files {
+        // Even where remarks are not wanted: the program has not begun to say anything yet.
+        if let Some(left_out) = tree.hand_over(handed)?.sentence() {
+            eprintln!("radixvm: --file {}: {left_out}", handed.host.display());
+        }
+    }
     if system == System::Linux {
         tree.file("init", 0o755, fs::read(artifacts::program("guest-init")?)?)?;
     }
@@ -184,6 +200,13 @@ mod tests {
     fn settings_given_replace_the_defaults() {
         let settings = environment(["HOME=/x".into(), "A=1".into(), "A=2".into()]);
         assert_eq!(settings, ["PATH=/bin:/usr/bin", "PWD=/", "HOME=/x", "A=2"].map(OsString::from));
+    }
+
+    #[test]
+    fn stock_linux_is_not_squeezed() {
+        assert!(check_memory(System::Linux, (128 << 20) - 1).unwrap_err().to_string().contains("-m 128M"));
+        assert!(check_memory(System::Linux, 128 << 20).is_ok());
+        assert!(check_memory(System::PERCORE, 16 << 20).is_ok());
     }
 
     #[test]

@@ -27,10 +27,15 @@ fn a_dry_run_prints_a_command_that_works() {
     let output = radixvm().args(["run", "--dry-run", "-c", "2", "-m", "200M", &hello, "5"]).output().unwrap();
     let line = String::from_utf8(output.stdout).unwrap();
     assert!(line.starts_with("qemu-system-x86_64 ") && line.contains("-smp 2 -m 200M"), "{line}");
-    let output =
-        Command::new("timeout").args(["60", "sh", "-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let (log, before) = (scratch("dry-run").join("log"), "what the file held\n");
+    fs::write(&log, before).unwrap();
+    let stderr = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["60", "sh", "-c", &line]).stdin(Stdio::null()).stderr(stderr);
+    let output = command.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(stdout.contains("argument 1: 5\n") && stdout.contains("hello: done\n"), "{output:?}");
+    assert_eq!(fs::read_to_string(log).unwrap(), format!("{before}hello on stderr\n"));
 }
 
 /// From another folder, by its path, with nothing to do: only the program is heard.

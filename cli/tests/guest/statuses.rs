@@ -77,6 +77,8 @@ fn what_is_not_there_is_named() {
     let hello = compiled("hello", Compiler::Static);
     let (status, text) = refused(&["run", "--file", "/no/such/file", &hello]);
     assert_eq!((status, text.contains("/no/such/file")), (125, true), "{text}");
+    let (status, text) = refused(&["run", "--file", &format!("{hello}:/dev/null"), &hello]);
+    assert_eq!((status, text.contains("/dev is the guest's own")), (125, true), "{text}");
 }
 
 #[test]
@@ -88,6 +90,7 @@ fn bad_options_are_ours() {
         (["-m", "lots"], "512M"),
         (["--tables", "none"], "percore"),
         (["-e", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE=VALUE"),
+        (["--tabels", "shared"], "'--tables'"),
     ] {
         let (status, text) = refused(&[&["run"], &options[..], &[&hello]].concat());
         assert_eq!((status, text.contains(said)), (125, true), "{options:?}: {text}");

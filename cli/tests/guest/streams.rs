@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Compiler, compiled, feed, radixvm, run, run_with};
+use crate::harness::{Compiler, compiled, feed, radixvm, run, run_with, scratch};
 
 /// Bytes of every value, in no simple order.
 fn noise(length: usize) -> Vec<u8> {
@@ -87,4 +87,26 @@ fn folders_are_handed_over_and_names_follow() {
     let run = run(&["--file", folder], &[&compiled("files", Compiler::Static), "/in/guest/qemu.rs"]);
     assert!(run.text().contains("/in/guest/qemu.rs: "), "{run:?}");
     assert_eq!(run.status, 0, "{run:?}");
+}
+
+/// What is left out is told before the program says anything; the rest goes into the folder, links as copies.
+#[test]
+fn a_folder_goes_into_a_folder_on_both_systems() {
+    let folder = scratch("handed");
+    std::fs::write(folder.join("file"), "text\n").unwrap();
+    for (to, name) in [("file", "link"), ("nowhere", "dangling")] {
+        let _of_an_earlier_run = std::fs::remove_file(folder.join(name));
+        std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+    }
+    let handed = format!("{}:/tmp/", folder.display());
+    for system in ["radix", "linux"] {
+        let mut command = radixvm();
+        command.args(["run", "--system", system, "--file", &handed]);
+        let output =
+            command.args([&compiled("files", Compiler::Static), "/tmp/handed/link"]).output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && stdout.contains("/tmp/handed/link: "), "{output:?}");
+        let told = format!("left out 1 dangling link ({}/dangling)\n", folder.display());
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&told), "{output:?}");
+    }
 }

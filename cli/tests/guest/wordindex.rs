@@ -21,7 +21,8 @@ fn index(cpus: &str, tables: &str, block: &str) -> Value {
 fn digest_here() -> Value {
     let output = radixvm().args(["run", "--dry-run", "wordindex"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let image = root().join(".radixvm/dry-run.cpio");
+    let line = String::from_utf8(output.stdout).unwrap();
+    let image = line.split(' ').skip_while(|word| *word != "-initrd").nth(1).expect("it names the image");
     let program = crate::launching::program_in(&std::fs::read(image).unwrap());
     let words =
         [program.to_str().unwrap(), "--threads", "2", ARGUMENTS[0], ARGUMENTS[1], ARGUMENTS[2], &text()];

@@ -7,8 +7,11 @@ use std::ffi::CString;
 /// Mounts what a program may expect. A mount that fails is not fatal: the image decides what is there.
 pub fn mount_all() {
     for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")] {
-        let _exists_already = std::fs::create_dir(place);
-        mount(kind, place);
+        let made = std::fs::create_dir(place).is_ok();
+        // A /tmp of the image is in memory as it is; a mount would hide the files in it.
+        if made || kind != "tmpfs" {
+            mount(kind, place);
+        }
     }
 }
 

@@ -1,0 +1,66 @@
+//! `radixvm run --dry-run`: the QEMU command, for a person to run.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::guest::qemu::{Boot, Port, Qemu};
+use crate::guest::session::Plan;
+use crate::place;
+
+/// The command as it would run, with the image in a file and the ports where a person can see them.
+pub fn shell_line(plan: &Plan) -> Result<String> {
+    let files = Files::keep(&place::cache(), &plan.image).context("no place for the image")?;
+    let mut ports = vec![Port::Stdio, Port::File(files.control), Port::Appended("/dev/stderr".into())];
+    ports.extend(plan.kernel_log.then_some(Port::File(files.log)));
+    let boot =
+        Boot { kernel: plan.kernel.clone(), initrd: files.image, command_line: plan.command_line.clone() };
+    Ok(Qemu { machine: plan.machine, boot, ports }.shell_line())
+}
+
+/// What belongs to one image, all named after its content: another dry run leaves them alone.
+struct Files {
+    image: PathBuf,
+    control: PathBuf,
+    log: PathBuf,
+}
+
+impl Files {
+    /// Writes the image.
+    fn keep(folder: &Path, image: &[u8]) -> std::io::Result<Self> {
+        let name = name(image);
+        let place = |end: &str| folder.join(format!("{name}.{end}"));
+        let files = Files { image: place("cpio"), control: place("control"), log: place("log") };
+        // Renamed into place: a guest that boots from the same image right now keeps it whole.
+        let half = place(&format!("{}.part", std::process::id()));
+        fs::create_dir_all(folder)?;
+        fs::write(&half, image)?;
+        fs::rename(&half, &files.image)?;
+        Ok(files)
+    }
+}
+
+fn name(image: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(image);
+    format!("dry-run-{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_images_lie_side_by_side() {
+        let folder = std::env::temp_dir().join(format!("radixvm-dry-run-{}", std::process::id()));
+        let (one, two) = (Files::keep(&folder, b"one").unwrap(), Files::keep(&folder, b"two").unwrap());
+        assert_eq!(fs::read(&one.image).unwrap(), b"one");
+        assert_eq!(fs::read(&two.image).unwrap(), b"two");
+        assert_ne!(one.control, two.control);
+        assert_eq!(Files::keep(&folder, b"one").unwrap().image, one.image);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

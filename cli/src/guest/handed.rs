@@ -1,0 +1,91 @@
+//! `--file HOST[:GUEST]`: what is handed over, and where it goes.
+
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+
+/// A file or folder handed over to the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handed {
+    /// On this machine.
+    pub host: PathBuf,
+    /// In the guest, without the leading slash; empty for the root.
+    pub guest: String,
+}
+
+impl Handed {
+    /// Reads `HOST[:GUEST]`. Without GUEST the path stays the same; a relative one counts from `/`, the program's
+    /// current directory. A GUEST that ends in a slash is a folder for it to go into, as `cp` has it.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (host, guest) = match text.rsplit_once(':') {
+            Some((host, guest)) if !Path::new(text).exists() => (host, Some(guest)),
+            _ => (text, None),
+        };
+        ensure!(!host.is_empty() && guest != Some(""), "--file {text}: a path is empty");
+        let place = match guest {
+            Some(folder) if folder.ends_with('/') => &format!("{folder}{}", last_name(host)),
+            Some(place) => place,
+            None => host,
+        };
+        match (normal(place), guest) {
+            (Some(guest), _) => Ok(Handed { host: host.into(), guest }),
+            (None, Some(guest)) => bail!("--file {text}: {guest} has a `..`: give the guest's path without"),
+            (None, None) => bail!("--file {text}: say where it goes in the guest, as in --file {text}:/data"),
+        }
+    }
+}
+
+/// What a file or folder is called in the folder that it goes into. What is in `FOLDER/.` goes there itself.
+fn last_name(host: &str) -> &str {
+    let name = Path::new(host).file_name().filter(|_| !host.ends_with("/."));
+    name.and_then(OsStr::to_str).unwrap_or_default()
+}
+
+/// A guest path without `.`, doubled slashes and the leading slash; none if it has a `..`.
+fn normal(path: &str) -> Option<String> {
+    let parts =
+        Path::new(path).components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
+    let names = parts.map(|part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    Some(names.collect::<Option<Vec<_>>>()?.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (String, String) {
+        let handed = Handed::parse(text).unwrap();
+        (handed.host.display().to_string(), handed.guest)
+    }
+
+    fn refused(text: &str) -> String {
+        Handed::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn guest_paths_follow_the_host_unless_told() {
+        assert_eq!(parsed("/usr/x.txt"), ("/usr/x.txt".into(), "usr/x.txt".into()));
+        assert_eq!(parsed("./data/x/"), ("./data/x/".into(), "data/x".into()));
+        assert_eq!(parsed("../x:/in//y"), ("../x".into(), "in/y".into()));
+        assert!(refused("x:").contains("empty") && refused(":/x").contains("empty"));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_into_that_folder() {
+        assert_eq!(parsed("a/nums:/q/").1, "q/nums");
+        assert_eq!(parsed("nums:/").1, "nums");
+        assert_eq!(parsed("folder/:/q/").1, "q/folder");
+        assert_eq!(parsed("folder/.:/q/").1, "q");
+        assert_eq!(parsed("..:/").1, "");
+    }
+
+    #[test]
+    fn the_hint_is_about_the_path_that_is_wrong() {
+        assert!(refused("../x").ends_with("as in --file ../x:/data"));
+        assert!(refused("x:/a/../b").ends_with("/a/../b has a `..`: give the guest's path without"));
+    }
+}
