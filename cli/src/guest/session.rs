@@ -171,7 +171,7 @@ impl Said {
     fn explain(&self, words: &str) -> String {
         match (&self.panic, words) {
             (Some(text), _) => format!("the kernel panicked: {text}"),
-            (None, "") => "the guest stopped without a word".to_owned(),
+            (None, "") => "the guest stopped without a word; does it want more memory (-m)?".to_owned(),
             (None, words) => format!("the guest stopped: {words}"),
         }
     }

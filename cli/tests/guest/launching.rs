@@ -52,6 +52,48 @@ fn the_launcher_is_silent_when_nothing_is_to_be_done() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "hello on stderr\n");
 }
 
+/// The launcher on a poor machine: only these commands, each a link to the real one or a script.
+fn launch_poorly(name: &str, scripts: &[(&str, &str)]) -> (Option<i32>, String) {
+    let folder = scratch(name);
+    fs::remove_dir_all(&folder).and_then(|()| fs::create_dir(&folder)).unwrap();
+    for word in ["bash", "env", "dirname", "basename", "readlink"] {
+        let found = Command::new("sh").args(["-c", &format!("command -v {word}")]).output().unwrap().stdout;
+        let found = String::from_utf8(found).unwrap();
+        std::os::unix::fs::symlink(found.trim(), folder.join(word)).unwrap();
+    }
+    for (word, script) in scripts {
+        fs::write(folder.join(word), format!("#!{}/bash\n{script}\n", folder.display())).unwrap();
+        fs::set_permissions(folder.join(word), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(root().join("radixvm"));
+    let output =
+        command.arg("doctor").env_clear().env("PATH", &folder).stdin(Stdio::null()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn the_launcher_says_what_it_cannot_install() {
+    let user = ("id", "echo 1000");
+    let apt = ("apt-get", "exit 100");
+    let (sudo, refusing) = (("sudo", "\"$@\""), ("sudo", "exit 1"));
+    let (qemu, gcc) = (("qemu-system-x86_64", ""), ("gcc", ""));
+    for (scripts, said) in [
+        (&[user][..], "please install: qemu-system-x86 gcc"),
+        (&[user, apt], "have root run apt-get install qemu-system-x86 gcc"),
+        (&[user, apt, sudo], "could not update the package lists"),
+        (&[user, apt, refusing], "could not update the package lists"),
+        (&[user, apt, qemu, gcc], "get it from https://rustup.rs"),
+        (&[user, apt, sudo, qemu, gcc], "get it from https://rustup.rs"),
+        (&[user, qemu, gcc, ("cargo", ""), ("rustc", "exit 1")], "rustc does not work"),
+        (&[user, qemu, gcc, ("cargo", "exit 1")], "get it from https://rustup.rs"),
+    ] {
+        let (status, text) = launch_poorly("poor", scripts);
+        assert_eq!(status, Some(125), "{text}");
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("radixvm: ") && last.contains(said), "{scripts:?}: {text}");
+    }
+}
+
 #[test]
 fn syscalls_are_listed_and_the_json_is_complete() {
     let output = radixvm().args(["syscalls", "--json"]).output().unwrap();
