@@ -26,6 +26,11 @@ pub fn cpus(text: &str) -> Result<u16, String> {
     number.ok_or_else(|| help("give a number of CPUs from 1 to 255"))
 }
 
+/// A number of runs.
+pub fn repeats(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| help("give a number of runs, 1 or more"))
+}
+
 /// `K=V`, or `K` for the value that this process has.
 pub fn setting(text: &str) -> Result<OsString, String> {
     match text.split_once('=') {
@@ -62,6 +67,14 @@ mod tests {
         assert_eq!(cpus("255"), Ok(255));
         for bad in ["0", "256", "x", "-1", ""] {
             assert!(cpus(bad).unwrap_err().contains("1 to 255"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn there_is_at_least_one_run() {
+        assert_eq!(repeats("3"), Ok(3));
+        for bad in ["0", "-1", "x", ""] {
+            assert!(repeats(bad).unwrap_err().contains("1 or more"), "{bad}");
         }
     }
 

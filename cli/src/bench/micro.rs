@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
-use super::measure::{Task, accel, instructions, measure};
+use super::measure::{Task, instructions, measure};
 use super::row::{Row, median};
+use crate::guest::qemu::Accel;
 use crate::guest::system::{Size, System};
 use crate::progress::Step;
 
@@ -22,6 +23,8 @@ pub struct Scope {
     pub quick: bool,
     /// Bytes of memory of every guest.
     pub memory: u64,
+    /// Who executes the guests' instructions where they are not counted.
+    pub accel: Accel,
 }
 
 /// One combination.
@@ -38,12 +41,11 @@ pub fn run(scope: &Scope) -> Result<Vec<Row>> {
     let step = Step::new("measuring");
     let cells = cells(scope);
     let mut runs = vec![Vec::new(); cells.len()];
-    let accel = accel()?;
     for repeat in 1..=scope.repeats {
         // Interleaved, so that a slow minute of the machine hits every combination alike.
         for (cell, runs) in cells.iter().zip(&mut runs) {
             step.tell(&format!("run {repeat} of {}: {}", scope.repeats, cell.name()));
-            let size = Size { cpus: cell.cpus, memory: scope.memory, accel };
+            let size = Size { cpus: cell.cpus, memory: scope.memory, accel: scope.accel };
             let report = measure(cell.system, &cell.task(), size)?;
             runs.push(Row::new(cell.program, cell.system, cell.cpus, &report));
         }
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn every_combination_is_there_once_and_systems_take_turns() {
-        let scope = Scope { cpus: vec![1, 2], repeats: 1, quick: false, memory: 0 };
+        let scope = Scope { cpus: vec![1, 2], repeats: 1, quick: false, memory: 0, accel: Accel::Tcg };
         let names: Vec<String> = cells(&scope).iter().map(Cell::name).collect();
         assert_eq!(names.len(), 18);
         assert_eq!(names[..3].iter().map(|name| name.starts_with("local on")).collect::<Vec<_>>(), [true; 3]);

@@ -1,7 +1,5 @@
 //! The plot: one panel per program, one line per system, rounds per second over CPUs.
 
-use std::path::Path;
-
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::coord::combinators::LogCoord;
@@ -46,11 +44,11 @@ impl Curve {
     }
 }
 
-/// Draws the rows into an SVG file.
-pub fn draw(rows: &[Row], file: &Path) -> Result<()> {
+/// Draws the rows, as SVG.
+pub fn svg(rows: &[Row]) -> Result<String> {
     let mut svg = String::new();
     paint(rows, &mut svg).map_err(|error| anyhow!("cannot draw the plot: {error}"))?;
-    Ok(std::fs::write(file, svg)?)
+    Ok(svg)
 }
 
 type Painted = Result<(), Box<dyn std::error::Error>>;

@@ -1,14 +1,17 @@
 //! `radixvm bench`: measurements on RadixVM and on stock Linux.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
+use crate::bench::measure::accel;
 use crate::bench::micro::{self, Scope};
 use crate::bench::plot;
 use crate::bench::row::Row;
+use crate::guest::qemu::Accel;
 use crate::options;
 use crate::table::{Table, count};
 
@@ -37,7 +40,7 @@ pub struct Micro {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Runs of every combination; the median counts
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    #[arg(long, default_value = "3", value_parser = options::repeats, value_name = "N")]
     repeats: u32,
     /// One run of a fourth of the rounds
     #[arg(long, conflicts_with = "repeats")]
@@ -50,20 +53,57 @@ pub struct Micro {
 /// Measures and reports.
 pub fn run(bench: Bench) -> Result<u8> {
     let Bench::Micro(Micro { cpus, json, svg, repeats, quick, memory }) = bench;
+    // Before minutes of measuring that could not be kept.
+    let [json, svg] = [json, svg].map(|path| path.map(Output::open).transpose());
+    let (json, svg) = (json?, svg?);
     let repeats = if quick { 1 } else { repeats };
-    let rows = micro::run(&Scope { cpus, repeats, quick, memory })?;
-    std::io::stdout().write_all(report(&rows).to_string().as_bytes())?;
+    let accel = accel()?;
+    let rows = micro::run(&Scope { cpus, repeats, quick, memory, accel })?;
+    write!(std::io::stdout(), "{}\n{}", report(&rows), notes(accel))?;
     if let Some(file) = json {
-        write_json(&rows, &file).with_context(|| file.display().to_string())?;
+        file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     }
     if let Some(file) = svg {
-        plot::draw(&rows, &file).with_context(|| file.display().to_string())?;
+        file.write(&plot::svg(&rows)?)?;
     }
     Ok(0)
 }
 
-fn write_json(rows: &[Row], file: &Path) -> Result<()> {
-    Ok(std::fs::write(file, serde_json::to_string_pretty(rows)? + "\n")?)
+/// A file that will be written. What it held stays until then.
+struct Output {
+    path: PathBuf,
+    file: File,
+}
+
+impl Output {
+    fn open(path: PathBuf) -> Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(&path);
+        Ok(Output { file: file.with_context(|| path.display().to_string())?, path })
+    }
+
+    fn write(mut self, text: &str) -> Result<()> {
+        let written = self.empty().and_then(|()| self.file.write_all(text.as_bytes()));
+        written.with_context(|| self.path.display().to_string())
+    }
+
+    /// A pipe has nothing to cut off.
+    fn empty(&self) -> io::Result<()> {
+        if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
+    }
+}
+
+/// What the columns mean.
+fn notes(accel: Accel) -> String {
+    format!(
+        "\
+The same ELF files on every system, executed by {accel}.
+local: threads map a page, write to it, unmap it. pipeline: the next thread writes to it too and unmaps it.
+global: every thread writes to all pages of a region, each unmaps a part.
+rounds: regions unmapped. of Linux: rounds/s as a multiple of stock Linux's.
+targets/round: cores that had to drop a translation per round (on Linux: as received).
+instructions: per round on one CPU, user and kernel, counted exactly by the emulator.
+"
+    )
 }
 
 fn report(rows: &[Row]) -> Table {
@@ -96,4 +136,38 @@ fn ratio(row: &Row, rows: &[Row]) -> String {
         |other: &&Row| other.system == "linux" && other.program == row.program && other.cpus == row.cpus;
     let linux = rows.iter().find(same).filter(|_| row.system != "linux");
     linux.map_or_else(String::new, |linux| format!("{:.2}x", row.rounds_per_s / linux.rounds_per_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_its_content_until_it_is_written() {
+        let path = std::env::temp_dir().join(format!("radixvm-bench-{}", std::process::id()));
+        std::fs::write(&path, "what was there before").unwrap();
+        let output = Output::open(path.clone()).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "what was there before");
+        output.write("new").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let error = Output::open("/no/such/folder/x.json".into()).err().unwrap();
+        assert!(format!("{error:#}").starts_with("/no/such/folder/x.json: "), "{error:#}");
+        Output::open("/dev/full".into()).unwrap().write("x").unwrap_err();
+        Output::open("/dev/null".into()).unwrap().write("x").unwrap();
+    }
+
+    #[test]
+    fn every_column_is_explained() {
+        let notes = notes(Accel::Tcg);
+        for word in
+            ["local:", "pipeline:", "global:", "of Linux:", "targets/round:", "instructions:", "translator"]
+        {
+            assert!(notes.contains(word), "{word}");
+        }
+    }
 }

@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(short, long, default_value = "2", value_parser = options::cpus, value_name = "N")]
     cpus: u16,
     /// Runs of each program on each system; the median counts
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    #[arg(long, default_value = "3", value_parser = options::repeats, value_name = "N")]
     repeats: u32,
 }
 
@@ -130,12 +130,8 @@ fn print(results: &[Vec<Entry>], cpus: u16, accel: Accel) -> Result<()> {
         entries.iter().for_each(|entry| table.row(row(name, entry)));
         table.row(ratios(entries));
     }
-    let executed = if accel == Accel::Kvm { "KVM" } else { "QEMU's translator, not hardware speed" };
     let mut out = std::io::stdout();
-    writeln!(
-        out,
-        "The same ELF files on both systems, {cpus} CPUs each, executed by {executed}:\n\n{table}"
-    )?;
+    writeln!(out, "The same ELF files on both systems, {cpus} CPUs each, executed by {accel}:\n\n{table}")?;
     write!(out, "{NOTES}")?;
     Ok(())
 }

@@ -28,6 +28,15 @@ impl Accel {
     }
 }
 
+impl fmt::Display for Accel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Accel::Kvm => "KVM",
+            Accel::Tcg | Accel::Counting => "QEMU's translator, not hardware speed",
+        })
+    }
+}
+
 /// A machine before it boots anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
