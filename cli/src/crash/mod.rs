@@ -24,11 +24,35 @@ pub fn report(crash: &Crash, program: &Program) -> String {
 fn backtrace(crash: &Crash, program: &Program) -> String {
     let symbols = Symbols::load(&program.path);
     let frames = unwind::frames(&program.bytes, crash);
-    let line = |(number, frame): (usize, &Frame)| {
-        let at = frame.lookup.wrapping_sub(crash.load_bias);
-        format!("  {number:>4}: {:#014x} {}\n", frame.address, symbols.describe(at))
-    };
-    frames.iter().enumerate().map(line).collect()
+    let describe = |frame: &Frame| symbols.describe(frame.lookup.wrapping_sub(crash.load_bias));
+    let calls: Vec<Call> =
+        frames.iter().map(|frame| Call { address: frame.address, text: describe(frame) }).collect();
+    folded(&calls)
+}
+
+/// One line of a backtrace.
+#[derive(PartialEq)]
+struct Call {
+    address: u64,
+    text: String,
+}
+
+/// The calls, numbered; a recursion is shown by its first call and how often it came.
+fn folded(calls: &[Call]) -> String {
+    let mut number = 0;
+    let mut text = String::new();
+    for same in calls.chunk_by(Call::eq) {
+        let shown = if same.len() > 2 { 1 } else { same.len() };
+        for Call { address, text: described } in &same[..shown] {
+            text += &format!("  {number:>4}: {address:#014x} {described}\n");
+            number += 1;
+        }
+        if shown < same.len() {
+            number += same.len() - shown;
+            text += &format!("        … {} more of the same\n", same.len() - shown);
+        }
+    }
+    text
 }
 
 fn headline(crash: &Crash) -> String {
@@ -50,5 +74,27 @@ fn access(kind: &str) -> String {
         "exec" => " (executed)".to_owned(),
         "write" => " (written)".to_owned(),
         kind => format!(" ({kind})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recursion_is_folded_and_the_numbers_go_on() {
+        let call = |name: &str| Call { address: 0x1000, text: name.to_owned() };
+        let names = ["leaf", "twice", "twice", "deep", "deep", "deep", "deep", "main"];
+        let text = folded(&names.map(call));
+        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+        let expected = [
+            "0: 0x000000001000 leaf",
+            "1: 0x000000001000 twice",
+            "2: 0x000000001000 twice",
+            "3: 0x000000001000 deep",
+            "… 3 more of the same",
+            "7: 0x000000001000 main",
+        ];
+        assert_eq!(lines, expected);
     }
 }
