@@ -1,7 +1,7 @@
 //! `radixvm doctor`: what is here, what is missing, how to get it.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -19,6 +19,19 @@ struct Finding {
     remedy: String,
     /// Whether `radixvm run` works without.
     optional: bool,
+    /// Whether it is there and does not work.
+    unusable: bool,
+}
+
+impl Finding {
+    fn state(&self) -> &'static str {
+        match self {
+            Finding { found: Some(_), .. } => "ok",
+            Finding { unusable: true, .. } => "unusable",
+            Finding { optional: true, .. } => "absent",
+            Finding { optional: false, .. } => "MISSING",
+        }
+    }
 }
 
 /// Prints the findings; status 1 if something needed is missing.
@@ -26,12 +39,7 @@ pub fn run() -> Result<u8> {
     let findings = findings();
     let mut table = Table::new(["what", "state", "version, or how to get it"]).left(2);
     for finding in &findings {
-        let state = match (&finding.found, finding.optional) {
-            (Some(_), _) => "ok",
-            (None, true) => "absent",
-            (None, false) => "MISSING",
-        };
-        table.row([finding.name, state, finding.found.as_deref().unwrap_or(&finding.remedy)]);
+        table.row([finding.name, finding.state(), finding.found.as_deref().unwrap_or(&finding.remedy)]);
     }
     std::io::stdout().write_all(table.to_string().as_bytes())?;
     Ok(findings.iter().any(|finding| finding.found.is_none() && !finding.optional).into())
@@ -67,7 +75,7 @@ fn findings() -> Vec<Finding> {
 }
 
 fn tool(name: &'static str, program: &str, arguments: &[&str], remedy: String, optional: bool) -> Finding {
-    Finding { name, found: first_line(program, arguments), remedy, optional }
+    Finding { name, found: first_line(program, arguments), remedy, optional, unusable: false }
 }
 
 /// The first line that a program prints, if it runs well.
@@ -81,7 +89,7 @@ fn target(name: &'static str) -> Finding {
     let sysroot = first_line("rustc", &["--print", "sysroot"]).map(PathBuf::from);
     let there = sysroot.is_some_and(|sysroot| artifacts::has_target(&sysroot, name));
     let remedy = format!("rustup target add {name}");
-    Finding { name, found: there.then(|| "Rust target".to_owned()), remedy, optional: false }
+    Finding { name, found: there.then(|| "Rust target".to_owned()), remedy, optional: false, unusable: false }
 }
 
 fn miri() -> Finding {
@@ -94,13 +102,13 @@ fn radix_kernel() -> Finding {
         Ok(path) => (Some(path.display().to_string()), String::new()),
         Err(error) => (None, line(&error)),
     };
-    Finding { name: "RadixVM kernel", found, remedy, optional: false }
+    Finding { name: "RadixVM kernel", found, remedy, optional: false, unusable: false }
 }
 
 fn stock_kernel() -> Finding {
     let found = linux::fetched().map(|path| path.display().to_string());
     let remedy = format!("radixvm demo fetches it into {}", place::cache().display());
-    Finding { name: "stock Linux kernel", found, remedy, optional: true }
+    Finding { name: "stock Linux kernel", found, remedy, optional: true, unusable: false }
 }
 
 /// KVM is there if a guest boots with it now; a device node proves nothing.
@@ -109,7 +117,7 @@ fn kvm_works() -> Finding {
     let remedy =
         format!("a guest does not boot with it, QEMU translates: {}", trouble.clone().unwrap_or_default());
     let found = trouble.is_none().then(|| "a probe guest booted".to_owned());
-    Finding { name: "KVM", found, remedy, optional: true }
+    Finding { name: "KVM", found, remedy, optional: true, unusable: Path::new("/dev/kvm").exists() }
 }
 
 /// What went wrong, in one line.
@@ -117,4 +125,21 @@ fn line(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let cause = text.lines().find(|line| line.starts_with("error")).or(text.lines().next());
     cause.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_and_does_not_work_is_not_absent() {
+        let state = |found: Option<&str>, optional, unusable| {
+            Finding { name: "", found: found.map(str::to_owned), remedy: String::new(), optional, unusable }
+                .state()
+        };
+        assert_eq!(state(None, true, true), "unusable");
+        assert_eq!(state(None, true, false), "absent");
+        assert_eq!(state(None, false, false), "MISSING");
+        assert_eq!(state(Some("a probe guest booted"), true, true), "ok");
+    }
 }

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod demo;
 pub mod doctor;
 mod dry_run;
+mod remarks;
 pub mod run;
 pub mod syscalls;
 pub mod test;

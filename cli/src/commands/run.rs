@@ -3,30 +3,30 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use super::remarks::Remarks;
 use crate::guest::channels::Sink;
 use crate::guest::handed::Handed;
 use crate::guest::kvm;
-use crate::guest::protocol::{Line, Stats};
+use crate::guest::protocol::Stats;
 use crate::guest::qemu::Accel;
-use crate::guest::session::{self, End, Notice, Outcome, Plan};
+use crate::guest::session::{self, End, Outcome, Plan};
 use crate::guest::system::{self, Design, Job, Size, Streams, System, Tables};
 use crate::program::{self, Program};
 use crate::refusal::FAILED;
 use crate::table::{Table, count};
-use crate::{artifacts, crash, options, progress};
-
-use super::dry_run;
+use crate::{artifacts, options, progress};
 
 const STATUSES: &str = "\
-Exit status: the program's own; 128+N if signal N killed it or ended the run; 125 if radixvm or the guest itself \
-failed; 126 if PROGRAM cannot run here (not ELF, dynamic, damaged, another machine, no right to execute it); 127 if there is no such program.
+Exit status: the program's own; 128+N if signal N killed it or ended the run; 125 if radixvm or the
+guest itself failed; 126 if PROGRAM cannot run here (not ELF, dynamic, damaged, another machine, no
+right to execute it); 127 if there is no such program.
 
-PROGRAM is a path, the name of a program in user/ (local, pipeline, global, wordindex, ...), or found on the PATH.";
+PROGRAM is a path, the name of a program in user/ (local, pipeline, global, wordindex, ...), or found
+on the PATH.";
 
 /// Options of `radixvm run`.
 #[derive(Args)]
@@ -43,9 +43,10 @@ pub struct Arguments {
     env: Vec<OsString>,
     /// Hand over a file or folder; it appears at the same path, or at GUEST
     ///
-    /// A GUEST that ends in / is a folder to put it into, as with cp; HOST/. means what is in HOST. Links are
-    /// followed: what they lead to is copied. Named pipes, sockets, devices and dangling links stay here.
-    #[arg(long = "file", value_name = "HOST[:GUEST]")]
+    /// A GUEST that ends in / is a folder to put it into, as with cp; HOST/. means what is in HOST.
+    /// Links are followed: what they lead to is copied. Named pipes, sockets, devices and dangling
+    /// links stay here.
+    #[arg(long = "file", verbatim_doc_comment, value_name = "HOST[:GUEST]")]
     files: Vec<String>,
     /// Print the RadixVM kernel's counters on stderr after the program
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
@@ -64,10 +65,11 @@ pub struct Arguments {
     accel: Choice,
     /// Print the QEMU command instead of running it
     ///
-    /// Its boot image stays in .radixvm, under a name of its own. Run by hand, the command shows the program's output
-    /// but exits with QEMU's status; the program's own is in the last line of the .control file that the command
-    /// names. Nobody answers there when the program reads its standard input.
-    #[arg(long)]
+    /// Its boot image stays in .radixvm, under a name of its own. Run by hand, the command shows the
+    /// program's output but exits with QEMU's status; the program's own is in the last line of the
+    /// .control file that the command names. Nobody answers there when the program reads its standard
+    /// input.
+    #[arg(long, verbatim_doc_comment)]
     dry_run: bool,
     /// Say on stderr what the guest reports, even if stderr is not a terminal
     #[arg(short, long)]
@@ -175,53 +177,17 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     let job = arguments.job()?;
     let plan = arguments.plan(&job)?;
     if arguments.dry_run {
-        writeln!(std::io::stdout(), "{}", dry_run::shell_line(&plan)?)?;
+        writeln!(std::io::stdout(), "{}", super::dry_run::shell_line(&plan)?)?;
         return Ok(0);
     }
-    let talkative = arguments.talkative();
-    let (verbose, system) = (arguments.verbose, arguments.system());
-    let outcome = session::run(plan, &mut |notice| match notice {
-        Notice::Line(line) => remark(line, talkative, verbose),
-        Notice::StillBooting(after) if talkative => eprintln!("{}", still_booting(after, system)),
-        Notice::StillBooting(_) => {}
-    })?;
-    match (&outcome.crash, &outcome.end) {
-        (Some(crash), _) => eprint!("{}", crash::report(crash, &job.program)),
-        (None, End::Killed(signal)) if talkative => eprintln!("{}", killed(&job.program, *signal)),
-        _ => {}
-    }
+    let remarks =
+        Remarks { talkative: arguments.talkative(), verbose: arguments.verbose, system: arguments.system() };
+    let outcome = session::run(plan, &mut |notice| remarks.tell(&notice))?;
+    remarks.explain(&outcome, &job.program);
     if let Some(form) = arguments.stats {
         eprint!("{}", stats(form, outcome.stats.as_ref())?);
     }
     Ok(status(&outcome))
-}
-
-/// What a person is told while the program runs.
-fn remark(line: &Line, talkative: bool, verbose: bool) {
-    match line {
-        Line::Oom { text } => eprintln!("radixvm: {text}"),
-        Line::UnknownSyscall { number, args } if talkative => {
-            let name = super::syscalls::name(*number).unwrap_or("?");
-            eprintln!("radixvm: system call {number} ({name}) is not there: {}", args.join(", "));
-        }
-        Line::Log { level, text } if verbose || level == "error" && talkative => {
-            eprintln!("radixvm: {level}: {text}")
-        }
-        Line::Booted { cpus, memory_bytes } if verbose => {
-            eprintln!("radixvm: booted with {cpus} CPUs and {} MiB", memory_bytes >> 20);
-        }
-        _ => {}
-    }
-}
-
-fn killed(program: &Program, signal: i32) -> String {
-    let name = signal_hook::low_level::signal_name(signal);
-    let name = name.map_or_else(|| format!("signal {signal}"), str::to_owned);
-    format!("radixvm: {} was killed by {name}", program.name())
-}
-
-fn still_booting(after: Duration, system: System) -> String {
-    format!("radixvm: {system} is still booting after {} s; Ctrl-C ends it", after.as_secs())
 }
 
 fn status(outcome: &Outcome) -> u8 {
@@ -300,12 +266,5 @@ mod tests {
             assert_eq!(arguments.command.join(" ".as_ref()), command);
             assert!(arguments.refuse_detached_form().is_ok());
         }
-    }
-
-    #[test]
-    fn signals_have_names() {
-        let program = Program { path: "/x/mine".into(), bytes: Vec::new() };
-        assert_eq!(killed(&program, 6), "radixvm: mine was killed by SIGABRT");
-        assert_eq!(killed(&program, 34), "radixvm: mine was killed by signal 34");
     }
 }

@@ -1,25 +1,54 @@
 //! `radixvm test`: everything that is tested, through the developers' door.
 
-use std::ffi::OsString;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
+use crate::guest::system::word;
 use crate::place;
+
+/// A suite of `cargo xtask test`, quick ones first.
+#[derive(Clone, Copy, ValueEnum)]
+enum Suite {
+    /// Formatting, lints, who may do what
+    Check,
+    /// Everything that needs no guest
+    Unit,
+    /// Programs in guests
+    Guest,
+    /// The model checker
+    Loom,
+    /// The interpreter that checks every access
+    Miri,
+}
 
 /// Options of `radixvm test`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Passed on to `cargo xtask test`: names of suites (unit, loom, miri, guest); none means all
-    #[arg(value_name = "SUITE")]
-    suites: Vec<OsString>,
+    /// Suites to run; none means all
+    #[arg(value_enum, value_name = "SUITE")]
+    suites: Vec<Suite>,
 }
 
 /// Runs the suites; their status.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(place::root()).args(["xtask", "test"]).args(&arguments.suites);
+    cargo.current_dir(place::root()).args(["xtask", "test"]).args(arguments.suites.iter().map(word));
     let status = cargo.status().context("cannot start cargo")?;
     Ok(status.code().map_or(1, |code| code as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suites_are_those_of_xtask() {
+        let xtask = include_str!("../../../xtask/src/suites.rs");
+        let named = xtask.lines().filter_map(|line| line.trim().strip_prefix("Suite { name: \""));
+        let named: Vec<&str> = named.filter_map(|rest| rest.split('"').next()).collect();
+        let ours: Vec<String> = Suite::value_variants().iter().map(word).collect();
+        assert_eq!(ours, named);
+    }
 }

@@ -98,6 +98,22 @@ fn bad_options_are_ours() {
 }
 
 #[test]
+fn bad_words_of_the_other_verbs_are_ours_too() {
+    for (words, said) in [
+        (&["test", "bogus"][..], "check, unit, guest, loom, miri"),
+        (&["demo", "--repeats", "0"], "1 or more"),
+        (&["bench", "micro", "--json", "/no/such/folder/x"], "/no/such/folder/x: "),
+        (
+            &["run", "--system", "linux", "-m", "64M", &compiled("hello", Compiler::Static)],
+            "at least 128 MiB",
+        ),
+    ] {
+        let (status, text) = refused(words);
+        assert_eq!((status, text.contains(said)), (125, true), "{words:?}: {text}");
+    }
+}
+
+#[test]
 fn a_program_too_large_for_the_guest_is_refused() {
     let big = scratch("big").join("big");
     std::fs::write(&big, vec![0; 24 << 20]).unwrap();

@@ -48,6 +48,11 @@ fn remarks_come_with_verbose_only() {
     let run = run(&["-v", "-c", "3"], &[&hello]);
     assert!(run.stderr.contains("radixvm: booted with 3 CPUs"), "{}", run.stderr);
     assert!(run.stderr.contains("hello on stderr\n"), "{}", run.stderr);
+    let abort = compiled("abort", Compiler::Static);
+    for (options, told) in [(&["-v"][..], true), (&[], false)] {
+        let run = crate::harness::run(options, &[&abort, "kill"]);
+        assert_eq!(run.stderr.contains("radixvm: abort-Static was killed by SIGKILL\n"), told, "{run:?}");
+    }
 }
 
 #[test]
