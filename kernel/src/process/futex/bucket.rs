@@ -10,10 +10,33 @@ use crate::sched::{Task, TaskList, WaitChain};
 const BUCKETS: usize = 256;
 
 /// Sleepers of one bucket, first come, first woken.
-pub type Sleepers = TaskList<WaitChain>;
+pub struct Sleepers {
+    list: TaskList<WaitChain>,
+    /// How many came so far.
+    came: u64,
+}
+
+impl Sleepers {
+    const fn new() -> Self {
+        Self { list: TaskList::new(), came: 0 }
+    }
+
+    /// Adds a task that is in no bucket, asleep on the word at `at`.
+    pub fn push(&mut self, task: Arc<Task>, at: u64) {
+        self.came += 1;
+        task.thread.futex.enter(at, self.came);
+        self.list.push(task);
+    }
+
+    /// Takes a task that gives up.
+    pub fn remove(&mut self, task: &Arc<Task>) {
+        self.list.remove(task);
+        task.thread.futex.leave();
+    }
+}
 
 static TABLE: [CachePadded<SpinLock<Sleepers>>; BUCKETS] =
-    [const { CachePadded::new(SpinLock::new(TaskList::new())) }; BUCKETS];
+    [const { CachePadded::new(SpinLock::new(Sleepers::new())) }; BUCKETS];
 
 fn index(at: u64) -> usize {
     // Fibonacci hashing: the high bits of the product depend on all of the address.
@@ -25,10 +48,31 @@ pub fn bucket(at: u64) -> SpinGuard<'static, Sleepers> {
     TABLE[index(at)].lock()
 }
 
-fn take(sleepers: &mut Sleepers, process: &Process, at: u64, bits: u32) -> Option<Arc<Task>> {
-    sleepers.remove_first(|task| {
-        task.thread.futex.matches(at, bits) && core::ptr::eq(&raw const **task.process(), process)
-    })
+/// Whom one call is about: those who sleep when it first looks. Who comes later, perhaps woken by this very call
+/// and asleep again, is not, or the call need never end.
+pub struct Wanted<'a> {
+    process: &'a Process,
+    at: u64,
+    bits: u32,
+    /// How many had come to the bucket at the first look.
+    came: Option<u64>,
+}
+
+impl<'a> Wanted<'a> {
+    /// The sleepers of `process` on the word at `at` whose bits meet `bits`.
+    pub fn new(process: &'a Process, at: u64, bits: u32) -> Self {
+        Self { process, at, bits, came: None }
+    }
+
+    fn take(&mut self, sleepers: &mut Sleepers) -> Option<Arc<Task>> {
+        let came = *self.came.get_or_insert(sleepers.came);
+        let task = sleepers.list.remove_first(|task| {
+            task.thread.futex.matches(self.at, self.bits, came)
+                && core::ptr::eq(&raw const **task.process(), self.process)
+        })?;
+        task.thread.futex.leave();
+        Some(task)
+    }
 }
 
 /// Tasks taken out of their bucket, and woken when this is dropped: after the bucket is unlocked, since
@@ -40,13 +84,12 @@ impl Batch {
     const MOST: usize = 8;
 
     /// Takes up to `count` tasks, as far as they fit.
-    pub fn take(sleepers: &mut Sleepers, process: &Process, at: u64, count: usize, bits: u32) -> Self {
+    pub fn take(sleepers: &mut Sleepers, wanted: &mut Wanted<'_>, count: usize) -> Self {
         let mut batch = Self::default();
         for place in batch.0.iter_mut().take(count) {
-            *place = take(sleepers, process, at, bits);
-            match place {
-                Some(task) => task.thread.futex.set_key(0),
-                None => break,
+            *place = wanted.take(sleepers);
+            if place.is_none() {
+                break;
             }
         }
         batch
@@ -101,15 +144,14 @@ impl Pair {
         }
     }
 
-    /// Moves up to `count` sleepers from one word to the other; how many.
-    pub fn transfer(&mut self, process: &Process, from: u64, to: u64, count: usize) -> usize {
-        let count = if from == to { 0 } else { count };
+    /// Moves up to `count` sleepers to the word at `to`; how many.
+    pub fn transfer(&mut self, wanted: &mut Wanted<'_>, to: u64, count: usize) -> usize {
+        let count = if wanted.at == to { 0 } else { count };
         let mut moved = 0;
         while moved < count
-            && let Some(task) = take(self.first(), process, from, u32::MAX)
+            && let Some(task) = wanted.take(self.first())
         {
-            task.thread.futex.set_key(to);
-            self.second().push(task);
+            self.second().push(task, to);
             moved += 1;
         }
         moved

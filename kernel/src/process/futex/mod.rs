@@ -9,6 +9,8 @@
 //! 2. Whoever takes a task out of its bucket sets its key to 0: a waker, or the sleeper itself when it
 //!    gives up. A sleeper whose key is 0 was woken, even if its time ran out at the same moment: no wake-up
 //!    is swallowed.
+//! 3. A call wakes or moves only who slept when it first had the bucket's lock, known by `Waiter::came`: it lets go of
+//!    the lock while it wakes a batch, and who is woken may be back before the next.
 //!
 //! The word is read under the bucket's lock. That may fault, which takes the address space's locks: nobody
 //! who holds those comes here. It does not look for memory, though: see `process::patience`.
@@ -27,19 +29,21 @@ use super::patience::under_lock;
 use crate::mm::user;
 use crate::sched::{self, Task};
 
-use bucket::{Batch, Pair, bucket};
+use bucket::{Batch, Pair, Wanted, bucket};
 
 /// A task's place in a bucket.
 #[derive(Debug)]
 pub struct Waiter {
     key: AtomicU64,
     bits: AtomicU32,
+    /// Its number among all that ever came to the bucket.
+    came: AtomicU64,
 }
 
 impl Waiter {
     /// In no bucket.
     pub const fn new() -> Self {
-        Self { key: AtomicU64::new(0), bits: AtomicU32::new(0) }
+        Self { key: AtomicU64::new(0), bits: AtomicU32::new(0), came: AtomicU64::new(0) }
     }
 
     fn key(&self) -> u64 {
@@ -47,13 +51,26 @@ impl Waiter {
         self.key.load(Ordering::Acquire)
     }
 
-    pub fn set_key(&self, key: u64) {
+    fn set_key(&self, key: u64) {
         self.key.store(key, Ordering::Release);
     }
 
-    pub fn matches(&self, at: u64, bits: u32) -> bool {
-        // Relaxed: written under the bucket's lock, which we hold.
-        self.key() == at && self.bits.load(Ordering::Relaxed) & bits != 0
+    /// Into a bucket, as the `came`th. Under its lock, like the two below, so Relaxed.
+    fn enter(&self, at: u64, came: u64) {
+        self.came.store(came, Ordering::Relaxed);
+        self.set_key(at);
+    }
+
+    /// Out of it.
+    fn leave(&self) {
+        self.set_key(0);
+    }
+
+    /// Whether it is among the first `came`, on the word at `at`, and its bits meet `bits`.
+    fn matches(&self, at: u64, bits: u32, came: u64) -> bool {
+        self.key() == at
+            && self.bits.load(Ordering::Relaxed) & bits != 0
+            && self.came.load(Ordering::Relaxed) <= came
     }
 }
 
@@ -85,10 +102,8 @@ fn enter(task: &Arc<Task>, at: u64, expected: u32, bits: u32) -> Result<(), Errn
     if user::load_u32(at)? != expected {
         return Err(Errno::EAGAIN);
     }
-    let waiter = &task.thread.futex;
-    waiter.bits.store(bits, Ordering::Relaxed);
-    waiter.set_key(at);
-    sleepers.push(task.clone());
+    task.thread.futex.bits.store(bits, Ordering::Relaxed);
+    sleepers.push(task.clone(), at);
     Ok(())
 }
 
@@ -115,7 +130,6 @@ fn give_up(task: &Arc<Task>) -> bool {
         // It may have been woken or requeued before we had the lock.
         if task.thread.futex.key() == key {
             sleepers.remove(task);
-            task.thread.futex.set_key(0);
             return true;
         }
     }
@@ -127,9 +141,10 @@ fn give_up(task: &Arc<Task>) -> bool {
 /// EINVAL, EFAULT for an address that cannot be a futex.
 pub fn wake(process: &Process, at: u64, count: usize, bits: u32) -> Result<usize, Errno> {
     check_address(at)?;
+    let mut wanted = Wanted::new(process, at, bits);
     let mut woken = 0;
     loop {
-        let batch = Batch::take(&mut bucket(at), process, at, count - woken, bits);
+        let batch = Batch::take(&mut bucket(at), &mut wanted, count - woken);
         woken += batch.len();
         if !batch.is_full() {
             return Ok(woken);
@@ -160,6 +175,7 @@ fn wake_and_move(
     (wake, moved): (usize, usize),
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
+    let mut wanted = Wanted::new(process, from, u32::MAX);
     let mut woken = 0;
     loop {
         let mut pair = Pair::lock(from, to);
@@ -168,10 +184,10 @@ fn wake_and_move(
         {
             return Err(Errno::EAGAIN);
         }
-        let batch = Batch::take(pair.first(), process, from, wake - woken, u32::MAX);
+        let batch = Batch::take(pair.first(), &mut wanted, wake - woken);
         woken += batch.len();
         let more = batch.is_full();
-        let moved = if more { 0 } else { pair.transfer(process, from, to, moved) };
+        let moved = if more { 0 } else { pair.transfer(&mut wanted, to, moved) };
         // Before the batch is woken.
         drop(pair);
         if !more {

@@ -7,6 +7,7 @@
 
 mod brk;
 mod cases;
+mod crowd;
 mod files;
 mod fixture;
 mod machine;
@@ -36,9 +37,9 @@ fn main() -> ExitCode {
         let outcome = case.run();
         failed += usize::from(!judge(case, outcome, verbose));
     }
-    let surprises = machine::surprises().chain(brk::surprises());
+    let surprises = machine::surprises().chain(brk::surprises()).chain(crowd::surprises());
     failed += surprises.inspect(|surprise| eprintln!("FAILED {surprise}")).count();
-    let total = cases.len() + machine::CHECKS + brk::CHECKS;
+    let total = cases.len() + machine::CHECKS + brk::CHECKS + crowd::CHECKS;
     say(format_args!("{} passed, {failed} failed", total - failed));
     ExitCode::from(u8::from(failed > 0))
 }

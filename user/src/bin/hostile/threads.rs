@@ -8,6 +8,7 @@ const PRIVATE: usize = FUTEX_PRIVATE_FLAG as usize;
 const WAIT: usize = FUTEX_WAIT as usize | PRIVATE;
 const WAKE: usize = FUTEX_WAKE as usize | PRIVATE;
 const WAIT_BITSET: usize = FUTEX_WAIT_BITSET as usize | PRIVATE;
+const REALTIME: usize = FUTEX_CLOCK_REALTIME as usize;
 const CMP_REQUEUE: usize = FUTEX_CMP_REQUEUE as usize | PRIVATE;
 /// No process or thread has this number.
 const NOBODY: usize = 0x3fff_fff0;
@@ -15,6 +16,7 @@ const NOBODY: usize = 0x3fff_fff0;
 /// Adds the cases.
 pub fn add(cases: &mut Cases, fixture: &Fixture) {
     futex(cases, fixture);
+    shared_futex(cases);
     clone(cases, fixture);
     scheduling(cases, fixture);
 }
@@ -51,6 +53,23 @@ fn futex(cases: &mut Cases, f: &Fixture) {
         EINVAL,
     );
     cases.fails("futex, unknown", SYS_futex, &[word, 0x7f], ENOSYS);
+    for (name, operation) in [("wait", WAIT), ("wake", WAKE), ("requeue", CMP_REQUEUE)] {
+        let args = [word, operation | REALTIME, 1, 0, f.page, 8];
+        cases.fails(&format!("futex {name} by the wall clock"), SYS_futex, &args, ENOSYS);
+    }
+}
+
+/// Where a shared futex is must be known even if nobody waits there.
+fn shared_futex(cases: &mut Cases) {
+    const fn shared(operation: usize) -> usize {
+        operation & !PRIVATE
+    }
+    let word = words(&[7]);
+    cases.reads("futex wake, shared", SYS_futex, &[AT & !3, shared(WAKE), 1]);
+    cases.reads("futex requeue, shared", SYS_futex, &[AT & !3, shared(CMP_REQUEUE), 1, 1, word, 7]);
+    cases.reads("futex requeue to it, shared", SYS_futex, &[word, shared(CMP_REQUEUE), 1, 1, AT & !3, 7]);
+    let negative = [0, shared(CMP_REQUEUE), 1, u32::MAX as usize, word, 7];
+    cases.fails("futex requeue of -1, shared, null pointer", SYS_futex, &negative, EINVAL);
 }
 
 fn clone(cases: &mut Cases, f: &Fixture) {
