@@ -34,13 +34,23 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// have the same value or none.
     #[inline(always)]
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Entry<'_, V>)) {
-        let _ = self.held.walk(|node, run| {
-            let mut tally = Tally { here: &self.held.here, node, used: 0 };
-            for part in node.parts(run) {
-                f(&mut Entry { part, used: &mut tally.used, _values: PhantomData });
-            }
+        let _ = self.try_for_each(|entry| {
+            f(entry);
             ControlFlow::<()>::Continue(())
         });
+    }
+
+    /// The same, until `f` breaks off.
+    #[inline(always)]
+    pub fn try_for_each<B>(
+        &mut self,
+        mut f: impl FnMut(&mut Entry<'_, V>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.held.walk(|node, run| {
+            let mut tally = Tally { here: &self.held.here, node, used: 0 };
+            node.parts(run)
+                .try_for_each(|part| f(&mut Entry { part, used: &mut tally.used, _values: PhantomData }))
+        })
     }
 
     /// Gives every key of the range the value `value`; a held interior slot stays folded.

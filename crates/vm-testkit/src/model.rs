@@ -105,11 +105,10 @@ impl Model {
     /// Does `protect`.
     pub fn protect(&mut self, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         let pages = self.check(pages.start(), pages.pages())?;
-        if !self.is_mapped(pages) {
-            return Err(VmError::NotMapped);
-        }
-        self.within(pages).for_each(|page| page.prot = prot);
-        Ok(())
+        let hole = pages.iter().find(|page| !self.pages.contains_key(&page.get()));
+        let before = PageRange::between(pages.start(), hole.unwrap_or(pages.end()));
+        self.within(before).for_each(|page| page.prot = prot);
+        hole.map_or(Ok(()), |_| Err(VmError::NotMapped))
     }
 
     /// Does `discard`.

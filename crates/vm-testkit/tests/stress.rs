@@ -101,18 +101,18 @@ impl Board {
         self.cell(page).store(state.0, SeqCst);
     }
 
-    /// An owner changes `pages` by `change`; afterwards each is as `then` says of what it was.
+    /// An owner changes `pages` by `change`; afterwards each is as `then` says of it and of what it was.
     fn change<R>(
         &self,
         pages: PageRange,
         change: impl FnOnce() -> R,
-        then: impl Fn(State) -> Option<Prot>,
+        then: impl Fn(PageNum, State) -> Option<Prot>,
     ) -> R {
         let before: Vec<_> = pages.iter().map(|page| self.get(page)).collect();
         pages.iter().for_each(|page| self.set(page, self.get(page).changing()));
         let result = change();
         for (page, before) in pages.iter().zip(before) {
-            self.set(page, self.get(page).settled(then(before)));
+            self.set(page, self.get(page).settled(then(page, before)));
         }
         result
     }
@@ -131,23 +131,24 @@ fn stamp(page: PageNum, word: usize) -> u64 {
     page.get() * WORDS as u64 + word as u64
 }
 
-fn kept(state: State) -> Option<Prot> {
+fn kept(_page: PageNum, state: State) -> Option<Prot> {
     state.mapped().then(|| state.prot())
 }
 
 /// An owner's step.
 fn change_something(world: &World, board: &Board, pin: &Pinned, dice: &mut Dice) {
     let (space, pages, prot) = (&world.space, dice.range(stripe(pin)), dice.prot());
-    let whole = pages.iter().all(|page| board.get(page).mapped());
-    let for_whole = if whole { Ok(()) } else { Err(VmError::NotMapped) };
+    let hole = pages.iter().find(|&page| !board.get(page).mapped());
+    let for_whole = hole.map_or(Ok(()), |_| Err(VmError::NotMapped));
     match dice.below(5) {
         0 | 1 => {
             let map = || space.map(pin, Placement::Fixed(pages.start()), pages.pages(), prot);
-            assert_eq!(board.change(pages, map, |_| Some(prot)), Ok(pages.start()));
+            assert_eq!(board.change(pages, map, |_, _| Some(prot)), Ok(pages.start()));
         }
-        2 => assert_eq!(board.change(pages, || space.unmap(pin, pages), |_| None), Ok(())),
+        2 => assert_eq!(board.change(pages, || space.unmap(pin, pages), |_, _| None), Ok(())),
         3 => {
-            let after = |state| if whole { Some(prot) } else { kept(state) };
+            let before_hole = |page| hole.is_none_or(|hole| page < hole);
+            let after = |page, state| if before_hole(page) { Some(prot) } else { kept(page, state) };
             assert_eq!(board.change(pages, || space.protect(pin, pages, prot), after), for_whole);
         }
         _ => assert_eq!(board.change(pages, || space.discard(pin, pages), kept), for_whole),

@@ -1,7 +1,7 @@
 //! Each verb does what it says, on every design; known mistakes of other kernels by name.
 
 use percore::Pinned;
-use vm::{Access, Fault, FaultError, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
+use vm::{Access, Event, Fault, FaultError, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
 use vm_testkit::{Setup, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);
@@ -98,13 +98,55 @@ fn protect_changes_exactly_the_pages_asked_for_in_a_folded_span() {
 }
 
 #[test]
-fn protect_of_a_hole_changes_nothing() {
+fn protect_changes_the_pages_before_a_hole_on_every_core() {
+    for_each_design(Setup::new(), |world| {
+        let mapped = [98, 99, 102];
+        world.machine.on(0, |pin| {
+            fixed(&world, pin, range(98, 5), RW);
+            world.space.unmap(pin, range(100, 2)).unwrap();
+        });
+        world.machine.on_each(|pin| _ = mapped.map(|at| world.store(pin, page(at), 0, 1).unwrap()));
+        world.machine.on(1, |pin| {
+            assert_eq!(world.space.protect(pin, range(98, 5), Prot::READ), Err(VmError::NotMapped));
+            assert_eq!(world.space.protect(pin, range(101, 2), Prot::NONE), Err(VmError::NotMapped));
+        });
+        world.machine.on_each(|pin| {
+            let stored = mapped.map(|at| world.store(pin, page(at), 0, 2));
+            assert_eq!(stored, [Err(FaultError::Denied), Err(FaultError::Denied), Ok(())]);
+        });
+        world.finish();
+    });
+}
+
+/// What follows the hole is not touched: no core is interrupted for it.
+#[test]
+fn protect_shoots_at_nobody_for_pages_after_a_hole() {
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| {
+            fixed(&world, pin, range(100, 1), RW);
+            fixed(&world, pin, range(102, 1), RW);
+        });
+        world.machine.on(1, |pin| world.store(pin, page(102), 0, 1).unwrap());
+        world.machine.on(0, |pin| {
+            assert_eq!(world.space.protect(pin, range(100, 3), Prot::NONE), Err(VmError::NotMapped));
+        });
+        assert_eq!(world.count(Event::Shootdown), 0);
+        world.finish();
+    });
+}
+
+#[test]
+fn protect_stops_at_a_hole_in_folded_spans() {
     on_every_design(|world, pin| {
-        fixed(world, pin, range(100, 3), RW);
-        world.space.unmap(pin, range(101, 1)).unwrap();
-        assert_eq!(world.space.protect(pin, range(100, 3), Prot::READ), Err(VmError::NotMapped));
-        world.store(pin, page(100), 0, 1).unwrap();
-        world.store(pin, page(102), 0, 1).unwrap();
+        fixed(world, pin, range(4 * LARGE, LARGE), RW);
+        fixed(world, pin, range(6 * LARGE, LARGE), RW);
+        let most = range(4 * LARGE + 1, 3 * LARGE - 2);
+        assert_eq!(world.space.protect(pin, most, Prot::READ), Err(VmError::NotMapped));
+        for (at, writable) in
+            [(4 * LARGE, true), (4 * LARGE + 1, false), (5 * LARGE - 1, false), (6 * LARGE, true)]
+        {
+            assert_eq!(world.store(pin, page(at), 0, 1).is_ok(), writable, "page {at}");
+        }
     });
 }
 

@@ -32,10 +32,10 @@
 //! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on
 //!   its way back.
 
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
 use percore::{CoreId, CoreSet, Pinned};
-use radixmap::RangeGuard;
+use radixmap::{Entry, RangeGuard};
 
 use crate::counters::Tally;
 use crate::meta::Page;
@@ -109,18 +109,31 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// The translations of those locked pages that `concerns` picks.
+    const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
+
+    /// The translations of the locked pages.
     #[inline]
-    pub(crate) fn of(
+    fn of(guard: &mut RangeGuard<'_, Page>, grain: Grain) -> Self {
+        let mut reach = Self::NONE;
+        guard.for_each(|entry| match entry.value() {
+            None => reach.holes = true,
+            Some(page) => reach.add(entry.keys(), page.tracker(), grain),
+        });
+        reach
+    }
+
+    /// The translations of those locked pages before the first hole that `concerns` picks.
+    #[inline]
+    pub(crate) fn before_hole(
         guard: &mut RangeGuard<'_, Page>,
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
     ) -> Self {
-        let mut reach = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
-        guard.for_each(|entry| match entry.value() {
-            None => reach.holes = true,
-            Some(page) if concerns(page) => reach.add(entry.keys(), page.tracker(), grain),
-            Some(_) => {}
+        let mut reach = Self::NONE;
+        reach.holes = for_each_before_hole(guard, |entry, page| {
+            if concerns(page) {
+                reach.add(entry.keys(), page.tracker(), grain);
+            }
         });
         reach
     }
@@ -135,6 +148,22 @@ impl Reach {
     }
 }
 
+/// Calls `f` with the locked pages from the left, up to the first that is not mapped. Whether there is one.
+#[inline]
+pub(crate) fn for_each_before_hole(
+    guard: &mut RangeGuard<'_, Page>,
+    mut f: impl FnMut(&mut Entry<'_, Page>, Page),
+) -> bool {
+    let walked = guard.try_for_each(|entry| match entry.value() {
+        None => ControlFlow::Break(()),
+        Some(page) => {
+            f(entry, page);
+            ControlFlow::Continue(())
+        }
+    });
+    walked.is_break()
+}
+
 /// Locked pages that are going away; their slots still own their frames.
 #[must_use = "a removed mapping keeps its frames until it is taken back and released"]
 pub(crate) struct Removed<'r, 'g> {
@@ -145,7 +174,7 @@ pub(crate) struct Removed<'r, 'g> {
 impl<'r, 'g> Removed<'r, 'g> {
     #[inline]
     pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page>, grain: Grain) -> Self {
-        let reach = Reach::of(guard, grain, |_| true);
+        let reach = Reach::of(guard, grain);
         Self { guard, reach }
     }
 

@@ -80,7 +80,8 @@ pub trait AddressSpace: Send + Sync {
     /// Removes every mapping in `pages`. Holes are fine.
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
 
-    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`], and then nothing changes.
+    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`]: then the pages before the first one
+    /// have the new rights, and the pages after it keep theirs (as on Linux).
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError>;
 
     /// Drops the contents of `pages`: the next touch finds zeroes (MADV_DONTNEED). If part of the range is

@@ -78,7 +78,7 @@ fn unmap_above_lowest(task: &Task, pages: PageRange) -> Outcome {
     Ok(0)
 }
 
-/// Changes the rights of the range.
+/// Changes the rights of the range, up to the first hole.
 pub fn mprotect(call: &mut Call<'_>) -> Outcome {
     let prot = call.arg(2);
     if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 {
@@ -88,9 +88,23 @@ pub fn mprotect(call: &mut Call<'_>) -> Outcome {
     if pages.is_empty() {
         return Ok(0);
     }
-    let space = call.task.process().space();
-    retry(|| space.protect(&pin(), pages, Prot::from_bits(prot))).map_err(refusal)?;
-    Ok(0)
+    let (space, prot) = (call.task.process().space(), Prot::from_bits(prot));
+    match retry(|| space.protect(&pin(), pages, prot)) {
+        Ok(()) => Ok(0),
+        Err(VmError::OutOfRange) => protect_below_top(call.task, pages, prot),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+/// What lies above user space is a hole like any other: the pages before the first one change.
+#[cold]
+fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
+    let top = VirtAddr::new(user::USER_END).page();
+    if pages.start() < top && pages.end() > top {
+        let _hole_or_none =
+            retry(|| task.process().space().protect(&pin(), PageRange::between(pages.start(), top), prot));
+    }
+    Err(Errno::ENOMEM)
 }
 
 /// Shrinks a mapping. Growing is refused as if there were no room, which makes allocators copy instead.

@@ -19,7 +19,7 @@ use crate::counters::Tally;
 use crate::hole::Look;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::shootdown::{Reach, Removed, Rig};
+use crate::shootdown::{Reach, Removed, Rig, for_each_before_hole};
 use crate::tracker::Grain;
 use crate::{
     Access, AddressSpace, Counters, Event, Fault, FaultError, FrameNum, Frames, Mmu, Nodes, OutOfMemory,
@@ -142,17 +142,15 @@ where
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
         let loses = |page: Page| !prot.contains(page.prot());
-        let reach = Reach::of(&mut guard, self.rig.grain, loses);
-        if reach.holes {
+        let reach = Reach::before_hole(&mut guard, self.rig.grain, loses);
+        self.rig.take_back(pin, reach);
+        let hole = for_each_before_hole(&mut guard, |entry, page| {
+            let kept = if loses(page) { page.untracked() } else { page };
+            entry.set(kept.with_prot(prot));
+        });
+        if hole {
             return Err(VmError::NotMapped);
         }
-        self.rig.take_back(pin, reach);
-        guard.for_each(|entry| {
-            if let Some(page) = entry.value() {
-                let kept = if loses(page) { page.untracked() } else { page };
-                entry.set(kept.with_prot(prot));
-            }
-        });
         self.rig.tally.add(pin, Event::Mprotect, 1);
         Ok(())
     }

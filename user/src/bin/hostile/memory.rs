@@ -101,6 +101,11 @@ fn mprotect(cases: &mut Cases, f: &Fixture) {
     fails("of the kernel", 0xffff_8000_0000_0000, PAGE, RW, ENOMEM);
     fails("non-canonical", 1 << 60, PAGE, NONE, ENOMEM);
     fails("at the top", f.top, PAGE, RW, ENOMEM);
+    let (above, dont_touch) = (f.top - f.page + PAGE, "mprotect of a page and all above it");
+    cases.fails(dont_touch, SYS_mprotect, &[f.page, above, NONE], ENOMEM);
+    cases.fails("read into the page before the hole", SYS_read, &[f.zero, f.page, 8], EFAULT);
+    cases.fails("mprotect of a page and a hole, back", SYS_mprotect, &[f.page, 2 * PAGE, RW], ENOMEM);
+    cases.gives("read into the page before the hole, again", SYS_read, &[f.zero, f.page, 8], &[Ok(8)]);
     cases.works("mprotect of length 0", SYS_mprotect, &[f.page, 0, NONE]);
     cases.works("mprotect of an odd length", SYS_mprotect, &[f.page, 1, RW]);
 }

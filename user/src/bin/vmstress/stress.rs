@@ -8,7 +8,7 @@
 //! | map       | anything            | the same address; zeros |
 //! | add       | all unmapped, else  | the same address, zeros; else EEXIST |
 //! | unmap     | anything            | success |
-//! | protect   | mapped, unmapped    | success, contents kept; ENOMEM |
+//! | protect   | mapped up to a hole | new rights, contents kept; ENOMEM for the hole |
 //! | discard   | mapped, unmapped    | success, zeros; ENOMEM |
 //! | write     | writable, other     | the words stay; EFAULT |
 //! | read      | readable, other     | the words last written; EFAULT |
@@ -109,13 +109,14 @@ impl<'a> Stress<'a> {
 
     fn protect(&mut self) {
         let (mut held, access) = (self.lock_any(), self.any_access());
-        let (range, mapped) = held.uniform();
-        let (address, length) = self.bytes(&range);
+        let (address, length) = self.bytes(&held.range());
         // SAFETY: the pages are locked, and nobody keeps references into the range.
         let result = unsafe { memory::protect(address, length, protection(access)) };
-        self.expect("mprotect", &range, &result, (!mapped).then_some(libc::ENOMEM));
+        let (head, mapped) = held.uniform();
+        let whole = mapped && head == held.range();
+        self.expect("mprotect", &held.range(), &result, (!whole).then_some(libc::ENOMEM));
         if mapped {
-            range.for_each(|page| held.set(page, State { access, ..held.state(page) }));
+            head.for_each(|page| held.set(page, State { access, ..held.state(page) }));
         }
     }
 
