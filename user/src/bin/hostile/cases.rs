@@ -10,6 +10,8 @@ pub type Outcome = Result<usize, i32>;
 
 /// Stands for the pointer under test in the arguments of [`Cases::reads`] and [`Cases::writes`].
 pub const AT: usize = 0x5ca1_ab1e_0000_0001;
+/// The same, rounded down to where a word may be.
+pub const AT_WORD: usize = 0x5ca1_ab1e_0000_0002;
 
 /// One call.
 pub struct Case {
@@ -119,7 +121,12 @@ impl Cases {
 
     fn everywhere(&mut self, name: &str, number: c_long, args: &[usize], places: &[(&str, usize)]) {
         for (kind, place) in places {
-            let args: Vec<_> = args.iter().map(|arg| if *arg == AT { *place } else { *arg }).collect();
+            let put = |arg: &usize| match *arg {
+                AT => *place,
+                AT_WORD => *place & !3,
+                other => other,
+            };
+            let args: Vec<_> = args.iter().map(put).collect();
             self.add(format!("{name}, {kind} pointer"), number, &args, &[Err(EFAULT)]);
         }
     }

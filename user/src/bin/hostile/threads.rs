@@ -1,6 +1,6 @@
 //! Futexes, clone and scheduling.
 
-use crate::cases::{AT, Cases};
+use crate::cases::{AT, AT_WORD, Cases};
 use crate::fixture::{Fixture, NOWHERE, words};
 use libc::*;
 
@@ -23,7 +23,7 @@ pub fn add(cases: &mut Cases, fixture: &Fixture) {
 
 fn futex(cases: &mut Cases, f: &Fixture) {
     let word = words(&[7]);
-    cases.reads("futex wait", SYS_futex, &[AT & !3, WAIT, 1, 0]);
+    cases.reads("futex wait", SYS_futex, &[AT_WORD, WAIT, 1, 0]);
     cases.fails("futex wait, unaligned", SYS_futex, &[word + 1, WAIT, 7, 0], EINVAL);
     cases.fails("futex wake, unaligned", SYS_futex, &[word + 2, WAKE, 1], EINVAL);
     cases.fails("futex wait, other value", SYS_futex, &[word, WAIT, 8, 0], EAGAIN);
@@ -65,9 +65,9 @@ fn shared_futex(cases: &mut Cases) {
         operation & !PRIVATE
     }
     let word = words(&[7]);
-    cases.reads("futex wake, shared", SYS_futex, &[AT & !3, shared(WAKE), 1]);
-    cases.reads("futex requeue, shared", SYS_futex, &[AT & !3, shared(CMP_REQUEUE), 1, 1, word, 7]);
-    cases.reads("futex requeue to it, shared", SYS_futex, &[word, shared(CMP_REQUEUE), 1, 1, AT & !3, 7]);
+    cases.reads("futex wake, shared", SYS_futex, &[AT_WORD, shared(WAKE), 1]);
+    cases.reads("futex requeue, shared", SYS_futex, &[AT_WORD, shared(CMP_REQUEUE), 1, 1, word, 7]);
+    cases.reads("futex requeue to it, shared", SYS_futex, &[word, shared(CMP_REQUEUE), 1, 1, AT_WORD, 7]);
     let negative = [0, shared(CMP_REQUEUE), 1, u32::MAX as usize, word, 7];
     cases.fails("futex requeue of -1, shared, null pointer", SYS_futex, &negative, EINVAL);
 }
