@@ -86,6 +86,11 @@ pub fn panic(text: impl Display) {
     Line::urgent("panic").text("text", text);
 }
 
+/// The program cannot be run. Nothing follows.
+pub fn refused(why: impl Display) {
+    Line::new("refused").text("text", why);
+}
+
 /// The program is gone.
 pub fn exit(how: Ended) {
     let mut line = Line::new("exit");

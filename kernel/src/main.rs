@@ -44,8 +44,9 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
         end(Ended::Status(0));
     }
     sched::come_online(); // needs: epochs
-    if let Err(error) = process::start_first(options.tables) {
-        refuse(format_args!("the program cannot be started: {error}"));
+    if let Err(why) = process::start_first(options.tables) {
+        control::refused(why);
+        arch::exit(0);
     }
     sched::enter_idle() // needs: interrupts off, this stack for ever
 }

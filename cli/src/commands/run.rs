@@ -16,7 +16,7 @@ use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Outcome, Plan};
 use crate::guest::system::{self, Design, Job, Size, Streams, System, Tables};
 use crate::program::{self, Program};
-use crate::refusal::FAILED;
+use crate::refusal::{FAILED, NOT_RUNNABLE};
 use crate::table::{Table, count};
 use crate::{artifacts, options, progress};
 
@@ -187,13 +187,17 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     if let Some(form) = arguments.stats {
         eprint!("{}", stats(form, outcome.stats.as_ref())?);
     }
-    Ok(status(&outcome))
+    Ok(status(&outcome, &job.program))
 }
 
-fn status(outcome: &Outcome) -> u8 {
+fn status(outcome: &Outcome, program: &Program) -> u8 {
     match &outcome.end {
         End::Exited(status) => *status as u8,
         End::Killed(signal) | End::Interrupted(signal) => 128 + *signal as u8,
+        End::Refused(why) => {
+            eprintln!("radixvm: {}: cannot be run: {why}", program.path.display());
+            NOT_RUNNABLE
+        }
         End::Failed(why) => {
             eprintln!("radixvm: {why}");
             FAILED

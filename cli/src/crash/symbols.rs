@@ -23,10 +23,11 @@ impl Symbols {
     }
 }
 
-/// Whether an address lies in the program's code; the nearest symbol to any other means nothing.
+/// Whether an address lies in the program's code; the nearest symbol to any other means nothing. A program whose code
+/// has no section has no symbols either.
 fn is_code(loader: &Loader, address: u64) -> bool {
     let text = loader.get_section_range(b".text");
-    text.is_none_or(|text| (text.begin..text.end).contains(&address))
+    text.is_some_and(|text| (text.begin..text.end).contains(&address))
 }
 
 /// The functions at an address from the innermost inlined one outwards, from debug information.

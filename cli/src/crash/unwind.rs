@@ -53,11 +53,14 @@ fn frame(address: FrameAddress) -> Frame {
 /// The program as the unwinder wants it: code range and unwind sections.
 fn module(elf: &[u8], bias: u64) -> Option<Module<Vec<u8>>> {
     let file = object::File::parse(elf).ok()?;
-    let start = file.segments().map(|segment| segment.address()).min()?;
-    let end = file.segments().map(|segment| segment.address() + segment.size()).max()?;
+    // What is not loaded may claim any address, and so may a section.
+    let loaded = || file.segments().filter(|segment| segment.size() > 0);
+    let start = loaded().map(|segment| segment.address()).min()?;
+    let end = loaded().map(|segment| segment.address() + segment.size()).max()?;
     let section = |name: &str| file.section_by_name(name);
-    let range =
-        |name: &str| section(name).map(|section| section.address()..section.address() + section.size());
+    let range = |name: &str| {
+        section(name).map(|section| section.address()..section.address().saturating_add(section.size()))
+    };
     let data = |name: &str| section(name).and_then(|section| section.data().ok()).map(<[u8]>::to_vec);
     let sections = ExplicitModuleSectionInfo {
         base_svma: 0,

@@ -43,6 +43,11 @@ pub enum Line {
         /// Where and why.
         text: String,
     },
+    /// The last line instead of `Exit`: the program was not started.
+    Refused {
+        /// Why not.
+        text: String,
+    },
     /// Counters, when the program is gone.
     Stats(Stats),
     /// The last line: how the program ended.

@@ -2,7 +2,7 @@
 //!
 //! | ends by | what follows |
 //! |---|---|
-//! | an `exit` line | QEMU gets a moment to leave by itself, output is read to its end, the program's status is ours |
+//! | an `exit` line, or `refused` | QEMU gets a moment to leave by itself, output is read to its end, the program's status is ours |
 //! | QEMU leaving without one | the guest failed: the last panic line, or QEMU's own words |
 //! | a signal to us, a broken output, the time limit | QEMU is killed and reaped; the status says which |
 //!
@@ -52,6 +52,8 @@ pub enum End {
     Exited(i32),
     /// A signal killed the program.
     Killed(i32),
+    /// The program was not started, for this reason.
+    Refused(String),
     /// We were told to stop by this signal.
     Interrupted(i32),
     /// The guest failed.
@@ -88,7 +90,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
     let live = Live::start(&plan)?;
     let (end, said) = listen(&live, &plan, notice);
-    let orderly = plan.leaves_by_itself && matches!(end, Some(End::Exited(_) | End::Killed(_)));
+    let orderly =
+        plan.leaves_by_itself && matches!(end, Some(End::Exited(_) | End::Killed(_) | End::Refused(_)));
     let words = live.end(orderly);
     let end = end.unwrap_or_else(|| End::Failed(said.explain(&words)));
     Ok(Outcome { end, stats: said.stats, crash: said.crash })
@@ -138,6 +141,7 @@ impl Said {
             Line::Panic { text } => self.panic = Some(text),
             Line::Stats(stats) => self.stats = Some(stats),
             Line::Crash(crash) => self.crash = Some(crash),
+            Line::Refused { text } => return Some(End::Refused(text)),
             Line::Exit { signal: Some(signal), .. } => return Some(End::Killed(signal)),
             Line::Exit { status, signal: None } => return Some(End::Exited(status.unwrap_or(0))),
             Line::Log { .. } | Line::UnknownSyscall { .. } | Line::Oom { .. } => {}

@@ -9,6 +9,7 @@ mod hostile;
 mod launching;
 mod lifecycle;
 mod microbenchmarks;
+mod programs;
 mod scale;
 mod statuses;
 mod streams;

@@ -1,6 +1,5 @@
 //! Reading an ELF file: the header and the program headers of a static x86-64 program.
 
-use abi::Errno;
 use vm::{PAGE_SIZE, Prot};
 
 const MAGIC: &[u8] = b"\x7fELF\x02\x01\x01"; // 64-bit, little-endian, version 1
@@ -13,6 +12,14 @@ const HEADER_SIZE: usize = 56;
 
 /// Where a position-independent program goes, as on Linux without randomisation.
 const PIE_BASE: u64 = 0x5555_5555_4000;
+
+/// Why a file is no program that can run here, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flaw(pub &'static str);
+
+const SHORT: Flaw = Flaw("the file ends before what its headers promise");
+/// For the loader to say, too.
+pub const OUTSIDE: Flaw = Flaw("a segment lies outside of user space");
 
 /// A program that can be loaded.
 pub struct Elf<'a> {
@@ -51,36 +58,49 @@ struct Header {
     memory_size: u64,
 }
 
-fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Errno> {
-    let end = at.checked_add(N).ok_or(Errno::ENOEXEC)?;
-    let bytes = bytes.get(at..end).ok_or(Errno::ENOEXEC)?;
+impl Header {
+    /// Whether there is something to load. An empty segment may have any address.
+    fn loads(&self) -> bool {
+        self.kind == LOAD && (self.file_size, self.memory_size) != (0, 0)
+    }
+}
+
+fn check_header(file: &[u8], kind: u16) -> Result<(), Flaw> {
+    match () {
+        () if !file.starts_with(MAGIC) => Err(Flaw("it is no 64-bit ELF file")),
+        () if u16_at(file, 18)? != X86_64 => Err(Flaw("it is made for another machine")),
+        () if !matches!(kind, EXECUTABLE | SHARED) => Err(Flaw("it is an ELF file, but no program")),
+        () if usize::from(u16_at(file, 54)?) != HEADER_SIZE => {
+            Err(Flaw("its program headers have an unknown size"))
+        }
+        () => Ok(()),
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Flaw> {
+    let end = at.checked_add(N).ok_or(SHORT)?;
+    let bytes = bytes.get(at..end).ok_or(SHORT)?;
     Ok(bytes.try_into().expect("N bytes"))
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Result<u16, Errno> {
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16, Flaw> {
     field(bytes, at).map(u16::from_le_bytes)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Result<u32, Errno> {
+fn u32_at(bytes: &[u8], at: usize) -> Result<u32, Flaw> {
     field(bytes, at).map(u32::from_le_bytes)
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Flaw> {
     field(bytes, at).map(u64::from_le_bytes)
 }
 
 impl<'a> Elf<'a> {
     /// # Errors
-    /// ENOEXEC for anything but a static x86-64 program.
-    pub fn parse(file: &'a [u8]) -> Result<Self, Errno> {
+    /// For anything but a static x86-64 program with something to load.
+    pub fn parse(file: &'a [u8]) -> Result<Self, Flaw> {
         let kind = u16_at(file, 16)?;
-        let runnable = file.starts_with(MAGIC)
-            && matches!(kind, EXECUTABLE | SHARED)
-            && u16_at(file, 18)? == X86_64
-            && usize::from(u16_at(file, 54)?) == HEADER_SIZE;
-        if !runnable {
-            return Err(Errno::ENOEXEC);
-        }
+        check_header(file, kind)?;
         let bias = if kind == SHARED { PIE_BASE } else { 0 };
         let elf = Self {
             file,
@@ -89,8 +109,13 @@ impl<'a> Elf<'a> {
             headers_at: u64_at(file, 32)? as usize,
             header_count: u16_at(file, 56)?,
         };
-        let dynamic = elf.headers().any(|header| header.is_ok_and(|header| header.kind == INTERPRETER));
-        if dynamic { Err(Errno::ENOEXEC) } else { Ok(elf) }
+        if elf.headers().any(|header| header.is_ok_and(|header| header.kind == INTERPRETER)) {
+            return Err(Flaw("it is dynamically linked"));
+        }
+        if elf.segments().next().is_none() {
+            return Err(Flaw("it has nothing to load"));
+        }
+        Ok(elf)
     }
 
     /// Bytes of one program header.
@@ -98,12 +123,12 @@ impl<'a> Elf<'a> {
         HEADER_SIZE as u64
     }
 
-    fn headers(&self) -> impl Iterator<Item = Result<Header, Errno>> {
+    fn headers(&self) -> impl Iterator<Item = Result<Header, Flaw>> {
         (0..usize::from(self.header_count)).map(|index| self.header(index))
     }
 
-    fn header(&self, index: usize) -> Result<Header, Errno> {
-        let at = self.headers_at.checked_add(index * HEADER_SIZE).ok_or(Errno::ENOEXEC)?;
+    fn header(&self, index: usize) -> Result<Header, Flaw> {
+        let at = self.headers_at.checked_add(index * HEADER_SIZE).ok_or(SHORT)?;
         let word = |offset: usize| u64_at(self.file, at.wrapping_add(offset));
         Ok(Header {
             kind: u32_at(self.file, at)?,
@@ -116,21 +141,23 @@ impl<'a> Elf<'a> {
     }
 
     /// The parts to load.
-    pub fn segments(&self) -> impl Iterator<Item = Result<Segment<'a>, Errno>> {
-        let loads =
-            |header: &Result<Header, Errno>| header.as_ref().map_or(true, |header| header.kind == LOAD);
+    pub fn segments(&self) -> impl Iterator<Item = Result<Segment<'a>, Flaw>> {
+        let loads = |header: &Result<Header, Flaw>| header.as_ref().map_or(true, Header::loads);
         self.headers().filter(loads).map(|header| self.segment(&header?))
     }
 
-    fn segment(&self, header: &Header) -> Result<Segment<'a>, Errno> {
+    fn segment(&self, header: &Header) -> Result<Segment<'a>, Flaw> {
         let lead = header.offset % PAGE_SIZE;
         let offset = header.offset - lead;
-        let end = header.offset.checked_add(header.file_size).ok_or(Errno::ENOEXEC)?;
-        let bytes = self.file.get(offset as usize..end as usize).ok_or(Errno::ENOEXEC)?;
-        let address = header.address.checked_add(self.bias).ok_or(Errno::ENOEXEC)?;
-        let size = header.memory_size.checked_add(lead).ok_or(Errno::ENOEXEC)?;
-        if header.memory_size < header.file_size || address % PAGE_SIZE != lead {
-            return Err(Errno::ENOEXEC);
+        let end = header.offset.checked_add(header.file_size).ok_or(SHORT)?;
+        let bytes = self.file.get(offset as usize..end as usize).ok_or(SHORT)?;
+        let address = header.address.checked_add(self.bias).ok_or(OUTSIDE)?;
+        let size = header.memory_size.checked_add(lead).ok_or(OUTSIDE)?;
+        if header.memory_size < header.file_size {
+            return Err(Flaw("a segment is longer in the file than in memory"));
+        }
+        if address % PAGE_SIZE != lead {
+            return Err(Flaw("a segment is not on a page in memory as it is in the file"));
         }
         Ok(Segment { address: address - lead, size, bytes, prot: rights(header.flags), offset })
     }
