@@ -3,6 +3,23 @@
 use crate::time::Timeval;
 use crate::{constants, plain};
 
+constants! { u32:
+    WNOHANG = 1, "wait4, waitid: do not wait.";
+    WUNTRACED = 2, "wait4: children that stopped, too.";
+    WSTOPPED = 2, "waitid: children that stopped.";
+    WEXITED = 4, "waitid: children that ended.";
+    WCONTINUED = 8, "Children that go on.";
+    WNOWAIT = 0x100_0000, "waitid: leave the child as it is.";
+    WAIT_CLONES = 0xe000_0000, "The bits that say which kinds of children.";
+}
+
+constants! { i32:
+    P_ALL = 0, "waitid: any child.";
+    P_PID = 1, "waitid: the child with this number.";
+    P_PGID = 2, "waitid: a child of this group.";
+    P_PIDFD = 3, "waitid: the child of this descriptor.";
+}
+
 constants! { u64:
     CSIGNAL = 0xff, "clone: the bits of the exit signal.";
     CLONE_VM = 0x100, "Share the address space.";

@@ -16,7 +16,7 @@ macro_rules! for_each_syscall {
             5 fstat full;
             6 lstat full;
             7 poll full;
-            8 lseek full;
+            8 lseek partial "SEEK_DATA and SEEK_HOLE take files to have no holes";
             9 mmap partial "writable shared file mappings, MAP_GROWSDOWN and MAP_HUGETLB are refused";
             10 mprotect partial "PROT_GROWSDOWN and PROT_GROWSUP are refused";
             11 munmap full;
@@ -36,7 +36,7 @@ macro_rules! for_each_syscall {
             25 mremap partial "shrinks; growing and moving answer ENOMEM";
             26 msync partial "nothing is ever written back: there are no shared file mappings";
             27 mincore partial "every mapped page counts as resident";
-            28 madvise partial "MADV_DONTNEED is real, hints are accepted without effect, the rest is refused";
+            28 madvise partial "MADV_DONTNEED and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
             29 shmget none;
             30 shmat none;
             31 shmctl none;
@@ -80,7 +80,7 @@ macro_rules! for_each_syscall {
             69 msgsnd none;
             70 msgrcv none;
             71 msgctl none;
-            72 fcntl partial "leases, seals, notifications and open-file-description locks are refused; SIGIO is never sent";
+            72 fcntl partial "leases, seals, notifications and open-file-description locks are refused; SIGIO is never sent; O_DIRECT has no effect; a pipe keeps its size";
             73 flock partial "always granted";
             74 fsync full;
             75 fdatasync full;

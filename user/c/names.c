@@ -83,6 +83,39 @@ static void links(void)
     check("removed", unlink("s") == 0 && unlink("loop") == 0 && unlink("made") == 0 && unlink("to-make") == 0);
 }
 
+/* Each link is almost as long as a path may be; 40 of them may be followed. */
+static void long_links(void)
+{
+    enum { LINKS = 41, TARGET = 4000 };
+    char name[8], target[PATH_MAX];
+    int made = touch("link0");
+    for (int i = 1; i <= LINKS; i++) {
+        for (int at = 0; at < TARGET; at += 2)
+            memcpy(target + at, "./", 2);
+        snprintf(target + TARGET, sizeof target - TARGET, "link%d", i - 1);
+        snprintf(name, sizeof name, "link%d", i);
+        made += symlink(target, name) == 0;
+    }
+    check("long links", made == LINKS + 1 && access("link40", F_OK) == 0 && fails(access("link41", F_OK), ELOOP));
+    for (int i = 0; i <= LINKS; i++) {
+        snprintf(name, sizeof name, "link%d", i);
+        made -= unlink(name) == 0;
+    }
+    check("unlinked", made == 0);
+}
+
+/* What was removed knows where it was, as long as somebody has it open. */
+static void removed(const char *top)
+{
+    struct stat above, expected;
+    check("nest", mkdir("r", 0777) == 0 && mkdir("r/s", 0777) == 0 && mkdir("r/s/t", 0777) == 0);
+    int fd = open("r/s/t", O_RDONLY | O_DIRECTORY);
+    check("gone", fd >= 0 && rmdir("r/s/t") == 0 && rmdir("r/s") == 0 && rmdir("r") == 0);
+    check("its place", fstatat(fd, "../../..", &above, 0) == 0 && stat(top, &expected) == 0 && above.st_ino == expected.st_ino);
+    check("nothing new above it", fails(openat(fd, "../new", O_CREAT | O_WRONLY, 0644), ENOENT));
+    close(fd);
+}
+
 static void places(const char *top)
 {
     char path[PATH_MAX], expected[PATH_MAX];
@@ -126,6 +159,8 @@ int main(void)
     links();
     places(top);
     lengths();
+    long_links();
+    removed(top);
     check("top", chdir("/") == 0 && rmdir(top) == 0);
     printf("names: %s\n", failures ? "FAILED" : "done");
     return failures != 0;

@@ -17,6 +17,8 @@
 enum { CAPACITY = 65536, RECORD = 1000, RECORDS = 100, WRITERS = 3, MAX_PAIRS = 64 };
 
 static int failures, rounds;
+/* Volatile, or the compiler knows better than to try it. */
+static void *volatile nowhere = (void *)8;
 static volatile sig_atomic_t broken;
 
 static void check(const char *part, int good)
@@ -46,6 +48,8 @@ static void limits(void)
     polled[2].fd = ends[0];
     check("poll", poll(polled, 3, 0) == 1 && polled[1].revents == POLLNVAL && polled[2].revents == 0);
     check("filled", write(ends[1], bytes, CAPACITY + 1) == CAPACITY && fails(write(ends[1], bytes, 1), EAGAIN));
+    check("full before the bytes are looked at", fails(write(ends[1], nowhere, 1), EAGAIN));
+    check("not smaller than what is in it", fails(fcntl(ends[0], F_SETPIPE_SZ, 4096), EBUSY));
     check("waiting", ioctl(ends[0], FIONREAD, &waiting) == 0 && waiting == CAPACITY);
     check("ready", poll(polled, 3, -1) == 2 && polled[2].revents == POLLIN);
     check("wrong end", fails(read(ends[1], bytes, 1), EBADF) && fails(write(ends[0], bytes, 1), EBADF));
@@ -53,6 +57,8 @@ static void limits(void)
     check("hung up", poll(polled + 2, 1, -1) == 1 && polled[2].revents == POLLHUP && close(ends[0]) == 0);
     signal(SIGPIPE, on_broken_pipe);
     check("no reader", pipe(ends) == 0 && close(ends[0]) == 0 && fails(write(ends[1], "x", 1), EPIPE) && broken);
+    broken = 0;
+    check("no reader of bad bytes", fails(write(ends[1], nowhere, 1), EPIPE) && broken);
     close(ends[1]);
 }
 

@@ -35,6 +35,8 @@ pub enum Body {
         names: SpinLock<Entries>,
         /// The directory that it is in.
         parent: SpinLock<Weak<Node>>,
+        /// The same once it was removed: `..` still leads there.
+        kept: SpinLock<Option<Arc<Node>>>,
     },
     /// `/proc/self/fd`.
     Descriptors,
@@ -88,8 +90,11 @@ impl Node {
 
     /// A directory without names.
     pub fn directory(volume: Volume, permissions: u32) -> Result<Arc<Self>, Errno> {
-        let body =
-            Body::Directory { names: SpinLock::new(Entries::new()), parent: SpinLock::new(Weak::new()) };
+        let body = Body::Directory {
+            names: SpinLock::new(Entries::new()),
+            parent: SpinLock::new(Weak::new()),
+            kept: SpinLock::new(None),
+        };
         Self::new(volume, permissions, body)
     }
 
@@ -192,7 +197,7 @@ impl Node {
         }
     }
 
-    /// The directory that this directory is in; none if it was removed.
+    /// The directory that this directory is in, or was in when it was removed.
     pub fn parent(self: &Arc<Self>) -> Option<Arc<Node>> {
         match &self.body {
             Body::Directory { parent, .. } => parent.lock().upgrade(),
@@ -204,6 +209,20 @@ impl Node {
     pub fn set_parent(&self, directory: Weak<Node>) {
         if let Body::Directory { parent, .. } = &self.body {
             let _old = core::mem::replace(&mut *parent.lock(), directory);
+        }
+    }
+
+    /// Says that this directory was removed: its parent, which it has no name in any more, lives as long as it does.
+    pub fn keep_parent(self: &Arc<Self>) {
+        if let Body::Directory { kept, .. } = &self.body {
+            *kept.lock() = self.parent();
+        }
+    }
+
+    fn take_kept(&mut self) -> Option<Arc<Node>> {
+        match &self.body {
+            Body::Directory { kept, .. } => kept.lock().take(),
+            _ => None,
         }
     }
 
@@ -271,6 +290,16 @@ impl Node {
             Body::File(content) => content.len(),
             Body::Link(target) => target.len() as u64,
             Body::Directory { .. } | Body::Descriptors | Body::Descriptor(_) | Body::Generated(_) => 0,
+        }
+    }
+}
+
+/// Removed directories may keep one another in a long chain, which is let go link by link: no recursion.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut above = self.take_kept();
+        while let Some(node) = above {
+            above = Arc::into_inner(node).and_then(|mut last| last.take_kept());
         }
     }
 }

@@ -57,6 +57,11 @@ impl OpenFile {
         self.flags.store(kept | flags & CHANGEABLE, Ordering::Relaxed);
     }
 
+    /// Whether it is only a place in the tree of names (O_PATH).
+    pub fn is_place(&self) -> bool {
+        self.flags() & O_PATH != 0
+    }
+
     /// Whether calls may wait.
     pub fn may_wait(&self) -> bool {
         self.flags() & O_NONBLOCK == 0
@@ -69,12 +74,12 @@ impl OpenFile {
 
     /// Whether it was opened for reading.
     pub fn is_readable(&self) -> bool {
-        self.flags() & O_PATH == 0 && self.flags() & O_ACCMODE != O_WRONLY
+        !self.is_place() && self.flags() & O_ACCMODE != O_WRONLY
     }
 
     /// Whether it was opened for writing.
     pub fn is_writable(&self) -> bool {
-        self.flags() & O_PATH == 0 && self.flags() & O_ACCMODE != O_RDONLY
+        !self.is_place() && self.flags() & O_ACCMODE != O_RDONLY
     }
 
     /// Its contents, for reading: EBADF unless it was opened so, EISDIR for a directory.

@@ -1,7 +1,7 @@
 //! From a path to what it names.
 //!
 //! The walk keeps a directory and the rest of the path. A symbolic link puts its target in front of the rest, so
-//! links cost no recursion; there may be 40, and the rest stays shorter than `PATH_MAX`.
+//! links cost no recursion; there may be 40, and each target is shorter than `PATH_MAX`, as the path is.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -42,10 +42,11 @@ fn is_special(name: &[u8]) -> bool {
     matches!(name, b"." | b".." | b"/")
 }
 
-/// The path not walked yet, and the directory it counts from.
+/// The path, how many bytes of it were walked, and the directory where that led.
 struct Walk {
     at: Arc<Node>,
-    rest: Vec<u8>,
+    path: Vec<u8>,
+    walked: usize,
     links: u32,
 }
 
@@ -55,7 +56,7 @@ pub fn find(root: &Arc<Node>, from: &Arc<Node>, path: &[u8], follow: bool) -> Re
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let mut walk = Walk { at: from.clone(), rest: Vec::new(), links: 0 };
+    let mut walk = Walk { at: from.clone(), path: Vec::new(), walked: 0, links: 0 };
     walk.go_on_with(root, path, &[])?;
     loop {
         if let Some(found) = walk.step(root, follow)? {
@@ -67,25 +68,26 @@ pub fn find(root: &Arc<Node>, from: &Arc<Node>, path: &[u8], follow: bool) -> Re
 impl Walk {
     /// The path is now `path` and then `tail`.
     fn go_on_with(&mut self, root: &Arc<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
-        let len = path.len() + tail.len();
-        if len >= PATH_MAX {
+        if path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
         if path.first() == Some(&b'/') {
             self.at = root.clone();
         }
-        let mut rest = fallible::empty(len)?;
-        rest.extend_from_slice(path);
-        rest.extend_from_slice(tail);
-        self.rest = rest;
+        let mut whole = fallible::empty(path.len() + tail.len())?;
+        whole.extend_from_slice(path);
+        whole.extend_from_slice(tail);
+        (self.path, self.walked) = (whole, 0);
         Ok(())
     }
 
     fn step(&mut self, root: &Arc<Node>, follow: bool) -> Result<Option<Found>, Errno> {
-        let rest = core::mem::take(&mut self.rest);
-        let start = rest.iter().position(|&byte| byte != b'/').unwrap_or(rest.len());
-        let name = rest[start..].split(|&byte| byte == b'/').next().unwrap_or_default();
-        let tail = &rest[start + name.len()..];
+        let path = core::mem::take(&mut self.path);
+        let start = path[self.walked..].iter().position(|&byte| byte != b'/');
+        let start = start.map_or(path.len(), |skipped| self.walked + skipped);
+        let name = path[start..].split(|&byte| byte == b'/').next().unwrap_or_default();
+        self.walked = start + name.len();
+        let tail = &path[self.walked..];
         let last = tail.iter().all(|&byte| byte == b'/');
         let slash = last && !tail.is_empty();
         if name.is_empty() {
@@ -97,17 +99,11 @@ impl Walk {
             Some(Body::Descriptor(open)) if last && (slash || follow) => {
                 return found(&self.at, name, Some(open.clone()), slash);
             }
-            Some(Body::Descriptor(open)) if !last => self.enter(open.clone(), tail)?,
+            Some(Body::Descriptor(open)) if !last => (self.at, self.path) = (open.clone(), path),
             _ if last => return found(&self.at, name, node, slash),
-            _ => self.enter(node.ok_or(Errno::ENOENT)?, tail)?,
+            _ => (self.at, self.path) = (node.ok_or(Errno::ENOENT)?, path),
         }
         Ok(None)
-    }
-
-    fn enter(&mut self, node: Arc<Node>, tail: &[u8]) -> Result<(), Errno> {
-        self.at = node;
-        self.rest = fallible::copied(tail)?;
-        Ok(())
     }
 
     /// A missing last name is no error here.

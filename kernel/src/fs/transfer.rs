@@ -1,6 +1,7 @@
 //! Reads and writes: between a file's contents and a program's buffers, a page at a time.
 
 use abi::Errno;
+use abi::file::{POLLERR, POLLOUT};
 use vm::Access;
 
 use super::buffers::Buffers;
@@ -25,11 +26,11 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
     let content = file.readable()?;
     match offset {
         Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
-        Offset::At(at) => fill(content, at, buffers, true),
+        Offset::At(at) => fill(content, bounded(at, buffers)?, buffers, true),
         Offset::Current if content.is_stream() => fill(content, 0, buffers, file.may_wait()),
         Offset::Current => under_lock(buffers.start(), Access::Write, || {
             let mut position = file.position.lock();
-            let done = fill(content, *position, buffers, true)?;
+            let done = fill(content, bounded(*position, buffers)?, buffers, true)?;
             *position += done as u64;
             Ok(done)
         }),
@@ -45,16 +46,22 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
         _ if file.appends() => {
             under_lock(buffers.start(), Access::Read, || append(file, content, buffers, offset))?
         }
-        Offset::At(at) => drain(content, Place::At(at), buffers, true)?,
+        Offset::At(at) => drain(content, Place::At(bounded(at, buffers)?), buffers, true)?,
         Offset::Current => under_lock(buffers.start(), Access::Read, || {
             let mut position = file.position.lock();
-            let done = drain(content, Place::At(*position), buffers, true)?;
+            let done = drain(content, Place::At(bounded(*position, buffers)?), buffers, true)?;
             *position += done as u64;
             Ok(done)
         })?,
     };
     file.node().touch();
     Ok(done)
+}
+
+/// `at`, unless what is to be moved from there on goes beyond the last offset: EINVAL.
+fn bounded(at: u64, buffers: &Buffers) -> Result<u64, Errno> {
+    let end = at.saturating_add(buffers.left() as u64);
+    if end <= i64::MAX as u64 { Ok(at) } else { Err(Errno::EINVAL) }
 }
 
 /// Copies at most `len` bytes from `source`, which is no stream, to `sink`.
@@ -119,13 +126,22 @@ fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool)
     loop {
         let got = match buffers.copy_in(&mut bounce) {
             Ok(got) => got,
-            Err(error) => return partial(done, error),
+            Err(error) => return partial(done, reluctance(content, wait).unwrap_or(error)),
         };
         match content.write(advanced(place, done), &bounce[..got], wait) {
             Ok(len) if len == bounce.len() && buffers.left() > 0 => done += len,
             Ok(len) => return Ok(done + len),
             Err(error) => return partial(done, error),
         }
+    }
+}
+
+/// Why a stream would not take any bytes now, which a writer hears of before they are looked at.
+fn reluctance(content: &dyn Content, wait: bool) -> Option<Errno> {
+    match content.ready() {
+        ready if ready & POLLERR != 0 => Some(Errno::EPIPE),
+        ready if ready & POLLOUT == 0 && !wait => Some(Errno::EAGAIN),
+        _ => None,
     }
 }
 

@@ -139,12 +139,13 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
 }
 
 /// Ends a directory, if it is empty. A mount point cannot go.
-fn retire(directory: &Node) -> Result<(), Errno> {
+fn retire(directory: &Arc<Node>) -> Result<(), Errno> {
     let names = directory.names()?.lock();
     if !names.is_empty() {
         return Err(Errno::ENOTEMPTY);
     }
     directory.forget_links();
+    directory.keep_parent();
     Ok(())
 }
 

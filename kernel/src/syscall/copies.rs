@@ -50,7 +50,11 @@ pub fn sendfile(call: &mut Call<'_>) -> Outcome {
     if from.is_stream() || to.file.appends() {
         return Err(Errno::EINVAL);
     }
-    copy(&from, &to, call.arg(3))
+    let (start, len) = (from.start()?, call.arg(3));
+    if start.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Errno::EINVAL);
+    }
+    copy(&from, &to, len)
 }
 
 pub fn copy_file_range(call: &mut Call<'_>) -> Outcome {
@@ -62,7 +66,20 @@ pub fn copy_file_range(call: &mut Call<'_>) -> Outcome {
     if call.arg(5) != 0 || [&from, &to].iter().any(|end| end.file.node().kind() != S_IFREG) {
         return Err(Errno::EINVAL);
     }
+    check_ranges(&from, &to, call.arg(4))?;
     copy(&from, &to, call.arg(4))
+}
+
+/// EOVERFLOW for a range that wraps, EINVAL for two of one file that overlap, as far as the file goes.
+fn check_ranges(from: &End, to: &End, len: u64) -> Result<(), Errno> {
+    to.file.writable()?;
+    let (source, sink) = (from.start()?, to.start()?);
+    if source.max(sink).checked_add(len).is_none() {
+        return Err(Errno::EOVERFLOW);
+    }
+    let len = len.min(from.file.readable()?.len().saturating_sub(source));
+    let apart = sink + len <= source || source + len <= sink;
+    if apart || !Arc::ptr_eq(from.file.node(), to.file.node()) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 fn copy(from: &End, to: &End, len: u64) -> Outcome {

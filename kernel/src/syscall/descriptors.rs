@@ -6,6 +6,7 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
+use crate::fs::memory_file::PAGE;
 use crate::fs::{FdTable, MAX_FILES, OpenFile, pipe as pipes};
 use crate::mm::user;
 
@@ -81,7 +82,7 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
         // Locks are a process's own, and there is one process: every lock is granted.
         F_SETLK | F_SETLKW | F_SETOWN | F_GETOWN => Ok(0),
         F_GETPIPE_SZ if file.node().kind() == S_IFIFO => Ok(pipes::CAPACITY as u64),
-        F_SETPIPE_SZ if file.node().kind() == S_IFIFO => pipe_size(argument),
+        F_SETPIPE_SZ if file.node().kind() == S_IFIFO => pipe_size(&file, argument),
         F_GETPIPE_SZ | F_SETPIPE_SZ => Err(Errno::EBADF),
         _ => Err(Errno::EINVAL),
     }
@@ -101,8 +102,14 @@ fn no_lock(at: u64) -> Outcome {
     user::write(at, &F_UNLCK).map(|()| 0)
 }
 
-fn pipe_size(wanted: u64) -> Outcome {
-    if wanted as u32 as usize <= pipes::CAPACITY { Ok(pipes::CAPACITY as u64) } else { Err(Errno::EPERM) }
+/// The size stays what it is, but a pipe that holds more than is wanted says so.
+fn pipe_size(file: &OpenFile, wanted: u64) -> Outcome {
+    let wanted = u64::from(wanted as u32).next_multiple_of(PAGE as u64).max(PAGE as u64);
+    match file.node().content().map_or(0, |content| content.waiting(0)) {
+        _ if wanted > pipes::CAPACITY as u64 => Err(Errno::EPERM),
+        waiting if waiting > wanted => Err(Errno::EBUSY),
+        _ => Ok(pipes::CAPACITY as u64),
+    }
 }
 
 /// There is one process, so nobody else can hold a lock; of its own files none is locked against another.

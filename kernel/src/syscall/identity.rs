@@ -1,6 +1,9 @@
 //! Who am I: processes, threads, users, children. There is one process, and it is root's.
 
 use abi::Errno;
+use abi::process::{
+    P_ALL, P_PGID, P_PID, P_PIDFD, WAIT_CLONES, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED, WUNTRACED,
+};
 
 use super::{Call, Outcome};
 use crate::mm::user;
@@ -73,11 +76,21 @@ pub fn getgroups(call: &mut Call<'_>) -> Outcome {
 }
 
 /// There are no children.
-pub fn wait4(_call: &mut Call<'_>) -> Outcome {
-    Err(Errno::ECHILD)
+pub fn wait4(call: &mut Call<'_>) -> Outcome {
+    let known = WNOHANG | WUNTRACED | WCONTINUED | WAIT_CLONES;
+    if call.arg(2) as u32 & !known != 0 { Err(Errno::EINVAL) } else { Err(Errno::ECHILD) }
 }
 
 /// See [`wait4`].
-pub fn waitid(_call: &mut Call<'_>) -> Outcome {
-    Err(Errno::ECHILD)
+pub fn waitid(call: &mut Call<'_>) -> Outcome {
+    let (options, events) = (call.arg(3) as u32, WEXITED | WSTOPPED | WCONTINUED);
+    let known = WNOHANG | WNOWAIT | events | WAIT_CLONES;
+    if options & !known != 0 || options & events == 0 {
+        return Err(Errno::EINVAL);
+    }
+    match (call.int(0), call.int(1)) {
+        (P_ALL, _) | (P_PID, 1..) | (P_PGID, 0..) => Err(Errno::ECHILD),
+        (P_PIDFD, 0..) => Err(Errno::EBADF),
+        _ => Err(Errno::EINVAL),
+    }
 }

@@ -8,6 +8,7 @@ use vm::{Access, AddressSpace, PAGE_SIZE, PageNum, PageRange, Placement, Prot, V
 
 use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
+use crate::fs::OpenFile;
 use crate::fs::content::Content;
 use crate::mm::space::LOWEST;
 use crate::mm::user::USER_END;
@@ -30,11 +31,15 @@ struct Request {
 
 /// Anonymous mappings, and private or read-only mappings of files, which are read in at once.
 pub fn mmap(call: &mut Call<'_>) -> Outcome {
+    if !call.arg(5).is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    if call.arg(3) & MAP_ANONYMOUS == 0 {
+        let file = call.file(4)?;
+        return map_file(call, &file, &check(call)?);
+    }
     let request = check(call)?;
     let space = &***call.task.process().space();
-    if request.flags & MAP_ANONYMOUS == 0 {
-        return map_file(call, &request);
-    }
     let start = map(space, request.place, request.pages, request.prot)?;
     if request.flags & (MAP_POPULATE | MAP_LOCKED) != 0 {
         populate(space, start, &request);
@@ -49,7 +54,7 @@ fn check(call: &Call<'_>) -> Result<Request, Errno> {
         MAP_PRIVATE | MAP_SHARED => true,
         kind => kind == MAP_SHARED_VALIDATE && flags & MAP_ANONYMOUS == 0,
     };
-    if length == 0 || !call.arg(5).is_multiple_of(PAGE_SIZE) || !known_type || flags & REFUSED != 0 {
+    if length == 0 || !known_type || flags & REFUSED != 0 {
         return Err(Errno::EINVAL);
     }
     let pages = pages_for(length).filter(|&pages| pages <= USER_END / PAGE_SIZE).ok_or(Errno::ENOMEM)?;
@@ -95,15 +100,20 @@ fn populate(space: &dyn AddressSpace, start: PageNum, request: &Request) {
 }
 
 /// The whole file part is read now: later changes of the file are not seen.
-fn map_file(call: &Call<'_>, request: &Request) -> Outcome {
-    let process = call.task.process();
-    let file = process.files.get(call.int(4))?;
+fn map_file(call: &Call<'_>, file: &OpenFile, request: &Request) -> Outcome {
+    if file.is_place() {
+        return Err(Errno::EBADF);
+    }
+    let end = call.arg(5).checked_add(request.pages * PAGE_SIZE);
+    if file.node().kind() == S_IFREG && end.is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Errno::EOVERFLOW);
+    }
     let written_back = request.flags & MAP_TYPE != MAP_PRIVATE && request.prot.allows(Access::Write);
     if !file.is_readable() || written_back && !file.is_writable() {
         return Err(Errno::EACCES);
     }
     let content = file.content().map_err(|_| Errno::ENODEV)?;
-    let space = &***process.space();
+    let space = &***call.task.process().space();
     if content.device() == ZERO_DEVICE {
         return Ok(map(space, request.place, request.pages, request.prot)?.get() * PAGE_SIZE);
     }

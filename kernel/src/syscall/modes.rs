@@ -88,6 +88,9 @@ fn set_owner(node: &Node, owner: u64, group: u64) -> Outcome {
 /// One time is kept per file: the last change.
 pub fn utimensat(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(3) as u32;
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
     let node = match call.arg(1) {
         0 => call.file(0)?.node().clone(),
         _ => call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?,

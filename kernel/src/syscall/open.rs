@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use abi::Errno;
 use abi::file::{
     AT_FDCWD, CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
-    O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFREG,
+    O_LARGEFILE, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFREG,
 };
 
 use super::{Call, Outcome};
@@ -26,6 +26,11 @@ pub fn openat(call: &mut Call<'_>) -> Outcome {
 }
 
 fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32) -> Outcome {
+    // With O_PATH the others mean nothing; without it, every file may be large.
+    let flags = match flags & O_PATH {
+        0 => flags | O_LARGEFILE,
+        _ => flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+    };
     let path = call.path(path)?;
     let mode = call.files().masked(mode & 0o7777);
     // A file that another thread makes just before us was there all along.

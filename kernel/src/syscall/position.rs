@@ -82,6 +82,7 @@ pub fn fadvise64(call: &mut Call<'_>) -> Outcome {
     const KINDS: u64 = 6;
     match call.file(0)?.node().content() {
         Some(content) if content.is_stream() => Err(Errno::ESPIPE),
+        _ if (call.arg(2) as i64) < 0 => Err(Errno::EINVAL),
         _ if call.arg(3) >= KINDS => Err(Errno::EINVAL),
         _ => Ok(0),
     }

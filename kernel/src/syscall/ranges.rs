@@ -110,7 +110,9 @@ fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
 /// Shrinks a mapping. Growing is refused as if there were no room, which makes allocators copy instead.
 pub fn mremap(call: &mut Call<'_>) -> Outcome {
     let [address, old, new, flags] = [0, 1, 2, 3].map(|index| call.arg(index));
-    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || new == 0 || old == 0 {
+    let moves = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0;
+    let unknown = flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0;
+    if unknown || moves && flags & MREMAP_MAYMOVE == 0 || new == 0 || old == 0 {
         return Err(Errno::EINVAL);
     }
     let mapped = range(address, old, Errno::EINVAL)?;
@@ -119,7 +121,7 @@ pub fn mremap(call: &mut Call<'_>) -> Outcome {
     if !space.mapped(&pin(), mapped) {
         return Err(Errno::EFAULT);
     }
-    if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || wanted.pages() > mapped.pages() {
+    if moves || wanted.pages() > mapped.pages() {
         return Err(Errno::ENOMEM);
     }
     let rest = PageRange::between(wanted.end(), mapped.end());
@@ -185,8 +187,12 @@ pub fn munlock(call: &mut Call<'_>) -> Outcome {
 
 /// See [`mlock`].
 pub fn mlockall(call: &mut Call<'_>) -> Outcome {
-    const CURRENT_FUTURE_ONFAULT: u64 = 7;
-    if matches!(call.arg(0), 1..=CURRENT_FUTURE_ONFAULT) { Ok(0) } else { Err(Errno::EINVAL) }
+    const CURRENT_FUTURE: u64 = 3;
+    const ONFAULT: u64 = 4;
+    match call.arg(0) & !ONFAULT {
+        1..=CURRENT_FUTURE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// See [`mlock`].

@@ -111,11 +111,26 @@ fn priority_bound(call: &Call<'_>, real_time: u64) -> Outcome {
 }
 
 /// Nice value 0, which this call returns as 20.
-pub fn getpriority(_call: &mut Call<'_>) -> Outcome {
-    Ok(20)
+pub fn getpriority(call: &mut Call<'_>) -> Outcome {
+    whose_priority(call).map(|()| 20)
 }
 
 /// Accepted; all threads take turns alike.
-pub fn setpriority(_call: &mut Call<'_>) -> Outcome {
-    Ok(0)
+pub fn setpriority(call: &mut Call<'_>) -> Outcome {
+    whose_priority(call).map(|()| 0)
+}
+
+/// A thread, the process's group, or root.
+fn whose_priority(call: &Call<'_>) -> Result<(), Errno> {
+    const PRIO_PROCESS: i32 = 0;
+    const PRIO_PGRP: i32 = 1;
+    const PRIO_USER: i32 = 2;
+    let (process, who) = (call.task.process(), call.arg(1) as u32);
+    let known = match call.int(0) {
+        PRIO_PROCESS => who == 0 || process.thread(who).is_some(),
+        PRIO_PGRP => who == 0 || who == process.pid(),
+        PRIO_USER => who == 0,
+        _ => return Err(Errno::EINVAL),
+    };
+    if known { Ok(()) } else { Err(Errno::ESRCH) }
 }

@@ -106,13 +106,14 @@ fn tell_volume(node: &Node, to: u64) -> Outcome {
 
 pub fn getdents64(call: &mut Call<'_>) -> Outcome {
     /// What one call shows at most.
-    const MOST: u64 = 32 << 10;
+    const MOST: usize = 32 << 10;
     let file = call.file(0)?;
     if !file.node().is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    let mut listing =
-        Listing { bytes: fallible::empty((call.arg(2) as u32 as u64).min(MOST) as usize)?, full: false };
+    // No name fits into a negative count.
+    let count = usize::try_from(call.int(2)).unwrap_or(0).min(MOST);
+    let mut listing = Listing { bytes: fallible::empty(count)?, full: false };
     under_lock(call.arg(1), Access::Write, || list(&file, &mut listing, call.arg(1)))
 }
 

@@ -5,6 +5,10 @@ use crate::fixture::{Fixture, NOWHERE, text, words};
 use libc::*;
 
 const HERE: usize = AT_FDCWD as usize;
+/// The last offset of a file.
+const LAST: usize = i64::MAX as usize;
+/// What Linux adds to every file's flags. The C library's O_LARGEFILE is 0 here.
+const LARGE: usize = 0o100000;
 
 /// Adds the cases.
 pub fn add(cases: &mut Cases, fixture: &Fixture) {
@@ -16,6 +20,7 @@ pub fn add(cases: &mut Cases, fixture: &Fixture) {
     status(cases, fixture);
     descriptors(cases, fixture);
     places(cases, fixture);
+    copies(cases, fixture);
     cases.works("unlink of the file", SYS_unlink, &[fixture.path]);
     cases.works("rmdir of the directory", SYS_rmdir, &[fixture.directory_path]);
 }
@@ -38,6 +43,8 @@ fn reading(cases: &mut Cases, f: &Fixture) {
     cases.fails("read of an empty pipe that does not block", SYS_read, &[f.pipe[0], f.page, 8], EAGAIN);
     cases.fails("read of the writing end of a pipe", SYS_read, &[f.pipe[1], f.page, 8], EBADF);
     cases.fails("pread64 before the start", SYS_pread64, &[f.file, f.page, 8, usize::MAX], EINVAL);
+    cases.fails("pread64 beyond the last offset", SYS_pread64, &[f.file, f.page, 8, LAST], EINVAL);
+    cases.gives("pread64 of nothing at the last offset", SYS_pread64, &[f.file, f.page, 0, LAST], &[Ok(0)]);
     cases.fails("pread64 of a pipe", SYS_pread64, &[f.pipe[0], f.page, 8, 0], ESPIPE);
 }
 
@@ -56,6 +63,7 @@ fn writing(cases: &mut Cases, f: &Fixture) {
     }
     cases.fails("write to the reading end of a pipe", SYS_write, &[f.pipe[0], f.page, 8], EBADF);
     cases.fails("pwrite64 before the start", SYS_pwrite64, &[f.file, f.page, 8, usize::MAX], EINVAL);
+    cases.fails("pwrite64 beyond the last offset", SYS_pwrite64, &[f.file, f.page, 8, LAST - 3], EINVAL);
     cases.fails("ftruncate to a negative length", SYS_ftruncate, &[f.file, usize::MAX], EINVAL);
     cases.fails("ftruncate of a pipe", SYS_ftruncate, &[f.pipe[1], 0], EINVAL);
 }
@@ -112,6 +120,7 @@ fn opening(cases: &mut Cases, f: &Fixture) {
     cases.fails("open of a directory to write", SYS_open, &[f.directory_path, O_WRONLY as usize], EISDIR);
     cases.fails("open of a file as a directory", SYS_open, &[f.path, O_DIRECTORY as usize], ENOTDIR);
     cases.fails("open of what exists exclusively", SYS_open, &[f.path, create, 0o600], EEXIST);
+    cases.fails("open with all flags", SYS_open, &[f.path, NOWHERE], ENOTDIR);
     cases.fails("openat below no directory", SYS_openat, &[NOWHERE, text("x"), 0], EBADF);
     cases.fails("openat below a file", SYS_openat, &[f.file, text("x"), 0], ENOTDIR);
     cases.fails("mkdir of what exists", SYS_mkdir, &[f.directory_path, 0o700], EEXIST);
@@ -136,6 +145,8 @@ fn status(cases: &mut Cases, f: &Fixture) {
     );
     cases.writes("getdents64", SYS_getdents64, &[f.directory, AT, 4096]);
     cases.fails("getdents64 into 8 bytes", SYS_getdents64, &[f.directory, f.page, 8], EINVAL);
+    cases.fails("getdents64 into -1 bytes", SYS_getdents64, &[f.directory, f.page, NOWHERE], EINVAL);
+    cases.fails("utimensat with unknown flags", SYS_utimensat, &[HERE, f.path, 0, 1], EINVAL);
     cases.fails("getdents64 of a file", SYS_getdents64, &[f.file, f.page, 4096], ENOTDIR);
     cases.writes("readlink, the result", SYS_readlink, &[text("/proc/self/exe"), AT, 64]);
     cases.fails("readlink into nothing", SYS_readlink, &[text("/proc/self/exe"), f.page, 0], EINVAL);
@@ -157,6 +168,8 @@ fn descriptors(cases: &mut Cases, f: &Fixture) {
     cases.writes("pipe2", SYS_pipe2, &[AT, 0]);
     cases.fails("pipe2 with unknown flags", SYS_pipe2, &[f.page, 0x7f], EINVAL);
     cases.fails("fcntl of nothing", SYS_fcntl, &[NOWHERE, F_GETFD as usize], EBADF);
+    cases.gives("fcntl, a file's flags", SYS_fcntl, &[f.file_read, F_GETFL as usize], &[Ok(LARGE)]);
+    cases.gives("fcntl, a place's flags", SYS_fcntl, &[f.place, F_GETFL as usize], &[Ok(O_PATH as usize)]);
     cases.fails("fcntl, unknown", SYS_fcntl, &[f.file, 12345], EINVAL);
     cases.fails("fcntl, copy beyond the limit", SYS_fcntl, &[f.file, F_DUPFD as usize, 1 << 30], EINVAL);
     cases.fails("ioctl of nothing", SYS_ioctl, &[NOWHERE, TIOCGWINSZ as usize, f.page], EBADF);
@@ -171,4 +184,21 @@ fn places(cases: &mut Cases, f: &Fixture) {
     cases.fails("lseek from nowhere", SYS_lseek, &[f.file, 0, 99], EINVAL);
     cases.fails("lseek in a pipe", SYS_lseek, &[f.pipe[0], 0, 0], ESPIPE);
     cases.fails("lseek in nothing", SYS_lseek, &[NOWHERE, 0, 0], EBADF);
+    cases.fails("fadvise64 of a negative length", SYS_fadvise64, &[f.file, 0, NOWHERE, 0], EINVAL);
+}
+
+fn copies(cases: &mut Cases, f: &Fixture) {
+    let at = |offset| words(&[offset]);
+    cases.fails("sendfile of -1 bytes", SYS_sendfile, &[f.file, f.file_read, 0, NOWHERE], EINVAL);
+    cases.fails("sendfile beyond the last offset", SYS_sendfile, &[f.file, f.file_read, at(LAST), 8], EINVAL);
+    let mut copy = |name: &str, from: usize, to: usize, length: usize, accepted| {
+        let args = [f.file_read, at(from), f.file, at(to), length, 0];
+        cases.gives(&format!("copy_file_range {name}"), SYS_copy_file_range, &args, &[accepted]);
+    };
+    copy("onto itself", 0, 0, 100, Err(EINVAL));
+    copy("onto its tail", 0, 9, 10, Err(EINVAL));
+    copy("onto its head", 9, 5, 5, Ok(1));
+    copy("to its end", 0, 10, 10, Ok(10));
+    copy("back to its old length", 20, 0, 10, Ok(0));
+    copy("that wraps", 5, 0, NOWHERE, Err(EOVERFLOW));
 }

@@ -36,6 +36,8 @@ pub struct Fixture {
     pub file_write: usize,
     /// An empty directory, open to be read.
     pub directory: usize,
+    /// The file as a place only, open neither to be read nor to be written.
+    pub place: usize,
     /// /dev/zero.
     pub zero: usize,
     /// The two ends of an empty pipe that never blocks.
@@ -68,6 +70,7 @@ impl Fixture {
             file_read: open(&path),
             file_write: file.into_raw_fd() as usize,
             directory: open(&directory),
+            place: place(&path),
             zero: open("/dev/zero"),
             pipe: pipe(),
             path: text(&path),
@@ -120,6 +123,13 @@ fn top() -> usize {
         },
         Err(_) => 1 << 47,
     }
+}
+
+/// By the call itself: where the C library is musl, the standard library takes O_PATH for part of the access mode.
+fn place(path: &str) -> usize {
+    // SAFETY: the path is a string.
+    let place = unsafe { libc::syscall(libc::SYS_open, text(path), libc::O_PATH) };
+    usize::try_from(place).expect("open as a place")
 }
 
 fn pipe() -> [usize; 2] {

@@ -60,10 +60,16 @@ fn mmap_file(cases: &mut Cases, f: &Fixture) {
     };
     fails("of no file", RW, PRIVATE, NOWHERE, EBADF);
     fails("of a descriptor never opened", RW, PRIVATE, 1 << 20, EBADF);
+    fails("of a place", READ, PRIVATE, f.place, EBADF);
     fails("of a pipe", READ, PRIVATE, f.pipe[0], ENODEV);
     fails("of a directory", READ, PRIVATE, f.directory, ENODEV);
     fails("of a file not open to be read", READ, PRIVATE, f.file_write, EACCES);
     fails("writable and shared of a file not open to be written", RW, SHARED, f.file_read, EACCES);
+    cases.fails("mmap of no file, length 0", SYS_mmap, &[0, 0, READ, PRIVATE, NOWHERE, 0], EBADF);
+    for offset in [1 << 63, NOWHERE & !(PAGE - 1), (1 << 63) - PAGE] {
+        let args = [0, PAGE, READ, PRIVATE, f.file, offset];
+        cases.fails(&format!("mmap of a file at {offset:#x}"), SYS_mmap, &args, EOVERFLOW);
+    }
     cases.fails("mmap of a file, length 0", SYS_mmap, &[0, 0, READ, PRIVATE, f.file, 0], EINVAL);
     cases.fails("mmap of a file, odd offset", SYS_mmap, &[0, PAGE, READ, PRIVATE, f.file, 12], EINVAL);
     cases.works("mmap of a file", SYS_mmap, &[0, PAGE, RW, PRIVATE, f.file_read, 0]);
@@ -123,6 +129,22 @@ fn madvise(cases: &mut Cases, f: &Fixture) {
     fails("about a hole", f.hole, PAGE, dont_need, ENOMEM);
     fails("about the kernel", 0xffff_8000_0000_0000, PAGE, dont_need, ENOMEM);
     fails("about non-canonical addresses", 1 << 60, PAGE, dont_need, ENOMEM);
+    for (kind, advice) in [("reading", MADV_POPULATE_READ), ("writing", MADV_POPULATE_WRITE)] {
+        let advice = advice as usize;
+        fails(&format!("to populate a hole for {kind}"), f.hole, PAGE, advice, ENOMEM);
+        fails(&format!("to populate a page and a hole for {kind}"), f.page, 2 * PAGE, advice, ENOMEM);
+        fails(&format!("to populate a page without access for {kind}"), f.no_access, PAGE, advice, EINVAL);
+    }
+    fails(
+        "to populate a read-only page for writing",
+        f.read_only,
+        PAGE,
+        MADV_POPULATE_WRITE as usize,
+        EINVAL,
+    );
+    for advice in [MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_WIPEONFORK, MADV_KEEPONFORK] {
+        cases.works(&format!("madvise {advice}"), SYS_madvise, &[f.page, PAGE, advice as usize]);
+    }
     cases.works("madvise about length 0", SYS_madvise, &[f.page, 0, dont_need]);
     cases.works("madvise about a read-only page", SYS_madvise, &[f.read_only, PAGE, dont_need]);
 }
@@ -132,11 +154,16 @@ fn others(cases: &mut Cases, f: &Fixture) {
     cases.fails("mremap unaligned", SYS_mremap, &[f.page + 8, PAGE, PAGE, 0], EINVAL);
     cases.fails("mremap to length 0", SYS_mremap, &[f.page, PAGE, 0, may_move], EINVAL);
     cases.fails("mremap with unknown flags", SYS_mremap, &[f.page, PAGE, PAGE, 0xff00], EINVAL);
+    for (name, flag) in [("to a place", MREMAP_FIXED), ("leaving the old place", MREMAP_DONTUNMAP)] {
+        let args = [f.page, PAGE, PAGE, flag as usize, f.read_only];
+        cases.fails(&format!("mremap {name} without moving"), SYS_mremap, &args, EINVAL);
+    }
     cases.fails("mremap of a hole", SYS_mremap, &[f.hole, PAGE, 2 * PAGE, may_move], EFAULT);
     cases.fails("mremap into a neighbour", SYS_mremap, &[f.read_only, PAGE, 2 * PAGE, 0], ENOMEM);
     cases.writes_unless_null("mincore", SYS_mincore, &[f.page, PAGE, AT]);
     cases.fails("mincore unaligned", SYS_mincore, &[f.page + 8, PAGE, f.page], EINVAL);
     cases.fails("mincore of a hole", SYS_mincore, &[f.hole, PAGE, f.page], ENOMEM);
+    cases.fails("mlockall of nothing, on fault", SYS_mlockall, &[MCL_ONFAULT as usize], EINVAL);
     cases.fails("msync unaligned", SYS_msync, &[f.page + 8, PAGE, MS_SYNC as usize], EINVAL);
     cases.fails("msync both ways", SYS_msync, &[f.page, PAGE, (MS_SYNC | MS_ASYNC) as usize], EINVAL);
     cases.fails("msync of a hole", SYS_msync, &[f.hole, PAGE, MS_SYNC as usize], ENOMEM);

@@ -10,6 +10,8 @@ pub fn add(cases: &mut Cases, fixture: &Fixture) {
     clocks(cases, fixture);
     sleeping(cases, fixture);
     facts(cases, fixture);
+    waiting(cases, fixture);
+    priorities(cases);
     missing(cases);
 }
 
@@ -57,6 +59,26 @@ fn facts(cases: &mut Cases, f: &Fixture) {
     cases.fails("prlimit64, unknown", SYS_prlimit64, &[0, 99, 0, f.page], EINVAL);
     cases.fails("prlimit64 of nobody", SYS_prlimit64, &[0x3fff_fff0, 3, 0, f.page], ESRCH);
     cases.fails("prlimit64, soft above hard", SYS_prlimit64, &[0, 3, words(&[2, 1]), 0], EINVAL);
+}
+
+/// Nobody has children here.
+fn waiting(cases: &mut Cases, f: &Fixture) {
+    let (anybody, exited) = (P_ALL as usize, WEXITED as usize);
+    cases.fails("wait4 without children", SYS_wait4, &[NOWHERE, 0, 0, 0], ECHILD);
+    cases.fails("wait4 with unknown options", SYS_wait4, &[NOWHERE, 0, 0x12345, 0], EINVAL);
+    cases.fails("waitid without children", SYS_waitid, &[anybody, 0, f.page, exited, 0], ECHILD);
+    cases.fails("waitid for nothing", SYS_waitid, &[anybody, 0, f.page, 0, 0], EINVAL);
+    cases.fails("waitid with unknown options", SYS_waitid, &[anybody, 0, f.page, exited | 0x100, 0], EINVAL);
+    cases.fails("waitid for an unknown kind", SYS_waitid, &[9, 1, f.page, exited, 0], EINVAL);
+    cases.fails("waitid for process 0", SYS_waitid, &[P_PID as usize, 0, f.page, exited, 0], EINVAL);
+}
+
+fn priorities(cases: &mut Cases) {
+    for (name, call) in [("getpriority", SYS_getpriority), ("setpriority", SYS_setpriority)] {
+        cases.fails(&format!("{name}, unknown"), call, &[9, 0, 0], EINVAL);
+        cases.fails(&format!("{name} of nobody"), call, &[0, 0x3fff_fff0, 0], ESRCH);
+        cases.works(&format!("{name} of the caller"), call, &[0, 0, 0]);
+    }
 }
 
 fn missing(cases: &mut Cases) {
