@@ -57,18 +57,22 @@ constants! { u64:
 constants! { i32:
     SS_ONSTACK = 1, "The thread runs on its alternate stack.";
     SS_DISABLE = 2, "There is no alternate stack.";
+    SS_AUTODISARM = i32::MIN, "There is none while a handler runs.";
     SI_USER = 0, "Sent by kill().";
     SI_KERNEL = 0x80, "Sent by the kernel.";
     SI_QUEUE = -1, "Sent by sigqueue().";
     SI_TKILL = -6, "Sent by tgkill().";
     ILL_ILLOPN = 2, "Illegal operand.";
     FPE_INTDIV = 1, "Integer division by zero.";
+    FPE_FLTDIV = 3, "Floating point division by zero.";
+    FPE_FLTOVF = 4, "Floating point overflow.";
+    FPE_FLTUND = 5, "Floating point underflow.";
+    FPE_FLTRES = 6, "Floating point inexact result.";
     FPE_FLTINV = 7, "Invalid floating point operation.";
     SEGV_MAPERR = 1, "Address not mapped.";
     SEGV_ACCERR = 2, "Access not permitted.";
     BUS_ADRALN = 1, "Invalid address alignment.";
     BUS_ADRERR = 2, "Nonexistent physical address.";
-    TRAP_BRKPT = 1, "Process breakpoint.";
     TRAP_TRACE = 2, "Process trace trap.";
 }
 

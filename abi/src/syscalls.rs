@@ -23,7 +23,7 @@ macro_rules! for_each_syscall {
             12 brk full;
             13 rt_sigaction partial "signals that would stop the process are ignored";
             14 rt_sigprocmask full;
-            15 rt_sigreturn full;
+            15 rt_sigreturn partial "registers that no CPU would load are corrected, without SIGSEGV";
             16 ioctl partial "FIONREAD, FIONBIO, FIOCLEX, FIONCLEX only: nothing is a terminal";
             17 pread64 full;
             18 pwrite64 full;
@@ -279,7 +279,7 @@ macro_rules! for_each_syscall {
             268 fchmodat full;
             269 faccessat full;
             270 pselect6 none;
-            271 ppoll partial "the signal mask is not changed";
+            271 ppoll full;
             272 unshare none;
             273 set_robust_list full;
             274 get_robust_list full;

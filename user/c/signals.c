@@ -1,13 +1,16 @@
 /* Signals: handlers run and return, masks hold them back, ignored ones do nothing, an alternate stack is used,
- * a handled SIGSEGV can be repaired, a signal reaches the thread it was sent to. */
+ * a handled SIGSEGV can be repaired, a signal reaches the thread it was sent to, or the one that waits for it, ppoll
+ * waits under a mask of its own. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static int failures;
@@ -95,6 +98,76 @@ static void to_a_thread(void)
     check("to a thread", caught_by == tid);
 }
 
+static void taken_without_a_handler(void)
+{
+    sigset_t set, old;
+    siginfo_t info = {0};
+    sigemptyset(&set), sigaddset(&set, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    kill(getpid(), SIGUSR2);
+    check("taken", sigwaitinfo(&set, &info) == SIGUSR2 && info.si_signo == SIGUSR2);
+    check("its sender", info.si_code == SI_USER && info.si_pid == getpid() && info.si_uid == getuid());
+    sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+static sigset_t awaited;
+
+static void *take_one(void *taken)
+{
+    sigwait(&awaited, taken);
+    return NULL;
+}
+
+static void *stand_by(void *open)
+{
+    sigsuspend(open);
+    return NULL;
+}
+
+/* Every thread blocks it, one waits for it: also if it comes before that one waits, and if nobody else would ever
+ * hear of it because it is ignored by default. */
+static void to_who_waits(int number)
+{
+    sigset_t old, open, blocked;
+    pthread_t waiting, idle;
+    int taken = 0;
+    sigemptyset(&awaited), sigaddset(&awaited, number);
+    sigfillset(&open), sigdelset(&open, SIGUSR1);
+    blocked = awaited, sigaddset(&blocked, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &blocked, &old);
+    pthread_create(&idle, NULL, stand_by, &open);
+    pthread_create(&waiting, NULL, take_one, &taken);
+    usleep(number % 2 * 20000);
+    kill(getpid(), number);
+    pthread_join(waiting, NULL);
+    check("to who waits", taken == number);
+    pthread_kill(idle, SIGUSR1);
+    pthread_join(idle, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static long poll_under(const void *mask, long size)
+{
+    struct timespec soon = {.tv_nsec = 1000000};
+    return syscall(SYS_ppoll, NULL, 0, &soon, mask, size) == 0 ? 0 : errno;
+}
+
+static void polled_masks(void)
+{
+    sigset_t set, old, none, now;
+    sigemptyset(&none), sigemptyset(&set), sigaddset(&set, SIGUSR1);
+    check("ppoll, bad size", poll_under(&none, 4) == EINVAL);
+    check("ppoll, bad mask", poll_under((void *)8, 8) == EFAULT);
+    caught = 0;
+    sigprocmask(SIG_BLOCK, &set, &old);
+    raise(SIGUSR1);
+    check("ppoll without a mask", poll_under(NULL, 4) == 0 && caught == 0);
+    check("ppoll with one", poll_under(&none, 8) == EINTR && caught == SIGUSR1);
+    check("ppoll to its end", poll_under(&none, 8) == 0);
+    sigprocmask(SIG_SETMASK, &old, &now);
+    check("the mask is back", sigismember(&now, SIGUSR1));
+}
+
 int main(void)
 {
     handle(SIGUSR1, catch, 0);
@@ -107,6 +180,10 @@ int main(void)
     alternate_stack();
     repaired_fault();
     to_a_thread();
+    taken_without_a_handler();
+    for (int i = 0; i < 2; i++)
+        to_who_waits(SIGUSR2), to_who_waits(SIGURG), to_who_waits(SIGCHLD), to_who_waits(SIGWINCH);
+    polled_masks();
     printf("signals: %s\n", failures ? "FAILED" : "done");
     return failures != 0;
 }

@@ -34,6 +34,16 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn signal_frames() {
+                same($compiler, "frames", &[], &[], b"");
+            }
+
+            #[test]
+            fn exceptions() {
+                same($compiler, "faults", &[], &[], b"");
+            }
+
+            #[test]
             fn clocks() {
                 same($compiler, "time", &["-c", "2"], &[], b"");
             }

@@ -1,6 +1,6 @@
 //! A wild access kills the program, not the kernel, and stderr says where it was.
 
-use crate::harness::{Compiler, Run, compiled, run};
+use crate::harness::{Compiler, Run, compiled, here, run};
 
 fn crash(compiler: Compiler, how: &str) -> Run {
     let run = run(&["-c", "2"], &[&compiled("segv", compiler), how]);
@@ -44,4 +44,16 @@ fn a_jump_to_nowhere_shows_its_caller() {
 #[test]
 fn a_thread_crashes_the_whole_program() {
     in_order(&crash(Compiler::Static, "thread"), &["inner at", "middle at", "outer at"]);
+}
+
+/// No room for a handler's frame, or no frame to return by: killed as on Linux, and not without a word.
+#[test]
+fn a_frame_that_cannot_be_is_a_crash() {
+    let program = compiled("frames", Compiler::Static);
+    for (how, access) in [("overflow", "(written)"), ("entry", "(written)"), ("return", "(read)")] {
+        let run = run(&[], &[&program, how]);
+        let (stdout, status) = here(&[program.as_str(), how], b"");
+        assert_eq!((Some(run.status), &run.stdout), (status, &stdout), "{run:?}");
+        assert!(run.stderr.contains("SIGSEGV") && run.stderr.contains(access), "{how}: {}", run.stderr);
+    }
 }

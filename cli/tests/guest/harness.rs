@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -135,10 +136,11 @@ fn compile(name: &str, compiler: Compiler) -> String {
     program
 }
 
-/// What a program prints and returns on this machine.
+/// What a program prints on this machine, and its status as a shell sees it.
 pub fn here(words: &[impl AsRef<OsStr>], stdin: &[u8]) -> (Vec<u8>, Option<i32>) {
     let mut command = Command::new(words[0].as_ref());
     command.args(&words[1..]);
     let output = feed(command, stdin);
-    (output.stdout, output.status.code())
+    let killed = output.status.signal().map(|signal| 128 + signal);
+    (output.stdout, output.status.code().or(killed))
 }

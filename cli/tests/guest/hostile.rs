@@ -32,6 +32,13 @@ fn memory_that_runs_out_ends_the_program_only() {
     }
 }
 
+/// The page that is not there is the kernel's to write, for a handler.
+#[test]
+fn memory_that_is_not_there_for_a_signal_is_told() {
+    let run = run(&["-m", "64M"], &[&compiled("frames", Compiler::Static), "starve"]);
+    assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
+}
+
 /// Mapping without touching: it is the kernel's own memory that runs out.
 #[test]
 fn mappings_without_end_are_refused_in_time() {

@@ -6,9 +6,10 @@ use vm::{Access, FaultError, VirtAddr};
 
 use super::Ending;
 use super::patience::Patience;
-use super::signal::{self, Fate, Origin};
-use crate::arch::TrapFrame;
+use super::signal::{self, Fate, Fault, Origin};
+use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
+use crate::mm::user::USER_END;
 use crate::sched::{self, Task};
 
 /// A page fault in user mode.
@@ -22,7 +23,7 @@ pub fn from_user(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
 
 /// A fault inside a copy to or from user memory: whether to try again.
 pub fn from_kernel(address: VirtAddr, access: Access) -> bool {
-    let resolved = crate::arch::with_current(|task| resolve(task, address, access));
+    let resolved = arch::with_current(|task| resolve(task, address, access));
     matches!(resolved, Some(Ok(())))
 }
 
@@ -57,9 +58,9 @@ fn segfault(frame: &mut TrapFrame, address: VirtAddr, access: Access, error: Fau
     let code = match error {
         FaultError::NotMapped => SEGV_MAPERR,
         FaultError::Denied => SEGV_ACCERR,
-        FaultError::OutOfMemory => return out_of_memory(address),
+        FaultError::OutOfMemory => return sched::with_current(|task| starve(task, address.get())),
     };
-    raise(frame, SIGSEGV, Origin { code, value: address.get() }, name(access));
+    raise(frame, SIGSEGV, Origin { code, value: address.get() }, access);
 }
 
 fn name(access: Access) -> &'static str {
@@ -70,17 +71,17 @@ fn name(access: Access) -> &'static str {
     }
 }
 
+/// Whether the program may touch `address`, though there be no memory for it.
+pub fn may_touch(task: &Task, address: u64, access: Access) -> bool {
+    address < USER_END
+        && matches!(resolve(task, VirtAddr::new(address), access), Ok(()) | Err(FaultError::OutOfMemory))
+}
+
 /// Kills the program, which can neither go on nor be told.
-fn out_of_memory(address: VirtAddr) {
-    sched::with_current(|task| {
-        let process = task.process();
-        if process.end(Ending::Signal(SIGKILL)) {
-            control::oom(format_args!(
-                "out of memory: no frame for the program's page at {:#x}",
-                address.get()
-            ));
-        }
-    });
+fn starve(task: &Task, address: u64) {
+    if task.process().end(Ending::Signal(SIGKILL)) {
+        control::oom(format_args!("out of memory: no frame for the program's page at {address:#x}"));
+    }
 }
 
 /// Any other exception in user mode.
@@ -89,32 +90,60 @@ pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
     let (signal, code, value) = match vector {
         0 => (SIGFPE, FPE_INTDIV, at),
         1 => (SIGTRAP, TRAP_TRACE, at),
-        3 => (SIGTRAP, TRAP_BRKPT, at),
+        3 => (SIGTRAP, SI_KERNEL, 0),
         6 => (SIGILL, ILL_ILLOPN, at),
-        16 | 19 => (SIGFPE, FPE_FLTINV, at),
+        16 => (SIGFPE, complained(arch::x87_complaints()), at),
+        19 => (SIGFPE, complained(arch::vector_complaints()), at),
         17 => (SIGBUS, BUS_ADRALN, at),
         11 | 12 => (SIGBUS, SI_KERNEL, 0),
         _ => (SIGSEGV, SI_KERNEL, 0),
     };
-    raise(frame, signal, Origin { code, value }, "exec");
+    raise(frame, signal, Origin { code, value }, Access::Exec);
 }
 
-/// The program handles the signal of its fault, or dies of it, and then its last moments are told.
+/// `si_code` of floating point exceptions: the first of them in Linux's order.
+fn complained(of: u16) -> i32 {
+    let codes = [
+        (complaint::INVALID, FPE_FLTINV),
+        (complaint::ZERO_DIVIDE, FPE_FLTDIV),
+        (complaint::OVERFLOW, FPE_FLTOVF),
+        (complaint::UNDERFLOW, FPE_FLTUND),
+        (complaint::INEXACT, FPE_FLTRES),
+    ];
+    codes.into_iter().find(|(bits, _)| of & bits != 0).map_or(FPE_FLTINV, |(_, code)| code)
+}
+
+/// The program handles the signal of its fault, or dies of it.
 #[cold]
-fn raise(frame: &mut TrapFrame, signal: u32, origin: Origin, access: &str) {
-    sched::with_current(|task| {
-        let process = task.process();
-        let Fate::Dies(signal) = signal::force(task, frame, signal, origin) else { return };
-        if process.end(Ending::Signal(signal)) {
-            control::crash(&Crash {
-                signal,
-                pid: process.pid(),
-                tid: task.tid(),
-                address: origin.value,
-                access,
-                frame,
-                load_bias: process.load_bias(),
-            });
+fn raise(frame: &mut TrapFrame, signal: u32, origin: Origin, access: Access) {
+    let fault = Fault { signal, origin, address: origin.value, access };
+    sched::with_current(|task| meet(task, signal::force(task, frame, fault), frame));
+}
+
+/// The running thread, whose registers are `frame`, meets its fate: its process ends unless it lives, and if that is
+/// its own fault, its last moments are told.
+pub fn meet(task: &Task, fate: Fate, frame: &TrapFrame) {
+    match fate {
+        Fate::Lives => {}
+        Fate::Dies(signal) => {
+            task.process().end(Ending::Signal(signal));
         }
-    });
+        Fate::Crashes(fault) => crash(task, &fault, frame),
+        Fate::Starves(address) => starve(task, address),
+    }
+}
+
+fn crash(task: &Task, fault: &Fault, frame: &TrapFrame) {
+    let process = task.process();
+    if process.end(Ending::Signal(fault.signal)) {
+        control::crash(&Crash {
+            signal: fault.signal,
+            pid: process.pid(),
+            tid: task.tid(),
+            address: fault.address,
+            access: name(fault.access),
+            frame,
+            load_bias: process.load_bias(),
+        });
+    }
 }

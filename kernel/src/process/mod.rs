@@ -135,5 +135,5 @@ pub fn attend(frame: &mut TrapFrame) {
     if ending {
         exit_thread();
     }
-    signal::deliver(frame);
+    sched::with_current(|task| fault::meet(task, signal::deliver(task, frame), frame));
 }

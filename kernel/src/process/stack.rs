@@ -84,7 +84,7 @@ fn auxv(elf: &Elf<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
         (AT_CLKTCK, TICKS_PER_SECOND),
         (AT_HWCAP, arch::hwcap()),
         (AT_HWCAP2, 0),
-        (AT_MINSIGSTKSZ, super::signal::MIN_STACK),
+        (AT_MINSIGSTKSZ, super::signal::min_stack()),
         (AT_RANDOM, random),
         (AT_PLATFORM, platform),
         (AT_EXECFN, path),

@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::file::{POLLERR, POLLHUP, POLLNVAL, PollFd};
 use abi::time::Timespec;
 
-use super::{Call, Outcome};
+use super::{Call, Outcome, signals};
 use crate::arch;
 use crate::fs::content::ALWAYS_READY;
 use crate::fs::{FdTable, MAX_FILES, fallible, readiness};
@@ -22,7 +22,16 @@ pub fn ppoll(call: &mut Call<'_>) -> Outcome {
         0 => None,
         at => Some(user::read::<Timespec>(at)?.to_ns().ok_or(Errno::EINVAL)?),
     };
-    wait(call, timeout)
+    if call.arg(3) != 0 {
+        signals::check_size(call.arg(4))?;
+        call.task.thread.signals.suspend(call.task, user::read(call.arg(3))?);
+    }
+    let outcome = wait(call, timeout);
+    // A signal that ends the call is delivered under its mask first.
+    if outcome != Err(Errno::EINTR) {
+        call.task.thread.signals.resume(call.task);
+    }
+    outcome
 }
 
 fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {

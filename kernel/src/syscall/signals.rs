@@ -9,13 +9,16 @@ use abi::time::Timespec;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
+use crate::process::fault;
 use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked};
 use crate::sched::{self, Task};
 
 /// Bytes of a signal mask.
 const MASK_BYTES: u64 = 8;
 
-fn check_size(size: u64) -> Result<(), Errno> {
+/// # Errors
+/// EINVAL unless `size` is that of a mask.
+pub fn check_size(size: u64) -> Result<(), Errno> {
     if size == MASK_BYTES { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
@@ -102,8 +105,7 @@ pub fn rt_sigtimedwait(call: &mut Call<'_>) -> Outcome {
     signals.want_nothing(call.task);
     let (signal, origin) = taken?;
     if call.arg(1) != 0 {
-        let info = Siginfo { signo: signal as i32, errno: 0, code: origin.code, padding: 0, fields: [0; 14] };
-        user::write(call.arg(1), &info)?;
+        user::write(call.arg(1), &signal::info(signal, origin))?;
     }
     Ok(signal.into())
 }
@@ -123,9 +125,8 @@ fn take_until(task: &Task, wanted: u64, deadline: Option<u64>) -> Result<(u32, O
 
 /// Back from a handler. The result is the interrupted code's rax, whatever that was.
 pub fn rt_sigreturn(call: &mut Call<'_>) -> Outcome {
-    if signal::restore(call.task, call.frame).is_err() {
-        call.task.process().end(crate::process::Ending::Signal(SIGSEGV));
-    }
+    let fate = signal::return_from_handler(call.task, call.frame);
+    fault::meet(call.task, fate, call.frame);
     Ok(call.frame.result())
 }
 
@@ -135,24 +136,12 @@ pub fn sigaltstack(call: &mut Call<'_>) -> Outcome {
     let old = signals.stack();
     if call.arg(0) != 0 {
         let new: SignalStack = user::read(call.arg(0))?;
-        signals.set_stack(check_stack(new, &old, sp)?);
+        signals.set_stack(signal::replace_stack(&old, &new, sp)?);
     }
     if call.arg(1) != 0 {
         user::write(call.arg(1), &signal::told(&old, sp))?;
     }
     Ok(0)
-}
-
-fn check_stack(new: SignalStack, old: &SignalStack, sp: u64) -> Result<SignalStack, Errno> {
-    if signal::on_stack(old, sp) {
-        return Err(Errno::EPERM);
-    }
-    match new.flags {
-        SS_DISABLE => Ok(SignalStack { flags: SS_DISABLE, ..SignalStack::default() }),
-        0 | SS_ONSTACK if new.size < MINSIGSTKSZ => Err(Errno::ENOMEM),
-        0 | SS_ONSTACK => Ok(SignalStack { flags: 0, ..new }),
-        _ => Err(Errno::EINVAL),
-    }
 }
 
 /// Sends a signal to the process.

@@ -1,7 +1,7 @@
 //! The user's floating point and vector registers. The kernel itself uses none.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::cpu::{cpuid_if_known, cr0, cr4, set_cr0, set_cr4};
 
@@ -13,6 +13,8 @@ const MXCSR: u32 = 0x1f80;
 
 /// The XSAVE states that are on; 0 when the CPU only has FXSAVE.
 static STATES: AtomicU64 = AtomicU64::new(0);
+/// Bytes of the area that holds them in the standard layout, at most [`BYTES`]; before that is known, FXSAVE's.
+static AREA: AtomicUsize = AtomicUsize::new(HEADER_AT);
 
 /// One thread's saved registers.
 #[repr(C, align(64))]
@@ -63,6 +65,36 @@ impl FpuState {
     }
 }
 
+/// What the user's units complain of: a set of [`complaint`]s that are not masked.
+pub mod complaint {
+    pub const INVALID: u16 = 1 << 0;
+    pub const ZERO_DIVIDE: u16 = 1 << 2;
+    pub const OVERFLOW: u16 = 1 << 3;
+    /// Underflow, or a denormal operand.
+    pub const UNDERFLOW: u16 = 1 << 4 | 1 << 1;
+    pub const INEXACT: u16 = 1 << 5;
+}
+
+/// Of the x87 unit.
+pub fn x87_complaints() -> u16 {
+    let status: u16;
+    let mut control = 0u16;
+    // SAFETY: both only store, whatever is pending.
+    unsafe {
+        asm!("fnstsw ax", out("ax") status, options(nomem, nostack, preserves_flags));
+        asm!("fnstcw [{}]", in(reg) &raw mut control, options(nostack, preserves_flags));
+    }
+    status & !control
+}
+
+/// Of the vector unit.
+pub fn vector_complaints() -> u16 {
+    let mut word = 0u32;
+    // SAFETY: it only stores.
+    unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut word, options(nostack, preserves_flags)) };
+    word as u16 & !(word >> 7) as u16
+}
+
 /// Where the legacy area keeps MXCSR, the room for software's words, and the XSAVE header.
 const MXCSR_AT: usize = 24;
 const SOFTWARE_AT: usize = 464;
@@ -76,29 +108,33 @@ const MAGIC_2: [u8; 4] = 0x4650_5845u32.to_le_bytes();
 const LEGACY_STATES: u64 = 3;
 
 impl FpuState {
-    /// Bytes of the state in a signal frame, Linux's marks included.
-    pub const USER_BYTES: usize = BYTES + 4;
+    /// Bytes of the state in a signal frame, Linux's marks included. As few as this CPU needs: a program may have
+    /// no more room.
+    pub fn user_bytes() -> usize {
+        let second_mark = if STATES.load(Ordering::Relaxed) == 0 { 0 } else { MAGIC_2.len() };
+        AREA.load(Ordering::Relaxed) + second_mark
+    }
 
     /// As Linux lays it out in a signal frame: the state, marked, and what follows it.
     pub fn for_user(&mut self) -> [&[u8]; 2] {
-        let states = STATES.load(Ordering::Relaxed);
+        let (states, area) = (STATES.load(Ordering::Relaxed), AREA.load(Ordering::Relaxed));
         if states == 0 {
-            return [&self.0, &[0; 4]];
+            return [&self.0[..area], &[]];
         }
         let mut mark = |at: usize, value: &[u8]| self.0[at..at + value.len()].copy_from_slice(value);
         mark(SOFTWARE_AT, &MAGIC_1.to_le_bytes());
-        mark(SOFTWARE_AT + 4, &(Self::USER_BYTES as u32).to_le_bytes());
+        mark(SOFTWARE_AT + 4, &(Self::user_bytes() as u32).to_le_bytes());
         mark(SOFTWARE_AT + 8, &states.to_le_bytes());
-        mark(SOFTWARE_AT + 16, &(BYTES as u32).to_le_bytes());
-        [&self.0, &MAGIC_2]
+        mark(SOFTWARE_AT + 16, &(area as u32).to_le_bytes());
+        [&self.0[..area], &MAGIC_2]
     }
 
     /// Makes the registers what a signal frame says, as `read` copies it. The program may have changed it: what
-    /// the CPU would refuse is made harmless.
+    /// the CPU would refuse is made harmless, where Linux sends SIGSEGV.
     #[inline(never)] // a large buffer for a short time
     pub fn restore_from_user<E>(read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let mut state = Self::new();
-        read(&mut state.0)?;
+        read(&mut state.0[..AREA.load(Ordering::Relaxed)])?;
         state.sanitize();
         state.restore();
         Ok(())
@@ -122,16 +158,17 @@ impl FpuState {
 /// Switches this core's units on.
 pub fn init() {
     let has_xsave = cpuid_if_known(1, 0).ecx & 1 << 26 != 0;
-    // SAFETY: every 64-bit CPU has FXSAVE and SSE; emulation off, monitoring on.
+    // SAFETY: every 64-bit CPU has FXSAVE and SSE; emulation off, monitoring on, x87 exceptions are exceptions.
     unsafe {
-        set_cr0(cr0() & !(1 << 2 | 1 << 3) | 1 << 1);
+        set_cr0(cr0() & !(1 << 2 | 1 << 3) | 1 << 1 | 1 << 5);
         set_cr4(cr4() | 1 << 9 | 1 << 10 | u64::from(has_xsave) << 18);
     }
     if has_xsave {
         let states = u64::from(cpuid_if_known(0xd, 0).eax) & WANTED;
         // SAFETY: only states that the CPU lists; x87 is always among them.
         unsafe { asm!("xsetbv", in("ecx") 0, in("eax") states as u32, in("edx") 0, options(nostack)) };
-        // Relaxed: every core writes the same value before it runs a user.
+        // Relaxed: every core writes the same values before it runs a user.
         STATES.store(states, Ordering::Relaxed);
+        AREA.store((cpuid_if_known(0xd, 0).ebx as usize).min(BYTES), Ordering::Relaxed);
     }
 }

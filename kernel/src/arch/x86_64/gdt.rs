@@ -75,7 +75,8 @@ struct TablePointer {
     base: u64,
 }
 
-/// Loads this core's segments. `stacks` is the top of [`IST_STACKS`] interrupt stacks, one after the other.
+/// Loads this core's segments; there are no local ones, whatever a boot loader left. `stacks` is the top of
+/// [`IST_STACKS`] interrupt stacks, one after the other.
 ///
 /// # Safety
 /// `cpu` is the running core's block and lives for ever, as do the stacks.
@@ -103,6 +104,7 @@ pub unsafe fn load(cpu: &'static Cpu, stacks: u64) {
             "retfq",
             "2:",
             "ltr {tss:x}",
+            "lldt {zero:x}",
             pointer = in(reg) &raw const pointer.limit,
             data = in(reg) u32::from(KERNEL_SS),
             zero = in(reg) 0u32,

@@ -42,7 +42,7 @@ pub use context::KernelStack;
 pub use exit::exit;
 pub use features::hwcap;
 pub use flow::{Suspended, current, resume, take_left, with_current};
-pub use fpu::FpuState;
+pub use fpu::{FpuState, complaint, vector_complaints, x87_complaints};
 pub use frame::TrapFrame;
 pub use ipi::{send_reschedule, stop_other_cores};
 pub use kernel_map::{kernel_image, zero_frame};

@@ -13,6 +13,9 @@ use crate::{control, process, sched, syscall};
 const INTERRUPTS_ON: u64 = 1 << 9;
 const WRITE_FAULT: u64 = 1 << 1;
 const FETCH_FAULT: u64 = 1 << 4;
+/// Trap and resume flag: with `sysret` a program that steps through itself would be stopped before its next
+/// instruction, at the same address for ever; `iretq` lets that instruction run first.
+const STEPPING: u64 = 1 << 8 | 1 << 16;
 
 /// A syscall. Returns whether `sysret` may be used to leave.
 pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
@@ -21,7 +24,7 @@ pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
     interrupts::disable();
     sched::on_return_to_user(frame);
     frame.bound_ip();
-    frame.rcx == frame.rip && frame.r11 == frame.rflags
+    frame.rcx == frame.rip && frame.r11 == frame.rflags && frame.rflags & STEPPING == 0
 }
 
 /// A new thread's way out.

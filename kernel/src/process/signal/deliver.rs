@@ -1,37 +1,51 @@
 //! Taking signals on the way to user mode, and forcing those of faults.
 
 use abi::Errno;
-use abi::signal::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, SIGSEGV, Sigaction};
+use abi::signal::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIG_DFL, SIG_IGN, SIGSEGV, Sigaction};
+use vm::Access;
 
-use super::{IGNORED, Origin, bit, frame};
+use super::frame::{self, Trouble};
+use super::{IGNORED, Origin, bit};
 use crate::arch::TrapFrame;
-use crate::process::Ending;
-use crate::sched::{self, Task};
+use crate::sched::Task;
 
 /// What becomes of a process when it gets a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Fate {
     /// It goes on, perhaps in a handler.
     Lives,
     /// It ends by this signal.
     Dies(u32),
+    /// It ends by its own fault, of which it cannot be told.
+    Crashes(Fault),
+    /// It ends for lack of memory for the page at this address.
+    Starves(u64),
+}
+
+/// A thread's own fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// What it raises.
+    pub signal: u32,
+    /// What the handler is told.
+    pub origin: Origin,
+    /// What the thread touched, for who looks for the mistake.
+    pub address: u64,
+    /// And how.
+    pub access: Access,
 }
 
 /// Delivers what is deliverable to the running thread, whose user registers are `frame`.
-pub fn deliver(frame: &mut TrapFrame) {
-    sched::with_current(|task| {
-        while let Some((signal, origin)) = next(task) {
-            if let Fate::Dies(signal) = act(task, frame, signal, origin) {
-                task.process().end(Ending::Signal(signal));
-                return;
-            }
+pub fn deliver(task: &Task, frame: &mut TrapFrame) -> Fate {
+    while let Some((signal, origin)) = next(task) {
+        let fate = act(task, frame, signal, origin);
+        if !matches!(fate, Fate::Lives) {
+            return fate;
         }
-        restart(task, frame, None);
-        let suspended = task.thread.signals.suspended.lock().take();
-        if let Some(mask) = suspended {
-            task.thread.signals.set_mask(task, mask);
-        }
-    });
+    }
+    restart(task, frame, None);
+    task.thread.signals.resume(task);
+    Fate::Lives
 }
 
 fn next(task: &Task) -> Option<(u32, Origin)> {
@@ -52,11 +66,11 @@ fn act(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin) -> Fate 
 fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, action: &Sigaction) -> Fate {
     restart(task, frame, Some(action));
     let signals = &task.thread.signals;
-    // The mask that the handler's return restores: the one before rt_sigsuspend, if that is what delivers.
-    let before = signals.suspended.lock().take().unwrap_or(signals.mask());
-    if frame::enter(task, frame, signal, origin, action, before).is_err() {
-        return Fate::Dies(SIGSEGV);
+    // The handler's return restores the mask before rt_sigsuspend, if that is what delivers.
+    if let Err(trouble) = frame::enter(task, frame, signal, origin, action, signals.lasting_mask()) {
+        return suffer(task, frame, Some(signal), trouble);
     }
+    *signals.suspended.lock() = None;
     let own = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
     signals.set_mask(task, signals.mask() | action.mask | own);
     if action.flags & SA_RESETHAND != 0 {
@@ -76,11 +90,31 @@ fn restart(task: &Task, frame: &mut TrapFrame, handler: Option<&Sigaction>) {
 
 /// A fault of the running thread, which cannot be blocked or ignored: it is handled now, or the process
 /// dies of it.
-pub fn force(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin) -> Fate {
-    let action = task.process().signals.action(signal);
-    let blocked = task.thread.signals.mask() & bit(signal) != 0;
+pub fn force(task: &Task, frame: &mut TrapFrame, fault: Fault) -> Fate {
+    let action = task.process().signals.action(fault.signal);
+    let blocked = task.thread.signals.mask() & bit(fault.signal) != 0;
     if blocked || matches!(action.handler, SIG_DFL | SIG_IGN) {
-        return Fate::Dies(signal);
+        return Fate::Crashes(fault);
     }
-    handle(task, frame, signal, origin, &action)
+    handle(task, frame, fault.signal, fault.origin, &action)
+}
+
+/// `rt_sigreturn`: goes on where the handler was entered.
+pub fn return_from_handler(task: &Task, frame: &mut TrapFrame) -> Fate {
+    match frame::restore(task, frame) {
+        Ok(()) => Fate::Lives,
+        Err(trouble) => suffer(task, frame, None, trouble),
+    }
+}
+
+/// A frame that cannot be made, for the handler of `signal`, or be read is a fault of the program, of which it is
+/// told by SIGSEGV; unless that is what it could not be told.
+fn suffer(task: &Task, frame: &mut TrapFrame, signal: Option<u32>, trouble: Trouble) -> Fate {
+    let (address, access) = match trouble {
+        Trouble::Wild(address, access) => (address, access),
+        Trouble::NoMemory(address) => return Fate::Starves(address),
+    };
+    let origin = Origin { code: SI_KERNEL, value: 0 };
+    let fault = Fault { signal: SIGSEGV, origin, address, access };
+    if signal == Some(SIGSEGV) { Fate::Crashes(fault) } else { force(task, frame, fault) }
 }

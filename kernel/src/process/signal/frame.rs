@@ -10,10 +10,12 @@
 
 use abi::Errno;
 use abi::signal::*;
+use vm::{Access, PAGE_SIZE};
 
-use super::{Origin, UNSTOPPABLE};
+use super::{Origin, UNSTOPPABLE, altstack};
 use crate::arch::{FpuState, TrapFrame};
 use crate::mm::user;
+use crate::process::fault;
 use crate::sched::Task;
 
 /// Bytes below the stack pointer that a function may use.
@@ -22,8 +24,29 @@ const INFO: u64 = 8 + size_of::<Ucontext>() as u64;
 const FRAME: u64 = INFO + size_of::<Siginfo>() as u64;
 const FPU_ALIGN: u64 = 64;
 
-/// The least that AT_MINSIGSTKSZ may say: a frame at its worst alignment, and a little for the handler.
-pub const MIN_STACK: u64 = FRAME + FpuState::USER_BYTES as u64 + FPU_ALIGN + 16 + 512;
+/// AT_MINSIGSTKSZ: a frame at its worst alignment. What the handler itself wants comes on top.
+pub fn min_stack() -> u64 {
+    (FRAME + FpuState::user_bytes() as u64 + FPU_ALIGN + 16).next_multiple_of(16)
+}
+
+/// Why a frame cannot be made or read.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    /// The program may not do this there, or has no room there.
+    Wild(u64, Access),
+    /// It may, but there is no memory for the page.
+    NoMemory(u64),
+}
+
+impl Trouble {
+    /// Of a copy from or to `bytes` of user memory at `at` that failed.
+    fn find(task: &Task, at: u64, bytes: u64, access: Access) -> Self {
+        let last = at.saturating_add(bytes - 1);
+        let mut pages = (at..=last).step_by(PAGE_SIZE as usize).chain([last]);
+        let wild = pages.find(|&at| !fault::may_touch(task, at, access));
+        wild.map_or(Self::NoMemory(at), |at| Self::Wild(at, access))
+    }
+}
 
 /// There is extended floating point state; the stack segment is valid, and is restored.
 const UC_FLAGS: u64 = 1 | 2 | 4;
@@ -35,7 +58,7 @@ const SYSCALL_TRAP: u64 = 0;
 /// `mask`.
 ///
 /// # Errors
-/// EFAULT: there is no stack for it, or no way back.
+/// There is no stack for it, or no way back.
 pub fn enter(
     task: &Task,
     frame: &mut TrapFrame,
@@ -43,33 +66,60 @@ pub fn enter(
     origin: Origin,
     action: &Sigaction,
     mask: u64,
-) -> Result<(), Errno> {
+) -> Result<(), Trouble> {
     if action.flags & SA_RESTORER == 0 {
-        return Err(Errno::EFAULT);
+        return Err(Trouble::Wild(action.restorer, Access::Exec));
     }
     let stack = task.thread.signals.stack();
-    let top = top_of_frame(frame.rsp, &stack, action);
-    let fpu_at = top.checked_sub(FpuState::USER_BYTES as u64).ok_or(Errno::EFAULT)? & !(FPU_ALIGN - 1);
-    let sp = (fpu_at.checked_sub(FRAME).ok_or(Errno::EFAULT)? & !15).wrapping_sub(8);
+    let place = Place::choose(frame.rsp, &stack, action)?;
+    let Place { sp, fpu, top } = place;
+    let registers = registers(frame, origin, mask, fpu);
+    let context = Ucontext { flags: UC_FLAGS, link: 0, stack, registers, mask };
+    write(&place, action.restorer, &context, &info(signal, origin))
+        .map_err(|_| Trouble::find(task, sp, top - sp, Access::Write))?;
 
-    save_fpu(fpu_at)?;
-    let context = Ucontext {
-        flags: UC_FLAGS,
-        link: 0,
-        stack: told(&stack, frame.rsp),
-        registers: registers(frame, origin, mask, fpu_at),
-        mask,
-    };
-    user::write(sp, &action.restorer)?;
-    user::write(sp + 8, &context)?;
-    user::write(sp + INFO, &info(signal, origin))?;
-
+    if stack.flags & SS_AUTODISARM != 0 {
+        task.thread.signals.set_stack(altstack::NONE);
+    }
     frame.rdi = signal.into();
     (frame.rsi, frame.rdx, frame.rax) = (sp + INFO, sp + 8, 0);
     (frame.rip, frame.rsp) = (action.handler, sp);
     frame.rflags &= !HANDLER_CLEARS;
     FpuState::restore_fresh();
     Ok(())
+}
+
+/// Where the parts of a frame are: the handler's stack pointer, the floating point state, and the end.
+struct Place {
+    sp: u64,
+    fpu: u64,
+    top: u64,
+}
+
+impl Place {
+    /// Below the red zone of who is interrupted with the stack pointer `sp`; or, if `action` wants that, on the
+    /// alternate stack, and then all of it.
+    fn choose(sp: u64, stack: &SignalStack, action: &Sigaction) -> Result<Self, Trouble> {
+        let already = altstack::in_use(stack, sp);
+        let switch = action.flags & SA_ONSTACK != 0 && stack.size != 0 && !already;
+        let top = if switch { stack.base.wrapping_add(stack.size) } else { sp.wrapping_sub(RED_ZONE) };
+        let place = Self::below(top).ok_or(Trouble::Wild(top, Access::Write))?;
+        let fits = !(already || switch) || altstack::covers(stack, place.sp);
+        if fits { Ok(place) } else { Err(Trouble::Wild(place.sp, Access::Write)) }
+    }
+
+    fn below(top: u64) -> Option<Self> {
+        let fpu = top.checked_sub(FpuState::user_bytes() as u64)? & !(FPU_ALIGN - 1);
+        let sp = (fpu.checked_sub(FRAME)? & !15).checked_sub(8)?;
+        Some(Self { sp, fpu, top })
+    }
+}
+
+fn write(place: &Place, restorer: u64, context: &Ucontext, info: &Siginfo) -> Result<(), Errno> {
+    save_fpu(place.fpu)?;
+    user::write(place.sp, &restorer)?;
+    user::write(place.sp + 8, context)?;
+    user::write(place.sp + INFO, info)
 }
 
 #[inline(never)] // a large buffer for a short time
@@ -81,23 +131,8 @@ fn save_fpu(at: u64) -> Result<(), Errno> {
     user::copy_out(at + state.len() as u64, mark)
 }
 
-/// Whether `sp` is on the alternate stack.
-pub fn on_stack(stack: &SignalStack, sp: u64) -> bool {
-    stack.flags & SS_DISABLE == 0 && sp.wrapping_sub(stack.base) < stack.size
-}
-
-/// The alternate stack as a program is told of it.
-pub fn told(stack: &SignalStack, sp: u64) -> SignalStack {
-    let flags = if on_stack(stack, sp) { SS_ONSTACK } else { stack.flags };
-    SignalStack { flags, ..*stack }
-}
-
-fn top_of_frame(sp: u64, stack: &SignalStack, action: &Sigaction) -> u64 {
-    let switch = action.flags & SA_ONSTACK != 0 && stack.flags & SS_DISABLE == 0 && !on_stack(stack, sp);
-    if switch { stack.base.wrapping_add(stack.size) } else { sp.wrapping_sub(RED_ZONE) }
-}
-
-fn info(signal: u32, origin: Origin) -> Siginfo {
+/// What a program is told of `signal`.
+pub fn info(signal: u32, origin: Origin) -> Siginfo {
     let mut fields = [0; 14];
     // `si_addr`, or `si_pid` with a zero `si_uid`.
     fields[0] = origin.value;
@@ -132,14 +167,16 @@ fn registers(frame: &TrapFrame, origin: Origin, mask: u64, fpstate: u64) -> Sigc
 /// `rt_sigreturn`: makes `frame` what the frame on the user's stack says.
 ///
 /// # Errors
-/// EFAULT if there is none.
-pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Errno> {
+/// There is none.
+pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Trouble> {
+    let unread = |at: u64, bytes: usize| Trouble::find(task, at, bytes as u64, Access::Read);
     // The handler's `ret` took the restorer's address off.
-    let context: Ucontext = user::read(frame.rsp)?;
+    let context: Ucontext = user::read(frame.rsp).map_err(|_| unread(frame.rsp, size_of::<Ucontext>()))?;
     let saved = &context.registers;
     match saved.fpstate {
         0 => FpuState::restore_fresh(),
-        at => FpuState::restore_from_user(|bytes| user::copy_in(bytes, at))?,
+        at => FpuState::restore_from_user(|bytes| user::copy_in(bytes, at))
+            .map_err(|_| unread(at, FpuState::user_bytes()))?,
     }
     [frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15] = saved.r8_to_r15;
     (frame.rdi, frame.rsi, frame.rbp, frame.rbx) = (saved.rdi, saved.rsi, saved.rbp, saved.rbx);
@@ -148,7 +185,9 @@ pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Errno> {
     frame.sanitize();
     let signals = &task.thread.signals;
     signals.set_mask(task, context.mask & !UNSTOPPABLE);
-    let stack = context.stack;
-    signals.set_stack(SignalStack { flags: stack.flags & SS_DISABLE, ..stack });
+    // Not if it is in use, by a handler within the handler, or is none.
+    if let Ok(stack) = altstack::replace(&signals.stack(), &context.stack, frame.rsp) {
+        signals.set_stack(stack);
+    }
     Ok(())
 }

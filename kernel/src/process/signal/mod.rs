@@ -2,9 +2,11 @@
 //!
 //! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its
 //! way to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its
-//! whole process, or enters the program's handler (`frame`). Each number is pending at most once, real-time
-//! signals too. Stopping is not supported: what would stop a process is ignored.
+//! whole process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Each number
+//! is pending at most once, real-time signals too. Stopping is not supported: what would stop a process is
+//! ignored.
 
+mod altstack;
 mod deliver;
 mod frame;
 mod pending;
@@ -19,8 +21,9 @@ use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{Ending, Process};
 use crate::sched::{Task, attention};
 
-pub use deliver::{Fate, deliver, force};
-pub use frame::{MIN_STACK, on_stack, restore, told};
+pub use altstack::{replace as replace_stack, told};
+pub use deliver::{Fate, Fault, deliver, force, return_from_handler};
+pub use frame::{info, min_stack};
 pub use pending::{Origin, Pending};
 
 /// The bit of a signal in a mask.
@@ -83,7 +86,7 @@ pub struct ThreadSignals {
     /// What `rt_sigtimedwait` waits for.
     wanted: AtomicU64,
     pending: Pending,
-    /// The mask to go back to once `rt_sigsuspend` has delivered.
+    /// The mask to go back to once `rt_sigsuspend` or `ppoll` has delivered.
     suspended: SpinLock<Option<u64>>,
     /// `sigaltstack`.
     stack: SpinLock<SignalStack>,
@@ -94,13 +97,12 @@ pub struct ThreadSignals {
 impl ThreadSignals {
     /// Of a thread that blocks `mask`.
     pub fn new(mask: u64) -> Self {
-        let stack = SignalStack { flags: SS_DISABLE, ..SignalStack::default() };
         Self {
             mask: AtomicU64::new(mask),
             wanted: AtomicU64::new(0),
             pending: Pending::new(),
             suspended: SpinLock::new(None),
-            stack: SpinLock::new(stack),
+            stack: SpinLock::new(altstack::NONE),
             restartable: AtomicBool::new(false),
         }
     }
@@ -145,10 +147,23 @@ impl ThreadSignals {
         self.mask() & bit(signal) != 0
     }
 
-    /// Blocks `mask` until the next delivery.
+    /// Blocks `mask` until the next delivery, or [`Self::resume`].
     pub fn suspend(&self, task: &Task, mask: u64) {
         *self.suspended.lock() = Some(self.mask());
         self.set_mask(task, mask);
+    }
+
+    /// Blocks again what was blocked before [`Self::suspend`], if that still waits.
+    pub fn resume(&self, task: &Task) {
+        let before = self.suspended.lock().take();
+        if let Some(mask) = before {
+            self.set_mask(task, mask);
+        }
+    }
+
+    /// The mask to go back to.
+    fn lasting_mask(&self) -> u64 {
+        self.suspended.lock().unwrap_or(self.mask())
     }
 
     /// Signals that wait, of the thread and its process.
