@@ -58,7 +58,9 @@ impl Refcache {
                 unsafe { (object.as_ref().release)(self, pin, object) }
             }
         }
-        self.cores.mine(pin).add_released(pin, tick.freed);
+        if tick.freed > 0 {
+            self.cores.mine(pin).add_released(pin, tick.freed);
+        }
         tick.flushed = self.flush_if_due(pin);
         tick
     }
