@@ -210,7 +210,7 @@ fn dry(plan: &Plan) -> Result<String> {
         vec![Port::Stdio, Port::File(folder.join("dry-run.control")), Port::File("/dev/stderr".into())];
     ports.extend(plan.kernel_log.then(|| Port::File(folder.join("dry-run.log"))));
     let boot = Boot { kernel: plan.kernel.clone(), initrd: image, command_line: plan.command_line.clone() };
-    Ok(Qemu { machine: plan.machine, boot, ports }.shell_line())
+    Ok(Qemu { machine: plan.machine, boot, ports, plugin: None }.shell_line())
 }
 
 fn stats(form: Form, stats: Option<&Stats>) -> Result<String> {

@@ -21,10 +21,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::channels::{self, Channel, FIRST_PORT, Sink};
 use super::qemu::{self, Boot, Port, Qemu};
-use super::session::Plan;
+use super::session::{Farewell, Plan};
 use super::{guard, signals};
 
 /// Something happened.
@@ -84,11 +85,12 @@ impl Live {
         let _ = self.stdin.send(());
     }
 
-    /// Sees QEMU off, which may leave by itself first if it is about to, and reads every output to its end. Returns
-    /// what QEMU said, and the last lines of the kernel's log.
-    pub fn end(mut self, orderly: bool) -> String {
-        if orderly {
-            self.wait_for_exit(Duration::from_secs(5));
+    /// Sees QEMU off and reads every output to its end. Returns what QEMU said, and the last lines of the kernel's log.
+    pub fn end(mut self, farewell: Farewell) -> String {
+        match farewell {
+            Farewell::ByItself => self.wait_for_exit(Duration::from_secs(5)),
+            Farewell::Asked => self.ask_to_go(),
+            Farewell::Killed => {}
         }
         self.kill();
         self.output.drain(..).for_each(|thread| thread.join().expect("a pump does not panic"));
@@ -101,6 +103,13 @@ impl Live {
     fn wait_for_exit(&self, grace: Duration) {
         let until = Instant::now() + grace;
         while let Ok(Event::Line(_)) = self.next_event(Some(until)) {}
+    }
+
+    /// A polite signal; QEMU then ends its plugins, which may have much to write.
+    fn ask_to_go(&self) {
+        // Fails only if QEMU is already gone.
+        let _ = Pid::from_raw(self.qemu.id() as i32).map(|pid| kill_process(pid, Signal::TERM));
+        self.wait_for_exit(Duration::from_secs(60));
     }
 
     fn kill(&mut self) {
@@ -128,7 +137,9 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let inherited = ports.into_iter().chain([image]).zip(FIRST_PORT..);
     let mappings = inherited.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
     let mut command = guard::command(qemu::PROGRAM)?;
-    command.args(Qemu { machine: plan.machine, boot, ports: backends }.arguments());
+    let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
+    command.args(Qemu { machine: plan.machine, boot, ports: backends, plugin }.arguments());
+    command.envs(plan.plugin.iter().map(|plugin| ("LD_PRELOAD", &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;
     command.spawn().with_context(|| format!("cannot start {}", qemu::PROGRAM))

@@ -13,7 +13,7 @@ use super::channels::Sink;
 use super::image::{Handed, Tree};
 use super::linux;
 use super::qemu::{Accel, Machine};
-use super::session::Plan;
+use super::session::{Farewell, Plan};
 use crate::artifacts;
 use crate::program::Program;
 
@@ -139,7 +139,8 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         kernel_log: linux,
         boot_limit: Duration::from_secs(90 + 4 * u64::from(size.cpus)),
         limit: None,
-        leaves_by_itself: !linux,
+        farewell: if linux { Farewell::Killed } else { Farewell::ByItself },
+        plugin: None,
     })
 }
 

@@ -1,0 +1,180 @@
+//! A program on several systems with several numbers of CPUs: runs, repeats, and the results in order.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::blame;
+use super::kallsyms::Kallsyms;
+use super::names::{Kernel, Loaded, Names};
+use super::plugin::Settings;
+use super::row::{Cell, Label};
+use super::run::{self, Guest, Run};
+use crate::artifacts;
+use crate::bench::row::median;
+use crate::guest::image::Handed;
+use crate::guest::system::{self, Job, System};
+use crate::guest::{linux, qemu};
+use crate::program::Program;
+use crate::progress::Step;
+
+/// What is run, where, how often.
+pub struct Experiment {
+    /// The program's file.
+    pub program: PathBuf,
+    /// Its arguments; `{cpus}` stands for the number of CPUs, `{rounds}` for how many rounds a thread does.
+    pub arguments: Vec<String>,
+    /// Rounds of all threads together.
+    pub rounds: u64,
+    /// Files for it.
+    pub files: Vec<Handed>,
+    /// `K=V` each.
+    pub environment: Vec<OsString>,
+    /// Numbers of CPUs.
+    pub cpus: Vec<u16>,
+    /// The systems.
+    pub systems: Vec<System>,
+    /// Runs of every combination; the one in the middle counts.
+    pub repeats: u32,
+    /// Bytes of memory of every guest.
+    pub memory: u64,
+    /// Instructions that a CPU may run ahead.
+    pub slack: u64,
+}
+
+/// Kernels with their symbols and versions.
+struct Tools {
+    plugin: PathBuf,
+    ours: Option<Kernel>,
+    linux: Option<Kernel>,
+    qemu: String,
+}
+
+impl Experiment {
+    /// Runs everything; results by system, then by CPUs.
+    pub fn run(&self) -> Result<Vec<Cell>> {
+        let tools = Tools::prepare(&self.systems)?;
+        let step = Step::new("metering");
+        let mut runs: BTreeMap<(usize, u16), Vec<Cell>> = BTreeMap::new();
+        for repeat in 1..=self.repeats {
+            for &cpus in &self.cpus {
+                for (place, &system) in self.systems.iter().enumerate() {
+                    let what = format!("{} on {system} with {cpus} CPUs", self.name());
+                    step.tell(&format!("run {repeat} of {}: {what}", self.repeats));
+                    let cell = self.cell(&tools, system, cpus).context(what)?;
+                    runs.entry((place, cpus)).or_default().push(cell);
+                }
+            }
+        }
+        Ok(runs.into_values().filter_map(|cells| median(cells, Cell::cost)).collect())
+    }
+
+    fn name(&self) -> String {
+        self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn cell(&self, tools: &Tools, system: System, cpus: u16) -> Result<Cell> {
+        let job = self.job(cpus)?;
+        let kernel = tools.kernel(system)?;
+        let settings = Settings { cpus, memory: self.memory, slack: self.slack };
+        let guest = Guest { system, kernel, plugin: &tools.plugin };
+        let Run { output, owners } = in_step(&guest, &job, settings)?;
+        let begin = output.begin.map(|address| address.0);
+        let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
+        let blame = blame::name(&output.lines, output.rounds().len(), owners.as_ref(), &names);
+        let label =
+            Label { program: &job.program.name(), system, qemu: &tools.qemu, kernel: &version(system)? };
+        Ok(Cell::new(&label, &output, blame))
+    }
+
+    fn job(&self, cpus: u16) -> Result<Job> {
+        let program = Program::load(&self.program)?;
+        let rounds = rounds_each(self.rounds, cpus);
+        let arguments = self.arguments.iter().map(|word| fill(word, cpus, rounds).into());
+        let mut job = Job::new(program, arguments);
+        job.files = self.files.clone();
+        job.envp = system::environment(self.environment.iter().cloned());
+        Ok(job)
+    }
+}
+
+/// A run whose CPUs were kept in step; a second try if the machine was too busy for the first.
+fn in_step(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
+    let first = run::run(guest, job, settings)?;
+    if first.in_step() {
+        return Ok(first);
+    }
+    let second = run::run(guest, job, settings)?;
+    if second.in_step() {
+        return Ok(second);
+    }
+    bail!(
+        "{} times in {} rounds a CPU could not be kept within {} instructions of the others, twice: this machine is too \
+         busy; try again, with fewer --cpus, or with a larger --slack",
+        second.output.escapes,
+        second.output.rounds().len(),
+        settings.slack
+    )
+}
+
+/// Every thread does a share, but enough for percentiles.
+fn rounds_each(all: u64, cpus: u16) -> u64 {
+    (all / u64::from(cpus)).max(16)
+}
+
+fn fill(word: &str, cpus: u16, rounds: u64) -> String {
+    word.replace("{cpus}", &cpus.to_string()).replace("{rounds}", &rounds.to_string())
+}
+
+impl Tools {
+    /// Builds, fetches and reads what the systems need, before the first run.
+    fn prepare(systems: &[System]) -> Result<Self> {
+        let plugin = artifacts::meter()?;
+        let ours = systems.iter().any(|system| *system != System::Linux);
+        let ours = ours.then(|| Kernel::ours(&artifacts::kernel()?)).transpose()?;
+        let linux = systems.contains(&System::Linux).then(Kallsyms::load).transpose()?;
+        Ok(Tools { plugin, ours, linux: linux.map(Kernel::Linux), qemu: qemu_version()? })
+    }
+
+    fn kernel(&self, system: System) -> Result<&Kernel> {
+        let kernel = if system == System::Linux { &self.linux } else { &self.ours };
+        kernel.as_ref().context("this system was not prepared")
+    }
+}
+
+/// The number in `QEMU emulator version 7.2.0 (...)`.
+fn qemu_version() -> Result<String> {
+    let output = Command::new(qemu::PROGRAM).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {}", qemu::PROGRAM))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text
+        .split("version ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or("?")
+        .to_owned())
+}
+
+fn version(system: System) -> Result<String> {
+    if system != System::Linux {
+        return Ok(concat!("radixvm ", env!("CARGO_PKG_VERSION")).to_owned());
+    }
+    let kernel = linux::kernel()?;
+    let name = kernel.file_name().unwrap_or_default().to_string_lossy();
+    Ok(name.replacen("vmlinuz-", "", 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_know_the_number_of_cpus() {
+        assert_eq!(fill("--threads={cpus}", 8, 5), "--threads=8");
+        assert_eq!(fill("{rounds}", 8, 5), "5");
+        assert_eq!((rounds_each(2000, 4), rounds_each(2000, 128)), (500, 16));
+    }
+}
