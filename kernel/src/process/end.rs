@@ -97,6 +97,7 @@ impl Drop for Process {
         sched::come_online();
         self.files.close_all();
         stop_running(&self.space);
+        arch::marker::stop();
         mm::space::retire(&self.space);
         if options::get().stats {
             mm::report();

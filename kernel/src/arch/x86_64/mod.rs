@@ -17,6 +17,7 @@ mod idt;
 pub mod interrupts;
 mod ipi;
 mod kernel_map;
+pub mod marker;
 mod page_table;
 mod per_core_tables;
 mod percpu;
