@@ -98,10 +98,16 @@ mod tests {
         assert_eq!(code(end_entries, 0)[4], END);
         assert_eq!(code(stop_entries, 0)[4], STOP);
         for argument in 0..256 {
-            assert_eq!(code(begin_entries, argument), [0x0f, 0x1f, 0x80, argument as u8, 2, 0x56, 0x52, 0xc3]);
+            assert_eq!(
+                code(begin_entries, argument),
+                [0x0f, 0x1f, 0x80, argument as u8, 2, 0x56, 0x52, 0xc3]
+            );
         }
         for argument in 0..PHASES {
-            assert_eq!(code(phase_entries, argument), [0x0f, 0x1f, 0x80, argument as u8, 5, 0x56, 0x52, 0xc3]);
+            assert_eq!(
+                code(phase_entries, argument),
+                [0x0f, 0x1f, 0x80, argument as u8, 5, 0x56, 0x52, 0xc3]
+            );
         }
     }
 
