@@ -98,6 +98,9 @@ impl Drop for Process {
         self.files.close_all();
         stop_running(&self.space);
         arch::marker::stop();
+        if options::get().meter {
+            mm::owners::report(&self.space, &[("process", arch::place_of(self))]);
+        }
         mm::space::retire(&self.space);
         if options::get().stats {
             mm::report();
