@@ -1,12 +1,14 @@
 //! The three microbenchmarks of the paper (section 5.1): common options and report.
 
 use crate::args::{Args, Parsed, options};
-use crate::window::{Window, Worker, measure};
+use crate::window::{Rounds, Window, Worker, measure_rounds};
 use crate::{cores, say};
 use serde_json::{Value, json};
 
 /// Most threads that any of the programs starts.
 pub const MAX_THREADS: u64 = 256;
+const LEAST_WARM_UP: u64 = 8;
+const MOST_WARM_UP: u64 = 1000;
 
 /// What every microbenchmark is told.
 pub struct Options {
@@ -16,6 +18,8 @@ pub struct Options {
     pub pages: usize,
     /// Rounds per thread.
     pub iterations: u64,
+    /// Rounds per thread before them, which do not count.
+    warm_up: u64,
     json: bool,
 }
 
@@ -26,24 +30,28 @@ impl Options {
             "{usage}\n\n  --threads N     pinned threads (default: one per CPU)\n  \
              --pages N       4 KiB pages each thread maps at a time (default {pages})\n  \
              --iterations N  rounds per thread (default {iterations})\n  \
+             --warmup N      rounds per thread before them (default: a quarter, 8 to {MOST_WARM_UP})\n  \
              --json          one JSON object instead of a line of text"
         );
         options(&options_text, |args| Options::from(args, pages, iterations))
     }
 
     fn from(mut args: Args, pages: u64, iterations: u64) -> Parsed<Options> {
+        let iterations = args.number("--iterations", iterations, 1..=1 << 40)?;
         let options = Options {
             threads: threads(&mut args)?,
             pages: args.number("--pages", pages, 1..=1 << 20)? as usize,
-            iterations: args.number("--iterations", iterations, 1..=1 << 40)?,
+            iterations,
+            warm_up: warm_up(&mut args, iterations)?,
             json: args.flag("--json"),
         };
         args.end().map(|()| options)
     }
 
-    /// Runs `body` on all threads and prints the report. Each thread unmaps one region per iteration.
-    pub fn run(&self, program: &str, body: impl Fn(&Worker) + Sync) {
-        let (_, window) = measure(self.threads, body);
+    /// Has every thread do its rounds, told which one, and prints the report. A round unmaps one region.
+    pub fn run(&self, program: &str, round: impl Fn(&Worker, u64) + Sync) {
+        let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
+        let window = measure_rounds(self.threads, rounds, round);
         let report = self.report(program, &window);
         if self.json { say(report) } else { say(self.line(program, &window)) }
     }
@@ -57,6 +65,7 @@ impl Options {
         report["threads"] = json!(self.threads);
         report["pages"] = json!(self.pages);
         report["iterations"] = json!(self.iterations);
+        report["warmup"] = json!(self.warm_up);
         report["rounds"] = json!(self.rounds());
         report["rounds_per_s"] = json!(self.rounds() as f64 / window.seconds);
         report
@@ -78,6 +87,11 @@ impl Options {
 pub fn threads(args: &mut Args) -> Parsed<usize> {
     let cpus = cores::allowed().map_or(1, |cpus| cpus.len() as u64);
     Ok(args.number("--threads", cpus.min(MAX_THREADS), 1..=MAX_THREADS)? as usize)
+}
+
+/// `--warmup`: enough for caches and node pools to be as they will stay, and never most of the run.
+pub fn warm_up(args: &mut Args, iterations: u64) -> Parsed<u64> {
+    args.number("--warmup", (iterations / 4).clamp(LEAST_WARM_UP, MOST_WARM_UP), 0..=1 << 40)
 }
 
 /// What every JSON report says about the measured window.
@@ -113,9 +127,18 @@ mod tests {
         let window = Window { seconds: 0.5, cycles: 9, minor_faults: 4, counters: None };
         assert_eq!(
             options.report("local", &window),
-            json!({"program": "local", "threads": 2, "pages": 3, "iterations": 5, "rounds": 10, "seconds": 0.5,
+            json!({"program": "local", "threads": 2, "pages": 3, "iterations": 5, "warmup": 8, "rounds": 10, "seconds": 0.5,
                    "rounds_per_s": 20.0, "tsc": 9, "counters": null, "minor_faults": 4})
         );
+    }
+
+    #[test]
+    fn the_warm_up_follows_the_iterations_unless_told() {
+        let warm_up = |line| parse(line).unwrap().warm_up;
+        assert_eq!(warm_up("--iterations 10"), 8);
+        assert_eq!(warm_up("--iterations 400"), 100);
+        assert_eq!(warm_up("--iterations 40000"), 1000);
+        assert_eq!(warm_up("--iterations 400 --warmup 0"), 0);
     }
 
     #[test]
@@ -123,6 +146,7 @@ mod tests {
         assert!(parse("--threads 0").is_err());
         assert!(parse("--pages 0").is_err());
         assert!(parse("--iterations x").is_err());
+        assert!(parse("--warmup some").is_err());
         assert!(parse("--paegs 1").is_err());
     }
 }
