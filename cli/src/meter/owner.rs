@@ -44,8 +44,8 @@ fn ours(line: &Line, owners: &Owners, names: &Names<'_>) -> String {
         Some("image") => names.kernel.data(OUR_IMAGE + physical).unwrap_or_else(|| "kernel image".to_owned()),
         Some("frame") => user(line.linear.0, names),
         // Freed before the kernel was asked: what it was can be told if a program used it.
-        Some("free") if line.linear.0 < KERNEL_HALF => user(line.linear.0, names),
-        Some("free") => "memory that was free again at the end".to_owned(),
+        Some("free" | "single") if line.linear.0 < KERNEL_HALF => user(line.linear.0, names),
+        Some("free" | "single") => "memory that was free again at the end".to_owned(),
         Some(kind) => kind.to_owned(),
         None => by_address(line.linear.0, names),
     }

@@ -1,7 +1,10 @@
 //! The results for people: a table in the terminal, a page in a browser.
 
 mod chart;
+mod curves;
+mod fights;
 mod html;
+mod law;
 mod page;
 mod style;
 
