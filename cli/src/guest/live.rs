@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use command_fds::{CommandFdExt, FdMapping};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::channels::{self, Channel, FIRST_PORT, Sink};
 use super::qemu::{self, Boot, Port, Qemu};
@@ -105,11 +106,16 @@ impl Live {
         while let Ok(Event::Line(_)) = self.next_event(Some(until)) {}
     }
 
-    /// A polite signal; QEMU then ends its plugins, which may have much to write.
+    /// A polite signal, and time for what QEMU does after it has closed its ports: its plugins may have much to write.
     fn ask_to_go(&self) {
-        // Fails only if QEMU is already gone.
-        let _ = Pid::from_raw(self.qemu.id() as i32).map(|pid| kill_process(pid, Signal::TERM));
-        self.wait_for_exit(Duration::from_secs(60));
+        let Some(pid) = Pid::from_raw(self.qemu.id() as i32) else { return };
+        // Nobody has waited for this process, so the number is still its own; if it has ended, both calls say so at once.
+        let ended = pidfd_open(pid, PidfdFlags::empty());
+        let _ = kill_process(pid, Signal::TERM);
+        if let Ok(ended) = ended {
+            let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit));
+        }
     }
 
     fn kill(&mut self) {
@@ -139,7 +145,7 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let mut command = guard::command(qemu::PROGRAM)?;
     let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
     command.args(Qemu { machine: plan.machine, boot, ports: backends, plugin }.arguments());
-    command.envs(plan.plugin.iter().map(|plugin| ("LD_PRELOAD", &plugin.preload)));
+    command.envs(plan.plugin.iter().map(|plugin| (guard::PRELOAD, &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;
     command.spawn().with_context(|| format!("cannot start {}", qemu::PROGRAM))

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::names::Names;
 use super::output::{Line, Pair};
-use super::owner;
+use super::owner::Namer;
 use crate::guest::protocol::Owners;
 
 /// Lines and pairs that are named: more is noise.
@@ -48,9 +48,10 @@ pub struct Fight {
 /// Names the hottest lines of a run with so many rounds.
 pub fn name(lines: &[Line], rounds: usize, owners: Option<&Owners>, names: &Names<'_>) -> Vec<Blame> {
     let per_round = |count: u64| count as f64 / rounds.max(1) as f64;
+    let namer = Namer::new(names, owners, lines);
     let named = |line: &Line| Blame {
         address: format!("{:#x}", line.address.0),
-        owner: owner::describe(line, owners, names),
+        owner: namer.name(line),
         transfers: per_round(line.transfers),
         upgrades: per_round(line.upgrades),
         invalidations: per_round(line.invalidations),
@@ -63,7 +64,7 @@ pub fn name(lines: &[Line], rounds: usize, owners: Option<&Owners>, names: &Name
 
 fn fight(pair: &Pair, count: f64, names: &Names<'_>) -> Fight {
     let (from, to) = (names.code(pair.from.0), names.code(pair.to.0));
-    Fight { from, to, kind: pair.kind.replace('_', " "), count }
+    Fight { from, to, kind: pair.kind.replace("upgrades", "upgrade").replace('_', " "), count }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::names::KERNEL_HALF;
 use crate::artifacts;
 use crate::guest::channels::Sink;
 use crate::guest::linux;
@@ -24,6 +25,8 @@ const FEW: usize = 1000;
 pub struct Kallsyms {
     by_address: Vec<(u64, String)>,
     by_name: BTreeMap<String, u64>,
+    /// Offsets of per-CPU data.
+    per_cpu: Vec<(u64, String)>,
 }
 
 impl Kallsyms {
@@ -38,20 +41,27 @@ impl Kallsyms {
         Kallsyms::parse(&std::fs::read_to_string(&file).with_context(|| file.display().to_string())?)
     }
 
-    /// Reads lines of `address type name [module]`. Absolute symbols are per-CPU offsets, not addresses.
+    /// Reads lines of `address type name [module]`. Low absolute symbols are offsets of per-CPU data, not addresses.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut by_address: Vec<(u64, String)> = text.lines().filter_map(symbol).collect();
+        let symbols = || text.lines().filter_map(symbol);
+        let mut by_address: Vec<(u64, String)> = symbols().filter(|symbol| symbol.0 > KERNEL_HALF).collect();
         ensure!(by_address.len() > FEW, "the kernel hides its symbols");
         by_address.sort();
+        let mut per_cpu: Vec<(u64, String)> = symbols().filter(|symbol| symbol.0 < KERNEL_HALF).collect();
+        per_cpu.sort();
         let by_name = by_address.iter().rev().map(|(address, name)| (name.clone(), *address)).collect();
-        Ok(Kallsyms { by_address, by_name })
+        Ok(Kallsyms { by_address, by_name, per_cpu })
     }
 
     /// `name+offset` of the nearest symbol below.
     pub fn describe(&self, address: u64) -> Option<String> {
-        let next = self.by_address.partition_point(|(start, _)| *start <= address);
-        let (start, name) = self.by_address.get(next.checked_sub(1)?)?;
-        Some(format!("{name}+{:#x}", address - start))
+        nearest(&self.by_address, address)
+    }
+
+    /// The same for an offset of per-CPU data; none past its end.
+    pub fn per_cpu(&self, offset: u64) -> Option<String> {
+        let (end, _) = self.per_cpu.last()?;
+        nearest(&self.per_cpu, offset).filter(|_| offset < *end)
     }
 
     /// Where a symbol is.
@@ -60,12 +70,17 @@ impl Kallsyms {
     }
 }
 
+fn nearest(sorted: &[(u64, String)], address: u64) -> Option<String> {
+    let next = sorted.partition_point(|(start, _)| *start <= address);
+    let (start, name) = sorted.get(next.checked_sub(1)?)?;
+    Some(format!("{name}+{:#x}", address - start))
+}
+
 fn symbol(line: &str) -> Option<(u64, String)> {
     let mut words = line.split_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
-    let kind = words.next()?;
-    let wanted = address > 1 << 47 && !kind.eq_ignore_ascii_case("a");
-    wanted.then_some((address, words.next()?.to_owned()))
+    let absolute = words.next()?.eq_ignore_ascii_case("a");
+    (absolute == (address < KERNEL_HALF)).then_some((address, words.next()?.to_owned()))
 }
 
 /// Beside the kernel, under its version: a newer kernel is asked anew.
@@ -97,8 +112,7 @@ pub mod tests {
     pub fn kernel() -> Kallsyms {
         let function = |i: u64| format!("{:016x} T function_{i}\n", 0xffff_ffff_8100_0000 + 16 * i);
         let mut text: String = (0..1001).map(function).collect();
-        text +=
-            "ffffffff82000000 D jiffies\n0000000000001000 A cpu_number\nffffffffa0000000 t init\t[module]\n";
+        text += "ffffffff82000000 D jiffies\n0000000000001000 A cpu_number\n0000000000002000 A __per_cpu_end\nffffffffa0000000 t init\t[module]\n";
         Kallsyms::parse(&text).unwrap()
     }
 
@@ -110,6 +124,8 @@ pub mod tests {
         assert_eq!(kernel.describe(0x1000), None);
         assert_eq!(kernel.address("jiffies"), Some(0xffff_ffff_8200_0000));
         assert_eq!(kernel.address("cpu_number"), None);
+        assert_eq!(kernel.per_cpu(0x1010).as_deref(), Some("cpu_number+0x10"));
+        assert_eq!(kernel.per_cpu(0x2000), None);
     }
 
     #[test]

@@ -60,6 +60,16 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// The stock kernel's variable at an offset of its per-CPU data.
+    pub fn per_cpu(&self, offset: u64) -> Option<String> {
+        match self {
+            Kernel::Linux(symbols) => symbols.per_cpu(offset),
+            Kernel::Ours { .. } => None,
+        }
+    }
+}
+
 fn address_in(elf: &[u8], name: &str) -> Option<u64> {
     let file = object::File::parse(elf).ok()?;
     let found = file.symbols().find(|symbol| symbol.name() == Ok(name));
