@@ -7,6 +7,7 @@ mod crashes;
 mod harness;
 mod hostile;
 mod launching;
+mod meter;
 mod lifecycle;
 mod microbenchmarks;
 mod scale;
