@@ -8,6 +8,7 @@ mod harness;
 mod hostile;
 mod launching;
 mod lifecycle;
+mod meter_programs;
 mod microbenchmarks;
 mod scale;
 mod statuses;

@@ -53,7 +53,10 @@ pub fn start_first(tables: Tables) -> Result<(), Errno> {
         signal_mask: 0,
         clear_tid: 0,
     };
-    main.make(&process).map(sched::enqueue)
+    let main = main.make(&process)?;
+    arch::marker::run();
+    sched::enqueue(main);
+    Ok(())
 }
 
 /// Loads the segments; returns where the heap starts: after the last.
