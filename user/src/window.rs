@@ -55,33 +55,44 @@ pub struct Rounds {
 /// Runs `body` on `threads` pinned threads; returns what they returned, in order, and what it cost. For the meter
 /// the whole body is one round.
 pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (Vec<R>, Window) {
-    let cold = |_: &Worker| {};
-    let once = |worker: &Worker| {
+    let once = |worker: &Worker, ()| {
         let result = body(worker);
         marker::iter();
         // Nobody closes the meter's window before all have finished their round.
         worker.barrier.wait();
         result
     };
-    run(threads, &cold, &once)
+    run(threads, &|_: &Worker| (), &once)
 }
 
-/// Has `threads` pinned threads do rounds, told which one, and returns what those that count cost.
-pub fn measure_rounds(threads: usize, rounds: Rounds, round: impl Fn(&Worker, u64) + Sync) -> Window {
-    let warm_up = |worker: &Worker| (0..rounds.warm_up).for_each(|number| round(worker, number));
-    let counted = |worker: &Worker| {
+/// Has `threads` pinned threads do rounds, told which one, and returns what those that count cost. Each thread has
+/// something of its own, which `prepare` makes before the first round.
+pub fn measure_rounds<T: Send>(
+    threads: usize,
+    rounds: Rounds,
+    prepare: impl Fn(&Worker) -> T + Sync,
+    round: impl Fn(&Worker, &mut T, u64) + Sync,
+) -> Window {
+    let warm_up = |worker: &Worker| {
+        let mut own = prepare(worker);
+        (0..rounds.warm_up).for_each(|number| round(worker, &mut own, number));
+        own
+    };
+    let counted = |worker: &Worker, mut own| {
         for number in 0..rounds.counted {
-            round(worker, number);
+            round(worker, &mut own, number);
             marker::iter();
         }
+        own
     };
     run(threads, &warm_up, &counted).1
 }
 
-fn run<R: Send>(
+/// What `warm_up` returns is the body's.
+fn run<T, R: Send>(
     threads: usize,
-    warm_up: &(impl Fn(&Worker) + Sync),
-    body: &(impl Fn(&Worker) -> R + Sync),
+    warm_up: &(impl Fn(&Worker) -> T + Sync),
+    body: &(impl Fn(&Worker, T) -> R + Sync),
 ) -> (Vec<R>, Window) {
     let cpus = &require(cores::allowed(), "sched_getaffinity");
     let crowded = threads > cpus.len();
@@ -90,9 +101,9 @@ fn run<R: Send>(
         require(cores::pin(cpus[index % cpus.len()]), "sched_setaffinity");
         ready.wait();
         let worker = Worker { index, threads, barrier, crowded };
-        warm_up(&worker);
+        let own = warm_up(&worker);
         barrier.wait();
-        worker
+        (worker, own)
     };
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|i| scope.spawn(move || follow(start(i), body))).collect();
@@ -103,17 +114,17 @@ fn run<R: Send>(
     })
 }
 
-fn follow<R>(worker: Worker, body: &impl Fn(&Worker) -> R) -> R {
+fn follow<T, R>((worker, own): (Worker, T), body: &impl Fn(&Worker, T) -> R) -> R {
     worker.barrier.wait();
-    let result = worker.marked(body);
+    let result = worker.marked(own, body);
     worker.barrier.wait();
     worker.barrier.wait();
     result
 }
 
-fn lead<R>(
-    worker: Worker,
-    body: &impl Fn(&Worker) -> R,
+fn lead<T, R>(
+    (worker, own): (Worker, T),
+    body: &impl Fn(&Worker, T) -> R,
     mut before: Reading,
     mut after: Reading,
 ) -> (R, Window) {
@@ -121,7 +132,7 @@ fn lead<R>(
     let (faults, clock) = (minor_faults(), Instant::now());
     let cycles = cores::cycles();
     worker.barrier.wait();
-    let result = worker.marked(body);
+    let result = worker.marked(own, body);
     worker.barrier.wait();
     let (cycles, seconds) = (cores::cycles() - cycles, clock.elapsed().as_secs_f64());
     let minor_faults = minor_faults() - faults;
@@ -132,9 +143,9 @@ fn lead<R>(
 
 impl Worker<'_> {
     /// The body between the markers of its window.
-    fn marked<R>(&self, body: &impl Fn(&Worker) -> R) -> R {
+    fn marked<T, R>(&self, own: T, body: &impl Fn(&Worker, T) -> R) -> R {
         marker::begin(self.threads);
-        let result = body(self);
+        let result = body(self, own);
         marker::end();
         result
     }
@@ -156,13 +167,13 @@ mod tests {
     fn every_thread_warms_up_before_any_round_counts() {
         const THREADS: usize = 3;
         let (warm, counted) = (AtomicU64::new(0), AtomicU64::new(0));
-        let done = std::array::from_fn::<_, THREADS, _>(|_| AtomicU64::new(0));
-        measure_rounds(THREADS, Rounds { warm_up: 5, counted: 7 }, |worker, number| {
-            let before = done[worker.index].fetch_add(1, Relaxed);
-            assert_eq!(number, if before < 5 { before } else { before - 5 });
-            if before < 5 { &warm } else { &counted }.fetch_add(1, Relaxed);
-            assert!(before < 5 || warm.load(Relaxed) == 5 * THREADS as u64);
-        });
+        let round = |_: &Worker, done: &mut u64, number| {
+            assert_eq!(number, if *done < 5 { *done } else { *done - 5 });
+            if *done < 5 { &warm } else { &counted }.fetch_add(1, Relaxed);
+            assert!(*done < 5 || warm.load(Relaxed) == 5 * THREADS as u64);
+            *done += 1;
+        };
+        measure_rounds(THREADS, Rounds { warm_up: 5, counted: 7 }, |_| 0, round);
         assert_eq!((warm.into_inner(), counted.into_inner()), (15, 21));
     }
 }

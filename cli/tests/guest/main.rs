@@ -9,6 +9,7 @@ mod hostile;
 mod launching;
 mod lifecycle;
 mod meter;
+mod meter_programs;
 mod microbenchmarks;
 mod scale;
 mod statuses;
