@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use crate::guest::image::Handed;
 use crate::guest::system::System;
 use crate::meter::experiment::Experiment;
-use crate::meter::report;
 use crate::meter::row::Cell;
+use crate::meter::{benchmarks, report};
 use crate::{artifacts, options, program};
 
 const HELP: &str = "\
@@ -23,17 +23,6 @@ In ARGS, {cpus} stands for the number of CPUs. A benchmark of user/ (local, pipe
 --threads {cpus} and, if it works in rounds, a suitable --iterations unless they are given.
 
 The JSON is an array with one object per program, system and number of CPUs.";
-
-/// Benchmarks in user/ with the rounds that all their threads do together; 0 where they do not work in rounds.
-const BENCHMARKS: [(&str, u64); 7] = [
-    ("local", 2000),
-    ("pipeline", 2000),
-    ("global", 64),
-    ("faultstorm", 2000),
-    ("neighbours", 2000),
-    ("probe", 1000),
-    ("wordindex", 0),
-];
 
 /// Options of `radixvm contend`.
 #[derive(Args)]
@@ -58,7 +47,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Instructions that a CPU may run ahead of the slowest
-    #[arg(long, default_value = "200", value_parser = clap::value_parser!(u64).range(1..=1_000_000), value_name = "N")]
+    #[arg(long, default_value_t = benchmarks::SLACK, value_parser = clap::value_parser!(u64).range(1..=1_000_000), value_name = "N")]
     slack: u64,
     /// Runs of every combination; the one with the middle cost counts
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
@@ -101,11 +90,11 @@ impl Arguments {
     fn experiment(&self) -> Result<Experiment> {
         let name = &self.command[0];
         let bundled = artifacts::is_bundled(name);
-        let benchmark = BENCHMARKS.iter().find(|(known, _)| bundled && known == name);
+        let rounds = benchmarks::rounds(name);
         Ok(Experiment {
             program: if bundled { artifacts::program(name)? } else { program::find(name)? },
-            arguments: complete(&self.command[1..], benchmark.map(|(_, rounds)| *rounds)),
-            rounds: benchmark.map_or(0, |(_, rounds)| *rounds),
+            arguments: benchmarks::complete(&self.command[1..], rounds),
+            rounds: rounds.unwrap_or(0),
             files: self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?,
             environment: self.env.clone(),
             cpus: sorted(&self.cpus),
@@ -114,27 +103,6 @@ impl Arguments {
             memory: self.memory,
             slack: self.slack,
         })
-    }
-}
-
-/// Gives a benchmark the options that it was not given.
-fn complete(arguments: &[String], rounds: Option<u64>) -> Vec<String> {
-    let mut arguments = arguments.to_vec();
-    if rounds.is_some() {
-        add(&mut arguments, "--threads", "{cpus}");
-    }
-    if rounds.is_some_and(|rounds| rounds > 0) {
-        add(&mut arguments, "--iterations", "{rounds}");
-    }
-    arguments
-}
-
-/// Adds an option unless it is there, before a `--`.
-fn add(arguments: &mut Vec<String>, name: &str, value: &str) {
-    let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
-    let given = |word: &String| word.split('=').next() == Some(name);
-    if !arguments[..end].iter().any(given) {
-        arguments.splice(end..end, [name.to_owned(), value.to_owned()]);
     }
 }
 
@@ -189,20 +157,6 @@ fn write(file: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn benchmarks_get_threads_and_rounds_unless_given() {
-        assert_eq!(complete(&[], Some(2000)), words("--threads {cpus} --iterations {rounds}"));
-        let given = words("--threads=3 --iterations 5");
-        assert_eq!(complete(&given, Some(2000)), given);
-        assert_eq!(complete(&words("a.txt"), Some(0)), words("a.txt --threads {cpus}"));
-        assert_eq!(complete(&words("-- --threads"), Some(0)), words("--threads {cpus} -- --threads"));
-        assert_eq!(complete(&words("x"), None), words("x"));
-    }
 
     #[test]
     fn cpus_are_sorted_and_nothing_is_run_twice() {

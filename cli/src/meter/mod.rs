@@ -13,6 +13,7 @@
 //! more runs of which the middle one counts ([`experiment`]). Everything past [`output`] is arithmetic on what the plugin
 //! wrote, and tested without a guest.
 
+pub mod benchmarks;
 pub mod blame;
 pub mod experiment;
 pub mod kallsyms;
