@@ -157,7 +157,12 @@ unsafe fn on_special(instruction: *mut Instruction, special: Special, pc: u64, a
     // SAFETY: the caller's promise.
     unsafe {
         match special {
-            Special::Marker(marker) => on_each(instruction, on_marker, Mark::pack(marker, pc, ahead)),
+            Special::Marker(marker) => {
+                if matches!(marker, Marker::Begin(_)) {
+                    meter().begins_at(pc);
+                }
+                on_each(instruction, on_marker, Mark::pack(marker, pc, ahead));
+            }
             Special::Repeat => on_each(instruction, on_repeat, pc),
             Special::Port => on_each(instruction, on_event, Event::pack(Kind::Io, pc)),
             Special::Invlpg => on_each(instruction, on_event, Event::pack(Kind::Invlpg, pc)),

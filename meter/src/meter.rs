@@ -33,6 +33,11 @@ pub struct Meter {
     started: AtomicU64,
     stopped: AtomicU64,
     clock_was_read: AtomicBool,
+    /// What the slowest running CPU had done when the window opened and when it closed, in virtual nanoseconds.
+    opened: AtomicU64,
+    closed: AtomicU64,
+    /// Where the program says that it begins; 0 before.
+    begin: AtomicU64,
 }
 
 /// One part of an access: on one line.
@@ -62,6 +67,9 @@ impl Meter {
             started: AtomicU64::new(0),
             stopped: AtomicU64::new(0),
             clock_was_read: AtomicBool::new(false),
+            opened: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            begin: AtomicU64::new(0),
             options,
         })
     }
@@ -115,12 +123,38 @@ impl Meter {
         let cpu = &self.cpus[cpu];
         match marker {
             Marker::Run => {}
-            Marker::Begin(threads) => self.window.begin(threads, &self.cpus),
+            Marker::Begin(threads) => {
+                if self.window.begin(threads, &self.cpus) {
+                    self.opened.store(self.done(), Relaxed);
+                }
+            }
             Marker::Iter => self.window.iter(cpu, privilege, ahead),
-            Marker::End => self.window.end(&self.cpus),
+            Marker::End => {
+                if self.window.end(&self.cpus) {
+                    self.closed.store(self.done(), Relaxed);
+                }
+            }
             Marker::Phase(phase) => cpu.set_phase(phase, privilege, ahead),
             Marker::Stop => self.stop(),
         }
+    }
+
+    /// A BEGIN marker is at this address: the first one in a program tells where that was loaded.
+    pub fn begins_at(&self, pc: u64) {
+        if Privilege::of(pc) == Privilege::User {
+            // Relaxed: one number, read at the end. Whoever loses the race was at another place of the same program.
+            let _ = self.begin.compare_exchange(0, pc, Relaxed, Relaxed);
+        }
+    }
+
+    /// That address, if there was one.
+    pub fn begin(&self) -> Option<u64> {
+        Some(self.begin.load(Relaxed)).filter(|begin| *begin != 0)
+    }
+
+    /// How long the window was for CPUs that never idle, in virtual nanoseconds.
+    pub fn window_elapsed(&self) -> u64 {
+        self.closed.load(Relaxed).saturating_sub(self.opened.load(Relaxed))
     }
 
     /// An access to a device.

@@ -31,14 +31,17 @@ fn header(meter: &Meter, outcome: &Outcome) -> String {
     let (throttled, escapes) = meter.gate.waits_and_escapes();
     format!(
         "\"version\":1,\"cpus\":{},\"slack\":{},\"marked\":{},\"escapes\":{escapes},\"throttled\":{throttled},\
-         \"virtual_time\":{},\"virtual_seconds\":{:.9},\"host_seconds\":{:.6},\"ignored_windows\":{}",
+         \"virtual_time\":{},\"virtual_seconds\":{:.9},\"window_virtual_seconds\":{:.9},\
+         \"host_seconds\":{:.6},\"ignored_windows\":{},\"begin\":{}",
         meter.cpus.len(),
         meter.options.slack,
         outcome.marked,
         meter.had_virtual_time(),
         meter.clock.elapsed() as f64 / 1e9,
+        meter.window_elapsed() as f64 / 1e9,
         meter.host_seconds(),
         outcome.ignored,
+        meter.begin().map_or("null".into(), |begin| format!("\"{begin:#x}\"")),
     )
 }
 

@@ -51,6 +51,14 @@ fn is_balanced(text: &str) -> bool {
 }
 
 #[test]
+fn the_first_begin_of_a_program_is_told() {
+    let meter = metered();
+    assert!(json(&meter).contains("\"begin\":null"));
+    [0xffff_8000_0000_0000, 0x5000, 0x6000].into_iter().for_each(|pc| meter.begins_at(pc));
+    assert!(json(&meter).contains("\"begin\":\"0x5000\""));
+}
+
+#[test]
 fn it_is_well_formed() {
     let text = json(&metered());
     assert!(is_balanced(&text), "{text}");

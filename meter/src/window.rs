@@ -77,8 +77,8 @@ impl Window {
         true
     }
 
-    /// BEGIN.
-    pub fn begin(&self, threads: u8, cpus: &[Cpu]) {
+    /// BEGIN. Returns whether it was the last one, which opens the window.
+    pub fn begin(&self, threads: u8, cpus: &[Cpu]) -> bool {
         let mut inner = self.inner();
         match inner.stage {
             Stage::Running => {
@@ -87,11 +87,13 @@ impl Window {
                     inner.stage = Stage::Open;
                     inner.marked = true;
                     self.start(&mut inner, cpus);
+                    return true;
                 }
             }
             Stage::Closed => inner.ignored += 1,
             _ => {}
         }
+        false
     }
 
     /// ITER.
@@ -101,13 +103,15 @@ impl Window {
         }
     }
 
-    /// END.
-    pub fn end(&self, cpus: &[Cpu]) {
+    /// END. Returns whether it was the first one, which closes the window.
+    pub fn end(&self, cpus: &[Cpu]) -> bool {
         let mut inner = self.inner();
-        if inner.stage == Stage::Open {
+        let open = inner.stage == Stage::Open;
+        if open {
             inner.stage = Stage::Closed;
             self.stop_counting(&mut inner, cpus);
         }
+        open
     }
 
     /// STOP, or the end of the machine. Returns whether it is the first one after RUN.

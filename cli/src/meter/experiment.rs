@@ -122,7 +122,7 @@ fn in_step(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
 
 /// Every thread does a share, but enough for percentiles.
 fn rounds_each(all: u64, cpus: u16) -> u64 {
-    (all / u64::from(cpus)).max(16)
+    (all / u64::from(cpus)).max(24)
 }
 
 fn fill(word: &str, cpus: u16, rounds: u64) -> String {
@@ -175,6 +175,6 @@ mod tests {
     fn arguments_know_the_number_of_cpus() {
         assert_eq!(fill("--threads={cpus}", 8, 5), "--threads=8");
         assert_eq!(fill("{rounds}", 8, 5), "5");
-        assert_eq!((rounds_each(2000, 4), rounds_each(2000, 128)), (500, 16));
+        assert_eq!((rounds_each(2000, 4), rounds_each(2000, 128)), (500, 24));
     }
 }

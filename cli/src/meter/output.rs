@@ -96,6 +96,10 @@ pub struct Pair {
 pub struct Round(BTreeMap<String, u64>);
 
 impl Round {
+    fn cpu(&self) -> u64 {
+        self.0.get("cpu").copied().unwrap_or(0)
+    }
+
     /// A count by its name; 0 if the plugin does not know it.
     pub fn get(&self, name: &str) -> f64 {
         self.0.get(name).copied().unwrap_or(0) as f64
@@ -130,15 +134,27 @@ impl Output {
     /// The counted rounds. A run without marks is one round, of all CPUs together.
     pub fn rounds(&self) -> Vec<Round> {
         let rows = self.rounds.iter().map(|row| self.columns.iter().cloned().zip(row.iter().copied()));
-        if self.marked {
-            return rows.map(|row| Round(row.collect())).collect();
-        }
-        let mut all = BTreeMap::new();
-        for (name, count) in rows.flatten() {
-            *all.entry(name).or_default() += count;
-        }
-        if all.is_empty() { Vec::new() } else { vec![Round(all)] }
+        let rows: Vec<Round> = rows.map(|row| Round(row.collect())).collect();
+        if self.marked { whole(rows) } else { together(rows) }
     }
+}
+
+/// Without the first round of each CPU that has more than two: the window opened in the middle of it, for all CPUs but the
+/// one that was last to be warm.
+fn whole(rows: Vec<Round>) -> Vec<Round> {
+    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+    rows.iter().for_each(|round| *seen.entry(round.cpu()).or_default() += 1);
+    let mut whole = rows;
+    whole.retain(|round| seen.insert(round.cpu(), 0).is_none_or(|rounds| rounds <= 2));
+    whole
+}
+
+fn together(rows: Vec<Round>) -> Vec<Round> {
+    let mut all = BTreeMap::new();
+    for (name, count) in rows.into_iter().flat_map(|round| round.0) {
+        *all.entry(name).or_default() += count;
+    }
+    if all.is_empty() { Vec::new() } else { vec![Round(all)] }
 }
 
 #[cfg(test)]
@@ -157,6 +173,14 @@ pub mod tests {
         assert_eq!(rounds[0].get("user_instructions"), 120.0);
         assert_eq!(rounds[3].sum(&["read_modified", "upgrades", "unknown"]), 5.0);
         assert_eq!(output.lines[0].pairs[0].kind, "read_modified");
+    }
+
+    #[test]
+    fn the_first_of_many_rounds_of_a_cpu_is_not_whole() {
+        let row =
+            |cpu, faults| Round(BTreeMap::from([("cpu".to_owned(), cpu), ("faults".to_owned(), faults)]));
+        let rounds = whole(vec![row(0, 1), row(0, 2), row(0, 3), row(1, 4), row(1, 5)]);
+        assert_eq!(rounds, [row(0, 2), row(0, 3), row(1, 4), row(1, 5)]);
     }
 
     #[test]
