@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::counts::Kind;
 use crate::directory::MAX_CPUS;
 
-/// `-plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=N][,quantum_ns=N][,events=PATH]`.
+/// `-plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=N][,rounds=N][,quantum_ns=N][,events=PATH]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Where the results go.
@@ -17,13 +17,15 @@ pub struct Options {
     pub cpus: usize,
     /// Instructions that a CPU may be ahead of the slowest.
     pub slack: u64,
+    /// Rounds after which the window ends, if not before; 0 for all.
+    pub rounds: u64,
     /// Nanoseconds of virtual time for an instruction.
     pub quantum_ns: u64,
     /// Entry points: what an execution of the instruction at that address counts as.
     pub events: Vec<(u64, Kind)>,
 }
 
-const KNOWN: [&str; 6] = ["out", "memory", "cpus", "slack", "quantum_ns", "events"];
+const KNOWN: [&str; 7] = ["out", "memory", "cpus", "slack", "rounds", "quantum_ns", "events"];
 
 /// The slack unless one is asked for.
 pub const SLACK: u64 = 200;
@@ -39,6 +41,7 @@ impl Options {
             memory: number("memory", 0).and_then(positive("memory"))?,
             cpus: number("cpus", cpus as u64).and_then(positive("cpus")).and_then(cpu_count)?,
             slack: number("slack", SLACK).and_then(positive("slack"))?,
+            rounds: number("rounds", 0)?,
             quantum_ns: number("quantum_ns", 1).and_then(positive("quantum_ns"))?,
             events: last("events").map_or(Ok(Vec::new()), read_events)?,
         })
@@ -100,8 +103,9 @@ mod tests {
     fn defaults_and_values() {
         let options = parse("out=/tmp/x,memory=1073741824").unwrap();
         assert_eq!((options.cpus, options.slack, options.quantum_ns), (4, 200, 1));
-        let options = parse("out=x,memory=4096,cpus=2,slack=2000,quantum_ns=3").unwrap();
+        let options = parse("out=x,memory=4096,cpus=2,slack=2000,quantum_ns=3,rounds=9").unwrap();
         assert_eq!((options.memory, options.cpus, options.slack, options.quantum_ns), (4096, 2, 2000, 3));
+        assert_eq!(options.rounds, 9);
     }
 
     #[test]

@@ -17,8 +17,9 @@
 //! 1. `missing` is the number of CPUs inside that have not arrived in this quantum.
 //! 2. Only a CPU's own thread moves its seat.
 //! 3. A waiter may be what the missing one waits for: QEMU stops all CPUs for a few rare instructions, and a waiter does
-//!    not see that. So a waiter that sees no progress of anybody for a while *escapes*: it runs another
-//!    quantum, still counted as arrived. Escapes are counted; results with many of them are worth nothing.
+//!    not see that. So a waiter that sees no progress of anybody for a while, though no CPU's thread is ready to run,
+//!    *escapes*: it runs another quantum, still counted as arrived. Escapes are counted; results with many of them
+//!    are worth nothing.
 //! 4. The check in the common case is one comparison with the seat's own limit.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use crate::host;
 
-/// How long nobody may get on before a waiter escapes.
+/// How long nobody may get on before a waiter looks whether it should escape.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The gate.
@@ -49,6 +50,24 @@ pub struct Seat {
     limit: AtomicU64,
     quantum: AtomicU64,
     place: AtomicU32,
+    /// The host's number of its thread.
+    thread: AtomicU32,
+}
+
+/// All CPUs, as a waiter looks at them.
+pub trait Crowd {
+    /// Their seats.
+    fn seats(&self) -> impl Iterator<Item = &Seat>;
+
+    /// Changes whenever one gets on.
+    fn progress(&self) -> u64 {
+        self.seats().map(Seat::clock).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether one that is waited for only waits for the host.
+    fn any_ready(&self) -> bool {
+        self.seats().any(Seat::is_ready)
+    }
 }
 
 const OUT: u32 = 0;
@@ -86,6 +105,11 @@ impl Seat {
     /// Instructions that this CPU has done.
     pub fn clock(&self) -> u64 {
         self.clock.load(Relaxed)
+    }
+
+    /// Whether others wait for the CPU, and its thread would run if the host had a CPU for it.
+    pub fn is_ready(&self) -> bool {
+        self.place.load(Relaxed) == RUNNING && host::is_ready(self.thread.load(Relaxed))
     }
 
     /// Adds to the clock; returns whether the gate must be asked.
@@ -146,10 +170,9 @@ impl Gate {
         (self.waits.load(Relaxed), self.escapes.load(Relaxed))
     }
 
-    /// What a CPU does at its limit. `progress` changes whenever any CPU gets on.
-    /// Returns whether somebody is inside only now.
+    /// What a CPU of the `crowd` does at its limit. Returns whether somebody is inside only now.
     #[cold]
-    pub fn pass(&self, seat: &Seat, progress: impl Fn() -> u64) -> bool {
+    pub fn pass(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) -> bool {
         if seat.place.load(Relaxed) == OUT && self.open.load(Relaxed) {
             return self.enter(seat);
         }
@@ -159,7 +182,7 @@ impl Gate {
                 break;
             }
             self.arrive(seat);
-            self.wait(seat, &progress);
+            self.wait(seat, crowd);
             seat.limit.fetch_add(self.slack, Relaxed);
         }
         false
@@ -171,6 +194,7 @@ impl Gate {
             state.missing += 1;
         });
         seat.sit(RUNNING, before.quantum);
+        seat.thread.store(host::thread(), Relaxed);
         seat.limit.store(seat.clock() + self.slack, Relaxed);
         before.inside == 0
     }
@@ -199,7 +223,7 @@ impl Gate {
     }
 
     /// Until the next quantum, the end, or an escape.
-    fn wait(&self, seat: &Seat, progress: &impl Fn() -> u64) {
+    fn wait(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
         let quantum = seat.quantum.load(Relaxed);
         let mut seen = None;
         let mut waited = false;
@@ -211,8 +235,8 @@ impl Gate {
                 seat.sit(RUNNING, now);
                 break;
             }
-            let got_on = Some(progress());
-            if waited && got_on == seen {
+            let got_on = Some(crowd.progress());
+            if waited && got_on == seen && !crowd.any_ready() {
                 add(&self.escapes);
                 return;
             }

@@ -1,14 +1,25 @@
 use super::*;
 use std::thread;
 
+impl Crowd for [Seat] {
+    fn seats(&self) -> impl Iterator<Item = &Seat> {
+        self.iter()
+    }
+}
+
 fn advance(gate: &Gate, seats: &[Seat], me: usize, instructions: u64) {
     if seats[me].advance(instructions) {
-        gate.pass(&seats[me], || seats.iter().map(Seat::clock).sum());
+        gate.pass(&seats[me], seats);
     }
 }
 
 fn seats(count: usize) -> Vec<Seat> {
     (0..count).map(|_| Seat::default()).collect()
+}
+
+/// The same thread sits in both seats here, so the one that is waited for must not look ready: it is its own waiter.
+fn no_thread(seat: &Seat) {
+    seat.thread.store(u32::MAX, Relaxed);
 }
 
 /// Runs `work` for every seat on a thread of its own.
@@ -76,6 +87,7 @@ fn a_stuck_cpu_is_escaped_from_and_waited_for_again() {
     gate.open();
     advance(&gate, &seats, 0, 0);
     advance(&gate, &seats, 1, 0);
+    no_thread(&seats[1]);
     advance(&gate, &seats, 0, 10);
     assert_eq!(gate.waits_and_escapes().1, 1, "nobody got on");
     assert_eq!(gate.state(), State { quantum: 0, inside: 2, missing: 1 });
@@ -92,8 +104,9 @@ fn a_stuck_cpu_is_escaped_from_and_waited_for_again() {
 fn a_closed_gate_holds_nobody() {
     let (gate, seats) = (Gate::new(10), seats(2));
     (0..100).for_each(|_| advance(&gate, &seats, 0, 100));
+    let seats = self::seats(2);
     gate.open();
-    (0..2).for_each(|me| gate.pass(&seats[me], || 0).then_some(()).map_or((), drop));
+    (0..2).for_each(|me| advance(&gate, &seats, me, 0));
     thread::scope(|scope| {
         scope.spawn(|| advance(&gate, &seats, 0, u64::MAX / 4));
         while gate.state().missing == 2 {
@@ -102,4 +115,21 @@ fn a_closed_gate_holds_nobody() {
         gate.close();
     });
     assert!(!gate.leave(&seats[0]) || !gate.leave(&seats[1]));
+}
+
+#[test]
+fn a_starved_cpu_is_waited_for() {
+    let (gate, seats) = (Gate::new(10), seats(2));
+    gate.open();
+    thread::scope(|scope| {
+        advance(&gate, &seats, 1, 0);
+        let patient = scope.spawn(|| advance(&gate, &seats, 0, 10));
+        while gate.waits_and_escapes().0 < 4 {
+            thread::yield_now();
+        }
+        assert_eq!(gate.waits_and_escapes().1, 0, "this thread is ready all the time");
+        advance(&gate, &seats, 1, 10);
+        gate.leave(&seats[1]);
+        patient.join().unwrap();
+    });
 }

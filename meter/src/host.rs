@@ -26,6 +26,7 @@ pub const MONOTONIC: c_int = 1;
 
 const READ_WRITE: c_int = 3;
 const PRIVATE_ANONYMOUS_NORESERVE: c_int = 0x2 | 0x20 | 0x4000;
+const GETTID: c_long = 186;
 const FUTEX: c_long = 202;
 const WAIT_PRIVATE: c_int = 128;
 const WAKE_PRIVATE: c_int = 129;
@@ -107,6 +108,19 @@ pub fn wake(word: &AtomicU32) {
     unsafe { syscall(FUTEX, word.as_ptr(), WAKE_PRIVATE, c_int::MAX) };
 }
 
+/// The number of this thread.
+pub fn thread() -> u32 {
+    // SAFETY: it takes nothing and changes nothing.
+    unsafe { syscall(GETTID) as u32 }
+}
+
+/// Whether a thread of this process runs, or waits for nothing but a CPU to run on.
+pub fn is_ready(thread: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    // The name, in brackets, may contain anything; the state follows it.
+    stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('R')))
+}
+
 /// The C library's own `clock_gettime`, whoever stands in front of it.
 ///
 /// # Safety
@@ -153,6 +167,13 @@ mod tests {
         values[(1 << 30) - 1].store(7, Ordering::Relaxed);
         assert_eq!(values[(1 << 30) - 1].load(Ordering::Relaxed), 7);
         assert_eq!(values[1 << 29].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_thread_that_looks_is_ready_and_one_that_is_gone_is_not() {
+        assert!(is_ready(thread()));
+        let gone = std::thread::spawn(thread).join().unwrap();
+        assert!(!is_ready(gone));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! look like any number.
 //!
 //! ```text
-//! qemu-system-x86_64 … -plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=200][,quantum_ns=1][,events=PATH]
+//! qemu-system-x86_64 … -plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=200][,rounds=N][,quantum_ns=1][,events=PATH]
 //! ```
 //!
 //! with the same file in `LD_PRELOAD`, for the clock.

@@ -9,7 +9,7 @@ use crate::counts::Kind;
 use crate::cpu::{Cpu, Privilege, as_store};
 use crate::decode::Marker;
 use crate::directory::{Access, Directory, LINE_SHIFT, Seen, Transfer};
-use crate::gate::{Gate, Seat};
+use crate::gate::{Crowd, Gate, Seat};
 use crate::host;
 use crate::window::Window;
 
@@ -55,6 +55,12 @@ pub struct Touch {
     pub pc: u64,
 }
 
+impl Crowd for Vec<Cpu> {
+    fn seats(&self) -> impl Iterator<Item = &Seat> {
+        self.iter().map(|cpu| &cpu.seat)
+    }
+}
+
 impl Meter {
     /// A meter that has seen nothing; nothing if the host has no addresses for the directory.
     pub fn new(options: Options) -> Option<Self> {
@@ -85,13 +91,21 @@ impl Meter {
         first
     }
 
-    /// The program, or the machine, is over.
-    pub fn stop(&self) {
-        if self.window.stop(&self.cpus) {
-            self.stopped.store(host::now(), Relaxed);
-            self.clock.stop(host::now(), self.done());
-            self.gate.close();
+    /// The program, or the machine, is over. Returns whether counts ended with it.
+    pub fn stop(&self) -> bool {
+        let ended = self.window.stop(&self.cpus);
+        if ended {
+            self.closed.store(self.done(), Relaxed);
+            self.let_go();
         }
+        ended
+    }
+
+    /// Counts are complete: the rest need not be in step.
+    fn let_go(&self) {
+        self.stopped.store(host::now(), Relaxed);
+        self.clock.stop(host::now(), self.done());
+        self.gate.close();
     }
 
     /// A block of instructions is about to run.
@@ -105,8 +119,7 @@ impl Meter {
 
     #[cold]
     fn pass(&self, seat: &Seat) {
-        let progress = || self.cpus.iter().map(|cpu| cpu.seat.clock()).fold(0, u64::wrapping_add);
-        if self.gate.pass(seat, progress) {
+        if self.gate.pass(seat, &self.cpus) {
             self.clock.turn(host::now(), || self.gate.is_deserted());
         }
     }
@@ -118,25 +131,26 @@ impl Meter {
         }
     }
 
-    /// A marker of any kind but RUN, with `ahead` instructions after it in its block.
-    pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) {
+    /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether counts ended with it.
+    pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) -> bool {
         let cpu = &self.cpus[cpu];
-        match marker {
-            Marker::Run => {}
+        let ended = match marker {
+            Marker::Iter => self.window.iter(cpu, privilege, ahead, self.options.rounds),
+            Marker::End => return self.window.is_open() && self.stop(),
+            Marker::Stop => true,
             Marker::Begin(threads) => {
                 if self.window.begin(threads, &self.cpus) {
                     self.opened.store(self.done(), Relaxed);
                 }
+                false
             }
-            Marker::Iter => self.window.iter(cpu, privilege, ahead),
-            Marker::End => {
-                if self.window.end(&self.cpus) {
-                    self.closed.store(self.done(), Relaxed);
-                }
+            Marker::Phase(phase) => {
+                cpu.set_phase(phase, privilege, ahead);
+                false
             }
-            Marker::Phase(phase) => cpu.set_phase(phase, privilege, ahead),
-            Marker::Stop => self.stop(),
-        }
+            Marker::Run => false,
+        };
+        ended && self.stop()
     }
 
     /// A BEGIN marker is at this address: the first one in a program tells where that was loaded.
@@ -229,7 +243,7 @@ impl Meter {
         self.clock_was_read.load(Relaxed)
     }
 
-    /// Real seconds from RUN to STOP.
+    /// Real seconds from RUN to the end of counts.
     pub fn host_seconds(&self) -> f64 {
         self.stopped.load(Relaxed).saturating_sub(self.started.load(Relaxed)) as f64 / 1e9
     }

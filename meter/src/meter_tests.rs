@@ -7,6 +7,7 @@ fn meter() -> Meter {
         memory: 1 << 20,
         cpus: 2,
         slack: 200,
+        rounds: 0,
         quantum_ns: 1,
         events: Vec::new(),
     };

@@ -10,6 +10,7 @@ fn metered() -> Meter {
         memory: 1 << 20,
         cpus: 3,
         slack: 200,
+        rounds: 0,
         quantum_ns: 1,
         events: Vec::new(),
     };

@@ -7,9 +7,9 @@
 //! | running | BEGIN from the last thread | → open; counts and blame start here |
 //! | running | STOP | → over; the whole run was the window, one round per CPU |
 //! | open | BEGIN | a thread more than announced: ignored |
-//! | open | ITER | that CPU's round ends |
-//! | open | END, STOP | → closed, over; counts end here |
-//! | closed | BEGIN | ignored and counted |
+//! | open | ITER | that CPU's round ends; → over if it was the last one wanted |
+//! | open | END, STOP | → over; counts end here |
+//! | over | BEGIN | ignored and counted |
 //! | any | whatever else | nothing |
 //!
 //! The start and the end of the window are cuts through all CPUs' counters while they run: as exact as the throttle's slack.
@@ -34,7 +34,6 @@ enum Stage {
     Waiting,
     Running,
     Open,
-    Closed,
     Over,
 }
 
@@ -43,6 +42,7 @@ struct Inner {
     stage: Stage,
     marked: bool,
     warm: u8,
+    rounds: u64,
     ignored: u64,
     start: Vec<Snapshot>,
     end: Vec<Snapshot>,
@@ -90,42 +90,38 @@ impl Window {
                     return true;
                 }
             }
-            Stage::Closed => inner.ignored += 1,
+            Stage::Over => inner.ignored += 1,
             _ => {}
         }
         false
     }
 
-    /// ITER.
-    pub fn iter(&self, cpu: &Cpu, privilege: Privilege, ahead: u64) {
-        if self.inner().stage == Stage::Open {
-            cpu.end_round(privilege, ahead);
-        }
-    }
-
-    /// END. Returns whether it was the first one, which closes the window.
-    pub fn end(&self, cpus: &[Cpu]) -> bool {
+    /// ITER. Returns whether it was the last round of those `wanted` (0: all there are).
+    pub fn iter(&self, cpu: &Cpu, privilege: Privilege, ahead: u64, wanted: u64) -> bool {
         let mut inner = self.inner();
-        let open = inner.stage == Stage::Open;
-        if open {
-            inner.stage = Stage::Closed;
-            self.stop_counting(&mut inner, cpus);
+        if inner.stage != Stage::Open {
+            return false;
         }
-        open
+        cpu.end_round(privilege, ahead);
+        inner.rounds += 1;
+        inner.rounds == wanted
     }
 
-    /// STOP, or the end of the machine. Returns whether it is the first one after RUN.
+    /// Whether END would end it.
+    pub fn is_open(&self) -> bool {
+        self.inner().stage == Stage::Open
+    }
+
+    /// The last round, END, STOP or the end of the machine. Returns whether it ended the window.
     pub fn stop(&self, cpus: &[Cpu]) -> bool {
         let mut inner = self.inner();
         match inner.stage {
             Stage::Waiting | Stage::Over => return false,
-            Stage::Running => {
-                cpus.iter().for_each(|cpu| cpu.end_round(Privilege::User, 0));
-                self.stop_counting(&mut inner, cpus);
-            }
-            Stage::Open => self.stop_counting(&mut inner, cpus),
-            Stage::Closed => {}
+            Stage::Running => cpus.iter().for_each(|cpu| cpu.end_round(Privilege::User, 0)),
+            Stage::Open => {}
         }
+        self.recording.store(false, Relaxed);
+        inner.end = cpus.iter().map(Cpu::snapshot).collect();
         inner.stage = Stage::Over;
         true
     }
@@ -141,11 +137,6 @@ impl Window {
         inner.start = cpus.iter().map(Cpu::snapshot).collect();
         cpus.iter().for_each(Cpu::start_rounds);
         self.recording.store(true, Relaxed);
-    }
-
-    fn stop_counting(&self, inner: &mut Inner, cpus: &[Cpu]) {
-        self.recording.store(false, Relaxed);
-        inner.end = cpus.iter().map(Cpu::snapshot).collect();
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -187,20 +178,19 @@ mod tests {
         let (window, cpus) = (Window::default(), cpus());
         assert!(window.run(&cpus));
         work(&cpus[0]);
-        window.iter(&cpus[0], Privilege::User, 0);
+        window.iter(&cpus[0], Privilege::User, 0, 0);
         window.begin(2, &cpus);
         work(&cpus[0]);
         window.begin(2, &cpus);
         for cpu in [0, 0, 1] {
             work(&cpus[cpu]);
-            window.iter(&cpus[cpu], Privilege::User, 0);
+            window.iter(&cpus[cpu], Privilege::User, 0, 0);
         }
         work(&cpus[1]);
-        window.end(&cpus);
+        assert!(window.is_open() && window.stop(&cpus));
         work(&cpus[1]);
-        window.iter(&cpus[1], Privilege::User, 0);
-        window.end(&cpus);
-        assert!(window.stop(&cpus) && !window.stop(&cpus));
+        window.iter(&cpus[1], Privilege::User, 0, 0);
+        assert!(!window.is_open() && !window.stop(&cpus));
         assert_eq!(instructions(&window), [20, 20]);
         assert_eq!(rounds(&cpus), [2, 1], "the cut-off round does not count");
         assert!(window.outcome().marked);
@@ -225,10 +215,19 @@ mod tests {
         window.run(&cpus);
         window.begin(0, &cpus);
         window.begin(0, &cpus);
-        window.end(&cpus);
+        window.stop(&cpus);
         assert!(!window.is_recording());
         window.begin(0, &cpus);
         assert_eq!(window.outcome().ignored, 1);
+    }
+
+    #[test]
+    fn the_last_wanted_round_is_told() {
+        let (window, cpus) = (Window::default(), cpus());
+        window.run(&cpus);
+        window.begin(0, &cpus);
+        let rounds = (0..3).map(|round| window.iter(&cpus[round % 2], Privilege::User, 0, 2));
+        assert_eq!(rounds.collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Experiment {
     fn cell(&self, tools: &Tools, system: System, cpus: u16) -> Result<Cell> {
         let job = self.job(cpus)?;
         let kernel = tools.kernel(system)?;
-        let settings = Settings { cpus, memory: self.memory, slack: self.slack };
+        let settings = Settings { cpus, memory: self.memory, slack: self.slack, rounds: self.window(cpus) };
         let guest = Guest { system, kernel, plugin: &tools.plugin };
         let Run { output, owners } = in_step(&guest, &job, settings)?;
         let begin = output.begin.map(|address| address.0);
@@ -90,9 +90,16 @@ impl Experiment {
         Ok(Cell::new(&label, &output, blame))
     }
 
+    /// How many rounds are counted. The threads do twice as many: if the window ended when the first of them is done, the
+    /// luckiest one would decide how many rounds the others are seen in.
+    fn window(&self, cpus: u16) -> u64 {
+        let chosen = self.arguments.iter().any(|word| word.contains("{rounds}"));
+        if chosen { rounds_each(self.rounds, cpus) * u64::from(cpus) } else { 0 }
+    }
+
     fn job(&self, cpus: u16) -> Result<Job> {
         let program = Program::load(&self.program)?;
-        let rounds = rounds_each(self.rounds, cpus);
+        let rounds = 2 * rounds_each(self.rounds, cpus);
         let arguments = self.arguments.iter().map(|word| fill(word, cpus, rounds).into());
         let mut job = Job::new(program, arguments);
         job.files = self.files.clone();

@@ -42,6 +42,8 @@ pub struct Settings {
     pub memory: u64,
     /// Instructions that a CPU may run ahead.
     pub slack: u64,
+    /// Rounds after which the window ends; 0: when the first thread is done.
+    pub rounds: u64,
 }
 
 /// A folder for one run, gone with this value.
@@ -79,13 +81,14 @@ impl Drop for Scratch {
 }
 
 fn argument(file: &Path, settings: Settings, out: &Path, events: &Path) -> Result<OsString> {
-    let Settings { cpus, memory, slack } = settings;
+    let Settings { cpus, memory, slack, rounds } = settings;
     let [file, out, events] = [file, out, events].map(|path| path.display().to_string());
     ensure!(
         ![&file, &out, &events].iter().any(|path| path.contains(',')),
         "{file}: a plugin's path may not hold a comma"
     );
-    Ok(format!("{file},out={out},slack={slack},cpus={cpus},events={events},memory={memory}").into())
+    Ok(format!("{file},out={out},slack={slack},cpus={cpus},rounds={rounds},events={events},memory={memory}")
+        .into())
 }
 
 /// `NAME HEXADDR` for every place that the kernel has.
@@ -136,12 +139,13 @@ mod tests {
     fn the_argument_names_everything_and_the_folder_goes_away() {
         let scratch = Scratch::new().unwrap();
         let folder = scratch.0.clone();
-        let settings = Settings { cpus: 4, memory: 1 << 30, slack: 200 };
+        let settings = Settings { cpus: 4, memory: 1 << 30, slack: 200, rounds: 9 };
         let plugin = scratch.plugin(Path::new("/x/meter.so"), settings, &stock()).unwrap();
         let argument = plugin.argument.to_string_lossy().into_owned();
         assert!(argument.starts_with("/x/meter.so,out=/"), "{argument}");
         assert!(
-            argument.contains(",slack=200,cpus=4,events=/") && argument.ends_with(",memory=1073741824"),
+            argument.contains(",slack=200,cpus=4,rounds=9,events=/")
+                && argument.ends_with(",memory=1073741824"),
             "{argument}"
         );
         assert!(scratch.plugin(Path::new("/a,b.so"), settings, &stock()).is_err());
