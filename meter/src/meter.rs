@@ -30,6 +30,7 @@ pub struct Meter {
     /// Time.
     pub clock: Clock,
     directory: Directory,
+    live: AtomicBool,
     started: AtomicU64,
     stopped: AtomicU64,
     clock_was_read: AtomicBool,
@@ -65,6 +66,7 @@ impl Meter {
             gate: Gate::new(options.slack),
             clock: Clock::default(),
             directory: Directory::new(options.memory)?,
+            live: AtomicBool::new(false),
             started: AtomicU64::new(0),
             stopped: AtomicU64::new(0),
             clock_was_read: AtomicBool::new(false),
@@ -79,24 +81,32 @@ impl Meter {
             self.started.store(host::now(), Relaxed);
             self.clock.start(host::now());
             self.gate.open();
+            self.live.store(true, Relaxed);
         }
         first
     }
 
-    /// The program, or the machine, is over. Returns whether counts ended with it.
-    pub fn stop(&self) -> bool {
-        let ended = self.window.stop(&self.cpus);
-        if ended {
-            self.let_go();
+    /// The window is over: counts are complete. The CPUs stay in step, or a guest that waits for locks takes for ever.
+    fn complete(&self) {
+        if self.window.stop(&self.cpus) {
+            self.live.store(false, Relaxed);
         }
-        ended
     }
 
-    /// Counts are complete: the rest need not be in step.
-    fn let_go(&self) {
-        self.stopped.store(host::now(), Relaxed);
-        self.clock.stop(host::now(), self.done());
-        self.gate.close();
+    /// The program, or the machine, is over: CPUs go as they like, and time is real.
+    pub fn stop(&self) {
+        self.complete();
+        if self.stopped.load(Relaxed) == 0 && self.started.load(Relaxed) != 0 {
+            self.stopped.store(host::now(), Relaxed);
+            self.clock.stop(host::now(), self.done());
+            self.gate.close();
+        }
+    }
+
+    /// Whether accesses matter. Relaxed: a few more or less after the end change nothing.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.live.load(Relaxed)
     }
 
     /// A block of instructions is about to run.
@@ -122,24 +132,19 @@ impl Meter {
         }
     }
 
-    /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether counts ended with it.
-    pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) -> bool {
+    /// A marker of any kind but RUN, with `ahead` instructions after it in its block.
+    pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) {
         let cpu = &self.cpus[cpu];
-        let ended = match marker {
-            Marker::Iter => self.window.iter(cpu, privilege, ahead, self.options.rounds),
-            Marker::End => return self.window.is_open() && self.stop(),
-            Marker::Stop => true,
-            Marker::Begin(threads) => {
-                self.window.begin(threads, &self.cpus);
-                false
-            }
-            Marker::Phase(phase) => {
-                cpu.set_phase(phase, privilege, ahead);
-                false
-            }
-            Marker::Run => false,
-        };
-        ended && self.stop()
+        match marker {
+            Marker::Run => {}
+            Marker::Begin(threads) => self.window.begin(threads, &self.cpus),
+            Marker::Iter if self.window.iter(cpu, privilege, ahead, self.options.rounds) => self.complete(),
+            Marker::Iter => {}
+            Marker::End if self.window.is_open() => self.complete(),
+            Marker::End => {}
+            Marker::Phase(phase) => cpu.set_phase(phase, privilege, ahead),
+            Marker::Stop => self.stop(),
+        }
     }
 
     /// An access to a device.
@@ -214,7 +219,7 @@ impl Meter {
         self.clock_was_read.load(Relaxed)
     }
 
-    /// Real seconds from RUN to the end of counts.
+    /// Real seconds from RUN to STOP.
     pub fn host_seconds(&self) -> f64 {
         self.stopped.load(Relaxed).saturating_sub(self.started.load(Relaxed)) as f64 / 1e9
     }
