@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use crate::args::Options;
 use crate::counts::Kind;
@@ -253,7 +253,10 @@ impl Mark {
 unsafe extern "C" fn on_marker(cpu: u32, data: *mut c_void) {
     let word = data as u64;
     let marker = Marker::from_parts((word >> 16) as u8, (word >> 8) as u8).expect("packed from one");
-    meter().marker(cpu as usize, marker, privilege(word), word >> 24);
+    if meter().marker(cpu as usize, marker, privilege(word), word >> 24) {
+        // Early, so that whoever wants no more than counts can end QEMU; and again in the end.
+        write(meter());
+    }
 }
 
 unsafe extern "C" fn on_repeat(cpu: u32, pc: *mut c_void) {
@@ -310,6 +313,12 @@ unsafe extern "C" fn on_idle(_id: Id, cpu: u32) {
 unsafe extern "C" fn on_exit(_id: Id, _data: *mut c_void) {
     let meter = meter();
     meter.stop();
+    write(meter);
+}
+
+fn write(meter: &Meter) {
+    static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+    let _turn = ONE_BY_ONE.lock();
     if let Err(error) = output::write(meter) {
         eprintln!("radixvm-meter: {}: {error}", meter.options.out.display());
     }

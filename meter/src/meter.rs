@@ -87,20 +87,25 @@ impl Meter {
     }
 
     /// The window is over: counts are complete. The CPUs stay in step, or a guest that waits for locks takes for ever.
-    fn complete(&self) {
-        if self.window.stop(&self.cpus) {
+    /// Returns whether they were not before.
+    fn complete(&self) -> bool {
+        let now = self.window.stop(&self.cpus);
+        if now {
             self.live.store(false, Relaxed);
         }
+        now
     }
 
-    /// The program, or the machine, is over: CPUs go as they like, and time is real.
-    pub fn stop(&self) {
-        self.complete();
+    /// The program, or the machine, is over: CPUs go as they like, and time is real. Returns whether counts are complete
+    /// only now.
+    pub fn stop(&self) -> bool {
+        let completed = self.complete();
         if self.stopped.load(Relaxed) == 0 && self.started.load(Relaxed) != 0 {
             self.stopped.store(host::now(), Relaxed);
             self.clock.stop(host::now(), self.done());
             self.gate.close();
         }
+        completed
     }
 
     /// Whether accesses matter. Relaxed: a few more or less after the end change nothing.
@@ -132,19 +137,20 @@ impl Meter {
         }
     }
 
-    /// A marker of any kind but RUN, with `ahead` instructions after it in its block.
-    pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) {
+    /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether it completed counts.
+    pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) -> bool {
         let cpu = &self.cpus[cpu];
         match marker {
-            Marker::Run => {}
+            Marker::Run => return false,
             Marker::Begin(threads) => self.window.begin(threads, &self.cpus),
-            Marker::Iter if self.window.iter(cpu, privilege, ahead, self.options.rounds) => self.complete(),
-            Marker::Iter => {}
-            Marker::End if self.window.is_open() => self.complete(),
-            Marker::End => {}
             Marker::Phase(phase) => cpu.set_phase(phase, privilege, ahead),
-            Marker::Stop => self.stop(),
+            Marker::Iter => {
+                return self.window.iter(cpu, privilege, ahead, self.options.rounds) && self.complete();
+            }
+            Marker::End => return self.window.is_open() && self.complete(),
+            Marker::Stop => return self.stop(),
         }
+        false
     }
 
     /// An access to a device.
