@@ -10,6 +10,7 @@ mod launching;
 mod lifecycle;
 mod meter_programs;
 mod microbenchmarks;
+mod owners;
 mod scale;
 mod statuses;
 mod streams;
