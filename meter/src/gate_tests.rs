@@ -122,7 +122,7 @@ fn a_starved_cpu_is_waited_for() {
     let (gate, seats) = (Gate::new(10), seats(2));
     gate.open();
     thread::scope(|scope| {
-        advance(&gate, &seats, 1, 0);
+        (0..2).for_each(|me| advance(&gate, &seats, me, 0));
         let patient = scope.spawn(|| advance(&gate, &seats, 0, 10));
         while gate.waits_and_escapes().0 < 4 {
             thread::yield_now();

@@ -2,13 +2,13 @@
 //!
 //! Until the program starts, only markers are looked for, so that the guest boots as fast as without the plugin. RUN asks
 //! QEMU to translate everything anew, at a moment when no CPU runs, and from then on every block and access is seen. When
-//! counts are complete, it is asked once more, and the rest runs fast again.
+//! counts are complete, accesses are passed over. Callbacks are not taken away again: QEMU 7.2 frees them while a CPU that left
+//! a block by an exception may still hold their list, and stops itself when it next pushes an exception frame.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use crate::args::Options;
 use crate::counts::Kind;
@@ -21,9 +21,6 @@ use crate::output;
 use crate::qemu::{self, *};
 
 static METER: OnceLock<Meter> = OnceLock::new();
-
-/// What QEMU calls this plugin. Relaxed: set before QEMU calls anything else.
-static ID: AtomicU64 = AtomicU64::new(0);
 
 /// QEMU asks which interface the plugin is made for.
 #[unsafe(no_mangle)]
@@ -49,7 +46,6 @@ pub unsafe extern "C" fn qemu_plugin_install(
     match made {
         Ok(meter) => {
             METER.get_or_init(|| meter);
-            ID.store(id, Relaxed);
             // SAFETY: called from `qemu_plugin_install`, with this plugin's name.
             unsafe { watch_for_run(id) };
             0
@@ -105,43 +101,20 @@ fn meter() -> &'static Meter {
     METER.get().expect("callbacks come after `qemu_plugin_install`")
 }
 
-/// All CPUs stand still, and all translations are gone: what follows is not metered.
-unsafe extern "C" fn on_end(id: Id) {
-    // SAFETY: as in `on_fresh_start`.
-    unsafe {
-        qemu_plugin_register_vcpu_tb_trans_cb(id, on_late_translation);
-        qemu_plugin_register_atexit_cb(id, on_exit, ptr::null_mut());
-    }
-}
-
-/// Before the program, only RUN matters.
-unsafe extern "C" fn on_early_translation(_id: Id, block: *mut Block) {
+unsafe extern "C" fn on_early_translation(id: Id, block: *mut Block) {
     // SAFETY: QEMU's block, good during the call.
-    unsafe { on_each_marker(block, on_run, |marker| marker == Marker::Run) };
-}
-
-/// After the window, only further windows do: they are counted as ignored.
-unsafe extern "C" fn on_late_translation(_id: Id, block: *mut Block) {
-    // SAFETY: QEMU's block, good during the call.
-    unsafe { on_each_marker(block, on_marker, |marker| matches!(marker, Marker::Begin(_))) };
-}
-
-/// # Safety
-/// `block` is being translated.
-unsafe fn on_each_marker(block: *mut Block, callback: OnExecution, which: impl Fn(Marker) -> bool) {
-    // SAFETY: the caller's promise.
-    for (pc, instruction) in unsafe { instructions(block) } {
+    for (_, instruction) in unsafe { instructions(block) } {
         // SAFETY: an instruction of it.
-        if let Some(marker) = decode::marker(unsafe { bytes(instruction) }).filter(|marker| which(*marker)) {
-            // SAFETY: as above.
-            unsafe { on_each(instruction, callback, Mark::pack(marker, pc, 0)) };
+        if decode::marker(unsafe { bytes(instruction) }) == Some(Marker::Run) {
+            // SAFETY: as above; the plugin's name goes with the callback.
+            unsafe { on_each(instruction, on_run, id) };
         }
     }
 }
 
-unsafe extern "C" fn on_run(_cpu: u32, _data: *mut c_void) {
+unsafe extern "C" fn on_run(_cpu: u32, id: *mut c_void) {
     // SAFETY: a reset is allowed on a CPU's thread.
-    unsafe { qemu_plugin_reset(ID.load(Relaxed), on_fresh_start) };
+    unsafe { qemu_plugin_reset(id as Id, on_fresh_start) };
 }
 
 unsafe extern "C" fn on_translation(_id: Id, block: *mut Block) {
@@ -286,8 +259,8 @@ unsafe extern "C" fn on_marker(cpu: u32, data: *mut c_void) {
     let word = data as u64;
     let marker = Marker::from_parts((word >> 16) as u8, (word >> 8) as u8).expect("packed from one");
     if meter().marker(cpu as usize, marker, privilege(word), word >> 24) {
-        // SAFETY: as in `on_run`.
-        unsafe { qemu_plugin_reset(ID.load(Relaxed), on_end) };
+        // Early, so that whoever wants no more than counts can end QEMU; and again in the end.
+        write(meter());
     }
 }
 
@@ -297,6 +270,9 @@ unsafe extern "C" fn on_repeat(cpu: u32, pc: *mut c_void) {
 
 unsafe extern "C" fn on_access(cpu: u32, info: MemoryInfo, address: u64, pc: *mut c_void) {
     let (meter, cpu, pc) = (meter(), cpu as usize, pc as u64);
+    if !meter.is_live() {
+        return;
+    }
     // SAFETY: in a memory callback, with its own `info`.
     let (store, size) = unsafe { (qemu_plugin_mem_is_store(info), 1 << qemu_plugin_mem_size_shift(info)) };
     meter.count_access(cpu, store, pc);
@@ -342,6 +318,12 @@ unsafe extern "C" fn on_idle(_id: Id, cpu: u32) {
 unsafe extern "C" fn on_exit(_id: Id, _data: *mut c_void) {
     let meter = meter();
     meter.stop();
+    write(meter);
+}
+
+fn write(meter: &Meter) {
+    static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+    let _turn = ONE_BY_ONE.lock();
     if let Err(error) = output::write(meter) {
         eprintln!("radixvm-meter: {}: {error}", meter.options.out.display());
     }

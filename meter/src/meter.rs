@@ -30,6 +30,7 @@ pub struct Meter {
     /// Time.
     pub clock: Clock,
     directory: Directory,
+    live: AtomicBool,
     started: AtomicU64,
     stopped: AtomicU64,
     clock_was_read: AtomicBool,
@@ -70,6 +71,7 @@ impl Meter {
             gate: Gate::new(options.slack),
             clock: Clock::default(),
             directory: Directory::new(options.memory)?,
+            live: AtomicBool::new(false),
             started: AtomicU64::new(0),
             stopped: AtomicU64::new(0),
             clock_was_read: AtomicBool::new(false),
@@ -87,25 +89,38 @@ impl Meter {
             self.started.store(host::now(), Relaxed);
             self.clock.start(host::now());
             self.gate.open();
+            self.live.store(true, Relaxed);
         }
         first
     }
 
-    /// The program, or the machine, is over. Returns whether counts ended with it.
-    pub fn stop(&self) -> bool {
-        let ended = self.window.stop(&self.cpus);
-        if ended {
+    /// The window is over: counts are complete. The CPUs stay in step, or a guest that waits for locks takes for ever.
+    /// Returns whether they were not before.
+    fn complete(&self) -> bool {
+        let now = self.window.stop(&self.cpus);
+        if now {
             self.closed.store(self.done(), Relaxed);
-            self.let_go();
+            self.live.store(false, Relaxed);
         }
-        ended
+        now
     }
 
-    /// Counts are complete: the rest need not be in step.
-    fn let_go(&self) {
-        self.stopped.store(host::now(), Relaxed);
-        self.clock.stop(host::now(), self.done());
-        self.gate.close();
+    /// The program, or the machine, is over: CPUs go as they like, and time is real. Returns whether counts are complete
+    /// only now.
+    pub fn stop(&self) -> bool {
+        let completed = self.complete();
+        if self.stopped.load(Relaxed) == 0 && self.started.load(Relaxed) != 0 {
+            self.stopped.store(host::now(), Relaxed);
+            self.clock.stop(host::now(), self.done());
+            self.gate.close();
+        }
+        completed
+    }
+
+    /// Whether accesses matter. Relaxed: a few more or less after the end change nothing.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.live.load(Relaxed)
     }
 
     /// A block of instructions is about to run.
@@ -131,26 +146,24 @@ impl Meter {
         }
     }
 
-    /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether counts ended with it.
+    /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether it completed counts.
     pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) -> bool {
         let cpu = &self.cpus[cpu];
-        let ended = match marker {
-            Marker::Iter => self.window.iter(cpu, privilege, ahead, self.options.rounds),
-            Marker::End => return self.window.is_open() && self.stop(),
-            Marker::Stop => true,
+        match marker {
+            Marker::Run => return false,
             Marker::Begin(threads) => {
                 if self.window.begin(threads, &self.cpus) {
                     self.opened.store(self.done(), Relaxed);
                 }
-                false
             }
-            Marker::Phase(phase) => {
-                cpu.set_phase(phase, privilege, ahead);
-                false
+            Marker::Phase(phase) => cpu.set_phase(phase, privilege, ahead),
+            Marker::Iter => {
+                return self.window.iter(cpu, privilege, ahead, self.options.rounds) && self.complete();
             }
-            Marker::Run => false,
-        };
-        ended && self.stop()
+            Marker::End => return self.window.is_open() && self.complete(),
+            Marker::Stop => return self.stop(),
+        }
+        false
     }
 
     /// A BEGIN marker is at this address: the first one in a program tells where that was loaded.
@@ -243,7 +256,7 @@ impl Meter {
         self.clock_was_read.load(Relaxed)
     }
 
-    /// Real seconds from RUN to the end of counts.
+    /// Real seconds from RUN to STOP.
     pub fn host_seconds(&self) -> f64 {
         self.stopped.load(Relaxed).saturating_sub(self.started.load(Relaxed)) as f64 / 1e9
     }

@@ -9,9 +9,12 @@ use crate::meter::Meter;
 use crate::report::{self, Line, Pair};
 use crate::window::Outcome;
 
-/// Writes the results to where they were asked for.
+/// Writes the results to where they were asked for: all at once, for readers that wait for them.
 pub fn write(meter: &Meter) -> io::Result<()> {
-    std::fs::write(&meter.options.out, json(meter))
+    let mut unfinished = meter.options.out.clone().into_os_string();
+    unfinished.push(".unfinished");
+    std::fs::write(&unfinished, json(meter))?;
+    std::fs::rename(&unfinished, &meter.options.out)
 }
 
 /// The results.

@@ -10,7 +10,8 @@
 //! spun while others are made would cost a meter dearly that keeps all CPUs in step. Thread 0 is the calling thread: a
 //! spawner that slept would be one more thread.
 //!
-//! The words in capitals, and ITER after every round, are [`marker`]s for the contention meter.
+//! The words in capitals, and ITER after every round, are [`marker`]s for the contention meter. Who works in rounds says
+//! BEGIN after the first, unless it is the only one: that one pays for what the reading of the counters has disturbed.
 
 use crate::counters::{Counters, Reading, minor_faults};
 use crate::spin::Barrier;
@@ -23,8 +24,6 @@ use std::time::Instant;
 pub struct Worker<'a> {
     /// 0 for the calling thread.
     pub index: usize,
-    /// How many there are.
-    pub threads: usize,
     /// Waits for all threads.
     pub barrier: &'a Barrier,
     /// Threads outnumber CPUs.
@@ -56,6 +55,7 @@ pub struct Rounds {
 /// the whole body is one round.
 pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (Vec<R>, Window) {
     let once = |worker: &Worker, ()| {
+        marker::begin(threads);
         let result = body(worker);
         marker::iter();
         // Nobody closes the meter's window before all have finished their round.
@@ -79,9 +79,15 @@ pub fn measure_rounds<T: Send>(
         own
     };
     let counted = |worker: &Worker, mut own| {
+        let metered = u64::from(rounds.counted > 1);
         for number in 0..rounds.counted {
+            if number == metered {
+                marker::begin(threads);
+            }
             round(worker, &mut own, number);
-            marker::iter();
+            if number >= metered {
+                marker::iter();
+            }
         }
         own
     };
@@ -100,7 +106,7 @@ fn run<T, R: Send>(
     let start = move |index: usize| {
         require(cores::pin(cpus[index % cpus.len()]), "sched_setaffinity");
         ready.wait();
-        let worker = Worker { index, threads, barrier, crowded };
+        let worker = Worker { index, barrier, crowded };
         let own = warm_up(&worker);
         barrier.wait();
         (worker, own)
@@ -116,7 +122,8 @@ fn run<T, R: Send>(
 
 fn follow<T, R>((worker, own): (Worker, T), body: &impl Fn(&Worker, T) -> R) -> R {
     worker.barrier.wait();
-    let result = worker.marked(own, body);
+    let result = body(&worker, own);
+    marker::end();
     worker.barrier.wait();
     worker.barrier.wait();
     result
@@ -132,23 +139,14 @@ fn lead<T, R>(
     let (faults, clock) = (minor_faults(), Instant::now());
     let cycles = cores::cycles();
     worker.barrier.wait();
-    let result = worker.marked(own, body);
+    let result = body(&worker, own);
+    marker::end();
     worker.barrier.wait();
     let (cycles, seconds) = (cores::cycles() - cycles, clock.elapsed().as_secs_f64());
     let minor_faults = minor_faults() - faults;
     after.take();
     worker.barrier.wait();
     (result, Window { seconds, cycles, minor_faults, counters: after.since(&before) })
-}
-
-impl Worker<'_> {
-    /// The body between the markers of its window.
-    fn marked<T, R>(&self, own: T, body: &impl Fn(&Worker, T) -> R) -> R {
-        marker::begin(self.threads);
-        let result = body(self, own);
-        marker::end();
-        result
-    }
 }
 
 #[cfg(test)]

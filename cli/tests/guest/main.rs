@@ -11,6 +11,7 @@ mod lifecycle;
 mod meter;
 mod meter_programs;
 mod microbenchmarks;
+mod owners;
 mod scale;
 mod statuses;
 mod streams;
