@@ -39,7 +39,7 @@ impl Options {
         Ok(Self {
             out: last("out").ok_or("out=PATH is missing")?.into(),
             memory: number("memory", 0).and_then(positive("memory"))?,
-            cpus: number("cpus", cpus as u64).and_then(positive("cpus")).and_then(cpu_count)?,
+            cpus: number("cpus", cpus as u64).and_then(|count| cpu_count(count, cpus))?,
             slack: number("slack", SLACK).and_then(positive("slack"))?,
             rounds: number("rounds", 0)?,
             quantum_ns: number("quantum_ns", 1).and_then(positive("quantum_ns"))?,
@@ -63,8 +63,12 @@ fn positive(name: &str) -> impl Fn(u64) -> Result<u64, String> {
     move |value| if value > 0 { Ok(value) } else { Err(format!("{name} must be given, and not 0")) }
 }
 
-fn cpu_count(cpus: u64) -> Result<usize, String> {
-    if cpus <= MAX_CPUS as u64 { Ok(cpus as usize) } else { Err(format!("cpus={cpus}: at most {MAX_CPUS}")) }
+fn cpu_count(count: u64, least: usize) -> Result<usize, String> {
+    if (least as u64..=MAX_CPUS as u64).contains(&count) {
+        Ok(count as usize)
+    } else {
+        Err(format!("cpus={count}: the machine has {least}, and {MAX_CPUS} is the most"))
+    }
 }
 
 fn read_events(path: &str) -> Result<Vec<(u64, Kind)>, String> {
@@ -103,8 +107,8 @@ mod tests {
     fn defaults_and_values() {
         let options = parse("out=/tmp/x,memory=1073741824").unwrap();
         assert_eq!((options.cpus, options.slack, options.quantum_ns), (4, 200, 1));
-        let options = parse("out=x,memory=4096,cpus=2,slack=2000,quantum_ns=3,rounds=9").unwrap();
-        assert_eq!((options.memory, options.cpus, options.slack, options.quantum_ns), (4096, 2, 2000, 3));
+        let options = parse("out=x,memory=4096,cpus=8,slack=2000,quantum_ns=3,rounds=9").unwrap();
+        assert_eq!((options.memory, options.cpus, options.slack, options.quantum_ns), (4096, 8, 2000, 3));
         assert_eq!(options.rounds, 9);
     }
 
@@ -116,6 +120,7 @@ mod tests {
             ("out=x,memory=lots", "memory=lots"),
             ("out=x,memory=1,slack=0", "slack"),
             ("out=x,memory=1,cpus=129", "cpus=129"),
+            ("out=x,memory=1,cpus=3", "cpus=3"),
             ("out=x,memory=1,speed=9", "speed=9"),
             ("out=x,memory=1,on", "\"on\""),
             ("out=x,memory=1,events=/nowhere/at/all", "/nowhere/at/all"),

@@ -64,9 +64,9 @@ pub trait Crowd {
         self.seats().map(Seat::clock).fold(0, u64::wrapping_add)
     }
 
-    /// Whether one that is waited for only waits for the host.
-    fn any_ready(&self) -> bool {
-        self.seats().any(Seat::is_ready)
+    /// Whether one that is waited for in this `quantum` only waits for the host.
+    fn any_starved(&self, quantum: u64) -> bool {
+        self.seats().any(|seat| seat.is_starved(quantum))
     }
 }
 
@@ -107,9 +107,18 @@ impl Seat {
         self.clock.load(Relaxed)
     }
 
-    /// Whether others wait for the CPU, and its thread would run if the host had a CPU for it.
-    pub fn is_ready(&self) -> bool {
-        self.place.load(Relaxed) == RUNNING && host::is_ready(self.thread.load(Relaxed))
+    /// Whether the CPU is waited for in this `quantum`, and its thread would run if the host had a CPU for it.
+    fn is_starved(&self, quantum: u64) -> bool {
+        self.is_missing(quantum) && host::is_ready(self.thread.load(Relaxed))
+    }
+
+    /// One that slept while the quantum began still sits where it arrived, in the one before.
+    fn is_missing(&self, quantum: u64) -> bool {
+        match self.place.load(Relaxed) {
+            OUT => false,
+            ARRIVED => self.quantum.load(Relaxed) != quantum,
+            _ => true,
+        }
     }
 
     /// Adds to the clock; returns whether the gate must be asked.
@@ -236,7 +245,7 @@ impl Gate {
                 break;
             }
             let got_on = Some(crowd.progress());
-            if waited && got_on == seen && !crowd.any_ready() {
+            if waited && got_on == seen && !crowd.any_starved(quantum) {
                 add(&self.escapes);
                 return;
             }

@@ -133,3 +133,13 @@ fn a_starved_cpu_is_waited_for() {
         patient.join().unwrap();
     });
 }
+
+#[test]
+fn one_that_has_not_noticed_the_new_quantum_is_missing() {
+    let seat = Seat::default();
+    assert!(!seat.is_missing(5));
+    seat.sit(ARRIVED, 5);
+    assert!(!seat.is_missing(5) && seat.is_missing(6));
+    seat.sit(RUNNING, 6);
+    assert!(seat.is_missing(6));
+}

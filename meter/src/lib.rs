@@ -13,11 +13,11 @@
 //! with the same file in `LD_PRELOAD`, for the clock.
 //!
 //! ```text
-//! install ─▶ meter ─┬▶ cpu ──▶ counts, blame
-//! (QEMU's  (what a  ├▶ directory
-//! callbacks) callback├▶ window
-//!           means)  ├▶ gate, clock
-//!                   └▶ output ──▶ report
+//! plugin ────▶ meter ─┬▶ cpu ──▶ counts, blame
+//! (QEMU's    (what a  ├▶ directory
+//! callbacks) callback ├▶ window
+//!            means)   └▶ gate, clock
+//!        └───▶ output ──▶ report
 //! ```
 //!
 //! What it cannot see: instruction fetches, page-table walks of the hardware, the frames that exceptions push, evictions,
@@ -31,18 +31,16 @@ pub mod blame;
 pub mod clock;
 pub mod counts;
 pub mod cpu;
+pub mod data;
 pub mod decode;
 pub mod directory;
 pub mod gate;
 #[allow(unsafe_code)]
 pub mod host;
-#[cfg(not(test))]
-#[allow(unsafe_code)]
-mod install;
 pub mod meter;
 pub mod output;
 #[allow(unsafe_code)]
-#[cfg_attr(test, allow(dead_code))]
-mod qemu;
+#[cfg(not(test))]
+mod plugin;
 pub mod report;
 pub mod window;

@@ -57,7 +57,6 @@ pub type OnAccess = unsafe extern "C" fn(u32, MemoryInfo, u64, *mut c_void);
 /// A callback at the end.
 pub type AtExit = unsafe extern "C" fn(Id, *mut c_void);
 
-#[cfg(not(test))]
 unsafe extern "C" {
     pub fn qemu_plugin_reset(id: Id, then: Simple);
     pub fn qemu_plugin_register_vcpu_idle_cb(id: Id, callback: OnCpu);
