@@ -133,6 +133,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(folder) = &arguments.report {
         write(&folder.join("contend.json"), &json(&cells)?)?;
+        write(&folder.join("speed.svg"), &report::picture(&cells))?;
         write(&folder.join("index.html"), &report::page(&cells, &arguments.command))?;
     }
     Ok(0)

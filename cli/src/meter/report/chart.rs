@@ -3,13 +3,8 @@
 use std::fmt::Write;
 
 use super::html::escape;
+use super::scale::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, nice, powers_around};
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 360.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 16.0;
-const BOTTOM: f64 = 40.0;
 /// Room for a legend of one line per curve.
 const LEGEND: f64 = 20.0;
 
@@ -29,15 +24,6 @@ pub struct Curve {
     pub dots: Vec<(f64, f64)>,
 }
 
-/// A vertical axis.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Axis {
-    /// From 0.
-    Linear,
-    /// Powers of ten.
-    Logarithmic,
-}
-
 /// A chart with its curves.
 pub struct Chart {
     /// Which kind of vertical axis.
@@ -50,54 +36,12 @@ pub struct Chart {
     pub ideal: Option<usize>,
 }
 
-/// Where values are on the paper.
-struct Scale {
-    axis: Axis,
-    most_cpus: f64,
-    low: f64,
-    high: f64,
-    top: f64,
-}
-
-impl Scale {
-    fn x(&self, cpus: f64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * cpus.log2() / self.most_cpus.log2().max(1.0)
-    }
-
-    fn y(&self, value: f64) -> f64 {
-        let part = match self.axis {
-            Axis::Linear => (value - self.low) / (self.high - self.low),
-            Axis::Logarithmic => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
-        };
-        HEIGHT - BOTTOM - (HEIGHT - BOTTOM - self.top) * part.clamp(0.0, 1.0)
-    }
-
-    fn place(&self, (cpus, value): (f64, f64)) -> String {
-        format!("{:.1},{:.1}", self.x(cpus), self.y(value))
-    }
-
-    fn places(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
-        points.map(|point| self.place(point)).collect::<Vec<_>>().join(" ")
-    }
-
-    /// Values with a line across the chart.
-    fn ticks(&self) -> Vec<f64> {
-        match self.axis {
-            Axis::Linear => (0..=4).map(|part| self.high * f64::from(part) / 4.0).collect(),
-            Axis::Logarithmic => {
-                let powers = self.low.log10().round() as i32..=self.high.log10().round() as i32;
-                powers.map(|power| 10f64.powi(power)).collect()
-            }
-        }
-    }
-}
-
 impl Chart {
     /// The chart as an element of a page.
     pub fn svg(&self) -> String {
         let scale = self.scale();
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=img aria-label=\"{}\">\n",
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
             escape(&self.title)
         );
         grid(&mut svg, &scale);
@@ -105,6 +49,18 @@ impl Chart {
         self.curves.iter().for_each(|curve| draw(&mut svg, curve, &scale));
         self.curves.iter().enumerate().for_each(|(place, curve)| legend(&mut svg, curve, place));
         svg + "</svg>"
+    }
+
+    /// The chart as a file of its own, with its title and its style.
+    pub fn file(&self, style: &str) -> String {
+        let root = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"360\" ";
+        let body = self.svg().replacen("<svg ", root, 1);
+        let title = format!(
+            "<style>{style}</style><title>{}</title><rect class=\"paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>",
+            escape(&self.title)
+        );
+        let at = body.find('\n').unwrap_or(0);
+        format!("{}{title}{}\n", &body[..at], &body[at..])
     }
 
     fn scale(&self) -> Scale {
@@ -127,35 +83,18 @@ impl Chart {
         // Further than the chart is high it would lie on its edge.
         let end = scale.most_cpus.min(cpus * scale.high / value.max(f64::MIN_POSITIVE));
         let line = scale.places([(cpus, value), (end, value * end / cpus)].into_iter());
-        let _ = writeln!(svg, "<polyline class=ideal points=\"{line}\"/>");
+        let _ = writeln!(svg, "<polyline class=\"ideal\" points=\"{line}\"/>");
     }
-}
-
-/// The next of 1, 2, 4, 5, 10, 20, ... times a power of ten.
-fn nice(value: f64) -> f64 {
-    let power = 10f64.powf(value.log10().floor());
-    [1.0, 2.0, 4.0, 5.0, 8.0, 10.0]
-        .map(|step| step * power)
-        .into_iter()
-        .find(|step| *step >= value)
-        .unwrap_or(value)
-}
-
-fn powers_around(least: f64, high: f64) -> (f64, f64) {
-    if high <= 0.0 {
-        return (1.0, 10.0);
-    }
-    let (low, high) = (least.log10().floor(), high.log10().ceil());
-    (10f64.powf(low), 10f64.powf(high.max(low + 1.0)))
 }
 
 fn grid(svg: &mut String, scale: &Scale) {
     for value in scale.ticks() {
         let (y, right) = (scale.y(value), WIDTH - RIGHT);
-        let _ = writeln!(svg, "<line class=grid x1={LEFT} x2={right} y1={y:.1} y2={y:.1} />");
+        let _ =
+            writeln!(svg, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" />");
         let _ = writeln!(
             svg,
-            "<text class=soft x={} y={:.1} text-anchor=end>{}</text>",
+            "<text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
             y + 4.0,
             short(value)
@@ -165,14 +104,14 @@ fn grid(svg: &mut String, scale: &Scale) {
     for cpus in (0..8).map(|power| f64::from(1 << power)).filter(|cpus| *cpus <= scale.most_cpus) {
         let _ = writeln!(
             svg,
-            "<text class=soft x={:.1} y={} text-anchor=middle>{cpus}</text>",
+            "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{cpus}</text>",
             scale.x(cpus),
             bottom + 18.0
         );
     }
     let _ = writeln!(
         svg,
-        "<text class=soft x={:.1} y={} text-anchor=middle>CPUs</text>",
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">CPUs</text>",
         (LEFT + WIDTH - RIGHT) / 2.0,
         HEIGHT - 6.0
     );
@@ -200,7 +139,7 @@ fn draw(svg: &mut String, curve: &Curve, scale: &Scale) {
         let (x, y) = (scale.x(dot.0), scale.y(dot.1));
         let _ = writeln!(
             svg,
-            "<circle class=f{color} cx={x:.1} cy={y:.1} r=3.5><title>{} CPUs: {}</title></circle>",
+            "<circle class=\"f{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{} CPUs: {}</title></circle>",
             dot.0,
             short(dot.1)
         );
@@ -209,8 +148,12 @@ fn draw(svg: &mut String, curve: &Curve, scale: &Scale) {
 
 fn legend(svg: &mut String, curve: &Curve, place: usize) {
     let (x, y, color) = (LEFT + 8.0, TOP + LEGEND * place as f64 + 2.0, curve.color);
-    let _ = writeln!(svg, "<line class=\"curve s{color}\" x1={x} x2={} y1={y} y2={y} />", x + 22.0);
-    let _ = writeln!(svg, "<text x={} y={}>{}</text>", x + 30.0, y + 4.0, escape(&curve.label));
+    let _ = writeln!(
+        svg,
+        "<line class=\"curve s{color}\" x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" />",
+        x + 22.0
+    );
+    let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", x + 30.0, y + 4.0, escape(&curve.label));
 }
 
 /// 12500 as 12.5k.
@@ -247,7 +190,10 @@ mod tests {
         let curves = vec![curve(&[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0), (8.0, 80.0)], 4.0)];
         let svg = Chart { axis: Axis::Logarithmic, title: "t".to_owned(), curves, ideal: Some(0) }.svg();
         assert_eq!(svg.matches("<polyline class=\"curve").count(), 2, "{svg}");
-        assert!(svg.contains("beyond") && svg.contains("class=ideal") && svg.contains("a &lt; b"), "{svg}");
+        assert!(
+            svg.contains("beyond") && svg.contains("class=\"ideal\"") && svg.contains("a &lt; b"),
+            "{svg}"
+        );
         assert_eq!(svg.matches("<circle").count(), 4);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }

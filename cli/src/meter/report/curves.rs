@@ -1,8 +1,9 @@
 //! The page's curves: predicted speed, and counts per round, over numbers of CPUs.
 
-use super::chart::{Axis, Chart, Curve, short};
+use super::chart::{Chart, Curve, short};
 use super::html::{escape, table};
-use super::{label, systems};
+use super::scale::Axis;
+use super::{label, style, systems};
 use crate::guest::system::System;
 use crate::meter::model::{self, Point};
 use crate::meter::row::{Cell, Row};
@@ -77,6 +78,11 @@ fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
     };
     let curves = systems(cells).into_iter().enumerate().map(curve).collect();
     Chart { axis: Axis::Linear, title: title.to_owned(), curves, ideal: None }
+}
+
+/// The first chart as a picture of its own.
+pub fn picture(cells: &[Cell]) -> String {
+    speeds(cells).file(style::CSS)
 }
 
 /// The first chart in numbers.

@@ -6,8 +6,10 @@ mod fights;
 mod html;
 mod law;
 mod page;
+mod scale;
 mod style;
 
+pub use curves::picture;
 pub use page::page;
 
 use super::blame::Blame;

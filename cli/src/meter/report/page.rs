@@ -174,6 +174,17 @@ mod tests {
     }
 
     #[test]
+    fn the_picture_stands_alone() {
+        let picture = crate::meter::report::picture(&cells());
+        assert!(
+            picture.starts_with("<svg xmlns=")
+                && picture.contains("<style>")
+                && picture.contains("stock Linux")
+        );
+        assert!(!picture.contains("='") && picture.matches('"').count().is_multiple_of(2));
+    }
+
+    #[test]
     fn every_element_is_closed() {
         let page = page(&cells(), &["local".to_owned()]);
         for tag in ["table", "div", "figure", "svg", "details", "p", "tr", "h2", "h3"] {

@@ -17,7 +17,7 @@ code { font: .85rem/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1.2rem; } figure { margin: 0; }
 figure.first { grid-column: 1 / -1; } figure.first svg { max-width: 56rem; display: block; } svg { width: 100%; height: auto; background: var(--panel); border-radius: 6px; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .soft { fill: var(--soft); }
-svg .grid { stroke: var(--rule); stroke-width: 1; } svg .axis { stroke: var(--soft); } svg .ideal { stroke: var(--soft); stroke-dasharray: 1 4; fill: none; }
+svg .paper { fill: var(--panel); } svg .grid { stroke: var(--rule); stroke-width: 1; } svg .axis { stroke: var(--soft); } svg .ideal { stroke: var(--soft); stroke-dasharray: 1 4; fill: none; }
 svg .curve { fill: none; stroke-width: 2.2; } svg .beyond { stroke-dasharray: 6 4; } svg .band { opacity: .15; stroke: none; }
 .s0 { stroke: var(--c0); } .s1 { stroke: var(--c1); } .s2 { stroke: var(--c2); } .s3 { stroke: var(--c3); }
 .f0 { fill: var(--c0); } .f1 { fill: var(--c1); } .f2 { fill: var(--c2); } .f3 { fill: var(--c3); }
