@@ -192,6 +192,7 @@ fn status(outcome: &Outcome) -> u8 {
     match &outcome.end {
         End::Exited(status) => *status as u8,
         End::Killed(signal) | End::Interrupted(signal) => 128 + *signal as u8,
+        End::Enough => 0,
         End::Failed(why) => {
             eprintln!("radixvm: {why}");
             FAILED

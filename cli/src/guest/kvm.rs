@@ -62,6 +62,7 @@ fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
         limit: Some(Duration::from_secs(5)),
         farewell: Farewell::Killed,
         plugin: None,
+        wanted: None,
     })
 }
 

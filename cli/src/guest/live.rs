@@ -5,6 +5,7 @@
 //! | two pumps | the program's stdout and stderr, to their sinks |
 //! | lines | the control port, to the queue |
 //! | stdin | a frame of our standard input for every request, to the control port |
+//! | watcher | for a file that is all that is wanted, to the queue |
 //! | two collectors | what QEMU, and a kernel with a log port, say when something is wrong |
 //!
 //! QEMU is killed when the [`Live`] value goes away, whichever way that is, and by the guard's death signal if this
@@ -14,6 +15,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::channels::{self, Channel, FIRST_PORT, Sink};
@@ -35,6 +38,8 @@ pub enum Event {
     Line(String),
     /// The control port is closed: QEMU is gone.
     Closed,
+    /// The file that was wanted of the guest is in its place.
+    Enough,
     /// This process got a signal, or what amounts to one.
     Signal(i32),
 }
@@ -68,6 +73,7 @@ impl Live {
         let asked = control.try_clone().context("cannot duplicate a socket")?;
         let stdin = channels::feed_stdin(asked, plan.stdin);
         let watch = forward_signals(sender.clone());
+        plan.wanted.as_deref().map_or(Ok(()), |file| watch_for(file, sender.clone()))?;
         read_lines(control, sender);
         Ok(Live { qemu, events, stdin, output, words, _watch: watch })
     }
@@ -167,6 +173,21 @@ fn pump(port: UnixStream, sink: &Sink, events: &Sender<Event>) -> JoinHandle<()>
 
 fn forward_signals(events: Sender<Event>) -> signals::Watch {
     signals::Watch::new(move |signal| drop(events.send(Event::Signal(signal))))
+}
+
+/// Tells when a file is moved to its place. The thread ends then, or when the file's folder goes.
+fn watch_for(file: &Path, events: Sender<Event>) -> Result<()> {
+    let folder = file.parent().context("a file lies in a folder")?;
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
+    inotify::add_watch(&watch, folder, inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::DELETE_SELF)?;
+    thread::spawn(move || {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+        let event = inotify::Reader::new(watch, &mut buffer).next().map(|event| event.events());
+        if event.is_ok_and(|events| events.contains(inotify::ReadFlags::MOVED_TO)) {
+            let _ = events.send(Event::Enough);
+        }
+    });
+    Ok(())
 }
 
 fn read_lines(port: UnixStream, events: Sender<Event>) {

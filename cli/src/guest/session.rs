@@ -46,6 +46,8 @@ pub struct Plan {
     pub farewell: Farewell,
     /// A plugin that watches the guest.
     pub plugin: Option<Plugin>,
+    /// A file that is all that is wanted of this guest: when it is put in its place, the run is over.
+    pub wanted: Option<PathBuf>,
 }
 
 /// How QEMU goes when the program has ended.
@@ -79,6 +81,8 @@ pub enum End {
     Interrupted(i32),
     /// The guest failed.
     Failed(String),
+    /// What was wanted of the guest is there.
+    Enough,
 }
 
 /// Everything known after a run.
@@ -114,6 +118,7 @@ fn listen(live: &Live, plan: &Plan, notice: &mut dyn FnMut(&Line)) -> (Option<En
         let until = if said.booted { deadline } else { boot_deadline.min(deadline.or(boot_deadline)) };
         let end = match live.next_event(until) {
             Ok(Event::Line(line)) => said.hear(&line, live, notice),
+            Ok(Event::Enough) => Some(End::Enough),
             Ok(Event::Signal(signal)) => Some(End::Interrupted(signal)),
             Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return (None, said),
             Err(RecvTimeoutError::Timeout) => Some(End::Failed(said.overdue(start.elapsed()))),

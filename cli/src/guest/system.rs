@@ -141,6 +141,7 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         limit: None,
         farewell: if linux { Farewell::Killed } else { Farewell::ByItself },
         plugin: None,
+        wanted: None,
     })
 }
 

@@ -34,6 +34,7 @@ pub fn complete(arguments: &[String], rounds: Option<u64>) -> Vec<String> {
     }
     if rounds.is_some_and(|rounds| rounds > 0) {
         add(&mut arguments, "--iterations", "{rounds}");
+        add(&mut arguments, "--warmup", "{warmup}");
     }
     arguments
 }
@@ -74,8 +75,11 @@ mod tests {
 
     #[test]
     fn benchmarks_get_threads_and_rounds_unless_given() {
-        assert_eq!(complete(&[], Some(2000)), words("--threads {cpus} --iterations {rounds}"));
-        let given = words("--threads=3 --iterations 5");
+        assert_eq!(
+            complete(&[], Some(2000)),
+            words("--threads {cpus} --iterations {rounds} --warmup {warmup}")
+        );
+        let given = words("--threads=3 --iterations 5 --warmup 2");
         assert_eq!(complete(&given, Some(2000)), given);
         assert_eq!(complete(&words("a.txt"), Some(0)), words("a.txt --threads {cpus}"));
         assert_eq!(complete(&words("-- --threads"), Some(0)), words("--threads {cpus} -- --threads"));

@@ -25,7 +25,8 @@ use crate::progress::Step;
 pub struct Experiment {
     /// The program's file.
     pub program: PathBuf,
-    /// Its arguments; `{cpus}` stands for the number of CPUs, `{rounds}` for how many rounds a thread does.
+    /// Its arguments; `{cpus}` stands for the number of CPUs, `{rounds}` and `{warmup}` for how many rounds a thread does
+    /// and how many more before.
     pub arguments: Vec<String>,
     /// Rounds of all threads together.
     pub rounds: u64,
@@ -77,7 +78,7 @@ impl Experiment {
     }
 
     fn cell(&self, tools: &Tools, system: System, cpus: u16) -> Result<Cell> {
-        let job = self.job(cpus)?;
+        let job = self.job(system, cpus)?;
         let kernel = tools.kernel(system)?;
         let settings = Settings { cpus, memory: self.memory, slack: self.slack, rounds: self.window(cpus) };
         let guest = Guest { system, kernel, plugin: &tools.plugin };
@@ -90,17 +91,20 @@ impl Experiment {
         Ok(Cell::new(&label, &output, blame))
     }
 
-    /// How many rounds are counted. The threads do twice as many: if the window ended when the first of them is done, the
-    /// luckiest one would decide how many rounds the others are seen in.
+    /// How many rounds are counted. The threads do more: if the window ended when the first of them is done, the luckiest
+    /// one would decide how many rounds the others are seen in.
     fn window(&self, cpus: u16) -> u64 {
         let chosen = self.arguments.iter().any(|word| word.contains("{rounds}"));
         if chosen { rounds_each(self.rounds, cpus) * u64::from(cpus) } else { 0 }
     }
 
-    fn job(&self, cpus: u16) -> Result<Job> {
+    fn job(&self, system: System, cpus: u16) -> Result<Job> {
         let program = Program::load(&self.program)?;
-        let rounds = 2 * rounds_each(self.rounds, cpus);
-        let arguments = self.arguments.iter().map(|word| fill(word, cpus, rounds).into());
+        let share = rounds_each(self.rounds, cpus);
+        // Locks of the stock kernel are not fair.
+        let rounds = share * if system == System::Linux { 16 } else { 2 };
+        let numbers = [("{cpus}", cpus.into()), ("{rounds}", rounds), ("{warmup}", (share / 4).max(8))];
+        let arguments = self.arguments.iter().map(|word| fill(word, &numbers).into());
         let mut job = Job::new(program, arguments);
         job.files = self.files.clone();
         job.envp = system::environment(self.environment.iter().cloned());
@@ -132,8 +136,8 @@ fn rounds_each(all: u64, cpus: u16) -> u64 {
     (all / u64::from(cpus)).max(24)
 }
 
-fn fill(word: &str, cpus: u16, rounds: u64) -> String {
-    word.replace("{cpus}", &cpus.to_string()).replace("{rounds}", &rounds.to_string())
+fn fill(word: &str, numbers: &[(&str, u64)]) -> String {
+    numbers.iter().fold(word.to_owned(), |word, (name, number)| word.replace(name, &number.to_string()))
 }
 
 impl Tools {
@@ -180,8 +184,9 @@ mod tests {
 
     #[test]
     fn arguments_know_the_number_of_cpus() {
-        assert_eq!(fill("--threads={cpus}", 8, 5), "--threads=8");
-        assert_eq!(fill("{rounds}", 8, 5), "5");
+        let numbers = [("{cpus}", 8), ("{rounds}", 5)];
+        assert_eq!(fill("--threads={cpus}", &numbers), "--threads=8");
+        assert_eq!(fill("{rounds}", &numbers), "5");
         assert_eq!((rounds_each(2000, 4), rounds_each(2000, 128)), (500, 24));
     }
 }
