@@ -12,6 +12,7 @@ use crate::guest::system::System;
 use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
+use crate::refusal::FAILED;
 use crate::{artifacts, options, program};
 
 const HELP: &str = "\
@@ -126,7 +127,8 @@ fn once(systems: impl Iterator<Item = System>) -> Vec<System> {
 /// Measures, prints the table, writes what was asked for.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     arguments.report.as_deref().map_or(Ok(()), prepare)?;
-    let cells = arguments.experiment()?.run()?;
+    let mut refused = Vec::new();
+    let cells = arguments.experiment()?.run_what_can_be(&mut refused)?;
     std::io::stdout().write_all(report::text(&cells).as_bytes())?;
     if let Some(file) = &arguments.json {
         write(file, &json(&cells)?)?;
@@ -136,7 +138,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         write(&folder.join("speed.svg"), &report::picture(&cells))?;
         write(&folder.join("index.html"), &report::page(&cells, &arguments.command))?;
     }
-    Ok(0)
+    refused.iter().for_each(|error| eprintln!("radixvm: left out: {error:#}"));
+    Ok(if refused.is_empty() { 0 } else { FAILED })
 }
 
 /// Finds out before the long work whether there is a place for its result.

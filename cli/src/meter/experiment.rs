@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::blame;
 use super::kallsyms::Kallsyms;
@@ -55,8 +56,15 @@ struct Tools {
 }
 
 impl Experiment {
-    /// Runs everything; results by system, then by CPUs.
+    /// Runs everything; results by system, then by CPUs. One that cannot be had is an error.
     pub fn run(&self) -> Result<Vec<Cell>> {
+        let mut refused = Vec::new();
+        let cells = self.run_what_can_be(&mut refused)?;
+        refused.into_iter().next().map_or(Ok(cells), Err)
+    }
+
+    /// The same, but a combination for which this machine is too busy is left out and told in `refused`.
+    pub fn run_what_can_be(&self, refused: &mut Vec<anyhow::Error>) -> Result<Vec<Cell>> {
         let tools = Tools::prepare(&self.systems)?;
         let step = Step::new("metering");
         let mut runs: BTreeMap<(usize, u16), Vec<Cell>> = BTreeMap::new();
@@ -65,8 +73,11 @@ impl Experiment {
                 for (place, &system) in self.systems.iter().enumerate() {
                     let what = format!("{} on {system} with {cpus} CPUs", self.name());
                     step.tell(&format!("run {repeat} of {}: {what}", self.repeats));
-                    let cell = self.cell(&tools, system, cpus).context(what)?;
-                    runs.entry((place, cpus)).or_default().push(cell);
+                    match self.cell(&tools, system, cpus) {
+                        Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
+                        Err(error) if error.is::<OutOfStep>() => refused.push(error.context(what)),
+                        Err(error) => return Err(error.context(what)),
+                    }
                 }
             }
         }
@@ -122,14 +133,30 @@ fn in_step(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
     if second.in_step() {
         return Ok(second);
     }
-    bail!(
-        "{} times in {} rounds a CPU could not be kept within {} instructions of the others, twice: this machine is too \
-         busy; try again, with fewer --cpus, or with a larger --slack",
-        second.output.escapes,
-        second.output.rounds().len(),
-        settings.slack
-    )
+    let (escapes, rounds) = (second.output.escapes, second.output.rounds().len());
+    Err(OutOfStep { escapes, rounds, slack: settings.slack }.into())
 }
+
+/// This machine was too busy to keep the guest's CPUs in step.
+#[derive(Debug)]
+struct OutOfStep {
+    escapes: u64,
+    rounds: usize,
+    slack: u64,
+}
+
+impl fmt::Display for OutOfStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutOfStep { escapes, rounds, slack } = self;
+        write!(
+            f,
+            "{escapes} times in {rounds} rounds a CPU could not be kept within {slack} instructions of the others, twice: \
+             this machine is too busy; try again, with fewer --cpus, or with a larger --slack"
+        )
+    }
+}
+
+impl std::error::Error for OutOfStep {}
 
 /// Every thread does a share, but enough for percentiles.
 fn rounds_each(all: u64, cpus: u16) -> u64 {
