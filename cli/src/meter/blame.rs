@@ -82,7 +82,7 @@ pub mod tests {
         let output = Output::parse(FIXTURE).unwrap();
         let stock = Kernel::Linux(kernel());
         let names = Names { kernel: &stock, program: Loaded::new(Path::new("/no/such/file"), &[], None) };
-        name(&output.lines, output.rounds().len(), None, &names)
+        name(&output.lines, output.ended(), None, &names)
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Experiment {
         let Run { output, owners } = in_step(&guest, &job, settings)?;
         let begin = output.begin.map(|address| address.0);
         let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
-        let blame = blame::name(&output.lines, output.rounds().len(), owners.as_ref(), &names);
+        let blame = blame::name(&output.lines, output.ended(), owners.as_ref(), &names);
         let label =
             Label { program: &job.program.name(), system, qemu: &tools.qemu, kernel: &version(system)? };
         Ok(Cell::new(&label, &output, blame))

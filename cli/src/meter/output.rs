@@ -131,6 +131,19 @@ impl Output {
         Ok(output)
     }
 
+    /// How many rounds ended in the window.
+    pub fn ended(&self) -> usize {
+        if self.marked { self.rounds.len() } else { 1 }
+    }
+
+    /// Everything in the window, per round that ended in it. Rounds that are not whole are in it with what they did: at the
+    /// start they add as much as is missing at the end, and rounds that last longer than the window are not forgotten.
+    pub fn mean(&self, names: &[&str]) -> f64 {
+        let counts =
+            self.totals.iter().flat_map(|total| names.iter().filter_map(|name| total.counts.get(*name)));
+        counts.sum::<u64>() as f64 / self.ended().max(1) as f64
+    }
+
     /// The counted rounds. A run without marks is one round, of all CPUs together.
     pub fn rounds(&self) -> Vec<Round> {
         let rows = self.rounds.iter().map(|row| self.columns.iter().cloned().zip(row.iter().copied()));

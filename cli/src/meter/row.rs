@@ -120,7 +120,7 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         System::Radix(design, tables) => ("radixvm", Some(word(&design)), Some(word(&tables))),
         System::Linux => ("linux", None, None),
     };
-    let of = |names: &[&str]| Summary::of(rounds.iter().map(|round| round.sum(names)));
+    let of = |names: &[&str]| summary(output, rounds, names);
     Row {
         program: label.program.to_owned(),
         system,
@@ -128,7 +128,7 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         tables,
         cpus: output.cpus,
         rounds: rounds.len(),
-        instructions: Summary::of(rounds.iter().map(instructions)),
+        instructions: loads.instructions,
         transfers: of(&TRANSFERS),
         invalidations: of(&["invalidations"]),
         ipis: of(&["ipis_sent"]),
@@ -146,6 +146,11 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
     }
 }
 
+/// Percentiles over whole rounds, and the mean of the whole window.
+fn summary(output: &Output, rounds: &[Round], names: &[&str]) -> Summary {
+    Summary::of(rounds.iter().map(|round| round.sum(names))).with_mean(output.mean(names))
+}
+
 /// Summaries of what the model asks for.
 struct Loads {
     instructions: Summary,
@@ -160,8 +165,9 @@ struct Loads {
 
 impl Loads {
     fn new(output: &Output, rounds: &[Round]) -> Self {
-        let of = |names: &[&str]| Summary::of(rounds.iter().map(|round| round.sum(names)));
-        let instructions = Summary::of(rounds.iter().map(instructions));
+        let of = |names: &[&str]| summary(output, rounds, names);
+        let instructions =
+            Summary::of(rounds.iter().map(instructions)).with_mean(output.mean(&["instructions"]));
         let hottest = output.lines.iter().map(|line| line.transfers).max().unwrap_or(0);
         Loads {
             instructions,
@@ -170,8 +176,8 @@ impl Loads {
             write: of(&["write_modified", "write_clean"]),
             upgrades: of(&["upgrades"]),
             targets: of(&["ipis_received"]),
-            hottest: hottest as f64 / rounds.len().max(1) as f64,
-            waiting: waiting(output, rounds.len(), instructions.mean),
+            hottest: hottest as f64 / output.ended().max(1) as f64,
+            waiting: waiting(output, instructions.mean),
         }
     }
 
@@ -191,8 +197,8 @@ impl Loads {
 
 /// Instructions of a round during which all others waited asleep; 0 if the CPUs were busy all the time. The virtual clock
 /// advances one nanosecond per instruction of the slowest running CPU.
-fn waiting(output: &Output, rounds: usize, instructions: f64) -> f64 {
-    let elapsed = output.window_virtual_seconds * 1e9 / rounds.max(1) as f64;
+fn waiting(output: &Output, instructions: f64) -> f64 {
+    let elapsed = output.window_virtual_seconds * 1e9 / output.ended().max(1) as f64;
     let slept = output.marked && elapsed * f64::from(output.cpus) > SLEPT * instructions;
     if slept { elapsed } else { 0.0 }
 }
@@ -236,10 +242,10 @@ pub mod tests {
     #[test]
     fn sleep_is_time_that_no_instruction_explains() {
         let mut output = Output::parse(FIXTURE).unwrap();
-        assert_eq!(waiting(&output, 4, 3020.0), 0.0);
+        assert_eq!(waiting(&output, 3020.0), 0.0);
         output.window_virtual_seconds = 20e-6;
-        assert_eq!(waiting(&output, 4, 3020.0), 5000.0);
+        assert_eq!(waiting(&output, 3020.0), 5000.0);
         output.marked = false;
-        assert_eq!(waiting(&output, 4, 3020.0), 0.0);
+        assert_eq!(waiting(&output, 3020.0), 0.0);
     }
 }

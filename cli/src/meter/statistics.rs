@@ -11,7 +11,7 @@ pub struct Summary {
     pub p10: f64,
     /// Nine tenths of the rounds have at most this.
     pub p90: f64,
-    /// The sum over the rounds divided by their number: bent by rare events, such as timer ticks and lock convoys.
+    /// All that happened, divided by the number of rounds: bent by rare events, such as timer ticks and lock convoys.
     pub mean: f64,
 }
 
@@ -26,6 +26,13 @@ impl Summary {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let [p10, median, p90] = [0.1, 0.5, 0.9].map(|part| rank(&values, part));
         Summary { median, p10, p90, mean }
+    }
+}
+
+impl Summary {
+    /// The same percentiles with another mean.
+    pub fn with_mean(self, mean: f64) -> Self {
+        Summary { mean, ..self }
     }
 }
 
