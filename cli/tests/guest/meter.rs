@@ -94,6 +94,16 @@ fn local_shares_nothing() {
     }
 }
 
+/// What the gates above would say if it were not so: one table for all interrupts everybody in every round.
+#[test]
+fn one_table_for_all_is_seen() {
+    for row in contend("shared", &["--systems", "shared", "--cpus", GATED], &["local"]) {
+        let others = row["cpus"].as_f64().unwrap() - 1.0;
+        assert!((number(&row, "ipis", "mean") - others).abs() < 0.05 * others, "{row}");
+        assert!(number(&row, "transfers", "median") > others, "{row}");
+    }
+}
+
 #[test]
 fn faults_beside_maps_share_nothing() {
     on_radix("faultstorm", GATED, &["faultstorm"]).iter().for_each(is_private);
