@@ -131,6 +131,23 @@ impl Load {
         }
     }
 
+    /// What is to be expected of `grown`, further along a line that ends in this load at `cpus`: what costs less than a
+    /// hundredth of a round here is noise, and stays.
+    fn grown(&self, grown: &Load, cpus: f64) -> Load {
+        let least = self.cycles(cpus) / 100.0;
+        let count = |here: f64, there: f64, cycles: f64| if here * cycles < least { here } else { there };
+        Load {
+            instructions: grown.instructions,
+            read_modified: count(self.read_modified, grown.read_modified, READ_MODIFIED.cycles(cpus)),
+            read_clean: count(self.read_clean, grown.read_clean, READ_CLEAN.cycles(cpus)),
+            write: count(self.write, grown.write, WRITE.cycles(cpus)),
+            upgrades: count(self.upgrades, grown.upgrades, UPGRADE.cycles(cpus)),
+            targets: count(self.targets, grown.targets, answer(cpus)),
+            hottest: count(self.hottest, grown.hottest, WRITE.cycles(cpus)),
+            waiting: grown.waiting,
+        }
+    }
+
     /// Cycles that a round takes on its CPU.
     pub fn cycles(&self, cpus: f64) -> f64 {
         self.instructions / IPC + self.transfers(cpus) + self.interrupts(cpus)
@@ -234,7 +251,7 @@ fn between((x0, from): &(u16, Load), (x1, to): &(u16, Load), cpus: u16) -> Load 
 /// The line through the last two, if both are of more than one CPU: the step from one to two tells nothing of the rest.
 fn beyond(measured: &[(u16, Load)], cpus: u16) -> Option<Load> {
     match measured {
-        [.., before, last] if before.0 > 1 => Some(between(before, last, cpus)),
+        [.., before, last] if before.0 > 1 => Some(last.1.grown(&between(before, last, cpus), last.0.into())),
         _ => None,
     }
 }

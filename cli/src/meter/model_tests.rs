@@ -57,6 +57,13 @@ fn beyond_the_measured_counts_grow_or_stay() {
 }
 
 #[test]
+fn noise_is_not_taken_for_growth() {
+    let noise = |hottest: f64| Load { read_clean: hottest, hottest, ..private(2400.0) };
+    let points = curve(&[(32, noise(0.0)), (64, noise(0.05))]);
+    assert_eq!((points[127].limit, points[127].growing), (Limit::Cores, points[127].steady));
+}
+
+#[test]
 fn slow_rounds_make_the_low_percentile() {
     let instructions = Summary { median: 100.0, p10: 90.0, p90: 200.0, mean: 120.0 };
     let speed = summary(|pick| private(pick(&instructions)), 1);
