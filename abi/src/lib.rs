@@ -1,5 +1,5 @@
 //! The Linux x86-64 numbers, structures and errnos that the kernel and the programs share, and the boot image's
-//! format.
+//! format, and the markers for the contention meter.
 //!
 //! Every structure is laid out as Linux has it, without hidden padding, so that it may be copied to and from
 //! a program's memory as bytes ([`Pod`]). Constants keep their C names.
@@ -9,6 +9,7 @@
 pub mod cpio;
 mod errno;
 pub mod file;
+pub mod marker;
 pub mod memory;
 pub mod process;
 pub mod signal;

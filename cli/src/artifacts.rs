@@ -14,13 +14,18 @@ use crate::place;
 use crate::progress::Step;
 
 const KERNEL: Package =
-    Package { name: "radixvm-kernel", target: "x86_64-unknown-none", what: "building the kernel" };
-const USER: Package =
-    Package { name: "radixvm-user", target: "x86_64-unknown-linux-musl", what: "building the programs" };
+    Package { name: "radixvm-kernel", target: Some("x86_64-unknown-none"), what: "building the kernel" };
+const USER: Package = Package {
+    name: "radixvm-user",
+    target: Some("x86_64-unknown-linux-musl"),
+    what: "building the programs",
+};
+const METER: Package = Package { name: "radixvm-meter", target: None, what: "building the meter" };
 
 struct Package {
     name: &'static str,
-    target: &'static str,
+    /// None: a library for this machine.
+    target: Option<&'static str>,
     what: &'static str,
 }
 
@@ -45,6 +50,13 @@ pub fn program(name: &str) -> Result<PathBuf> {
     programs()?.get(name).cloned().with_context(|| format!("user/ has no program {name}"))
 }
 
+/// The plugin that meters guests, loaded by QEMU.
+pub fn meter() -> Result<PathBuf> {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    let built = once(&BUILT, &METER)?;
+    built.values().next().cloned().context("cargo built no plugin")
+}
+
 /// Asks cargo once in the life of this process.
 fn once(built: &'static OnceLock<Built>, package: &Package) -> Result<&'static Built> {
     match built.get() {
@@ -64,6 +76,8 @@ pub fn is_bundled(name: &str) -> bool {
 struct Message {
     reason: String,
     executable: Option<PathBuf>,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
     target: Option<Target>,
     #[serde(default)]
     fresh: bool,
@@ -72,9 +86,11 @@ struct Message {
 #[derive(Deserialize)]
 struct Target {
     name: String,
+    #[serde(default)]
+    crate_types: Vec<String>,
 }
 
-/// Builds every binary of a package for its target.
+/// Builds every binary of a package for its target, or its shared library for this machine.
 fn build(package: &Package) -> Result<Built> {
     let step = Step::quiet(package.what);
     let mut cargo = command(package).spawn().context("cannot start cargo")?;
@@ -91,8 +107,12 @@ fn build(package: &Package) -> Result<Built> {
 fn command(package: &Package) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(place::root());
-    command.args(["build", "--release", "--locked", "--bins", "--message-format=json-render-diagnostics"]);
-    command.args(["--package", package.name, "--target", package.target]);
+    command.args(["build", "--release", "--locked", "--message-format=json-render-diagnostics"]);
+    command.args(["--package", package.name]);
+    match package.target {
+        Some(target) => command.args(["--bins", "--target", target]),
+        None => command.arg("--lib"),
+    };
     // What a test run or a model checker set for the host must not reach the guests' builds.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -114,7 +134,9 @@ fn read_messages(cargo: &mut Child, step: &Step, what: &str) -> Built {
     let mut announced = false;
     let lines = BufReader::new(cargo.stdout.take().expect("piped")).lines().map_while(Result::ok);
     for message in lines.filter_map(|line| serde_json::from_str::<Message>(&line).ok()) {
-        let Message { reason, executable, target: Some(Target { name }), fresh } = message else { continue };
+        let Message { reason, executable, filenames, target: Some(target), fresh } = message else {
+            continue;
+        };
         if reason != "compiler-artifact" {
             continue;
         }
@@ -122,10 +144,17 @@ fn read_messages(cargo: &mut Child, step: &Step, what: &str) -> Built {
             step.announce(what);
             announced = true;
         }
-        step.tell(&format!("{what}: {name}"));
-        built.extend(executable.map(|path| (name, path)));
+        step.tell(&format!("{what}: {}", target.name));
+        let file = executable.or_else(|| shared_library(&target, filenames));
+        built.extend(file.map(|path| (target.name, path)));
     }
     built
+}
+
+/// A library that is made to be loaded; macros are shared libraries too.
+fn shared_library(target: &Target, files: Vec<PathBuf>) -> Option<PathBuf> {
+    let loadable = target.crate_types.iter().any(|kind| kind == "cdylib");
+    files.into_iter().find(|file| loadable && file.extension().is_some_and(|end| end == "so"))
 }
 
 /// Whether rustup has a target installed, as far as files can tell.
@@ -135,5 +164,5 @@ pub fn has_target(sysroot: &Path, target: &str) -> bool {
 
 /// The targets that guests are built for.
 pub fn targets() -> [&'static str; 2] {
-    [KERNEL.target, USER.target]
+    [KERNEL.target, USER.target].map(|target| target.expect("guests are not this machine"))
 }

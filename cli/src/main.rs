@@ -6,11 +6,13 @@ mod bench;
 mod commands;
 mod crash;
 mod guest;
+mod meter;
 mod options;
 mod place;
 mod program;
 mod progress;
 mod refusal;
+mod symbols;
 mod table;
 
 use std::process::ExitCode;
@@ -39,6 +41,8 @@ enum Verb {
     /// Measure RadixVM and stock Linux with the same programs
     #[command(subcommand)]
     Bench(commands::bench::Bench),
+    /// Count what CPUs take from each other: cache lines, interrupts, faults, and which code fights over what
+    Contend(commands::contend::Arguments),
     /// Say what is installed, what is missing, how to get it
     Doctor,
     /// List the Linux system calls and how much of each the kernel does
@@ -64,6 +68,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<u8> {
         Verb::Run(arguments) => commands::run::run(arguments),
         Verb::Demo(arguments) => commands::demo::run(&arguments),
         Verb::Bench(bench) => commands::bench::run(bench),
+        Verb::Contend(arguments) => commands::contend::run(&arguments),
         Verb::Doctor => commands::doctor::run(),
         Verb::Syscalls(arguments) => commands::syscalls::run(&arguments),
         Verb::Test(arguments) => commands::test::run(&arguments),

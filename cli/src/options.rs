@@ -31,6 +31,12 @@ pub fn repeats(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| help("give a number of runs, 1 or more"))
 }
 
+/// A number of CPUs that the meter can tell apart.
+pub fn metered_cpus(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=128).contains(number));
+    number.ok_or_else(|| help("give numbers of CPUs from 1 to 128, as in 1,2,4"))
+}
+
 /// `K=V`, or `K` for the value that this process has.
 pub fn setting(text: &str) -> Result<OsString, String> {
     match text.split_once('=') {
@@ -76,6 +82,12 @@ mod tests {
         for bad in ["0", "-1", "x", ""] {
             assert!(repeats(bad).unwrap_err().contains("1 or more"), "{bad}");
         }
+    }
+
+    #[test]
+    fn metered_cpus_end_at_128() {
+        assert_eq!(metered_cpus("128"), Ok(128));
+        assert!(metered_cpus("129").unwrap_err().contains("1 to 128"));
     }
 
     #[test]

@@ -110,6 +110,17 @@ pub fn stats(leaked_frames: u64, leaked_nodes: u64) {
     line.end('}').number("leaked_frames", leaked_frames).number("leaked_nodes", leaked_nodes);
 }
 
+/// Who owns what physical memory: `each` is given whom to tell a range and its kind.
+pub fn owners(each: impl FnOnce(&mut dyn FnMut((u64, u64), &dyn Display))) {
+    let mut line = Line::new("owners");
+    line.begin("ranges", '[');
+    each(&mut |(start, end), kind| {
+        line.separate();
+        print(format_args!("[\"{start:#x}\",\"{end:#x}\",\"{kind}\"]"));
+    });
+    line.end(']');
+}
+
 /// The program dies of its own fault; its address space is the current one, so that its stack can be read.
 pub fn crash(crash: &Crash<'_>) {
     let (frame, stack) = (crash.frame, crash.frame.rsp);

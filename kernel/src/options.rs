@@ -12,6 +12,8 @@ pub struct Options {
     pub probe: bool,
     /// `stats`: counters and leaks at the end.
     pub stats: bool,
+    /// `meter`: who owns what memory, at the end.
+    pub meter: bool,
 }
 
 static OPTIONS: SetOnce<Options> = SetOnce::new();
@@ -22,7 +24,7 @@ pub fn get() -> Options {
 }
 
 impl Options {
-    const DEFAULT: Self = Self { tables: Tables::PerCore, probe: false, stats: false };
+    const DEFAULT: Self = Self { tables: Tables::PerCore, probe: false, stats: false, meter: false };
 
     /// Reads the command line; [`get`] knows the options from now on.
     ///
@@ -42,6 +44,7 @@ impl Options {
             "tables=shared" => Self { tables: Tables::Shared, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
+            "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
         }
     }

@@ -63,6 +63,13 @@ impl Args {
         })
     }
 
+    /// The first word that is no option, when all options with values have been taken.
+    pub fn word(&mut self) -> Option<String> {
+        let found = self.words.iter().position(|word| !word.starts_with('-'));
+        let plain = |args: &mut Args| (!args.plain.is_empty()).then(|| args.plain.remove(0));
+        found.map(|at| self.words.remove(at)).or_else(|| plain(self))
+    }
+
     /// The words that are no option. One that looks like an option is unknown here.
     pub fn rest(mut self) -> Parsed<Vec<String>> {
         if let Some(unknown) = self.words.iter().find(|word| word.starts_with('-') && word.len() > 1) {
@@ -148,6 +155,16 @@ mod tests {
         assert!(args.flag("--json"));
         assert!(!args.flag("--json"));
         assert_eq!(args.rest(), Ok(vec!["--json".to_string(), "file".to_string()]));
+    }
+
+    #[test]
+    fn words_are_taken_one_by_one() {
+        let mut args = args("--json shared --threads 2 -- --odd");
+        assert_eq!(args.number("--threads", 1, 1..=8), Ok(2));
+        assert_eq!(args.word().as_deref(), Some("shared"));
+        assert_eq!(args.word().as_deref(), Some("--odd"));
+        assert_eq!(args.word(), None);
+        assert!(args.flag("--json"));
     }
 
     #[test]

@@ -1,14 +1,46 @@
-//! The three microbenchmarks of the paper (section 5.1): common options and report.
+//! Programs that work in rounds: the three microbenchmarks of the paper (section 5.1), and those made for the contention
+//! meter. Common options and report.
 
 use crate::args::{Args, Parsed, options};
-use crate::window::{Window, Worker, measure};
+use crate::window::{Rounds, Window, Worker, measure_rounds};
 use crate::{cores, say};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Most threads that any of the programs starts.
 pub const MAX_THREADS: u64 = 256;
+const LEAST_WARM_UP: u64 = 8;
+const MOST_WARM_UP: u64 = 1000;
+const MOST_PAGES: u64 = 1 << 20;
 
-/// What every microbenchmark is told.
+/// What a program says about itself.
+pub struct Program<'a> {
+    /// The first lines of its help.
+    pub usage: &'a str,
+    /// The lines about options that are its own.
+    pub options: &'a str,
+    /// `--pages`: default and most. Most 0: there is no such option.
+    pub pages: (u64, u64),
+    /// `--iterations`: default.
+    pub iterations: u64,
+}
+
+impl Program<'_> {
+    fn help(&self) -> String {
+        let &Program { usage, options, pages: (pages, most), iterations } = self;
+        let pages = match most {
+            0 => String::new(),
+            _ => format!("  --pages N       4 KiB pages each thread maps at a time (default {pages})\n"),
+        };
+        format!(
+            "{usage}\n\n  --threads N     pinned threads (default: one per CPU)\n{pages}{options}  \
+             --iterations N  rounds per thread (default {iterations})\n  \
+             --warmup N      rounds per thread before them (default: a quarter, 8 to {MOST_WARM_UP})\n  \
+             --json          one JSON object instead of a line of text"
+        )
+    }
+}
+
+/// What every program in rounds is told.
 pub struct Options {
     /// Pinned threads.
     pub threads: usize,
@@ -16,58 +48,84 @@ pub struct Options {
     pub pages: usize,
     /// Rounds per thread.
     pub iterations: u64,
+    /// Rounds per thread before them, which do not count.
+    pub warm_up: u64,
     json: bool,
 }
 
 impl Options {
     /// Reads the command line; `pages` and `iterations` are the defaults.
     pub fn parse(usage: &str, pages: u64, iterations: u64) -> Options {
-        let options_text = format!(
-            "{usage}\n\n  --threads N     pinned threads (default: one per CPU)\n  \
-             --pages N       4 KiB pages each thread maps at a time (default {pages})\n  \
-             --iterations N  rounds per thread (default {iterations})\n  \
-             --json          one JSON object instead of a line of text"
-        );
-        options(&options_text, |args| Options::from(args, pages, iterations))
+        Options::parse_with(
+            &Program { usage, options: "", pages: (pages, MOST_PAGES), iterations },
+            |_, _| Ok(()),
+        )
+        .0
     }
 
-    fn from(mut args: Args, pages: u64, iterations: u64) -> Parsed<Options> {
+    /// Reads the command line; `own` takes the program's own words and knows the number of threads.
+    pub fn parse_with<T>(program: &Program, own: impl FnOnce(&mut Args, usize) -> Parsed<T>) -> (Options, T) {
+        options(&program.help(), |args| Options::from(args, program, own))
+    }
+
+    fn from<T>(
+        mut args: Args,
+        program: &Program,
+        own: impl FnOnce(&mut Args, usize) -> Parsed<T>,
+    ) -> Parsed<(Options, T)> {
+        let iterations = args.number("--iterations", program.iterations, 1..=1 << 40)?;
+        let (pages, most) = program.pages;
         let options = Options {
             threads: threads(&mut args)?,
-            pages: args.number("--pages", pages, 1..=1 << 20)? as usize,
-            iterations: args.number("--iterations", iterations, 1..=1 << 40)?,
+            pages: if most == 0 { 0 } else { args.number("--pages", pages, 1..=most)? as usize },
+            iterations,
+            warm_up: warm_up(&mut args, iterations)?,
             json: args.flag("--json"),
         };
-        args.end().map(|()| options)
+        let own = own(&mut args, options.threads)?;
+        args.end().map(|()| (options, own))
     }
 
-    /// Runs `body` on all threads and prints the report. Each thread unmaps one region per iteration.
-    pub fn run(&self, program: &str, body: impl Fn(&Worker) + Sync) {
-        let (_, window) = measure(self.threads, body);
-        let report = self.report(program, &window);
-        if self.json { say(report) } else { say(self.line(program, &window)) }
+    /// Has every thread do its rounds, told which one, and prints the report.
+    pub fn run(&self, program: &str, round: impl Fn(&Worker, u64) + Sync) {
+        self.run_with(program, Map::new(), |_| (), |worker, (), number| round(worker, number));
+    }
+
+    /// The same for threads with something of their own, and a report that also says `more`.
+    pub fn run_with<T: Send>(
+        &self,
+        program: &str,
+        more: Map<String, Value>,
+        prepare: impl Fn(&Worker) -> T + Sync,
+        round: impl Fn(&Worker, &mut T, u64) + Sync,
+    ) {
+        let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
+        let window = measure_rounds(self.threads, rounds, prepare, round);
+        if self.json { say(self.report(program, more, &window)) } else { say(self.line(program, &window)) }
     }
 
     fn rounds(&self) -> u64 {
         self.threads as u64 * self.iterations
     }
 
-    fn report(&self, program: &str, window: &Window) -> Value {
+    fn report(&self, program: &str, more: Map<String, Value>, window: &Window) -> Value {
         let mut report = window_json(program, window);
         report["threads"] = json!(self.threads);
         report["pages"] = json!(self.pages);
         report["iterations"] = json!(self.iterations);
+        report["warmup"] = json!(self.warm_up);
         report["rounds"] = json!(self.rounds());
         report["rounds_per_s"] = json!(self.rounds() as f64 / window.seconds);
+        more.into_iter().for_each(|(name, value)| report[name] = value);
         report
     }
 
     fn line(&self, program: &str, window: &Window) -> String {
         let (rounds, seconds) = (self.rounds(), window.seconds);
+        let pages = if self.pages == 0 { String::new() } else { format!(" of {} pages", self.pages) };
         format!(
-            "{program}: {} threads, {rounds} rounds of {} pages in {seconds:.3} s: {:.0} rounds/s{}",
+            "{program}: {} threads, {rounds} rounds{pages} in {seconds:.3} s: {:.0} rounds/s{}",
             self.threads,
-            self.pages,
             rounds as f64 / seconds,
             window_text(window)
         )
@@ -78,6 +136,11 @@ impl Options {
 pub fn threads(args: &mut Args) -> Parsed<usize> {
     let cpus = cores::allowed().map_or(1, |cpus| cpus.len() as u64);
     Ok(args.number("--threads", cpus.min(MAX_THREADS), 1..=MAX_THREADS)? as usize)
+}
+
+/// `--warmup`: enough for caches and node pools to be as they will stay, and never most of the run.
+pub fn warm_up(args: &mut Args, iterations: u64) -> Parsed<u64> {
+    args.number("--warmup", (iterations / 4).clamp(LEAST_WARM_UP, MOST_WARM_UP), 0..=1 << 40)
 }
 
 /// What every JSON report says about the measured window.
@@ -104,7 +167,9 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Parsed<Options> {
-        Options::from(Args::new(line.split_whitespace().map(Into::into))?, 3, 5)
+        let program = Program { usage: "", options: "", pages: (3, 9), iterations: 5 };
+        let args = Args::new(line.split_whitespace().map(Into::into))?;
+        Options::from(args, &program, |args, _| Ok(args.word())).map(|(options, _)| options)
     }
 
     #[test]
@@ -112,17 +177,28 @@ mod tests {
         let options = parse("--threads 2 --json").unwrap();
         let window = Window { seconds: 0.5, cycles: 9, minor_faults: 4, counters: None };
         assert_eq!(
-            options.report("local", &window),
-            json!({"program": "local", "threads": 2, "pages": 3, "iterations": 5, "rounds": 10, "seconds": 0.5,
+            options.report("local", Map::new(), &window),
+            json!({"program": "local", "threads": 2, "pages": 3, "iterations": 5, "warmup": 8, "rounds": 10, "seconds": 0.5,
                    "rounds_per_s": 20.0, "tsc": 9, "counters": null, "minor_faults": 4})
         );
+    }
+
+    #[test]
+    fn the_warm_up_follows_the_iterations_unless_told() {
+        let warm_up = |line| parse(line).unwrap().warm_up;
+        assert_eq!(warm_up("--iterations 10"), 8);
+        assert_eq!(warm_up("--iterations 400"), 100);
+        assert_eq!(warm_up("--iterations 40000"), 1000);
+        assert_eq!(warm_up("--iterations 400 --warmup 0"), 0);
     }
 
     #[test]
     fn bad_options_are_refused() {
         assert!(parse("--threads 0").is_err());
         assert!(parse("--pages 0").is_err());
+        assert!(parse("--pages 10").is_err());
         assert!(parse("--iterations x").is_err());
+        assert!(parse("--warmup some").is_err());
         assert!(parse("--paegs 1").is_err());
     }
 }

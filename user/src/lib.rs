@@ -8,6 +8,7 @@ pub mod args;
 pub mod benchmark;
 pub mod cores;
 pub mod counters;
+pub mod marker;
 pub mod memory;
 pub mod random;
 pub mod spin;

@@ -70,11 +70,19 @@ impl Region {
 
     /// Writes a word into every page.
     pub fn write(&mut self, word: u64) {
-        for page in 0..self.pages {
-            let place = (self.address + page * PAGE) as *mut u64;
-            // SAFETY: the page belongs to this region, which is mapped writable while it lives.
-            unsafe { place.write_volatile(word) };
-        }
+        (0..self.pages).for_each(|page| self.write_page(page, word));
+    }
+
+    /// Writes a word into one page.
+    ///
+    /// # Panics
+    /// If there is no such page.
+    #[inline(always)]
+    pub fn write_page(&mut self, page: usize, word: u64) {
+        assert!(page < self.pages, "the region ends before page {page}");
+        let place = (self.address + page * PAGE) as *mut u64;
+        // SAFETY: the page belongs to this region, which is mapped writable while it lives.
+        unsafe { place.write_volatile(word) };
     }
 
     /// Unmaps the region.

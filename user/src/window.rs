@@ -1,16 +1,22 @@
 //! The measured window: pinned threads that start together and stop together.
 //!
 //! ```text
-//! thread 0   pin ─┬─ read counters ─┬─ body ──┬─ read counters ─┬─ ends
-//! thread i   pin ─┴─ spin ──────────┴─ body ──┴─ spin ──────────┴─ ends
+//! thread 0   pin ─┬─ warm up ─┬─ read counters ─┬─ BEGIN body END ─┬─ read counters ─┬─ ends
+//! thread i   pin ─┴─ warm up ─┴─ spin ──────────┴─ BEGIN body END ─┴─ spin ──────────┴─ ends
+//!                 sleep       spin              spin               spin              spin
 //! ```
-//! Nobody sleeps, starts or ends inside, so that every thread keeps its core busy with this address space
-//! for the whole window, and counts such as IPI targets are exact. Thread 0 is the calling thread: a spawner
-//! that slept would be one more thread.
+//! From the warm-up's end on nobody sleeps, starts or ends, so that every thread keeps its core busy with this address
+//! space for the whole window, and counts such as IPI targets are exact. Only the first barrier sleeps: threads that
+//! spun while others are made would cost a meter dearly that keeps all CPUs in step. Thread 0 is the calling thread: a
+//! spawner that slept would be one more thread.
+//!
+//! The words in capitals, and ITER after every round, are [`marker`]s for the contention meter. Who works in rounds says
+//! BEGIN after the first, unless it is the only one: that one pays for what the reading of the counters has disturbed.
 
 use crate::counters::{Counters, Reading, minor_faults};
 use crate::spin::Barrier;
-use crate::{cores, require};
+use crate::{cores, marker, require};
+use std::sync;
 use std::thread;
 use std::time::Instant;
 
@@ -36,16 +42,74 @@ pub struct Window {
     pub counters: Option<Counters>,
 }
 
-/// Runs `body` on `threads` pinned threads; returns what they returned, in order, and what it cost.
+/// How often each thread does a round.
+#[derive(Clone, Copy)]
+pub struct Rounds {
+    /// Before the window.
+    pub warm_up: u64,
+    /// Inside.
+    pub counted: u64,
+}
+
+/// Runs `body` on `threads` pinned threads; returns what they returned, in order, and what it cost. For the meter
+/// the whole body is one round.
 pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (Vec<R>, Window) {
-    let cpus = require(cores::allowed(), "sched_getaffinity");
+    let once = |worker: &Worker, ()| {
+        marker::begin(threads);
+        let result = body(worker);
+        marker::iter();
+        // Nobody closes the meter's window before all have finished their round.
+        worker.barrier.wait();
+        result
+    };
+    run(threads, &|_: &Worker| (), &once)
+}
+
+/// Has `threads` pinned threads do rounds, told which one, and returns what those that count cost. Each thread has
+/// something of its own, which `prepare` makes before the first round.
+pub fn measure_rounds<T: Send>(
+    threads: usize,
+    rounds: Rounds,
+    prepare: impl Fn(&Worker) -> T + Sync,
+    round: impl Fn(&Worker, &mut T, u64) + Sync,
+) -> Window {
+    let warm_up = |worker: &Worker| {
+        let mut own = prepare(worker);
+        (0..rounds.warm_up).for_each(|number| round(worker, &mut own, number));
+        own
+    };
+    let counted = |worker: &Worker, mut own| {
+        let metered = u64::from(rounds.counted > 1);
+        for number in 0..rounds.counted {
+            if number == metered {
+                marker::begin(threads);
+            }
+            round(worker, &mut own, number);
+            if number >= metered {
+                marker::iter();
+            }
+        }
+        own
+    };
+    run(threads, &warm_up, &counted).1
+}
+
+/// What `warm_up` returns is the body's.
+fn run<T, R: Send>(
+    threads: usize,
+    warm_up: &(impl Fn(&Worker) -> T + Sync),
+    body: &(impl Fn(&Worker, T) -> R + Sync),
+) -> (Vec<R>, Window) {
+    let cpus = &require(cores::allowed(), "sched_getaffinity");
     let crowded = threads > cpus.len();
-    let barrier = &Barrier::new(threads, crowded);
-    let (body, cpus) = (&body, &cpus);
+    let (ready, barrier) = (&sync::Barrier::new(threads), &Barrier::new(threads, crowded));
     let start = move |index: usize| {
         require(cores::pin(cpus[index % cpus.len()]), "sched_setaffinity");
+        ready.wait();
+        let worker = Worker { index, barrier, crowded };
+        let own = warm_up(&worker);
         barrier.wait();
-        Worker { index, barrier, crowded }
+        (worker, own)
     };
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|i| scope.spawn(move || follow(start(i), body))).collect();
@@ -56,17 +120,18 @@ pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (
     })
 }
 
-fn follow<R>(worker: Worker, body: &impl Fn(&Worker) -> R) -> R {
+fn follow<T, R>((worker, own): (Worker, T), body: &impl Fn(&Worker, T) -> R) -> R {
     worker.barrier.wait();
-    let result = body(&worker);
+    let result = body(&worker, own);
+    marker::end();
     worker.barrier.wait();
     worker.barrier.wait();
     result
 }
 
-fn lead<R>(
-    worker: Worker,
-    body: &impl Fn(&Worker) -> R,
+fn lead<T, R>(
+    (worker, own): (Worker, T),
+    body: &impl Fn(&Worker, T) -> R,
     mut before: Reading,
     mut after: Reading,
 ) -> (R, Window) {
@@ -74,7 +139,8 @@ fn lead<R>(
     let (faults, clock) = (minor_faults(), Instant::now());
     let cycles = cores::cycles();
     worker.barrier.wait();
-    let result = body(&worker);
+    let result = body(&worker, own);
+    marker::end();
     worker.barrier.wait();
     let (cycles, seconds) = (cores::cycles() - cycles, clock.elapsed().as_secs_f64());
     let minor_faults = minor_faults() - faults;
@@ -86,11 +152,26 @@ fn lead<R>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     #[test]
     fn results_come_back_in_thread_order() {
         let (results, window) = measure(5, |worker| worker.index * 10);
         assert_eq!(results, [0, 10, 20, 30, 40]);
         assert!(window.seconds > 0.0 && window.cycles > 0);
+    }
+
+    #[test]
+    fn every_thread_warms_up_before_any_round_counts() {
+        const THREADS: usize = 3;
+        let (warm, counted) = (AtomicU64::new(0), AtomicU64::new(0));
+        let round = |_: &Worker, done: &mut u64, number| {
+            assert_eq!(number, if *done < 5 { *done } else { *done - 5 });
+            if *done < 5 { &warm } else { &counted }.fetch_add(1, Relaxed);
+            assert!(*done < 5 || warm.load(Relaxed) == 5 * THREADS as u64);
+            *done += 1;
+        };
+        measure_rounds(THREADS, Rounds { warm_up: 5, counted: 7 }, |_| 0, round);
+        assert_eq!((warm.into_inner(), counted.into_inner()), (15, 21));
     }
 }

@@ -34,6 +34,76 @@ fn benchmarks_do_every_round_on_every_number_of_threads() {
 }
 
 #[test]
+fn the_warm_up_is_not_counted() {
+    for warm_up in [0, 300] {
+        let report = json(
+            env!("CARGO_BIN_EXE_local"),
+            &format!("--threads 2 --iterations 20 --warmup {warm_up} --json"),
+        );
+        assert_eq!((&report["rounds"], &report["warmup"]), (&40.into(), &warm_up.into()));
+        assert!(report["minor_faults"].as_u64().unwrap() < 300, "{report}");
+    }
+}
+
+#[test]
+fn faultstorm_touches_a_page_every_round() {
+    for (threads, mappers) in [(1, 0), (2, 1), (5, 2), (3, 0)] {
+        let line = format!("--threads {threads} --mappers {mappers} --pages 7 --iterations 100 --json");
+        let report = json(env!("CARGO_BIN_EXE_faultstorm"), &line);
+        assert_eq!((&report["rounds"], &report["mappers"]), (&(threads * 100).into(), &mappers.into()));
+        let faults = report["minor_faults"].as_u64().unwrap();
+        assert!(faults >= (threads - mappers) * 100 && faults < (threads - mappers) * 100 + 100, "{report}");
+    }
+    let report = json(env!("CARGO_BIN_EXE_faultstorm"), "--threads 4 --iterations 10 --json");
+    assert_eq!(report["mappers"], 2);
+    let output = run(env!("CARGO_BIN_EXE_faultstorm"), "--threads 2 --mappers 2");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--mappers 2: give a whole number from 0 to 1"));
+}
+
+#[test]
+fn neighbours_map_and_touch_every_round() {
+    for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
+        let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");
+        let report = json(env!("CARGO_BIN_EXE_neighbours"), &line);
+        assert_eq!(report["rounds"], threads * 10);
+        assert!(report["minor_faults"].as_u64().unwrap() >= threads * pages * 10, "{report}");
+    }
+    assert_eq!(run(env!("CARGO_BIN_EXE_neighbours"), "--pages 8").status.code(), Some(2));
+}
+
+/// The programs check by themselves that every access took place, in its turn.
+#[test]
+fn probes_of_every_kind_take_their_turns() {
+    let transfers = |kind: &str, threads: u64| {
+        let report =
+            json(env!("CARGO_BIN_EXE_probe"), &format!("{kind} --threads {threads} --iterations 30 --json"));
+        assert_eq!((&report["kind"], &report["rounds"]), (&kind.into(), &(threads * 30).into()));
+        let expected = &report["expected_transfers"];
+        (expected["turn"].as_u64().unwrap(), expected["access"].as_u64().unwrap())
+    };
+    for kind in ["private", "read-mostly", "shared", "false-sharing", "ping-pong", "readers"] {
+        assert_eq!(transfers(kind, 1), (0, 0), "{kind}");
+        transfers(kind, 5);
+    }
+    assert_eq!(
+        (transfers("shared", 2), transfers("ping-pong", 2), transfers("readers", 3)),
+        ((2, 1), (2, 0), (2, 1))
+    );
+    for wrong in ["", "shard", "shared private", "false-sharing --threads 65"] {
+        assert_eq!(run(env!("CARGO_BIN_EXE_probe"), wrong).status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn show_writes_a_file_as_it_is() {
+    let file = env!("CARGO_BIN_EXE_show");
+    assert_eq!(run(file, file).stdout, std::fs::read(file).unwrap());
+    assert!(!run(file, "/proc/kallsyms").stdout.is_empty());
+    assert_eq!(run(file, "/no/such/file").status.code(), Some(1));
+    assert_eq!(run(file, "").status.code(), Some(2));
+}
+
+#[test]
 fn wordindex_finds_the_same_index_with_any_threads_and_blocks() {
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/hostile/files.rs");
     let digest = |options: &str| {

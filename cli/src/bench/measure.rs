@@ -35,8 +35,6 @@ pub struct Task {
 pub struct Report {
     /// Length of the measured window.
     pub seconds: f64,
-    /// The time stamp counter over the window: instructions, if the guest ran on the instruction clock.
-    pub tsc: u64,
     /// Pages faulted in.
     pub minor_faults: u64,
     /// Regions unmapped in the window; 0 from programs that do not work in rounds.
@@ -58,11 +56,6 @@ impl Report {
     /// Interrupts sent to other cores.
     pub fn ipis(&self) -> Option<u64> {
         self.counter("ipis").or_else(|| self.counter("function_calls"))
-    }
-
-    /// Cores that had to drop translations, summed over the unmaps.
-    pub fn ipi_targets(&self) -> Option<u64> {
-        self.counter("ipi_targets").or_else(|| self.counter("tlb_shootdowns"))
     }
 
     /// Faults that took a new frame.
@@ -104,13 +97,6 @@ fn job(task: &Task) -> Result<Job> {
     Ok(job)
 }
 
-/// Instructions per round on one CPU: the guest's clock advances one nanosecond, and its time stamp counter one
-/// tick, with every instruction.
-pub fn instructions(system: System, task: &Task, memory: u64) -> Result<f64> {
-    let report = measure(system, task, Size { cpus: 1, memory, accel: Accel::Counting })?;
-    Ok(report.tsc as f64 / report.rounds.max(1) as f64)
-}
-
 /// The accelerator for measurements: KVM where it works.
 pub fn accel() -> Result<Accel> {
     let works = crate::guest::kvm::trouble(Path::new(&artifacts::kernel()?)).is_none();
@@ -126,12 +112,12 @@ mod tests {
         let ours = r#"{"seconds":1,"tsc":5,"minor_faults":0,"rounds":2,"counters":{"ipis":3,"ipi_targets":4,
             "alloc_faults":5,"fill_faults":6},"program":"local"}"#;
         let ours: Report = serde_json::from_str(ours).unwrap();
-        assert_eq!((ours.ipis(), ours.ipi_targets()), (Some(3), Some(4)));
+        assert_eq!((ours.ipis(), ours.counter("ipi_targets")), (Some(3), Some(4)));
         assert_eq!((ours.alloc_faults(), ours.fill_faults()), (5, Some(6)));
         let linux =
             r#"{"seconds":1,"tsc":5,"minor_faults":7,"counters":{"tlb_shootdowns":4,"function_calls":9}}"#;
         let linux: Report = serde_json::from_str(linux).unwrap();
-        assert_eq!((linux.ipis(), linux.ipi_targets()), (Some(9), Some(4)));
+        assert_eq!((linux.ipis(), linux.counter("tlb_shootdowns")), (Some(9), Some(4)));
         assert_eq!((linux.alloc_faults(), linux.fill_faults(), linux.rounds), (7, None, 0));
     }
 }

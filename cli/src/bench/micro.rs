@@ -2,10 +2,12 @@
 
 use anyhow::Result;
 
-use super::measure::{Task, instructions, measure};
-use super::row::{Row, median};
+use super::measure::{Task, measure};
+use super::row::{Counts, Row, median};
 use crate::guest::qemu::Accel;
 use crate::guest::system::{Size, System};
+use crate::meter::benchmarks;
+use crate::meter::model::MOST;
 use crate::progress::Step;
 
 /// The programs, with how many rounds one CPU does in one run.
@@ -52,7 +54,8 @@ pub fn run(scope: &Scope) -> Result<Vec<Row>> {
     }
     let mut rows: Vec<Row> =
         runs.into_iter().filter_map(|runs| median(runs, |row| row.rounds_per_s)).collect();
-    count_instructions(&cells, &mut rows, scope, &step)?;
+    drop(step);
+    count(&cells, &mut rows, scope)?;
     Ok(rows)
 }
 
@@ -67,11 +70,16 @@ fn cells(scope: &Scope) -> Vec<Cell> {
     cells
 }
 
-/// Fills in instructions per round where there is one CPU.
-fn count_instructions(cells: &[Cell], rows: &mut [Row], scope: &Scope, step: &Step) -> Result<()> {
-    for (cell, row) in cells.iter().zip(rows).filter(|(cell, _)| cell.cpus == 1) {
-        step.tell(&format!("counting instructions: {}", cell.name()));
-        row.instructions = Some(instructions(cell.system, &cell.task(), scope.memory)?);
+/// Fills in what the meter counts per round, at the sizes that it can tell apart.
+fn count(cells: &[Cell], rows: &mut [Row], scope: &Scope) -> Result<()> {
+    let cpus: Vec<u16> = scope.cpus.iter().copied().filter(|cpus| *cpus <= MOST).collect();
+    for (program, _) in PROGRAMS {
+        let counted = benchmarks::experiment(program, &cpus, &SYSTEMS, scope.memory)?.run()?;
+        for (cell, row) in cells.iter().zip(&mut *rows).filter(|(cell, _)| cell.program == program) {
+            let same =
+                counted.iter().find(|other| other.system == cell.system && other.row.cpus == cell.cpus);
+            row.counts = same.map_or_else(Counts::default, |same| Counts::new(&same.row));
+        }
     }
     Ok(())
 }

@@ -4,8 +4,10 @@ use serde::Serialize;
 
 use super::measure::Report;
 use crate::guest::system::{System, word};
+use crate::meter;
+use crate::meter::statistics::Summary;
 
-/// One object of the JSON output. Counts are of the whole measured window.
+/// One object of the JSON output.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// local, pipeline, global.
@@ -24,16 +26,40 @@ pub struct Row {
     pub seconds: f64,
     /// The two above divided.
     pub rounds_per_s: f64,
-    /// Instructions per round, user and kernel; measured at one CPU only.
-    pub instructions: Option<f64>,
+    /// Counts per round, by the contention meter; null at more CPUs than it can tell apart.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// What the meter counts, per round.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Counts {
+    /// User and kernel.
+    pub instructions: Option<Summary>,
+    /// Accesses that another CPU's cache had to serve or give up.
+    pub transfers: Option<Summary>,
     /// Interrupts sent to other cores.
-    pub ipis: Option<u64>,
-    /// Cores that were told to drop translations, summed over the unmaps.
-    pub ipi_targets: Option<u64>,
-    /// Faults that took a new frame.
-    pub alloc_faults: u64,
-    /// Faults on pages that have a frame already; null where the kernel does not tell.
-    pub fill_faults: Option<u64>,
+    pub ipis: Option<Summary>,
+    /// Interrupts received from other cores.
+    pub ipi_targets: Option<Summary>,
+    /// Page faults.
+    pub faults: Option<Summary>,
+    /// invlpg and loads of CR3.
+    pub tlb_flushes: Option<Summary>,
+}
+
+impl Counts {
+    /// The counts of a metered run.
+    pub fn new(row: &meter::row::Row) -> Self {
+        Counts {
+            instructions: Some(row.instructions),
+            transfers: Some(row.transfers),
+            ipis: Some(row.ipis),
+            ipi_targets: Some(row.ipi_targets),
+            faults: Some(row.faults),
+            tlb_flushes: Some(row.tlb_flushes),
+        }
+    }
 }
 
 impl Row {
@@ -52,11 +78,7 @@ impl Row {
             rounds: report.rounds,
             seconds: report.seconds,
             rounds_per_s: report.rounds as f64 / report.seconds,
-            instructions: None,
-            ipis: report.ipis(),
-            ipi_targets: report.ipi_targets(),
-            alloc_faults: report.alloc_faults(),
-            fill_faults: report.fill_faults(),
+            counts: Counts::default(),
         }
     }
 }
@@ -87,8 +109,8 @@ mod tests {
         let text = serde_json::to_string(&row).unwrap();
         let keys: Vec<&str> =
             text.split('"').skip(1).step_by(2).filter(|word| *word != "local" && *word != "linux").collect();
-        let documented = "program system design tables cpus rounds seconds rounds_per_s instructions ipis ipi_targets \
-                          alloc_faults fill_faults";
+        let documented = "program system design tables cpus rounds seconds rounds_per_s instructions transfers ipis \
+                          ipi_targets faults tlb_flushes";
         assert_eq!(keys, documented.split_whitespace().collect::<Vec<_>>());
         assert_eq!(row.rounds_per_s, 5.0);
     }

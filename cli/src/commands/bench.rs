@@ -25,10 +25,9 @@ pub enum Bench {
 /// Options of `radixvm bench micro`.
 #[derive(Args)]
 #[command(after_help = "\
-The JSON is an array with one object per program, system and number of CPUs: the run with the median speed, with counts \
-of its whole measured window. `instructions` is per round, user and kernel together, and measured at 1 CPU; it and \
-what a kernel does not count are null elsewhere. On Linux, ipis are function-call interrupts and ipi_targets TLB \
-shootdowns received.")]
+The JSON is an array with one object per program, system and number of CPUs: the run with the median speed, and counts per \
+round (median, p10, p90, mean) of a further run under the contention meter, which tells up to 128 CPUs apart; see \
+docs/meter.md.")]
 pub struct Micro {
     /// Numbers of virtual CPUs
     #[arg(long, default_value = "1,2,4,8", value_delimiter = ',', value_parser = options::cpus, value_name = "N,...")]
@@ -107,9 +106,17 @@ instructions: per round on one CPU, user and kernel, counted exactly by the emul
 }
 
 fn report(rows: &[Row]) -> Table {
-    let mut table =
-        Table::new(["program", "system", "CPUs", "rounds/s", "of Linux", "targets/round", "instructions"])
-            .left(1);
+    let mut table = Table::new([
+        "program",
+        "system",
+        "CPUs",
+        "rounds/s",
+        "of Linux",
+        "instructions",
+        "transfers",
+        "targets",
+    ])
+    .left(1);
     for row in rows {
         let system =
             [Some(row.system), row.tables.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -119,15 +126,12 @@ fn report(rows: &[Row]) -> Table {
             row.cpus.to_string(),
             count(row.rounds_per_s as i64),
             ratio(row, rows),
-            row.ipi_targets.map_or_else(String::new, |targets| per_round(targets, row.rounds)),
-            row.instructions.map_or_else(String::new, |instructions| count(instructions as i64)),
+            row.counts.instructions.map_or_else(String::new, |of| count(of.median as i64)),
+            row.counts.transfers.map_or_else(String::new, |of| format!("{:.2}", of.median)),
+            row.counts.ipi_targets.map_or_else(String::new, |of| format!("{:.2}", of.mean)),
         ]);
     }
     table
-}
-
-fn per_round(number: u64, rounds: u64) -> String {
-    format!("{:.2}", number as f64 / rounds.max(1) as f64)
 }
 
 /// Speed as a multiple of Linux's for the same program and CPUs.

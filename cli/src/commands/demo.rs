@@ -6,11 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::bench::measure::{Report, Task, accel, instructions, measure};
-use crate::bench::row::median;
+use crate::bench::measure::{Report, Task, accel, measure};
+use crate::bench::row::{Counts, median};
 use crate::guest::linux;
 use crate::guest::qemu::Accel;
 use crate::guest::system::{Size, System};
+use crate::meter::benchmarks;
+use crate::meter::model::MOST;
 use crate::progress::Step;
 use crate::table::{Table, count};
 use crate::{artifacts, options, place};
@@ -35,7 +37,8 @@ pub struct Arguments {
 struct Entry {
     system: System,
     report: Report,
-    instructions: Option<f64>,
+    /// By the meter, per round.
+    counts: Counts,
 }
 
 /// Runs the demo; status 1 if the two systems computed different things.
@@ -44,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     let accel = accel()?;
     let (index, local) = (wordindex(arguments.cpus), local(arguments.cpus));
     let mut results = compare(&[&index, &local], arguments, accel)?;
-    count_instructions(&local, &mut results[1])?;
+    count_rounds(arguments.cpus, &mut results[1])?;
     print(&results, arguments.cpus, accel)?;
     let agree = digests_agree(&results[0]);
     writeln!(std::io::stdout(), "\n{}", verdict(&results[0], agree))?;
@@ -92,20 +95,20 @@ fn medians(runs: Vec<Vec<Report>>) -> Result<Vec<Entry>> {
         let digests_differ = runs.windows(2).any(|pair| pair[0].digest != pair[1].digest);
         ensure!(!digests_differ, "two runs on {system} computed different digests");
         let report = median(runs, |report| -report.seconds).context("no runs")?;
-        Ok(Entry { system: *system, report, instructions: None })
+        Ok(Entry { system: *system, report, counts: Counts::default() })
     };
     SYSTEMS.iter().zip(runs).map(entry).collect()
 }
 
-fn count_instructions(task: &Task, entries: &mut [Entry]) -> Result<()> {
-    let one = Task {
-        arguments: ["--threads", "1", "--iterations", "2000"].map(str::to_owned).to_vec(),
-        ..task.clone()
-    };
+/// What a round of `local` does, counted by the meter.
+fn count_rounds(cpus: u16, entries: &mut [Entry]) -> Result<()> {
+    if cpus > MOST {
+        return Ok(());
+    }
+    let cells = benchmarks::experiment("local", &[cpus], &SYSTEMS, MEMORY)?.run()?;
     for entry in entries {
-        let step = Step::new(&format!("counting instructions of {} on {}", task.program, entry.system));
-        entry.instructions = Some(instructions(entry.system, &one, MEMORY)?);
-        drop(step);
+        let cell = cells.iter().find(|cell| cell.system == entry.system);
+        entry.counts = cell.map_or_else(Counts::default, |cell| Counts::new(&cell.row));
     }
     Ok(())
 }
@@ -124,7 +127,7 @@ fn verdict(entries: &[Entry], agree: bool) -> String {
 }
 
 fn print(results: &[Vec<Entry>], cpus: u16, accel: Accel) -> Result<()> {
-    let heading = ["", "seconds", "rounds/s", "faults", "shootdowns", "IPIs", "instructions/round"];
+    let heading = ["", "seconds", "rounds/s", "faults", "shootdowns", "IPIs", "instructions", "transfers"];
     let mut table = Table::new(heading);
     for (name, entries) in ["wordindex", "local"].iter().zip(results) {
         entries.iter().for_each(|entry| table.row(row(name, entry)));
@@ -139,11 +142,12 @@ fn print(results: &[Vec<Entry>], cpus: u16, accel: Accel) -> Result<()> {
 const NOTES: &str = "\
 local: threads map a page, write to it, unmap it. wordindex: a word index of a text, by MapReduce.
 shootdowns: unmaps that had to reach other cores (on Linux: as received); IPIs: interrupts between cores.
-instructions/round: of local on one CPU, user and kernel, counted exactly by the emulator.
+instructions, transfers: per round of local (the median round), by the contention meter: user and kernel; cache lines
+that one CPU took from another.
 ratio: above 1, RadixVM is that many times faster, or does with that many times fewer instructions.
 ";
 
-fn row(name: &str, Entry { system, report, instructions }: &Entry) -> [String; 7] {
+fn row(name: &str, Entry { system, report, counts }: &Entry) -> [String; 8] {
     let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| count(value as i64));
     let speed = (report.rounds > 0).then(|| (report.rounds as f64 / report.seconds) as u64);
     let faults = report.alloc_faults() + report.fill_faults().unwrap_or(0);
@@ -155,17 +159,19 @@ fn row(name: &str, Entry { system, report, instructions }: &Entry) -> [String; 7
         count(faults as i64),
         known(shootdowns),
         known(report.ipis()),
-        known(instructions.map(|instructions| instructions as u64)),
+        known(counts.instructions.map(|of| of.median as u64)),
+        known(counts.transfers.map(|of| of.median as u64)),
     ]
 }
 
 /// How many times better ours is, where that can be said.
-fn ratios(entries: &[Entry]) -> [String; 7] {
+fn ratios(entries: &[Entry]) -> [String; 8] {
     let [ours, linux] = entries else { return Default::default() };
     let times = |factor: f64| format!("{factor:.1}x");
     let speed = times(linux.report.seconds / ours.report.seconds);
-    let instructions = ours.instructions.zip(linux.instructions).map(|(ours, linux)| times(linux / ours));
-    let mut cells: [String; 7] = Default::default();
+    let instructions = ours.counts.instructions.zip(linux.counts.instructions);
+    let instructions = instructions.map(|(ours, linux)| times(linux.median / ours.median));
+    let mut cells: [String; 8] = Default::default();
     cells[0] = "  ratio".to_owned();
     cells[1] = speed.clone();
     cells[2] = if ours.report.rounds > 0 { speed } else { String::new() };

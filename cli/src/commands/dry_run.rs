@@ -17,7 +17,7 @@ pub fn shell_line(plan: &Plan) -> Result<String> {
     ports.extend(plan.kernel_log.then_some(Port::File(files.log)));
     let boot =
         Boot { kernel: plan.kernel.clone(), initrd: files.image, command_line: plan.command_line.clone() };
-    Ok(Qemu { machine: plan.machine, boot, ports }.shell_line())
+    Ok(Qemu { machine: plan.machine, boot, ports, plugin: None }.shell_line())
 }
 
 /// What belongs to one image, all named after its content: another dry run leaves them alone.

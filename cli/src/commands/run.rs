@@ -198,6 +198,7 @@ fn status(outcome: &Outcome, program: &Program) -> u8 {
             eprintln!("radixvm: {}: cannot be run: {why}", program.path.display());
             NOT_RUNNABLE
         }
+        End::Enough => 0,
         End::Failed(why) => {
             eprintln!("radixvm: {why}");
             FAILED

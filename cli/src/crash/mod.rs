@@ -3,12 +3,11 @@
 //! The kernel sends registers and a piece of the stack; everything else is worked out here from the ELF file.
 
 mod instruction;
-mod symbols;
 mod unwind;
 
 use crate::guest::protocol::Crash;
 use crate::program::Program;
-use symbols::Symbols;
+use crate::symbols::Symbols;
 use unwind::Frame;
 
 /// The report, ready for stderr.

@@ -13,6 +13,9 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 /// The first argument that makes `radixvm` a guard; the parent's process id, a program and its arguments follow.
 pub const ARGUMENT: &str = "__guard";
 
+/// A library that the program, but not its guard, is to load before all others: its path is in this variable.
+pub const PRELOAD: &str = "RADIXVM_PRELOAD";
+
 /// A command that runs `program` under a guard.
 pub fn command(program: &str) -> Result<Command> {
     let own = std::env::current_exe().context("cannot find the radixvm binary itself")?;
@@ -34,7 +37,12 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if getppid() != parent {
         return ExitCode::from(125);
     }
-    let error = Command::new(&program).args(arguments).exec();
+    let mut command = Command::new(&program);
+    command.args(arguments).env_remove(PRELOAD);
+    if let Some(library) = std::env::var_os(PRELOAD) {
+        command.env("LD_PRELOAD", library);
+    }
+    let error = command.exec();
     eprintln!("radixvm: cannot start {}: {error}", program.to_string_lossy());
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::channels::Sink;
 use super::image::Tree;
 use super::qemu::{Accel, Machine};
-use super::session::{self, End, Plan};
+use super::session::{self, End, Farewell, Plan};
 use crate::place;
 
 /// The answer, and since when it holds.
@@ -60,7 +60,9 @@ fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
         kernel_log: false,
         boot_limit: Duration::from_secs(5),
         limit: Some(Duration::from_secs(5)),
-        leaves_by_itself: false,
+        farewell: Farewell::Killed,
+        plugin: None,
+        wanted: None,
     })
 }
 

@@ -5,6 +5,7 @@
 //! | two pumps | the program's stdout and stderr, to their sinks |
 //! | lines | the control port, to the queue |
 //! | stdin | a frame of our standard input for every request, to the control port |
+//! | watcher | for a file that is all that is wanted, to the queue |
 //! | two collectors | what QEMU, and a kernel with a log port, say when something is wrong |
 //!
 //! QEMU is killed when the [`Live`] value goes away, whichever way that is, and by the guard's death signal if this
@@ -14,6 +15,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -21,10 +23,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::channels::{self, Channel, FIRST_PORT, Sink};
 use super::qemu::{self, Boot, Port, Qemu};
-use super::session::Plan;
+use super::session::{Farewell, Plan};
 use super::{guard, signals};
 
 /// Something happened.
@@ -33,6 +38,8 @@ pub enum Event {
     Line(String),
     /// The control port is closed: QEMU is gone.
     Closed,
+    /// The file that was wanted of the guest is in its place.
+    Enough,
     /// This process got a signal, or what amounts to one.
     Signal(i32),
 }
@@ -66,6 +73,7 @@ impl Live {
         let asked = control.try_clone().context("cannot duplicate a socket")?;
         let stdin = channels::feed_stdin(asked, plan.stdin);
         let watch = forward_signals(sender.clone());
+        plan.wanted.as_deref().map_or(Ok(()), |file| watch_for(file, sender.clone()))?;
         read_lines(control, sender);
         Ok(Live { qemu, events, stdin, output, words, _watch: watch })
     }
@@ -84,11 +92,12 @@ impl Live {
         let _ = self.stdin.send(());
     }
 
-    /// Sees QEMU off, which may leave by itself first if it is about to, and reads every output to its end. Returns
-    /// what QEMU said, and the last lines of the kernel's log.
-    pub fn end(mut self, orderly: bool) -> String {
-        if orderly {
-            self.wait_for_exit(Duration::from_secs(5));
+    /// Sees QEMU off and reads every output to its end. Returns what QEMU said, and the last lines of the kernel's log.
+    pub fn end(mut self, farewell: Farewell) -> String {
+        match farewell {
+            Farewell::ByItself => self.wait_for_exit(Duration::from_secs(5)),
+            Farewell::Asked => self.ask_to_go(),
+            Farewell::Killed => {}
         }
         self.kill();
         self.output.drain(..).for_each(|thread| thread.join().expect("a pump does not panic"));
@@ -101,6 +110,18 @@ impl Live {
     fn wait_for_exit(&self, grace: Duration) {
         let until = Instant::now() + grace;
         while let Ok(Event::Line(_)) = self.next_event(Some(until)) {}
+    }
+
+    /// A polite signal, and time for what QEMU does after it has closed its ports: its plugins may have much to write.
+    fn ask_to_go(&self) {
+        let Some(pid) = Pid::from_raw(self.qemu.id() as i32) else { return };
+        // Nobody has waited for this process, so the number is still its own; if it has ended, both calls say so at once.
+        let ended = pidfd_open(pid, PidfdFlags::empty());
+        let _ = kill_process(pid, Signal::TERM);
+        if let Ok(ended) = ended {
+            let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit));
+        }
     }
 
     fn kill(&mut self) {
@@ -128,7 +149,9 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let inherited = ports.into_iter().chain([image]).zip(FIRST_PORT..);
     let mappings = inherited.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
     let mut command = guard::command(qemu::PROGRAM)?;
-    command.args(Qemu { machine: plan.machine, boot, ports: backends }.arguments());
+    let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
+    command.args(Qemu { machine: plan.machine, boot, ports: backends, plugin }.arguments());
+    command.envs(plan.plugin.iter().map(|plugin| (guard::PRELOAD, &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;
     command.spawn().with_context(|| format!("cannot start {}", qemu::PROGRAM))
@@ -150,6 +173,21 @@ fn pump(port: UnixStream, sink: &Sink, events: &Sender<Event>) -> JoinHandle<()>
 
 fn forward_signals(events: Sender<Event>) -> signals::Watch {
     signals::Watch::new(move |signal| drop(events.send(Event::Signal(signal))))
+}
+
+/// Tells when a file is moved to its place. The thread ends then, or when the file's folder goes.
+fn watch_for(file: &Path, events: Sender<Event>) -> Result<()> {
+    let folder = file.parent().context("a file lies in a folder")?;
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
+    inotify::add_watch(&watch, folder, inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::DELETE_SELF)?;
+    thread::spawn(move || {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+        let event = inotify::Reader::new(watch, &mut buffer).next().map(|event| event.events());
+        if event.is_ok_and(|events| events.contains(inotify::ReadFlags::MOVED_TO)) {
+            let _ = events.send(Event::Enough);
+        }
+    });
+    Ok(())
 }
 
 fn read_lines(port: UnixStream, events: Sender<Event>) {

@@ -50,6 +50,8 @@ pub enum Line {
     },
     /// Counters, when the program is gone.
     Stats(Stats),
+    /// What the kernel's memory was used for, when the program is gone.
+    Owners(Owners),
     /// The last line: how the program ended.
     Exit {
         /// What it passed to exit.
@@ -103,6 +105,17 @@ impl Stats {
     }
 }
 
+/// What physical memory was used for.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Owners {
+    /// First address, address past the last, kind: both in hexadecimal.
+    pub ranges: Vec<(Address, Address, String)>,
+}
+
+/// An address that travels as hexadecimal text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+pub struct Address(#[serde(deserialize_with = "hex")] pub u64);
+
 fn parse_hex(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").ok_or_else(|| format!("not hexadecimal: {text}"))?;
     u64::from_str_radix(digits, 16).map_err(|error| format!("{text}: {error}"))
@@ -137,6 +150,13 @@ mod tests {
             panic!()
         };
         assert_eq!((stats.total("mmap"), stats.total("none")), (3, 0));
+    }
+
+    #[test]
+    fn owners_parse() {
+        let text = r#"{"type":"owners","ranges":[["0x200000","0x400000","image"]]}"#;
+        let Line::Owners(owners) = serde_json::from_str(text).unwrap() else { panic!() };
+        assert_eq!(owners.ranges, [(Address(0x20_0000), Address(0x40_0000), "image".to_owned())]);
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub struct Qemu {
     pub boot: Boot,
     /// Far ends of COM1, COM2, ... in this order.
     pub ports: Vec<Port>,
+    /// A plugin's file and options, as `-plugin` takes them.
+    pub plugin: Option<OsString>,
 }
 
 impl Qemu {
@@ -108,6 +110,7 @@ impl Qemu {
         self.push_machine(&mut arguments);
         self.push_ports(&mut arguments);
         self.push_boot(&mut arguments);
+        arguments.extend(self.plugin.iter().flat_map(|plugin| ["-plugin".into(), plugin.clone()]));
         arguments
     }
 
@@ -168,7 +171,7 @@ mod tests {
         let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
         let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
         let ports = vec![Port::Inherited(3), Port::File("a,b".into()), Port::Appended("log".into())];
-        Qemu { machine, boot, ports }
+        Qemu { machine, boot, ports, plugin: None }
     }
 
     #[test]
@@ -180,6 +183,12 @@ mod tests {
         assert!(line.contains("-chardev file,id=com2,path=a,,b "), "{line}");
         assert!(line.contains("-chardev file,id=com3,path=log,append=on "), "{line}");
         assert!(line.ends_with(r"-kernel k -initrd i -append 'vm=radix it'\''s'"), "{line}");
+    }
+
+    #[test]
+    fn a_plugin_comes_last() {
+        let qemu = Qemu { plugin: Some("m.so,cpus=4".into()), ..qemu(Accel::Tcg) };
+        assert!(qemu.shell_line().ends_with("-plugin m.so,cpus=4"), "{}", qemu.shell_line());
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! | ends by | what follows |
 //! |---|---|
-//! | an `exit` line, or `refused` | QEMU gets a moment to leave by itself, output is read to its end, the program's status is ours |
+//! | an `exit` line, or `refused` | QEMU gets a moment to leave (see [`Farewell`]), output is read to its end, the program's status is ours |
 //! | QEMU leaving without one | the guest failed: the last panic line, or QEMU's own words |
 //! | a signal to us, a broken output, the time limit | QEMU is killed and reaped; the status says which |
 //!
 //! The threads of [`Live`] feed one queue of events; the main thread alone decides here what they mean.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use anyhow::Result;
 
 use super::channels::Sink;
 use super::live::{Event, Live};
-use super::protocol::{Crash, Line, Stats};
+use super::protocol::{Crash, Line, Owners, Stats};
 use super::qemu::Machine;
 
 /// What to run and where its bytes go.
@@ -41,8 +42,32 @@ pub struct Plan {
     pub boot_limit: Duration,
     /// How long everything may take.
     pub limit: Option<Duration>,
-    /// Whether QEMU powers itself off after the exit line; if not it is killed at once.
-    pub leaves_by_itself: bool,
+    /// What happens to QEMU after the exit line.
+    pub farewell: Farewell,
+    /// A plugin that watches the guest.
+    pub plugin: Option<Plugin>,
+    /// A file that is all that is wanted of this guest: when it is put in its place, the run is over.
+    pub wanted: Option<PathBuf>,
+}
+
+/// How QEMU goes when the program has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// The guest powers off; QEMU gets a moment for that.
+    ByItself,
+    /// QEMU is killed at once.
+    Killed,
+    /// QEMU is asked to go, and waited for: a plugin has something to write.
+    Asked,
+}
+
+/// A QEMU plugin.
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    /// Its file and options, as `-plugin` takes them.
+    pub argument: OsString,
+    /// A library that QEMU is to load before all others.
+    pub preload: PathBuf,
 }
 
 /// How a run ended.
@@ -58,6 +83,8 @@ pub enum End {
     Interrupted(i32),
     /// The guest failed.
     Failed(String),
+    /// What was wanted of the guest is there.
+    Enough,
 }
 
 /// Everything known after a run.
@@ -69,6 +96,8 @@ pub struct Outcome {
     pub stats: Option<Stats>,
     /// The crash, if the program died of one.
     pub crash: Option<Box<Crash>>,
+    /// What the kernel's memory was used for.
+    pub owners: Option<Owners>,
 }
 
 /// What a person may want to know while a guest runs.
@@ -90,11 +119,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
     let live = Live::start(&plan)?;
     let (end, said) = listen(&live, &plan, notice);
-    let orderly =
-        plan.leaves_by_itself && matches!(end, Some(End::Exited(_) | End::Killed(_) | End::Refused(_)));
-    let words = live.end(orderly);
+    let orderly = matches!(end, Some(End::Exited(_) | End::Killed(_) | End::Refused(_)));
+    let words = live.end(if orderly { plan.farewell } else { Farewell::Killed });
     let end = end.unwrap_or_else(|| End::Failed(said.explain(&words)));
-    Ok(Outcome { end, stats: said.stats, crash: said.crash })
+    Ok(Outcome { end, stats: said.stats, crash: said.crash, owners: said.owners })
 }
 
 /// Hears the guest out. No end: QEMU left without an exit line.
@@ -105,6 +133,7 @@ fn listen(live: &Live, plan: &Plan, notice: &mut Reader<'_>) -> (Option<End>, Sa
         let until = said.next_limit(plan).map(|limit| start + limit);
         let end = match live.next_event(until) {
             Ok(Event::Line(line)) => said.hear(&line, live, notice),
+            Ok(Event::Enough) => Some(End::Enough),
             Ok(Event::Signal(signal)) => Some(End::Interrupted(signal)),
             Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return (None, said),
             Err(RecvTimeoutError::Timeout) => said.be_patient(plan, start.elapsed(), notice),
@@ -124,6 +153,7 @@ struct Said {
     panic: Option<String>,
     stats: Option<Stats>,
     crash: Option<Box<Crash>>,
+    owners: Option<Owners>,
 }
 
 impl Said {
@@ -142,6 +172,7 @@ impl Said {
             Line::Stats(stats) => self.stats = Some(stats),
             Line::Crash(crash) => self.crash = Some(crash),
             Line::Refused { text } => return Some(End::Refused(text)),
+            Line::Owners(owners) => self.owners = Some(owners),
             Line::Exit { signal: Some(signal), .. } => return Some(End::Killed(signal)),
             Line::Exit { status, signal: None } => return Some(End::Exited(status.unwrap_or(0))),
             Line::Log { .. } | Line::UnknownSyscall { .. } | Line::Oom { .. } => {}
@@ -198,7 +229,9 @@ mod tests {
             kernel_log: false,
             boot_limit: Duration::from_secs(boot_limit),
             limit: limit.map(Duration::from_secs),
-            leaves_by_itself: false,
+            farewell: Farewell::Killed,
+            plugin: None,
+            wanted: None,
         }
     }
 

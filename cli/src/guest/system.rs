@@ -14,7 +14,7 @@ use super::handed::Handed;
 use super::image::Tree;
 use super::linux;
 use super::qemu::{Accel, Machine};
-use super::session::Plan;
+use super::session::{Farewell, Plan};
 use crate::artifacts;
 use crate::program::Program;
 
@@ -141,7 +141,9 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         kernel_log: linux,
         boot_limit: Duration::from_secs(90 + 4 * u64::from(size.cpus)),
         limit: None,
-        leaves_by_itself: !linux,
+        farewell: if linux { Farewell::Killed } else { Farewell::ByItself },
+        plugin: None,
+        wanted: None,
     })
 }
 

@@ -1,16 +1,16 @@
 //! The global pool: free memory in aligned blocks of 1, 2, 4, … frames, which split and merge.
 //!
-//! A byte for each frame says whether a free block starts there, and how large it is. The free blocks of one
-//! order are a list through their own first bytes. Touched by batch refills only: see `frames.rs`.
+//! A byte for each frame says what the block is that starts there: free, and how large it is, or handed out, and for
+//! what ([`Owner`]). Inside a block the bytes mean nothing. The free blocks of one order are a list through their own first bytes. Touched by batch refills only: see `frames.rs`.
 
 use crate::arch::phys_to_virt;
 
 use super::memory_map::FRAME;
+use super::owner::Owner;
 
 /// Blocks have 2^0 to 2^(ORDERS-1) frames: up to 64 MiB.
 pub const ORDERS: usize = 15;
 const NONE: u64 = u64::MAX;
-const NOT_FREE: u8 = 0;
 
 /// Links of a free block, kept in the block.
 #[repr(C)]
@@ -22,8 +22,8 @@ struct Links {
 /// The pool. Frames are plain numbers here.
 pub struct Buddy {
     heads: [u64; ORDERS],
-    /// For each frame: 1 + the order of the free block that starts here, or `NOT_FREE`.
-    states: *mut u8,
+    /// A note for each frame.
+    states: *mut Owner,
     end: u64,
     free: u64,
 }
@@ -41,9 +41,9 @@ impl Buddy {
     ///
     /// # Safety
     /// `states` points to `end` bytes that are the pool's for ever.
-    pub unsafe fn new(states: *mut u8, end: u64) -> Self {
-        // SAFETY: the caller's bytes.
-        unsafe { states.write_bytes(NOT_FREE, end as usize) };
+    pub unsafe fn new(states: *mut Owner, end: u64) -> Self {
+        // SAFETY: the caller's bytes; a byte of 0 says `RESERVED`.
+        unsafe { states.write_bytes(0, end as usize) };
         Self { heads: [NONE; ORDERS], states, end, free: 0 }
     }
 
@@ -74,6 +74,7 @@ impl Buddy {
         for half in (order..found).rev() {
             self.link(block + (1 << half), half);
         }
+        self.note(block, Owner::held(order));
         self.free -= 1 << order;
         Some(block)
     }
@@ -98,15 +99,46 @@ impl Buddy {
         frame < self.end
     }
 
-    fn is_free(&self, block: u64, order: usize) -> bool {
-        // SAFETY: the array has a byte for each frame below `end`.
-        block < self.end && unsafe { *self.states.add(block as usize) } == order as u8 + 1
+    /// One past the last frame.
+    pub fn end(&self) -> u64 {
+        self.end
     }
 
-    fn set_state(&mut self, block: u64, state: u8) {
-        debug_assert!(block < self.end);
-        // SAFETY: as in `is_free`; blocks in the pool lie below `end`.
-        unsafe { *self.states.add(block as usize) = state };
+    /// Where the notes are.
+    pub fn notes(&self) -> *const Owner {
+        self.states
+    }
+
+    /// Calls `visit` with the owner of every frame below the end, in order.
+    pub fn each_owner(&self, mut visit: impl FnMut(Owner)) {
+        let mut at = 0;
+        while at < self.end {
+            let owner = self.owner(at);
+            let end = (at + owner.frames()).min(self.end);
+            (at..end).for_each(|_| visit(owner.of_each()));
+            at = end;
+        }
+    }
+
+    /// Notes what a block is for that was handed out, or that it is free.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn note(&mut self, block: u64, owner: Owner) {
+        assert!(block < self.end, "a note on no frame");
+        // SAFETY: the array has a byte for each frame below `end`.
+        unsafe { *self.states.add(block as usize) = owner };
+    }
+
+    /// `block` is below the end.
+    fn owner(&self, block: u64) -> Owner {
+        assert!(block < self.end, "no such frame");
+        // SAFETY: as in `note`.
+        unsafe { *self.states.add(block as usize) }
+    }
+
+    fn is_free(&self, block: u64, order: usize) -> bool {
+        block < self.end && self.owner(block) == Owner::free(order)
     }
 
     fn links(&mut self, block: u64) -> &mut Links {
@@ -120,9 +152,10 @@ impl Buddy {
         if next != NONE {
             self.links(next).previous = block;
         }
-        self.set_state(block, order as u8 + 1);
+        self.note(block, Owner::free(order));
     }
 
+    /// Takes a free block out of its list.
     fn unlink(&mut self, block: u64, order: usize) {
         let Links { next, previous } = *self.links(block);
         match previous {
@@ -132,6 +165,6 @@ impl Buddy {
         if next != NONE {
             self.links(next).previous = previous;
         }
-        self.set_state(block, NOT_FREE);
+        self.note(block, Owner::held(order));
     }
 }

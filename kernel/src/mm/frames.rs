@@ -12,7 +12,8 @@ use vm::FrameNum;
 use super::buddy::Buddy;
 use super::magazine::Magazine;
 use super::memory_map::{FRAME, MemoryMap};
-use crate::arch::{self, phys_to_virt};
+use super::owner::Owner;
+use crate::arch::{self, phys_to_virt, virt_to_phys};
 use crate::counters::{self, Counter};
 
 static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
@@ -147,9 +148,31 @@ pub fn free_table(pin: &Pinned, frame: u64) {
     free_raw(pin, frame);
 }
 
-/// A frame of zeroes that the kernel keeps for ever.
-pub fn alloc_kernel(pin: &Pinned) -> Option<u64> {
-    zeroed_now(pin)
+/// A frame of zeroes that the kernel keeps for ever, for this purpose.
+pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
+    zeroed_now(pin).inspect(|&frame| note(frame, owner))
+}
+
+/// Notes what a frame is for that never comes back. Takes the pool's lock.
+pub(super) fn note(frame: u64, owner: Owner) {
+    pool().note(frame, owner);
+}
+
+/// One past the last frame.
+pub(super) fn end() -> u64 {
+    pool().end()
+}
+
+/// Calls `visit`, which must not allocate, with the owner of every frame, in order.
+pub(super) fn each_owner(visit: impl FnMut(Owner)) {
+    pool().each_owner(visit);
+}
+
+/// Where the pool's notes are: (start, end) in physical memory.
+pub(super) fn pool_notes() -> (u64, u64) {
+    let pool = pool();
+    let start = virt_to_phys(pool.notes());
+    (start, start + pool.end())
 }
 
 fn zeroed_now(pin: &Pinned) -> Option<u64> {

@@ -10,6 +10,8 @@ mod leaks;
 #[allow(unsafe_code)]
 mod magazine;
 mod memory_map;
+pub mod owner;
+pub mod owners;
 #[allow(unsafe_code)]
 mod slab;
 pub mod space;

@@ -17,6 +17,7 @@ use crate::counters::{self, Counter};
 
 use super::frames;
 use super::memory_map::FRAME;
+use super::owner::Owner;
 
 const SMALLEST_LOG: u32 = 4;
 const FRAME_LOG: u32 = 12;
@@ -108,7 +109,9 @@ fn refill(pin: &Pinned, class: usize) {
     if !batch.is_null() {
         with_list(pin, class, |list| *list = List { head: batch, length: batch_of(class) });
     } else if let Some(frame) = frames::alloc_raw(pin) {
-        let bytes = 1u64 << (class as u32 + SMALLEST_LOG);
+        let log = class as u32 + SMALLEST_LOG;
+        frames::note(frame, Owner::slab(log));
+        let bytes = 1u64 << log;
         let start = frame * FRAME;
         let objects =
             (0..objects_per_frame(class)).rev().map(|at| phys_to_virt::<Free>(start + at as u64 * bytes));

@@ -13,6 +13,8 @@ use vm::{AddressSpace, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables};
 
 use super::epoch;
 use super::frames::KernelFrames;
+use super::owner::Owner;
+use super::owners;
 use super::user::USER_END;
 use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
 
@@ -41,6 +43,20 @@ impl SpaceHandle {
     /// Frames in its page tables. Exact while no core runs the space.
     pub fn table_pages(&self) -> u64 {
         self.tables.table_pages()
+    }
+
+    /// Calls `visit` with every frame that the page tables hold or are made of. After [`settle`].
+    pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
+        self.tables.each_frame(visit);
+    }
+
+    /// The objects that make up the space, and where they are.
+    pub fn objects(&self) -> [(&'static str, owners::Range); 3] {
+        [
+            ("space", arch::place_of(&*self.space)),
+            ("tables", arch::place_of(&*self.tables)),
+            ("space", arch::place_of(self)),
+        ]
     }
 
     /// Radix nodes made and freed, by core.
@@ -119,14 +135,19 @@ pub fn deactivate() {
     }
 }
 
-/// The program of `space` is gone: unmaps everything. No other core runs the space any more; this one stops.
-pub fn retire(space: &SpaceHandle) {
+/// The program is gone, and no other core runs its space any more; this one stops. From here on the tables stay as they
+/// are: they are looked at, and freed with the space.
+pub fn settle() {
     {
         let _off = arch::interrupts::off();
         deactivate();
     }
-    // From here on the tables stay as they are: they are counted, and freed with the space.
     RAN.iter().for_each(|ran| *ran.lock() = Weak::new());
+}
+
+/// The program of `space` is gone: unmaps everything.
+pub fn retire(space: &SpaceHandle) {
+    settle();
     space.destroy(&percore::pin());
 }
 
@@ -137,7 +158,7 @@ pub fn drop_my_tables() {
     if let Some(running) = &*RUNNING[core].lock() {
         return running.tables.drop_mine(&pin);
     }
-    // Locked until the tables are gone: see `retire`.
+    // Locked until the tables are gone: see `settle`.
     let ran = RAN[core].lock();
     if let Some(space) = ran.upgrade() {
         space.tables.drop_mine(&pin);

@@ -99,6 +99,10 @@ impl Drop for Process {
         sched::come_online();
         self.files.close_all();
         stop_running(&self.space);
+        arch::marker::stop();
+        if options::get().meter {
+            mm::owners::report(&self.space, &[("process", arch::place_of(self))]);
+        }
         mm::space::retire(&self.space);
         if options::get().stats {
             mm::report();

@@ -81,7 +81,9 @@ pub fn start_first(tables: Tables) -> Result<(), Refused> {
         signal_mask: 0,
         clear_tid: 0,
     };
-    sched::enqueue(main.make(&process)?);
+    let main = main.make(&process)?;
+    arch::marker::run();
+    sched::enqueue(main);
     Ok(())
 }
 

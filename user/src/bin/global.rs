@@ -52,13 +52,11 @@ fn main() {
     let shared = Shared::reserve(options.threads, options.pages * PAGE);
     let all = options.threads * options.pages;
     let orders: Vec<_> = (0..options.threads).map(|i| Random::new(i as u64).permutation(all)).collect();
-    options.run("global", |worker| {
-        for _ in 0..options.iterations {
-            shared.map_part(worker.index);
-            worker.barrier.wait();
-            shared.write(&orders[worker.index], worker.index);
-            worker.barrier.wait();
-            shared.unmap_part(worker.index);
-        }
+    options.run("global", |worker, _| {
+        shared.map_part(worker.index);
+        worker.barrier.wait();
+        shared.write(&orders[worker.index], worker.index);
+        worker.barrier.wait();
+        shared.unmap_part(worker.index);
     });
 }

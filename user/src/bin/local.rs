@@ -12,11 +12,9 @@ const USAGE: &str =
 
 fn main() {
     let options = Options::parse(USAGE, 1, 10_000);
-    options.run("local", |worker| {
-        for round in 0..options.iterations {
-            let mut region = require(Region::map(options.pages), "mmap");
-            region.write(round ^ worker.index as u64);
-            require(region.unmap(), "munmap");
-        }
+    options.run("local", |worker, round| {
+        let mut region = require(Region::map(options.pages), "mmap");
+        region.write(round ^ worker.index as u64);
+        require(region.unmap(), "munmap");
     });
 }

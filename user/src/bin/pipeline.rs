@@ -45,15 +45,13 @@ fn take(mailbox: &Mailbox, pages: usize, crowded: bool) -> Region {
 fn main() {
     let options = Options::parse(USAGE, 1, 10_000);
     let mailboxes: Vec<Mailbox> = (0..options.threads).map(|_| Mailbox::default()).collect();
-    options.run("pipeline", |worker| {
+    options.run("pipeline", |worker, round| {
         let next = (worker.index + 1) % options.threads;
-        for round in 0..options.iterations {
-            let mut region = require(Region::map(options.pages), "mmap");
-            region.write(round);
-            put(&mailboxes[next], region, worker.crowded);
-            let mut region = take(&mailboxes[worker.index], options.pages, worker.crowded);
-            region.write(!round);
-            require(region.unmap(), "munmap");
-        }
+        let mut region = require(Region::map(options.pages), "mmap");
+        region.write(round);
+        put(&mailboxes[next], region, worker.crowded);
+        let mut region = take(&mailboxes[worker.index], options.pages, worker.crowded);
+        region.write(!round);
+        require(region.unmap(), "munmap");
     });
 }

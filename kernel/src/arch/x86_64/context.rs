@@ -44,11 +44,12 @@ pub fn new_user_thread(stack: &KernelStack, frame: TrapFrame) -> Context {
 }
 
 /// Leaves `from` (filled in) and goes on with `to`. Returns when somebody switches back to `from`, perhaps
-/// on another core.
+/// on another core. The symbol is for whoever counts switches from outside.
 ///
 /// # Safety
 /// Interrupts are off. `to` was made by [`new_user_thread`] or by an earlier switch away, its stack is alive
 /// and nobody else switches to it. `from` stays valid until it is switched to.
+#[unsafe(export_name = "switch_context")]
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn switch(from: *mut Context, to: *const Context) {
     naked_asm!(

@@ -20,10 +20,12 @@ macro_rules! pop_registers {
     };
 }
 
-/// Where `syscall` lands, with interrupts off. The user's address is in rcx, its flags in r11.
+/// Where `syscall` lands, with interrupts off. The user's address is in rcx, its flags in r11. The name is kept for
+/// whoever counts entries from outside, like those of the stubs in `idt.rs`.
 ///
 /// # Safety
 /// Only the CPU comes here.
+#[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn syscall_entry() {
     naked_asm!(

@@ -46,8 +46,19 @@ global_asm!(
         jmp {entry}
         .set vector, vector + 1
     .endr
+    // Names for whoever counts entries from outside.
+    .global stub_page_fault, stub_timer, stub_reschedule, stub_shootdown
+    .set stub_page_fault, trap_stubs + {stub} * {page_fault}
+    .set stub_timer, trap_stubs + {stub} * {timer}
+    .set stub_reschedule, trap_stubs + {stub} * {reschedule}
+    .set stub_shootdown, trap_stubs + {stub} * {shootdown}
     "#,
     entry = sym super::entry::trap_entry,
+    stub = const STUB_BYTES,
+    page_fault = const PAGE_FAULT,
+    timer = const TIMER,
+    reschedule = const RESCHEDULE,
+    shootdown = const SHOOTDOWN,
 );
 
 unsafe extern "C" {

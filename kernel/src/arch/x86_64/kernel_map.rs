@@ -12,6 +12,7 @@ use super::page_table::{ENTRIES, TOP, Table, bits};
 use super::physmap::{PHYSMAP, phys_to_virt};
 use super::pvh::BootInfo;
 use crate::mm::frames;
+use crate::mm::owner::Owner;
 
 /// Where kernel stacks live.
 pub const STACKS: u64 = 0xffff_c000_0000_0000;
@@ -30,6 +31,13 @@ unsafe extern "C" {
 static ROOT: AtomicU64 = AtomicU64::new(0);
 /// Serialises changes to the kernel half below the top.
 static CHANGES: SpinLock<()> = SpinLock::new(());
+
+/// Where an object lies in physical memory: (start, end).
+pub fn place_of<T: ?Sized>(object: &T) -> (u64, u64) {
+    let at = (&raw const *object).cast::<u8>() as u64;
+    let start = if at >= KERNEL_BASE { at - KERNEL_BASE } else { at - PHYSMAP };
+    (start, start + size_of_val(object) as u64)
+}
 
 /// Where the kernel's image lies in physical memory: (start, end).
 pub fn kernel_image() -> (u64, u64) {
@@ -99,12 +107,12 @@ fn map_image(pin: &Pinned) {
     }
 }
 
-/// Gives the kernel a page of memory at `at`, which had none. `None` without memory.
+/// Gives a kernel stack a page of memory at `at`, which had none. `None` without memory.
 pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
     let _changing = CHANGES.lock();
     // Tables first: they stay for the next try, a frame would be lost.
     let place = place(pin, at, 0)?;
-    let frame = frames::alloc_kernel(pin)?;
+    let frame = frames::alloc_kernel(pin, Owner::STACK)?;
     set(place, (frame << 12) | bits::WRITE | bits::NO_EXECUTE);
     Some(())
 }
@@ -130,7 +138,7 @@ fn set(place: &AtomicU64, entry: u64) {
 
 fn below_or_new(pin: &Pinned, entry: &AtomicU64) -> Option<&'static Table> {
     if entry.load(Ordering::Relaxed) == 0 {
-        let table = frames::alloc_kernel(pin)? << 12;
+        let table = frames::alloc_kernel(pin, Owner::KERNEL_TABLE)? << 12;
         entry.store(table | bits::PRESENT | bits::WRITE, Ordering::Release);
     }
     // SAFETY: kernel tables are never freed, and nobody maps a large page twice.
@@ -138,7 +146,7 @@ fn below_or_new(pin: &Pinned, entry: &AtomicU64) -> Option<&'static Table> {
 }
 
 fn new_table(pin: &Pinned) -> u64 {
-    frames::alloc_kernel(pin).expect("memory for the kernel's tables") << 12
+    frames::alloc_kernel(pin, Owner::KERNEL_TABLE).expect("memory for the kernel's tables") << 12
 }
 
 /// Fills a frame with zeroes.

@@ -21,6 +21,7 @@ use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
 use super::{cpu, interrupts, kernel_map, table_walk};
 use crate::mm::frames;
+use crate::mm::owner::Owner;
 
 /// One core's part.
 struct CoreTable {
@@ -187,6 +188,12 @@ impl SpaceTables for PerCoreTables {
         let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
         // SAFETY: tables are freed by their cores before the space is retired, and with the space.
         roots.map(|root| unsafe { table_walk::count(root) }).sum()
+    }
+
+    fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
+        let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
+        // SAFETY: as in `table_pages`.
+        roots.for_each(|root| unsafe { table_walk::each_frame(root, visit) });
     }
 }
 

@@ -104,5 +104,10 @@ pub(super) fn of(core: CoreId) -> Option<&'static Cpu> {
     unsafe { cpu.as_ref() }
 }
 
+/// Where the block of `core` lies in physical memory, once the core has started.
+pub fn core_block(core: CoreId) -> Option<(u64, u64)> {
+    of(core).map(super::place_of)
+}
+
 // SAFETY: the cells are touched by the owner core only; the rest is constant.
 unsafe impl Sync for Cpu {}

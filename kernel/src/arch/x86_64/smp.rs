@@ -5,12 +5,12 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use alloc::boxed::Box;
-use percore::MAX_CORES;
+use percore::{CoreId, MAX_CORES};
 use sync::SetOnce;
 
 use super::acpi::Madt;
 use super::percpu::Cpu;
-use super::physmap::phys_to_virt;
+use super::physmap::{phys_to_virt, virt_to_phys};
 use super::{apic, gdt, kernel_map, time};
 
 /// Where starting cores begin: below 1 MiB, page-aligned, kept out of the allocator's hands.
@@ -151,6 +151,14 @@ extern "sysv64" fn core_main(number: usize) -> ! {
     // Release pairs with the Acquire in `start_others`.
     STARTED.fetch_add(1, Ordering::Release);
     crate::core_main()
+}
+
+/// Where the boot and idle stack of `core` lies in physical memory; the boot core's is a part of the image.
+pub fn idle_stack(core: CoreId) -> Option<(u64, u64)> {
+    // Relaxed: written before the core started.
+    let end = STACKS[core.index()].load(Ordering::Relaxed);
+    let end = (end != 0).then(|| virt_to_phys(end as *const u8))?;
+    Some((end - STACK_BYTES as u64, end))
 }
 
 /// Room for a core's interrupt stacks; the address of its end.

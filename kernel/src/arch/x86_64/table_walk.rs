@@ -8,6 +8,7 @@ use vm::PageRange;
 use super::page_table::{ENTRIES, TOP, Table, bits};
 use super::tlb::Flusher;
 use crate::mm::frames;
+use crate::mm::owner::Owner;
 
 /// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table.
 ///
@@ -71,7 +72,7 @@ fn clear_leaves(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
 /// No core uses the table, and nobody will.
 pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
     // SAFETY: the caller's table; each table is freed after what is below it was visited.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| frames::free_table(pin, table >> 12)) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table, _| frames::free_table(pin, table >> 12)) };
 }
 
 /// How many tables there are: the top table at `root` and all below its user half.
@@ -81,23 +82,43 @@ pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
 pub unsafe fn count(root: u64) -> u64 {
     let mut tables = 0;
     // SAFETY: the caller's promise.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |_| tables += 1) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |_, _| tables += 1) };
     tables
 }
 
-/// Calls `visit` with the table at `phys` and every one below it, the lowest first.
+/// Calls `visit` with the frame of every table of the user half at `root`, and of every page in it.
+///
+/// # Safety
+/// No table of them is freed meanwhile.
+pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64, Owner)) {
+    let mut both = |table, level| {
+        visit(table >> 12, Owner::TABLE);
+        if level == 0 {
+            // SAFETY: `each_table` calls with a table of this level.
+            present(unsafe { Table::at(table) }, ENTRIES).for_each(|page| visit(page >> 12, Owner::FRAME));
+        }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut both) };
+}
+
+/// The addresses in the present ones of a table's first `entries` entries.
+fn present(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
+    let values = (0..entries).map(|index| table.entry(index).load(Ordering::Relaxed));
+    values.filter(|value| value & bits::PRESENT != 0).map(|value| value & bits::ADDRESS)
+}
+
+/// Calls `visit` with the table at `phys`, and its level, and every one below it, the lowest first.
 ///
 /// # Safety
 /// The table is of level `level`; its first `entries` entries are a user's; nobody but `visit` frees them.
-unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64)) {
+unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64, u32)) {
     if level > 0 {
         // SAFETY: still a table.
-        let table = unsafe { Table::at(phys) };
-        let values = (0..entries).map(|index| table.entry(index).load(Ordering::Relaxed));
-        for value in values.filter(|value| value & bits::PRESENT != 0) {
+        for below in present(unsafe { Table::at(phys) }, entries) {
             // SAFETY: a present upper entry leads to a table of the level below.
-            unsafe { each_table(value & bits::ADDRESS, level - 1, ENTRIES, visit) };
+            unsafe { each_table(below, level - 1, ENTRIES, visit) };
         }
     }
-    visit(phys);
+    visit(phys, level);
 }

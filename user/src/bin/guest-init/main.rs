@@ -10,12 +10,16 @@
 //! The program gets pipes, not terminals: `isatty` says no, and nothing translates its bytes. When it has
 //! ended, whatever it left running is killed, the pipes are emptied into the ports, the ports are drained,
 //! the `exit` line goes out last, and the machine powers off.
+//!
+//! The program's life is marked for the contention meter, and the kernel's symbols are open to a program that reads
+//! them.
 
 mod machine;
 mod program;
 mod stdin;
 mod tty;
 
+use programs::marker;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,6 +29,7 @@ use std::thread;
 
 fn main() {
     machine::mount_all();
+    machine::show_symbols();
     let mut control = tty::open_raw("/dev/ttyS1");
     say(&mut control, machine::booted());
     let end = run(&control).unwrap_or_else(|failure| {
@@ -39,9 +44,11 @@ fn main() {
 /// Runs the program to its end; the last line to say about it.
 fn run(control: &File) -> Result<Value, program::Failure> {
     let (out, err) = (tty::open_raw("/dev/ttyS0"), tty::open_raw("/dev/ttyS2"));
+    marker::run();
     let mut child = program::start()?;
     let pumps = pumps(&mut child, control, out, err);
     let status = child.wait().map_err(|error| program::Failure::guest("wait", error))?;
+    marker::stop();
     machine::kill_everybody_else();
     pumps.into_iter().for_each(|pump| pump.join().expect("a pump panicked"));
     Ok(end_of(status))

@@ -11,10 +11,16 @@ use crate::map::{Table, map};
 use crate::reduce::{Entry, reduce};
 use crate::text;
 use crate::tree::{Node, merge};
+use programs::marker;
 use programs::window::{Window, Worker, measure};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Instant;
+
+/// The phases as the contention meter tells them apart.
+const MAP: usize = 1;
+const REDUCE: usize = 2;
+const MERGE: usize = 3;
 
 /// What every thread has to show for a phase, readable by all after the barrier.
 type Results<T> = Vec<OnceLock<&'static [T]>>;
@@ -68,10 +74,13 @@ impl Job {
     fn work(&self, worker: &Worker) -> Share {
         let (mut arena, index) = (Arena::new(self.block), worker.index);
         let mut phase = Phase { worker, start: Instant::now() };
+        marker::phase(MAP);
         let tables = map(self.text, self.parts[index].clone(), self.parts.len(), &mut arena);
         let mapped = phase.end(&self.tables[index], tables);
+        marker::phase(REDUCE);
         let run = reduce(all(&self.tables).map(|row| &row[index]), &mut arena);
         let reduced = phase.end(&self.runs[index], run);
+        marker::phase(MERGE);
         let runs: Vec<_> = all(&self.runs).collect();
         let leaves = merge(&runs, index, &mut arena);
         let merged = phase.end(&self.leaves[index], leaves);

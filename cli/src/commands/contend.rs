@@ -1,0 +1,170 @@
+//! `radixvm contend`: counts what the CPUs of a program take from each other, and says which code is to blame.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::guest::handed::Handed;
+use crate::guest::system::System;
+use crate::meter::experiment::Experiment;
+use crate::meter::row::Cell;
+use crate::meter::{benchmarks, report};
+use crate::refusal::FAILED;
+use crate::{artifacts, options, program};
+
+const HELP: &str = "\
+Guests run under QEMU's translator with a plugin that keeps a directory of cache lines; CPUs are kept in step, so two \
+processors here are enough for any number of them. Counts are per round, as the program marks its rounds; of a program \
+without marks the whole run is one round. docs/meter.md says what is counted and what is not.
+
+In ARGS, {cpus} stands for the number of CPUs. A benchmark of user/ (local, pipeline, global, faultstorm, ...) gets \
+--threads {cpus} and, if it works in rounds, a suitable --iterations unless they are given.
+
+The JSON is an array with one object per program, system and number of CPUs.";
+
+/// Options of `radixvm contend`.
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    /// Numbers of virtual CPUs
+    #[arg(long, default_value = "1,2,4,8", value_delimiter = ',', value_parser = options::metered_cpus, value_name = "N,...")]
+    cpus: Vec<u16>,
+    /// Kernels under the program
+    #[arg(
+        long,
+        value_enum,
+        default_value = "radix,shared,linux",
+        value_delimiter = ',',
+        value_name = "SYSTEM,..."
+    )]
+    systems: Vec<Kind>,
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with curves, and the lines and code that CPUs fight over, into a folder
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Instructions that a CPU may run ahead of the slowest
+    #[arg(long, default_value_t = benchmarks::SLACK, value_parser = clap::value_parser!(u64).range(1..=1_000_000), value_name = "N")]
+    slack: u64,
+    /// Runs of every combination; the one with the middle cost counts
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    repeats: u32,
+    /// Memory of every guest
+    #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
+    memory: u64,
+    /// Hand over a file or folder; it appears at the same path, or at GUEST
+    #[arg(long = "file", value_name = "HOST[:GUEST]")]
+    files: Vec<String>,
+    /// Set a variable of the program's environment; without a value, pass on the one from here
+    #[arg(short, long = "env", value_parser = options::setting, value_name = "K=V")]
+    env: Vec<OsString>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM ARGS")]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// The RadixVM kernel with a page table per core
+    Radix,
+    /// The RadixVM kernel with one page table
+    Shared,
+    /// The distribution's own kernel
+    Linux,
+}
+
+impl Kind {
+    fn system(self) -> System {
+        match self {
+            Kind::Radix => System::PERCORE,
+            Kind::Shared => System::SHARED,
+            Kind::Linux => System::Linux,
+        }
+    }
+}
+
+impl Arguments {
+    fn experiment(&self) -> Result<Experiment> {
+        let name = &self.command[0];
+        let bundled = artifacts::is_bundled(name);
+        let rounds = benchmarks::rounds(name);
+        Ok(Experiment {
+            program: if bundled { artifacts::program(name)? } else { program::find(name)? },
+            arguments: benchmarks::complete(&self.command[1..], rounds),
+            rounds: rounds.unwrap_or(0),
+            files: self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?,
+            environment: self.env.clone(),
+            cpus: sorted(&self.cpus),
+            systems: once(self.systems.iter().map(|kind| kind.system())),
+            repeats: self.repeats,
+            memory: self.memory,
+            slack: self.slack,
+        })
+    }
+}
+
+fn sorted(cpus: &[u16]) -> Vec<u16> {
+    let mut cpus = cpus.to_vec();
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
+fn once(systems: impl Iterator<Item = System>) -> Vec<System> {
+    let mut unique = Vec::new();
+    systems.for_each(|system| {
+        if !unique.contains(&system) {
+            unique.push(system)
+        }
+    });
+    unique
+}
+
+/// Measures, prints the table, writes what was asked for.
+pub fn run(arguments: &Arguments) -> Result<u8> {
+    arguments.report.as_deref().map_or(Ok(()), prepare)?;
+    let mut refused = Vec::new();
+    let cells = arguments.experiment()?.run_what_can_be(&mut refused)?;
+    std::io::stdout().write_all(report::text(&cells).as_bytes())?;
+    if let Some(file) = &arguments.json {
+        write(file, &json(&cells)?)?;
+    }
+    if let Some(folder) = &arguments.report {
+        write(&folder.join("contend.json"), &json(&cells)?)?;
+        write(&folder.join("speed.svg"), &report::picture(&cells))?;
+        write(&folder.join("index.html"), &report::page(&cells, &arguments.command))?;
+    }
+    refused.iter().for_each(|error| eprintln!("radixvm: left out: {error:#}"));
+    Ok(if refused.is_empty() { 0 } else { FAILED })
+}
+
+/// Finds out before the long work whether there is a place for its result.
+fn prepare(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("--report {}", folder.display()))?;
+    ensure!(folder.is_dir(), "--report {}: not a folder", folder.display());
+    Ok(())
+}
+
+fn json(cells: &[Cell]) -> Result<String> {
+    let rows: Vec<_> = cells.iter().map(|cell| &cell.row).collect();
+    Ok(serde_json::to_string_pretty(&rows)? + "\n")
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| file.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_sorted_and_nothing_is_run_twice() {
+        assert_eq!(sorted(&[4, 1, 4]), [1, 4]);
+        assert_eq!(once([System::Linux, System::PERCORE, System::Linux].into_iter()).len(), 2);
+    }
+}

@@ -1,0 +1,94 @@
+//! The benchmarks of `user/`, with the options that make them worth metering.
+
+use anyhow::Result;
+
+use super::experiment::Experiment;
+use crate::artifacts;
+use crate::guest::system::System;
+
+/// Slack unless one is asked for: counts are the same from half of it to ten times as much.
+pub const SLACK: u64 = 200;
+
+/// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
+const BENCHMARKS: [(&str, u64); 7] = [
+    ("local", 2000),
+    ("pipeline", 2000),
+    ("global", 64),
+    ("faultstorm", 2000),
+    ("neighbours", 2000),
+    ("probe", 1000),
+    ("wordindex", 0),
+];
+
+/// How many rounds all threads of a benchmark do together; None for other programs.
+pub fn rounds(name: &str) -> Option<u64> {
+    let found = BENCHMARKS.iter().find(|(known, _)| artifacts::is_bundled(name) && *known == name);
+    found.map(|(_, rounds)| *rounds)
+}
+
+/// Gives a benchmark of so many rounds the options that it was not given.
+pub fn complete(arguments: &[String], rounds: Option<u64>) -> Vec<String> {
+    let mut arguments = arguments.to_vec();
+    if rounds.is_some() {
+        add(&mut arguments, "--threads", "{cpus}");
+    }
+    if rounds.is_some_and(|rounds| rounds > 0) {
+        add(&mut arguments, "--iterations", "{rounds}");
+        add(&mut arguments, "--warmup", "{warmup}");
+    }
+    arguments
+}
+
+/// Adds an option unless it is there, before a `--`.
+fn add(arguments: &mut Vec<String>, name: &str, value: &str) {
+    let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
+    let given = |word: &String| word.split('=').next() == Some(name);
+    if !arguments[..end].iter().any(given) {
+        arguments.splice(end..end, [name.to_owned(), value.to_owned()]);
+    }
+}
+
+/// A benchmark as it comes, run once at each size on each system.
+pub fn experiment(name: &str, cpus: &[u16], systems: &[System], memory: u64) -> Result<Experiment> {
+    let rounds = rounds(name);
+    Ok(Experiment {
+        program: artifacts::program(name)?,
+        arguments: complete(&[], rounds),
+        rounds: rounds.unwrap_or(0),
+        files: Vec::new(),
+        environment: Vec::new(),
+        cpus: cpus.to_vec(),
+        systems: systems.to_vec(),
+        repeats: 1,
+        memory,
+        slack: SLACK,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn benchmarks_get_threads_and_rounds_unless_given() {
+        assert_eq!(
+            complete(&[], Some(2000)),
+            words("--threads {cpus} --iterations {rounds} --warmup {warmup}")
+        );
+        let given = words("--threads=3 --iterations 5 --warmup 2");
+        assert_eq!(complete(&given, Some(2000)), given);
+        assert_eq!(complete(&words("a.txt"), Some(0)), words("a.txt --threads {cpus}"));
+        assert_eq!(complete(&words("-- --threads"), Some(0)), words("--threads {cpus} -- --threads"));
+        assert_eq!(complete(&words("x"), None), words("x"));
+    }
+
+    #[test]
+    fn every_benchmark_is_there() {
+        assert!(BENCHMARKS.iter().all(|(name, total)| rounds(name) == Some(*total)));
+        assert_eq!((rounds("hostile"), rounds("./local")), (None, None));
+    }
+}

@@ -1,0 +1,219 @@
+//! A program on several systems with several numbers of CPUs: runs, repeats, and the results in order.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::blame;
+use super::kallsyms::Kallsyms;
+use super::names::{Kernel, Loaded, Names};
+use super::plugin::Settings;
+use super::row::{Cell, Label};
+use super::run::{self, Guest, Run};
+use crate::artifacts;
+use crate::bench::row::median;
+use crate::guest::handed::Handed;
+use crate::guest::system::{self, Job, System};
+use crate::guest::{linux, qemu};
+use crate::program::Program;
+use crate::progress::Step;
+
+/// What is run, where, how often.
+pub struct Experiment {
+    /// The program's file.
+    pub program: PathBuf,
+    /// Its arguments; `{cpus}` stands for the number of CPUs, `{rounds}` and `{warmup}` for how many rounds a thread does
+    /// and how many more before.
+    pub arguments: Vec<String>,
+    /// Rounds of all threads together.
+    pub rounds: u64,
+    /// Files for it.
+    pub files: Vec<Handed>,
+    /// `K=V` each.
+    pub environment: Vec<OsString>,
+    /// Numbers of CPUs.
+    pub cpus: Vec<u16>,
+    /// The systems.
+    pub systems: Vec<System>,
+    /// Runs of every combination; the one in the middle counts.
+    pub repeats: u32,
+    /// Bytes of memory of every guest.
+    pub memory: u64,
+    /// Instructions that a CPU may run ahead.
+    pub slack: u64,
+}
+
+/// Kernels with their symbols and versions.
+struct Tools {
+    plugin: PathBuf,
+    ours: Option<Kernel>,
+    linux: Option<Kernel>,
+    qemu: String,
+}
+
+impl Experiment {
+    /// Runs everything; results by system, then by CPUs. One that cannot be had is an error.
+    pub fn run(&self) -> Result<Vec<Cell>> {
+        let mut refused = Vec::new();
+        let cells = self.run_what_can_be(&mut refused)?;
+        refused.into_iter().next().map_or(Ok(cells), Err)
+    }
+
+    /// The same, but a combination for which this machine is too busy is left out and told in `refused`.
+    pub fn run_what_can_be(&self, refused: &mut Vec<anyhow::Error>) -> Result<Vec<Cell>> {
+        let tools = Tools::prepare(&self.systems)?;
+        let step = Step::new("metering");
+        let mut runs: BTreeMap<(usize, u16), Vec<Cell>> = BTreeMap::new();
+        for repeat in 1..=self.repeats {
+            for &cpus in &self.cpus {
+                for (place, &system) in self.systems.iter().enumerate() {
+                    let what = format!("{} on {system} with {cpus} CPUs", self.name());
+                    step.tell(&format!("run {repeat} of {}: {what}", self.repeats));
+                    match self.cell(&tools, system, cpus) {
+                        Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
+                        Err(error) if error.is::<OutOfStep>() => refused.push(error.context(what)),
+                        Err(error) => return Err(error.context(what)),
+                    }
+                }
+            }
+        }
+        Ok(runs.into_values().filter_map(|cells| median(cells, Cell::cost)).collect())
+    }
+
+    fn name(&self) -> String {
+        self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn cell(&self, tools: &Tools, system: System, cpus: u16) -> Result<Cell> {
+        let job = self.job(system, cpus)?;
+        let kernel = tools.kernel(system)?;
+        let settings = Settings { cpus, memory: self.memory, slack: self.slack, rounds: self.window(cpus) };
+        let guest = Guest { system, kernel, plugin: &tools.plugin };
+        let Run { output, owners } = in_step(&guest, &job, settings)?;
+        let begin = output.begin.map(|address| address.0);
+        let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
+        let blame = blame::name(&output.lines, output.ended(), owners.as_ref(), &names);
+        let label =
+            Label { program: &job.program.name(), system, qemu: &tools.qemu, kernel: &version(system)? };
+        Ok(Cell::new(&label, &output, blame))
+    }
+
+    /// How many rounds are counted. The threads do more: if the window ended when the first of them is done, the luckiest
+    /// one would decide how many rounds the others are seen in.
+    fn window(&self, cpus: u16) -> u64 {
+        let chosen = self.arguments.iter().any(|word| word.contains("{rounds}"));
+        if chosen { rounds_each(self.rounds, cpus) * u64::from(cpus) } else { 0 }
+    }
+
+    fn job(&self, system: System, cpus: u16) -> Result<Job> {
+        let program = Program::load(&self.program)?;
+        let share = rounds_each(self.rounds, cpus);
+        // Locks of the stock kernel are not fair.
+        let rounds = share * if system == System::Linux { 16 } else { 2 };
+        let numbers = [("{cpus}", cpus.into()), ("{rounds}", rounds), ("{warmup}", (share / 4).max(8))];
+        let arguments = self.arguments.iter().map(|word| fill(word, &numbers).into());
+        let mut job = Job::new(program, arguments);
+        job.files = self.files.clone();
+        job.envp = system::environment(self.environment.iter().cloned());
+        Ok(job)
+    }
+}
+
+/// A run whose CPUs were kept in step; a second try if the machine was too busy for the first.
+fn in_step(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
+    let first = run::run(guest, job, settings)?;
+    if first.in_step() {
+        return Ok(first);
+    }
+    let second = run::run(guest, job, settings)?;
+    if second.in_step() {
+        return Ok(second);
+    }
+    let (escapes, rounds) = (second.output.escapes, second.output.rounds().len());
+    Err(OutOfStep { escapes, rounds, slack: settings.slack }.into())
+}
+
+/// This machine was too busy to keep the guest's CPUs in step.
+#[derive(Debug)]
+struct OutOfStep {
+    escapes: u64,
+    rounds: usize,
+    slack: u64,
+}
+
+impl fmt::Display for OutOfStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutOfStep { escapes, rounds, slack } = self;
+        write!(
+            f,
+            "{escapes} times in {rounds} rounds a CPU could not be kept within {slack} instructions of the others, twice: \
+             this machine is too busy; try again, with fewer --cpus, or with a larger --slack"
+        )
+    }
+}
+
+impl std::error::Error for OutOfStep {}
+
+/// Every thread does a share, but enough for percentiles.
+fn rounds_each(all: u64, cpus: u16) -> u64 {
+    (all / u64::from(cpus)).max(24)
+}
+
+fn fill(word: &str, numbers: &[(&str, u64)]) -> String {
+    numbers.iter().fold(word.to_owned(), |word, (name, number)| word.replace(name, &number.to_string()))
+}
+
+impl Tools {
+    /// Builds, fetches and reads what the systems need, before the first run.
+    fn prepare(systems: &[System]) -> Result<Self> {
+        let plugin = artifacts::meter()?;
+        let ours = systems.iter().any(|system| *system != System::Linux);
+        let ours = ours.then(|| Kernel::ours(&artifacts::kernel()?)).transpose()?;
+        let linux = systems.contains(&System::Linux).then(Kallsyms::load).transpose()?;
+        Ok(Tools { plugin, ours, linux: linux.map(Kernel::Linux), qemu: qemu_version()? })
+    }
+
+    fn kernel(&self, system: System) -> Result<&Kernel> {
+        let kernel = if system == System::Linux { &self.linux } else { &self.ours };
+        kernel.as_ref().context("this system was not prepared")
+    }
+}
+
+/// The number in `QEMU emulator version 7.2.0 (...)`.
+fn qemu_version() -> Result<String> {
+    let output = Command::new(qemu::PROGRAM).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {}", qemu::PROGRAM))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text
+        .split("version ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or("?")
+        .to_owned())
+}
+
+fn version(system: System) -> Result<String> {
+    if system != System::Linux {
+        return Ok(concat!("radixvm ", env!("CARGO_PKG_VERSION")).to_owned());
+    }
+    let kernel = linux::kernel()?;
+    let name = kernel.file_name().unwrap_or_default().to_string_lossy();
+    Ok(name.replacen("vmlinuz-", "", 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_know_the_number_of_cpus() {
+        let numbers = [("{cpus}", 8), ("{rounds}", 5)];
+        assert_eq!(fill("--threads={cpus}", &numbers), "--threads=8");
+        assert_eq!(fill("{rounds}", &numbers), "5");
+        assert_eq!((rounds_each(2000, 4), rounds_each(2000, 128)), (500, 24));
+    }
+}

@@ -1,0 +1,216 @@
+//! Names for code: which function and line an instruction of a kernel or of the program belongs to.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use object::{Object, ObjectSymbol};
+
+use super::kallsyms::Kallsyms;
+use crate::place;
+use crate::symbols::{Function, Symbols};
+
+/// Everything from here up belongs to the kernel.
+pub const KERNEL_HALF: u64 = 1 << 47;
+/// Where our kernel loads a position-independent program.
+const PIE_BASE: u64 = 0x5555_5555_4000;
+/// Source files whose functions say how something is done, not what for.
+const PLUMBING: [&str; 4] = ["/rustc/", "/registry/src/", "library/core/", "crates/sync/"];
+
+/// The symbols of a kernel.
+pub enum Kernel {
+    /// Ours.
+    Ours {
+        /// For names.
+        symbols: Box<Symbols>,
+        /// The ELF file itself, for addresses.
+        elf: Vec<u8>,
+    },
+    /// The stock one.
+    Linux(Kallsyms),
+}
+
+impl Kernel {
+    /// Ours, from its file.
+    pub fn ours(path: &Path) -> Result<Self> {
+        let elf = std::fs::read(path).with_context(|| path.display().to_string())?;
+        Ok(Kernel::Ours { symbols: Box::new(Symbols::load(path)), elf })
+    }
+
+    /// Where a symbol is.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        match self {
+            Kernel::Linux(symbols) => symbols.address(name),
+            Kernel::Ours { elf, .. } => address_in(elf, name),
+        }
+    }
+
+    fn code(&self, address: u64) -> Option<String> {
+        match self {
+            Kernel::Linux(symbols) => symbols.describe(address),
+            Kernel::Ours { symbols, .. } => describe(symbols, address),
+        }
+    }
+
+    /// The variable at an address of the kernel's image.
+    pub fn data(&self, address: u64) -> Option<String> {
+        match self {
+            Kernel::Linux(symbols) => symbols.describe(address),
+            Kernel::Ours { symbols, .. } => symbols.data(address).map(|name| strip_hash(&name)),
+        }
+    }
+}
+
+impl Kernel {
+    /// The stock kernel's variable at an offset of its per-CPU data.
+    pub fn per_cpu(&self, offset: u64) -> Option<String> {
+        match self {
+            Kernel::Linux(symbols) => symbols.per_cpu(offset),
+            Kernel::Ours { .. } => None,
+        }
+    }
+}
+
+fn address_in(elf: &[u8], name: &str) -> Option<u64> {
+    let file = object::File::parse(elf).ok()?;
+    let found = file.symbols().find(|symbol| symbol.name() == Ok(name));
+    found.map(|symbol| symbol.address())
+}
+
+/// The symbols of the program, and where it was loaded.
+pub struct Loaded {
+    symbols: Symbols,
+    bias: u64,
+}
+
+impl Loaded {
+    /// A program of which a marker was executed at `begin`: where the same bytes lie in the file tells how far it was
+    /// moved. Without that, the place where our kernel puts such programs.
+    pub fn new(path: &Path, elf: &[u8], begin: Option<u64>) -> Self {
+        Loaded { symbols: Symbols::load(path), bias: bias(elf, begin) }
+    }
+
+    fn code(&self, address: u64) -> Option<String> {
+        describe(&self.symbols, address.checked_sub(self.bias)?)
+    }
+
+    /// The program's variable at an address.
+    pub fn data(&self, address: u64) -> Option<String> {
+        self.symbols.data(address.checked_sub(self.bias)?).map(|name| strip_hash(&name))
+    }
+}
+
+fn bias(elf: &[u8], begin: Option<u64>) -> u64 {
+    let Ok(file) = object::File::parse(elf) else { return 0 };
+    if file.kind() != object::ObjectKind::Dynamic {
+        return 0;
+    }
+    let marked = begin.and_then(|at| marker(&file, at).map(|there| at - there));
+    marked.unwrap_or(PIE_BASE)
+}
+
+/// The address in the file of the BEGIN marker with the same place in its page.
+fn marker(file: &object::File<'_>, at: u64) -> Option<u64> {
+    use object::ObjectSection;
+    let text = file.section_by_name(".text")?;
+    let bytes = text.data().ok()?;
+    let is_begin = |code: &[u8]| code[..3] == [0x0f, 0x1f, 0x80] && code[4..] == [2, 0x56, 0x52];
+    let found = (0..bytes.len().saturating_sub(6)).filter(|start| is_begin(&bytes[*start..*start + 7]));
+    let addresses = found.map(|start| text.address() + start as u64);
+    addresses.filter(|address| *address <= at).find(|address| (at - address).is_multiple_of(4096))
+}
+
+/// Names for one run.
+pub struct Names<'a> {
+    /// The kernel's.
+    pub kernel: &'a Kernel,
+    /// The program's.
+    pub program: Loaded,
+}
+
+impl Names<'_> {
+    /// Function, offset and line of an instruction.
+    pub fn code(&self, address: u64) -> String {
+        let (owner, name) = match address {
+            KERNEL_HALF.. => ("kernel", self.kernel.code(address)),
+            _ => ("program", self.program.code(address)),
+        };
+        name.unwrap_or_else(|| format!("{owner} {address:#x}"))
+    }
+}
+
+/// `function at file:line in symbol+offset`: the innermost function that says what is being done.
+fn describe(symbols: &Symbols, address: u64) -> Option<String> {
+    let symbol = symbols.code(address).map(|name| strip_hash(&name));
+    let functions = symbols.inlined(address);
+    let Some(function) = telling(&functions) else { return symbol };
+    let name = strip_hash(&function.name);
+    let place = function
+        .place
+        .as_ref()
+        .map_or_else(String::new, |(file, line)| format!(" at {}:{line}", short(file)));
+    Some(match symbol {
+        Some(symbol) if symbol.starts_with(&name) => format!("{symbol}{place}"),
+        Some(symbol) => format!("{name}{place} in {symbol}"),
+        None => name + &place,
+    })
+}
+
+fn telling(functions: &[Function]) -> Option<&Function> {
+    let tells = |function: &&Function| {
+        let (file, _) = function.place.as_ref().map_or(("", 0), |(file, line)| (file.as_str(), *line));
+        !PLUMBING.iter().any(|part| file.contains(part))
+    };
+    functions.iter().find(tells).or(functions.first())
+}
+
+/// Source paths as they are in the repository.
+fn short(file: &str) -> &str {
+    let root = place::root();
+    file.strip_prefix(&*root.to_string_lossy()).map_or(file, |rest| rest.trim_start_matches('/'))
+}
+
+/// Takes the compiler's `::h0123456789abcdef` off a name.
+fn strip_hash(name: &str) -> String {
+    let Some(at) = name.find("::h") else { return name.to_owned() };
+    let hash = &name[at + 3..];
+    let digits = hash.bytes().take_while(u8::is_ascii_hexdigit).count();
+    if digits == 16 { format!("{}{}", &name[..at], &hash[16..]) } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str, file: &str) -> Function {
+        Function { name: name.to_owned(), place: Some((file.to_owned(), 7)) }
+    }
+
+    #[test]
+    fn the_innermost_function_that_tells_something_is_named() {
+        let frames = [
+            function("fetch_add", "/rustc/abc/library/core/src/sync/atomic.rs"),
+            function("add", "/x/crates/sync/src/lib.rs"),
+            function("inc", "/x/crates/refcache/src/cache.rs"),
+        ];
+        assert_eq!(telling(&frames).unwrap().name, "inc");
+        assert_eq!(telling(&frames[..2]).unwrap().name, "fetch_add");
+        assert!(telling(&[]).is_none());
+    }
+
+    #[test]
+    fn hashes_go() {
+        assert_eq!(strip_hash("a::b::h0123456789abcdef+0x10"), "a::b+0x10");
+        assert_eq!(strip_hash("a::hello"), "a::hello");
+    }
+
+    #[test]
+    fn our_own_code_has_function_and_line() {
+        let path = std::env::current_exe().unwrap();
+        let symbols = Symbols::load(&path);
+        let elf = std::fs::read(&path).unwrap();
+        let file = object::File::parse(&*elf).unwrap();
+        let this = file.symbols().find(|symbol| symbol.name().is_ok_and(|name| name.contains("strip_hash")));
+        let text = describe(&symbols, this.unwrap().address()).unwrap();
+        assert!(text.contains("strip_hash+0x0") && text.contains("cli/src/meter/names.rs:"), "{text}");
+    }
+}

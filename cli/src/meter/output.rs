@@ -1,0 +1,213 @@
+//! What the plugin writes: totals, one row of counts per round, the most contended lines.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::guest::protocol::Address;
+
+/// The format that this reads.
+const VERSION: u32 = 1;
+
+/// One metered run.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Output {
+    version: u32,
+    /// Virtual CPUs.
+    pub cpus: u16,
+    /// How far a CPU may run ahead, in instructions.
+    pub slack: u64,
+    /// Whether the program marked a window; if not the whole run counts, as one round.
+    pub marked: bool,
+    /// Times that a CPU was let go although it was too far ahead.
+    pub escapes: u64,
+    /// Length of the window by the virtual clock.
+    #[serde(default)]
+    pub window_virtual_seconds: f64,
+    /// Length of the run by the host's.
+    #[serde(default)]
+    pub host_seconds: f64,
+    /// Further windows, which are not counted.
+    #[serde(default)]
+    pub ignored_windows: u64,
+    /// Where the program said that its window begins.
+    #[serde(default)]
+    pub begin: Option<Address>,
+    /// Everything in the window, by CPU, privilege and phase.
+    #[serde(default)]
+    pub totals: Vec<Total>,
+    columns: Vec<String>,
+    rounds: Vec<Vec<u64>>,
+    /// Most contended first.
+    #[serde(default)]
+    pub lines: Vec<Line>,
+}
+
+/// Counts of one privilege and phase on one CPU.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Total {
+    /// user or kernel.
+    pub privilege: String,
+    /// 0 at first.
+    pub phase: u8,
+    /// By kind.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// A line of 64 bytes and who took it from whom.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Line {
+    /// Guest-physical.
+    pub address: Address,
+    /// The address by which it was last reached.
+    #[serde(rename = "virtual")]
+    pub linear: Address,
+    /// Times that a CPU had to ask for it, upgrades among them.
+    pub transfers: u64,
+    /// Times that a CPU had it but shared.
+    pub upgrades: u64,
+    /// Copies lost to writers.
+    pub invalidations: u64,
+    /// Who asked for it.
+    pub cpus: Vec<u16>,
+    /// Whether they touched different bytes.
+    pub false_sharing: bool,
+    /// Most frequent first.
+    pub pairs: Vec<Pair>,
+}
+
+/// Two instructions that fought over a line.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Pair {
+    /// The one that had it.
+    pub from: Address,
+    /// The one that took it.
+    pub to: Address,
+    /// How it was taken: read_modified, upgrade, ...
+    pub kind: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// The counts of one round on one CPU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round(BTreeMap<String, u64>);
+
+impl Round {
+    fn cpu(&self) -> u64 {
+        self.0.get("cpu").copied().unwrap_or(0)
+    }
+
+    /// A count by its name; 0 if the plugin does not know it.
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0) as f64
+    }
+
+    /// The sum of some counts.
+    pub fn sum(&self, names: &[&str]) -> f64 {
+        names.iter().map(|name| self.get(name)).sum()
+    }
+}
+
+impl Output {
+    /// Reads what the plugin left.
+    pub fn read(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file).context("the plugin wrote no counts")?;
+        Output::parse(&text)
+    }
+
+    /// Understands the plugin's JSON.
+    pub fn parse(text: &str) -> Result<Self> {
+        let output: Output = serde_json::from_str(text).context("the plugin's counts cannot be read")?;
+        ensure!(
+            output.version == VERSION,
+            "the plugin writes format {}, not {VERSION}: build both anew",
+            output.version
+        );
+        let width = output.columns.len();
+        ensure!(output.rounds.iter().all(|row| row.len() == width), "a round has not {width} columns");
+        Ok(output)
+    }
+
+    /// How many rounds ended in the window.
+    pub fn ended(&self) -> usize {
+        if self.marked { self.rounds.len() } else { 1 }
+    }
+
+    /// Everything in the window, per round that ended in it. Rounds that are not whole are in it with what they did: at the
+    /// start they add as much as is missing at the end, and rounds that last longer than the window are not forgotten.
+    pub fn mean(&self, names: &[&str]) -> f64 {
+        let counts =
+            self.totals.iter().flat_map(|total| names.iter().filter_map(|name| total.counts.get(*name)));
+        counts.sum::<u64>() as f64 / self.ended().max(1) as f64
+    }
+
+    /// The counted rounds. A run without marks is one round, of all CPUs together.
+    pub fn rounds(&self) -> Vec<Round> {
+        let rows = self.rounds.iter().map(|row| self.columns.iter().cloned().zip(row.iter().copied()));
+        let rows: Vec<Round> = rows.map(|row| Round(row.collect())).collect();
+        if self.marked { whole(rows) } else { together(rows) }
+    }
+}
+
+/// Without the first round of each CPU that has more than two: the window opened in the middle of it, for all CPUs but the
+/// one that was last to be warm.
+fn whole(rows: Vec<Round>) -> Vec<Round> {
+    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+    rows.iter().for_each(|round| *seen.entry(round.cpu()).or_default() += 1);
+    let mut whole = rows;
+    whole.retain(|round| seen.insert(round.cpu(), 0).is_none_or(|rounds| rounds <= 2));
+    whole
+}
+
+fn together(rows: Vec<Round>) -> Vec<Round> {
+    let mut all = BTreeMap::new();
+    for (name, count) in rows.into_iter().flat_map(|round| round.0) {
+        *all.entry(name).or_default() += count;
+    }
+    if all.is_empty() { Vec::new() } else { vec![Round(all)] }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// What the plugin would write about four rounds of two CPUs, one of which took a tick.
+    pub const FIXTURE: &str = include_str!("fixture.json");
+
+    #[test]
+    fn rounds_are_read_by_the_names_of_columns() {
+        let output = Output::parse(FIXTURE).unwrap();
+        assert_eq!((output.cpus, output.marked, output.begin), (2, true, Some(Address(0x5555_5555_5234))));
+        let rounds = output.rounds();
+        assert_eq!(rounds.len(), 4);
+        assert_eq!(rounds[0].get("user_instructions"), 120.0);
+        assert_eq!(rounds[3].sum(&["read_modified", "upgrades", "unknown"]), 5.0);
+        assert_eq!(output.lines[0].pairs[0].kind, "read_modified");
+    }
+
+    #[test]
+    fn the_first_of_many_rounds_of_a_cpu_is_not_whole() {
+        let row =
+            |cpu, faults| Round(BTreeMap::from([("cpu".to_owned(), cpu), ("faults".to_owned(), faults)]));
+        let rounds = whole(vec![row(0, 1), row(0, 2), row(0, 3), row(1, 4), row(1, 5)]);
+        assert_eq!(rounds, [row(0, 2), row(0, 3), row(1, 4), row(1, 5)]);
+    }
+
+    #[test]
+    fn a_run_without_marks_is_one_round() {
+        let text = FIXTURE.replace(r#""marked":true"#, r#""marked":false"#);
+        let rounds = Output::parse(&text).unwrap().rounds();
+        assert_eq!((rounds.len(), rounds[0].get("user_instructions")), (1, 4.0 * 120.0));
+    }
+
+    #[test]
+    fn other_formats_and_broken_rows_are_refused() {
+        let why = |text: &str| format!("{:#}", Output::parse(text).unwrap_err());
+        assert!(why(&FIXTURE.replace(r#""version":1"#, r#""version":2"#)).contains("format 2"));
+        assert!(why(&FIXTURE.replace("[[0,0,120", "[[0,120")).contains("columns"));
+        assert!(why("{}").contains("cannot be read"));
+    }
+}

@@ -1,0 +1,155 @@
+//! The plugin's command line, and the folder where it finds and leaves its files.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, ensure};
+
+use super::names::Kernel;
+use crate::guest::session::Plugin;
+
+/// Where a kernel comes in for an event: the names of these places in our kernel, and in the stock one.
+struct Event {
+    name: &'static str,
+    ours: &'static [&'static str],
+    linux: &'static [&'static str],
+}
+
+const EVENTS: [Event; 5] = [
+    Event { name: "fault", ours: &["stub_page_fault"], linux: &["asm_exc_page_fault"] },
+    Event { name: "syscall", ours: &["syscall_entry"], linux: &["entry_SYSCALL_64"] },
+    Event {
+        name: "ipi",
+        ours: &["stub_shootdown", "stub_reschedule"],
+        linux: &[
+            "asm_sysvec_call_function",
+            "asm_sysvec_call_function_single",
+            "asm_sysvec_reschedule_ipi",
+            "asm_sysvec_reboot",
+        ],
+    },
+    Event { name: "tick", ours: &["stub_timer"], linux: &["asm_sysvec_apic_timer_interrupt"] },
+    Event { name: "schedule", ours: &["switch_context"], linux: &["__switch_to_asm"] },
+];
+
+/// What is counted how.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Virtual CPUs.
+    pub cpus: u16,
+    /// Bytes of the guest's memory.
+    pub memory: u64,
+    /// Instructions that a CPU may run ahead.
+    pub slack: u64,
+    /// Rounds after which the window ends; 0: when the first thread is done.
+    pub rounds: u64,
+}
+
+/// A folder for one run, gone with this value.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A fresh folder.
+    pub fn new() -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: only the number matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("radixvm-meter-{}-{number}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Scratch(folder))
+    }
+
+    /// Where the plugin leaves its counts.
+    pub fn counts(&self) -> PathBuf {
+        self.0.join("counts.json")
+    }
+
+    /// The plugin as QEMU is to load it, with its list of events written down.
+    pub fn plugin(&self, file: &Path, settings: Settings, kernel: &Kernel) -> Result<Plugin> {
+        let events = self.0.join("events");
+        std::fs::write(&events, event_lines(kernel)?).context("cannot write the list of events")?;
+        Ok(Plugin { argument: argument(file, settings, &self.counts(), &events)?, preload: file.to_owned() })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Left behind at worst.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn argument(file: &Path, settings: Settings, out: &Path, events: &Path) -> Result<OsString> {
+    let Settings { cpus, memory, slack, rounds } = settings;
+    let [file, out, events] = [file, out, events].map(|path| path.display().to_string());
+    ensure!(
+        ![&file, &out, &events].iter().any(|path| path.contains(',')),
+        "{file}: a plugin's path may not hold a comma"
+    );
+    Ok(format!("{file},out={out},slack={slack},cpus={cpus},rounds={rounds},events={events},memory={memory}")
+        .into())
+}
+
+/// `NAME HEXADDR` for every place that the kernel has.
+fn event_lines(kernel: &Kernel) -> Result<String> {
+    EVENTS.iter().map(|event| lines_of(event, kernel)).collect()
+}
+
+fn lines_of(event: &Event, kernel: &Kernel) -> Result<String> {
+    let names = if matches!(kernel, Kernel::Linux(_)) { event.linux } else { event.ours };
+    let addresses = names.iter().filter_map(|name| kernel.address(name));
+    let text: String = addresses.map(|address| format!("{} {address:#x}\n", event.name)).collect();
+    ensure!(
+        !text.is_empty(),
+        "this kernel has no symbol for `{}`: looked for {}",
+        event.name,
+        names.join(", ")
+    );
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::kallsyms::Kallsyms;
+
+    fn stock() -> Kernel {
+        let mut text = "ffffffff81000000 T other\n".repeat(1001);
+        for (number, name) in EVENTS.iter().flat_map(|event| event.linux).enumerate() {
+            text += &format!("ffffffff8200{number:04x} T {name}\n");
+        }
+        Kernel::Linux(Kallsyms::parse(&text).unwrap())
+    }
+
+    #[test]
+    fn every_event_has_a_line_per_place() {
+        let lines = event_lines(&stock()).unwrap();
+        assert_eq!(lines.lines().filter(|line| line.starts_with("ipi 0xffffffff8200")).count(), 4);
+        assert!(lines.starts_with("fault 0xffffffff82000000\n"), "{lines}");
+    }
+
+    #[test]
+    fn a_kernel_without_the_places_is_refused() {
+        let ours = Kernel::ours(&std::env::current_exe().unwrap()).unwrap();
+        assert!(event_lines(&ours).unwrap_err().to_string().contains("no symbol for `fault`"));
+    }
+
+    #[test]
+    fn the_argument_names_everything_and_the_folder_goes_away() {
+        let scratch = Scratch::new().unwrap();
+        let folder = scratch.0.clone();
+        let settings = Settings { cpus: 4, memory: 1 << 30, slack: 200, rounds: 9 };
+        let plugin = scratch.plugin(Path::new("/x/meter.so"), settings, &stock()).unwrap();
+        let argument = plugin.argument.to_string_lossy().into_owned();
+        assert!(argument.starts_with("/x/meter.so,out=/"), "{argument}");
+        assert!(
+            argument.contains(",slack=200,cpus=4,rounds=9,events=/")
+                && argument.ends_with(",memory=1073741824"),
+            "{argument}"
+        );
+        assert!(scratch.plugin(Path::new("/a,b.so"), settings, &stock()).is_err());
+        drop(scratch);
+        assert!(!folder.exists());
+    }
+}

@@ -1,0 +1,218 @@
+//! A chart as SVG inside the page: CPUs on a logarithmic axis, a count or a speed above.
+
+use std::fmt::Write;
+
+use super::html::escape;
+use super::scale::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, nice, powers_around};
+
+/// Room for a legend of one line per curve.
+const LEGEND: f64 = 20.0;
+
+/// One curve.
+pub struct Curve {
+    /// What the legend says.
+    pub label: String,
+    /// Which colour.
+    pub color: usize,
+    /// CPUs and value.
+    pub points: Vec<(f64, f64)>,
+    /// From this number of CPUs on it is a guess, and dashed.
+    pub known_to: f64,
+    /// CPUs, and the range that the value may lie in.
+    pub band: Vec<(f64, f64, f64)>,
+    /// Places that were measured.
+    pub dots: Vec<(f64, f64)>,
+}
+
+/// A chart with its curves.
+pub struct Chart {
+    /// Which kind of vertical axis.
+    pub axis: Axis,
+    /// What it shows.
+    pub title: String,
+    /// The curves.
+    pub curves: Vec<Curve>,
+    /// A straight line of perfect scaling through the first point of this curve.
+    pub ideal: Option<usize>,
+}
+
+impl Chart {
+    /// The chart as an element of a page.
+    pub fn svg(&self) -> String {
+        let scale = self.scale();
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+            escape(&self.title)
+        );
+        grid(&mut svg, &scale);
+        self.draw_ideal(&mut svg, &scale);
+        self.curves.iter().for_each(|curve| draw(&mut svg, curve, &scale));
+        self.curves.iter().enumerate().for_each(|(place, curve)| legend(&mut svg, curve, place));
+        svg + "</svg>"
+    }
+
+    /// The chart as a file of its own, with its title and its style.
+    pub fn file(&self, style: &str) -> String {
+        let root = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"360\" ";
+        let body = self.svg().replacen("<svg ", root, 1);
+        let title = format!(
+            "<style>{style}</style><title>{}</title><rect class=\"paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>",
+            escape(&self.title)
+        );
+        let at = body.find('\n').unwrap_or(0);
+        format!("{}{title}{}\n", &body[..at], &body[at..])
+    }
+
+    fn scale(&self) -> Scale {
+        let points = || self.curves.iter().flat_map(|curve| curve.points.iter().chain(&curve.dots).copied());
+        let bands = self.curves.iter().flat_map(|curve| curve.band.iter().map(|(_, _, high)| *high));
+        let most_cpus = points().map(|point| point.0).fold(2.0, f64::max);
+        let high = points().map(|point| point.1).chain(bands).fold(0.0, f64::max);
+        let positive = points().map(|point| point.1).filter(|value| *value > 0.0);
+        let least = positive.fold(f64::INFINITY, f64::min);
+        let (low, high) = match self.axis {
+            Axis::Linear => (0.0, nice(high.max(0.1))),
+            Axis::Logarithmic => powers_around(least.min(high), high),
+        };
+        Scale { axis: self.axis, most_cpus, low, high, top: TOP + LEGEND * self.curves.len() as f64 }
+    }
+
+    fn draw_ideal(&self, svg: &mut String, scale: &Scale) {
+        let curve = self.ideal.and_then(|place| self.curves.get(place));
+        let Some(&(cpus, value)) = curve.and_then(|curve| curve.points.first()) else { return };
+        // Further than the chart is high it would lie on its edge.
+        let end = scale.most_cpus.min(cpus * scale.high / value.max(f64::MIN_POSITIVE));
+        let line = scale.places([(cpus, value), (end, value * end / cpus)].into_iter());
+        let _ = writeln!(svg, "<polyline class=\"ideal\" points=\"{line}\"/>");
+    }
+}
+
+fn grid(svg: &mut String, scale: &Scale) {
+    for value in scale.ticks() {
+        let (y, right) = (scale.y(value), WIDTH - RIGHT);
+        let _ =
+            writeln!(svg, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" />");
+        let _ = writeln!(
+            svg,
+            "<text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            y + 4.0,
+            short(value)
+        );
+    }
+    let bottom = HEIGHT - BOTTOM;
+    for cpus in (0..8).map(|power| f64::from(1 << power)).filter(|cpus| *cpus <= scale.most_cpus) {
+        let _ = writeln!(
+            svg,
+            "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{cpus}</text>",
+            scale.x(cpus),
+            bottom + 18.0
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">CPUs</text>",
+        (LEFT + WIDTH - RIGHT) / 2.0,
+        HEIGHT - 6.0
+    );
+}
+
+fn draw(svg: &mut String, curve: &Curve, scale: &Scale) {
+    let color = curve.color;
+    if !curve.band.is_empty() {
+        let upper = curve.band.iter().map(|(cpus, _, high)| (*cpus, *high));
+        let lower = curve.band.iter().rev().map(|(cpus, low, _)| (*cpus, *low));
+        let _ = writeln!(
+            svg,
+            "<polygon class=\"band f{color}\" points=\"{}\"/>",
+            scale.places(upper.chain(lower))
+        );
+    }
+    let known = curve.points.iter().copied().filter(|point| point.0 <= curve.known_to);
+    let beyond = curve.points.iter().copied().filter(|point| point.0 >= curve.known_to);
+    for (class, line) in [("", scale.places(known)), (" beyond", scale.places(beyond))] {
+        if line.contains(' ') {
+            let _ = writeln!(svg, "<polyline class=\"curve s{color}{class}\" points=\"{line}\"/>");
+        }
+    }
+    for dot in &curve.dots {
+        let (x, y) = (scale.x(dot.0), scale.y(dot.1));
+        let _ = writeln!(
+            svg,
+            "<circle class=\"f{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{} CPUs: {}</title></circle>",
+            dot.0,
+            short(dot.1)
+        );
+    }
+}
+
+fn legend(svg: &mut String, curve: &Curve, place: usize) {
+    let (x, y, color) = (LEFT + 8.0, TOP + LEGEND * place as f64 + 2.0, curve.color);
+    let _ = writeln!(
+        svg,
+        "<line class=\"curve s{color}\" x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" />",
+        x + 22.0
+    );
+    let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", x + 30.0, y + 4.0, escape(&curve.label));
+}
+
+/// 12500 as 12.5k.
+pub fn short(number: f64) -> String {
+    let (number, unit) = match number {
+        1e9.. => (number / 1e9, "G"),
+        1e6.. => (number / 1e6, "M"),
+        1e4.. => (number / 1e3, "k"),
+        _ => (number, ""),
+    };
+    let text = format!("{number:.2}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(f64, f64)], known_to: f64) -> Curve {
+        let points = points.to_vec();
+        Curve {
+            label: "a < b".to_owned(),
+            color: 1,
+            dots: points.clone(),
+            points,
+            known_to,
+            band: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_solid_and_what_is_not_is_dashed() {
+        let curves = vec![curve(&[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0), (8.0, 80.0)], 4.0)];
+        let svg = Chart { axis: Axis::Logarithmic, title: "t".to_owned(), curves, ideal: Some(0) }.svg();
+        assert_eq!(svg.matches("<polyline class=\"curve").count(), 2, "{svg}");
+        assert!(
+            svg.contains("beyond") && svg.contains("class=\"ideal\"") && svg.contains("a &lt; b"),
+            "{svg}"
+        );
+        assert_eq!(svg.matches("<circle").count(), 4);
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_but_zeroes_can_be_drawn() {
+        for axis in [Axis::Linear, Axis::Logarithmic] {
+            let curves = vec![curve(&[(1.0, 0.0), (4.0, 0.0)], 4.0)];
+            let svg = Chart { axis, title: String::new(), curves, ideal: Some(0) }.svg();
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn labels_are_short() {
+        assert_eq!(
+            [0.0, 0.25, 57.0, 2500.0, 12_500.0, 3e6].map(short),
+            ["0", "0.25", "57", "2500", "12.5k", "3M"]
+        );
+        assert_eq!([nice(0.1), nice(57.0), nice(3.0)], [0.1, 80.0, 4.0]);
+    }
+}

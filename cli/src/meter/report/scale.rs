@@ -1,0 +1,92 @@
+//! Where numbers of CPUs and values are on a chart's paper.
+
+/// The paper.
+pub const WIDTH: f64 = 640.0;
+/// Its height.
+pub const HEIGHT: f64 = 360.0;
+/// Room for labels.
+pub const LEFT: f64 = 64.0;
+/// Room for half a label.
+pub const RIGHT: f64 = 16.0;
+/// Room above.
+pub const TOP: f64 = 16.0;
+/// Room for labels.
+pub const BOTTOM: f64 = 40.0;
+
+/// A vertical axis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// From 0.
+    Linear,
+    /// Powers of ten.
+    Logarithmic,
+}
+
+/// Where values are on the paper.
+pub struct Scale {
+    /// Which kind.
+    pub axis: Axis,
+    /// At the right end.
+    pub most_cpus: f64,
+    /// At the bottom.
+    pub low: f64,
+    /// At the top.
+    pub high: f64,
+    /// Where the top is.
+    pub top: f64,
+}
+
+impl Scale {
+    /// From the left.
+    pub fn x(&self, cpus: f64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * cpus.log2() / self.most_cpus.log2().max(1.0)
+    }
+
+    /// From above.
+    pub fn y(&self, value: f64) -> f64 {
+        let part = match self.axis {
+            Axis::Linear => (value - self.low) / (self.high - self.low),
+            Axis::Logarithmic => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+        };
+        HEIGHT - BOTTOM - (HEIGHT - BOTTOM - self.top) * part.clamp(0.0, 1.0)
+    }
+
+    fn place(&self, (cpus, value): (f64, f64)) -> String {
+        format!("{:.1},{:.1}", self.x(cpus), self.y(value))
+    }
+
+    /// As the points of a line.
+    pub fn places(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+        points.map(|point| self.place(point)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Values with a line across the chart.
+    pub fn ticks(&self) -> Vec<f64> {
+        match self.axis {
+            Axis::Linear => (0..=4).map(|part| self.high * f64::from(part) / 4.0).collect(),
+            Axis::Logarithmic => {
+                let powers = self.low.log10().round() as i32..=self.high.log10().round() as i32;
+                powers.map(|power| 10f64.powi(power)).collect()
+            }
+        }
+    }
+}
+
+/// The next of 1, 2, 4, 5, 10, 20, ... times a power of ten.
+pub fn nice(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    [1.0, 2.0, 4.0, 5.0, 8.0, 10.0]
+        .map(|step| step * power)
+        .into_iter()
+        .find(|step| *step >= value)
+        .unwrap_or(value)
+}
+
+/// Powers of ten that hold these values between them.
+pub fn powers_around(least: f64, high: f64) -> (f64, f64) {
+    if high <= 0.0 {
+        return (1.0, 10.0);
+    }
+    let (low, high) = (least.log10().floor(), high.log10().ceil());
+    (10f64.powf(low), 10f64.powf(high.max(low + 1.0)))
+}

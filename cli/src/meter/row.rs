@@ -1,0 +1,251 @@
+//! One result per (program, system, CPUs): what the JSON says, and what table, curves and page are made from.
+
+use serde::Serialize;
+
+use super::blame::Blame;
+use super::model::{self, Load};
+use super::output::{Output, Round, Total};
+use super::statistics::Summary;
+use crate::guest::system::{System, word};
+
+/// Kinds that make up `transfers`.
+const TRANSFERS: [&str; 5] = ["read_modified", "read_clean", "write_modified", "write_clean", "upgrades"];
+/// More elapsed time than this multiple of a CPU's instructions means that CPUs slept.
+const SLEPT: f64 = 1.25;
+
+/// One object of the JSON output. Counts are per round.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The program's name.
+    pub program: String,
+    /// radixvm or linux.
+    pub system: &'static str,
+    /// Address-space design; null on Linux.
+    pub design: Option<String>,
+    /// Page tables; null on Linux.
+    pub tables: Option<String>,
+    /// Virtual CPUs.
+    pub cpus: u16,
+    /// Rounds that were counted.
+    pub rounds: usize,
+    /// User and kernel, without the further iterations of repeated string instructions.
+    pub instructions: Summary,
+    /// Accesses that another CPU's cache had to serve or give up.
+    pub transfers: Summary,
+    /// Copies that other CPUs lost to a store.
+    pub invalidations: Summary,
+    /// Writes to the interrupt command register.
+    pub ipis: Summary,
+    /// Interrupts from other CPUs, counted where they arrive.
+    pub ipi_targets: Summary,
+    /// Page faults.
+    pub faults: Summary,
+    /// invlpg and loads of CR3.
+    pub tlb_flushes: Summary,
+    /// Lines that no CPU had.
+    pub cold: Summary,
+    /// By the cost model, of all CPUs together.
+    pub predicted_rounds_per_s: Summary,
+    /// Timer interrupts.
+    pub ticks: Summary,
+    /// Whether the program marked its rounds; if not, the whole run is one.
+    pub marked: bool,
+    /// Instructions that a CPU may run ahead of the slowest.
+    pub slack: u64,
+    /// Times that this could not be held.
+    pub escapes: u64,
+    /// The emulator.
+    pub qemu: String,
+    /// The kernel under the program.
+    pub kernel: String,
+}
+
+/// A row with what is behind it.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// The system.
+    pub system: System,
+    /// The result.
+    pub row: Row,
+    /// For curves: means over rounds.
+    pub load: Load,
+    /// How long the run took on this machine.
+    pub host_seconds: f64,
+    /// Lines with names.
+    pub blame: Vec<Blame>,
+    /// Counts of the window by CPU, privilege and phase.
+    pub totals: Vec<Total>,
+}
+
+/// What a result is called and was made with.
+pub struct Label<'a> {
+    /// The program's name.
+    pub program: &'a str,
+    /// The system.
+    pub system: System,
+    /// The emulator's version.
+    pub qemu: &'a str,
+    /// The kernel's version.
+    pub kernel: &'a str,
+}
+
+impl Cell {
+    /// Works out the result of a run.
+    pub fn new(label: &Label<'_>, output: &Output, blame: Vec<Blame>) -> Self {
+        let rounds = output.rounds();
+        let loads = Loads::new(output, &rounds);
+        let row = row(label, output, &rounds, &loads);
+        Cell {
+            system: label.system,
+            row,
+            load: loads.pick(|of| of.mean),
+            host_seconds: output.host_seconds,
+            blame,
+            totals: output.totals.clone(),
+        }
+    }
+
+    /// Cycles of a mean round by the model: what runs are ordered by.
+    pub fn cost(&self) -> f64 {
+        self.load.cycles(self.row.cpus.into())
+    }
+}
+
+fn instructions(round: &Round) -> f64 {
+    round.sum(&["user_instructions", "kernel_instructions"])
+}
+
+fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> Row {
+    let (system, design, tables) = match label.system {
+        System::Radix(design, tables) => ("radixvm", Some(word(&design)), Some(word(&tables))),
+        System::Linux => ("linux", None, None),
+    };
+    let of = |names: &[&str]| summary(output, rounds, names);
+    Row {
+        program: label.program.to_owned(),
+        system,
+        design,
+        tables,
+        cpus: output.cpus,
+        rounds: rounds.len(),
+        instructions: loads.instructions,
+        transfers: of(&TRANSFERS),
+        invalidations: of(&["invalidations"]),
+        ipis: of(&["ipis_sent"]),
+        ipi_targets: of(&["ipis_received"]),
+        faults: of(&["faults"]),
+        tlb_flushes: of(&["invlpg", "cr3_loads"]),
+        cold: of(&["cold"]),
+        predicted_rounds_per_s: model::summary(|pick| loads.pick(pick), output.cpus),
+        ticks: of(&["ticks"]),
+        marked: output.marked,
+        slack: output.slack,
+        escapes: output.escapes,
+        qemu: label.qemu.to_owned(),
+        kernel: label.kernel.to_owned(),
+    }
+}
+
+/// Percentiles over whole rounds, and the mean of the whole window.
+fn summary(output: &Output, rounds: &[Round], names: &[&str]) -> Summary {
+    Summary::of(rounds.iter().map(|round| round.sum(names))).with_mean(output.mean(names))
+}
+
+/// Summaries of what the model asks for.
+struct Loads {
+    instructions: Summary,
+    read_modified: Summary,
+    read_clean: Summary,
+    write: Summary,
+    upgrades: Summary,
+    targets: Summary,
+    hottest: f64,
+    waiting: f64,
+}
+
+impl Loads {
+    fn new(output: &Output, rounds: &[Round]) -> Self {
+        let of = |names: &[&str]| summary(output, rounds, names);
+        let instructions =
+            Summary::of(rounds.iter().map(instructions)).with_mean(output.mean(&["instructions"]));
+        let hottest = output.lines.iter().map(|line| line.transfers).max().unwrap_or(0);
+        Loads {
+            instructions,
+            read_modified: of(&["read_modified"]),
+            read_clean: of(&["read_clean"]),
+            write: of(&["write_modified", "write_clean"]),
+            upgrades: of(&["upgrades"]),
+            targets: of(&["ipis_received"]),
+            hottest: hottest as f64 / output.ended().max(1) as f64,
+            waiting: waiting(output, instructions.mean),
+        }
+    }
+
+    fn pick(&self, pick: fn(&Summary) -> f64) -> Load {
+        Load {
+            instructions: pick(&self.instructions),
+            read_modified: pick(&self.read_modified),
+            read_clean: pick(&self.read_clean),
+            write: pick(&self.write),
+            upgrades: pick(&self.upgrades),
+            targets: pick(&self.targets),
+            hottest: self.hottest,
+            waiting: self.waiting,
+        }
+    }
+}
+
+/// Instructions of a round during which all others waited asleep; 0 if the CPUs were busy all the time. The virtual clock
+/// advances one nanosecond per instruction of the slowest running CPU.
+fn waiting(output: &Output, instructions: f64) -> f64 {
+    let elapsed = output.window_virtual_seconds * 1e9 / output.ended().max(1) as f64;
+    let slept = output.marked && elapsed * f64::from(output.cpus) > SLEPT * instructions;
+    if slept { elapsed } else { 0.0 }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::meter::output::tests::FIXTURE;
+
+    /// The fixture as the result of a system with so many CPUs.
+    pub fn cell(system: System, cpus: u16) -> Cell {
+        let text = FIXTURE.replacen("\"cpus\":2", &format!("\"cpus\":{cpus}"), 1);
+        let label = Label { program: "local", system, qemu: "7.2", kernel: "6.1" };
+        Cell::new(&label, &Output::parse(&text).unwrap(), crate::meter::blame::tests::fixture())
+    }
+
+    #[test]
+    fn a_row_has_exactly_the_documented_keys() {
+        let value = serde_json::to_value(cell(System::Linux, 2).row).unwrap();
+        let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        let documented = "program system design tables cpus rounds instructions transfers invalidations ipis ipi_targets faults \
+                          tlb_flushes cold predicted_rounds_per_s ticks marked slack escapes qemu kernel";
+        let mut documented: Vec<&str> = documented.split_whitespace().collect();
+        keys.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(keys, documented);
+        let summary: Vec<&String> = value["transfers"].as_object().unwrap().keys().collect();
+        assert_eq!(summary.len(), 4);
+    }
+
+    #[test]
+    fn counts_are_per_round() {
+        let row = cell(System::PERCORE, 2).row;
+        assert_eq!((row.system, row.tables.as_deref(), row.rounds), ("radixvm", Some("percore"), 4));
+        assert_eq!(row.transfers, Summary { median: 2.0, p10: 1.0, p90: 6.0, mean: 2.75 });
+        assert_eq!(row.instructions.median, 2920.0);
+        assert_eq!((row.tlb_flushes.p90, row.ipis.mean, row.ipi_targets.mean), (2.0, 0.25, 0.25));
+        assert!(row.predicted_rounds_per_s.median > row.predicted_rounds_per_s.p10);
+    }
+
+    #[test]
+    fn sleep_is_time_that_no_instruction_explains() {
+        let mut output = Output::parse(FIXTURE).unwrap();
+        assert_eq!(waiting(&output, 3020.0), 0.0);
+        output.window_virtual_seconds = 20e-6;
+        assert_eq!(waiting(&output, 3020.0), 5000.0);
+        output.marked = false;
+        assert_eq!(waiting(&output, 3020.0), 0.0);
+    }
+}

@@ -1,0 +1,138 @@
+//! One metered run: a guest under the plugin, and what the plugin left.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::names::Kernel;
+use super::output::Output;
+use super::plugin::{Scratch, Settings};
+use crate::guest::channels::Sink;
+use crate::guest::protocol::Owners;
+use crate::guest::qemu::Accel;
+use crate::guest::session::{self, End, Farewell, Plan};
+use crate::guest::system::{self, Job, Size, Streams, System};
+
+/// No run may take longer.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// What a run left.
+pub struct Run {
+    /// The counts.
+    pub output: Output,
+    /// What memory was used for, from our kernel.
+    pub owners: Option<Owners>,
+}
+
+impl Run {
+    /// Whether the CPUs were kept in step. On a busy machine a CPU is let go now and then; one round in fifty is the most
+    /// that leaves medians and means alone.
+    pub fn in_step(&self) -> bool {
+        let rounds = self.output.rounds().len() as u64;
+        self.output.escapes <= 20 + rounds / 50
+    }
+}
+
+/// A kernel as the meter needs it.
+pub struct Guest<'a> {
+    /// Which one.
+    pub system: System,
+    /// Its symbols.
+    pub kernel: &'a Kernel,
+    /// The plugin's file.
+    pub plugin: &'a Path,
+}
+
+/// Runs a job under the plugin.
+pub fn run(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
+    let scratch = Scratch::new()?;
+    let (stdout, stderr) = (Sink::buffer(), Sink::buffer());
+    let streams = Streams { stdout: stdout.clone(), stderr: stderr.clone(), stdin: false };
+    let outcome = session::run(plan(guest, job, settings, streams, &scratch)?, &mut |_| {})?;
+    match outcome.end {
+        End::Exited(0) | End::Enough => {}
+        End::Interrupted(signal) => std::process::exit(128 + signal),
+        end => bail!("{}", failure(&job.program.name(), &end, &stderr.take())),
+    }
+    let output = Output::read(&scratch.counts())?;
+    ensure!(
+        output.ignored_windows == 0,
+        "the program marks {} windows more: one can be counted",
+        output.ignored_windows
+    );
+    ensure!(
+        !output.rounds().is_empty(),
+        "no round lies wholly in the window: let the program do more of them (--iterations)"
+    );
+    Ok(Run { output, owners: outcome.owners })
+}
+
+fn plan(
+    guest: &Guest<'_>,
+    job: &Job,
+    settings: Settings,
+    streams: Streams,
+    scratch: &Scratch,
+) -> Result<Plan> {
+    let Settings { cpus, memory, .. } = settings;
+    let mut plan = system::plan(guest.system, job, Size { cpus, memory, accel: Accel::Tcg }, streams)?;
+    adapt(&mut plan, guest.system);
+    // Our kernel has to say at the end what its memory was used for; the stock one has nothing more to tell.
+    plan.wanted = (guest.system == System::Linux && settings.rounds > 0).then(|| scratch.counts());
+    // Every instruction of the boot is watched, too.
+    plan.boot_limit = Duration::from_secs(300 + 20 * u64::from(cpus));
+    plan.limit = Some(LIMIT);
+    plan.plugin =
+        Some(scratch.plugin(guest.plugin, settings, guest.kernel).context("cannot set up the meter")?);
+    Ok(plan)
+}
+
+/// What differs from a guest that is not metered.
+fn adapt(plan: &mut Plan, system: System) {
+    plan.farewell = Farewell::Asked;
+    match system {
+        System::Radix(..) => {
+            // Without the bit that says "virtual machine" waiters do not nap.
+            plan.machine.cpu_model = "max,-hypervisor";
+            plan.command_line += " meter";
+        }
+        System::Linux => plan.command_line += " transparent_hugepage=never norandmaps",
+    }
+}
+
+/// How the program ended, with what it said.
+fn failure(program: &str, end: &End, stderr: &[u8]) -> String {
+    let how = match end {
+        End::Exited(status) => format!("{program} ended with status {status}"),
+        End::Killed(signal) => format!("signal {signal} killed {program}"),
+        End::Failed(why) => why.clone(),
+        End::Refused(why) => format!("{program} cannot be run: {why}"),
+        End::Enough => "stopped".to_owned(),
+        End::Interrupted(signal) => format!("interrupted by signal {signal}"),
+    };
+    let said = String::from_utf8_lossy(stderr);
+    if said.trim().is_empty() { how } else { format!("{how}; it said:\n{}", said.trim_end()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::output::tests::FIXTURE;
+
+    #[test]
+    fn a_failing_program_is_heard() {
+        let text = failure("mine", &End::Exited(2), b"mine: no such option\n");
+        assert_eq!(text, "mine ended with status 2; it said:\nmine: no such option");
+        assert_eq!(failure("mine", &End::Killed(11), b""), "signal 11 killed mine");
+    }
+
+    #[test]
+    fn many_escapes_spoil_a_run() {
+        let with = |escapes: u64| {
+            let text = FIXTURE.replace(r#""escapes":0"#, &format!(r#""escapes":{escapes}"#));
+            Run { output: Output::parse(&text).unwrap(), owners: None }
+        };
+        assert!(with(20).in_step() && !with(21).in_step());
+    }
+}

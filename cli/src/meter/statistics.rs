@@ -1,0 +1,66 @@
+//! What is said about many rounds: the middle, the tenth from below and above, the mean.
+
+use serde::Serialize;
+
+/// Percentiles and mean of one count over rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Half of the rounds have at most this.
+    pub median: f64,
+    /// A tenth of the rounds have at most this.
+    pub p10: f64,
+    /// Nine tenths of the rounds have at most this.
+    pub p90: f64,
+    /// All that happened, divided by the number of rounds: bent by rare events, such as timer ticks and lock convoys.
+    pub mean: f64,
+}
+
+impl Summary {
+    /// Sums up values; all zero for none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        if values.is_empty() {
+            return Summary::default();
+        }
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let [p10, median, p90] = [0.1, 0.5, 0.9].map(|part| rank(&values, part));
+        Summary { median, p10, p90, mean }
+    }
+}
+
+impl Summary {
+    /// The same percentiles with another mean.
+    pub fn with_mean(self, mean: f64) -> Self {
+        Summary { mean, ..self }
+    }
+}
+
+/// The smallest value that at least this part of the values do not exceed: always one that was counted.
+fn rank(sorted: &[f64], part: f64) -> f64 {
+    let place = (part * sorted.len() as f64).ceil() as usize;
+    sorted[place.clamp(1, sorted.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_counted_values() {
+        let summary = Summary::of((1..=10).map(f64::from));
+        assert_eq!(summary, Summary { median: 5.0, p10: 1.0, p90: 9.0, mean: 5.5 });
+    }
+
+    #[test]
+    fn a_rare_event_moves_the_mean_alone() {
+        let summary = Summary::of([vec![0.0; 99], vec![500.0]].concat());
+        assert_eq!(summary, Summary { median: 0.0, p10: 0.0, p90: 0.0, mean: 5.0 });
+    }
+
+    #[test]
+    fn one_value_is_everything_and_none_is_nothing() {
+        assert_eq!(Summary::of([7.0]), Summary { median: 7.0, p10: 7.0, p90: 7.0, mean: 7.0 });
+        assert_eq!(Summary::of([]), Summary::default());
+    }
+}

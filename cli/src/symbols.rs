@@ -1,0 +1,85 @@
+//! Names and source lines for addresses of an ELF file.
+
+use std::path::Path;
+
+use addr2line::{Loader, Location};
+
+/// The symbols of one ELF file; empty if it has none.
+pub struct Symbols(Option<Loader>);
+
+/// A function with the place in its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name, demangled.
+    pub name: String,
+    /// File and line.
+    pub place: Option<(String, u32)>,
+}
+
+impl Function {
+    fn describe(&self) -> String {
+        match &self.place {
+            Some((file, line)) => format!("{} at {file}:{line}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl Symbols {
+    /// Reads symbol table and line tables.
+    pub fn load(path: &Path) -> Self {
+        Symbols(Loader::new(path).ok())
+    }
+
+    /// Function and line for an address in the file's own terms; inlined callees come first.
+    pub fn describe(&self, address: u64) -> String {
+        let inlined: Vec<String> = self.inlined(address).iter().map(Function::describe).collect();
+        match inlined.is_empty() {
+            true => self.code(address).unwrap_or_else(|| "?".to_owned()),
+            false => inlined.join(" in "),
+        }
+    }
+
+    /// The functions at an address from the innermost inlined one outwards, from debug information.
+    pub fn inlined(&self, address: u64) -> Vec<Function> {
+        let Some(loader) = self.at_code(address) else { return Vec::new() };
+        let mut functions = Vec::new();
+        let Ok(mut frames) = loader.find_frames(address) else { return functions };
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(function) = frame.function else { continue };
+            let name = function.demangle().map_or_else(|_| "?".to_owned(), |name| name.into_owned());
+            functions.push(Function { name, place: place(frame.location.as_ref()) });
+        }
+        functions
+    }
+
+    /// The nearest symbol below an address of code.
+    pub fn code(&self, address: u64) -> Option<String> {
+        symbol(self.at_code(address)?, address)
+    }
+
+    /// The nearest symbol below any address.
+    pub fn data(&self, address: u64) -> Option<String> {
+        symbol(self.0.as_ref()?, address)
+    }
+
+    /// The loader, if the address lies in the program's code; the nearest symbol to any other means nothing.
+    fn at_code(&self, address: u64) -> Option<&Loader> {
+        let loader = self.0.as_ref()?;
+        let text = loader.get_section_range(b".text");
+        text.is_some_and(|text| (text.begin..text.end).contains(&address)).then_some(loader)
+    }
+}
+
+fn symbol(loader: &Loader, address: u64) -> Option<String> {
+    let symbol = loader.find_symbol_info(address)?;
+    let name = addr2line::demangle_auto(symbol.name().into(), None);
+    Some(format!("{name}+{:#x}", address - symbol.address()))
+}
+
+fn place(location: Option<&Location<'_>>) -> Option<(String, u32)> {
+    match location {
+        Some(Location { file: Some(file), line: Some(line), .. }) => Some(((*file).to_owned(), *line)),
+        _ => None,
+    }
+}

@@ -1,0 +1,79 @@
+//! What a frame is for: a byte for each, which the pool notes when it hands a block out or takes it back.
+//!
+//! Noted under the pool's lock only, so that no fault and no free pays for it. What changes hands above the pool (a
+//! core's magazine, the program, its page tables) is one and the same here; `owners.rs` tells them apart.
+
+use core::fmt::{self, Display};
+
+/// What a frame is for, or what the block that starts here is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Owner(u8);
+
+const FREE: u8 = 1;
+const HELD: u8 = 0x20;
+const SLAB: u8 = 0x40;
+const ORDER: u8 = 0x1f;
+
+impl Owner {
+    /// Never the pool's: firmware, the kernel's image, the boot image, the pool's own list.
+    pub const RESERVED: Self = Self(0);
+    /// A kernel stack, for ever.
+    pub const STACK: Self = Self(0x60);
+    /// A page table of the kernel's half.
+    pub const KERNEL_TABLE: Self = Self(0x61);
+    /// A page table of a program.
+    pub const TABLE: Self = Self(0x62);
+    /// A page of a program.
+    pub const FRAME: Self = Self(0x63);
+
+    /// A free block of 2^`order` frames starts here.
+    pub const fn free(order: usize) -> Self {
+        Self(FREE + order as u8)
+    }
+
+    /// A block of 2^`order` frames that the pool handed out starts here.
+    pub const fn held(order: usize) -> Self {
+        Self(HELD | order as u8)
+    }
+
+    /// Heap objects of 2^`log` bytes.
+    pub const fn slab(log: u32) -> Self {
+        Self(SLAB | log as u8)
+    }
+
+    fn is_free(self) -> bool {
+        (FREE..HELD).contains(&self.0)
+    }
+
+    /// How many frames the note is about.
+    pub fn frames(self) -> u64 {
+        match self.0 {
+            _ if self.is_free() => 1 << (self.0 - FREE),
+            HELD..SLAB => 1 << (self.0 & ORDER),
+            _ => 1,
+        }
+    }
+
+    /// The note for each frame of the block: those of free ones are all alike.
+    pub fn of_each(self) -> Self {
+        if self.is_free() { Self::free(0) } else { self }
+    }
+}
+
+impl Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::RESERVED => f.write_str("reserved"),
+            Self::STACK => f.write_str("stack"),
+            Self::KERNEL_TABLE => f.write_str("kernel-table"),
+            Self::TABLE => f.write_str("table"),
+            Self::FRAME => f.write_str("frame"),
+            free if free.is_free() => f.write_str("free"),
+            Self(HELD) => f.write_str("single"),
+            block if block == Self::held(1) => f.write_str("node"),
+            Self(slab @ SLAB..) => write!(f, "slab:{}", 1u32 << (slab & ORDER)),
+            block => write!(f, "block:{}", block.frames() * super::memory_map::FRAME),
+        }
+    }
+}

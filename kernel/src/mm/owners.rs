@@ -1,0 +1,83 @@
+//! The report for the contention meter (option `meter`): which part of physical memory is what, when the program has
+//! ended and its memory is still there. Made once, from what is known anyway; nothing counts for it while the program runs.
+//!
+//! | kind | what |
+//! |---|---|
+//! | `percpu:N` `idle-stack:N` | core N's block and its boot and idle stack |
+//! | `process` `space` `tables` | the objects of the program that are there once |
+//! | `image` | the kernel's own code and data: its symbols say more |
+//! | `pool` | the pool's note for each frame |
+//! | `frame` `table` | pages of the program and its page tables, as they are mapped now |
+//! | `stack` `kernel-table` | kernel stacks of threads; page tables of the kernel's half |
+//! | `slab:BYTES` | heap objects of this size |
+//! | `node` | two frames: a radix node, or a heap object of 8 KiB |
+//! | `block:BYTES` | a larger heap object |
+//! | `single` | one frame in some core's magazine (the last use was `frame` or `table`), or a heap object of 4 KiB |
+//! | `free` | in the pool |
+//! | `reserved` | never in the pool: firmware, boot image |
+//!
+//! Ranges are half open, and a range may lie inside a later one: the first that holds an address names it.
+
+use alloc::vec::Vec;
+use core::fmt::Display;
+
+use percore::CoreId;
+
+use super::frames;
+use super::memory_map::FRAME;
+use super::owner::Owner;
+use super::space::{self, SpaceHandle};
+use crate::{arch, control};
+
+/// A physical range, in bytes.
+pub type Range = (u64, u64);
+/// Who takes a range and its kind.
+type Say<'a> = &'a mut dyn FnMut(Range, &dyn Display);
+
+/// Tells who owns what. The program of `space` has ended; `objects` are others that the caller knows.
+pub fn report(space: &SpaceHandle, objects: &[(&str, Range)]) {
+    space::settle();
+    let Some(notes) = notes(space) else { return control::warn("no memory to report who owns what") };
+    control::owners(|say| {
+        objects.iter().for_each(|(kind, range)| say(*range, kind));
+        space.objects().iter().for_each(|(kind, range)| say(*range, kind));
+        cores(say);
+        say(arch::kernel_image(), &"image");
+        say(frames::pool_notes(), &"pool");
+        runs(&notes, say);
+    });
+}
+
+fn cores(say: Say<'_>) {
+    for core in 0..arch::cores() {
+        if let Some(block) = arch::core_block(CoreId::new(core)) {
+            say(block, &format_args!("percpu:{core}"));
+        }
+        if let Some(stack) = arch::idle_stack(CoreId::new(core)) {
+            say(stack, &format_args!("idle-stack:{core}"));
+        }
+    }
+}
+
+/// The owner of every frame: as the pool noted it, refined by what the program's tables hold.
+fn notes(space: &SpaceHandle) -> Option<Vec<Owner>> {
+    let mut notes = Vec::new();
+    notes.try_reserve_exact(frames::end() as usize).ok()?;
+    frames::each_owner(|owner| notes.push(owner));
+    space.each_frame(&mut |frame, owner| {
+        if let Some(note) = notes.get_mut(frame as usize) {
+            *note = owner;
+        }
+    });
+    Some(notes)
+}
+
+/// Neighbours with one owner are one range.
+fn runs(notes: &[Owner], say: Say<'_>) {
+    let mut start = 0;
+    for run in notes.chunk_by(|a, b| a == b) {
+        let end = start + run.len() as u64 * FRAME;
+        say((start, end), &run[0]);
+        start = end;
+    }
+}

@@ -1,0 +1,257 @@
+//! What is kept for one virtual CPU.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::blame::{Blame, Fight, Key};
+use crate::counts::{Counts, Kind, PHASES, Reading};
+use crate::directory::Transfer;
+use crate::gate::Seat;
+
+/// Where the kernel's half of the address space begins.
+const KERNEL: u64 = 1 << 47;
+
+/// User or kernel, by the address of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// A program.
+    User,
+    /// The kernel.
+    Kernel,
+}
+
+impl Privilege {
+    /// Of the instruction at `pc`.
+    #[inline]
+    pub fn of(pc: u64) -> Self {
+        if pc < KERNEL { Self::User } else { Self::Kernel }
+    }
+}
+
+/// All counts of a CPU at one moment, by privilege and phase.
+pub type Snapshot = [[Reading; PHASES]; 2];
+
+/// A finished round.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// The phase at its end.
+    pub phase: usize,
+    /// User, kernel.
+    pub counts: [Reading; 2],
+}
+
+/// One virtual CPU. Relaxed everywhere: its own thread writes, and others look only at the ends of a window.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Cpu {
+    /// Its place at the throttle.
+    pub seat: Seat,
+    counts: [[Counts; PHASES]; 2],
+    phase: AtomicU64,
+    /// The repeated string instruction that it is in, or 0.
+    repeating: AtomicU64,
+    /// The repetitions that its clock has not counted yet.
+    repeats: AtomicU64,
+    /// The line that its last load had to fetch and whether it was modified; and the load's instruction, or 0.
+    fetched: [AtomicU64; 2],
+    log: Mutex<Log>,
+}
+
+/// The part that grows.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// Rounds in the window.
+    pub rounds: Vec<Round>,
+    /// Who fought.
+    pub blame: Blame,
+    round_start: [Reading; 2],
+    last: Option<(Key, Fight)>,
+}
+
+impl Cpu {
+    /// The counters for an instruction of `privilege` now.
+    #[inline]
+    pub fn counts(&self, privilege: Privilege) -> &Counts {
+        &self.counts[privilege as usize][self.phase()]
+    }
+
+    #[inline]
+    fn phase(&self) -> usize {
+        self.phase.load(Relaxed) as usize % PHASES
+    }
+
+    /// The log. A panic elsewhere must not take the results with it.
+    pub fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All counts now.
+    pub fn snapshot(&self) -> Snapshot {
+        std::array::from_fn(|privilege| std::array::from_fn(|phase| self.counts[privilege][phase].read()))
+    }
+
+    /// Changes the phase; `ahead` instructions that are counted already belong to the new one.
+    pub fn set_phase(&self, phase: u8, privilege: Privilege, ahead: u64) {
+        self.counts(privilege).subtract(Kind::Instructions, ahead);
+        self.phase.store(u64::from(phase) % PHASES as u64, Relaxed);
+        self.counts(privilege).add(Kind::Instructions, ahead);
+    }
+
+    /// The counts by privilege, without `ahead` instructions that are counted already but come later.
+    fn reading(&self, privilege: Privilege, ahead: u64) -> [Reading; 2] {
+        let mut reading =
+            self.snapshot().map(|phases| phases.iter().fold(Reading::default(), |a, b| a.plus(b)));
+        *reading[privilege as usize].get_mut(Kind::Instructions) -= ahead;
+        reading
+    }
+
+    /// The next round starts here.
+    pub fn start_rounds(&self) {
+        let mut log = self.log();
+        log.round_start = self.reading(Privilege::User, 0);
+        log.rounds.clear();
+        log.blame.clear();
+    }
+
+    /// A round ends here, and the next one starts.
+    pub fn end_round(&self, privilege: Privilege, ahead: u64) {
+        let now = self.reading(privilege, ahead);
+        let mut log = self.log();
+        let counts = std::array::from_fn(|privilege| now[privilege].since(&log.round_start[privilege]));
+        log.rounds.push(Round { phase: self.phase(), counts });
+        log.round_start = now;
+    }
+
+    /// A block of instructions; `repeats` if it starts with a repeated string instruction. Returns whether the throttle
+    /// must be asked.
+    #[inline]
+    pub fn block(&self, privilege: Privilege, instructions: u64, repeats: bool) -> bool {
+        if !repeats && self.repeating.load(Relaxed) != 0 {
+            self.repeating.store(0, Relaxed);
+        }
+        self.counts(privilege).add(Kind::Instructions, instructions);
+        self.seat.advance(if repeats { self.repeat_time() } else { instructions })
+    }
+
+    /// Instructions that one more repetition takes: one in eight of them, as fast as a machine that moves lines.
+    fn repeat_time(&self) -> u64 {
+        let repeats = self.repeats.load(Relaxed) + 1;
+        self.repeats.store(repeats, Relaxed);
+        u64::from(repeats.is_multiple_of(8))
+    }
+
+    /// The repeated string instruction at `pc` starts, or goes on: QEMU does a block for each repetition.
+    pub fn repeat(&self, pc: u64) {
+        if self.repeating.load(Relaxed) != pc {
+            self.repeating.store(pc, Relaxed);
+        } else {
+            let counts = self.counts(Privilege::of(pc));
+            counts.subtract(Kind::Instructions, 1);
+            counts.add(Kind::RepIterations, 1);
+        }
+    }
+
+    /// What the load was by which `pc` has just fetched `line`, if it did.
+    #[inline]
+    pub fn fetched(&self, line: u64, pc: u64) -> Option<Kind> {
+        if self.fetched[1].load(Relaxed) != pc || pc == 0 {
+            return None;
+        }
+        let word = self.fetched[0].load(Relaxed);
+        (word >> 1 == line).then_some(if word & 1 == 1 { Kind::ReadModified } else { Kind::ReadClean })
+    }
+
+    /// The last load, by `pc`, fetched `line`.
+    pub fn set_fetched(&self, line: u64, kind: Kind, pc: u64) {
+        self.fetched[0].store(line << 1 | u64::from(kind == Kind::ReadModified), Relaxed);
+        self.fetched[1].store(pc, Relaxed);
+    }
+
+    /// The last load fetched nothing.
+    #[inline]
+    pub fn clear_fetched(&self) {
+        if self.fetched[1].load(Relaxed) != 0 {
+            self.fetched[1].store(0, Relaxed);
+        }
+    }
+}
+
+impl Log {
+    /// Blames a transfer.
+    pub fn record(&mut self, key: Key, fight: Fight) {
+        self.blame.add(key, &fight);
+        self.last = Some((key, fight));
+    }
+
+    /// The last transfer, a load, and the upgrade that followed were one access: a store.
+    pub fn merge_with_load(&mut self, upgrade: &Transfer) {
+        let Some((key, mut fight)) = self.last.take() else { return };
+        self.blame.take_back(&key, &fight);
+        fight.invalidations = upgrade.invalidations;
+        self.blame.add(Key { kind: as_store(key.kind), ..key }, &fight);
+    }
+}
+
+/// The kind of a store that fetched what a load would have fetched.
+pub fn as_store(load: Kind) -> Kind {
+    if load == Kind::ReadModified { Kind::WriteModified } else { Kind::WriteClean }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn total(cpu: &Cpu, privilege: Privilege, kind: Kind) -> u64 {
+        cpu.snapshot()[privilege as usize].iter().map(|counts| counts.get(kind)).sum()
+    }
+
+    #[test]
+    fn a_repeated_instruction_is_one_and_its_repetitions_are_apart() {
+        let cpu = Cpu::default();
+        for _ in 0..2 {
+            for _ in 0..17 {
+                cpu.block(Privilege::Kernel, 1, true);
+                cpu.repeat(KERNEL);
+            }
+            cpu.block(Privilege::Kernel, 3, false);
+        }
+        assert_eq!(total(&cpu, Privilege::Kernel, Kind::Instructions), 2 + 6);
+        assert_eq!(total(&cpu, Privilege::Kernel, Kind::RepIterations), 32);
+        assert_eq!(cpu.seat.clock(), 4 + 6, "eight repetitions take the time of one instruction");
+    }
+
+    #[test]
+    fn rounds_end_at_the_marker_inside_a_block() {
+        let cpu = Cpu::default();
+        cpu.start_rounds();
+        cpu.block(Privilege::User, 10, false);
+        cpu.end_round(Privilege::User, 4);
+        cpu.block(Privilege::Kernel, 5, false);
+        cpu.block(Privilege::User, 3, false);
+        cpu.end_round(Privilege::User, 0);
+        let rounds = &cpu.log().rounds;
+        let instructions = |round: &Round| round.counts.map(|counts| counts.get(Kind::Instructions));
+        assert_eq!(rounds.iter().map(instructions).collect::<Vec<_>>(), [[6, 0], [7, 5]]);
+    }
+
+    #[test]
+    fn a_phase_starts_at_its_marker() {
+        let cpu = Cpu::default();
+        cpu.block(Privilege::User, 10, false);
+        cpu.set_phase(3, Privilege::User, 4);
+        cpu.block(Privilege::User, 1, false);
+        let user = cpu.snapshot()[Privilege::User as usize];
+        assert_eq!((user[0].get(Kind::Instructions), user[3].get(Kind::Instructions)), (6, 5));
+    }
+
+    #[test]
+    fn a_fetch_is_known_by_line_and_instruction() {
+        let cpu = Cpu::default();
+        cpu.set_fetched(5, Kind::ReadModified, 0x10);
+        assert_eq!(cpu.fetched(5, 0x11), None);
+        assert_eq!(cpu.fetched(6, 0x10), None);
+        assert_eq!(cpu.fetched(5, 0x10), Some(Kind::ReadModified));
+        cpu.clear_fetched();
+        assert_eq!(cpu.fetched(5, 0), None);
+    }
+}

@@ -1,0 +1,305 @@
+//! The throttle: virtual CPUs stay in step, however few host CPUs they have.
+//!
+//! Time is cut into quanta of `slack` instructions. A CPU that has done its quantum *arrives* and waits; when the last
+//! CPU inside has arrived, the next quantum starts for all. So no two CPUs inside are further apart than the slack
+//! and one translation block. A CPU that is about to idle *leaves*, and nobody waits for it; its first block afterwards
+//! *enters*, into the quantum of the day. The whole gate is one word, `quantum | inside | missing`, changed only by
+//! compare-and-swap:
+//!
+//! | event | inside | missing | its seat |
+//! |---|---|---|---|
+//! | enters | +1 | +1 | out → running |
+//! | arrives | | -1 | running → arrived |
+//! | arrives, and had escaped | | -1, if a new quantum started meanwhile | arrived |
+//! | leaves | -1 | -1, unless it has arrived in this quantum | → out |
+//! | then, if `missing` is 0 and `inside` is not | | := inside | and `quantum` += 1 |
+//!
+//! 1. `missing` is the number of CPUs inside that have not arrived in this quantum.
+//! 2. Only a CPU's own thread moves its seat.
+//! 3. A waiter may be what the missing one waits for: QEMU stops all CPUs for a few rare instructions, and a waiter does
+//!    not see that. So a waiter that sees no progress of anybody for a while, though no CPU's thread is ready to run,
+//!    *escapes*: it runs another quantum, still counted as arrived. Escapes are counted; results with many of them
+//!    are worth nothing.
+//! 4. The check in the common case is one comparison with the seat's own limit.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::time::Duration;
+
+use crate::host;
+
+/// How long nobody may get on before a waiter looks whether it should escape.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The gate.
+#[derive(Debug)]
+pub struct Gate {
+    word: AtomicU64,
+    /// Changes with every quantum: what waiters sleep on.
+    turn: AtomicU32,
+    open: AtomicBool,
+    slack: u64,
+    waits: AtomicU64,
+    escapes: AtomicU64,
+}
+
+/// A CPU's place at the gate. Written by its own thread only.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Seat {
+    clock: AtomicU64,
+    limit: AtomicU64,
+    quantum: AtomicU64,
+    place: AtomicU32,
+    /// The host's number of its thread.
+    thread: AtomicU32,
+}
+
+/// All CPUs, as a waiter looks at them.
+pub trait Crowd {
+    /// Their seats.
+    fn seats(&self) -> impl Iterator<Item = &Seat>;
+
+    /// Changes whenever one gets on.
+    fn progress(&self) -> u64 {
+        self.seats().map(Seat::clock).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether one that is waited for in this `quantum` only waits for the host.
+    fn any_starved(&self, quantum: u64) -> bool {
+        self.seats().any(|seat| seat.is_starved(quantum))
+    }
+}
+
+const OUT: u32 = 0;
+const RUNNING: u32 = 1;
+const ARRIVED: u32 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    quantum: u64,
+    inside: u64,
+    missing: u64,
+}
+
+const FIELD: u32 = 10;
+const FIELD_MASK: u64 = (1 << FIELD) - 1;
+
+impl State {
+    fn unpack(word: u64) -> Self {
+        Self { quantum: word >> (2 * FIELD), inside: word >> FIELD & FIELD_MASK, missing: word & FIELD_MASK }
+    }
+
+    fn pack(self) -> u64 {
+        self.quantum << (2 * FIELD) | self.inside << FIELD | self.missing
+    }
+
+    fn turn_if_complete(&mut self) {
+        if self.missing == 0 && self.inside > 0 {
+            self.quantum += 1;
+            self.missing = self.inside;
+        }
+    }
+}
+
+impl Seat {
+    /// Instructions that this CPU has done.
+    pub fn clock(&self) -> u64 {
+        self.clock.load(Relaxed)
+    }
+
+    /// Whether the CPU is waited for in this `quantum`, and its thread would run if the host had a CPU for it.
+    fn is_starved(&self, quantum: u64) -> bool {
+        self.is_missing(quantum) && host::is_ready(self.thread.load(Relaxed))
+    }
+
+    /// One that slept while the quantum began still sits where it arrived, in the one before.
+    fn is_missing(&self, quantum: u64) -> bool {
+        match self.place.load(Relaxed) {
+            OUT => false,
+            ARRIVED => self.quantum.load(Relaxed) != quantum,
+            _ => true,
+        }
+    }
+
+    /// Adds to the clock; returns whether the gate must be asked.
+    #[inline]
+    pub fn advance(&self, instructions: u64) -> bool {
+        let clock = self.clock.load(Relaxed) + instructions;
+        self.clock.store(clock, Relaxed);
+        clock >= self.limit.load(Relaxed)
+    }
+
+    fn is_at_limit(&self) -> bool {
+        self.clock.load(Relaxed) >= self.limit.load(Relaxed)
+    }
+
+    fn sit(&self, place: u32, quantum: u64) {
+        self.place.store(place, Relaxed);
+        self.quantum.store(quantum, Relaxed);
+    }
+}
+
+impl Gate {
+    /// A gate that lets everybody through until it is opened.
+    pub fn new(slack: u64) -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            turn: AtomicU32::new(0),
+            open: AtomicBool::new(false),
+            slack,
+            waits: AtomicU64::new(0),
+            escapes: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins to keep CPUs in step.
+    pub fn open(&self) {
+        self.open.store(true, Relaxed);
+    }
+
+    /// Lets everybody go, for ever.
+    pub fn close(&self) {
+        // Relaxed: a waiter that does not see it yet sleeps through one more patience at most.
+        self.open.store(false, Relaxed);
+        self.wake();
+    }
+
+    /// Quanta so far, in instructions.
+    pub fn elapsed(&self) -> u64 {
+        self.state().quantum * self.slack
+    }
+
+    /// Whether nobody is inside.
+    pub fn is_deserted(&self) -> bool {
+        self.state().inside == 0
+    }
+
+    /// How often a CPU waited, and how often it gave up waiting.
+    pub fn waits_and_escapes(&self) -> (u64, u64) {
+        (self.waits.load(Relaxed), self.escapes.load(Relaxed))
+    }
+
+    /// What a CPU of the `crowd` does at its limit. Returns whether somebody is inside only now.
+    #[cold]
+    pub fn pass(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) -> bool {
+        if seat.place.load(Relaxed) == OUT && self.open.load(Relaxed) {
+            return self.enter(seat);
+        }
+        while seat.is_at_limit() {
+            if !self.open.load(Relaxed) {
+                seat.limit.store(u64::MAX, Relaxed);
+                break;
+            }
+            self.arrive(seat);
+            self.wait(seat, crowd);
+            seat.limit.fetch_add(self.slack, Relaxed);
+        }
+        false
+    }
+
+    fn enter(&self, seat: &Seat) -> bool {
+        let before = self.update(|state| {
+            state.inside += 1;
+            state.missing += 1;
+        });
+        seat.sit(RUNNING, before.quantum);
+        seat.thread.store(host::thread(), Relaxed);
+        seat.limit.store(seat.clock() + self.slack, Relaxed);
+        before.inside == 0
+    }
+
+    /// A CPU is about to idle. Returns whether nobody is inside any more.
+    pub fn leave(&self, seat: &Seat) -> bool {
+        let place = seat.place.load(Relaxed);
+        if place == OUT {
+            return false;
+        }
+        let quantum = seat.quantum.load(Relaxed);
+        let before = self.update(|state| {
+            state.inside -= 1;
+            state.missing -= u64::from(place == RUNNING || state.quantum != quantum);
+        });
+        seat.sit(OUT, 0);
+        seat.limit.store(0, Relaxed);
+        before.inside == 1
+    }
+
+    fn arrive(&self, seat: &Seat) {
+        let escaped = seat.place.load(Relaxed) == ARRIVED;
+        let quantum = seat.quantum.load(Relaxed);
+        let before = self.update(|state| state.missing -= u64::from(!escaped || state.quantum != quantum));
+        seat.sit(ARRIVED, before.quantum);
+    }
+
+    /// Until the next quantum, the end, or an escape.
+    fn wait(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
+        let quantum = seat.quantum.load(Relaxed);
+        let mut seen = None;
+        let mut waited = false;
+        while self.open.load(Relaxed) {
+            // Acquire pairs with the Release in `wake`: who sees the new turn sees the new quantum.
+            let turn = self.turn.load(Acquire);
+            let now = self.state().quantum;
+            if now != quantum {
+                seat.sit(RUNNING, now);
+                break;
+            }
+            let got_on = Some(crowd.progress());
+            if waited && got_on == seen && !crowd.any_starved(quantum) {
+                add(&self.escapes);
+                return;
+            }
+            seen = got_on;
+            waited = !self.sleep(turn);
+        }
+    }
+
+    /// Sleeps for the patience at most; returns whether it was woken.
+    fn sleep(&self, turn: u32) -> bool {
+        add(&self.waits);
+        let before = host::now();
+        host::sleep(&self.turn, turn, PATIENCE);
+        host::now() - before < PATIENCE.as_nanos() as u64
+    }
+
+    fn wake(&self) {
+        // Release pairs with the Acquire in `wait`.
+        self.turn.fetch_add(1, Release);
+        host::wake(&self.turn);
+    }
+
+    fn state(&self) -> State {
+        // Acquire pairs with `update`: what CPUs did before the quantum began has happened.
+        State::unpack(self.word.load(Acquire))
+    }
+
+    /// Changes the state, and starts the next quantum if that leaves nobody to wait for. Returns the state before.
+    fn update(&self, change: impl Fn(&mut State)) -> State {
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            let before = State::unpack(seen);
+            let mut after = before;
+            change(&mut after);
+            after.turn_if_complete();
+            // AcqRel pairs with itself and with `state`.
+            match self.word.compare_exchange_weak(seen, after.pack(), AcqRel, Relaxed) {
+                Ok(_) => {
+                    if after.quantum != before.quantum {
+                        self.wake();
+                    }
+                    return before;
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+/// A statistic: nothing hangs on its order.
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

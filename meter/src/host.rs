@@ -1,0 +1,186 @@
+//! What the meter asks of the host's C library and kernel.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Seconds and nanoseconds as the C library has them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timespec {
+    /// Seconds.
+    pub seconds: i64,
+    /// Nanoseconds.
+    pub nanoseconds: i64,
+}
+
+impl Timespec {
+    /// From nanoseconds.
+    pub fn from_nanoseconds(count: u64) -> Self {
+        Self { seconds: (count / 1_000_000_000) as i64, nanoseconds: (count % 1_000_000_000) as i64 }
+    }
+}
+
+/// The clock that virtual time replaces.
+pub const MONOTONIC: c_int = 1;
+
+const READ_WRITE: c_int = 3;
+const PRIVATE_ANONYMOUS_NORESERVE: c_int = 0x2 | 0x20 | 0x4000;
+const GETTID: c_long = 186;
+const FUTEX: c_long = 202;
+const WAIT_PRIVATE: c_int = 128;
+const WAKE_PRIVATE: c_int = 129;
+/// `RTLD_NEXT`: the symbol as the libraries after this one have it.
+const NEXT: *mut c_void = usize::MAX as *mut c_void;
+
+type ClockGettime = unsafe extern "C" fn(c_int, *mut Timespec) -> c_int;
+
+unsafe extern "C" {
+    fn mmap(
+        hint: *mut c_void,
+        size: usize,
+        protection: c_int,
+        flags: c_int,
+        file: c_int,
+        at: i64,
+    ) -> *mut c_void;
+    fn munmap(start: *mut c_void, size: usize) -> c_int;
+    fn syscall(number: c_long, ...) -> c_long;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// Zeroed values, taken from the host page by page as they are touched.
+#[derive(Debug)]
+pub struct Sparse<T> {
+    start: *const T,
+    length: usize,
+}
+
+// SAFETY: it is an array, and gives out shared references only.
+unsafe impl<T: Sync> Sync for Sparse<T> {}
+// SAFETY: it owns its memory; no thread is special.
+unsafe impl<T: Send> Send for Sparse<T> {}
+
+/// Types whose zero bytes are a value.
+///
+/// # Safety
+/// All bytes zero is a value of the type, and it needs no drop.
+pub unsafe trait Zeroed {}
+
+impl<T: Zeroed> Sparse<T> {
+    /// `length` of them, or nothing if the host has no room for so many addresses.
+    pub fn new(length: usize) -> Option<Self> {
+        let size = length.max(1).checked_mul(size_of::<T>())?;
+        // SAFETY: fresh memory at an address that the kernel chooses; pages are aligned enough for any `T` here.
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), size, READ_WRITE, PRIVATE_ANONYMOUS_NORESERVE, -1, 0) };
+        (start as isize != -1).then_some(Self { start: start.cast(), length })
+    }
+}
+
+impl<T> std::ops::Deref for Sparse<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: mapped until `drop`, zeroed, and zero is a value (`Zeroed`).
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+impl<T> Drop for Sparse<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` in this size; borrows have ended.
+        unsafe { munmap(self.start as *mut c_void, self.length.max(1) * size_of::<T>()) };
+    }
+}
+
+/// Sleeps until somebody wakes sleepers of `word`, unless it is not `seen`, and not for much longer than `patience`.
+pub fn sleep(word: &AtomicU32, seen: u32, patience: Duration) {
+    let patience = Timespec::from_nanoseconds(patience.as_nanos() as u64);
+    // SAFETY: the word outlives the call, and the kernel only reads it.
+    unsafe { syscall(FUTEX, word.as_ptr(), WAIT_PRIVATE, seen, &raw const patience) };
+}
+
+/// Wakes all sleepers of `word`.
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: as in `sleep`; waking has no other effect.
+    unsafe { syscall(FUTEX, word.as_ptr(), WAKE_PRIVATE, c_int::MAX) };
+}
+
+/// The number of this thread.
+pub fn thread() -> u32 {
+    // SAFETY: it takes nothing and changes nothing.
+    unsafe { syscall(GETTID) as u32 }
+}
+
+/// Whether a thread of this process runs, or waits for nothing but a CPU to run on.
+pub fn is_ready(thread: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    // The name, in brackets, may contain anything; the state follows it.
+    stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('R')))
+}
+
+/// The C library's own `clock_gettime`, whoever stands in front of it.
+///
+/// # Safety
+/// `into` may be written.
+pub unsafe fn real_clock(clock: c_int, into: *mut Timespec) -> c_int {
+    // SAFETY: that is its signature; the caller answers for `into`.
+    unsafe { std::mem::transmute::<usize, ClockGettime>(real_clock_address())(clock, into) }
+}
+
+fn real_clock_address() -> usize {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: whoever finds it finds the same address.
+    match KNOWN.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: a name that ends in zero; the C library has it.
+            let found = unsafe { dlsym(NEXT, c"clock_gettime".as_ptr()) } as usize;
+            assert_ne!(found, 0, "the C library has clock_gettime");
+            KNOWN.store(found, Ordering::Relaxed);
+            found
+        }
+        known => known,
+    }
+}
+
+/// Real time in nanoseconds since some moment.
+pub fn now() -> u64 {
+    let mut time = Timespec::default();
+    // SAFETY: `time` is ours.
+    unsafe { real_clock(MONOTONIC, &raw mut time) };
+    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    // SAFETY: zero is zero.
+    unsafe impl Zeroed for AtomicU64 {}
+
+    #[test]
+    fn sparse_values_start_as_zero_and_stay_what_they_were_made() {
+        let values: Sparse<AtomicU64> = Sparse::new(1 << 30).unwrap();
+        values[(1 << 30) - 1].store(7, Ordering::Relaxed);
+        assert_eq!(values[(1 << 30) - 1].load(Ordering::Relaxed), 7);
+        assert_eq!(values[1 << 29].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_thread_that_looks_is_ready_and_one_that_is_gone_is_not() {
+        assert!(is_ready(thread()));
+        let gone = std::thread::spawn(thread).join().unwrap();
+        assert!(!is_ready(gone));
+    }
+
+    #[test]
+    fn a_sleeper_does_not_sleep_when_the_word_has_changed() {
+        let word = AtomicU32::new(1);
+        let before = now();
+        sleep(&word, 0, Duration::from_secs(60));
+        assert!(now() - before < 30_000_000_000);
+    }
+}

@@ -1,0 +1,267 @@
+//! All parts together: what each callback means.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::args::Options;
+use crate::blame::{Fight, Key};
+use crate::clock::Clock;
+use crate::counts::Kind;
+use crate::cpu::{Cpu, Privilege, as_store};
+use crate::decode::Marker;
+use crate::directory::{Access, Directory, LINE_SHIFT, Seen, Transfer};
+use crate::gate::{Crowd, Gate, Seat};
+use crate::host;
+use crate::window::Window;
+
+/// The low half of the interrupt command register of the local APIC: a store sends an interrupt.
+const INTERRUPT_COMMAND: u64 = 0xfee0_0300;
+
+/// A meter for one machine.
+#[derive(Debug)]
+pub struct Meter {
+    /// What was asked for.
+    pub options: Options,
+    /// Virtual CPUs.
+    pub cpus: Vec<Cpu>,
+    /// When counts count.
+    pub window: Window,
+    /// The throttle.
+    pub gate: Gate,
+    /// Time.
+    pub clock: Clock,
+    directory: Directory,
+    live: AtomicBool,
+    started: AtomicU64,
+    stopped: AtomicU64,
+    clock_was_read: AtomicBool,
+    /// What the slowest running CPU had done when the window opened and when it closed, in virtual nanoseconds.
+    opened: AtomicU64,
+    closed: AtomicU64,
+    /// Where the program says that it begins; 0 before.
+    begin: AtomicU64,
+}
+
+/// One part of an access: on one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    /// Guest-physical address.
+    pub physical: u64,
+    /// Guest-virtual address.
+    pub address: u64,
+    /// Bytes of the line.
+    pub bytes: u64,
+    /// Whether it stores.
+    pub store: bool,
+    /// The instruction.
+    pub pc: u64,
+}
+
+impl Crowd for Vec<Cpu> {
+    fn seats(&self) -> impl Iterator<Item = &Seat> {
+        self.iter().map(|cpu| &cpu.seat)
+    }
+}
+
+impl Meter {
+    /// A meter that has seen nothing; nothing if the host has no addresses for the directory.
+    pub fn new(options: Options) -> Option<Self> {
+        Some(Self {
+            cpus: (0..options.cpus).map(|_| Cpu::default()).collect(),
+            window: Window::default(),
+            gate: Gate::new(options.slack),
+            clock: Clock::default(),
+            directory: Directory::new(options.memory)?,
+            live: AtomicBool::new(false),
+            started: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            clock_was_read: AtomicBool::new(false),
+            opened: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            begin: AtomicU64::new(0),
+            options,
+        })
+    }
+
+    /// The program starts: all is fresh, and CPUs are kept in step from now on. Returns whether it is the first one.
+    pub fn run(&self) -> bool {
+        let first = self.window.run(&self.cpus);
+        if first {
+            self.started.store(host::now(), Relaxed);
+            self.clock.start(host::now());
+            self.gate.open();
+            self.live.store(true, Relaxed);
+        }
+        first
+    }
+
+    /// The window is over: counts are complete. The CPUs stay in step, or a guest that waits for locks takes for ever.
+    /// Returns whether they were not before.
+    fn complete(&self) -> bool {
+        let now = self.window.stop(&self.cpus);
+        if now {
+            self.closed.store(self.done(), Relaxed);
+            self.live.store(false, Relaxed);
+        }
+        now
+    }
+
+    /// The program, or the machine, is over: CPUs go as they like, and time is real. Returns whether counts are complete
+    /// only now.
+    pub fn stop(&self) -> bool {
+        let completed = self.complete();
+        if self.stopped.load(Relaxed) == 0 && self.started.load(Relaxed) != 0 {
+            self.stopped.store(host::now(), Relaxed);
+            self.clock.stop(host::now(), self.done());
+            self.gate.close();
+        }
+        completed
+    }
+
+    /// Whether accesses matter. Relaxed: a few more or less after the end change nothing.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.live.load(Relaxed)
+    }
+
+    /// A block of instructions is about to run.
+    #[inline]
+    pub fn block(&self, cpu: usize, privilege: Privilege, instructions: u64, repeats: bool) {
+        let cpu = &self.cpus[cpu];
+        if cpu.block(privilege, instructions, repeats) {
+            self.pass(&cpu.seat);
+        }
+    }
+
+    #[cold]
+    fn pass(&self, seat: &Seat) {
+        if self.gate.pass(seat, &self.cpus) {
+            self.clock.turn(host::now(), || self.gate.is_deserted());
+        }
+    }
+
+    /// A CPU is about to idle.
+    pub fn idle(&self, cpu: usize) {
+        if self.gate.leave(&self.cpus[cpu].seat) {
+            self.clock.turn(host::now(), || self.gate.is_deserted());
+        }
+    }
+
+    /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether it completed counts.
+    pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) -> bool {
+        let cpu = &self.cpus[cpu];
+        match marker {
+            Marker::Run => return false,
+            Marker::Begin(threads) => {
+                if self.window.begin(threads, &self.cpus) {
+                    self.opened.store(self.done(), Relaxed);
+                }
+            }
+            Marker::Phase(phase) => cpu.set_phase(phase, privilege, ahead),
+            Marker::Iter => {
+                return self.window.iter(cpu, privilege, ahead, self.options.rounds) && self.complete();
+            }
+            Marker::End => return self.window.is_open() && self.complete(),
+            Marker::Stop => return self.stop(),
+        }
+        false
+    }
+
+    /// A BEGIN marker is at this address: the first one in a program tells where that was loaded.
+    pub fn begins_at(&self, pc: u64) {
+        if Privilege::of(pc) == Privilege::User {
+            // Relaxed: one number, read at the end. Whoever loses the race was at another place of the same program.
+            let _ = self.begin.compare_exchange(0, pc, Relaxed, Relaxed);
+        }
+    }
+
+    /// That address, if there was one.
+    pub fn begin(&self) -> Option<u64> {
+        Some(self.begin.load(Relaxed)).filter(|begin| *begin != 0)
+    }
+
+    /// How long the window was for CPUs that never idle, in virtual nanoseconds.
+    pub fn window_elapsed(&self) -> u64 {
+        self.closed.load(Relaxed).saturating_sub(self.opened.load(Relaxed))
+    }
+
+    /// An access to a device.
+    pub fn device(&self, cpu: usize, physical: u64, store: bool, pc: u64) {
+        let kind = if store && physical == INTERRUPT_COMMAND { Kind::IpisSent } else { Kind::Io };
+        self.cpus[cpu].counts(Privilege::of(pc)).add(kind, 1);
+    }
+
+    /// A load or store, or both in one.
+    #[inline]
+    pub fn count_access(&self, cpu: usize, store: bool, pc: u64) {
+        let kind = if store { Kind::Stores } else { Kind::Loads };
+        self.cpus[cpu].counts(Privilege::of(pc)).add(kind, 1);
+    }
+
+    /// What an access did to one line.
+    #[inline]
+    pub fn touch(&self, number: usize, touch: &Touch) {
+        let line = touch.physical >> LINE_SHIFT;
+        let access = Access { cpu: number, store: touch.store, bytes: touch.bytes, pc: touch.pc };
+        let cpu = &self.cpus[number];
+        match self.directory.access(line, &access) {
+            Seen::Hit => {}
+            Seen::Cold => cpu.counts(Privilege::of(touch.pc)).add(Kind::Cold, 1),
+            Seen::Moved(transfer) => return self.moved(number, line, touch, &transfer),
+        }
+        cpu.clear_fetched();
+    }
+
+    #[cold]
+    fn moved(&self, number: usize, line: u64, touch: &Touch, transfer: &Transfer) {
+        let cpu = &self.cpus[number];
+        let counts = cpu.counts(Privilege::of(touch.pc));
+        counts.add(Kind::Invalidations, transfer.invalidations);
+        if transfer.kind == Kind::Upgrades
+            && let Some(load) = cpu.fetched(line, touch.pc)
+        {
+            counts.subtract(load, 1);
+            counts.add(as_store(load), 1);
+            self.record(|| cpu.log().merge_with_load(transfer));
+        } else {
+            counts.add(transfer.kind, 1);
+            let key = Key { line, from: transfer.from.pc(), to: touch.pc, kind: transfer.kind };
+            let fight = Fight::one(transfer, number, touch.bytes, touch.address);
+            self.record(|| cpu.log().record(key, fight));
+        }
+        if touch.store { cpu.clear_fetched() } else { cpu.set_fetched(line, transfer.kind, touch.pc) }
+    }
+
+    fn record(&self, what: impl FnOnce()) {
+        if self.window.is_recording() {
+            what();
+        }
+    }
+
+    /// What `CLOCK_MONOTONIC` says to the machine, if not real time.
+    pub fn time(&self) -> Option<u64> {
+        let time = self.clock.read(host::now, || self.done());
+        if time.is_some() && !self.clock_was_read.load(Relaxed) {
+            self.clock_was_read.store(true, Relaxed);
+        }
+        time
+    }
+
+    /// Nanoseconds of virtual time that the CPUs have done.
+    fn done(&self) -> u64 {
+        self.gate.elapsed() * self.options.quantum_ns
+    }
+
+    /// Whether QEMU's time was virtual: the library stands in front of the C library's.
+    pub fn had_virtual_time(&self) -> bool {
+        self.clock_was_read.load(Relaxed)
+    }
+
+    /// Real seconds from RUN to STOP.
+    pub fn host_seconds(&self) -> f64 {
+        self.stopped.load(Relaxed).saturating_sub(self.started.load(Relaxed)) as f64 / 1e9
+    }
+}
+
+#[cfg(test)]
+#[path = "meter_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! The results, as JSON.
+
+use std::fmt::Write;
+use std::io;
+
+use crate::counts::{KINDS, Kind, PHASES};
+use crate::cpu::{Round, Snapshot};
+use crate::meter::Meter;
+use crate::report::{self, Line, Pair};
+use crate::window::Outcome;
+
+/// Writes the results to where they were asked for: all at once, for readers that wait for them.
+pub fn write(meter: &Meter) -> io::Result<()> {
+    let mut unfinished = meter.options.out.clone().into_os_string();
+    unfinished.push(".unfinished");
+    std::fs::write(&unfinished, json(meter))?;
+    std::fs::rename(&unfinished, &meter.options.out)
+}
+
+/// The results.
+pub fn json(meter: &Meter) -> String {
+    let outcome = meter.window.outcome();
+    let sections = [
+        header(meter, &outcome),
+        format!("\"totals\":[{}]", totals(&outcome.totals)),
+        format!("\"columns\":[{}]", columns()),
+        format!("\"rounds\":[{}]", rounds(meter)),
+        format!("\"lines\":[{}]", lines(meter)),
+    ];
+    format!("{{{}}}\n", sections.join(",\n"))
+}
+
+fn header(meter: &Meter, outcome: &Outcome) -> String {
+    let (throttled, escapes) = meter.gate.waits_and_escapes();
+    format!(
+        "\"version\":1,\"cpus\":{},\"slack\":{},\"marked\":{},\"escapes\":{escapes},\"throttled\":{throttled},\
+         \"virtual_time\":{},\"virtual_seconds\":{:.9},\"window_virtual_seconds\":{:.9},\
+         \"host_seconds\":{:.6},\"ignored_windows\":{},\"begin\":{}",
+        meter.cpus.len(),
+        meter.options.slack,
+        outcome.marked,
+        meter.had_virtual_time(),
+        meter.clock.elapsed() as f64 / 1e9,
+        meter.window_elapsed() as f64 / 1e9,
+        meter.host_seconds(),
+        outcome.ignored,
+        meter.begin().map_or("null".into(), |begin| format!("\"{begin:#x}\"")),
+    )
+}
+
+/// Comma after comma.
+fn list(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(",")
+}
+
+fn totals(totals: &[Snapshot]) -> String {
+    let all = totals.iter().enumerate().flat_map(|(cpu, snapshot)| {
+        let places = (0..2).flat_map(|privilege| (0..PHASES).map(move |phase| (privilege, phase)));
+        places.filter_map(move |(privilege, phase)| total(cpu, privilege, phase, snapshot))
+    });
+    list(all)
+}
+
+/// Only where something happened.
+fn total(cpu: usize, privilege: usize, phase: usize, snapshot: &Snapshot) -> Option<String> {
+    let counts = &snapshot[privilege][phase];
+    let name = ["user", "kernel"][privilege];
+    let numbers = list(KINDS.iter().map(|kind| format!("\"{}\":{}", kind.name(), counts.get(*kind))));
+    (!counts.is_zero()).then(|| {
+        format!("\n{{\"cpu\":{cpu},\"privilege\":\"{name}\",\"phase\":{phase},\"counts\":{{{numbers}}}}}")
+    })
+}
+
+/// Instructions are told by privilege; everything else is not.
+fn columns() -> String {
+    let first = ["cpu", "phase", "user_instructions", "kernel_instructions"].into_iter();
+    list(first.chain(others().map(Kind::name)).map(|name| format!("\"{name}\"")))
+}
+
+fn others() -> impl Iterator<Item = Kind> {
+    KINDS.into_iter().filter(|kind| *kind != Kind::Instructions)
+}
+
+fn rounds(meter: &Meter) -> String {
+    let mut text = String::new();
+    for (cpu, state) in meter.cpus.iter().enumerate() {
+        for each in &state.log().rounds {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            round(&mut text, cpu, each);
+        }
+    }
+    text
+}
+
+fn round(text: &mut String, cpu: usize, round: &Round) {
+    let [user, kernel] = &round.counts;
+    let instructions = [user, kernel].map(|counts| counts.get(Kind::Instructions));
+    let both = user.plus(kernel);
+    write!(text, "\n[{cpu},{},{},{}", round.phase, instructions[0], instructions[1])
+        .expect("strings take all");
+    others().for_each(|kind| write!(text, ",{}", both.get(kind)).expect("strings take all"));
+    text.push(']');
+}
+
+fn lines(meter: &Meter) -> String {
+    list(report::hottest(&meter.cpus).iter().map(line))
+}
+
+fn line(line: &Line) -> String {
+    format!(
+        "\n{{\"address\":\"{:#x}\",\"virtual\":\"{:#x}\",\"user\":{},\"transfers\":{},\"upgrades\":{},\
+         \"invalidations\":{},\"disjoint\":{},\"cpus\":[{}],\"false_sharing\":{},\"pairs\":[{}]}}",
+        line.address,
+        line.touched_at,
+        line.is_user(),
+        line.transfers,
+        line.upgrades,
+        line.invalidations,
+        line.disjoint,
+        list(line.cpus().map(|cpu| cpu.to_string())),
+        line.is_false_sharing(),
+        list(line.pairs.iter().map(pair)),
+    )
+}
+
+fn pair(pair: &Pair) -> String {
+    format!(
+        "{{\"from\":\"{:#x}\",\"to\":\"{:#x}\",\"to_user\":{},\"kind\":\"{}\",\"bytes_from\":\"{:#x}\",\
+         \"bytes_to\":\"{:#x}\",\"disjoint\":{},\"count\":{}}}",
+        pair.from,
+        pair.to,
+        pair.to_user(),
+        pair.kind.name(),
+        pair.bytes_from,
+        pair.bytes_to,
+        pair.disjoint,
+        pair.count,
+    )
+}
+
+#[cfg(test)]
+#[path = "output_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+//! A block, an instruction or an access is executed.
+
+use std::ffi::c_void;
+
+use super::qemu::*;
+use super::{meter, write};
+use crate::data;
+use crate::directory::parts;
+use crate::meter::Touch;
+
+/// A block is about to run.
+pub unsafe extern "C" fn on_block(cpu: u32, data: *mut c_void) {
+    let (privilege, instructions, repeats) = data::block(data as u64);
+    meter().block(cpu as usize, privilege, instructions, repeats);
+}
+
+/// An instruction that is counted is about to run.
+pub unsafe extern "C" fn on_event(cpu: u32, data: *mut c_void) {
+    let (privilege, kind) = data::event(data as u64);
+    meter().cpus[cpu as usize].counts(privilege).add(kind, 1);
+}
+
+/// The guest has something to say.
+pub unsafe extern "C" fn on_marker(cpu: u32, data: *mut c_void) {
+    let (privilege, marker, ahead) = data::marker(data as u64);
+    if meter().marker(cpu as usize, marker, privilege, ahead) {
+        // Early, so that whoever wants no more than counts can end QEMU; and again in the end.
+        write(meter());
+    }
+}
+
+/// A repeated string instruction starts or goes on.
+pub unsafe extern "C" fn on_repeat(cpu: u32, pc: *mut c_void) {
+    meter().cpus[cpu as usize].repeat(pc as u64);
+}
+
+/// A load, a store, or both in one, has happened.
+pub unsafe extern "C" fn on_access(cpu: u32, info: MemoryInfo, address: u64, pc: *mut c_void) {
+    let (meter, cpu, pc) = (meter(), cpu as usize, pc as u64);
+    if !meter.is_live() {
+        return;
+    }
+    // SAFETY: in a memory callback, with its own `info`.
+    let (store, size) = unsafe { (qemu_plugin_mem_is_store(info), 1 << qemu_plugin_mem_size_shift(info)) };
+    meter.count_access(cpu, store, pc);
+    for (offset, bytes) in parts(address, size) {
+        // SAFETY: as above; the second part of an access is as accessible as the first.
+        match unsafe { place(info, address + offset) } {
+            Some(Place::Memory(physical)) => {
+                meter.touch(cpu, &Touch { physical, address: address + offset, bytes, store, pc });
+            }
+            Some(Place::Device(physical)) => meter.device(cpu, physical, store, pc),
+            None => {}
+        }
+    }
+}
+
+enum Place {
+    Memory(u64),
+    Device(u64),
+}
+
+/// # Safety
+/// In a memory callback with that `info`.
+unsafe fn place(info: MemoryInfo, address: u64) -> Option<Place> {
+    // SAFETY: the caller's promise; the handle is used before the callback returns.
+    unsafe {
+        let hardware = qemu_plugin_get_hwaddr(info, address);
+        if hardware.is_null() {
+            return None;
+        }
+        let physical = qemu_plugin_hwaddr_phys_addr(hardware);
+        Some(if qemu_plugin_hwaddr_is_io(hardware) {
+            Place::Device(physical)
+        } else {
+            Place::Memory(physical)
+        })
+    }
+}

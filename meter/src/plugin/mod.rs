@@ -1,0 +1,126 @@
+//! What QEMU calls. Each callback hands over to safe code at once.
+//!
+//! Until the program starts, only markers are looked for, so that the guest boots as fast as without the plugin. RUN asks
+//! QEMU to translate everything anew, at a moment when no CPU runs, and from then on every block and access is seen. When
+//! counts are complete, accesses are passed over. Callbacks are not taken away again: QEMU 7.2 frees them while a CPU that left
+//! a block by an exception may still hold their list, and stops itself when it next pushes an exception frame.
+
+mod execute;
+mod preload;
+mod qemu;
+mod translate;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr;
+use std::sync::{Mutex, OnceLock};
+
+use crate::args::Options;
+use crate::meter::Meter;
+use crate::output;
+use qemu::*;
+use translate::{on_early_translation, on_translation};
+
+static METER: OnceLock<Meter> = OnceLock::new();
+
+/// QEMU asks which interface the plugin is made for.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name is QEMU's")]
+pub static qemu_plugin_version: c_int = qemu::VERSION;
+
+/// QEMU has loaded the plugin.
+///
+/// # Safety
+/// Called by QEMU, with its arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: QEMU gives a good description, and `count` strings.
+    let made = unsafe { (*info).system_emulation.then(|| read_arguments(count, arguments)) }
+        .ok_or_else(|| "made for whole machines".into())
+        // SAFETY: a whole machine's description has its CPUs.
+        .and_then(|arguments| make(&arguments, unsafe { (*info).max_cpus }));
+    match made {
+        Ok(meter) => {
+            METER.get_or_init(|| meter);
+            // SAFETY: called from `qemu_plugin_install`, with this plugin's name.
+            unsafe { watch_for_run(id) };
+            0
+        }
+        Err(message) => {
+            eprintln!("radixvm-meter: {message}");
+            1
+        }
+    }
+}
+
+/// # Safety
+/// `arguments` are `count` strings.
+unsafe fn read_arguments(count: c_int, arguments: *const *const c_char) -> Vec<String> {
+    // SAFETY: the caller's promise.
+    let text = |index| unsafe { CStr::from_ptr(*arguments.add(index)) }.to_string_lossy().into_owned();
+    (0..count as usize).map(text).collect()
+}
+
+fn make(arguments: &[String], cpus: c_int) -> Result<Meter, String> {
+    let options = Options::parse(arguments.iter().map(String::as_str), cpus as usize)?;
+    writable(&options.out)?;
+    Meter::new(options).ok_or_else(|| "no room for the directory".into())
+}
+
+/// Found out now, not after an hour.
+fn writable(out: &Path) -> Result<(), String> {
+    std::fs::write(out, "").map_err(|error| format!("out={}: {error}", out.display()))
+}
+
+/// # Safety
+/// In `qemu_plugin_install`.
+unsafe fn watch_for_run(id: Id) {
+    // SAFETY: the callbacks have the types that QEMU expects of them.
+    unsafe {
+        qemu_plugin_register_vcpu_tb_trans_cb(id, on_early_translation);
+        qemu_plugin_register_atexit_cb(id, on_exit, ptr::null_mut());
+    }
+}
+
+/// All CPUs stand still, and all translations are gone.
+unsafe extern "C" fn on_fresh_start(id: Id) {
+    meter().run();
+    // SAFETY: as in `watch_for_run`; a reset has dropped the callbacks from there.
+    unsafe {
+        qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+        qemu_plugin_register_vcpu_idle_cb(id, on_idle);
+        qemu_plugin_register_atexit_cb(id, on_exit, ptr::null_mut());
+    }
+}
+
+fn meter() -> &'static Meter {
+    METER.get().expect("callbacks come after `qemu_plugin_install`")
+}
+
+unsafe extern "C" fn on_run(_cpu: u32, id: *mut c_void) {
+    // SAFETY: a reset is allowed on a CPU's thread.
+    unsafe { qemu_plugin_reset(id as Id, on_fresh_start) };
+}
+
+unsafe extern "C" fn on_idle(_id: Id, cpu: u32) {
+    meter().idle(cpu as usize);
+}
+
+unsafe extern "C" fn on_exit(_id: Id, _data: *mut c_void) {
+    let meter = meter();
+    meter.stop();
+    write(meter);
+}
+
+fn write(meter: &Meter) {
+    static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+    let _turn = ONE_BY_ONE.lock();
+    if let Err(error) = output::write(meter) {
+        eprintln!("radixvm-meter: {}: {error}", meter.options.out.display());
+    }
+}

@@ -1,0 +1,113 @@
+//! A block is translated: which of its instructions are to be told of.
+
+use std::ffi::c_void;
+
+use super::execute::{on_access, on_block, on_event, on_marker, on_repeat};
+use super::qemu::*;
+use super::{meter, on_run};
+use crate::counts::Kind;
+use crate::data;
+use crate::decode::{self, Marker, Special};
+
+/// Before the program: only RUN matters.
+pub unsafe extern "C" fn on_early_translation(id: Id, block: *mut Block) {
+    // SAFETY: QEMU's block, good during the call.
+    for (_, instruction) in unsafe { instructions(block) } {
+        // SAFETY: an instruction of it.
+        if decode::marker(unsafe { bytes(instruction) }) == Some(Marker::Run) {
+            // SAFETY: as above; the plugin's name goes with the callback.
+            unsafe { on_each(instruction, on_run, id) };
+        }
+    }
+}
+
+/// While the program runs: everything does.
+pub unsafe extern "C" fn on_translation(_id: Id, block: *mut Block) {
+    // SAFETY: QEMU's block, good during the call.
+    let instructions: Vec<_> = unsafe { instructions(block) }.collect();
+    let Some((first, _)) = instructions.first().copied() else { return };
+    // SAFETY: instructions of that block.
+    let specials: Vec<_> = instructions.iter().map(|(_, i)| decode::special(unsafe { bytes(*i) })).collect();
+    let repeats = specials[0] == Some(Special::Repeat);
+    // SAFETY: as above.
+    unsafe {
+        qemu_plugin_register_vcpu_tb_exec_cb(
+            block,
+            on_block,
+            NO_REGISTERS,
+            data::pack_block(first, instructions.len(), repeats) as *mut c_void,
+        )
+    };
+    for (index, (pc, instruction)) in instructions.iter().copied().enumerate() {
+        // SAFETY: as above; the address goes with the callback.
+        unsafe {
+            qemu_plugin_register_vcpu_mem_cb(
+                instruction,
+                on_access,
+                NO_REGISTERS,
+                LOADS_AND_STORES,
+                pc as *mut c_void,
+            )
+        };
+        let ahead = instructions.len() - 1 - index;
+        // SAFETY: as above.
+        specials[index].iter().for_each(|special| unsafe { on_special(instruction, *special, pc, ahead) });
+        let kinds = meter().options.events.iter().filter(|(address, _)| *address == pc);
+        // SAFETY: as above.
+        kinds.for_each(|(_, kind)| unsafe { on_each(instruction, on_event, data::pack_event(*kind, pc)) });
+    }
+}
+
+/// # Safety
+/// `instruction` is of the block that is being translated.
+unsafe fn on_special(instruction: *mut Instruction, special: Special, pc: u64, ahead: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match special {
+            Special::Marker(marker) => {
+                if matches!(marker, Marker::Begin(_)) {
+                    meter().begins_at(pc);
+                }
+                on_each(instruction, on_marker, data::pack_marker(marker, pc, ahead));
+            }
+            Special::Repeat => on_each(instruction, on_repeat, pc),
+            Special::Port => on_each(instruction, on_event, data::pack_event(Kind::Io, pc)),
+            Special::Invlpg => on_each(instruction, on_event, data::pack_event(Kind::Invlpg, pc)),
+            Special::Cr3Load => on_each(instruction, on_event, data::pack_event(Kind::Cr3Loads, pc)),
+        }
+    }
+}
+
+/// # Safety
+/// `instruction` is of the block that is being translated.
+unsafe fn on_each(instruction: *mut Instruction, callback: OnExecution, data: u64) {
+    // SAFETY: the caller's promise; the data are a number, not an address.
+    unsafe {
+        qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data as *mut c_void)
+    };
+}
+
+/// # Safety
+/// `block` is being translated.
+unsafe fn instructions(block: *mut Block) -> impl Iterator<Item = (u64, *mut Instruction)> {
+    // SAFETY: the caller's promise; indices below the number are good.
+    let instruction = move |index| unsafe { qemu_plugin_tb_get_insn(block, index) };
+    // SAFETY: as above.
+    let count = unsafe { qemu_plugin_tb_n_insns(block) };
+    // SAFETY: as above.
+    (0..count)
+        .map(instruction)
+        .map(|instruction| (unsafe { qemu_plugin_insn_vaddr(instruction) }, instruction))
+}
+
+/// # Safety
+/// `instruction` is of the block that is being translated; the bytes are good as long.
+unsafe fn bytes<'a>(instruction: *mut Instruction) -> &'a [u8] {
+    // SAFETY: QEMU keeps that many bytes until the translation is done.
+    unsafe {
+        std::slice::from_raw_parts(
+            qemu_plugin_insn_data(instruction).cast(),
+            qemu_plugin_insn_size(instruction),
+        )
+    }
+}

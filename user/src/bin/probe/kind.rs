@@ -1,0 +1,108 @@
+//! The kinds of probes, and how many transfers each must cost.
+
+use programs::args::Parsed;
+
+/// Most threads whose bytes fit on one line.
+const BYTES: usize = 64;
+
+/// What the threads do to memory, once per round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Each thread adds to a counter of its own. No turns.
+    Private,
+    /// Every thread loads a line that nobody writes after the warm-up. No turns.
+    ReadMostly,
+    /// All threads add to one counter, in turn.
+    Shared,
+    /// Each thread adds to a byte of its own; the bytes are neighbours on one line. In turn.
+    FalseSharing,
+    /// Threads in pairs pass the turn to and fro, and do nothing else.
+    PingPong,
+    /// Thread 0 stores a word in its turn; every other thread loads it in its own.
+    Readers,
+}
+
+/// Transfers per round and thread, from the end of the warm-up on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// To take the turn and to pass it on: phase 0.
+    pub turn: u64,
+    /// For the access itself: phase 1.
+    pub access: u64,
+}
+
+impl Kind {
+    /// All kinds, by the names they have on the command line.
+    pub const NAMES: [(&str, Kind); 6] = [
+        ("private", Kind::Private),
+        ("read-mostly", Kind::ReadMostly),
+        ("shared", Kind::Shared),
+        ("false-sharing", Kind::FalseSharing),
+        ("ping-pong", Kind::PingPong),
+        ("readers", Kind::Readers),
+    ];
+
+    /// The kind of this name, for this many threads.
+    pub fn parse(name: Option<String>, threads: usize) -> Parsed<Kind> {
+        let names = Kind::NAMES.map(|(name, _)| name).join(", ");
+        let name = name.ok_or(format!("no kind: name one of {names}"))?;
+        let kind = Kind::NAMES.into_iter().find(|(known, _)| *known == name);
+        let (_, kind) = kind.ok_or(format!("{name} is no kind: name one of {names}"))?;
+        if kind == Kind::FalseSharing && threads > BYTES {
+            return Err(format!("--threads {threads}: only {BYTES} bytes fit on a line"));
+        }
+        Ok(kind)
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        Kind::NAMES.into_iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// How many threads take turns with each other.
+    pub fn ring(self, threads: usize) -> usize {
+        match self {
+            Kind::Private | Kind::ReadMostly => 1,
+            Kind::PingPong => threads.min(2),
+            Kind::Shared | Kind::FalseSharing | Kind::Readers => threads,
+        }
+    }
+
+    /// What a round must cost a thread of a ring of this size. See `turns.rs` for the turn. The access costs one, of
+    /// these kinds:
+    /// - shared and false sharing: the last thread has the line modified; the add takes it (1 copy invalidated);
+    /// - readers: the store finds a copy with every reader, an upgrade (`threads` - 1 copies invalidated); the first
+    ///   reader is served the modified line, the others a clean one.
+    pub fn expected(self, ring: usize) -> Expected {
+        if ring < 2 {
+            return Expected { turn: 0, access: 0 };
+        }
+        let access = matches!(self, Kind::Shared | Kind::FalseSharing | Kind::Readers);
+        Expected { turn: 2, access: access.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_and_a_price() {
+        let price = |name: &str, threads| {
+            let kind = Kind::parse(Some(name.to_string()), threads).unwrap();
+            assert_eq!(kind.name(), name);
+            let Expected { turn, access } = kind.expected(kind.ring(threads));
+            (turn, access)
+        };
+        let at_four = Kind::NAMES.map(|(name, _)| price(name, 4));
+        assert_eq!(at_four, [(0, 0), (0, 0), (2, 1), (2, 1), (2, 0), (2, 1)]);
+        assert_eq!(Kind::NAMES.map(|(name, _)| price(name, 1)), [(0, 0); 6]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        assert!(Kind::parse(None, 1).unwrap_err().contains("ping-pong"));
+        assert!(Kind::parse(Some("x".to_string()), 1).unwrap_err().contains("x is no kind"));
+        assert!(Kind::parse(Some("false-sharing".to_string()), 65).unwrap_err().contains("64 bytes"));
+    }
+}

@@ -1,0 +1,119 @@
+//! Known traffic of cache lines: what the contention meter is tested with.
+//!
+//! Each round of a thread is one access to memory, in strict turns where threads would otherwise race, so that the
+//! number of transfers per round is known exactly (`Kind::expected`, and in the report). Taking and passing the turn is
+//! phase 0, the access phase 1.
+//!
+//! | kind | phase 0 | phase 1 | together | of one thread |
+//! |---|---|---|---|---|
+//! | private | 0 | 0 | 0 | 0 |
+//! | read-mostly | 0 | 0 | 0 | 0 |
+//! | shared | 2 | 1 | 3 | 0 |
+//! | false-sharing | 2 | 1 | 3 | 0 |
+//! | ping-pong | 2 | 0 | 2 (0 for the last of an odd number) | 0 |
+//! | readers | 2 | 1 | 3 | 0 |
+
+mod kind;
+mod turns;
+
+use kind::Kind;
+use programs::benchmark::{Options, Program};
+use programs::marker;
+use programs::spin::Line;
+use programs::window::Worker;
+use serde_json::{Map, Value, json};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use turns::{Place, Ring};
+
+const PROGRAM: Program = Program {
+    usage: "usage: probe [OPTIONS] KIND\nTraffic of cache lines that is known: private, read-mostly, shared, \
+            false-sharing, ping-pong, readers.",
+    options: "",
+    pages: (0, 0),
+    iterations: 1000,
+};
+
+/// The phase of the access.
+const ACCESS: usize = 1;
+/// Adds per round of the private kind.
+const ADDS: u64 = 16;
+
+/// The memory that is probed, by kind. Relaxed throughout: turns and barriers order it.
+struct Ground {
+    own: Vec<Line<AtomicU64>>,
+    word: Line<AtomicU64>,
+    bytes: Line<[AtomicU8; 64]>,
+}
+
+impl Ground {
+    fn new(threads: usize) -> Ground {
+        let own = (0..threads).map(|_| Line::default()).collect();
+        Ground { own, word: Line::default(), bytes: Line([const { AtomicU8::new(0) }; 64]) }
+    }
+
+    /// One access. `lap` counts this thread's from 1.
+    fn access(&self, kind: Kind, index: usize, lap: u64) {
+        match kind {
+            Kind::Private => (0..ADDS).for_each(|_| add(&self.own[index].0)),
+            Kind::ReadMostly => assert_eq!(self.word.0.load(Relaxed), 0, "somebody wrote"),
+            Kind::Shared => add(&self.word.0),
+            Kind::FalseSharing => {
+                // The result is not looked at, so this is one instruction that loads and stores.
+                self.bytes.0[index].fetch_add(1, Relaxed);
+            }
+            Kind::PingPong => {}
+            Kind::Readers if index == 0 => self.word.0.store(lap, Relaxed),
+            Kind::Readers => assert_eq!(self.word.0.load(Relaxed), lap, "a turn was not strict"),
+        }
+    }
+
+    /// Panics unless every round of every thread has left its trace.
+    fn check(&self, kind: Kind, threads: usize, rounds: u64) {
+        let (word, all) = (self.word.0.load(Relaxed), threads as u64 * rounds);
+        match kind {
+            Kind::Private => assert!(self.own.iter().all(|own| own.0.load(Relaxed) == ADDS * rounds)),
+            Kind::Shared => assert_eq!(word, all),
+            Kind::FalseSharing => {
+                assert!(self.bytes.0[..threads].iter().all(|byte| byte.load(Relaxed) == rounds as u8));
+            }
+            Kind::Readers => assert_eq!(word, rounds),
+            Kind::ReadMostly | Kind::PingPong => {}
+        }
+    }
+}
+
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+fn round(kind: Kind, ground: &Ground, worker: &Worker, place: &mut Place) {
+    let lap = place.take(worker.crowded);
+    marker::phase(ACCESS);
+    black_box(ground).access(kind, worker.index, lap);
+    marker::phase(0);
+    place.pass();
+}
+
+fn rings(threads: usize, size: usize) -> Vec<Ring> {
+    (0..threads).step_by(size).map(|first| Ring::new(size.min(threads - first))).collect()
+}
+
+fn more(kind: Kind, ring: usize) -> Map<String, Value> {
+    let expected = kind.expected(ring);
+    let transfers = json!({"turn": expected.turn, "access": expected.access});
+    Map::from_iter([("kind".to_string(), json!(kind.name())), ("expected_transfers".to_string(), transfers)])
+}
+
+fn main() {
+    let (options, kind) = Options::parse_with(&PROGRAM, |args, threads| Kind::parse(args.word(), threads));
+    let size = kind.ring(options.threads);
+    let (ground, rings) = (Ground::new(options.threads), rings(options.threads, size));
+    options.run_with(
+        "probe",
+        more(kind, size),
+        |worker| rings[worker.index / size].place(worker.index % size),
+        |worker, place, _| round(kind, &ground, worker, place),
+    );
+    ground.check(kind, options.threads, options.warm_up + options.iterations);
+}
