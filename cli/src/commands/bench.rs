@@ -99,8 +99,8 @@ The same ELF files on every system, executed by {accel}.
 local: threads map a page, write to it, unmap it. pipeline: the next thread writes to it too and unmaps it.
 global: every thread writes to all pages of a region, each unmaps a part.
 rounds: regions unmapped. of Linux: rounds/s as a multiple of stock Linux's.
-targets/round: cores that had to drop a translation per round (on Linux: as received).
-instructions: per round on one CPU, user and kernel, counted exactly by the emulator.
+instructions, transfers, targets: by the contention meter, per round: the median of instructions, user and kernel, and of
+cache lines that one CPU took from another; the mean of interrupts received (several that arrive together count once).
 "
     )
 }
