@@ -3,6 +3,8 @@
 
 #[allow(unsafe_code)]
 mod buddy;
+#[allow(unsafe_code)]
+pub mod descriptors;
 pub mod epoch;
 #[allow(unsafe_code)]
 pub mod frames;
