@@ -236,20 +236,6 @@ pub fn stats() -> Stats {
     Stats { total: TOTAL.load(Ordering::Relaxed) as u64, free: pooled + magazines as u64, pooled }
 }
 
-/// The machine's memory, as address spaces see it.
-pub struct KernelFrames;
-
-impl vm::Frames for KernelFrames {
-    #[inline(always)]
-    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
-        alloc_zeroed(pin)
-    }
-    #[inline(always)]
-    fn free(&self, pin: &Pinned, frame: FrameNum) {
-        free(pin, frame);
-    }
-}
-
 /// Calls `f` with the bytes of a frame that the caller owns and no program sees yet.
 ///
 /// # Panics

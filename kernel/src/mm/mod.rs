@@ -9,6 +9,7 @@ pub mod epoch;
 #[allow(unsafe_code)]
 pub mod frames;
 mod leaks;
+mod machine_memory;
 #[allow(unsafe_code)]
 mod magazine;
 mod memory_map;
