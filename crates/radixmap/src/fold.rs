@@ -35,26 +35,26 @@ use crate::stats::NodeCounters;
 const HOLD: i64 = FANOUT as i64;
 
 /// Replaces `part.slot`, which the caller holds and which said `word`, by a child (and, along the ends of
-/// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot.
+/// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot. The child.
 ///
 /// The whole subtree is built in private, its slots locked where the caller will hold them, and then published by
-/// one store. If memory runs out nobody has seen anything: the slot is unlocked as it was.
+/// one store. If memory runs out nobody has seen anything: the caller holds the slot as it was.
 pub(crate) fn expand<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
     part: &Part<'p>,
     word: Word,
-) -> Result<(), OutOfMemory> {
+) -> Result<NodeRef<'p>, OutOfMemory> {
     let mut fresh = Fresh::default();
     let seed = (word.unlocked(), part.slot.data());
-    let child = fresh.grow(node, part.slot, seed, &part.keys).inspect_err(|_| part.slot.unlock())?;
+    let child = fresh.grow(node, part.slot, seed, &part.keys)?;
     if !word.is_used() {
         // Before anybody can see the child, let alone take it away again.
         node.count(here, 1);
     }
     child.publish(part.slot);
     fresh.settle(here);
-    Ok(())
+    Ok(child)
 }
 
 /// The nodes of one expansion, until it is published: at most two for each level below the root.

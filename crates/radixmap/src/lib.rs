@@ -84,6 +84,8 @@ pub enum Expand {
     Always,
     /// Expand it if it has a value; lock it whole if it is empty. For callers that only look, change or clear.
     IfPresent,
+    /// Lock it whole, whatever it says: needs no memory. For callers that only look, or only change leaves.
+    Never,
 }
 
 /// What [`RadixMap::peek`] saw.

@@ -96,7 +96,8 @@ impl<'p> Held<'p> {
                 Acquired::Locked(word) => {
                     let keys = key..key + 1;
                     if node.level() > 0 {
-                        fold::expand(&here, node, &Part { slot, keys: keys.clone(), whole: false }, word)?;
+                        let part = Part { slot, keys: keys.clone(), whole: false };
+                        fold::expand(&here, node, &part, word).inspect_err(|_| slot.unlock())?;
                     }
                     return Ok(Some(Self { here, node, keys }));
                 }
@@ -137,7 +138,7 @@ impl<'p> Held<'p> {
             match acquire(&self.here, node, part.slot, |_| true) {
                 Acquired::Child(child) => self.extend(child, part.keys.clone(), expand)?,
                 Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
-                    fold::expand(&self.here, node, &part, word)?
+                    fold::expand(&self.here, node, &part, word).inspect_err(|_| part.slot.unlock())?;
                 }
                 _ => {}
             }
@@ -146,15 +147,37 @@ impl<'p> Held<'p> {
         Ok(())
     }
 
-    /// Shows everything that is held to `visit`, left to right: a node, and a run of keys whose slots in it are held.
+    /// Expands what is held until no slot sticks out of `keys`, which are held, and holds all that grows. On failure
+    /// what has grown stays.
+    pub fn split(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        self.split_below(self.node, keys)
+    }
+
+    fn split_below(&self, node: NodeRef<'p>, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        for part in node.parts(keys) {
+            let child = match node.step(&self.here, part.slot) {
+                Step::Child(child) => child,
+                Step::Slot(_) if part.whole => continue,
+                Step::Slot(word) => fold::expand(&self.here, node, &node.whole(&part), word)?,
+            };
+            if child.level() > 0 {
+                self.split_below(child, part.keys)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what is held of `keys`, which are held, to `visit`, left to right: a node, and a run of keys whose slots in it
+    /// are held.
     #[inline(always)]
     pub fn walk<B>(
         &self,
+        keys: Range<u64>,
         mut visit: impl FnMut(NodeRef<'p>, Range<u64>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match self.node.level() {
-            0 => visit(self.node, self.keys()),
-            _ => walk_above(&self.here, self.node, self.keys(), &mut visit),
+            0 => visit(self.node, keys),
+            _ => walk_above(&self.here, self.node, keys, &mut visit),
         }
     }
 }
@@ -162,7 +185,7 @@ impl<'p> Held<'p> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let _ = self.walk(|node, run| {
+        let _ = self.walk(self.keys(), |node, run| {
             match node.level() {
                 0 => node.leaf_slots(run).iter().for_each(Slot::unlock),
                 _ => node.parts(run).for_each(|part| part.slot.unlock()),
@@ -175,7 +198,11 @@ impl Drop for Held<'_> {
 impl Expand {
     /// Whether a slot that sticks out of the range and said `word` may be held whole.
     fn leaves(self, word: Word) -> bool {
-        matches!(self, Expand::IfPresent) && !word.is_used()
+        match self {
+            Expand::Always => false,
+            Expand::IfPresent => !word.is_used(),
+            Expand::Never => true,
+        }
     }
 }
 

@@ -251,6 +251,13 @@ impl<'p> NodeRef<'p> {
         })
     }
 
+    /// All of the slot that `part` is of.
+    pub fn whole(self, part: &Part<'p>) -> Part<'p> {
+        let span = slot_keys(self.level);
+        let start = part.keys.start & !(span - 1);
+        Part { slot: part.slot, keys: start..start + span, whole: true }
+    }
+
     /// The slots of `keys`, a range inside this leaf: they are never children.
     #[inline(always)]
     pub fn leaf_slots(self, keys: Range<u64>) -> &'p [Slot] {

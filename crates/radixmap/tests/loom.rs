@@ -5,7 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::mem::ManuallyDrop;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -239,6 +239,31 @@ fn unlock_after_expansion() {
         let world = World::new(2).filled(0..4, 10);
         let world = race(world, |world| world.add(0, 1..2, 1), |world| world.add(1, 0..4, 2));
         assert_eq!(world.values(), [12, 13, 12, 12, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// The holder cuts a page out of a slot that it holds whole, while a fault waits for the slot: the fault must follow it
+/// down, and find what was written there.
+#[test]
+fn a_split_under_the_lock() {
+    model(3, || {
+        let world = World::new(2).filled(0..4, 10);
+        let cut = |world: &World| {
+            let pin = pin(0);
+            let mut guard = world.map.lock_range(&pin, 0..4, Expand::Always).unwrap();
+            guard.split(1..2).unwrap();
+            world.touch(&guard);
+            let _ = guard.try_for_each_in(1..2, |entry| {
+                entry.set(Twin(20));
+                ControlFlow::<()>::Continue(())
+            });
+        };
+        let fault = |world: &World| assert!(matches!(world.fault(1, 1, 2), Some(10 | 20)));
+        let world = race(world, cut, fault);
+        let values = world.values();
+        assert!(matches!(values[1], 20 | 22));
+        assert_eq!([values[0], values[2], values[3], values[4]], [10, 10, 10, 0]);
         world.end(2);
     });
 }

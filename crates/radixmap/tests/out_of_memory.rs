@@ -146,6 +146,19 @@ fn what_was_locked_is_unlocked() {
     assert_eq!(needed, 6, "nothing is there at the right end");
 }
 
+/// What was held before is held still, and unlocked in the end.
+#[test]
+fn a_split_of_what_is_held() {
+    let needed = fails_cleanly(
+        |map, pin| fill(map, pin, 0..1 << 28),
+        |map, pin| {
+            let mut guard = map.lock_range(pin, 0..1 << 28, Expand::Always)?;
+            guard.split(77..(1 << 27) + 3)
+        },
+    );
+    assert_eq!(needed, 12, "three nodes for each end");
+}
+
 #[test]
 fn a_new_map() {
     let _core = percore::threads::enter_any(CORES);
