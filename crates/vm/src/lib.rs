@@ -13,8 +13,10 @@
 //! | `mmu.rs`, `memory.rs` | the traits a machine implements |
 //! | `space.rs` | the trait a kernel calls, its errors |
 //! | `counters.rs` | per-core counts of what happened |
-//! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: rights, frame, cores that translate it |
+//! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: mapping, frame, cores that translate it |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
+//! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
+//! | `region.rs` | what is mapped, as a list |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
@@ -34,6 +36,8 @@ mod meta;
 mod mmu;
 mod page;
 mod presence;
+mod region;
+mod sharing;
 mod shootdown;
 mod space;
 mod tracker;
@@ -47,4 +51,5 @@ pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
 pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
 pub use presence::Presence;
 pub use radixmap::NodeCounters;
-pub use space::{AddressSpace, Fault, FaultError, Nodes, Placement, VmError};
+pub use region::{Region, Resident};
+pub use space::{AddressSpace, Copies, Fault, FaultError, Heir, Mover, Nodes, Placement, Remap, VmError};

@@ -17,7 +17,7 @@ use crate::sched::{self, Task};
 pub fn from_user(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
     let resolved = sched::with_current(|task| resolve(task, address, access));
     if let Err(error) = resolved {
-        segfault(frame, address, access, error);
+        unresolved(frame, address, access, error);
     }
 }
 
@@ -54,13 +54,14 @@ fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), Fau
 }
 
 #[cold]
-fn segfault(frame: &mut TrapFrame, address: VirtAddr, access: Access, error: FaultError) {
-    let code = match error {
-        FaultError::NotMapped => SEGV_MAPERR,
-        FaultError::Denied => SEGV_ACCERR,
+fn unresolved(frame: &mut TrapFrame, address: VirtAddr, access: Access, error: FaultError) {
+    let (signal, code) = match error {
+        FaultError::NotMapped => (SIGSEGV, SEGV_MAPERR),
+        FaultError::Denied => (SIGSEGV, SEGV_ACCERR),
+        FaultError::BeyondEnd => (SIGBUS, BUS_ADRERR),
         FaultError::OutOfMemory => return sched::with_current(|task| starve(task, address.get())),
     };
-    raise(frame, SIGSEGV, Origin { code, value: address.get() }, access);
+    raise(frame, signal, Origin { code, value: address.get() }, access);
 }
 
 fn name(access: Access) -> &'static str {

@@ -63,6 +63,7 @@ fn touch(task: &Task, address: VirtAddr, access: Access) -> Result<(), Errno> {
             Ok(_) => return Ok(()),
             Err(FaultError::OutOfMemory) if patience.found_memory() => {}
             Err(FaultError::Denied) => return Err(Errno::EINVAL),
+            Err(FaultError::BeyondEnd) => return Err(Errno::EFAULT),
             Err(FaultError::NotMapped | FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
         }
     }

@@ -4,18 +4,17 @@ use percore::Pinned;
 use radixmap::Expand;
 use refcache::Domain;
 
-use super::{RadixSpace, keys};
+use super::{Guard, RadixSpace, keys};
 use crate::hole::any_hole;
 use crate::meta::Page;
-use crate::shootdown::Removed;
 use crate::{Memory, Mmu, PageNum, PageRange, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Maps over whatever is there.
     pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Expand::Always)?;
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.memory);
-        guard.fill(page);
+        self.remove(pin, &mut guard);
+        self.put(pin, &mut guard, pages, page);
         Ok(())
     }
 
@@ -26,8 +25,18 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         if !guard.is_empty() {
             return Err(VmError::Exists);
         }
-        guard.fill(page);
+        self.put(pin, &mut guard, pages, page);
         Ok(())
+    }
+
+    /// Fills the locked and empty `pages`.
+    #[inline]
+    fn put(&self, pin: &Pinned, guard: &mut Guard<'_>, pages: PageRange, page: Page) {
+        if let Some(backing) = page.backing() {
+            self.rig.memory.placed(pin, backing, pages.start());
+            self.rig.refer(pin, page.backing(), pages.pages() as i64);
+        }
+        guard.fill(page);
     }
 
     /// Claims `pages` pages at `start`; `Ok(None)` if that cannot be, but another place may.
