@@ -20,12 +20,7 @@ struct Page {
 impl Page {
     /// The same page of a mapping, `by` pages further on.
     fn further(self, by: u64) -> Self {
-        let shows = match self.shows {
-            Shows::Zeroes => Shows::Zeroes,
-            Shows::Private(file, index) => Shows::Private(file, index + by),
-            Shows::Shared(file, index) => Shows::Shared(file, index + by),
-        };
-        Self { shows, words: None, ..self }
+        Self { shows: self.shows.further(by), words: None, ..self }
     }
 
     /// Whether `next` may be the next page of the same mapping.
@@ -76,7 +71,8 @@ impl Model {
         }
         if let Ok(start) = answer {
             let range = PageRange::new(start, pages).expect("a range");
-            let id = self.disk.id(shows);
+            let (id, sealed) = (self.disk.id(shows), matches!(shows, Shows::Sealed(..)));
+            let prot = if sealed { prot - Prot::WRITE } else { prot };
             self.put(range, Page { prot, advice: Flags::NONE, shows, words: None, id });
         }
     }
@@ -136,10 +132,17 @@ impl Model {
     /// Does `protect`.
     pub fn protect(&mut self, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         let pages = self.check(pages.start(), pages.pages())?;
-        let hole = pages.iter().find(|page| !self.pages.contains_key(&page.get()));
-        let before = PageRange::between(pages.start(), hole.unwrap_or(pages.end()));
-        self.within(before).for_each(|page| page.prot = prot);
-        hole.map_or(Ok(()), |_| Err(VmError::NotMapped))
+        let refuses = |page: PageNum| match self.pages.get(&page.get()) {
+            None => Some((page, VmError::NotMapped)),
+            Some(Page { shows: Shows::Sealed(..), .. }) if prot.contains(Prot::WRITE) => {
+                Some((page, VmError::Denied))
+            }
+            Some(_) => None,
+        };
+        let refusal = pages.iter().find_map(refuses);
+        let end = refusal.map_or(pages.end(), |(page, _)| page);
+        self.within(PageRange::between(pages.start(), end)).for_each(|page| page.prot = prot);
+        refusal.map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Does `discard`.
@@ -270,9 +273,9 @@ impl Model {
 
     /// What a page holds; none beyond the end of what it shows.
     fn contents(&self, page: &Page) -> Option<[u64; WORDS]> {
-        page.words.or_else(|| match page.shows {
-            Shows::Zeroes => Some([0; WORDS]),
-            Shows::Private(file, index) | Shows::Shared(file, index) => self.disk.page((file, index)),
+        page.words.or_else(|| match page.shows.file_page() {
+            None => Some([0; WORDS]),
+            Some(at) => self.disk.page(at),
         })
     }
 
@@ -305,7 +308,7 @@ impl Model {
             let stale = prot.allows(access) && !page.prot.allows(access);
             assert!(!stale, "core {core} may still {access:?} {at:?}, whose rights are {:?}", page.prot);
         }
-        let shared = matches!(page.shows, Shows::Shared(..));
+        let shared = page.shows.is_shared();
         assert!(shared || !counted || !prot.allows(Access::Write), "core {core} may write {at:?} for others");
         assert_eq!(Some(contents), self.contents(page), "core {core} sees other contents at {at:?}");
     }

@@ -16,6 +16,34 @@ pub enum Shows {
     Private(usize, u64),
     /// A file from a page on; what is written goes there.
     Shared(usize, u64),
+    /// The same, never to be written here.
+    Sealed(usize, u64),
+}
+
+impl Shows {
+    /// File and page, if it shows one.
+    pub(crate) fn file_page(self) -> Option<(usize, u64)> {
+        match self {
+            Self::Zeroes => None,
+            Self::Private(file, page) | Self::Shared(file, page) | Self::Sealed(file, page) => {
+                Some((file, page))
+            }
+        }
+    }
+
+    /// What shows `by` pages further on.
+    pub(crate) fn further(self, by: u64) -> Self {
+        match self {
+            Self::Zeroes => Self::Zeroes,
+            Self::Private(file, page) => Self::Private(file, page + by),
+            Self::Shared(file, page) => Self::Shared(file, page + by),
+            Self::Sealed(file, page) => Self::Sealed(file, page + by),
+        }
+    }
+
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Self::Shared(..) | Self::Sealed(..))
+    }
 }
 
 impl World {
@@ -33,6 +61,7 @@ impl World {
             Shows::Zeroes => Mapping::anonymous(prot),
             Shows::Private(file, offset) => Mapping::private(prot, backing(file, offset)),
             Shows::Shared(file, offset) => Mapping::shared(prot, backing(file, offset)),
+            Shows::Sealed(file, offset) => Mapping::shared(prot, backing(file, offset)).sealed(),
         };
         let answer = self.space.map(pin, place, pages, mapping);
         self.let_go(mapping.backing());

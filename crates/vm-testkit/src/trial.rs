@@ -322,13 +322,14 @@ fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: PageRange) {
 
 fn describe(world: &World, region: &Region, page: PageNum) -> Option<(Prot, Flags, Shows)> {
     let (prot, flags) = (region.mapping.prot(), region.mapping.flags());
-    let shared = flags.contains(Flags::SHARED);
+    let (shared, sealed) = (flags.contains(Flags::SHARED), flags.contains(Flags::SEALED));
     let shows = match region.mapping.backing().map(|backing| world.machine.files.shown(backing, page)) {
         None => Shows::Zeroes,
+        Some((file, index)) if sealed => Shows::Sealed(file, index),
         Some((file, index)) if shared => Shows::Shared(file, index),
         Some((file, index)) => Shows::Private(file, index),
     };
-    Some((prot, flags - Flags::SHARED, shows))
+    Some((prot, flags & Flags::ADVICE, shows))
 }
 
 /// Errors one of which says that memory ran out.

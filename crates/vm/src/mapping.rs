@@ -1,7 +1,7 @@
 //! What a mapping is: rights, how it behaves, and what it shows. The same for all its pages, so they fold.
 //!
 //! ```text
-//! bits 0-2 rights   3-8 flags   9-17 each page's own (`meta.rs`)   18-59 backing, or 0
+//! bits 0-2 rights   3-9 flags   10-15 spare   16-17 each page's own (`meta.rs`)   18-59 backing, or 0
 //! ```
 
 use core::fmt;
@@ -71,10 +71,12 @@ impl Flags {
     pub const HUGE: Self = Self(1 << 4);
     /// Huge pages are not wanted (MADV_NOHUGEPAGE).
     pub const NOHUGE: Self = Self(1 << 5);
+    /// The pages may never be written (a shared mapping of a file that was opened for reading).
+    pub const SEALED: Self = Self(1 << 6);
     /// What may be advised later; the rest is decided when the mapping is made.
     pub const ADVICE: Self = Self(0b11_1110);
 
-    pub(crate) const ALL: Self = Self(0b11_1111);
+    pub(crate) const ALL: Self = Self(0b111_1111);
 
     #[inline(always)]
     pub(crate) const fn from_bits(bits: u64) -> Self {
@@ -142,6 +144,12 @@ impl Mapping {
     /// What `backing` shows; what is written goes there.
     pub const fn shared(prot: Prot, backing: BackingNum) -> Self {
         Self::private(prot, backing).with_flags(Flags::SHARED)
+    }
+
+    /// The same, for ever without the right to write.
+    pub const fn sealed(self) -> Self {
+        let prot = Prot::from_bits(self.prot().bits() & !Prot::WRITE.bits());
+        self.with_prot(prot).with_flags(Flags(self.flags().0 | Flags::SEALED.0))
     }
 
     /// The same with `advice` besides, all of it in [`Flags::ADVICE`].

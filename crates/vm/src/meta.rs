@@ -1,7 +1,7 @@
 //! What is kept for each page: 16 bytes, the radix map's value.
 //!
 //! ```text
-//! word 0   bits 9 COUNTED   10 SHOWN   11-17 spare   the others: the page's mapping
+//! word 0   bit 16 COUNTED   17 SHOWN   the others: the page's mapping (`mapping.rs`)
 //! word 1   bit 63 has a frame   bits 62-36 tracker   bits 35-0 frame
 //! ```
 //!
@@ -14,9 +14,9 @@ use crate::tracker::Tracker;
 use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
 
 /// The frame has references, of which this page is one.
-const COUNTED: u64 = 1 << 9;
+const COUNTED: u64 = 1 << 16;
 /// The frame is the backing's own: its contents are the backing's. Never without COUNTED.
-const SHOWN: u64 = 1 << 10;
+const SHOWN: u64 = 1 << 17;
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << FrameNum::BITS) - 1;
 const TRACKER_SHIFT: u32 = FrameNum::BITS;
@@ -85,6 +85,11 @@ impl Page {
     #[inline(always)]
     pub(crate) fn is_counted(self) -> bool {
         self.word0 & COUNTED != 0
+    }
+
+    /// Whether it may be given the rights `prot`.
+    pub(crate) fn may_be(self, prot: Prot) -> bool {
+        !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
     }
 
     /// Whether its contents are the backing's own, and no private copy.

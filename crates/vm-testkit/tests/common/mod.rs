@@ -52,6 +52,7 @@ fn shows() -> impl Strategy<Value = Shows> {
         2 => Just(Shows::Zeroes),
         1 => (0..FILES, 0..30_u64).prop_map(|(file, from)| Shows::Private(file, from)),
         1 => (0..FILES, 0..30_u64).prop_map(|(file, from)| Shows::Shared(file, from)),
+        1 => (0..FILES, 0..30_u64).prop_map(|(file, from)| Shows::Sealed(file, from)),
     ]
 }
 
