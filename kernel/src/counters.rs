@@ -22,6 +22,8 @@ pub enum Counter {
     Epochs,
     /// Frames of programs: allocated less freed here, so one core's number may be negative.
     FramesUsed,
+    /// Pages of files, in frames: made less dropped.
+    FilePages,
     /// Frames zeroed.
     FramesZeroed,
     /// Frames of page tables: allocated less freed.
@@ -33,10 +35,11 @@ pub enum Counter {
 const COUNTERS: usize = Counter::LiveNodes as usize + 1;
 
 /// The counters that are shown, and as what.
-const NAMES: [(Counter, &str); 8] = [
+const NAMES: [(Counter, &str); 9] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
+    (Counter::FilePages, "file_pages"),
     (Counter::FramesZeroed, "frames_zeroed"),
     (Counter::TablePages, "table_pages"),
     (Counter::ContextSwitches, "context_switches"),

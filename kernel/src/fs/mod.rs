@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `node`, `content` | a file, directory or link; what is behind a file |
+//! | `page_cache`, `budget` | the pages of a file; how many there may be of all |
 //! | `directory`, `tree`, `path` | names in a directory; changes to the tree; from a path to a node |
 //! | `open_file`, `fd_table` | an open file; a process's descriptors |
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
@@ -20,6 +21,7 @@
 //! sleeps, and none is taken in an interrupt.
 #![deny(unsafe_code)]
 
+mod budget;
 pub mod buffers;
 mod console;
 pub mod content;
@@ -28,9 +30,10 @@ mod directory;
 pub mod fallible;
 mod fd_table;
 mod image;
-pub mod memory_file;
+mod memory_file;
 pub mod node;
 mod open_file;
+pub mod page_cache;
 pub mod path;
 pub mod pipe;
 mod proc;
@@ -43,6 +46,7 @@ use alloc::sync::Arc;
 use abi::Errno;
 use sync::SpinLock;
 
+pub use budget::numbers as budget;
 pub use console::{input_arrived, on_input};
 pub use fd_table::{FdTable, MAX_FILES};
 pub use image::BadImage;
@@ -65,7 +69,7 @@ pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
     root.set_parent(Arc::downgrade(&root));
     proc::populate(&root, archive)?;
     tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?)?;
-    memory_file::set_budget(crate::mm::frames::stats().total / 2);
+    budget::set_limit(crate::mm::frames::stats().total / 2);
     image::unpack(archive, &root)?;
     *FILES.lock() = Some(Files { root, archive });
     Ok(())

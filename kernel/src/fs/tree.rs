@@ -53,7 +53,7 @@ fn vacant(at: &Found) -> Result<(), Errno> {
 /// An empty file without a name.
 pub fn nameless_file(directory: &Node, permissions: u32) -> Result<Arc<Node>, Errno> {
     directory.must_be_writable()?;
-    let file = Node::file(Volume::Memory, permissions, MemoryFile::new())?;
+    let file = Node::file(Volume::Memory, permissions, MemoryFile::new()?)?;
     file.forget_links();
     Ok(file)
 }
@@ -64,7 +64,7 @@ pub fn make_file(at: &Found, permissions: u32) -> Result<Arc<Node>, Errno> {
     if at.slash {
         return Err(Errno::EISDIR);
     }
-    create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()))
+    create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()?))
 }
 
 /// Makes an empty directory.

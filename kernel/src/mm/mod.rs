@@ -4,6 +4,8 @@
 #[allow(unsafe_code)]
 mod buddy;
 #[allow(unsafe_code)]
+pub mod contents;
+#[allow(unsafe_code)]
 pub mod descriptors;
 pub mod epoch;
 #[allow(unsafe_code)]
@@ -15,6 +17,8 @@ mod magazine;
 mod memory_map;
 pub mod owner;
 pub mod owners;
+#[allow(unsafe_code)]
+pub mod page_tree;
 #[allow(unsafe_code)]
 mod slab;
 pub mod space;

@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
-use crate::fs::memory_file::PAGE;
+use crate::fs::page_cache::PAGE;
 use crate::fs::{FdTable, MAX_FILES, OpenFile, pipe as pipes};
 use crate::mm::user;
 

@@ -1,0 +1,262 @@
+//! A file's pages: what reads, writes and mappings of the file all share.
+//!
+//! ```text
+//!   read, write ──copy──▶ frame ◀── translations of programs
+//!                           ▲
+//!   page tree ──reference──┘   no frame: a hole, which reads as zeroes, or a page of the boot image not made yet
+//! ```
+//!
+//! | step | lock |
+//! |---|---|
+//! | read; write below the end; a fault | none: the tree is looked at, and grows, without one |
+//! | write beyond the end; a new length; a hole punched | `changing` |
+//!
+//! 1. What lies beyond the end is rubbish. Whoever raises the end clears what it takes in, first.
+//! 2. The end is lowered first; then pages go out of the tree; then the translations are taken back everywhere. A
+//!    fault reads the length with the slot of its page locked, until the page is mapped: either the taking back waits for
+//!    it, or it comes after, and the slot's lock shows it the new length. So no program has a page beyond the end when a
+//!    cut returns.
+//! 3. A write below the end that meets a cut may lose any part of what it writes; or put it beyond the end, where it is
+//!    rubbish.
+//! 4. `changing` is taken before any slot's lock, and never with one held.
+//!
+//! Pages of writable files count against the [budget](super::budget). Those of the boot image do not: they can be made
+//! again at any time.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::Errno;
+use percore::{Pinned, pin};
+use sync::SpinLock;
+use vm::FrameNum;
+
+use super::budget;
+use super::content::Place;
+use super::image::tail;
+use crate::counters::{self, Counter};
+use crate::mm::page_tree::{self, PageTree};
+use crate::mm::{contents, descriptors, epoch, frames};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// The longest file.
+pub const MAX_LEN: u64 = page_tree::END * PAGE as u64;
+
+/// See the module.
+pub struct PageCache {
+    /// Bytes. Release when raised, Acquire when read: who sees a byte's place sees the byte.
+    len: AtomicU64,
+    pages: PageTree,
+    /// What pages are made from.
+    image: Option<&'static [u8]>,
+    changing: SpinLock<()>,
+}
+
+impl PageCache {
+    /// An empty file's.
+    pub fn new() -> Self {
+        Self::with(0, None)
+    }
+
+    /// That of a file that never changes.
+    pub fn of_image(image: &'static [u8]) -> Self {
+        Self::with(image.len() as u64, Some(image))
+    }
+
+    fn with(len: u64, image: Option<&'static [u8]>) -> Self {
+        Self { len: AtomicU64::new(len), pages: PageTree::new(), image, changing: SpinLock::new(()) }
+    }
+
+    /// The file's length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// The frame of `page`, made if there is none, with a reference for the caller.
+    ///
+    /// # Errors
+    /// ENXIO beyond the end; ENOMEM; ENOSPC.
+    pub fn frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
+        if page >= pages(self.len()) {
+            return Err(Errno::ENXIO);
+        }
+        let frame = self.get_or_make(pin, page)?;
+        descriptors::adjust(pin, frame, 1);
+        Ok(frame)
+    }
+
+    /// Reads from `at` on, up to the end; says how much.
+    pub fn read(&self, at: u64, into: &mut [u8]) -> usize {
+        let pin = pin();
+        let len = self.len().saturating_sub(at).min(into.len() as u64) as usize;
+        let mut rest = &mut into[..len];
+        for (page, offset, bytes) in pieces(at, len) {
+            let (now, later) = rest.split_at_mut(bytes);
+            match self.pages.get(&pin, page) {
+                Some(frame) => contents::read(frame, offset, now),
+                None => now.fill(0),
+            }
+            rest = later;
+        }
+        len
+    }
+
+    /// Writes as much as there is room for; an error if that is nothing.
+    pub fn write(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
+        let end = self.len();
+        match place {
+            Place::At(at) if at.saturating_add(from.len() as u64) <= end => self.put(at, from),
+            _ => self.write_beyond(place, from),
+        }
+    }
+
+    fn write_beyond(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
+        let _alone = self.changing.lock();
+        let len = self.len();
+        let at = match place {
+            Place::At(at) => at,
+            Place::End => len,
+        };
+        let room = MAX_LEN.saturating_sub(at).min(from.len() as u64) as usize;
+        if room == 0 && !from.is_empty() {
+            return Err(Errno::EFBIG);
+        }
+        self.clear_rubbish(len, at, at + room as u64);
+        let done = self.put(at, &from[..room])?;
+        if done > 0 {
+            self.len.store(len.max(at + done as u64), Ordering::Release);
+        }
+        Ok(done)
+    }
+
+    /// Cuts the file, or extends it with zeroes.
+    pub fn set_len(&self, new: u64) -> Result<(), Errno> {
+        if new > MAX_LEN {
+            return Err(Errno::EFBIG);
+        }
+        let _alone = self.changing.lock();
+        let len = self.len();
+        if new > len {
+            self.clear_rubbish(len, new, new);
+        }
+        self.len.store(new, Ordering::Release);
+        self.drop_pages(pages(new), page_tree::END);
+        self.clear(new, pages(new) * PAGE as u64);
+        Ok(())
+    }
+
+    /// The file is to reach from `len` up to `end`, which is written from `at` on.
+    fn clear_rubbish(&self, len: u64, at: u64, end: u64) {
+        let tail_end = pages(len) * PAGE as u64;
+        self.clear(len, at.clamp(len, tail_end));
+        self.drop_pages(pages(len), pages(end).max(pages(len)));
+    }
+
+    /// Puts zeroes from byte `from` up to `to`, both in one page or at its end.
+    fn clear(&self, from: u64, to: u64) {
+        let page = from / PAGE as u64;
+        if from < to
+            && let Some(frame) = self.pages.get(&pin(), page)
+        {
+            let start = page * PAGE as u64;
+            contents::clear(frame, (from - start) as usize, (to - start) as usize);
+        }
+    }
+
+    /// Writes page by page, as long as there is room.
+    fn put(&self, at: u64, from: &[u8]) -> Result<usize, Errno> {
+        let pin = pin();
+        let mut done = 0;
+        for (page, offset, bytes) in pieces(at, from.len()) {
+            match self.get_or_make(&pin, page) {
+                Ok(frame) => contents::write(frame, offset, &from[done..done + bytes]),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+            done += bytes;
+        }
+        Ok(done)
+    }
+
+    #[inline]
+    fn get_or_make(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
+        match self.pages.get(pin, page) {
+            Some(frame) => Ok(frame),
+            None => self.make(pin, page),
+        }
+    }
+
+    /// Gives `page` a frame; another core may be faster.
+    #[cold]
+    fn make(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
+        let new = self.new_frame(pin, page)?;
+        let put = self.pages.put(pin, page, new).map_err(|_| Errno::ENOMEM);
+        if put != Ok(new) {
+            // Nobody has seen it: it needs no epochs.
+            frames::free(pin, new);
+            self.uncharge(pin);
+        }
+        put
+    }
+
+    fn new_frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
+        self.charge(pin)?;
+        let Some(frame) = frames::alloc_zeroed(pin) else {
+            self.uncharge(pin);
+            return Err(Errno::ENOMEM);
+        };
+        if let Some(image) = self.image {
+            let bytes = tail(image, page * PAGE as u64);
+            contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
+        }
+        descriptors::share(pin, frame);
+        Ok(frame)
+    }
+
+    fn drop_pages(&self, first: u64, end: u64) {
+        let pin = pin();
+        self.pages.take(first..end, |frame| {
+            descriptors::adjust(&pin, frame, -1);
+            self.uncharge(&pin);
+        });
+    }
+
+    fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
+        if self.image.is_none() {
+            budget::take(pin)?;
+        }
+        counters::add(pin, Counter::FilePages, 1);
+        Ok(())
+    }
+
+    fn uncharge(&self, pin: &Pinned) {
+        if self.image.is_none() {
+            budget::give(pin);
+        }
+        counters::add(pin, Counter::FilePages, -1);
+    }
+}
+
+impl Drop for PageCache {
+    fn drop(&mut self) {
+        // The last one to close a file may be a core that leaves the epochs.
+        epoch::domain().while_online(&pin(), || self.drop_pages(0, page_tree::END));
+    }
+}
+
+/// Pages that hold `len` bytes.
+fn pages(len: u64) -> u64 {
+    len.div_ceil(PAGE as u64)
+}
+
+/// A range of bytes cut at page ends: page, offset in the page, bytes.
+fn pieces(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+    let mut done = 0;
+    core::iter::from_fn(move || {
+        let here = at + done as u64;
+        let offset = (here % PAGE as u64) as usize;
+        let bytes = (PAGE - offset).min(len - done);
+        done += bytes;
+        (bytes > 0).then_some((here / PAGE as u64, offset, bytes))
+    })
+}
