@@ -16,8 +16,8 @@ macro_rules! for_each_syscall {
             5 fstat full;
             6 lstat full;
             7 poll full;
-            8 lseek partial "SEEK_DATA and SEEK_HOLE take files to have no holes";
-            9 mmap partial "writable shared file mappings, MAP_GROWSDOWN and MAP_HUGETLB are refused";
+            8 lseek full;
+            9 mmap partial "MAP_GROWSDOWN and MAP_HUGETLB are refused";
             10 mprotect partial "PROT_GROWSDOWN and PROT_GROWSUP are refused";
             11 munmap full;
             12 brk full;
@@ -34,7 +34,7 @@ macro_rules! for_each_syscall {
             23 select none;
             24 sched_yield full;
             25 mremap partial "shrinks; growing and moving answer ENOMEM";
-            26 msync partial "nothing is ever written back: there are no shared file mappings";
+            26 msync full;
             27 mincore partial "every mapped page counts as resident";
             28 madvise partial "MADV_DONTNEED and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
             29 shmget none;
@@ -293,7 +293,7 @@ macro_rules! for_each_syscall {
             282 signalfd none;
             283 timerfd_create none;
             284 eventfd none;
-            285 fallocate none;
+            285 fallocate partial "zeroing, collapsing and inserting ranges are refused (EOPNOTSUPP), as by tmpfs; KEEP_SIZE without a hole has no effect";
             286 timerfd_settime none;
             287 timerfd_gettime none;
             288 accept4 none;
@@ -327,7 +327,7 @@ macro_rules! for_each_syscall {
             316 renameat2 partial "RENAME_EXCHANGE and RENAME_WHITEOUT are refused";
             317 seccomp none;
             318 getrandom full;
-            319 memfd_create none;
+            319 memfd_create partial "sealing and huge pages are refused";
             320 kexec_file_load none;
             321 bpf none;
             322 execveat none;

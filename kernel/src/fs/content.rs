@@ -1,7 +1,11 @@
 //! What is behind a file: bytes, a device, one end of a pipe.
 
+use alloc::sync::Arc;
+
 use abi::Errno;
 use abi::file::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFREG};
+
+use super::page_cache::PageCache;
 
 /// Readable and writable without waiting.
 pub const ALWAYS_READY: i16 = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
@@ -48,6 +52,11 @@ pub trait Content: Send + Sync {
 
     /// All bytes at once, where they lie in memory for ever.
     fn bytes(&self) -> Option<&'static [u8]> {
+        None
+    }
+
+    /// Its pages, if they can be mapped.
+    fn pages(&self) -> Option<&Arc<PageCache>> {
         None
     }
 

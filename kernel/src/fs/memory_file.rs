@@ -14,7 +14,12 @@ pub struct MemoryFile(Arc<PageCache>);
 impl MemoryFile {
     /// An empty file.
     pub fn new() -> Result<Self, Errno> {
-        fallible::arc(PageCache::new()).map(Self)
+        fallible::arc(PageCache::of_file()).map(Self)
+    }
+
+    /// An empty file that is in no directory: its pages are memory of the programs that have it open.
+    pub fn anonymous() -> Result<Self, Errno> {
+        fallible::arc(PageCache::anonymous(0)).map(Self)
     }
 
     /// A file that begins with `bytes`.
@@ -38,6 +43,10 @@ impl Content for MemoryFile {
 
     fn write(&self, place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
         self.0.write(place, from)
+    }
+
+    fn pages(&self) -> Option<&Arc<PageCache>> {
+        Some(&self.0)
     }
 
     fn set_len(&self, len: u64) -> Result<(), Errno> {

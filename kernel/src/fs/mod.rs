@@ -30,7 +30,7 @@ mod directory;
 pub mod fallible;
 mod fd_table;
 mod image;
-mod memory_file;
+pub mod memory_file;
 pub mod node;
 mod open_file;
 pub mod page_cache;

@@ -20,20 +20,21 @@
 //!    rubbish.
 //! 4. `changing` is taken before any slot's lock, and never with one held.
 //!
-//! Pages of writable files count against the [budget](super::budget). Those of the boot image do not: they can be made
-//! again at any time.
+//! Pages of files in the tree count against the [budget](super::budget). Those of the boot image do not: they can be made
+//! again at any time. Nor does shared memory, which goes with the programs that share it.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use percore::{Pinned, pin};
 use sync::SpinLock;
-use vm::FrameNum;
+use vm::{Copies, FrameNum};
 
 use super::budget;
 use super::content::Place;
 use super::image::tail;
 use crate::counters::{self, Counter};
+use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
 use crate::mm::{contents, descriptors, epoch, frames};
 
@@ -42,29 +43,50 @@ pub const PAGE: usize = 4096;
 /// The longest file.
 pub const MAX_LEN: u64 = page_tree::END * PAGE as u64;
 
+/// What pages are at first, and who pays for them.
+enum Kind {
+    /// Zeroes, within the budget of all files.
+    File,
+    /// Parts of the boot image, as long as there is memory.
+    Image(&'static [u8]),
+    /// Zeroes, as long as there is memory: a program's own.
+    Anonymous,
+}
+
 /// See the module.
 pub struct PageCache {
     /// Bytes. Release when raised, Acquire when read: who sees a byte's place sees the byte.
     len: AtomicU64,
     pages: PageTree,
-    /// What pages are made from.
-    image: Option<&'static [u8]>,
+    kind: Kind,
     changing: SpinLock<()>,
+    mappings: Mappings,
 }
 
 impl PageCache {
     /// An empty file's.
-    pub fn new() -> Self {
-        Self::with(0, None)
+    pub fn of_file() -> Self {
+        Self::with(Kind::File, 0)
     }
 
     /// That of a file that never changes.
     pub fn of_image(image: &'static [u8]) -> Self {
-        Self::with(image.len() as u64, Some(image))
+        Self::with(Kind::Image(image), image.len() as u64)
     }
 
-    fn with(len: u64, image: Option<&'static [u8]>) -> Self {
-        Self { len: AtomicU64::new(len), pages: PageTree::new(), image, changing: SpinLock::new(()) }
+    /// Memory of `len` bytes that is shared without a file, or by one without a place in the tree.
+    pub fn anonymous(len: u64) -> Self {
+        Self::with(Kind::Anonymous, len)
+    }
+
+    fn with(kind: Kind, len: u64) -> Self {
+        Self {
+            len: AtomicU64::new(len),
+            pages: PageTree::new(),
+            kind,
+            changing: SpinLock::new(()),
+            mappings: Mappings::new(),
+        }
     }
 
     /// The file's length in bytes.
@@ -83,6 +105,11 @@ impl PageCache {
         let frame = self.get_or_make(pin, page)?;
         descriptors::adjust(pin, frame, 1);
         Ok(frame)
+    }
+
+    /// Who maps the file.
+    pub fn mappings(&self) -> &Mappings {
+        &self.mappings
     }
 
     /// Reads from `at` on, up to the end; says how much.
@@ -142,7 +169,64 @@ impl PageCache {
         self.len.store(new, Ordering::Release);
         self.drop_pages(pages(new), page_tree::END);
         self.clear(new, pages(new) * PAGE as u64);
+        self.take_back(pages(new), page_tree::END, Copies::Drop);
         Ok(())
+    }
+
+    /// Makes a hole of `len` bytes from `at` on. The length stays.
+    pub fn punch(&self, at: u64, len: u64) {
+        let _alone = self.changing.lock();
+        let end = at.saturating_add(len).min(MAX_LEN);
+        let (first, last) = (pages(at), end / PAGE as u64);
+        if first > last {
+            return self.clear(at, end);
+        }
+        self.clear(at, first * PAGE as u64);
+        self.clear(last * PAGE as u64, end);
+        self.drop_pages(first, last);
+        self.take_back(first, last, Copies::Keep);
+    }
+
+    /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there.
+    pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {
+        let _alone = self.changing.lock();
+        let (old, end) = (self.len(), at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)?);
+        if end > old {
+            self.clear_rubbish(old, end, end);
+        }
+        let pin = pin();
+        (at / PAGE as u64..pages(end)).try_for_each(|page| self.get_or_make(&pin, page).map(drop))?;
+        self.len.store(end.max(old), Ordering::Release);
+        Ok(())
+    }
+
+    /// Where data, or a hole, is next, from byte `at` on: ENXIO if there is no data up to the end.
+    pub fn seek(&self, at: u64, data: bool) -> Result<u64, Errno> {
+        let (len, page) = (self.len(), at / PAGE as u64);
+        let found = match (&self.kind, data) {
+            (Kind::Image(_), true) => at,
+            (Kind::Image(_), false) => len,
+            (_, true) => self.pages.first(page..pages(len)).ok_or(Errno::ENXIO)? * PAGE as u64,
+            (_, false) => self.hole(page, pages(len)) * PAGE as u64,
+        };
+        Ok(found.max(at).min(len))
+    }
+
+    fn hole(&self, mut page: u64, end: u64) -> u64 {
+        while page < end && self.pages.get(&pin(), page).is_some() {
+            page += 1;
+        }
+        page
+    }
+
+    /// Takes back the translations of pages `first` to `end` wherever the file is mapped.
+    fn take_back(&self, first: u64, end: u64, copies: Copies) {
+        self.mappings.for_each(|mapping| {
+            let shown = mapping.shown_at(first, end);
+            if let Some(space) = mapping.space().filter(|_| !shown.is_empty()) {
+                space.zap(&pin(), shown, mapping.number(), copies);
+            }
+        });
     }
 
     /// The file is to reach from `len` up to `end`, which is written from `at` on.
@@ -205,7 +289,7 @@ impl PageCache {
             self.uncharge(pin);
             return Err(Errno::ENOMEM);
         };
-        if let Some(image) = self.image {
+        if let Kind::Image(image) = self.kind {
             let bytes = tail(image, page * PAGE as u64);
             contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
         }
@@ -222,7 +306,7 @@ impl PageCache {
     }
 
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
-        if self.image.is_none() {
+        if matches!(self.kind, Kind::File) {
             budget::take(pin)?;
         }
         counters::add(pin, Counter::FilePages, 1);
@@ -230,7 +314,7 @@ impl PageCache {
     }
 
     fn uncharge(&self, pin: &Pinned) {
-        if self.image.is_none() {
+        if matches!(self.kind, Kind::File) {
             budget::give(pin);
         }
         counters::add(pin, Counter::FilePages, -1);

@@ -9,11 +9,15 @@ pub mod contents;
 pub mod descriptors;
 pub mod epoch;
 #[allow(unsafe_code)]
+pub mod file_mapping;
+#[allow(unsafe_code)]
 pub mod frames;
 mod leaks;
 mod machine_memory;
 #[allow(unsafe_code)]
 mod magazine;
+#[allow(unsafe_code)]
+pub mod mappings;
 mod memory_map;
 pub mod owner;
 pub mod owners;

@@ -40,7 +40,6 @@ use crate::sched::{self, Task, attention};
 pub use end::Ending;
 use end::EndingCell;
 use heap::Heap;
-pub use image::fill;
 pub use patience::{Patience, under_lock};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;

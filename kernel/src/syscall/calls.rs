@@ -10,6 +10,7 @@ pub use super::io::*;
 pub use super::limits::*;
 pub use super::machine::*;
 pub use super::madvise::*;
+pub use super::memory_files::*;
 pub use super::mmap::*;
 pub use super::modes::*;
 pub use super::names::*;

@@ -20,6 +20,8 @@ mod io;
 mod limits;
 mod machine;
 mod madvise;
+mod map_file;
+mod memory_files;
 mod mmap;
 mod modes;
 mod names;
