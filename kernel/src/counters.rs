@@ -24,6 +24,8 @@ pub enum Counter {
     FramesUsed,
     /// Pages of files, in frames: made less dropped.
     FilePages,
+    /// Clean pages of files that were dropped for their memory.
+    PagesReclaimed,
     /// Frames zeroed.
     FramesZeroed,
     /// Frames of page tables: allocated less freed.
@@ -35,11 +37,12 @@ pub enum Counter {
 const COUNTERS: usize = Counter::LiveNodes as usize + 1;
 
 /// The counters that are shown, and as what.
-const NAMES: [(Counter, &str); 9] = [
+const NAMES: [(Counter, &str); 10] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
     (Counter::FilePages, "file_pages"),
+    (Counter::PagesReclaimed, "pages_reclaimed"),
     (Counter::FramesZeroed, "frames_zeroed"),
     (Counter::TablePages, "table_pages"),
     (Counter::ContextSwitches, "context_switches"),

@@ -8,11 +8,11 @@ use abi::cpio::{self, BadArchive, Entry};
 use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
 use super::content::{Content, Place};
-use super::fallible;
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::page_cache::PageCache;
 use super::tree;
+use super::{clean, fallible};
 
 /// Names that begin so are for the kernel and not part of the tree.
 const PRIVATE: &[u8] = b".radixvm/";
@@ -54,7 +54,9 @@ struct ImageFile {
 
 impl ImageFile {
     fn new(bytes: &'static [u8]) -> Result<Self, Errno> {
-        Ok(Self { bytes, pages: fallible::arc(PageCache::of_image(bytes))? })
+        let pages = fallible::arc(PageCache::of_image(bytes))?;
+        clean::add(&pages)?;
+        Ok(Self { bytes, pages })
     }
 }
 

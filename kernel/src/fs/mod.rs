@@ -10,7 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `node`, `content` | a file, directory or link; what is behind a file |
-//! | `page_cache`, `budget` | the pages of a file; how many there may be of all |
+//! | `page_cache`, `budget`, `clean` | the pages of a file; how many there may be of all; which can be made again |
 //! | `directory`, `tree`, `path` | names in a directory; changes to the tree; from a path to a node |
 //! | `open_file`, `fd_table` | an open file; a process's descriptors |
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
@@ -23,6 +23,7 @@
 
 mod budget;
 pub mod buffers;
+pub mod clean;
 mod console;
 pub mod content;
 mod device;

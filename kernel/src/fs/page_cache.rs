@@ -23,6 +23,7 @@
 //! Pages of files in the tree count against the [budget](super::budget). Those of the boot image do not: they can be made
 //! again at any time. Nor does shared memory, which goes with the programs that share it.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
@@ -212,6 +213,19 @@ impl PageCache {
         Ok(found.max(at).min(len))
     }
 
+    /// The first page from `page` on that has a frame.
+    pub fn first_page(&self, page: u64) -> Option<u64> {
+        self.pages.first(page..page_tree::END)
+    }
+
+    /// Drops the frames of `range`, which can be made again, and says how many. A fault in between makes a page anew, which
+    /// is as good, and loses its translation for nothing.
+    pub fn drop_clean(&self, range: Range<u64>) -> u64 {
+        let dropped = self.drop_pages(range.start, range.end);
+        self.take_back(range.start, range.end, Copies::Keep);
+        dropped
+    }
+
     fn hole(&self, mut page: u64, end: u64) -> u64 {
         while page < end && self.pages.get(&pin(), page).is_some() {
             page += 1;
@@ -297,12 +311,14 @@ impl PageCache {
         Ok(frame)
     }
 
-    fn drop_pages(&self, first: u64, end: u64) {
-        let pin = pin();
+    fn drop_pages(&self, first: u64, end: u64) -> u64 {
+        let (pin, mut dropped) = (pin(), 0);
         self.pages.take(first..end, |frame| {
             descriptors::adjust(&pin, frame, -1);
             self.uncharge(&pin);
+            dropped += 1;
         });
+        dropped
     }
 
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
