@@ -1,7 +1,7 @@
 //! After a program's end: is everything back?
 
 use super::epoch;
-use super::space;
+use super::space::SpaceHandle;
 use crate::control;
 use crate::counters::{self, Counter};
 
@@ -10,14 +10,14 @@ const ROUNDS: usize = 8;
 
 /// Reports the counters, and what the retired space has not given back. Its root node and what is left of its
 /// page tables go with its handle, so they are not missing.
-pub fn report() {
+pub fn report(space: &SpaceHandle) {
     let nodes = || counters::sum(Counter::LiveNodes) - 1;
     for _ in 0..ROUNDS {
         if nodes() > 0 {
             epoch::drain();
         }
     }
-    let in_tables = space::shown().map_or(0, |space| space.table_pages());
-    let frames = counters::sum(Counter::FramesUsed) + counters::sum(Counter::TablePages) - in_tables as i64;
-    control::stats(frames.unsigned_abs(), nodes().unsigned_abs());
+    let frames =
+        counters::sum(Counter::FramesUsed) + counters::sum(Counter::TablePages) - space.table_pages() as i64;
+    control::stats(space, frames.unsigned_abs(), nodes().unsigned_abs());
 }

@@ -39,7 +39,7 @@ pub fn mmap(call: &mut Call<'_>) -> Outcome {
         return map_file(call, &file, &check(call)?);
     }
     let request = check(call)?;
-    let space = &***call.task.process().space();
+    let space = &***call.task.space();
     let start = map(space, request.place, request.pages, request.prot)?;
     if request.flags & (MAP_POPULATE | MAP_LOCKED) != 0 {
         populate(space, start, &request);
@@ -113,7 +113,7 @@ fn map_file(call: &Call<'_>, file: &OpenFile, request: &Request) -> Outcome {
         return Err(Errno::EACCES);
     }
     let content = file.content().map_err(|_| Errno::ENODEV)?;
-    let space = &***call.task.process().space();
+    let space = &***call.task.space();
     if content.device() == ZERO_DEVICE {
         return Ok(map(space, request.place, request.pages, request.prot)?.get() * PAGE_SIZE);
     }
@@ -154,6 +154,6 @@ fn read_in(
 
 /// Moves the end of the data segment; says where it is, moved or not.
 pub fn brk(call: &mut Call<'_>) -> Outcome {
-    let process = call.task.process();
-    Ok(process.heap.set_break(&***process.space(), call.arg(0)))
+    let memory = &call.task.shared().memory;
+    Ok(memory.heap.set_break(&**memory.space, call.arg(0)))
 }
