@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGE 4096L
@@ -131,6 +132,27 @@ static void rights(const char *path)
     close(fd), close(blind);
 }
 
+/* A child has the same files mapped, and its own private copies. */
+static void children(int fd)
+{
+    check("for a child", ftruncate(fd, 0) == 0 && ftruncate(fd, 3 * PAGE) == 0);
+    char *shared = map(fd, 3, RW, MAP_SHARED, 0), *own = map(fd, 3, RW, MAP_PRIVATE, 0);
+    char *memory = map(-1, 1, RW, MAP_SHARED | MAP_ANONYMOUS, 0);
+    shared[0] = 1, own[PAGE] = 2, memory[0] = 3;
+    pid_t child = fork();
+    if (child == 0) {
+        int good = shared[0] == 1 && own[0] == 1 && own[PAGE] == 2 && memory[0] == 3;
+        shared[1] = 4, own[1] = 5, own[PAGE] = 6, memory[0] = 7;
+        good = good && ftruncate(fd, 2 * PAGE) == 0 && beyond(shared + 2 * PAGE, 0);
+        _exit(!good);
+    }
+    int status = 1;
+    check("a child shares", waitpid(child, &status, 0) == child && status == 0);
+    check("and is seen", shared[1] == 4 && memory[0] == 7 && own[PAGE] == 2 && own[1] == 4);
+    check("what it cut off is gone here too", beyond(shared + 2 * PAGE, 0) && beyond(own + 2 * PAGE, 0));
+    munmap(shared, 3 * PAGE), munmap(own, 3 * PAGE), munmap(memory, PAGE);
+}
+
 static void memory_files(void)
 {
     int fd = memfd_create("name", MFD_CLOEXEC);
@@ -141,6 +163,7 @@ static void memory_files(void)
     check("empty: beyond the end", beyond(map(fd, 1, RW, MAP_SHARED, 0), 1));
     ends(fd);
     holes(fd);
+    children(fd);
     close(fd);
     char *shared = map(-1, 2, RW, MAP_SHARED | MAP_ANONYMOUS, 0);
     shared[PAGE] = 1;

@@ -6,6 +6,7 @@ use abi::Errno;
 use abi::file::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFREG};
 
 use super::page_cache::PageCache;
+use crate::process::Process;
 
 /// Readable and writable without waiting.
 pub const ALWAYS_READY: i16 = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
@@ -68,6 +69,11 @@ pub trait Content: Send + Sync {
     /// Bytes that can be read without waiting (FIONREAD), from `at` on.
     fn waiting(&self, at: u64) -> u64 {
         self.len().saturating_sub(at)
+    }
+
+    /// The process that a descriptor of one stands for.
+    fn process(&self) -> Option<&Arc<Process>> {
+        None
     }
 
     /// Major and minor number of a device.

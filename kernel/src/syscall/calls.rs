@@ -1,8 +1,10 @@
 //! The handlers by their Linux names, for the table to find.
 
 pub use super::clock::*;
+pub use super::clone::*;
 pub use super::copies::*;
 pub use super::descriptors::*;
+pub use super::exec::*;
 pub use super::exit::*;
 pub use super::futex::*;
 pub use super::identity::*;
@@ -24,3 +26,4 @@ pub use super::signals::*;
 pub use super::stat::*;
 pub use super::threads::*;
 pub use super::usage::*;
+pub use super::wait::*;

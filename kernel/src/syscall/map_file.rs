@@ -53,7 +53,7 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
 }
 
 fn map_pages(call: &Call<'_>, request: &Request, pages: &Arc<PageCache>, first: u64) -> Outcome {
-    let record = Held::new(pages, call.task.process().space(), first, request.pages)?;
+    let record = Held::new(pages, call.task.space(), first, request.pages)?;
     let mapping = match request.is_shared() {
         true => Mapping::shared(request.prot, record.number()),
         false => Mapping::private(request.prot, record.number()),

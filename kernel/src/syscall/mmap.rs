@@ -82,7 +82,7 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
 /// `AddressSpace::map`, with another try after memory was looked for; and the pages are brought in if that is asked for.
 #[inline]
 pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outcome {
-    let space = &***call.task.process().space();
+    let space = &***call.task.space();
     let start = place(space, request, mapping)?;
     if request.flags & (MAP_POPULATE | MAP_LOCKED) != 0 {
         populate(space, start, request);
@@ -112,6 +112,6 @@ fn populate(space: &dyn AddressSpace, start: PageNum, request: &Request) {
 
 /// Moves the end of the data segment; says where it is, moved or not.
 pub fn brk(call: &mut Call<'_>) -> Outcome {
-    let process = call.task.process();
-    Ok(process.heap.set_break(&***process.space(), call.arg(0)))
+    let memory = &call.task.shared().memory;
+    Ok(memory.heap.set_break(&**memory.space, call.arg(0)))
 }

@@ -10,8 +10,10 @@
 
 mod calls;
 mod clock;
+mod clone;
 mod copies;
 mod descriptors;
+mod exec;
 mod exit;
 mod file_args;
 mod futex;
@@ -35,6 +37,7 @@ mod signals;
 mod stat;
 mod threads;
 mod usage;
+mod wait;
 
 use abi::Errno;
 use sync::atomic::{AtomicU64, Ordering};
