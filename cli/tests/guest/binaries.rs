@@ -71,6 +71,16 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn processes() {
+                same($compiler, "processes", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
+            fn programs() {
+                same($compiler, "programs", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
             fn standard_input() {
                 same($compiler, "stdin", &[], &["7"], b"a line\nand an unfinished one");
             }
