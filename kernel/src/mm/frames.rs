@@ -3,7 +3,7 @@
 //! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
 //! gives a batch back, so a frame may be freed on any core and used again on any other.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use percore::{MAX_CORES, Pinned};
 use sync::{CachePadded, SpinGuard, SpinLock};
@@ -20,7 +20,9 @@ use crate::counters::{self, Counter};
 static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
     [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
 static POOL: SpinLock<Buddy> = SpinLock::new(Buddy::empty());
+/// Relaxed, like the next: written at boot.
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
 
 #[inline(always)]
 fn mine(pin: &Pinned) -> &'static Magazine {
@@ -41,6 +43,7 @@ pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
     let states = map.carve(end, limit);
     descriptors::init(map);
     TOTAL.store(map.frames() as usize, Ordering::Relaxed);
+    END.store(end, Ordering::Relaxed);
     // SAFETY: carved out for the pool.
     let mut buddy = unsafe { Buddy::new(phys_to_virt(states), end) };
     for (start, end) in map.iter().filter(|(start, _)| *start < limit) {
@@ -159,6 +162,11 @@ pub fn free_table(pin: &Pinned, frame: u64) {
     free_raw(pin, frame);
 }
 
+/// A frame of zeroes for a node of a file's tree.
+pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
+    zeroed_now(pin)
+}
+
 /// A frame of zeroes that the kernel keeps for ever, for this purpose.
 pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
     zeroed_now(pin).inspect(|&frame| note(frame, owner))
@@ -171,7 +179,12 @@ pub(super) fn note(frame: u64, owner: Owner) {
 
 /// One past the last frame.
 pub(super) fn end() -> u64 {
-    pool().end()
+    END.load(Ordering::Relaxed)
+}
+
+/// Whether the machine has this frame.
+pub(super) fn exists(frame: FrameNum) -> bool {
+    frame.get() < end()
 }
 
 /// Calls `visit`, which must not allocate, with the owner of every frame, in order.
@@ -241,7 +254,7 @@ pub fn stats() -> Stats {
 /// # Panics
 /// If there is no such frame.
 pub fn with_bytes<R>(frame: FrameNum, f: impl FnOnce(&mut [u8; FRAME as usize]) -> R) -> R {
-    assert!(pool().has_frame(frame.get()), "no such frame");
+    assert!(exists(frame), "no such frame");
     // SAFETY: memory that the pool once handed out, and the caller is its owner.
     f(unsafe { &mut *phys_to_virt(frame.get() * FRAME) })
 }

@@ -1,9 +1,10 @@
 //! The machine's memory, as address spaces see it.
 
+use abi::Errno;
 use percore::Pinned;
 use vm::{Access, BackingError, BackingNum, Backings, FrameNum, Frames, PageNum};
 
-use super::{descriptors, frames};
+use super::{descriptors, file_mapping, frames};
 
 /// See the module.
 pub struct MachineMemory;
@@ -31,12 +32,29 @@ impl Frames for MachineMemory {
     }
 }
 
-/// Files are read into anonymous memory, so there are no backings, and nobody asks.
+/// A backing is a mapping of a file: see `file_mapping.rs`.
 impl Backings for MachineMemory {
-    fn placed(&self, _: &Pinned, _: BackingNum, _: PageNum) {}
-    fn grown(&self, _: &Pinned, _: BackingNum, _: PageNum) {}
-    fn frame(&self, _: &Pinned, _: BackingNum, _: PageNum, _: Access) -> Result<FrameNum, BackingError> {
-        Err(BackingError::BeyondEnd)
+    fn placed(&self, _: &Pinned, backing: BackingNum, start: PageNum) {
+        file_mapping::placed(backing, start);
     }
-    fn adjust(&self, _: &Pinned, _: BackingNum, _: i64) {}
+    fn grown(&self, _: &Pinned, backing: BackingNum, end: PageNum) {
+        file_mapping::grown(backing, end);
+    }
+    fn frame(
+        &self,
+        pin: &Pinned,
+        backing: BackingNum,
+        at: PageNum,
+        _: Access,
+    ) -> Result<FrameNum, BackingError> {
+        let frame = file_mapping::with(backing, |record| record.file().frame(pin, record.file_page(at)));
+        frame.map_err(|error| match error {
+            Errno::ENOMEM => BackingError::OutOfMemory,
+            // As on Linux, a file that may have no more pages is no reason to look for memory.
+            _ => BackingError::BeyondEnd,
+        })
+    }
+    fn adjust(&self, pin: &Pinned, backing: BackingNum, pages: i64) {
+        file_mapping::adjust(pin, backing, pages);
+    }
 }

@@ -29,7 +29,7 @@ pub fn from_kernel(address: VirtAddr, access: Access) -> bool {
 
 #[inline(always)]
 fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
-    let fault = task.process().space().fault(&pin(), address, access);
+    let fault = task.space().fault(&pin(), address, access);
     match fault {
         Ok(_) => Ok(()),
         Err(FaultError::OutOfMemory) => find_memory(task, address, access),
@@ -43,7 +43,7 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
 fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     let mut patience = Patience::new();
     while patience.found_memory() {
-        let fault = task.process().space().fault(&pin(), address, access);
+        let fault = task.space().fault(&pin(), address, access);
         match fault {
             Ok(_) => return Ok(()),
             Err(FaultError::OutOfMemory) => {}
@@ -61,7 +61,7 @@ fn unresolved(frame: &mut TrapFrame, address: VirtAddr, access: Access, error: F
         FaultError::BeyondEnd => (SIGBUS, BUS_ADRERR),
         FaultError::OutOfMemory => return sched::with_current(|task| starve(task, address.get())),
     };
-    raise(frame, signal, Origin { code, value: address.get() }, access);
+    raise(frame, signal, Origin::new(code, address.get()), access);
 }
 
 fn name(access: Access) -> &'static str {
@@ -99,7 +99,7 @@ pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
         11 | 12 => (SIGBUS, SI_KERNEL, 0),
         _ => (SIGSEGV, SI_KERNEL, 0),
     };
-    raise(frame, signal, Origin { code, value }, Access::Exec);
+    raise(frame, signal, Origin::new(code, value), Access::Exec);
 }
 
 /// `si_code` of floating point exceptions: the first of them in Linux's order.
@@ -144,7 +144,7 @@ fn crash(task: &Task, fault: &Fault, frame: &TrapFrame) {
             address: fault.address,
             access: name(fault.access),
             frame,
-            load_bias: process.load_bias(),
+            load_bias: task.shared().memory.program.load_bias,
         });
     }
 }

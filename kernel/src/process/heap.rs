@@ -23,6 +23,11 @@ impl Heap {
         Self(SpinLock::new(Bounds { start, end: start }))
     }
 
+    /// One with the same bounds.
+    pub fn copy(&self) -> Self {
+        Self(SpinLock::new(*self.0.lock()))
+    }
+
     /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,
     /// nor over a mapping.
     pub fn set_break(&self, space: &dyn AddressSpace, wanted: u64) -> u64 {

@@ -175,6 +175,33 @@ pub unsafe fn copy_frame(to: *mut u8, from: *const u8) {
     }
 }
 
+/// Copies bytes that others may read and write meanwhile.
+///
+/// # Safety
+/// Both ranges are mapped, writable where they are written, and do not overlap.
+#[inline]
+pub unsafe fn copy_bytes(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: the caller's ranges; words first, then what is left.
+    unsafe {
+        core::arch::asm!("rep movsq", "mov rcx, {rest}", "rep movsb", rest = in(reg) bytes % 8,
+            inout("rcx") bytes / 8 => _, inout("rdi") to => _, inout("rsi") from => _,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Puts zeroes where others may read and write meanwhile.
+///
+/// # Safety
+/// The range is mapped and writable.
+#[inline]
+pub unsafe fn clear_bytes(to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's range.
+    unsafe {
+        core::arch::asm!("rep stosb", inout("rcx") bytes => _, inout("rdi") to => _, in("al") 0u8,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// A device's registers, seen through the physmap.
 pub fn device<T>(phys: u64) -> *mut T {
     debug_assert!(phys < FOUR_GIB);
