@@ -19,6 +19,7 @@ struct File {
 }
 
 /// A file as it is mapped in one place: the page of the file that comes first and where it is, and who refers to it.
+#[derive(Clone, Copy)]
 struct View {
     file: usize,
     offset: u64,
@@ -63,6 +64,13 @@ impl FileStore {
         self.add(View { file, offset, start: Some(to.get()), references: 1 })
     }
 
+    /// A backing that shows what `backing` shows, where it does, with one reference for the caller.
+    pub fn again(&self, backing: BackingNum) -> BackingNum {
+        let view = self.lock().views[backing.get() as usize - 1];
+        assert!(view.start.is_some() && view.references > 0, "{backing:?} shows nothing");
+        self.add(View { references: 1, ..view })
+    }
+
     /// File and page that `backing` shows at `page`.
     pub fn shown(&self, backing: BackingNum, page: PageNum) -> (usize, u64) {
         let state = self.lock();
@@ -98,19 +106,27 @@ impl FileStore {
         assert!(view.references >= 0, "{backing:?} has lost more references than it had");
     }
 
-    /// The file ends after `len` pages; what lies beyond is lost. The mappings must be told.
-    pub fn truncate(&self, pin: &Pinned, frames: &FrameStore, file: usize, len: u64) {
+    /// The file ends after `len` pages: none beyond is shown from now on, but what is shown stays until the mappings are
+    /// told.
+    pub fn set_len(&self, file: usize, len: u64) {
+        self.lock().files[file].len = len;
+    }
+
+    /// The file lets go of its pages beyond its end, which nobody shows any more.
+    pub fn drop_beyond(&self, pin: &Pinned, frames: &FrameStore, file: usize) {
         let file = &mut self.lock().files[file];
-        file.len = len;
-        for frame in file.pages.split_off(&len).into_values() {
+        for frame in file.pages.split_off(&file.len).into_values() {
             frames.adjust(pin, frame, -1);
         }
     }
 
-    /// Every file lets go of its pages.
+    /// Every file ends at its beginning.
     pub fn clear(&self, pin: &Pinned, frames: &FrameStore) {
         let files = self.lock().files.len();
-        (0..files).for_each(|file| self.truncate(pin, frames, file, 0));
+        for file in 0..files {
+            self.set_len(file, 0);
+            self.drop_beyond(pin, frames, file);
+        }
     }
 
     pub(crate) fn frame(

@@ -53,6 +53,11 @@ impl FrameStore {
         self.unsure.store(unsure, SeqCst);
     }
 
+    /// Whether the frame has references, and no owner.
+    pub fn is_counted(&self, frame: FrameNum) -> bool {
+        self.in_use(frame).references.load(SeqCst) > 0
+    }
+
     /// Frames that are owned by somebody.
     pub fn used(&self) -> usize {
         self.frames.iter().filter(|frame| frame.used.load(SeqCst)).count()

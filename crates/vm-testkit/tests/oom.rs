@@ -21,12 +21,12 @@ thread_local! {
     static NODES_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Nodes are the only things so aligned that a space allocates once it exists.
-const NODE_ALIGN: usize = 128;
+/// Size and alignment of a node's two blocks. What there is one of for each core is larger, or less aligned.
+const BLOCKS: [(usize, usize); 2] = [(128, 128), (8192, 4096)];
 
 fn refuses(layout: Layout) -> bool {
     let left = NODES_LEFT.get();
-    if layout.align() < NODE_ALIGN || left == usize::MAX {
+    if !BLOCKS.contains(&(layout.size(), layout.align())) || left == usize::MAX {
         return false;
     }
     NODES_LEFT.set(left.saturating_sub(1));
@@ -82,8 +82,8 @@ fn step_short_of(trial: &mut Trial, shortage: Shortage, core: usize, step: &Step
     let table_pages = matches!(shortage, Shortage::TablePages);
     let blocks = if let Shortage::Nodes(blocks) = shortage { blocks } else { usize::MAX };
     trial.short = true;
-    trial.world.frames().set_exhausted(frames);
-    trial.world.mmu.set_exhausted(table_pages);
+    trial.world().frames().set_exhausted(frames);
+    trial.world().mmu.set_exhausted(table_pages);
     with_blocks(blocks, || trial.step(core, step));
 }
 

@@ -1,4 +1,8 @@
-//! What a mapping is: rights, what it shows, and how it behaves. The same for all its pages, so they fold.
+//! What a mapping is: rights, how it behaves, and what it shows. The same for all its pages, so they fold.
+//!
+//! ```text
+//! bits 0-2 rights   3-9 flags   10-15 spare   16-17 each page's own (`meta.rs`)   18-59 backing, or 0
+//! ```
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -67,14 +71,16 @@ impl Flags {
     pub const HUGE: Self = Self(1 << 4);
     /// Huge pages are not wanted (MADV_NOHUGEPAGE).
     pub const NOHUGE: Self = Self(1 << 5);
+    /// The pages may never be written (a shared mapping of a file that was opened for reading).
+    pub const SEALED: Self = Self(1 << 6);
     /// What may be advised later; the rest is decided when the mapping is made.
     pub const ADVICE: Self = Self(0b11_1110);
 
-    pub(crate) const BITS: u32 = 6;
+    pub(crate) const ALL: Self = Self(0b111_1111);
 
     #[inline(always)]
     pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self(bits as u16 & ((1 << Self::BITS) - 1))
+        Self(bits as u16 & Self::ALL.0)
     }
 
     #[inline(always)]
@@ -110,49 +116,94 @@ impl Sub for Flags {
     }
 }
 
-/// What is the same for all pages of a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    pub(crate) prot: Prot,
-    pub(crate) flags: Flags,
-    pub(crate) backing: Option<BackingNum>,
-}
+const FLAGS_SHIFT: u32 = 3;
+const BACKING_SHIFT: u32 = 18;
+const _: () =
+    assert!(BACKING_SHIFT + BackingNum::BITS == 60, "the radix map keeps 60 bits of a value's first word");
+
+/// What is the same for all pages of a mapping, in the bits where each of them keeps it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mapping(u64);
 
 impl Mapping {
+    /// The bits that a mapping uses; its pages use others for themselves.
+    pub(crate) const BITS: u64 =
+        Prot::ALL.bits() | Flags::ALL.bits() << FLAGS_SHIFT | !0 >> 4 & !0 << BACKING_SHIFT;
+
     /// Pages of zeroes, nobody else's.
     #[inline(always)]
     pub const fn anonymous(prot: Prot) -> Self {
-        Self { prot, flags: Flags::NONE, backing: None }
+        Self(prot.bits())
     }
 
     /// What `backing` shows; what is written is nobody else's.
     pub const fn private(prot: Prot, backing: BackingNum) -> Self {
-        Self { prot, flags: Flags::NONE, backing: Some(backing) }
+        Self(prot.bits() | backing.get() << BACKING_SHIFT)
     }
 
     /// What `backing` shows; what is written goes there.
     pub const fn shared(prot: Prot, backing: BackingNum) -> Self {
-        Self { prot, flags: Flags::SHARED, backing: Some(backing) }
+        Self::private(prot, backing).with_flags(Flags::SHARED)
+    }
+
+    /// The same, for ever without the right to write.
+    pub const fn sealed(self) -> Self {
+        let prot = Prot::from_bits(self.prot().bits() & !Prot::WRITE.bits());
+        self.with_prot(prot).with_flags(Flags(self.flags().0 | Flags::SEALED.0))
     }
 
     /// The same with `advice` besides, all of it in [`Flags::ADVICE`].
     pub const fn with(self, advice: Flags) -> Self {
         assert!(Flags::ADVICE.contains(advice));
-        Self { flags: Flags(self.flags.0 | advice.0), ..self }
+        Self(self.0 | advice.bits() << FLAGS_SHIFT)
     }
 
     /// What a program may do to the pages.
+    #[inline(always)]
     pub const fn prot(self) -> Prot {
-        self.prot
+        Prot::from_bits(self.0)
     }
 
     /// How they behave.
+    #[inline(always)]
     pub const fn flags(self) -> Flags {
-        self.flags
+        Flags::from_bits(self.0 >> FLAGS_SHIFT)
     }
 
     /// What they show; none: anonymous memory.
+    #[inline(always)]
     pub const fn backing(self) -> Option<BackingNum> {
-        self.backing
+        BackingNum::from_bits(self.0 >> BACKING_SHIFT)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn with_prot(self, prot: Prot) -> Self {
+        Self(self.0 & !Prot::ALL.bits() | prot.bits())
+    }
+
+    pub(crate) const fn with_flags(self, flags: Flags) -> Self {
+        Self(self.0 & !(Flags::ALL.bits() << FLAGS_SHIFT) | flags.bits() << FLAGS_SHIFT)
+    }
+
+    pub(crate) fn with_backing(self, backing: Option<BackingNum>) -> Self {
+        let others = self.0 & !(!0 << BACKING_SHIFT);
+        Self(others | backing.map_or(0, BackingNum::get) << BACKING_SHIFT)
+    }
+
+    /// The mapping whose bits these are among others.
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits & Self::BITS)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({:?}, {:?}, {:?})", self.prot(), self.flags(), self.backing())
     }
 }

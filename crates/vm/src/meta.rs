@@ -1,7 +1,7 @@
 //! What is kept for each page: 16 bytes, the radix map's value.
 //!
 //! ```text
-//! word 0   bits 0-2 rights   3-8 flags   9 COUNTED   10 SHOWN   11-17 spare   18-59 backing, or 0
+//! word 0   bit 16 COUNTED   17 SHOWN   the others: the page's mapping (`mapping.rs`)
 //! word 1   bit 63 has a frame   bits 62-36 tracker   bits 35-0 frame
 //! ```
 //!
@@ -13,20 +13,15 @@ use radixmap::Value;
 use crate::tracker::Tracker;
 use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
 
-const FLAGS_SHIFT: u32 = 3;
 /// The frame has references, of which this page is one.
-const COUNTED: u64 = 1 << 9;
+const COUNTED: u64 = 1 << 16;
 /// The frame is the backing's own: its contents are the backing's. Never without COUNTED.
-const SHOWN: u64 = 1 << 10;
-const BACKING_SHIFT: u32 = 18;
-/// What all pages of a mapping have in common.
-const MAPPING: u64 = !(COUNTED | SHOWN);
+const SHOWN: u64 = 1 << 17;
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << FrameNum::BITS) - 1;
 const TRACKER_SHIFT: u32 = FrameNum::BITS;
 const _: () = assert!(FrameNum::BITS + Tracker::BITS == 63);
-const _: () = assert!(FLAGS_SHIFT + Flags::BITS <= COUNTED.trailing_zeros());
-const _: () = assert!(BACKING_SHIFT + BackingNum::BITS == 60);
+const _: () = assert!(Mapping::BITS & (COUNTED | SHOWN) == 0);
 
 /// A mapped page. `word1 == 0` exactly if it has no frame; only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,43 +34,47 @@ impl Page {
     /// A page that nobody has touched.
     #[inline(always)]
     pub(crate) fn new(mapping: Mapping) -> Self {
-        let backing = mapping.backing.map_or(0, BackingNum::get);
-        let word0 = mapping.prot.bits() | mapping.flags.bits() << FLAGS_SHIFT | backing << BACKING_SHIFT;
-        Self { word0, word1: 0 }
+        Self { word0: mapping.bits(), word1: 0 }
     }
 
     /// What it has in common with all pages of its mapping.
+    #[inline(always)]
     pub(crate) fn mapping(self) -> Mapping {
-        Mapping { prot: self.prot(), flags: self.flags(), backing: self.backing() }
+        Mapping::from_bits(self.word0)
+    }
+
+    /// The page in another mapping.
+    #[inline(always)]
+    pub(crate) fn with_mapping(self, mapping: Mapping) -> Self {
+        Self { word0: self.word0 & !Mapping::BITS | mapping.bits(), ..self }
     }
 
     #[inline(always)]
     pub(crate) fn prot(self) -> Prot {
-        Prot::from_bits(self.word0)
+        self.mapping().prot()
     }
 
     #[inline(always)]
     pub(crate) fn with_prot(self, prot: Prot) -> Self {
-        Self { word0: self.word0 & !Prot::ALL.bits() | prot.bits(), ..self }
+        self.with_mapping(self.mapping().with_prot(prot))
     }
 
     #[inline(always)]
     pub(crate) fn flags(self) -> Flags {
-        Flags::from_bits(self.word0 >> FLAGS_SHIFT)
+        self.mapping().flags()
     }
 
     pub(crate) fn with_flags(self, flags: Flags) -> Self {
-        let others = self.word0 & !(Flags::from_bits(u64::MAX).bits() << FLAGS_SHIFT);
-        Self { word0: others | flags.bits() << FLAGS_SHIFT, ..self }
+        self.with_mapping(self.mapping().with_flags(flags))
     }
 
     #[inline(always)]
     pub(crate) fn backing(self) -> Option<BackingNum> {
-        BackingNum::from_bits(self.word0 >> BACKING_SHIFT)
+        self.mapping().backing()
     }
 
     pub(crate) fn with_backing(self, backing: Option<BackingNum>) -> Self {
-        Self { word0: Self::new(Mapping { backing, ..self.mapping() }).word0 | self.word0 & !MAPPING, ..self }
+        self.with_mapping(self.mapping().with_backing(backing))
     }
 
     #[inline(always)]
@@ -86,6 +85,11 @@ impl Page {
     #[inline(always)]
     pub(crate) fn is_counted(self) -> bool {
         self.word0 & COUNTED != 0
+    }
+
+    /// Whether it may be given the rights `prot`.
+    pub(crate) fn may_be(self, prot: Prot) -> bool {
+        !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
     }
 
     /// Whether its contents are the backing's own, and no private copy.
@@ -117,7 +121,7 @@ impl Page {
     /// The page with a `frame` that it owns alone and no core translates yet.
     #[inline(always)]
     pub(crate) fn with_frame(self, frame: FrameNum) -> Self {
-        Self { word0: self.word0 & MAPPING, word1: PRESENT | frame.get() }
+        Self { word0: self.mapping().bits(), word1: PRESENT | frame.get() }
     }
 
     /// The page with a counted `frame` that no core translates yet.
@@ -139,13 +143,13 @@ impl Page {
 
     /// The page, whose frame has become its own alone.
     pub(crate) fn owned(self) -> Self {
-        Self { word0: self.word0 & MAPPING, ..self }
+        Self { word0: self.mapping().bits(), ..self }
     }
 
     /// The page as it was before its first touch.
     #[inline(always)]
     pub(crate) fn without_frame(self) -> Self {
-        Self { word0: self.word0 & MAPPING, word1: 0 }
+        Self { word0: self.mapping().bits(), word1: 0 }
     }
 
     #[inline(always)]
@@ -196,11 +200,11 @@ mod tests {
         let mapping = Mapping::shared(Prot::ALL, LAST).with(Flags::ADVICE);
         let page = Page::new(mapping).with_shown(frame).with_tracker(tracker).with_prot(Prot::WRITE);
         assert_eq!((page.prot(), page.frame(), page.tracker()), (Prot::WRITE, Some(frame), tracker));
-        assert_eq!(page.mapping(), Mapping { prot: Prot::WRITE, ..mapping });
+        assert_eq!(page.mapping(), mapping.with_prot(Prot::WRITE));
         let (word0, word1) = page.to_words();
         assert_eq!(word0 >> 60, 0, "the radix map keeps 60 bits of word 0");
         assert_eq!(Page::from_words(word0, word1), page);
-        assert_eq!(page.without_frame(), Page::new(Mapping { prot: Prot::WRITE, ..mapping }));
+        assert_eq!(page.without_frame(), Page::new(mapping.with_prot(Prot::WRITE)));
         let moved = page.with_backing(Some(BackingNum::new(5))).with_flags(Flags::SHARED);
         assert_eq!(moved.mapping(), Mapping::shared(Prot::WRITE, BackingNum::new(5)));
         assert!(moved.is_shown() && moved.tracker() == tracker);

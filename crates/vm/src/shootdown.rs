@@ -33,7 +33,6 @@
 //!   its way back.
 
 use core::mem;
-use core::ops::ControlFlow;
 
 use percore::{CoreId, CoreSet, Pinned};
 use radixmap::{Entry, RangeGuard};
@@ -110,7 +109,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
+    pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
 
     /// The translations of one locked page.
     pub(crate) fn one(at: PageNum, tracker: Tracker, grain: Grain) -> Self {
@@ -135,24 +134,8 @@ impl Reach {
         reach
     }
 
-    /// The same, of the pages before the first hole.
     #[inline]
-    pub(crate) fn before_hole(
-        guard: &mut RangeGuard<'_, Page>,
-        grain: Grain,
-        concerns: impl Fn(Page) -> bool,
-    ) -> Self {
-        let mut reach = Self::NONE;
-        reach.holes = for_each_before_hole(guard, |entry, page| {
-            if concerns(page) {
-                reach.add(pages(entry), page.tracker(), grain);
-            }
-        });
-        reach
-    }
-
-    #[inline]
-    fn add(&mut self, pages: PageRange, tracker: Tracker, grain: Grain) {
+    pub(crate) fn add(&mut self, pages: PageRange, tracker: Tracker, grain: Grain) {
         if !tracker.is_empty() {
             self.pages = self.pages.hull(pages);
             tracker.add_to(&mut self.cores, grain);
@@ -211,22 +194,6 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
 #[inline]
 pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {
     PageRange::between(PageNum::new(entry.keys().start), PageNum::new(entry.keys().end))
-}
-
-/// Calls `f` with the locked pages from the left, up to the first that is not mapped. Whether there is one.
-#[inline]
-pub(crate) fn for_each_before_hole(
-    guard: &mut RangeGuard<'_, Page>,
-    mut f: impl FnMut(&mut Entry<'_, Page>, Page),
-) -> bool {
-    let walked = guard.try_for_each(|entry| match entry.value() {
-        None => ControlFlow::Break(()),
-        Some(page) => {
-            f(entry, page);
-            ControlFlow::Continue(())
-        }
-    });
-    walked.is_break()
 }
 
 /// Locked pages of which those that `picked` says are going away; their slots still own their frames.

@@ -40,6 +40,8 @@ pub enum VmError {
     Exists,
     /// Part of the range is not mapped (ENOMEM).
     NotMapped,
+    /// A page may never have the right asked for (EACCES).
+    Denied,
     /// The pages are not of one mapping (EFAULT), or a page is not of the kind that the advice is for (EINVAL).
     Mixed,
 }
@@ -123,8 +125,9 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Removes every mapping in `pages`. Holes are fine.
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
 
-    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`]: then the pages before the first one
-    /// have the new rights, and the pages after it keep theirs (as on Linux).
+    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`], a page that is sealed against writing
+    /// [`VmError::Denied`]: then the pages before the first of them have the new rights, and the others keep theirs (as
+    /// on Linux).
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError>;
 
     /// Sets and clears flags of `pages`, all of [`Flags::ADVICE`]. If part of the range is not mapped, the rest is advised

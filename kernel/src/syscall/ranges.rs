@@ -22,6 +22,7 @@ pub(super) fn refusal(error: VmError) -> Errno {
     match error {
         VmError::Empty => Errno::EINVAL,
         VmError::Exists => Errno::EEXIST,
+        VmError::Denied => Errno::EACCES,
         VmError::Mixed => Errno::EFAULT,
         VmError::OutOfRange | VmError::NoSpace | VmError::OutOfMemory | VmError::NotMapped => Errno::ENOMEM,
     }

@@ -1,25 +1,31 @@
 //! What changes mapped pages where they are: protect, advise, discard, zap.
 
+use core::ops::ControlFlow;
+
 use percore::Pinned;
-use radixmap::Expand;
+use radixmap::{Entry, Expand};
 use refcache::Domain;
 
-use super::RadixSpace;
+use super::{Guard, RadixSpace};
 use crate::meta::Page;
-use crate::shootdown::{Reach, Removed, for_each_before_hole};
+use crate::shootdown::{Reach, Removed, pages};
 use crate::{BackingNum, Copies, Flags, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    pub(super) fn change_rights(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, Expand::IfPresent)?;
+    pub(super) fn change_rights(&self, pin: &Pinned, range: PageRange, prot: Prot) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, range, Expand::IfPresent)?;
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
-        let reach = Reach::before_hole(&mut guard, self.rig.grain, loses);
+        let mut reach = Reach::NONE;
+        let _ = for_each_up_to_refusal(&mut guard, prot, |entry, page| {
+            if loses(page) {
+                reach.add(pages(entry), page.tracker(), self.rig.grain);
+            }
+        });
         self.rig.take_back(pin, reach);
-        let hole = for_each_before_hole(&mut guard, |entry, page| {
+        for_each_up_to_refusal(&mut guard, prot, |entry, page| {
             let kept = if loses(page) { page.untracked() } else { page };
             entry.set(kept.with_prot(prot));
-        });
-        if hole { Err(VmError::NotMapped) } else { Ok(()) }
+        })
     }
 
     pub(super) fn change_flags(
@@ -59,4 +65,22 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             |page: Page| page.backing() == Some(backing) && (copies == Copies::Drop || page.is_shown());
         Removed::scan(&mut guard, self.rig.grain, picked).take_back(pin, &self.rig).forget(pin, &self.rig);
     }
+}
+
+/// Calls `f` with the locked pages from the left, up to the first that cannot be given the rights `prot`, or is not there.
+#[inline]
+fn for_each_up_to_refusal(
+    guard: &mut Guard<'_>,
+    prot: Prot,
+    mut f: impl FnMut(&mut Entry<'_, Page>, Page),
+) -> Result<(), VmError> {
+    let walked = guard.try_for_each(|entry| match entry.value() {
+        None => ControlFlow::Break(VmError::NotMapped),
+        Some(page) if !page.may_be(prot) => ControlFlow::Break(VmError::Denied),
+        Some(page) => {
+            f(entry, page);
+            ControlFlow::Continue(())
+        }
+    });
+    walked.break_value().map_or(Ok(()), Err)
 }

@@ -19,7 +19,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F>
 where
     Self: AddressSpace,
 {
-    /// A place of the space's choice is claimed first, as any mapping claims one, and then moved over.
+    /// A place of the space's choice is claimed first, as any mapping claims one, and then moved over. The pages are looked
+    /// at before: what is not a mapping needs no place.
     pub(super) fn relocate(
         &self,
         pin: &Pinned,
@@ -27,6 +28,7 @@ where
         mover: &mut Mover<'_>,
     ) -> Result<PageNum, VmError> {
         let from = self.check(what.from)?;
+        uniform(&mut self.lock_leaves(pin, from), keys(from))?;
         if let Placement::Fixed(start) = what.to {
             return self
                 .move_over(pin, from, self.range(start, what.pages)?, what.keep, mover)
@@ -61,7 +63,7 @@ where
         };
         self.remove(pin, &mut new);
         self.rig.refer(pin, backing, to.pages() as i64);
-        new.fill(Page::new(Mapping { backing, ..mapping }));
+        new.fill(Page::new(mapping.with_backing(backing)));
         let reach = Reach::of(&mut old, self.rig.grain, |_| true);
         self.rig.take_back(pin, reach);
         for_each_resident(&mut old, |entry, page| {
