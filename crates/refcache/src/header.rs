@@ -30,8 +30,8 @@
 //!    the core whose queue holds the object clears that or DIRTY.
 //! 2. While QUEUED, only that core sets DYING. Anybody may clear it.
 //! 3. An evict that finds a low count on a queue, and adds nothing, still sets DIRTY.
-//! 4. Who adds a reference to a watched object that is clean at 1 sets DIRTY first, before there is a delta in
-//!    its cache: so what was sole is not when the new reference reaches its holder, and what would have become
+//! 4. Who adds a reference to a watched object that is clean at 1 sets DIRTY, before its core flushes and before
+//!    it hands the reference on: what was sole is sole no more when the new holder asks, and what was to become
 //!    sole does not.
 //!
 //! Orderings: the words of different cores are ordered by the epoch barrier, not here. The pairs in this file
