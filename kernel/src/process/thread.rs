@@ -8,7 +8,7 @@ use percore::CoreSet;
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::futex::{self, Waiter};
+use super::futex::{self, Waiter, Word};
 use super::signal::{ThreadSignals, retarget};
 use super::usage::faults;
 use super::vfork::Latch;
@@ -213,7 +213,7 @@ pub(super) fn leave_memory(task: &Task) {
 fn announce(task: &Task) {
     let at = task.thread.clear_tid.load(Ordering::Relaxed);
     if at != 0 && user::write(at, &0u32).is_ok() {
-        let _nobody = futex::wake(task, at, 1, u32::MAX);
+        let _nobody = futex::wake(task, Word { at, private: false }, 1, u32::MAX);
     }
 }
 

@@ -1,0 +1,133 @@
+/* A storm on one file: threads read and write it by calls, by shared and by private mappings, while it is cut, extended,
+ * punched, mapped and unmapped. Whatever happens, page p begins with 0 or with its own number, and what was written
+ * privately is seen nowhere else.
+ *
+ * mapstorm THREADS ROUNDS SEED */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE 4096L
+#define PAGES 40
+#define FILE_MARK 0x1000000u
+#define OWN_MARK 0x2000000u
+
+static int fd;
+static long rounds;
+static unsigned seed;
+static __thread sigjmp_buf back;
+
+static void on_bus(int signal)
+{
+    (void)signal;
+    siglongjmp(back, 1);
+}
+
+static void must(int good, const char *what)
+{
+    if (!good) {
+        dprintf(1, "mapstorm: %s\n", what);
+        _exit(1);
+    }
+}
+
+struct mapping {
+    volatile unsigned char *at;
+    int private;
+};
+
+static void open_mapping(struct mapping *mapping, int private)
+{
+    mapping->private = private;
+    mapping->at = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, private ? MAP_PRIVATE : MAP_SHARED, fd, 0);
+    must(mapping->at != MAP_FAILED, "mmap");
+}
+
+static void close_mapping(struct mapping *mapping)
+{
+    must(munmap((void *)mapping->at, PAGES * PAGE) == 0, "munmap");
+}
+
+/* Reads or writes the page's first word through the mapping, unless there is no page. */
+static void touch(struct mapping *mapping, unsigned page, int write)
+{
+    volatile unsigned *word = (volatile unsigned *)(mapping->at + page * PAGE);
+    unsigned mark = mapping->private ? OWN_MARK : FILE_MARK;
+    if (sigsetjmp(back, 1))
+        return;
+    if (write)
+        *word = mark + page;
+    unsigned seen = *word;
+    must(seen == 0 || seen == FILE_MARK + page || (mapping->private && seen == OWN_MARK + page), "a page is wrong");
+}
+
+static void by_calls(unsigned page, int write)
+{
+    unsigned word = FILE_MARK + page;
+    if (write)
+        must(pwrite(fd, &word, sizeof word, page * PAGE) == sizeof word, "pwrite");
+    else if (pread(fd, &word, sizeof word, page * PAGE) == sizeof word)
+        must(word == 0 || word == FILE_MARK + page, "read");
+}
+
+static void *storm(void *argument)
+{
+    unsigned state = seed + (unsigned)(uintptr_t)argument * 7919;
+    struct mapping mappings[2];
+    open_mapping(&mappings[0], 0), open_mapping(&mappings[1], 1);
+    for (long i = 0; i < rounds; i++) {
+        unsigned dice = rand_r(&state) >> 4, page = dice / 64 % PAGES, other = dice / 4096 % PAGES;
+        struct mapping *mapping = &mappings[dice & 1];
+        switch (dice / 2 % 32) {
+        case 0:
+            must(ftruncate(fd, page * PAGE + 4 * other) == 0, "ftruncate");
+            break;
+        case 1:
+            must(ftruncate(fd, PAGES * PAGE) == 0, "ftruncate");
+            break;
+        case 2:
+            must(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page * PAGE, (other + 1) * PAGE) == 0, "punch");
+            break;
+        case 3:
+            close_mapping(mapping), open_mapping(mapping, mapping->private);
+            break;
+        case 4:
+            must(madvise((void *)mapping->at, PAGES * PAGE, MADV_DONTNEED) == 0, "madvise");
+            break;
+        case 5 ... 9:
+            by_calls(page, 1);
+            break;
+        case 10 ... 14:
+            by_calls(page, 0);
+            break;
+        default:
+            touch(mapping, page, dice & 2048);
+        }
+    }
+    close_mapping(&mappings[0]), close_mapping(&mappings[1]);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    long threads = argc > 1 ? atol(argv[1]) : 4;
+    pthread_t thread[64];
+    rounds = argc > 2 ? atol(argv[2]) : 1000;
+    seed = argc > 3 ? (unsigned)atol(argv[3]) : 1;
+    fd = memfd_create("storm", 0);
+    struct sigaction action = {.sa_handler = on_bus};
+    must(threads <= 64 && fd >= 0 && sigaction(SIGBUS, &action, NULL) == 0, "setting up");
+    for (long i = 0; i < threads; i++)
+        must(pthread_create(&thread[i], NULL, storm, (void *)i) == 0, "pthread_create");
+    for (long i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+    puts("mapstorm: done");
+    return 0;
+}
