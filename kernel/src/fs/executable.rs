@@ -1,45 +1,38 @@
 //! A file that is to be executed.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::file::S_IFREG;
+use abi::file::{O_RDONLY, S_IFREG};
 
+use super::OpenFile;
 use super::content::Content;
-use super::node::Node;
-use super::path::{self, Found};
+use super::path::Found;
 
 /// See the module.
-pub struct Executable {
-    node: Arc<Node>,
-    /// Its absolute path, as far as it is known.
-    pub path: Vec<u8>,
-}
+pub struct Executable(Arc<OpenFile>);
 
 impl Executable {
     /// What a path led to.
     ///
     /// # Errors
     /// ENOENT; what [`Executable::open`] says.
-    pub fn found(found: &Found) -> Result<Self, Errno> {
+    pub fn found(found: Found) -> Result<Self, Errno> {
         let node = found.existing()?.clone();
-        let mut path = path::of(&found.parent).unwrap_or_default();
-        path.try_reserve(found.name.len() + 1).map_err(|_| Errno::ENOMEM)?;
-        if path != b"/" {
-            path.push(b'/');
-        }
-        path.extend_from_slice(&found.name);
-        Self::open(node, path)
+        Self::open(OpenFile::found(node, found, O_RDONLY)?)
     }
 
-    /// `node`, which may be called `path`.
-    ///
     /// # Errors
     /// EACCES unless it is a file that may be executed.
-    pub fn open(node: Arc<Node>, path: Vec<u8>) -> Result<Self, Errno> {
+    pub fn open(file: Arc<OpenFile>) -> Result<Self, Errno> {
+        let node = file.node();
         let may = node.kind() == S_IFREG && node.permissions() & 0o111 != 0;
-        if may { Ok(Self { node, path }) } else { Err(Errno::EACCES) }
+        if may { Ok(Self(file)) } else { Err(Errno::EACCES) }
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &Arc<OpenFile> {
+        &self.0
     }
 
     /// Its contents.
@@ -47,6 +40,6 @@ impl Executable {
     /// # Errors
     /// EACCES if it has none.
     pub fn content(&self) -> Result<&dyn Content, Errno> {
-        self.node.content().ok_or(Errno::EACCES)
+        self.0.content().map_err(|_| Errno::EACCES)
     }
 }

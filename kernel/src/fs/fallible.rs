@@ -58,6 +58,13 @@ pub fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(copy)
 }
 
+/// `bytes` and then `more`.
+pub fn extended(mut bytes: Vec<u8>, more: &[u8]) -> Result<Vec<u8>, Errno> {
+    bytes.try_reserve(more.len()).map_err(|_| Errno::ENOMEM)?;
+    bytes.extend_from_slice(more);
+    Ok(bytes)
+}
+
 /// `vector.push(value)`, or ENOMEM.
 pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<(), Errno> {
     vector.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

@@ -56,7 +56,6 @@ pub use fd_table::{FdTable, MAX_FILES};
 pub use image::BadImage;
 pub use open_file::OpenFile;
 pub use place::Place;
-pub use proc::describe;
 
 use node::{Node, Volume};
 
@@ -97,5 +96,5 @@ pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
 /// The program at `path`: ENOENT if there is none.
 pub fn program(path: &[u8]) -> Result<Executable, Errno> {
     let root = root();
-    Executable::found(&path::find(&root, &root, path, true)?)
+    Executable::found(path::find(&root, &root, path, true)?)
 }

@@ -12,6 +12,7 @@ use sync::SpinLock;
 use super::content::Content;
 use super::directory::Entries;
 use super::fallible;
+use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use super::proc::{self, Folder};
 use crate::arch;
@@ -42,8 +43,8 @@ pub enum Body {
     Folder(Box<dyn Folder>),
     /// A symbolic link.
     Link(Box<[u8]>),
-    /// A name in `/proc/PID/fd`: a link that leads to an open file without a path.
-    Descriptor(Arc<Node>),
+    /// A name in `/proc/PID/fd`: a link that leads to an open file.
+    Descriptor(Arc<OpenFile>),
     /// Anything with contents.
     File(Box<dyn Content>),
     /// A text that is made anew by every open.

@@ -1,12 +1,14 @@
 //! An open file: what `open` returns, shared by all duplicates of the descriptor.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use abi::Errno;
 use abi::file::{
     O_ACCMODE, O_APPEND, O_ASYNC, O_CLOEXEC, O_CREAT, O_DIRECT, O_EXCL, O_NOATIME, O_NOCTTY, O_NONBLOCK,
-    O_PATH, O_RDONLY, O_TRUNC, O_WRONLY,
+    O_PATH, O_RDONLY, O_TRUNC, O_WRONLY, S_IFIFO,
 };
 use sync::SpinLock;
 
@@ -14,6 +16,7 @@ use super::content::Content;
 use super::fallible::{self, Text};
 use super::image::tail;
 use super::node::{Body, Node, Volume};
+use super::path::{self, Found};
 use super::proc;
 
 /// Flags that say how to open, and mean nothing later.
@@ -24,6 +27,8 @@ const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 /// See the module.
 pub struct OpenFile {
     node: Arc<Node>,
+    /// The directory where it was found, and its name there.
+    place: Option<(Arc<Node>, Vec<u8>)>,
     /// `O_*`. Relaxed: the flags order nothing.
     flags: AtomicU32,
     /// Where the next read or write begins; held during it, so that threads do not read the same bytes twice.
@@ -31,19 +36,61 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// `node`, opened with `flags`.
+    /// `node`, which nobody can name, opened with `flags`.
     pub fn new(node: Arc<Node>, flags: u32) -> Result<Arc<Self>, Errno> {
+        Self::with(node, None, flags)
+    }
+
+    /// `node`, which `found` led to, opened with `flags`.
+    pub fn found(node: Arc<Node>, found: Found, flags: u32) -> Result<Arc<Self>, Errno> {
+        Self::with(node, Some((found.parent, found.name)), flags)
+    }
+
+    /// A file in no directory, which is to be called `name`.
+    pub fn called(node: Arc<Node>, name: Vec<u8>, flags: u32) -> Result<Arc<Self>, Errno> {
+        Self::with(node, Some((super::root(), name)), flags)
+    }
+
+    fn with(node: Arc<Node>, place: Option<(Arc<Node>, Vec<u8>)>, flags: u32) -> Result<Arc<Self>, Errno> {
         let node = match node.body() {
             Body::Generated(write) if flags & O_PATH == 0 => proc::snapshot(&node, &**write)?,
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);
-        fallible::arc(Self { node, flags, position: SpinLock::new(0) })
+        fallible::arc(Self { node, place, flags, position: SpinLock::new(0) })
     }
 
     /// What is open.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// Its path, if it has, or had, one; or what else there is to say of it.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn path(&self) -> Result<Vec<u8>, Errno> {
+        match self.place() {
+            Ok(path) if self.node.links() > 0 => Ok(path),
+            Ok(path) => fallible::extended(path, b" (deleted)"),
+            Err(Errno::ENOMEM) => Err(Errno::ENOMEM),
+            Err(_) => self.kind_and_number(),
+        }
+    }
+
+    fn place(&self) -> Result<Vec<u8>, Errno> {
+        match &self.place {
+            _ if self.node.is_directory() => path::of(&self.node),
+            Some((parent, name)) => path::joined(parent, name),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
+    fn kind_and_number(&self) -> Result<Vec<u8>, Errno> {
+        let kind = if self.node.kind() == S_IFIFO { "pipe" } else { "file" };
+        let mut text = Text::default();
+        write!(text, "{kind}:[{}]", self.node.stat().ino).map_err(|_| Errno::ENOMEM)?;
+        Ok(text.0)
     }
 
     /// `O_*` as `F_GETFL` shows them.

@@ -97,9 +97,9 @@ impl Walk {
         match node.as_deref().map(Node::body) {
             Some(Body::Link(target)) if !last || slash || follow => self.follow(root, target, tail)?,
             Some(Body::Descriptor(open)) if last && (slash || follow) => {
-                return found(&self.at, name, Some(open.clone()), slash);
+                return found(&self.at, name, Some(open.node().clone()), slash);
             }
-            Some(Body::Descriptor(open)) if !last => (self.at, self.path) = (open.clone(), path),
+            Some(Body::Descriptor(open)) if !last => (self.at, self.path) = (open.node().clone(), path),
             _ if last => return found(&self.at, name, node, slash),
             _ => (self.at, self.path) = (node.ok_or(Errno::ENOENT)?, path),
         }
@@ -161,6 +161,13 @@ pub fn of(directory: &Arc<Node>) -> Result<Vec<u8>, Errno> {
     }
     path.drain(..start);
     Ok(path)
+}
+
+/// The absolute path of `name` in `directory`.
+pub fn joined(directory: &Arc<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    let path = of(directory)?;
+    let slash = if path == b"/" { &b""[..] } else { b"/" };
+    fallible::extended(fallible::extended(path, slash)?, name)
 }
 
 /// Writes `/name` so that it ends before `end`; says where it starts. The first byte of `path` stays free.

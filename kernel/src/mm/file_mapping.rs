@@ -35,8 +35,8 @@ use super::mappings::{Links, Place};
 use super::space::SpaceHandle;
 use super::user::USER_END;
 use crate::arch::{phys_to_virt, virt_to_phys};
-use crate::fs::fallible;
 use crate::fs::page_cache::{PAGE, PageCache};
+use crate::fs::{OpenFile, fallible};
 
 const ALIGN: u64 = 64;
 const LAST: u64 = USER_END / PAGE as u64;
@@ -50,6 +50,8 @@ pub struct FileMapping {
     pub(super) links: Links,
     pub(super) place: Place,
     file: Arc<PageCache>,
+    /// How the program came by it; none: memory that is shared without a file.
+    opened: Option<Arc<OpenFile>>,
     space: Weak<SpaceHandle>,
     /// The virtual page where the file's page 0 would be; it may lie below 0. Relaxed, like the next: set before any page
     /// shows the record, and published by the locks of their slots.
@@ -70,13 +72,14 @@ impl FileMapping {
     fn copied(&self, space: Weak<SpaceHandle>, shift: u64) -> Result<Held, Errno> {
         let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
         let shown = (base, self.first, self.end.load(Ordering::Relaxed));
-        let copy = Self::make(self.file.clone(), space, self.place, shown)?;
+        let source = (self.file.clone(), self.opened.clone());
+        let copy = Self::make(source, space, self.place, shown)?;
         self.file.mappings().add_behind(self.into(), copy.0);
         Ok(copy)
     }
 
     fn make(
-        file: Arc<PageCache>,
+        (file, opened): (Arc<PageCache>, Option<Arc<OpenFile>>),
         space: Weak<SpaceHandle>,
         place: Place,
         (base, first, end): (u64, u64, u64),
@@ -92,6 +95,7 @@ impl FileMapping {
                 links: Links::new(),
                 place,
                 file,
+                opened,
                 space,
                 base: AtomicU64::new(base),
                 first,
@@ -104,6 +108,11 @@ impl FileMapping {
     /// The file.
     pub fn file(&self) -> &Arc<PageCache> {
         &self.file
+    }
+
+    /// What the program had open when it mapped the file.
+    pub fn opened(&self) -> Option<&Arc<OpenFile>> {
+        self.opened.as_ref()
     }
 
     /// The space, if it is still there.
@@ -135,16 +144,18 @@ impl FileMapping {
 }
 
 impl Held {
-    /// A record for `pages` pages of `file`, from page `first` on, in `space`. Its place there is told later
+    /// A record for `pages` pages of `file`, from page `first` on, in `space`, `opened` so. Its place there is told later
     /// ([`placed`]).
     pub fn new(
         file: &Arc<PageCache>,
+        opened: Option<&Arc<OpenFile>>,
         space: &Arc<SpaceHandle>,
         first: u64,
         pages: u64,
     ) -> Result<Self, Errno> {
         let place = file.mappings().place_here()?;
-        let made = FileMapping::make(file.clone(), Arc::downgrade(space), place, (0, first, first + pages))?;
+        let source = (file.clone(), opened.cloned());
+        let made = FileMapping::make(source, Arc::downgrade(space), place, (0, first, first + pages))?;
         file.mappings().add(made.0);
         Ok(made)
     }

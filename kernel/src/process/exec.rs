@@ -62,7 +62,7 @@ fn find_program(
             None => strings.replace_first(&[script.interpreter, &name])?,
         }
         let place = task.place();
-        file = Executable::found(&place.find(&place.directory(), script.interpreter, true)?)?;
+        file = Executable::found(place.find(&place.directory(), script.interpreter, true)?)?;
         name = fallible::copied(script.interpreter)?;
     }
     Err(Errno::ELOOP)

@@ -63,7 +63,7 @@ pub struct Loaded {
 pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, Refused> {
     let elf = Elf::parse(file.content()?, PROGRAM_BASE)?;
     let space = space::new().ok_or(Errno::ENOMEM)?;
-    let heap_start = load_segments(&space, &elf)?;
+    let heap_start = load_segments(&space, &elf, file)?;
     let start = match elf.interpreter()? {
         Some(name) => load_interpreter(&space, &name)?,
         None => Start { entry: elf.entry, base: 0 },
@@ -71,7 +71,7 @@ pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, 
     let told = Told { elf: &elf, interpreter_base: start.base, name };
     let sp = set_up_stack(&space, &strings, &told)?;
     let Strings { argv, envp, .. } = strings;
-    let program = Program { path: fallible::copied(&file.path)?, argv, envp, load_bias: elf.bias };
+    let program = Program { file: file.file().clone(), argv, envp, load_bias: elf.bias };
     let memory = Memory { space, heap: Heap::new(heap_start), program: fallible::arc(program)? };
     Ok(Loaded { memory: fallible::arc(memory)?, entry: start.entry, sp })
 }
@@ -84,17 +84,20 @@ struct Start {
 fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, Refused> {
     let file = fs::program(name)?;
     let elf = Elf::parse(file.content()?, INTERPRETER_BASE)?;
-    load_segments(space, &elf)?;
+    load_segments(space, &elf, &file)?;
     Ok(Start { entry: elf.entry, base: elf.bias })
 }
 
 /// Loads the segments; returns where the heap starts: after the last.
-fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>) -> Result<u64, Refused> {
-    elf.segments().try_fold(0, |heap, segment| load_segment(space, elf, &segment?).map(|end| heap.max(end)))
+fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> Result<u64, Refused> {
+    elf.segments().try_fold(0, |heap, segment| {
+        let end = load_segment(space, file, &segment?)?;
+        Ok(heap.max(end))
+    })
 }
 
 /// Loads one; returns the page boundary after it.
-fn load_segment(space: &Arc<SpaceHandle>, elf: &Elf<'_>, segment: &Segment) -> Result<u64, Refused> {
+fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) -> Result<u64, Refused> {
     let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
     if end > STACK_BOTTOM {
         return Err(Flaw("a segment lies where the stack goes").into());
@@ -102,10 +105,10 @@ fn load_segment(space: &Arc<SpaceHandle>, elf: &Elf<'_>, segment: &Segment) -> R
     let pages =
         PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));
     map(space, pages, segment.prot)?;
-    let shown = show_file(space, elf, segment, pages.start())?;
+    let shown = show_file(space, file, segment, pages.start())?;
     let (rest, done) = (PageNum::new(pages.start().get() + shown), shown * PAGE_SIZE);
     let left = segment.file_size.saturating_sub(done);
-    image::read_in(&***space, rest, elf.file(), segment.offset + done, left)?;
+    image::read_in(&***space, rest, file.content()?, segment.offset + done, left)?;
     Ok(end.next_multiple_of(PAGE_SIZE))
 }
 
@@ -113,7 +116,7 @@ fn load_segment(space: &Arc<SpaceHandle>, elf: &Elf<'_>, segment: &Segment) -> R
 /// one may be the file's too, if memory ends there. How many that are.
 fn show_file(
     space: &Arc<SpaceHandle>,
-    elf: &Elf<'_>,
+    file: &Executable,
     segment: &Segment,
     start: PageNum,
 ) -> Result<u64, Refused> {
@@ -121,8 +124,8 @@ fn show_file(
         true => segment.file_size / PAGE_SIZE,
         false => segment.file_size.div_ceil(PAGE_SIZE),
     };
-    let Some(file) = elf.file().pages().filter(|_| pages > 0) else { return Ok(0) };
-    let record = Held::new(file, space, segment.offset / PAGE_SIZE, pages)?;
+    let Some(cache) = file.content()?.pages().filter(|_| pages > 0) else { return Ok(0) };
+    let record = Held::new(cache, Some(file.file()), space, segment.offset / PAGE_SIZE, pages)?;
     let mapping = Mapping::private(segment.prot, record.number());
     space.map(&pin(), Placement::Fixed(start), pages, mapping).map_err(|_| Errno::ENOMEM)?;
     Ok(pages)

@@ -5,32 +5,27 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use abi::Errno;
-use percore::pin;
-use vm::Region;
+use percore::{Pinned, pin};
+use vm::{PageRange, Region};
 
+use super::STACK_BYTES;
 use super::heap::Heap;
-use crate::fs::fallible;
+use super::pages::Pages;
+use crate::fs::{OpenFile, fallible};
+use crate::mm::file_mapping;
 use crate::mm::space::{self, SpaceHandle, user_pages};
+use crate::mm::user::USER_END;
 
 /// The program in an address space, as it was started.
 pub struct Program {
-    /// The path of its file.
-    pub path: Vec<u8>,
+    /// Its file.
+    pub file: Arc<OpenFile>,
     /// Its arguments, each with a NUL.
     pub argv: Vec<u8>,
     /// Its environment, each with a NUL.
     pub envp: Vec<u8>,
     /// What was added to the addresses in its file.
     pub load_bias: u64,
-}
-
-/// Pages of a program.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pages {
-    /// All.
-    pub mapped: u64,
-    /// Those in memory.
-    pub resident: u64,
 }
 
 /// An address space with what runs in it.
@@ -43,18 +38,75 @@ pub struct Memory {
     pub program: Arc<Program>,
 }
 
+/// A mapping, as it was at one moment.
+pub struct Mapped {
+    /// What the space knows.
+    pub region: Region,
+    /// What it shows; none: memory of the program's own.
+    pub source: Option<Source>,
+}
+
+/// What a mapping shows.
+pub struct Source {
+    /// The open file; none: memory that is shared without one.
+    pub file: Option<Arc<OpenFile>>,
+    /// The first page of it.
+    pub first: u64,
+}
+
+impl Mapped {
+    /// The caller is pinned since the region was looked at: what it shows then, whoever unmaps it, is not freed yet.
+    fn new(_pin: &Pinned, region: &Region) -> Self {
+        let start = region.pages.start();
+        let source = region.mapping.backing().map(|backing| {
+            file_mapping::with(backing, |record| Source {
+                file: record.opened().cloned(),
+                first: record.file_page(start),
+            })
+        });
+        Self { region: *region, source }
+    }
+
+    /// Whether it is the main thread's stack.
+    pub fn is_stack(&self) -> bool {
+        self.source.is_none() && self.region.pages.end().get() > (USER_END - STACK_BYTES) / vm::PAGE_SIZE
+    }
+}
+
+/// Mappings that are looked at together.
+const BATCH: usize = 16;
+
 impl Memory {
-    /// Shows what is mapped to `visit`, which must not touch memory of the program, or sleep.
-    pub fn each_region(&self, mut visit: impl FnMut(&Region) -> ControlFlow<()>) {
-        self.space.regions(&pin(), user_pages(), &mut visit);
+    /// Shows what is mapped to `visit`, from the left. Nothing is locked meanwhile.
+    pub fn each_mapping(&self, mut visit: impl FnMut(&Mapped) -> ControlFlow<()>) -> ControlFlow<()> {
+        let mut rest = user_pages();
+        loop {
+            let batch = self.batch(rest);
+            for mapped in batch.iter().flatten() {
+                visit(mapped)?;
+                rest = PageRange::between(mapped.region.pages.end(), rest.end());
+            }
+            if batch[BATCH - 1].is_none() {
+                return ControlFlow::Continue(());
+            }
+        }
+    }
+
+    fn batch(&self, within: PageRange) -> [Option<Mapped>; BATCH] {
+        let (pin, mut batch, mut count) = (pin(), [const { None }; BATCH], 0);
+        self.space.regions(&pin, within, &mut |region| {
+            batch[count] = Some(Mapped::new(&pin, region));
+            count += 1;
+            if count < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        batch
     }
 
     /// How much of it is used.
     pub fn pages(&self) -> Pages {
         let mut pages = Pages::default();
-        self.each_region(|region| {
-            pages.mapped += region.pages.pages();
-            pages.resident += region.resident.total();
+        let _all = self.each_mapping(|mapped| {
+            pages.add(mapped, &self.program.file);
             ControlFlow::Continue(())
         });
         pages

@@ -5,7 +5,7 @@
 //! | `numbers` | pids and tids, and who has them |
 //! | `thread` | what a task is to its process; how it leaves |
 //! | `clone`, `vfork` | making threads and processes |
-//! | `memory`, `heap` | an address space with its program; `brk` |
+//! | `memory`, `pages`, `heap` | an address space with its program; how much of it is used; `brk` |
 //! | `start`, `exec`, `script`, `arguments` | running a program: the first one, another one |
 //! | `load`, `elf`, `image`, `stack` | from a file to memory that can run |
 //! | `end`, `last` | the end of a process; of the first one, and so of the machine |
@@ -33,6 +33,7 @@ mod last;
 mod load;
 mod memory;
 pub mod numbers;
+mod pages;
 mod patience;
 pub mod pidfd;
 mod robust;
@@ -64,8 +65,9 @@ use end::EndingCell;
 pub use exec::exec;
 pub use family::{Family, State};
 pub use groups::Groups;
-pub use memory::{Memory, Pages, Program};
+pub use memory::{Mapped, Memory, Program};
 pub use numbers::Number;
+pub use pages::Pages;
 pub use patience::{Patience, under_lock};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
@@ -140,6 +142,11 @@ impl Process {
     /// How much memory it uses; none once it has ended.
     pub fn pages(&self) -> Pages {
         self.memory().map(|memory| memory.pages()).unwrap_or_default()
+    }
+
+    /// Frames in its page tables.
+    pub fn table_pages(&self) -> u64 {
+        self.memory().map_or(0, |memory| memory.space.table_pages())
     }
 
     /// How many threads it has.

@@ -20,10 +20,10 @@ pub fn starve(task: &Task, address: u64) {
 
 /// The process with most pages in memory, that of `task` if others have as many; none if one is being killed already.
 fn choose(task: &Task) -> Option<Arc<Process>> {
-    let mut largest = (task.process().pages().resident, task.process().clone());
+    let mut largest = (task.process().pages().resident(), task.process().clone());
     let mut dying = false;
     numbers::for_each(|process| {
-        let resident = process.pages().resident;
+        let resident = process.pages().resident();
         dying |= process.ending().is_some() && resident > 0;
         if resident > largest.0 {
             largest = (resident, process.clone());
@@ -34,7 +34,7 @@ fn choose(task: &Task) -> Option<Arc<Process>> {
 
 /// With all that share its memory, or that would not come back.
 fn kill(victim: &Process, address: u64) {
-    let (memory, resident) = (victim.memory(), victim.pages().resident);
+    let (memory, resident) = (victim.memory(), victim.pages().resident());
     let shares = |other: &Option<Arc<Memory>>| match (&memory, other) {
         (Some(memory), Some(other)) => Arc::ptr_eq(memory, other),
         _ => false,

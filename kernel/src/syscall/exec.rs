@@ -8,7 +8,7 @@ use abi::file::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, S_IFLNK};
 
 use super::{Call, Outcome};
 use crate::fs::Executable;
-use crate::fs::fallible::{Text, copied};
+use crate::fs::fallible::Text;
 use crate::process::{self, Strings};
 use crate::sched;
 
@@ -38,7 +38,7 @@ fn run(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Result<(), E
     let is_descriptor = name.is_empty() && flags & AT_EMPTY_PATH != 0;
     let told = told_name(directory, &name)?;
     let file = match is_descriptor {
-        true => Executable::open(call.files().get(directory)?.node().clone(), copied(&told)?)?,
+        true => Executable::open(call.files().get(directory)?)?,
         false => find(call, directory, &name, flags & AT_SYMLINK_NOFOLLOW == 0)?,
     };
     let strings = Strings::read(call.arg(path + 1), call.arg(path + 2))?;
@@ -48,7 +48,7 @@ fn run(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Result<(), E
 fn find(call: &Call<'_>, directory: i32, name: &[u8], follow: bool) -> Result<Executable, Errno> {
     let found = call.find_from(directory, name, follow)?;
     let is_link = found.existing()?.kind() == S_IFLNK;
-    if is_link { Err(Errno::ELOOP) } else { Executable::found(&found) }
+    if is_link { Err(Errno::ELOOP) } else { Executable::found(found) }
 }
 
 /// The name under which a program is told that it was started.

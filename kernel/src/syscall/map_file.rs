@@ -19,15 +19,16 @@ const ZERO_DEVICE: (u32, u32) = (1, 5);
 /// Shared memory: a file's pages without a file.
 pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
     let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE))?;
-    map_pages(call, request, &pages, 0)
+    let record = Held::new(&pages, None, call.task.space(), 0, request.pages)?;
+    map(call, request, Mapping::shared(request.prot, record.number()))
 }
 
 /// The file's pages from the call's offset on.
-pub(super) fn map_file(call: &Call<'_>, file: &OpenFile, request: &Request) -> Outcome {
+pub(super) fn map_file(call: &Call<'_>, file: &Arc<OpenFile>, request: &Request) -> Outcome {
     check(call, file, request)?;
     let content = file.content().map_err(|_| Errno::ENODEV)?;
     match content.pages() {
-        Some(pages) => map_pages(call, request, pages, call.arg(5) / PAGE_SIZE),
+        Some(pages) => map_pages(call, request, file, pages),
         None if content.device() != ZERO_DEVICE => Err(Errno::ENODEV),
         None if request.is_shared() => map_shared_memory(call, request),
         None => map(call, request, Mapping::anonymous(request.prot)),
@@ -52,10 +53,13 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
     }
 }
 
-fn map_pages(call: &Call<'_>, request: &Request, pages: &Arc<PageCache>, first: u64) -> Outcome {
-    let record = Held::new(pages, call.task.space(), first, request.pages)?;
+fn map_pages(call: &Call<'_>, request: &Request, file: &Arc<OpenFile>, pages: &Arc<PageCache>) -> Outcome {
+    let first = call.arg(5) / PAGE_SIZE;
+    let record = Held::new(pages, Some(file), call.task.space(), first, request.pages)?;
+    let shared = Mapping::shared(request.prot, record.number());
     let mapping = match request.is_shared() {
-        true => Mapping::shared(request.prot, record.number()),
+        true if file.is_writable() => shared,
+        true => shared.sealed(),
         false => Mapping::private(request.prot, record.number()),
     };
     map(call, request, mapping)

@@ -6,24 +6,25 @@ use abi::file::*;
 use super::{Call, Outcome};
 use crate::fs::memory_file::MemoryFile;
 use crate::fs::node::Volume;
-use crate::fs::{OpenFile, tree};
+use crate::fs::{OpenFile, fallible, tree};
 use crate::mm::user;
 
 /// The longest name of a memfd.
 const NAME: usize = NAME_MAX - b"memfd:".len();
 
-/// The name is for `/proc` only, and there it is not shown.
+/// The name is for `/proc` only.
 pub fn memfd_create(call: &mut Call<'_>) -> Outcome {
     let flags = u64::from(call.arg(1) as u32);
     let both = MFD_EXEC | MFD_NOEXEC_SEAL;
     if flags & !(MFD_CLOEXEC | MFD_EXEC) != 0 || flags & both == both {
         return Err(Errno::EINVAL);
     }
-    user::read_cstr(call.arg(0), NAME + 1).map_err(|error| match error {
+    let name = user::read_cstr(call.arg(0), NAME + 1).map_err(|error| match error {
         Errno::ENAMETOOLONG => Errno::EINVAL,
         other => other,
     })?;
-    let file = OpenFile::new(tree::unnamed(MemoryFile::anonymous()?, 0o777)?, O_RDWR | O_LARGEFILE)?;
+    let name = fallible::extended(fallible::copied(b"memfd:")?, &name)?;
+    let file = OpenFile::called(tree::unnamed(MemoryFile::anonymous()?, 0o777)?, name, O_RDWR | O_LARGEFILE)?;
     Ok(call.files().add(file, 0, flags & MFD_CLOEXEC != 0)? as u64)
 }
 

@@ -34,18 +34,21 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
     let path = call.path(path)?;
     let mode = call.place().masked(mode & 0o7777);
     // A file that another thread makes just before us was there all along.
-    let node = loop {
+    let (node, found) = loop {
         let found = call.find_from(directory, &path, follows(flags))?;
         match node_for(&found, flags, mode) {
             Err(Errno::EEXIST) if flags & O_EXCL == 0 => {}
-            outcome => break outcome?,
+            outcome => break (outcome?, found),
         }
     };
     permit(&node, flags)?;
     if flags & O_TRUNC != 0 && wants_to_write(flags) {
         empty(&node)?;
     }
-    let file = OpenFile::new(node, flags)?;
+    let file = match flags & O_TMPFILE {
+        O_TMPFILE => OpenFile::new(node, flags)?,
+        _ => OpenFile::found(node, found, flags)?,
+    };
     Ok(call.files().add(file, 0, flags & O_CLOEXEC != 0)? as u64)
 }
 

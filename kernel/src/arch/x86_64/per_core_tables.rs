@@ -27,12 +27,14 @@ use crate::mm::owner::Owner;
 struct CoreTable {
     /// Physical address of the top table, 0 if there is none. Written by the owner only.
     root: AtomicU64,
+    /// How many tables there are. Written by the owner only, relaxed: it orders nothing.
+    tables: AtomicU64,
     presence: Presence,
 }
 
 impl CoreTable {
     fn new() -> Self {
-        Self { root: AtomicU64::new(0), presence: Presence::new() }
+        Self { root: AtomicU64::new(0), tables: AtomicU64::new(0), presence: Presence::new() }
     }
 
     /// Relaxed: only the owner asks, or a dying space.
@@ -46,6 +48,13 @@ impl CoreTable {
         let root = self.root();
         // SAFETY: the owner frees the table after it has set the root to 0, in `drop_table`.
         (root != 0).then(|| unsafe { Table::at(root) })
+    }
+
+    /// A frame of zeroes for a table more.
+    fn alloc(&self, pin: &Pinned) -> Result<u64, OutOfMemory> {
+        let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
+        self.tables.store(self.tables.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Ok(frame << 12)
     }
 
     /// Removes the translations of `pages`, also from the TLB if the table is in use. By the owner only.
@@ -73,7 +82,7 @@ impl PerCoreTables {
         if let Some(top) = mine.top() {
             return Ok(top);
         }
-        let root = frames::alloc_table(pin).ok_or(OutOfMemory)? << 12;
+        let root = mine.alloc(pin)?;
         // SAFETY: a frame of zeroes that is ours.
         let top = unsafe { Table::at(root) };
         top.copy_kernel_half(kernel_map::kernel_table());
@@ -88,7 +97,12 @@ impl PerCoreTables {
 
 /// The table of level 0 that holds `page`'s entry, made if need be. By the owner only.
 #[inline]
-fn leaf_table<'a>(pin: &Pinned, top: &'a Table, page: PageNum) -> Result<&'a Table, OutOfMemory> {
+fn leaf_table<'a>(
+    pin: &Pinned,
+    mine: &CoreTable,
+    top: &'a Table,
+    page: PageNum,
+) -> Result<&'a Table, OutOfMemory> {
     let mut table = top;
     for level in (1..=TOP).rev() {
         let entry = table.toward(page.get(), level);
@@ -96,7 +110,7 @@ fn leaf_table<'a>(pin: &Pinned, top: &'a Table, page: PageNum) -> Result<&'a Tab
         table = match unsafe { Table::below(entry.load(Ordering::Relaxed)) } {
             Some(below) => below,
             None => {
-                let below = frames::alloc_table(pin).ok_or(OutOfMemory)? << 12;
+                let below = mine.alloc(pin)?;
                 entry.store(user_link(below), Ordering::Relaxed);
                 // SAFETY: a frame of zeroes that now is a table.
                 unsafe { Table::at(below) }
@@ -113,7 +127,8 @@ impl Mmu for PerCoreTables {
 
     #[inline]
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        let entry = leaf_table(pin, self.top_or_new(pin)?, page)?.toward(page.get(), 0);
+        let (mine, top) = (self.cores.mine(pin), self.top_or_new(pin)?);
+        let entry = leaf_table(pin, mine, top, page)?.toward(page.get(), 0);
         let old = entry.load(Ordering::Relaxed);
         // Relaxed: only this core walks the table.
         entry.store(user_leaf(frame.get(), prot), Ordering::Relaxed);
@@ -177,6 +192,7 @@ impl SpaceTables for PerCoreTables {
         if root == 0 {
             return;
         }
+        mine.tables.store(0, Ordering::Relaxed);
         if mine.presence.is_here() {
             kernel_map::load();
         }
@@ -185,14 +201,12 @@ impl SpaceTables for PerCoreTables {
     }
 
     fn table_pages(&self) -> u64 {
-        let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
-        // SAFETY: tables are freed by their cores before the space is retired, and with the space.
-        roots.map(|root| unsafe { table_walk::count(root) }).sum()
+        self.cores.iter().map(|core| core.tables.load(Ordering::Relaxed)).sum()
     }
 
     fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
         let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
-        // SAFETY: as in `table_pages`.
+        // SAFETY: tables are freed by their cores before the space is retired, and with the space.
         roots.for_each(|root| unsafe { table_walk::each_frame(root, visit) });
     }
 }

@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod folder;
+mod maps;
 mod process;
 mod texts;
 
@@ -20,7 +21,6 @@ use super::tree;
 use crate::process::numbers;
 use crate::{arch, counters, mm, sched};
 
-pub use descriptors::describe;
 pub use folder::Folder;
 
 use process::Processes;

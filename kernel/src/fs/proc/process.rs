@@ -9,15 +9,16 @@ use abi::file::{S_IFDIR, S_IFLNK, S_IFREG};
 
 use super::descriptors::Descriptors;
 use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
+use super::maps::{self, PageMap};
 use super::texts;
-use crate::fs::fallible::{self, Text};
+use crate::fs::fallible::Text;
 use crate::fs::node::{Node, Volume};
 use crate::fs::path;
 use crate::process::{Process, numbers};
 use crate::sched::Task;
 
 /// What is in the directory of a process, and its `S_IF*`.
-const NAMES: [(&[u8], u32); 12] = [
+const NAMES: [(&[u8], u32); 15] = [
     (b"cmdline", S_IFREG),
     (b"comm", S_IFREG),
     (b"cwd", S_IFLNK),
@@ -25,7 +26,10 @@ const NAMES: [(&[u8], u32); 12] = [
     (b"exe", S_IFLNK),
     (b"fd", S_IFDIR),
     (b"maps", S_IFREG),
+    (b"pagemap", S_IFREG),
     (b"root", S_IFLNK),
+    (b"smaps", S_IFREG),
+    (b"smaps_rollup", S_IFREG),
     (b"stat", S_IFREG),
     (b"statm", S_IFREG),
     (b"status", S_IFREG),
@@ -52,6 +56,7 @@ impl Folder for One {
                 let task = process.any_thread().ok_or(Errno::ENOENT)?;
                 link(&path::of(&task.place().directory())?)
             }
+            b"pagemap" => Node::file(Volume::System, 0o400, PageMap::of(&process)),
             b"root" => link(b"/"),
             _ => file(&process, name),
         }
@@ -72,7 +77,7 @@ fn link(target: &[u8]) -> Result<Arc<Node>, Errno> {
 
 fn program_path(process: &Process) -> Result<Vec<u8>, Errno> {
     let memory = process.memory().ok_or(Errno::ENOENT)?;
-    fallible::copied(&memory.program.path)
+    memory.program.file.path()
 }
 
 /// A text about a process.
@@ -83,7 +88,9 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<Arc<Node>, Errno> {
         b"cmdline" => texts::cmdline,
         b"environ" => texts::environ,
         b"comm" => texts::comm,
-        b"maps" => texts::maps,
+        b"maps" => maps::maps,
+        b"smaps" => maps::smaps,
+        b"smaps_rollup" => maps::smaps_rollup,
         b"stat" => texts::stat,
         b"statm" => texts::statm,
         b"status" => texts::status,

@@ -1,13 +1,11 @@
 //! What `/proc` says of a process.
 
 use core::fmt::{self, Write};
-use core::ops::ControlFlow;
 
-use vm::{Flags, PAGE_SIZE, Prot, Region};
+use vm::PAGE_SIZE;
 
 use crate::fs::fallible::{Text, copied};
-use crate::mm::user::USER_END;
-use crate::process::{Memory, Process, STACK_BYTES, TICKS_PER_SECOND};
+use crate::process::{Memory, Pages, Process, TICKS_PER_SECOND};
 use crate::sched::{self, Task};
 
 const NS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
@@ -71,14 +69,15 @@ pub fn stat(process: &Process, text: &mut Text) -> fmt::Result {
     write!(text, " {} {} 0 0", usage.faults, children.faults)?;
     write!(text, " {} 0 {} 0 20 0", usage.cpu_ns / NS_PER_TICK, children.cpu_ns / NS_PER_TICK)?;
     write!(text, " {} 0 0", process.count_threads())?;
-    write!(text, " {} {}", pages.mapped * PAGE_SIZE, pages.resident)?;
+    write!(text, " {} {}", pages.mapped * PAGE_SIZE, pages.resident())?;
     text.write_str(" 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
 }
 
-/// Pages: all, in memory, and what we do not know.
+/// Pages: all, in memory, shared, of code, of libraries (never told), of data.
 pub fn statm(process: &Process, text: &mut Text) -> fmt::Result {
     let pages = process.pages();
-    writeln!(text, "{} {} 0 0 0 0 0", pages.mapped, pages.resident)
+    let (resident, shown) = (pages.resident(), pages.file + pages.shared);
+    writeln!(text, "{} {resident} {shown} {} 0 {} 0", pages.mapped, pages.code, pages.data + pages.stack)
 }
 
 /// The same for people.
@@ -89,34 +88,27 @@ pub fn status(process: &Process, text: &mut Text) -> fmt::Result {
     let (pid, pages) = (process.pid(), process.pages());
     write!(text, "\nState:\t{state} ({word})\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t{}\n", parent_of(process))?;
     text.write_str("TracerPid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n")?;
-    let kib = |pages: u64| pages * (PAGE_SIZE / 1024);
-    write!(text, "VmSize:\t{:8} kB\nVmRSS:\t{:8} kB\n", kib(pages.mapped), kib(pages.resident))?;
+    write_pages(&pages, process.table_pages(), text)?;
     writeln!(text, "Threads:\t{}", process.count_threads())
 }
 
-/// What is mapped, without the names of files.
-pub fn maps(process: &Process, text: &mut Text) -> fmt::Result {
-    let Some(memory) = process.memory() else { return Ok(()) };
-    let heap = memory.heap.bounds();
-    let mut outcome = Ok(());
-    memory.each_region(|region| {
-        outcome = map_line(region, heap, text);
-        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    outcome
-}
-
-fn map_line(region: &Region, heap: (u64, u64), text: &mut Text) -> fmt::Result {
-    let [start, end] = [region.pages.start(), region.pages.end()].map(|page| page.get() * PAGE_SIZE);
-    let right = |right: Prot, letter| if region.mapping.prot().contains(right) { letter } else { '-' };
-    let (read, write, execute) = (right(Prot::READ, 'r'), right(Prot::WRITE, 'w'), right(Prot::EXEC, 'x'));
-    let kind = if region.mapping.flags().contains(Flags::SHARED) { 's' } else { 'p' };
-    write!(text, "{start:x}-{end:x} {read}{write}{execute}{kind} 00000000 00:00 0")?;
-    match () {
-        () if start >= USER_END - STACK_BYTES => text.write_str(" [stack]\n"),
-        () if heap.0 <= start && end <= heap.1 => text.write_str(" [heap]\n"),
-        () => text.write_char('\n'),
-    }
+fn write_pages(pages: &Pages, tables: u64, text: &mut Text) -> fmt::Result {
+    let lines = [
+        ("VmSize", pages.mapped),
+        ("VmLck", pages.locked),
+        ("VmRSS", pages.resident()),
+        ("RssAnon", pages.anonymous),
+        ("RssFile", pages.file),
+        ("RssShmem", pages.shared),
+        ("VmData", pages.data),
+        ("VmStk", pages.stack),
+        ("VmExe", pages.code),
+        ("VmLib", pages.library),
+        ("VmPTE", tables),
+        ("VmSwap", 0),
+    ];
+    let kib = |pages: u64| pages * (PAGE_SIZE / 1024);
+    lines.into_iter().try_for_each(|(name, pages)| writeln!(text, "{name}:\t{:8} kB", kib(pages)))
 }
 
 /// The number of the process that reads.

@@ -1,0 +1,75 @@
+//! How much memory a program uses: sums over its mappings.
+
+use alloc::sync::Arc;
+
+use vm::{Flags, Prot};
+
+use super::memory::Mapped;
+use crate::fs::OpenFile;
+use crate::fs::node::Volume;
+
+/// Pages of a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pages {
+    /// All that are mapped.
+    pub mapped: u64,
+    /// Those locked in memory.
+    pub locked: u64,
+    /// Private ones that may be written, without the stack.
+    pub data: u64,
+    /// The main thread's stack.
+    pub stack: u64,
+    /// Code of the program itself.
+    pub code: u64,
+    /// Code of others.
+    pub library: u64,
+    /// In memory: the program's own.
+    pub anonymous: u64,
+    /// In memory: a file's.
+    pub file: u64,
+    /// In memory: shared memory's, and those of files that live in memory.
+    pub shared: u64,
+}
+
+impl Pages {
+    /// Those in memory.
+    pub fn resident(&self) -> u64 {
+        self.anonymous + self.file + self.shared
+    }
+
+    /// Counts a mapping of the program in `program`.
+    pub fn add(&mut self, mapped: &Mapped, program: &Arc<OpenFile>) {
+        let (pages, flags) = (mapped.region.pages.pages(), mapped.region.mapping.flags());
+        self.mapped += pages;
+        if flags.contains(Flags::LOCKED) {
+            self.locked += pages;
+        }
+        if let Some(kind) = self.kind(mapped, program) {
+            *kind += pages;
+        }
+        self.add_resident(mapped);
+    }
+
+    /// The sum of the mappings that are of the same kind, as Linux tells them apart.
+    fn kind(&mut self, mapped: &Mapped, program: &Arc<OpenFile>) -> Option<&mut u64> {
+        let (prot, flags) = (mapped.region.mapping.prot(), mapped.region.mapping.flags());
+        let file = mapped.source.as_ref().and_then(|source| source.file.as_ref());
+        match (prot.contains(Prot::WRITE), prot.contains(Prot::EXEC)) {
+            _ if mapped.is_stack() => Some(&mut self.stack),
+            (true, _) if !flags.contains(Flags::SHARED) => Some(&mut self.data),
+            (false, true) if file.is_some_and(|file| Arc::ptr_eq(file, program)) => Some(&mut self.code),
+            (false, true) => Some(&mut self.library),
+            _ => None,
+        }
+    }
+
+    fn add_resident(&mut self, mapped: &Mapped) {
+        let resident = mapped.region.resident;
+        self.anonymous += resident.alone + resident.counted;
+        let file = mapped.source.as_ref().and_then(|source| source.file.as_ref());
+        match file.map(|file| file.node().volume()) {
+            Some(Volume::Image) => self.file += resident.shown,
+            _ => self.shared += resident.shown,
+        }
+    }
+}
