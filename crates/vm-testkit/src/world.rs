@@ -20,12 +20,19 @@ pub struct Setup {
     pub frames: usize,
     /// What may be mapped.
     pub user: PageRange,
+    /// Where the arenas begin.
+    pub seed: u64,
 }
 
 impl Setup {
     /// 4 cores, 4096 frames, 47 bits of addresses.
     pub fn new() -> Self {
-        Self { cores: 4, frames: 4096, user: PageRange::between(PageNum::new(16), PageNum::new(1 << 35)) }
+        Self {
+            cores: 4,
+            frames: 4096,
+            user: PageRange::between(PageNum::new(16), PageNum::new(1 << 35)),
+            seed: 1,
+        }
     }
 }
 
@@ -95,7 +102,7 @@ impl World {
         let mmu = Arc::new(SimMmu::new(&machine, tables));
         machine.on_each(|pin| mmu.activate(pin));
         let nodes = Arc::new(NodeCounters::new(setup.cores));
-        let layout = Layout { cores: setup.cores, user: setup.user, anywhere: setup.user };
+        let layout = Layout { cores: setup.cores, user: setup.user, anywhere: setup.user, seed: setup.seed };
         let space = machine.on(0, |pin| {
             let (domain, memory) = (machine.refcache.clone(), Memory(machine.clone()));
             RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout)

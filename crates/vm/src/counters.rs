@@ -24,9 +24,11 @@ pub enum Event {
     IpiTarget,
     /// A core that a shootdown could leave alone.
     AvoidedIpi,
+    /// A look at the map in search of a hole.
+    Look,
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "mmap",
     "munmap",
     "mprotect",
@@ -35,6 +37,7 @@ const NAMES: [&str; 8] = [
     "shootdowns",
     "ipi_targets",
     "avoided_ipis",
+    "looks",
 ];
 
 /// One number for each [`Event`].

@@ -14,7 +14,7 @@
 //! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: rights, frame, cores that translate it |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
-//! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
+//! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,8 +30,10 @@ mod meta;
 mod mmu;
 mod page;
 mod presence;
+mod recent;
 mod shootdown;
 mod space;
+mod sweep;
 mod tracker;
 
 pub use counters::{Counters, Event};

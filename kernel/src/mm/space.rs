@@ -77,7 +77,12 @@ static SHOWN: SpinLock<Weak<SpaceHandle>> = SpinLock::new(Weak::new());
 fn layout() -> Layout {
     let pages =
         |start: u64, end: u64| PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE));
-    Layout { cores: arch::cores(), user: pages(LOWEST, USER_END), anywhere: pages(ANYWHERE.0, ANYWHERE.1) }
+    Layout {
+        cores: arch::cores(),
+        user: pages(LOWEST, USER_END),
+        anywhere: pages(ANYWHERE.0, ANYWHERE.1),
+        seed: arch::random_u64(),
+    }
 }
 
 /// An empty address space, unless memory is short.

@@ -94,7 +94,8 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
 
     fn look(&self, pin: &Pinned, page: u64) -> Look {
         let peek = self.map.peek(pin, page);
-        Look { start: peek.span.start, used: peek.used }
+        self.rig.tally.add(pin, Event::Look, 1);
+        Look { span: peek.span, used: peek.used }
     }
 
     fn unmap_all(&self, pin: &Pinned) {
