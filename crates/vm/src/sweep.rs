@@ -28,7 +28,7 @@ use crate::PageRange;
 use crate::hole::{LARGE, Look, hole_below};
 
 /// How many pages a search may sweep for each page that is asked for.
-const CREDIT: u64 = 4;
+const CREDIT: u64 = 3;
 
 /// How many pages of land that was given up are looked at before the search goes on in new land.
 const STRIDE: u64 = 16 * LARGE;
@@ -70,6 +70,9 @@ impl Sweep {
     }
 
     fn sweep(&mut self, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+        if self.cursor - self.window < pages {
+            self.turn();
+        }
         let low = self.cursor.saturating_sub(CREDIT * pages).max(self.window);
         match hole_below(low..self.cursor, pages, look) {
             Ok(start) => {
@@ -111,5 +114,102 @@ impl Sweep {
         }
         self.floor = start;
         Some(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::{BTreeSet, VecDeque};
+    use core::cell::{Cell, RefCell};
+
+    const TOP: u64 = 1 << 30;
+
+    /// A map that counts how often it is looked at.
+    #[derive(Default)]
+    struct Land {
+        used: RefCell<BTreeSet<u64>>,
+        looks: Cell<u64>,
+    }
+
+    impl Land {
+        fn look(&self, page: u64) -> Look {
+            self.looks.set(self.looks.get() + 1);
+            Look { span: page..page + 1, used: self.used.borrow().contains(&page) }
+        }
+
+        fn take(&self, sweep: &mut Sweep, pages: u64) -> Option<u64> {
+            let start = sweep.search(pages, &|page| self.look(page))?;
+            self.used.borrow_mut().extend(start..start + pages);
+            Some(start)
+        }
+
+        fn free(&self, pages: Range<u64>) {
+            self.used.borrow_mut().retain(|page| !pages.contains(page));
+        }
+
+        /// How many looks `f` takes.
+        fn looks(&self, f: impl FnOnce()) -> u64 {
+            let before = self.looks.get();
+            f();
+            self.looks.get() - before
+        }
+    }
+
+    fn sweep() -> Sweep {
+        Sweep::new(0..TOP, TOP)
+    }
+
+    #[test]
+    fn mapping_and_never_unmapping_costs_a_few_looks_a_page_and_leaves_no_holes() {
+        for size in [1, 3, 64, 2048] {
+            let (land, mut sweep) = (Land::default(), sweep());
+            let looks = land.looks(|| (0..8192 / size).for_each(|_| _ = land.take(&mut sweep, size)));
+            assert!(looks <= (CREDIT + 1) * 8192, "{size} pages at a time: {looks} looks for 8192 pages");
+            let lowest = *land.used.borrow().first().unwrap();
+            assert!(TOP - lowest <= 8192 + LARGE, "{size} pages at a time: down to {lowest:#x}");
+        }
+    }
+
+    #[test]
+    fn a_queue_of_pages_freed_by_others_cycles_in_the_first_window() {
+        let (land, mut sweep, mut queue) = (Land::default(), sweep(), VecDeque::new());
+        for _ in 0..20_000 {
+            let looks = land.looks(|| queue.push_back(land.take(&mut sweep, 1).unwrap()));
+            assert!(looks <= CREDIT + 1);
+            assert!(queue.back() >= Some(&(TOP - LARGE)), "left the window");
+            if queue.len() > 100 {
+                land.used.borrow_mut().remove(&queue.pop_front().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn the_window_shrinks_with_what_is_mapped_and_no_search_is_long() {
+        let (land, mut sweep, mut queue) = (Land::default(), sweep(), VecDeque::new());
+        for (live, widest) in [(20_000, 27_000), (200, 1200), (5000, 8000), (0, 1024)] {
+            for _ in 0..100_000 {
+                let looks = land.looks(|| queue.push_back(land.take(&mut sweep, 1).unwrap()));
+                assert!(looks <= 2 * CREDIT + STRIDE + 1, "{looks} looks");
+                while queue.len() > live {
+                    land.used.borrow_mut().remove(&queue.pop_front().unwrap());
+                }
+            }
+            let window = sweep.top - sweep.window;
+            assert!(window <= widest, "{live} pages are mapped, and the window has {window}");
+        }
+    }
+
+    #[test]
+    fn holes_are_used_when_nothing_else_is_left() {
+        let (land, mut sweep) = (Land::default(), Sweep::new(1000..3000, 2222));
+        while land.take(&mut sweep, 1).is_some() {}
+        assert_eq!(land.used.borrow().len(), 2000);
+        land.free(1500..1507);
+        land.free(2800..2807);
+        assert_eq!(land.take(&mut sweep, 8), None);
+        assert_eq!(land.take(&mut sweep, 7), Some(2800));
+        assert_eq!(land.take(&mut sweep, 7), Some(1500));
+        assert_eq!(land.take(&mut sweep, 1), None);
     }
 }
