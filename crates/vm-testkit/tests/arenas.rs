@@ -133,7 +133,7 @@ fn a_producer_reuses_what_its_consumer_unmaps() {
 }
 
 #[test]
-#[ignore = "a million rounds take a while; run it in release"]
+#[ignore = "the long one: run it in release"]
 fn a_producer_reuses_what_its_consumer_unmaps_a_million_times() {
     produce_and_consume(1_000_000);
 }
@@ -233,7 +233,7 @@ fn random_sizes_and_lifetimes_on_eight_threads_stay_within_a_bounded_spread() {
 }
 
 #[test]
-#[ignore = "ten million operations take minutes; run it in release"]
+#[ignore = "the long one: half a minute in release"]
 fn ten_million_operations_stay_within_a_bounded_spread() {
     random_sizes_and_lifetimes(10_000_000);
 }

@@ -81,7 +81,7 @@ impl Sweep {
                 Some(start)
             }
             Err(end) => {
-                self.cursor = end;
+                self.cursor = end.max(self.window);
                 if low == self.window {
                     self.turn();
                 }
@@ -121,6 +121,7 @@ impl Sweep {
 mod tests {
     use super::*;
     use alloc::collections::{BTreeSet, VecDeque};
+    use alloc::vec::Vec;
     use core::cell::{Cell, RefCell};
 
     const TOP: u64 = 1 << 30;
@@ -198,6 +199,18 @@ mod tests {
             let window = sweep.top - sweep.window;
             assert!(window <= widest, "{live} pages are mapped, and the window has {window}");
         }
+    }
+
+    #[test]
+    fn a_used_slot_may_reach_below_the_window() {
+        let (mut sweep, slot) = (sweep(), 1024..TOP - 100);
+        let look = |page| match slot.contains(&page) {
+            true => Look { span: slot.clone(), used: true },
+            false => Look { span: page..page + 1, used: false },
+        };
+        let found: Vec<_> = (0..102).map(|_| sweep.search(1, &look).unwrap()).collect();
+        assert_eq!(found[..100], (TOP - 100..TOP).rev().collect::<Vec<_>>());
+        assert_eq!(found[100..], [1023, 1022]);
     }
 
     #[test]
