@@ -54,7 +54,7 @@ impl Arenas {
 
     /// The next hole of `pages` pages in this core's arena, or in another that it moves to; `None` if that is
     /// nowhere.
-    pub(crate) fn search(&self, pin: &Pinned, pages: u64, look: impl Fn(u64) -> Look) -> Option<PageNum> {
+    pub(crate) fn search(&self, pin: &Pinned, pages: u64, look: impl Look) -> Option<PageNum> {
         let sweep = &mut self.of.mine(pin).lock().sweep;
         let start = sweep.search(pages, &look).or_else(|| self.move_on(pin, pages, &look, sweep));
         start.map(PageNum::new)
@@ -70,13 +70,7 @@ impl Arenas {
     }
 
     /// Moves this core to the next part whose lower half has a hole of `pages` pages.
-    fn move_on(
-        &self,
-        pin: &Pinned,
-        pages: u64,
-        look: &impl Fn(u64) -> Look,
-        sweep: &mut Sweep,
-    ) -> Option<u64> {
+    fn move_on(&self, pin: &Pinned, pages: u64, look: &impl Look, sweep: &mut Sweep) -> Option<u64> {
         let cores = self.of.cores();
         let homes = (0..cores).map(|far| lower_half(self.split.part((pin.core().index() + far) % cores)));
         homes.into_iter().find_map(|home| {

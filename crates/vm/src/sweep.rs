@@ -56,7 +56,7 @@ impl Sweep {
     }
 
     /// A hole of `pages` pages; `None` if there is none at all.
-    pub(crate) fn search(&mut self, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+    pub(crate) fn search(&mut self, pages: u64, look: &impl Look) -> Option<u64> {
         self.sweep(pages, look)
             .or_else(|| self.extend(pages, look))
             .or_else(|| self.advance(pages, look))
@@ -69,7 +69,7 @@ impl Sweep {
         self.window <= range.start().get() && range.end().get() <= self.top
     }
 
-    fn sweep(&mut self, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+    fn sweep(&mut self, pages: u64, look: &impl Look) -> Option<u64> {
         if self.cursor - self.window < pages {
             self.turn();
         }
@@ -100,14 +100,14 @@ impl Sweep {
         self.handed = 0;
     }
 
-    fn extend(&mut self, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+    fn extend(&mut self, pages: u64, look: &impl Look) -> Option<u64> {
         let low = self.window.saturating_sub(STRIDE + CREDIT * pages).max(self.floor);
         let hole = hole_below(low..self.window, pages, look).ok();
         self.window = hole.unwrap_or(low);
         hole
     }
 
-    fn advance(&mut self, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+    fn advance(&mut self, pages: u64, look: &impl Look) -> Option<u64> {
         let start = hole_below(self.all.start..self.floor, pages, look).ok()?;
         if self.window == self.floor {
             self.window = start;
@@ -134,13 +134,13 @@ mod tests {
     }
 
     impl Land {
-        fn look(&self, page: u64) -> Look {
+        fn look(&self, pages: Range<u64>) -> Option<u64> {
             self.looks.set(self.looks.get() + 1);
-            Look { span: page..page + 1, used: self.used.borrow().contains(&page) }
+            self.used.borrow().range(pages).next().copied()
         }
 
         fn take(&self, sweep: &mut Sweep, pages: u64) -> Option<u64> {
-            let start = sweep.search(pages, &|page| self.look(page))?;
+            let start = sweep.search(pages, &|pages| self.look(pages))?;
             self.used.borrow_mut().extend(start..start + pages);
             Some(start)
         }
@@ -204,10 +204,8 @@ mod tests {
     #[test]
     fn a_used_slot_may_reach_below_the_window() {
         let (mut sweep, slot) = (sweep(), 1024..TOP - 100);
-        let look = |page| match slot.contains(&page) {
-            true => Look { span: slot.clone(), used: true },
-            false => Look { span: page..page + 1, used: false },
-        };
+        let look =
+            |pages: Range<u64>| (pages.start < slot.end && slot.start < pages.end).then_some(slot.start);
         let found: Vec<_> = (0..102).map(|_| sweep.search(1, &look).unwrap()).collect();
         assert_eq!(found[..100], (TOP - 100..TOP).rev().collect::<Vec<_>>());
         assert_eq!(found[100..], [1023, 1022]);

@@ -16,7 +16,6 @@ use refcache::Domain;
 
 use crate::arena::Arenas;
 use crate::counters::Tally;
-use crate::hole::Look;
 use crate::layout::Layout;
 use crate::meta::Page;
 use crate::shootdown::{Reach, Removed, Rig, for_each_before_hole};
@@ -92,10 +91,10 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         self.map.lock_range(pin, keys(pages), expand).map_err(|_| VmError::OutOfMemory)
     }
 
-    fn look(&self, pin: &Pinned, page: u64) -> Look {
-        let peek = self.map.peek(pin, page);
+    /// Looks for what is mapped in `pages`: where the lowest slot of it starts.
+    fn look(&self, pin: &Pinned, pages: Range<u64>) -> Option<u64> {
         self.rig.tally.add(pin, Event::Look, 1);
-        Look { span: peek.span, used: peek.used }
+        self.map.first_used(pin, pages).map(|used| used.start)
     }
 
     fn unmap_all(&self, pin: &Pinned) {
