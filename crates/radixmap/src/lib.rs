@@ -167,10 +167,10 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// the range. A hint, like [`RadixMap::peek`]; land without nodes costs one step for each empty slot.
     ///
     /// # Panics
-    /// If the range goes beyond [`KEY_END`].
+    /// If the range is empty or goes beyond [`KEY_END`].
     pub fn first_used(&self, pin: &Pinned, keys: Range<u64>) -> Option<Range<u64>> {
-        assert!(keys.end <= KEY_END, "not a range of keys");
-        lock::first_used(&self.here(pin), self.root.node(), keys)
+        assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
+        lock::first_used(self.here(pin), self.root.node(), keys)
     }
 
     /// The domain that counts the nodes.
