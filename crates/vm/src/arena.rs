@@ -72,8 +72,8 @@ impl Arenas {
     /// Moves this core to the next part whose lower half has a hole of `pages` pages.
     fn move_on(&self, pin: &Pinned, pages: u64, look: &impl Look, sweep: &mut Sweep) -> Option<u64> {
         let cores = self.of.cores();
-        let homes = (0..cores).map(|far| lower_half(self.split.part((pin.core().index() + far) % cores)));
-        homes.into_iter().find_map(|home| {
+        let mut homes = (0..cores).map(|far| lower_half(self.split.part((pin.core().index() + far) % cores)));
+        homes.find_map(|home| {
             let mut elsewhere = begin(home, self.seed);
             let start = elsewhere.search(pages, look)?;
             *sweep = elsewhere;
