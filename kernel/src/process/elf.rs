@@ -153,11 +153,6 @@ impl<'a> Elf<'a> {
         Ok(elf)
     }
 
-    /// The file.
-    pub fn file(&self) -> &dyn Content {
-        self.file
-    }
-
     /// The path of the program that is to be started instead, with this one in its hands.
     ///
     /// # Errors
