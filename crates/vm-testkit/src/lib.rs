@@ -12,6 +12,7 @@
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]
 
+mod dice;
 mod disk;
 mod files;
 mod frames;
@@ -23,6 +24,7 @@ mod sim_mmu;
 mod trial;
 mod world;
 
+pub use dice::Dice;
 pub use disk::Disk;
 pub use files::{FileStore, original};
 pub use frames::{FrameStore, WORDS};
