@@ -12,6 +12,8 @@ pub struct Options {
     pub probe: bool,
     /// `stats`: counters and leaks at the end.
     pub stats: bool,
+    /// `fail-alloc`: a device that lets allocations fail.
+    pub fail_alloc: bool,
     /// `meter`: who owns what memory, at the end.
     pub meter: bool,
 }
@@ -24,7 +26,8 @@ pub fn get() -> Options {
 }
 
 impl Options {
-    const DEFAULT: Self = Self { tables: Tables::PerCore, probe: false, stats: false, meter: false };
+    const DEFAULT: Self =
+        Self { tables: Tables::PerCore, probe: false, stats: false, fail_alloc: false, meter: false };
 
     /// Reads the command line; [`get`] knows the options from now on.
     ///
@@ -44,6 +47,7 @@ impl Options {
             "tables=shared" => Self { tables: Tables::Shared, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
+            "fail-alloc" => Self { fail_alloc: true, ..self },
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
         }

@@ -74,7 +74,7 @@ fn cells(scope: &Scope) -> Vec<Cell> {
 fn count(cells: &[Cell], rows: &mut [Row], scope: &Scope) -> Result<()> {
     let cpus: Vec<u16> = scope.cpus.iter().copied().filter(|cpus| *cpus <= MOST).collect();
     for (program, _) in PROGRAMS {
-        let counted = benchmarks::experiment(program, &cpus, &SYSTEMS, scope.memory)?.run()?;
+        let counted = benchmarks::experiment(program, &[], &cpus, &SYSTEMS, scope.memory)?.run()?;
         for (cell, row) in cells.iter().zip(&mut *rows).filter(|(cell, _)| cell.program == program) {
             let same =
                 counted.iter().find(|other| other.system == cell.system && other.row.cpus == cell.cpus);

@@ -1,5 +1,6 @@
 //! Measuring programs in guests: one run, many runs, and what to make of them.
 
+pub mod calls;
 pub mod measure;
 pub mod micro;
 pub mod plot;

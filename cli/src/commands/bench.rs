@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
+use crate::bench::calls;
 use crate::bench::measure::accel;
 use crate::bench::micro::{self, Scope};
 use crate::bench::plot;
@@ -20,6 +21,8 @@ use crate::table::{Table, count};
 pub enum Bench {
     /// local, pipeline and global on RadixVM with per-core tables, with a shared table, and on stock Linux
     Micro(Micro),
+    /// Instructions of single memory calls, fork and exec on one CPU, on RadixVM and on stock Linux
+    Calls(Calls),
 }
 
 /// Options of `radixvm bench micro`.
@@ -49,9 +52,43 @@ pub struct Micro {
     memory: u64,
 }
 
+/// Options of `radixvm bench calls`.
+#[derive(Args)]
+#[command(after_help = "\
+Each call is a round of a program in user/, under the contention meter, without further iterations of repeated string \
+instructions. The JSON is an array with one object per call.")]
+pub struct Calls {
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Memory of every guest
+    #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
+    memory: u64,
+}
+
 /// Measures and reports.
 pub fn run(bench: Bench) -> Result<u8> {
-    let Bench::Micro(Micro { cpus, json, svg, repeats, quick, memory }) = bench;
+    match bench {
+        Bench::Micro(options) => run_micro(options),
+        Bench::Calls(options) => run_calls(options),
+    }
+}
+
+fn run_calls(Calls { json, memory }: Calls) -> Result<u8> {
+    let json = json.map(Output::open).transpose()?;
+    let costs = calls::run(memory)?;
+    write!(
+        std::io::stdout(),
+        "{}\nInstructions, user and kernel: the median of rounds.\n",
+        calls::table(&costs)
+    )?;
+    if let Some(file) = json {
+        file.write(&(serde_json::to_string_pretty(&costs)? + "\n"))?;
+    }
+    Ok(0)
+}
+
+fn run_micro(Micro { cpus, json, svg, repeats, quick, memory }: Micro) -> Result<u8> {
     // Before minutes of measuring that could not be kept.
     let [json, svg] = [json, svg].map(|path| path.map(Output::open).transpose());
     let (json, svg) = (json?, svg?);

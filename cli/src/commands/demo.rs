@@ -105,7 +105,7 @@ fn count_rounds(cpus: u16, entries: &mut [Entry]) -> Result<()> {
     if cpus > MOST {
         return Ok(());
     }
-    let cells = benchmarks::experiment("local", &[cpus], &SYSTEMS, MEMORY)?.run()?;
+    let cells = benchmarks::experiment("local", &[], &[cpus], &SYSTEMS, MEMORY)?.run()?;
     for entry in entries {
         let cell = cells.iter().find(|cell| cell.system == entry.system);
         entry.counts = cell.map_or_else(Counts::default, |cell| Counts::new(&cell.row));

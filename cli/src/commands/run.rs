@@ -71,6 +71,9 @@ pub struct Arguments {
     /// input.
     #[arg(long, verbatim_doc_comment)]
     dry_run: bool,
+    /// Give the guest /dev/fail-alloc, for tests: allocations fail when they are told to
+    #[arg(long, hide = true)]
+    fail_alloc: bool,
     /// Say on stderr what the guest reports, even if stderr is not a terminal
     #[arg(short, long)]
     verbose: bool,
@@ -136,12 +139,12 @@ impl Arguments {
 
     fn plan(&self, job: &Job) -> Result<Plan> {
         let size = Size { cpus: self.cpus, memory: self.memory, accel: self.accel()? };
-        system::plan(
-            self.system(),
-            job,
-            size,
-            Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true },
-        )
+        let streams = Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true };
+        let mut plan = system::plan(self.system(), job, size, streams)?;
+        if self.fail_alloc {
+            plan.command_line.push_str(" fail-alloc");
+        }
+        Ok(plan)
     }
 
     fn accel(&self) -> Result<Accel> {

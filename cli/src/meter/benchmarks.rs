@@ -10,7 +10,9 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
-const BENCHMARKS: [(&str, u64); 7] = [
+const BENCHMARKS: [(&str, u64); 9] = [
+    ("callcost", 2000),
+    ("forkexit", 100),
     ("local", 2000),
     ("pipeline", 2000),
     ("global", 64),
@@ -48,12 +50,19 @@ fn add(arguments: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// A benchmark as it comes, run once at each size on each system.
-pub fn experiment(name: &str, cpus: &[u16], systems: &[System], memory: u64) -> Result<Experiment> {
-    let rounds = rounds(name);
+/// A benchmark with these arguments, run once at each size on each system.
+pub fn experiment(
+    name: &str,
+    arguments: &[&str],
+    cpus: &[u16],
+    systems: &[System],
+    memory: u64,
+) -> Result<Experiment> {
+    let (rounds, arguments) =
+        (rounds(name), arguments.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
     Ok(Experiment {
         program: artifacts::program(name)?,
-        arguments: complete(&[], rounds),
+        arguments: complete(&arguments, rounds),
         rounds: rounds.unwrap_or(0),
         files: Vec::new(),
         environment: Vec::new(),

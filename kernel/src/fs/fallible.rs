@@ -10,6 +10,8 @@ use core::sync::atomic::AtomicUsize;
 
 use abi::Errno;
 
+use crate::mm::scarcity;
+
 /// What `Arc::new` allocates.
 #[repr(C)]
 struct ArcBlock<T> {
@@ -26,7 +28,7 @@ pub fn arc<T>(value: T) -> Result<Arc<T>, Errno> {
     let mut probe = empty::<ArcBlock<T>>(1)?;
     black_box(&mut probe);
     drop(probe);
-    Ok(Arc::new(value))
+    Ok(scarcity::spared(|| Arc::new(value)))
 }
 
 /// `Box::new`, or ENOMEM; by the way of [`arc`].
@@ -34,7 +36,7 @@ pub fn boxed<T>(value: T) -> Result<Box<T>, Errno> {
     let mut probe = empty::<T>(1)?;
     black_box(&mut probe);
     drop(probe);
-    Ok(Box::new(value))
+    Ok(scarcity::spared(|| Box::new(value)))
 }
 
 /// An empty vector with room for `capacity`.

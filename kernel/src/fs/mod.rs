@@ -15,7 +15,7 @@
 //! | `open_file`, `fd_table`, `place` | an open file; a process's descriptors; its directories |
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
 //! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
-//! | `fallible` | allocations that end in ENOMEM |
+//! | `fallible`, `scarcity` | allocations that end in ENOMEM; making them do so |
 //!
 //! Whatever a program can make the kernel allocate is bounded and can fail. No lock here is held while its holder
 //! sleeps, and none is taken in an interrupt.
@@ -41,6 +41,7 @@ pub mod pipe;
 mod place;
 mod proc;
 pub mod readiness;
+mod scarcity;
 pub mod transfer;
 pub mod tree;
 

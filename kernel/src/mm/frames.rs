@@ -14,6 +14,7 @@ use super::descriptors;
 use super::magazine::Magazine;
 use super::memory_map::{FRAME, MemoryMap};
 use super::owner::Owner;
+use super::scarcity;
 use crate::arch::{self, phys_to_virt, virt_to_phys};
 use crate::counters::{self, Counter};
 
@@ -67,6 +68,9 @@ pub unsafe fn add_above(map: &MemoryMap, limit: u64) {
 /// A frame of zeroes.
 #[inline]
 pub fn alloc_zeroed(pin: &Pinned) -> Option<FrameNum> {
+    if scarcity::strikes() {
+        return None;
+    }
     let frame = match mine(pin).zeroed.pop() {
         Some(frame) => frame,
         None => zeroed_now(pin)?,
@@ -77,7 +81,7 @@ pub fn alloc_zeroed(pin: &Pinned) -> Option<FrameNum> {
 
 /// A frame with the bytes of `from`, which the caller may read.
 pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
-    let frame = alloc_raw(pin)?;
+    let frame = if scarcity::strikes() { None } else { alloc_raw(pin) }?;
     // SAFETY: nobody else has the new frame, and the caller keeps the other.
     unsafe { arch::copy_frame(phys_to_virt(frame * FRAME), phys_to_virt(from.get() * FRAME)) };
     counters::add(pin, Counter::FramesUsed, 1);
@@ -151,6 +155,9 @@ pub(super) unsafe fn free_block(block: u64, order: usize) {
 
 /// A frame of zeroes for a page table; counted as such.
 pub fn alloc_table(pin: &Pinned) -> Option<u64> {
+    if scarcity::strikes() {
+        return None;
+    }
     let frame = mine(pin).zeroed.pop().or_else(|| zeroed_now(pin))?;
     counters::add(pin, Counter::TablePages, 1);
     Some(frame)
@@ -164,7 +171,7 @@ pub fn free_table(pin: &Pinned, frame: u64) {
 
 /// A frame of zeroes for a node of a file's tree.
 pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
-    zeroed_now(pin)
+    if scarcity::strikes() { None } else { zeroed_now(pin) }
 }
 
 /// A frame of zeroes that the kernel keeps for ever, for this purpose.

@@ -23,6 +23,7 @@ pub mod owner;
 pub mod owners;
 #[allow(unsafe_code)]
 pub mod page_tree;
+pub mod scarcity;
 #[allow(unsafe_code)]
 mod slab;
 pub mod space;

@@ -18,6 +18,7 @@ use crate::counters::{self, Counter};
 use super::frames;
 use super::memory_map::FRAME;
 use super::owner::Owner;
+use super::scarcity;
 
 const SMALLEST_LOG: u32 = 4;
 const FRAME_LOG: u32 = 12;
@@ -167,6 +168,9 @@ static HEAP: Heap = Heap;
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if scarcity::strikes() {
+            return null_mut();
+        }
         let (pin, log) = (percore::pin(), size_log(layout));
         let frame = match log {
             ..FRAME_LOG => return alloc_small(&pin, (log - SMALLEST_LOG) as usize),

@@ -17,9 +17,10 @@ use super::fallible::Text;
 use super::image::BadImage;
 use super::node::{Node, Volume};
 use super::open_file::Snapshot;
+use super::scarcity::Scarcity;
 use super::tree;
 use crate::process::numbers;
-use crate::{arch, counters, mm, sched};
+use crate::{arch, counters, mm, options, sched};
 
 pub use folder::Folder;
 
@@ -68,6 +69,9 @@ fn devices(dev: &Arc<Node>) -> Result<(), Errno> {
     ];
     for (name, device) in files {
         tree::attach(dev, name, &Node::file(Volume::System, 0o666, device)?)?;
+    }
+    if options::get().fail_alloc {
+        tree::attach(dev, b"fail-alloc", &Node::file(Volume::System, 0o600, Scarcity)?)?;
     }
     let links: [(&[u8], &[u8]); 4] = [
         (b"fd", b"/proc/self/fd"),

@@ -1,0 +1,38 @@
+//! `/dev/fail-alloc`, there with the option of that name: `FIRST FAILURES` written to it lets the FIRST allocation of
+//! the kernel from then on fail, and so many in all (see `mm::scarcity`); how many have failed is read from it.
+
+use core::fmt::Write;
+
+use abi::Errno;
+use abi::file::S_IFCHR;
+
+use super::content::{Content, Place};
+use super::fallible::Text;
+use super::image::tail;
+use crate::mm::scarcity;
+
+/// See the module.
+pub struct Scarcity;
+
+impl Content for Scarcity {
+    fn kind(&self) -> u32 {
+        S_IFCHR
+    }
+
+    fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        let mut text = Text::default();
+        writeln!(text, "{}", scarcity::failed()).map_err(|_| Errno::ENOMEM)?;
+        let rest = tail(&text.0, at);
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        let text = core::str::from_utf8(from).map_err(|_| Errno::EINVAL)?;
+        let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map_err(|_| Errno::EINVAL));
+        let mut number = || numbers.next().ok_or(Errno::EINVAL)?;
+        scarcity::plan(number()?, number()?);
+        Ok(from.len())
+    }
+}
