@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define PAGE 4096L
+#define TURNS 200
 
 static int failures;
 static sigjmp_buf back;
@@ -153,6 +155,27 @@ static void children(int fd)
     munmap(shared, 3 * PAGE), munmap(own, 3 * PAGE), munmap(memory, PAGE);
 }
 
+/* Two processes take turns by semaphores in a file, each seeing it at addresses of its own. */
+static void turns(int fd)
+{
+    check("for turns", ftruncate(fd, 0) == 0 && ftruncate(fd, PAGE) == 0);
+    sem_t *mine = (sem_t *)map(fd, 1, RW, MAP_SHARED, 0), *elsewhere = (sem_t *)map(fd, 1, RW, MAP_SHARED, 0);
+    check("semaphores", sem_init(&mine[0], 1, 0) == 0 && sem_init(&mine[1], 1, 0) == 0);
+    int *count = (int *)&mine[2];
+    pid_t child = fork();
+    for (int i = 0; i < TURNS; i++) {
+        if (child == 0)
+            sem_wait(&elsewhere[0]), ++*count, sem_post(&elsewhere[1]);
+        else
+            sem_post(&mine[0]), sem_wait(&mine[1]), ++*count;
+    }
+    if (child == 0)
+        _exit(0);
+    int status = 1;
+    check("took turns", waitpid(child, &status, 0) == child && status == 0 && *count == 2 * TURNS);
+    munmap(mine, PAGE), munmap(elsewhere, PAGE);
+}
+
 static void memory_files(void)
 {
     int fd = memfd_create("name", MFD_CLOEXEC);
@@ -164,6 +187,7 @@ static void memory_files(void)
     ends(fd);
     holes(fd);
     children(fd);
+    turns(fd);
     close(fd);
     char *shared = map(-1, 2, RW, MAP_SHARED | MAP_ANONYMOUS, 0);
     shared[PAGE] = 1;

@@ -307,7 +307,7 @@ impl PageCache {
             let bytes = tail(image, page * PAGE as u64);
             contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
         }
-        descriptors::share(pin, frame);
+        descriptors::share_of_file(pin, frame);
         Ok(frame)
     }
 
