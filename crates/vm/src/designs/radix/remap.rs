@@ -61,6 +61,9 @@ where
             Some(backing) => Some(mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory)?),
             None => None,
         };
+        if let Some(backing) = backing {
+            self.rig.memory.grown(pin, backing, to.end());
+        }
         self.remove(pin, &mut new);
         self.rig.refer(pin, backing, to.pages() as i64);
         new.fill(Page::new(mapping.with_backing(backing)));
