@@ -59,6 +59,9 @@ where
         self.make_room(&mut old, &mut new, shift)?;
         let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
         let backing = mapping.backing().map(moved).transpose()?;
+        if let Some(backing) = backing {
+            self.rig.memory.grown(pin, backing, to.end());
+        }
         self.remove(pin, &mut new);
         self.rig.refer(pin, backing, to.pages() as i64);
         new.fill(Page::new(mapping.with_backing(backing)));
