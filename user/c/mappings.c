@@ -134,6 +134,20 @@ static void rights(const char *path)
     close(fd), close(blind);
 }
 
+/* A mapping that moves and grows takes its file along: the part that was not mapped before is cut off like the rest. */
+static void moving(int fd)
+{
+    check("six pages", ftruncate(fd, 0) == 0 && ftruncate(fd, 6 * PAGE) == 0);
+    char *old = map(fd, 2, RW, MAP_SHARED, 1), *place = map(-1, 8, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
+    old[0] = 1;
+    char *at = mremap(old, 2 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place), byte = 0;
+    check("moved", at == place && at[0] == 1);
+    at[4 * PAGE] = 2;
+    check("grown", pread(fd, &byte, 1, 5 * PAGE) == 1 && byte == 2);
+    check("cut", ftruncate(fd, 3 * PAGE) == 0 && beyond(at + 4 * PAGE, 0) && beyond(at + 2 * PAGE, 1) && at[PAGE] == 0);
+    munmap(place, 8 * PAGE);
+}
+
 /* A child has the same files mapped, and its own private copies. */
 static void children(int fd)
 {
@@ -186,6 +200,7 @@ static void memory_files(void)
     check("empty: beyond the end", beyond(map(fd, 1, RW, MAP_SHARED, 0), 1));
     ends(fd);
     holes(fd);
+    moving(fd);
     children(fd);
     turns(fd);
     close(fd);
