@@ -56,6 +56,10 @@ constants! { u64:
     MADV_POPULATE_WRITE = 23, "Fault in for writing.";
     MADV_COLLAPSE = 25, "Make huge pages now.";
 
+    MCL_CURRENT = 1, "mlockall: what is mapped.";
+    MCL_FUTURE = 2, "mlockall: what will be mapped.";
+    MCL_ONFAULT = 4, "mlockall: once it is touched.";
+
     MS_ASYNC = 1, "msync: soon.";
     MS_INVALIDATE = 2, "msync: drop other copies.";
     MS_SYNC = 4, "msync: now.";

@@ -318,8 +318,8 @@ macro_rules! for_each_syscall {
             307 sendmmsg none;
             308 setns none;
             309 getcpu full;
-            310 process_vm_readv none;
-            311 process_vm_writev none;
+            310 process_vm_readv full;
+            311 process_vm_writev full;
             312 kcmp none;
             313 finit_module none;
             314 sched_setattr none;
@@ -359,7 +359,7 @@ macro_rules! for_each_syscall {
             437 openat2 none;
             438 pidfd_getfd none;
             439 faccessat2 full;
-            440 process_madvise none;
+            440 process_madvise partial "hints are accepted without effect";
             441 epoll_pwait2 none;
             442 mount_setattr none;
             443 quotactl_fd none;

@@ -177,6 +177,10 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Shows the mapping of `page`, if it has one, to `visit`, with the page's slot locked.
     fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping));
 
+    /// Shows the frame that `access` to `page` reaches to `visit`, with the page's slot locked, and says true; or false if
+    /// there is none yet, or it may not be accessed so: `fault` says why.
+    fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool;
+
     /// Shows what is mapped in `pages`, from the left, to `visit`: each region as it was at one moment, or, where it is
     /// large, at several. `visit` is called with slots locked: it must not touch memory of the space, or sleep.
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>);

@@ -64,7 +64,7 @@ pub fn clone(
 
 /// RLIMIT_NPROC. All processes are one user's; counted only where there is a limit.
 fn check_limit(process: &Process) -> Result<(), Errno> {
-    let limit = process.limits.lock()[RLIMIT_NPROC as usize].current;
+    let limit = process.limits.get(RLIMIT_NPROC).map_or(RLIM_INFINITY, |limit| limit.current);
     let within = limit == RLIM_INFINITY || (sum(Counter::Tasks) as u64) < limit;
     if within { Ok(()) } else { Err(Errno::EAGAIN) }
 }
@@ -121,7 +121,7 @@ impl Process {
             groups: Groups::new(self.group(), self.session()),
             signals: self.signals.inherit(wanted.flags)?,
             stop: Stop::new(),
-            limits: SpinLock::new(*self.limits.lock()),
+            limits: self.limits.copy(),
             threads: SpinLock::new(fallible::empty(1)?),
             ending: EndingCell::new(),
             executor: Default::default(),

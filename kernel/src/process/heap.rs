@@ -1,7 +1,10 @@
 //! The data segment: `brk` moves its end.
 
 use sync::SpinLock;
-use vm::{AddressSpace, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
+use vm::{Mapping, PAGE_SIZE, PageNum, PageRange, Placement, VirtAddr, VmError};
+
+use super::{Growth, within_limits};
+use crate::sched::Task;
 
 /// From the end of the program's image to the break.
 pub struct Heap(SpinLock<Bounds>);
@@ -35,27 +38,26 @@ impl Heap {
     }
 
     /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,
-    /// nor over a mapping.
-    pub fn set_break(&self, space: &dyn AddressSpace, wanted: u64) -> u64 {
+    /// nor over a mapping. `what` is what new pages are.
+    pub fn set_break(&self, task: &Task, wanted: u64, what: Mapping) -> u64 {
         let mut bounds = self.0.lock();
         let reachable = wanted >= bounds.start && wanted <= crate::mm::user::USER_END;
-        if reachable && resize(space, page_up(bounds.end), page_up(wanted)).is_ok() {
+        if reachable && resize(task, page_up(bounds.end), page_up(wanted), what).is_ok() {
             bounds.end = wanted;
         }
         bounds.end
     }
 }
 
-fn resize(space: &dyn AddressSpace, old: PageNum, new: PageNum) -> Result<(), VmError> {
-    let pin = percore::pin();
+fn resize(task: &Task, old: PageNum, new: PageNum, what: Mapping) -> Result<(), VmError> {
+    let (pin, space) = (percore::pin(), task.space());
     if new < old {
-        space.unmap(&pin, PageRange::between(new, old))
-    } else if new > old {
-        let pages = new.get() - old.get();
-        space
-            .map(&pin, Placement::FixedNoReplace(old), pages, Mapping::anonymous(Prot::READ | Prot::WRITE))
-            .map(drop)
-    } else {
-        Ok(())
+        return space.unmap(&pin, PageRange::between(new, old));
     }
+    let more = new.get() - old.get();
+    if more == 0 {
+        return Ok(());
+    }
+    let map = || space.map(&pin, Placement::FixedNoReplace(old), more, what).map(drop);
+    within_limits(task, || Growth::of(what, more), map)
 }

@@ -72,7 +72,7 @@ pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, 
     let sp = set_up_stack(&space, &strings, &told)?;
     let Strings { argv, envp, .. } = strings;
     let program = Program { file: file.file().clone(), argv, envp, load_bias: elf.bias };
-    let memory = Memory { space, heap: Heap::new(heap_start), program: fallible::arc(program)? };
+    let memory = Memory::new(space, Heap::new(heap_start), fallible::arc(program)?);
     Ok(Loaded { memory: fallible::arc(memory)?, entry: start.entry, sp })
 }
 

@@ -6,6 +6,8 @@ use core::ops::ControlFlow;
 
 use abi::Errno;
 use percore::{Pinned, pin};
+use sync::SpinLock;
+use sync::atomic::AtomicU64;
 use vm::{PageRange, Region};
 
 use super::STACK_BYTES;
@@ -36,6 +38,10 @@ pub struct Memory {
     pub heap: Heap,
     /// Whose it is.
     pub program: Arc<Program>,
+    /// `MCL_*`: whether what will be mapped is locked. Relaxed: it binds calls that begin later.
+    pub locks: AtomicU64,
+    /// Held by who adds memory in a process with limits.
+    pub growing: SpinLock<()>,
 }
 
 /// A mapping, as it was at one moment.
@@ -77,6 +83,11 @@ impl Mapped {
 const BATCH: usize = 16;
 
 impl Memory {
+    /// The memory of a program that was just loaded.
+    pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: Arc<Program>) -> Self {
+        Self { space, heap, program, locks: AtomicU64::new(0), growing: SpinLock::new(()) }
+    }
+
     /// Shows what is mapped to `visit`, from the left. Nothing is locked meanwhile.
     pub fn each_mapping(&self, mut visit: impl FnMut(&Mapped) -> ControlFlow<()>) -> ControlFlow<()> {
         let mut rest = user_pages();
@@ -112,12 +123,12 @@ impl Memory {
         pages
     }
 
-    /// A copy, page for page, that changes independently.
+    /// A copy, page for page, that changes independently. What it will map is not locked.
     ///
     /// # Errors
     /// ENOMEM.
     pub fn fork(&self) -> Result<Arc<Self>, Errno> {
         let space = space::fork(&self.space)?;
-        fallible::arc(Self { space, heap: self.heap.copy(), program: self.program.clone() })
+        fallible::arc(Self::new(space, self.heap.copy(), self.program.clone()))
     }
 }

@@ -5,7 +5,8 @@
 //! | `numbers` | pids and tids, and who has them |
 //! | `thread` | what a task is to its process; how it leaves |
 //! | `clone`, `vfork` | making threads and processes |
-//! | `memory`, `pages`, `heap` | an address space with its program; how much of it is used; `brk` |
+//! | `memory`, `heap` | an address space with its program; `brk` |
+//! | `pages`, `limits` | how much memory is used; how much may be |
 //! | `start`, `exec`, `script`, `arguments` | running a program: the first one, another one |
 //! | `load`, `elf`, `image`, `stack` | from a file to memory that can run |
 //! | `end`, `last` | the end of a process; of the first one, and so of the machine |
@@ -30,6 +31,7 @@ mod groups;
 mod heap;
 mod image;
 mod last;
+mod limits;
 mod load;
 mod memory;
 pub mod numbers;
@@ -51,7 +53,6 @@ mod wait;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use abi::process::{RLIM_INFINITY, RLIMIT_CORE, RLIMIT_NLIMITS, RLIMIT_NOFILE, RLIMIT_STACK, Rlimit};
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
@@ -65,6 +66,7 @@ use end::EndingCell;
 pub use exec::exec;
 pub use family::{Family, State};
 pub use groups::Groups;
+pub use limits::{Growth, Limits, within_limits};
 pub use memory::{Mapped, Memory, Program};
 pub use numbers::Number;
 pub use pages::Pages;
@@ -83,9 +85,6 @@ pub const STACK_BYTES: u64 = 8 << 20;
 /// The number of the first process, with which the machine ends.
 pub const FIRST: u32 = 1;
 
-/// All limits of a process.
-type Limits = [Rlimit; RLIMIT_NLIMITS as usize];
-
 /// One program in execution, or what is left of it until its parent has asked.
 pub struct Process {
     number: Number,
@@ -95,8 +94,8 @@ pub struct Process {
     /// What it does about signals, and those sent to all of it.
     pub signals: ProcessSignals,
     stop: Stop,
-    /// Limits; those of files and processes are enforced.
-    pub limits: SpinLock<Limits>,
+    /// Limits.
+    pub limits: Limits,
     /// Threads by rising tid.
     threads: SpinLock<Vec<Arc<Task>>>,
     ending: EndingCell,
@@ -112,15 +111,6 @@ pub struct Process {
     past: Total,
     /// What children used that were waited for.
     pub children_usage: Total,
-}
-
-fn default_limits() -> Limits {
-    let same = |bytes| Rlimit { current: bytes, maximum: bytes };
-    let mut limits = [same(RLIM_INFINITY); RLIMIT_NLIMITS as usize];
-    limits[RLIMIT_STACK as usize].current = STACK_BYTES;
-    limits[RLIMIT_CORE as usize].current = 0;
-    limits[RLIMIT_NOFILE as usize] = same(crate::fs::MAX_FILES);
-    limits
 }
 
 impl Process {

@@ -10,7 +10,7 @@ use super::exec::name_of;
 use super::load::{Refused, load};
 use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
-use super::{EndingCell, Family, Groups, NAME_BYTES, Number, Process, Stop, default_limits};
+use super::{EndingCell, Family, Groups, Limits, NAME_BYTES, Number, Process, Stop};
 use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, Place, fallible};
 use crate::sched;
@@ -33,7 +33,7 @@ pub fn start_first() -> Result<(), Refused> {
         groups: Groups::new(pid, pid),
         signals: ProcessSignals::new()?,
         stop: Stop::new(),
-        limits: SpinLock::new(default_limits()),
+        limits: Limits::new(),
         threads: SpinLock::new(Vec::new()),
         ending: EndingCell::new(),
         executor: Default::default(),

@@ -21,6 +21,7 @@ pub use super::open::*;
 pub use super::poll::*;
 pub use super::position::*;
 pub use super::prctl::*;
+pub use super::process_vm::*;
 pub use super::ranges::*;
 pub use super::residence::*;
 pub use super::scheduling::*;

@@ -1,27 +1,22 @@
-//! Resource limits: kept and told; enforced are the number of open files, by `fs`, and of processes, by `clone`.
+//! Resource limits; see `process::limits`.
 
 use abi::Errno;
-use abi::process::{RLIMIT_NLIMITS, Rlimit};
+use abi::process::Rlimit;
 
 use super::{Call, Outcome};
 use crate::mm::user;
 use crate::process::Process;
 
-fn check(resource: u64) -> Result<usize, Errno> {
-    if resource < RLIMIT_NLIMITS { Ok(resource as usize) } else { Err(Errno::EINVAL) }
-}
-
 fn get(process: &Process, resource: u64) -> Result<Rlimit, Errno> {
-    let index = check(resource)?;
-    Ok(process.limits.lock()[index])
+    process.limits.get(resource).ok_or(Errno::EINVAL)
 }
 
 fn set(process: &Process, resource: u64, limit: Rlimit) -> Result<(), Errno> {
-    let index = check(resource)?;
+    get(process, resource)?;
     if limit.current > limit.maximum {
         return Err(Errno::EINVAL);
     }
-    process.limits.lock()[index] = limit;
+    process.limits.set(resource, limit);
     Ok(())
 }
 

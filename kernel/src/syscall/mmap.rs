@@ -1,16 +1,20 @@
 //! mmap and brk: making memory.
 
+use core::ops::ControlFlow;
+
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{Access, AddressSpace, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
+use sync::atomic::Ordering;
+use vm::{Access, AddressSpace, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
 use super::map_file::{map_file, map_shared_memory};
 use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
-use crate::mm::space::LOWEST;
+use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
-use crate::process::Patience;
+use crate::process::{Growth, Patience, within_limits};
+use crate::sched::Task;
 
 /// Where MAP_32BIT mappings end.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
@@ -79,22 +83,46 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
     Ok(Placement::Anywhere { hint: (page.get() != 0).then_some(page) })
 }
 
-/// `AddressSpace::map`, with another try after memory was looked for; and the pages are brought in if that is asked for.
+/// `AddressSpace::map` within the limits, with another try after memory was looked for; and the pages are brought in if that
+/// is asked for.
 #[inline]
 pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outcome {
-    let space = &***call.task.space();
-    let start = place(space, request, mapping)?;
-    if request.flags & (MAP_POPULATE | MAP_LOCKED) != 0 {
-        populate(space, start, request);
+    let locks = Locks::of(call, request.flags);
+    let start = place(call.task, request, locks.mark(mapping))?;
+    if request.flags & MAP_POPULATE != 0 || locks.bring_in() {
+        bring_in(
+            &***call.task.space(),
+            PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY),
+            request.prot,
+        );
     }
     Ok(start.get() * PAGE_SIZE)
 }
 
-fn place(space: &dyn AddressSpace, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
-    let mut patience = Patience::new();
+/// Whether new pages are locked: `MCL_*`.
+struct Locks(u64);
+
+impl Locks {
+    #[inline]
+    fn of(call: &Call<'_>, flags: u64) -> Self {
+        let all = call.task.shared().memory.locks.load(Ordering::Relaxed);
+        Self(if flags & MAP_LOCKED != 0 { MCL_FUTURE } else { all })
+    }
+
+    fn mark(&self, mapping: Mapping) -> Mapping {
+        if self.0 & MCL_FUTURE != 0 { mapping.with(Flags::LOCKED) } else { mapping }
+    }
+
+    fn bring_in(&self) -> bool {
+        self.0 & MCL_FUTURE != 0 && self.0 & MCL_ONFAULT == 0
+    }
+}
+
+fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
+    let (space, mut patience) = (task.space(), Patience::new());
     loop {
-        let mapped = space.map(&pin(), request.place, request.pages, mapping);
-        match mapped {
+        let map = || space.map(&pin(), request.place, request.pages, mapping);
+        match within_limits(task, || growth(space, request, mapping), map) {
             Ok(start) => return Ok(start),
             Err(VmError::OutOfMemory) if patience.found_memory() => {}
             Err(error) => return Err(refusal(error)),
@@ -102,16 +130,35 @@ fn place(space: &dyn AddressSpace, request: &Request, mapping: Mapping) -> Resul
     }
 }
 
+/// What the mapping adds: what it replaces does not count twice.
+fn growth(space: &SpaceHandle, request: &Request, mapping: Mapping) -> Growth {
+    let mut replaced = 0;
+    if let Placement::Fixed(start) = request.place {
+        let pages = PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY);
+        space.regions(&pin(), pages, &mut |region| {
+            replaced += region.pages.common(pages).pages();
+            ControlFlow::Continue(())
+        });
+    }
+    Growth::of(mapping, request.pages.saturating_sub(replaced))
+}
+
 /// Faults the pages in, as far as memory goes.
-fn populate(space: &dyn AddressSpace, start: PageNum, request: &Request) {
-    let access = if request.prot.allows(Access::Write) { Access::Write } else { Access::Read };
-    let pages = PageRange::new(start, request.pages).into_iter().flat_map(PageRange::iter);
-    let addresses = pages.filter_map(PageNum::address);
+fn bring_in(space: &dyn AddressSpace, pages: PageRange, prot: Prot) {
+    let access = if prot.allows(Access::Write) { Access::Write } else { Access::Read };
+    let addresses = pages.iter().filter_map(PageNum::address);
     let _enough = addresses.map(|at| space.fault(&pin(), at, access)).take_while(Result::is_ok).count();
 }
 
 /// Moves the end of the data segment; says where it is, moved or not.
 pub fn brk(call: &mut Call<'_>) -> Outcome {
-    let memory = &call.task.shared().memory;
-    Ok(memory.heap.set_break(&**memory.space, call.arg(0)))
+    let (memory, locks) = (&call.task.shared().memory, Locks::of(call, 0));
+    let what = locks.mark(Mapping::anonymous(Prot::READ | Prot::WRITE));
+    let old = memory.heap.bounds().1;
+    let new = memory.heap.set_break(call.task, call.arg(0), what);
+    if new > old && locks.bring_in() {
+        let [old, new] = [old, new].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));
+        bring_in(&***call.task.space(), PageRange::between(old, new), what.prot());
+    }
+    Ok(new)
 }

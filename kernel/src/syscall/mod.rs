@@ -32,6 +32,7 @@ mod open;
 mod poll;
 mod position;
 mod prctl;
+mod process_vm;
 mod ranges;
 mod residence;
 mod scheduling;

@@ -1,15 +1,19 @@
 //! mremap: a mapping shrinks, grows where it is, or moves.
 
+use alloc::sync::Arc;
+
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{PAGE_SIZE, PageNum, PageRange, Placement, Remap, VmError};
+use vm::{Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Remap, VmError};
 
 use super::ranges::{pages_for, range, refusal, retry};
 use super::{Call, Outcome};
-use crate::mm::file_mapping;
+use crate::mm::file_mapping::{self, Held};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
+use crate::process::{Growth, within_limits};
+use crate::sched::Task;
 
 /// What an mremap asks for, checked.
 struct Request {
@@ -21,20 +25,21 @@ struct Request {
     to: Placement,
 }
 
-/// Moving is for one mapping at a time; to map shared memory a second time (an old size of 0) is refused.
+/// Moving is for one mapping at a time.
 pub fn mremap(call: &mut Call<'_>) -> Outcome {
     let request = check(call)?;
-    let space = call.task.space();
-    if !space.mapped(&pin(), PageRange::one(request.old.start())) {
-        return Err(Errno::EFAULT);
+    let (task, space) = (call.task, call.task.space());
+    let mapping = mapping(space, request.old.start()).ok_or(Errno::EFAULT)?;
+    if request.old.is_empty() {
+        return map_again(task, mapping, &request);
     }
     let kept = shrink(space, &request)?;
     if request.flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 {
-        return relocate(space, kept, &request);
+        return relocate(task, mapping, kept, &request);
     }
     match request.pages - kept.pages() {
         0 => Ok(call.arg(0)),
-        more => grow(space, kept, more, &request),
+        _ => grow(task, mapping, kept, &request),
     }
 }
 
@@ -42,7 +47,7 @@ fn check(call: &Call<'_>) -> Result<Request, Errno> {
     let [address, old, new, flags, to] = [0, 1, 2, 3, 4].map(|index| call.arg(index));
     let places = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
     let unknown = flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0;
-    if unknown || places != 0 && flags & MREMAP_MAYMOVE == 0 || old == 0 || new == 0 {
+    if unknown || places != 0 && flags & MREMAP_MAYMOVE == 0 || new == 0 {
         return Err(Errno::EINVAL);
     }
     let old = range(address, old, Errno::EINVAL)?;
@@ -76,27 +81,71 @@ fn shrink(space: &SpaceHandle, request: &Request) -> Result<PageRange, Errno> {
     Ok(kept)
 }
 
-fn grow(space: &SpaceHandle, kept: PageRange, more: u64, request: &Request) -> Outcome {
-    match retry(|| space.extend(&pin(), kept, more)) {
+fn grow(task: &Task, mapping: Mapping, kept: PageRange, request: &Request) -> Outcome {
+    let (space, more) = (task.space(), request.pages - kept.pages());
+    let extend = || space.extend(&pin(), kept, more);
+    match retry(|| within_limits(task, || Growth::of(mapping, more), extend)) {
         Ok(()) => Ok(kept.start().get() * PAGE_SIZE),
         Err(VmError::Exists | VmError::OutOfRange) if request.flags & MREMAP_MAYMOVE != 0 => {
-            relocate(space, kept, request)
+            relocate(task, mapping, kept, request)
         }
         Err(VmError::Exists | VmError::OutOfRange) => Err(Errno::ENOMEM),
         Err(error) => Err(moving(error)),
     }
 }
 
-fn relocate(space: &SpaceHandle, from: PageRange, request: &Request) -> Outcome {
+fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -> Outcome {
     let keep = request.flags & MREMAP_DONTUNMAP != 0;
+    let more = request.pages - if keep { 0 } else { from.pages() };
     let what = Remap { from, pages: request.pages, to: request.to, keep };
     let mut start = PageNum::new(0);
-    let moved = retry(|| {
+    let mut remap = || {
         let pin = pin();
         let mut mover = |backing, from, to| file_mapping::moved(&pin, backing, from, to);
-        space.remap(&pin, &what, &mut mover).map(|at| start = at)
-    });
+        task.space().remap(&pin, &what, &mut mover).map(|at| start = at)
+    };
+    let moved = retry(|| within_limits(task, || Growth::of(mapping, more), &mut remap));
     moved.map(|()| start.get() * PAGE_SIZE).map_err(moving)
+}
+
+/// The mapping that `page` is of.
+fn mapping(space: &SpaceHandle, page: PageNum) -> Option<Mapping> {
+    let mut found = None;
+    space.look(&pin(), page, &mut |mapping| found = Some(mapping));
+    found
+}
+
+/// An old size of 0: shared memory is mapped a second time, from the old page on.
+fn map_again(task: &Task, mapping: Mapping, request: &Request) -> Outcome {
+    if !mapping.flags().contains(Flags::SHARED) {
+        return Err(Errno::EINVAL);
+    }
+    if request.flags & MREMAP_MAYMOVE == 0 {
+        return Err(Errno::ENOMEM);
+    }
+    let record = second_record(task.space(), request)?;
+    let mapping = match mapping.flags().contains(Flags::SEALED) {
+        true => Mapping::shared(mapping.prot(), record.number()).sealed(),
+        false => Mapping::shared(mapping.prot(), record.number()),
+    };
+    let mut start = PageNum::new(0);
+    let mut map = || task.space().map(&pin(), request.to, request.pages, mapping).map(|at| start = at);
+    let mapped = retry(|| within_limits(task, || Growth::of(mapping, request.pages), &mut map));
+    mapped.map(|()| start.get() * PAGE_SIZE).map_err(refusal)
+}
+
+/// A record for what the old page shows, and what follows it.
+fn second_record(space: &Arc<SpaceHandle>, request: &Request) -> Result<Held, Errno> {
+    let (page, mut source) = (request.old.start(), None);
+    space.look(&pin(), page, &mut |mapping| {
+        source = mapping.backing().map(|backing| {
+            file_mapping::with(backing, |record| {
+                (record.file().clone(), record.opened().cloned(), record.file_page(page))
+            })
+        });
+    });
+    let (file, opened, first) = source.ok_or(Errno::EFAULT)?;
+    Held::new(&file, opened.as_ref(), space, first, request.pages)
 }
 
 /// What is told of pages that cannot move or grow.

@@ -1,14 +1,16 @@
 //! Calls on a range of existing mappings: munmap, mprotect, msync; and what such calls have in common.
 
+use core::ops::ControlFlow;
+
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{PAGE_SIZE, PageRange, Prot, VirtAddr, VmError};
+use vm::{Flags, PAGE_SIZE, PageRange, Prot, VirtAddr, VmError};
 
 use super::{Call, Outcome};
-use crate::mm::space::LOWEST;
+use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user;
-use crate::process::Patience;
+use crate::process::{Growth, Patience, within_limits};
 use crate::sched::Task;
 
 /// Pages that hold `length` bytes; `None` if that is not a number.
@@ -91,11 +93,26 @@ pub fn mprotect(call: &mut Call<'_>) -> Outcome {
         return Ok(0);
     }
     let (space, prot) = (call.task.space(), Prot::from_bits(prot));
-    match retry(|| space.protect(&pin(), pages, prot)) {
+    let protect = || space.protect(&pin(), pages, prot);
+    match retry(|| within_limits(call.task, || new_data(space, pages, prot), protect)) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => protect_below_top(call.task, pages, prot),
         Err(error) => Err(refusal(error)),
     }
+}
+
+/// Pages that become a program's own data by being given the rights `prot`.
+fn new_data(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Growth {
+    let mut data = 0;
+    space.regions(&pin(), pages, &mut |region| {
+        let (mapping, pages) = (region.mapping, region.pages.common(pages).pages());
+        let is_private = !mapping.flags().contains(Flags::SHARED);
+        if is_private && prot.contains(Prot::WRITE) && !mapping.prot().contains(Prot::WRITE) {
+            data += pages;
+        }
+        ControlFlow::Continue(())
+    });
+    Growth { pages: 0, data }
 }
 
 /// What lies above user space is a hole like any other: the pages before the first one change.

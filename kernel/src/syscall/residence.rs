@@ -1,14 +1,18 @@
 //! What is in memory, and stays there: mincore, the mlock family.
 
+use core::ops::ControlFlow;
+
 use abi::Errno;
+use abi::memory::{MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT};
 use percore::pin;
+use sync::atomic::Ordering;
 use vm::{Access, Flags, PAGE_SIZE, PageNum, PageRange};
 
 use super::madvise::{advise, populate};
 use super::ranges::{check_mapped, range};
 use super::{Call, Outcome};
-use crate::mm::space::LOWEST;
-use crate::mm::user::{self, USER_END};
+use crate::mm::space::user_pages;
+use crate::mm::user;
 
 /// A page is resident if the program has it in memory; a file's page that it has not touched is not.
 pub fn mincore(call: &mut Call<'_>) -> Outcome {
@@ -58,28 +62,39 @@ pub fn munlock(call: &mut Call<'_>) -> Outcome {
     advise(call.task, touched(call)?, Flags::NONE, Flags::LOCKED)
 }
 
-/// Every page that there is stays; none is brought in, and none to come is noted.
+/// Every page that there is, and those to come, are brought in, and noted.
 pub fn mlockall(call: &mut Call<'_>) -> Outcome {
-    const ONFAULT: u64 = 4;
-    const CURRENT: u64 = 1;
-    const FUTURE: u64 = 2;
-    match call.arg(0) & !ONFAULT {
-        FUTURE => Ok(0),
-        flags if flags & !(CURRENT | FUTURE) == 0 && flags != 0 => {
-            advise_all(call, Flags::LOCKED, Flags::NONE)
-        }
-        _ => Err(Errno::EINVAL),
+    let (flags, memory) = (call.arg(0), &call.task.shared().memory);
+    if flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags & (MCL_CURRENT | MCL_FUTURE) == 0 {
+        return Err(Errno::EINVAL);
     }
+    let future = if flags & MCL_FUTURE != 0 { flags } else { 0 };
+    memory.locks.store(future, Ordering::Relaxed);
+    if flags & MCL_CURRENT != 0 {
+        advise_all(call, Flags::LOCKED, Flags::NONE);
+    }
+    if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
+        bring_all_in(call);
+    }
+    Ok(0)
 }
 
 /// See [`mlockall`].
 pub fn munlockall(call: &mut Call<'_>) -> Outcome {
-    advise_all(call, Flags::NONE, Flags::LOCKED)
+    call.task.shared().memory.locks.store(0, Ordering::Relaxed);
+    advise_all(call, Flags::NONE, Flags::LOCKED);
+    Ok(0)
 }
 
 /// Advises whatever is mapped; that there are holes is no error.
-fn advise_all(call: &Call<'_>, set: Flags, clear: Flags) -> Outcome {
-    let page = |address| PageNum::new(address / PAGE_SIZE);
-    let _holes = advise(call.task, PageRange::between(page(LOWEST), page(USER_END)), set, clear);
-    Ok(0)
+fn advise_all(call: &Call<'_>, set: Flags, clear: Flags) {
+    let _holes = advise(call.task, user_pages(), set, clear);
+}
+
+/// As far as memory goes, and the pages may be touched.
+fn bring_all_in(call: &Call<'_>) {
+    let _all = call.task.shared().memory.each_mapping(|mapped| {
+        let _enough = populate(call.task, mapped.region.pages, Access::Read);
+        ControlFlow::Continue(())
+    });
 }

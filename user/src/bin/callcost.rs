@@ -8,7 +8,6 @@ use programs::benchmark::{Options, Program};
 use programs::memory::{self, PAGE, PRIVATE, READ_WRITE};
 use programs::require;
 use serde_json::{Map, json};
-use std::ops::Range;
 
 const PROGRAM: Program = Program {
     usage: "usage: callcost KIND [OPTIONS]\nOne call in each round. KIND: mmap, mmap-touch, fault, munmap, \
@@ -17,6 +16,11 @@ const PROGRAM: Program = Program {
     pages: (1, 512),
     iterations: 4000,
 };
+
+/// Bytes of address space for one thread's regions.
+const PART: usize = 1 << 30;
+/// Where the first one's begin.
+const FIRST_PART: usize = 64 << 30;
 
 /// What a round does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +69,13 @@ struct Work {
 }
 
 impl Work {
-    fn prepare(kind: Kind, pages: usize, rounds: usize) -> Work {
-        let addresses = if kind.needs_regions() { places(pages, rounds) } else { 0..0 };
-        let regions: Vec<usize> = addresses.step_by(2 * pages * PAGE).collect();
+    fn prepare(kind: Kind, index: usize, pages: usize, rounds: usize) -> Work {
+        let rounds = if kind.needs_regions() { rounds } else { 0 };
+        let regions: Vec<usize> = places(index, pages, rounds).collect();
         for &address in &regions {
-            // SAFETY: nothing is there, and without MAP_FIXED nothing would be replaced.
-            let mapped = unsafe { memory::map_at(address, pages * PAGE, READ_WRITE, PRIVATE) };
-            assert_eq!(require(mapped, "mmap"), address, "the place was free");
+            let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: nothing is replaced.
+            require(unsafe { memory::map_at(address, pages * PAGE, READ_WRITE, flags) }, "mmap");
             if kind.needs_contents() {
                 touch(address, pages);
             }
@@ -103,13 +107,12 @@ impl Work {
     }
 }
 
-/// Addresses with room for `rounds` regions, and as much between them, where nothing is mapped.
-fn places(pages: usize, rounds: usize) -> Range<usize> {
-    let length = 2 * pages * PAGE * rounds;
-    let start = require(memory::map(length, libc::PROT_NONE), "mmap");
-    // SAFETY: nobody has seen the range yet.
-    require(unsafe { memory::unmap(start, length) }, "munmap");
-    start..start + length
+/// Addresses of `rounds` regions with as much room between them, in a part of the address space that is the thread's own:
+/// above what is loaded, and below where kernels put what may go anywhere.
+fn places(index: usize, pages: usize, rounds: usize) -> impl Iterator<Item = usize> {
+    let stride = 2 * pages * PAGE;
+    assert!(stride * rounds <= PART, "fewer --iterations, or fewer --pages");
+    (0..rounds).map(move |round| FIRST_PART + index * PART + round * stride)
 }
 
 #[inline(always)]
@@ -127,7 +130,7 @@ fn main() {
     options.run_with(
         "callcost",
         more,
-        |_| Work::prepare(kind, options.pages, rounds),
+        |worker| Work::prepare(kind, worker.index, options.pages, rounds),
         |_, work, _| work.round(),
     );
 }
@@ -138,8 +141,9 @@ mod tests {
 
     #[test]
     fn every_kind_does_its_rounds() {
-        for kind in [Kind::Map, Kind::MapTouch, Kind::Fault, Kind::Unmap, Kind::UnmapTouched, Kind::Protect] {
-            let mut work = Work::prepare(kind, 2, 3);
+        let kinds = [Kind::Map, Kind::MapTouch, Kind::Fault, Kind::Unmap, Kind::UnmapTouched, Kind::Protect];
+        for (index, kind) in kinds.into_iter().enumerate() {
+            let mut work = Work::prepare(kind, index, 2, 3);
             (0..3).for_each(|_| work.round());
             assert!(work.regions.next().is_none(), "{kind:?}");
         }
@@ -147,8 +151,8 @@ mod tests {
 
     #[test]
     fn regions_have_gaps_between_them() {
-        let work = Work::prepare(Kind::Unmap, 2, 3);
-        let regions: Vec<usize> = work.regions.collect();
+        let regions: Vec<usize> = places(1, 2, 3).collect();
         assert!(regions.windows(2).all(|pair| pair[1] - pair[0] == 4 * PAGE));
+        assert_eq!(regions[0], places(0, 2, 1).next().unwrap() + PART);
     }
 }

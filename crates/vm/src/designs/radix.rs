@@ -230,6 +230,10 @@ where
         }
     }
 
+    fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
+        self.user.contains(page) && self.show_frame(pin, page, access, visit)
+    }
+
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {
         self.each_region(pin, pages.common(self.user), visit);
     }

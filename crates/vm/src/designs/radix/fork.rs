@@ -4,7 +4,7 @@
 //! The walk skips what is not mapped, a slot at a time. If memory runs out, what was walked is in order in both spaces,
 //! and the parent's translations of it are taken back all the same.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
 use radixmap::Entry;
@@ -20,14 +20,23 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
         let (mut mine, theirs) = (lock_all(&self.map, pin), lock_all(&child.map, pin));
         let lowered = Scattered::new(&self.rig, pin);
-        let mut copy =
-            Copying { pin, parent: &self.rig, child: &child.rig, theirs, lowered, ask, last: None };
+        let mut copy = Copying {
+            pin,
+            parent: &self.rig,
+            child: &child.rig,
+            theirs,
+            lowered,
+            ask,
+            last: None,
+            run: None,
+        };
         let walked = mine.try_for_each(|entry| match copy.slot(entry) {
             Ok(()) => ControlFlow::Continue(()),
             Err(OutOfMemory) => ControlFlow::Break(()),
         });
+        let ended = copy.end_run();
         copy.lowered.take_back();
-        if walked.is_break() { Err(VmError::OutOfMemory) } else { Ok(()) }
+        if walked.is_break() || ended.is_err() { Err(VmError::OutOfMemory) } else { Ok(()) }
     }
 }
 
@@ -43,6 +52,8 @@ struct Copying<'a, 'g, 'h, M: Mmu, F> {
     ask: &'a mut Heir<'h>,
     /// The backing that was last asked for, and the answer.
     last: Option<(BackingNum, BackingNum)>,
+    /// Keys that the child has yet to be given, and what each of them shall be: untouched pages, all equal.
+    run: Option<(Range<u64>, Page)>,
 }
 
 impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
@@ -52,11 +63,36 @@ impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
             return Ok(());
         };
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
+        if page.frame().is_none() {
+            let child = self.parent.inherit(self.pin, page).child.with_backing(backing);
+            return self.lengthen_run(entry.keys(), child);
+        }
+        self.end_run()?;
         self.theirs.split(entry.keys()).map_err(|_| OutOfMemory)?;
         let heritage = self.parent.inherit(self.pin, page);
         self.keep(entry, page, heritage.kept);
         self.child.refer(self.pin, backing, pages(entry).pages() as i64);
         set_all(&mut self.theirs, entry.keys(), heritage.child.with_backing(backing));
+        Ok(())
+    }
+
+    fn lengthen_run(&mut self, keys: Range<u64>, page: Page) -> Result<(), OutOfMemory> {
+        match &mut self.run {
+            Some((run, pages)) if run.end == keys.start && *pages == page => run.end = keys.end,
+            _ => {
+                self.end_run()?;
+                self.run = Some((keys, page));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the child the run, as few slots as will do.
+    fn end_run(&mut self) -> Result<(), OutOfMemory> {
+        let Some((keys, page)) = self.run.take() else { return Ok(()) };
+        self.theirs.split(keys.clone()).map_err(|_| OutOfMemory)?;
+        self.child.refer(self.pin, page.backing(), (keys.end - keys.start) as i64);
+        set_all(&mut self.theirs, keys, page);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use refcache::Domain;
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
 use crate::shootdown::pages;
-use crate::{Memory, Mmu, PageNum, PageRange, Region, VmError};
+use crate::{Access, FrameNum, Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.
 const PIECE: u64 = 1 << 18;
@@ -44,6 +44,21 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     fn piece_end(&self, pin: &Pinned, start: PageNum) -> PageNum {
         let slot = self.map.peek(pin, start.get()).span;
         PageNum::new(slot.end.max((start.get() | (PIECE - 1)) + 1))
+    }
+
+    pub(super) fn show_frame(
+        &self,
+        pin: &Pinned,
+        page: PageNum,
+        access: Access,
+        visit: &mut dyn FnMut(FrameNum),
+    ) -> bool {
+        let mut shown = false;
+        self.lock_leaves(pin, PageRange::one(page)).for_each(|entry| {
+            let reached = entry.value().filter(|page| page.rights().allows(access)).and_then(Page::frame);
+            shown |= reached.map(&mut *visit).is_some();
+        });
+        shown
     }
 
     pub(super) fn each_region(

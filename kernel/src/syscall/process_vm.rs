@@ -1,0 +1,138 @@
+//! Memory of other processes: process_vm_readv, process_vm_writev, process_madvise.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::file::{IOV_MAX, IoVec};
+use abi::memory::*;
+use percore::pin;
+use vm::{Access, FaultError, FrameNum, PAGE_SIZE, VirtAddr};
+
+use super::ranges::range;
+use super::{Call, Outcome};
+use crate::fs::buffers::Buffers;
+use crate::fs::fallible;
+use crate::mm::space::SpaceHandle;
+use crate::mm::{contents, user};
+use crate::process::{Memory, Patience, numbers, pidfd};
+
+/// Reads the memory of another process into the caller's.
+pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
+    transfer(call, |space, at, page, ours| {
+        reach(space, at, Access::Read, &mut |frame| contents::read(frame, offset(at), page))?;
+        ours.copy_out(page)
+    })
+}
+
+/// Writes the caller's memory to that of another process.
+pub fn process_vm_writev(call: &mut Call<'_>) -> Outcome {
+    transfer(call, |space, at, page, ours| {
+        let len = ours.copy_in(page)?;
+        reach(space, at, Access::Write, &mut |frame| contents::write(frame, offset(at), &page[..len]))?;
+        Ok(len)
+    })
+}
+
+/// Moves as many bytes as the slice has, all in one page there: by the space, the address there, and what we have here.
+type Move = fn(&SpaceHandle, u64, &mut [u8], &mut Buffers) -> Result<usize, Errno>;
+
+fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
+    if call.arg(5) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut ours = Buffers::many(call.arg(1), call.arg(2))?;
+    if ours.left() == 0 {
+        return Ok(0);
+    }
+    let theirs = list(call.arg(3), call.arg(4))?;
+    let memory = memory_of(call.arg(0) as u32)?;
+    let mut page = fallible::zeroes(PAGE_SIZE as usize)?;
+    let mut done = 0;
+    for IoVec { base, len } in theirs.into_iter().flat_map(pieces) {
+        let len = len.min(ours.left() as u64) as usize;
+        match move_some(&memory.space, base, &mut page[..len], &mut ours) {
+            Ok(moved) => done += moved as u64,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        if ours.left() == 0 {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn memory_of(tid: u32) -> Result<Arc<Memory>, Errno> {
+    let task = numbers::thread(tid).ok_or(Errno::ESRCH)?;
+    task.process().memory().ok_or(Errno::ESRCH)
+}
+
+/// Ranges as they are listed at `list`, of which nobody knows yet whether there is anything.
+fn list(list: u64, count: u64) -> Result<Vec<IoVec>, Errno> {
+    let count = usize::try_from(count).ok().filter(|&count| count <= IOV_MAX).ok_or(Errno::EINVAL)?;
+    let mut ranges = fallible::empty(count)?;
+    for index in 0..count {
+        let range: IoVec = user::read(list.wrapping_add((index * size_of::<IoVec>()) as u64))?;
+        if range.len > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        ranges.push(range);
+    }
+    Ok(ranges)
+}
+
+/// A range cut at page ends.
+fn pieces(range: IoVec) -> impl Iterator<Item = IoVec> {
+    let mut done = 0;
+    core::iter::from_fn(move || {
+        let base = range.base.wrapping_add(done);
+        let len = (PAGE_SIZE - base % PAGE_SIZE).min(range.len - done);
+        done += len;
+        (len > 0).then_some(IoVec { base, len })
+    })
+}
+
+fn offset(at: u64) -> usize {
+    (at % PAGE_SIZE) as usize
+}
+
+/// Shows the frame that `access` to `at` reaches to `visit`; it is made, or copied, if need be, as by a fault there.
+fn reach(space: &SpaceHandle, at: u64, access: Access, visit: &mut dyn FnMut(FrameNum)) -> Result<(), Errno> {
+    let (at, mut patience) = (VirtAddr::new(at), Patience::new());
+    while !space.frame(&pin(), at.page(), access, visit) {
+        match space.fault(&pin(), at, access) {
+            Ok(_) => {}
+            Err(FaultError::OutOfMemory) if patience.found_memory() => {}
+            Err(_) => return Err(Errno::EFAULT),
+        }
+    }
+    Ok(())
+}
+
+/// Hints about another process's memory, all of them without effect: the ranges are checked. How many bytes that were.
+pub fn process_madvise(call: &mut Call<'_>) -> Outcome {
+    if call.arg(4) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let ranges = list(call.arg(1), call.arg(2))?;
+    let file = call.file(0)?;
+    let memory = pidfd::process(&file)?.memory().ok_or(Errno::ESRCH)?;
+    if !matches!(call.arg(3), MADV_COLD | MADV_PAGEOUT | MADV_WILLNEED | MADV_COLLAPSE) {
+        return Err(Errno::EINVAL);
+    }
+    let mut done = 0;
+    for IoVec { base, len } in ranges {
+        match hint(&memory.space, base, len) {
+            Ok(()) => done += len,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+fn hint(space: &SpaceHandle, base: u64, len: u64) -> Result<(), Errno> {
+    let pages = range(base, len, Errno::EINVAL)?;
+    if pages.is_empty() || space.mapped(&pin(), pages) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
