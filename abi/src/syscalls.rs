@@ -33,9 +33,9 @@ macro_rules! for_each_syscall {
             22 pipe full;
             23 select none;
             24 sched_yield full;
-            25 mremap partial "an old size of 0, which maps shared memory a second time, is refused";
+            25 mremap full;
             26 msync partial "checks the range: files live in memory, and mappings show their own pages";
-            27 mincore partial "a file's page counts as resident once this process has touched it";
+            27 mincore full;
             28 madvise partial "MADV_DONTNEED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
             29 shmget none;
             30 shmat none;
@@ -105,7 +105,7 @@ macro_rules! for_each_syscall {
             94 lchown partial "files stay root's";
             95 umask full;
             96 gettimeofday full;
-            97 getrlimit partial "enforced: RLIMIT_NOFILE up to 1024, RLIMIT_NPROC";
+            97 getrlimit partial "enforced: RLIMIT_NOFILE up to 1024, RLIMIT_NPROC, RLIMIT_AS, RLIMIT_DATA";
             98 getrusage partial "CPU time, all of it as user time, and minor faults";
             99 sysinfo partial "memory, uptime and the number of threads only";
             100 times partial "all CPU time counts as user time";
@@ -157,9 +157,9 @@ macro_rules! for_each_syscall {
             146 sched_get_priority_max full;
             147 sched_get_priority_min full;
             148 sched_rr_get_interval none;
-            149 mlock partial "brings the pages in; nothing is ever paged out, so there is no limit";
+            149 mlock full;
             150 munlock full;
-            151 mlockall partial "nothing is ever paged out, and nothing is brought in ahead";
+            151 mlockall full;
             152 munlockall full;
             153 vhangup none;
             154 modify_ldt none;
@@ -168,7 +168,7 @@ macro_rules! for_each_syscall {
             157 prctl partial "names, PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER; a few more are accepted without effect";
             158 arch_prctl partial "ARCH_SET_FS and ARCH_GET_FS only";
             159 adjtimex none;
-            160 setrlimit partial "enforced: RLIMIT_NOFILE up to 1024, RLIMIT_NPROC, which binds root too";
+            160 setrlimit partial "enforced: RLIMIT_NOFILE up to 1024, RLIMIT_AS, RLIMIT_DATA, and RLIMIT_NPROC, which binds root too";
             161 chroot none;
             162 sync full;
             163 acct none;
@@ -310,7 +310,7 @@ macro_rules! for_each_syscall {
             299 recvmmsg none;
             300 fanotify_init none;
             301 fanotify_mark none;
-            302 prlimit64 partial "enforced: RLIMIT_NOFILE up to 1024, RLIMIT_NPROC, which binds root too";
+            302 prlimit64 partial "enforced: RLIMIT_NOFILE up to 1024, RLIMIT_AS, RLIMIT_DATA, and RLIMIT_NPROC, which binds root too";
             303 name_to_handle_at none;
             304 open_by_handle_at none;
             305 clock_adjtime none;
@@ -333,7 +333,7 @@ macro_rules! for_each_syscall {
             322 execveat partial "as execve";
             323 userfaultfd none;
             324 membarrier partial "MEMBARRIER_CMD_QUERY answers that no command is offered";
-            325 mlock2 partial "as mlock";
+            325 mlock2 full;
             326 copy_file_range full;
             327 preadv2 none;
             328 pwritev2 none;

@@ -66,6 +66,17 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn what_proc_says_of_memory() {
+                let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+                same($compiler, "maps", &["--file", text, "-c", "4"], &[text], b"");
+            }
+
+            #[test]
+            fn calls_about_memory() {
+                same($compiler, "memory", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
             fn mappings_that_move() {
                 same($compiler, "remap", &["-c", "2"], &[], b"");
             }

@@ -58,6 +58,23 @@ fn mappings_without_end_are_refused_in_time() {
     assert!(told || killed, "{run:?}");
 }
 
+/// One allocation after the other fails, alone or with those that follow it.
+#[test]
+fn every_allocation_may_fail() {
+    let runs = [
+        ("percore", "1", "1"),
+        ("shared", "1", "1"),
+        ("percore", "8", "3"),
+        ("shared", "40", "7"),
+        ("percore", "300", "50"),
+    ];
+    for (tables, failures, step) in runs {
+        let program = compiled("scarcity", Compiler::Musl);
+        let run = run(&["--fail-alloc", "-c", "2", "--tables", tables], &[&program, failures, step]);
+        assert!(run.status == 0 && run.text() == "scarcity: done\n", "{run:?}");
+    }
+}
+
 #[test]
 fn the_limit_is_reached_in_good_health_where_there_is_room() {
     let run = run(&["-m", "256M"], &["exhaust", "--limit", "100M"]);

@@ -108,6 +108,11 @@ impl PageCache {
         Ok(frame)
     }
 
+    /// Whether `page` is in memory.
+    pub fn has(&self, page: u64) -> bool {
+        self.pages.get(&pin(), page).is_some()
+    }
+
     /// Who maps the file.
     pub fn mappings(&self) -> &Mappings {
         &self.mappings

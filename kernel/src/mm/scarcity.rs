@@ -1,5 +1,5 @@
 //! Memory that runs out when a test says so: the N-th allocation from now on fails, and some that follow it. Every frame
-//! that is asked for counts, and every object of the heap.
+//! that is asked for counts, and every object of the heap, but not what the first process asks for: it watches the others.
 //!
 //! After one failure alone the kernel looks for memory and finds some; after many in a row it must give up, and undo.
 
@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use percore::{MAX_CORES, pin};
 use sync::CachePadded;
+
+use crate::{arch, process};
 
 /// Allocations until the last one that fails; 0: none is counted. Relaxed everywhere: a test knows when it asks.
 static LEFT: AtomicU64 = AtomicU64::new(0);
@@ -38,13 +40,17 @@ pub fn strikes() -> bool {
 
 #[cold]
 fn struck() -> bool {
-    if SPARED[pin().core().index()].load(Ordering::Relaxed) {
+    if SPARED[pin().core().index()].load(Ordering::Relaxed) || is_watcher() {
         return false;
     }
     let before = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     let strikes = before.is_ok_and(|left| left <= FAILURES.load(Ordering::Relaxed));
     FAILED.fetch_add(strikes.into(), Ordering::Relaxed);
     strikes
+}
+
+fn is_watcher() -> bool {
+    arch::with_current(|task| task.process().pid() == process::FIRST).unwrap_or(true)
 }
 
 /// Calls `f`, which allocates what was seen to be there: that does not count.

@@ -12,9 +12,10 @@ use super::madvise::{advise, populate};
 use super::ranges::{check_mapped, range};
 use super::{Call, Outcome};
 use crate::mm::space::user_pages;
-use crate::mm::user;
+use crate::mm::{file_mapping, user};
+use crate::sched::Task;
 
-/// A page is resident if the program has it in memory; a file's page that it has not touched is not.
+/// A page is resident if the program has it in memory, or its file has.
 pub fn mincore(call: &mut Call<'_>) -> Outcome {
     const CHUNK: u64 = 256;
     let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;
@@ -27,9 +28,24 @@ pub fn mincore(call: &mut Call<'_>) -> Outcome {
             run.iter().for_each(|page| found[(page.get() - start.get()) as usize] = 1);
         };
         call.task.space().resident(&pin(), chunk, &mut note).map_err(|_| Errno::ENOMEM)?;
+        note_files(call.task, chunk, &mut found);
         user::copy_out(call.arg(2).wrapping_add(done), &found[..chunk.pages() as usize])?;
     }
     Ok(0)
+}
+
+/// Notes in `found` which of `pages` show a page of a file that is in memory.
+fn note_files(task: &Task, pages: PageRange, found: &mut [u8]) {
+    task.space().regions(&pin(), pages, &mut |region| {
+        let Some(backing) = region.mapping.backing() else { return ControlFlow::Continue(()) };
+        file_mapping::with(backing, |record| {
+            for page in region.pages.common(pages).iter() {
+                let is = record.file().has(record.file_page(page));
+                found[(page.get() - pages.start().get()) as usize] |= u8::from(is);
+            }
+        });
+        ControlFlow::Continue(())
+    });
 }
 
 /// The pages that a range of bytes touches.

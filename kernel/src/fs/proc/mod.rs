@@ -36,7 +36,7 @@ pub fn populate(root: &Arc<Node>) -> Result<(), BadImage> {
     }
     generated(&directory(&fixed, b"radixvm")?, b"counters", counter_lines)?;
     let settings = directory(&fixed, b"sys")?;
-    generated(&directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("0\n"))?;
+    generated(&directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("1\n"))?;
     generated(&directory(&settings, b"kernel")?, b"pid_max", |text| writeln!(text, "{}", numbers::LIMIT))?;
     tree::attach(root, b"proc", &folder::node(Processes { fixed })?)?;
     let cpus = below(root, &[b"sys", b"devices", b"system", b"cpu"])?;
