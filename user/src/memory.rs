@@ -1,6 +1,7 @@
 //! The memory calls, thinly wrapped: addresses are numbers, errors are `io::Error`.
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Bytes per page.
 pub const PAGE: usize = 4096;
@@ -22,6 +23,35 @@ pub fn map(length: usize, protection: i32) -> io::Result<usize> {
 pub unsafe fn map_at(address: usize, length: usize, protection: i32, flags: i32) -> io::Result<usize> {
     // SAFETY: the caller answers for the range.
     let result = unsafe { libc::mmap(address as *mut _, length, protection, flags, -1, 0) };
+    if result == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
+/// A file of `length` zeroes in memory, without a name.
+pub fn file(length: usize) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a string; the descriptor is fresh and nobody else's.
+    let file = unsafe {
+        let file = libc::memfd_create(c"memory".as_ptr(), libc::MFD_CLOEXEC);
+        check(file.min(0))?;
+        OwnedFd::from_raw_fd(file)
+    };
+    // SAFETY: no memory is touched.
+    check(unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) }).map(|()| file)
+}
+
+/// `mmap` of a file from `offset` on, to an address with a length.
+///
+/// # Safety
+/// As for [`map_at`]; the file changes only as the caller expects.
+pub unsafe fn map_file_at(
+    (address, length): (usize, usize),
+    protection: i32,
+    flags: i32,
+    file: &OwnedFd,
+    offset: usize,
+) -> io::Result<usize> {
+    let (file, offset) = (file.as_raw_fd(), offset as libc::off_t);
+    // SAFETY: the caller answers for the range.
+    let result = unsafe { libc::mmap(address as *mut _, length, protection, flags, file, offset) };
     if result == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
@@ -50,6 +80,17 @@ pub unsafe fn protect(address: usize, length: usize, protection: i32) -> io::Res
 pub unsafe fn discard(address: usize, length: usize) -> io::Result<()> {
     // SAFETY: the caller answers for the range.
     check(unsafe { libc::madvise(address as *mut _, length, libc::MADV_DONTNEED) })
+}
+
+/// `mremap` to exactly `to`.
+///
+/// # Safety
+/// No reference into either range may live.
+pub unsafe fn shift(address: usize, length: usize, to: usize) -> io::Result<()> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the caller answers for the ranges.
+    let moved = unsafe { libc::mremap(address as *mut _, length, length, flags, to) };
+    if moved == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn check(result: i32) -> io::Result<()> {

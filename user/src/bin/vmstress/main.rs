@@ -1,6 +1,7 @@
 //! Many threads map, unmap, protect, write and read pages of one shared range, and check every byte against
 //! what must be there.
 
+mod away;
 mod kind;
 mod pattern;
 mod probe;
@@ -14,7 +15,7 @@ use programs::memory::{self, PAGE};
 use programs::window::{Window, Worker, measure};
 use programs::{cores, require, say};
 use serde_json::{Map, Value, json};
-use shadow::{Access, Shadow, State};
+use shadow::{Access, Shadow, Shows, State};
 use std::time::{Duration, Instant};
 use stress::{Arena, Stress};
 
@@ -74,9 +75,10 @@ fn main() {
 fn arena(options: &Options) -> Arena {
     let room = require(memory::map(options.pages * PAGE + HUGE_PAGE, libc::PROT_NONE), "mmap of the range");
     let cpus = require(cores::allowed(), "sched_getaffinity");
-    let reserved = State { access: Access::None, version: 0 };
+    let reserved = State { access: Access::None, version: 0, shows: Shows::Memory };
     let shadow = Shadow::new(options.pages, reserved, options.threads > cpus.len());
-    Arena { base: room.next_multiple_of(HUGE_PAGE), shadow, cpus }
+    let file = require(memory::file(options.pages * PAGE), "memfd_create");
+    Arena { base: room.next_multiple_of(HUGE_PAGE), shadow, file, cpus }
 }
 
 fn work(worker: &Worker, options: &Options, arena: &Arena) -> Tally {

@@ -3,6 +3,7 @@
 //! ```text
 //! bit 0        locked
 //! bits 1-2     unmapped, no access, readable, writable
+//! bits 3-4     memory of its own, the file's page, a copy of it
 //! bits 32-63   version of the contents, 0 for zeros
 //! ```
 //! A thread locks the pages that it is about to change or to check, from left to right, so two threads never
@@ -12,7 +13,7 @@
 
 use programs::spin::Spin;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 const LOCKED: u64 = 1;
 
@@ -29,6 +30,17 @@ pub enum Access {
     Write,
 }
 
+/// What a page shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shows {
+    /// Memory of its own.
+    Memory,
+    /// The page of the file that has its number: what is written is the file's.
+    Shared,
+    /// That page until it is written.
+    Private,
+}
+
 /// What must be true of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
@@ -36,29 +48,35 @@ pub struct State {
     pub access: Access,
     /// What it holds, see `pattern`.
     pub version: u32,
+    /// Where that is from.
+    pub shows: Shows,
 }
 
 impl State {
     fn word(self) -> u64 {
-        u64::from(self.version) << 32 | (self.access as u64) << 1
+        u64::from(self.version) << 32 | (self.shows as u64) << 3 | (self.access as u64) << 1
     }
 
     fn from_word(word: u64) -> State {
         let access = [Access::Unmapped, Access::None, Access::Read, Access::Write][(word >> 1 & 3) as usize];
-        State { access, version: (word >> 32) as u32 }
+        let shows = [Shows::Memory, Shows::Shared, Shows::Private, Shows::Memory][(word >> 3 & 3) as usize];
+        State { access, version: (word >> 32) as u32, shows }
     }
 }
 
 /// All pages of the range.
 pub struct Shadow {
     pages: Vec<AtomicU64>,
+    /// Versions of the file's pages; whoever holds a page holds the file's.
+    file: Vec<AtomicU32>,
     crowded: bool,
 }
 
 impl Shadow {
     /// `count` pages, all in one state. `crowded`: threads outnumber CPUs.
     pub fn new(count: usize, state: State, crowded: bool) -> Shadow {
-        Shadow { pages: (0..count).map(|_| AtomicU64::new(state.word())).collect(), crowded }
+        let pages = (0..count).map(|_| AtomicU64::new(state.word())).collect();
+        Shadow { pages, file: (0..count).map(|_| AtomicU32::new(0)).collect(), crowded }
     }
 
     /// How many pages there are.
@@ -70,7 +88,7 @@ impl Shadow {
     pub fn lock(&self, range: Range<usize>) -> Held<'_> {
         let pages = &self.pages[range.clone()];
         pages.iter().for_each(|page| lock(page, self.crowded));
-        Held { pages, first: range.start }
+        Held { pages, file: &self.file[range.clone()], first: range.start }
     }
 }
 
@@ -85,6 +103,7 @@ fn lock(page: &AtomicU64, crowded: bool) {
 /// Locked pages; dropping it unlocks them.
 pub struct Held<'a> {
     pages: &'a [AtomicU64],
+    file: &'a [AtomicU32],
     first: usize,
 }
 
@@ -104,6 +123,17 @@ impl Held<'_> {
     pub fn set(&mut self, page: usize, state: State) {
         // Relaxed: released by `drop`.
         self.pages[page - self.first].store(state.word() | LOCKED, Relaxed);
+    }
+
+    /// What the file's page number `page` holds.
+    pub fn file(&self, page: usize) -> u32 {
+        // Relaxed: as for the pages.
+        self.file[page - self.first].load(Relaxed)
+    }
+
+    /// What it will hold from now on.
+    pub fn set_file(&mut self, page: usize, version: u32) {
+        self.file[page - self.first].store(version, Relaxed);
     }
 
     /// Whether all pages are mapped, or none of them.
@@ -135,20 +165,22 @@ impl Drop for Held<'_> {
 mod tests {
     use super::*;
 
-    const FRESH: State = State { access: Access::Write, version: 0 };
+    const FRESH: State = State { access: Access::Write, version: 0, shows: Shows::Memory };
 
     #[test]
     fn a_state_survives_its_word() {
         for access in [Access::Unmapped, Access::None, Access::Read, Access::Write] {
-            let state = State { access, version: 0xffff_fffe };
-            assert_eq!(State::from_word(state.word() | LOCKED), state);
+            for shows in [Shows::Memory, Shows::Shared, Shows::Private] {
+                let state = State { access, version: 0xffff_fffe, shows };
+                assert_eq!(State::from_word(state.word() | LOCKED), state);
+            }
         }
     }
 
     #[test]
     fn the_next_holder_sees_the_new_state_and_the_neighbours_are_untouched() {
         let shadow = Shadow::new(4, FRESH, false);
-        let gone = State { access: Access::Unmapped, version: 0 };
+        let gone = State { access: Access::Unmapped, ..FRESH };
         shadow.lock(1..3).set(2, gone);
         let held = shadow.lock(0..4);
         assert_eq!([0, 1, 2, 3].map(|page| held.state(page)), [FRESH, FRESH, gone, FRESH]);

@@ -5,14 +5,16 @@
 //!
 //! | operation | over pages that are | must give |
 //! |-----------|---------------------|-----------|
-//! | map       | anything            | the same address; zeros |
-//! | add       | all unmapped, else  | the same address, zeros; else EEXIST |
+//! | map       | anything            | the same address; zeros, or what the file holds |
+//! | add       | all unmapped, else  | the same; else EEXIST |
 //! | unmap     | anything            | success |
 //! | protect   | mapped up to a hole | new rights, contents kept; ENOMEM for the hole |
-//! | discard   | mapped, unmapped    | success, zeros; ENOMEM |
+//! | discard   | mapped, unmapped    | success, zeros or the file's; ENOMEM |
 //! | write     | writable, other     | the words stay; EFAULT |
 //! | read      | readable, other     | the words last written; EFAULT |
 //! | peek      | not locked          | EFAULT, or bytes that belong to this page |
+//! | move      | all mapped alike    | success, there and back; or EFAULT: not one mapping |
+//! | fork      | a few               | the child finds what is there, and what it writes is its own |
 //! | wander    | -                   | the thread runs on another CPU from now on |
 //!
 //! Nothing here allocates: the C library might map memory into a hole of the range.
@@ -20,18 +22,19 @@
 use crate::kind::Kind;
 use crate::pattern::{self, WORDS, Words};
 use crate::probe::{Probe, write_refused};
-use crate::shadow::{Access, Held, Shadow, State};
+use crate::shadow::{Access, Held, Shadow, Shows, State};
 use programs::memory::{self, PAGE, PRIVATE};
 use programs::random::Random;
 use programs::{cores, die, require};
 use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 
 const ZEROS: u32 = 0;
 /// Most pages whose contents one operation writes or reads.
-const CONTENTS: usize = 8;
+pub const CONTENTS: usize = 8;
 /// A large range: 2 MiB, aligned to it.
-const LARGE: usize = 512;
+pub const LARGE: usize = 512;
 
 /// The shared range.
 pub struct Arena {
@@ -39,6 +42,8 @@ pub struct Arena {
     pub base: usize,
     /// What must be there.
     pub shadow: Shadow,
+    /// A file as long as the range.
+    pub file: OwnedFd,
     /// CPUs to wander to.
     pub cpus: Vec<usize>,
 }
@@ -49,6 +54,8 @@ pub struct Stress<'a> {
     thread: usize,
     random: Random,
     probe: Probe,
+    /// Room for pages that move, which is the thread's own.
+    pub aside: usize,
     writes: u32,
 }
 
@@ -56,7 +63,8 @@ impl<'a> Stress<'a> {
     /// Thread number `thread` over the range; the seed makes its choices repeatable.
     pub fn new(arena: &'a Arena, thread: usize, seed: u64) -> Stress<'a> {
         let random = Random::new(seed.wrapping_mul(0x1_0001).wrapping_add(thread as u64));
-        Stress { arena, thread, random, probe: require(Probe::open(), "pipe"), writes: 0 }
+        let aside = require(memory::map(LARGE * PAGE, libc::PROT_NONE), "mmap of a place");
+        Stress { arena, thread, random, probe: require(Probe::open(), "pipe"), aside, writes: 0 }
     }
 
     /// One operation of a random kind over random pages.
@@ -71,6 +79,8 @@ impl<'a> Stress<'a> {
             Kind::Write => self.write(),
             Kind::Read => self.read(),
             Kind::Peek => self.peek(),
+            Kind::Move => self.move_away(),
+            Kind::Fork => self.fork(),
             Kind::Wander => self.wander(),
         }
         kind
@@ -83,18 +93,36 @@ impl<'a> Stress<'a> {
     }
 
     fn map(&mut self, flag: i32) {
-        let (mut held, access) = (self.lock_any(), self.any_access());
-        let (address, length) = self.bytes(&held.range());
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
-        let result = unsafe { memory::map_at(address, length, protection(access), PRIVATE | flag) };
+        let (mut held, access, shows) = (self.lock_any(), self.any_access(), self.any_shown());
+        let result = self.map_pages(&held.range(), protection(access), shows, flag);
         let taken = flag == libc::MAP_FIXED_NOREPLACE && held.any_mapped();
         self.expect("mmap", &held.range(), &result, taken.then_some(libc::EEXIST));
-        if result.is_ok_and(|place| place != address) {
+        if result.is_ok_and(|place| place != self.address(held.range().start)) {
             self.wrong("mmap", held.range().start, "chose another address");
         }
         if !taken {
-            held.range().for_each(|page| held.set(page, State { access, version: ZEROS }));
+            held.range().for_each(|page| held.set(page, fresh(&held, page, access, shows)));
         }
+    }
+
+    fn map_pages(&self, pages: &Range<usize>, rights: i32, shows: Shows, flag: i32) -> io::Result<usize> {
+        let (address, length) = self.bytes(pages);
+        // SAFETY: the pages are locked, and nobody keeps references into the range.
+        unsafe {
+            match shows {
+                Shows::Memory => memory::map_at(address, length, rights, PRIVATE | flag),
+                Shows::Shared => self.map_file(pages, rights, libc::MAP_SHARED | flag),
+                Shows::Private => self.map_file(pages, rights, libc::MAP_PRIVATE | flag),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `memory::map_at`.
+    unsafe fn map_file(&self, pages: &Range<usize>, rights: i32, flags: i32) -> io::Result<usize> {
+        let place = self.bytes(pages);
+        // SAFETY: the caller answers for the range.
+        unsafe { memory::map_file_at(place, rights, flags, &self.arena.file, pages.start * PAGE) }
     }
 
     fn unmap(&mut self) {
@@ -103,7 +131,7 @@ impl<'a> Stress<'a> {
         // SAFETY: the pages are locked, and nobody keeps references into the range.
         let result = unsafe { memory::unmap(address, length) };
         self.expect("munmap", &held.range(), &result, None);
-        let gone = State { access: Access::Unmapped, version: ZEROS };
+        let gone = State { access: Access::Unmapped, version: ZEROS, shows: Shows::Memory };
         held.range().for_each(|page| held.set(page, gone));
     }
 
@@ -128,17 +156,24 @@ impl<'a> Stress<'a> {
         let result = unsafe { memory::discard(address, length) };
         self.expect("madvise", &range, &result, (!mapped).then_some(libc::ENOMEM));
         if mapped {
-            range.for_each(|page| held.set(page, State { version: ZEROS, ..held.state(page) }));
+            for page in range {
+                let State { access, shows, .. } = held.state(page);
+                held.set(page, fresh(&held, page, access, shows));
+            }
         }
     }
 
     fn write(&mut self) {
         let mut held = self.lock_some();
         for page in held.range() {
-            if held.state(page).access == Access::Write {
+            let state = held.state(page);
+            if state.access == Access::Write {
                 let version = self.next_version();
                 self.store(page, &pattern::words(page, version));
-                held.set(page, State { access: Access::Write, version });
+                held.set(page, State { version, ..state });
+                if state.shows == Shows::Shared {
+                    held.set_file(page, version);
+                }
             } else {
                 let result = write_refused(self.address(page) + self.random.below(WORDS - 1) * 8);
                 self.expect("write to it", &(page..page + 1), &result, Some(libc::EFAULT));
@@ -164,8 +199,8 @@ impl<'a> Stress<'a> {
     }
 
     /// Compares every byte of a locked page with what must be there; or finds it refused, as it must be.
-    fn check(&mut self, held: &Held, page: usize) {
-        let State { access, version } = held.state(page);
+    pub fn check(&mut self, held: &Held, page: usize) {
+        let State { access, version, .. } = held.state(page);
         let mut found = [0; WORDS];
         if access < Access::Read {
             let result = self.probe.read(self.address(page), &mut found[..8]);
@@ -212,12 +247,14 @@ impl<'a> Stress<'a> {
         require(cores::pin(cpu), "sched_setaffinity");
     }
 
-    fn lock_any(&mut self) -> Held<'a> {
+    /// Any pages, locked.
+    pub fn lock_any(&mut self) -> Held<'a> {
         let range = self.any_range();
         self.arena.shadow.lock(range)
     }
 
-    fn lock_some(&mut self) -> Held<'a> {
+    /// A few pages, locked.
+    pub fn lock_some(&mut self) -> Held<'a> {
         let range = self.any_range();
         self.arena.shadow.lock(range.start..range.end.min(range.start + CONTENTS))
     }
@@ -239,6 +276,10 @@ impl<'a> Stress<'a> {
         }
     }
 
+    fn any_shown(&mut self) -> Shows {
+        [Shows::Memory, Shows::Memory, Shows::Shared, Shows::Private][self.random.below(4)]
+    }
+
     fn any_access(&mut self) -> Access {
         [Access::None, Access::Read, Access::Write, Access::Write, Access::Write][self.random.below(5)]
     }
@@ -249,16 +290,18 @@ impl<'a> Stress<'a> {
         (self.thread as u32) << 24 | self.writes.max(1)
     }
 
-    fn address(&self, page: usize) -> usize {
+    /// Where a page is.
+    pub fn address(&self, page: usize) -> usize {
         self.arena.base + page * PAGE
     }
 
-    fn bytes(&self, range: &Range<usize>) -> (usize, usize) {
+    /// Where pages are, and how many bytes that is.
+    pub fn bytes(&self, range: &Range<usize>) -> (usize, usize) {
         (self.address(range.start), range.len() * PAGE)
     }
 
     /// Ends the program unless the call ended with this error, or with success if there is none.
-    fn expect<T>(&self, call: &str, pages: &Range<usize>, result: &io::Result<T>, error: Option<i32>) {
+    pub fn expect<T>(&self, call: &str, pages: &Range<usize>, result: &io::Result<T>, error: Option<i32>) {
         let found = result.as_ref().err();
         if found.is_none() != error.is_none() || found.and_then(io::Error::raw_os_error) != error {
             let name = |error: &io::Error| error.to_string();
@@ -268,10 +311,17 @@ impl<'a> Stress<'a> {
         }
     }
 
-    fn wrong(&self, what: &str, page: usize, text: &str) -> ! {
+    /// Ends the program with what is wrong.
+    pub fn wrong(&self, what: &str, page: usize, text: &str) -> ! {
         let address = self.address(page);
         die(format_args!("thread {}: {what}, page {page} at {address:#x}: {text}", self.thread))
     }
+}
+
+/// A page that was just mapped, or lost what it held.
+fn fresh(held: &Held, page: usize, access: Access, shows: Shows) -> State {
+    let version = if shows == Shows::Memory { ZEROS } else { held.file(page) };
+    State { access, version, shows }
 }
 
 fn protection(access: Access) -> i32 {
