@@ -67,19 +67,22 @@ pub(crate) struct Held<'p> {
     /// The lowest node that covered the whole range when it was locked.
     node: NodeRef<'p>,
     keys: Range<u64>,
+    /// Every node with held slots has a side.
+    pub wide: bool,
 }
 
 impl<'p> Held<'p> {
-    /// Locks `keys`, left to right.
+    /// Locks `keys`, left to right; `wide`: and makes sure that second words can be stored.
     #[inline(always)]
     pub fn lock(
         here: Here<'p>,
         root: NodeRef<'p>,
         keys: Range<u64>,
         expand: Expand,
+        wide: bool,
     ) -> Result<Self, OutOfMemory> {
         let node = descend(&here, root, &keys);
-        let mut held = Self { here, node, keys: keys.start..keys.start };
+        let mut held = Self { here, node, keys: keys.start..keys.start, wide };
         held.extend(node, keys, expand)?;
         Ok(held)
     }
@@ -96,9 +99,10 @@ impl<'p> Held<'p> {
                 Acquired::Locked(word) => {
                     let keys = key..key + 1;
                     if node.level() > 0 {
-                        fold::expand(&here, node, &Part { slot, keys: keys.clone(), whole: false }, word)?;
+                        let part = Part { node, slot, keys: keys.clone(), whole: false };
+                        fold::expand(&here, &part, word, false)?;
                     }
-                    return Ok(Some(Self { here, node, keys }));
+                    return Ok(Some(Self { here, node, keys, wide: false }));
                 }
             }
         }
@@ -106,7 +110,7 @@ impl<'p> Held<'p> {
 
     /// Everything, for a caller who has the map exclusively and need not lock.
     pub fn all(here: Here<'p>, root: NodeRef<'p>) -> Self {
-        Self { here, node: root, keys: 0..KEY_END }
+        Self { here, node: root, keys: 0..KEY_END, wide: false }
     }
 
     #[inline(always)]
@@ -120,6 +124,9 @@ impl<'p> Held<'p> {
     fn extend(&mut self, node: NodeRef<'p>, keys: Range<u64>, expand: Expand) -> Result<(), OutOfMemory> {
         if node.level() > 0 {
             return self.extend_above(node, keys, expand);
+        }
+        if self.wide {
+            node.widen(0)?;
         }
         self.keys.end = keys.end;
         node.leaf_slots(keys).iter().for_each(Slot::lock);
@@ -137,8 +144,9 @@ impl<'p> Held<'p> {
             match acquire(&self.here, node, part.slot, |_| true) {
                 Acquired::Child(child) => self.extend(child, part.keys.clone(), expand)?,
                 Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
-                    fold::expand(&self.here, node, &part, word)?
+                    fold::expand(&self.here, &part, word, self.wide)?
                 }
+                Acquired::Locked(_) if self.wide => node.widen(0).inspect_err(|_| part.slot.unlock())?,
                 _ => {}
             }
             self.keys.end = part.keys.end;

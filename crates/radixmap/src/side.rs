@@ -1,0 +1,89 @@
+//! Second words: a node's side, a frame beside its slots.
+//!
+//! ```text
+//!  node ──▶ slots:  [ main word, tags ]  [ main word, WIDE ]  [ main word ] ...    512 words, always
+//!     └───▶ side:   [        -        ]  [   second word   ]  [     -     ] ...    512 words, once somebody needs one
+//! ```
+//! Most values have no second word, so most nodes have no side. A word of the side belongs to the slot of the same
+//! index: the slot's holder reads and writes it, and what it says counts only while the slot is WIDE.
+//!
+//! | side | who may change it, and to what |
+//! |---|---|
+//! | none | whoever locks slots of the node for values with second words: CAS to a frame of zeroes |
+//! | a frame | nobody: it stays until the node is freed |
+//!
+//! 1. A slot is WIDE only in a node that has a side: the holder made sure of the side when it locked the slot, or found the
+//!    slot WIDE, or the node was born with both.
+//! 2. Holders of different slots may make the side at the same time. One CAS wins; the others free their frames, which
+//!    nobody has seen.
+//!
+//! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves are
+//! Relaxed: the slot's lock orders them.
+
+use core::ptr::{self, NonNull};
+
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::OutOfMemory;
+use crate::memory::{allocate_frame, free_frame};
+use crate::node::FANOUT;
+
+type Words = [AtomicU64; FANOUT];
+
+/// Where the second words are; 0: there are none.
+#[derive(Debug)]
+pub(crate) struct Side(AtomicUsize);
+
+impl Side {
+    pub fn none() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    /// Makes sure that there is a side. A new one says `second` for every slot.
+    pub fn ensure(&self, second: u64) -> Result<(), OutOfMemory> {
+        if self.words().is_some() {
+            return Ok(());
+        }
+        let words = allocate_frame(|_| AtomicU64::new(second))?;
+        let address = words.as_ptr().expose_provenance();
+        // Release: pairs with the Acquire in `words`. Relaxed: who lost looks again.
+        if self.0.compare_exchange(0, address, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: from `allocate_frame`, and nobody has seen it.
+            unsafe { free_frame(words) };
+        }
+        Ok(())
+    }
+
+    /// The second word of slot `index`, which the caller holds and which is WIDE. Relaxed: the lock orders it.
+    pub fn get(&self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Relaxed)
+    }
+
+    /// Stores the second word of slot `index`, which the caller holds, having made sure of the side. Relaxed: the
+    /// unlock publishes.
+    pub fn set(&self, index: usize, second: u64) {
+        self.word(index).store(second, Ordering::Relaxed);
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        let words = self.words().expect("a node of values with second words has a side");
+        // SAFETY: published by `ensure`, initialised; it stays as long as the node does.
+        unsafe { &words.as_ref()[index] }
+    }
+
+    fn words(&self) -> Option<NonNull<Words>> {
+        // Acquire: pairs with the Release in `ensure`.
+        NonNull::new(ptr::with_exposed_provenance_mut(self.0.load(Ordering::Acquire)))
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// Nobody uses the node any more.
+    pub unsafe fn free(&self) {
+        if let Some(words) = self.words() {
+            // SAFETY: from `allocate_frame`; the caller vouches for the rest.
+            unsafe { free_frame(words) }
+        }
+    }
+}
