@@ -82,9 +82,8 @@ impl<'p> Held<'p> {
         wide: bool,
     ) -> Result<Self, OutOfMemory> {
         let node = descend(&here, root, &keys);
-        let mut held = Self { here, node, keys: keys.start..keys.start, wide };
-        held.extend(node, keys, expand)?;
-        Ok(held)
+        lock_below(&here, node, keys.clone(), expand, wide)?;
+        Ok(Self { here, node, keys, wide })
     }
 
     /// Locks `key` alone, if it has a value.
@@ -118,42 +117,6 @@ impl<'p> Held<'p> {
         self.keys.clone()
     }
 
-    /// Locks `keys`, which are below `node` and follow what is held already. On failure what was locked stays held, up
-    /// to `self.keys.end`, and the drop unlocks it.
-    #[inline(always)]
-    fn extend(&mut self, node: NodeRef<'p>, keys: Range<u64>, expand: Expand) -> Result<(), OutOfMemory> {
-        if node.level() > 0 {
-            return self.extend_above(node, keys, expand);
-        }
-        if self.wide {
-            node.widen(0)?;
-        }
-        self.keys.end = keys.end;
-        node.leaf_slots(keys).iter().for_each(Slot::lock);
-        Ok(())
-    }
-
-    /// The same, above the leaves.
-    fn extend_above(
-        &mut self,
-        node: NodeRef<'p>,
-        keys: Range<u64>,
-        expand: Expand,
-    ) -> Result<(), OutOfMemory> {
-        for part in node.parts(keys) {
-            match acquire(&self.here, node, part.slot, |_| true) {
-                Acquired::Child(child) => self.extend(child, part.keys.clone(), expand)?,
-                Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
-                    fold::expand(&self.here, &part, word, self.wide)?
-                }
-                Acquired::Locked(_) if self.wide => node.widen(0).inspect_err(|_| part.slot.unlock())?,
-                _ => {}
-            }
-            self.keys.end = part.keys.end;
-        }
-        Ok(())
-    }
-
     /// Shows everything that is held to `visit`, left to right: a node, and a run of keys whose slots in it are held.
     #[inline(always)]
     pub fn walk<B>(
@@ -170,14 +133,68 @@ impl<'p> Held<'p> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let _ = self.walk(|node, run| {
-            match node.level() {
-                0 => node.leaf_slots(run).iter().for_each(Slot::unlock),
-                _ => node.parts(run).for_each(|part| part.slot.unlock()),
-            }
-            ControlFlow::<()>::Continue(())
-        });
+        unlock_below(&self.here, self.node, self.keys());
     }
+}
+
+/// Locks `keys`, which are below `node`. On failure none of them.
+#[inline(always)]
+fn lock_below<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+    expand: Expand,
+    wide: bool,
+) -> Result<(), OutOfMemory> {
+    if node.level() > 0 {
+        return lock_above(here, node, keys, expand, wide);
+    }
+    if wide {
+        node.widen(0)?;
+    }
+    node.leaf_slots(keys).iter().for_each(Slot::lock);
+    Ok(())
+}
+
+/// `lock_below` above the leaves.
+fn lock_above<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+    expand: Expand,
+    wide: bool,
+) -> Result<(), OutOfMemory> {
+    for part in node.parts(keys.clone()) {
+        lock_part(here, &part, expand, wide)
+            .inspect_err(|_| unlock_below(here, node, keys.start..part.keys.start))?;
+    }
+    Ok(())
+}
+
+fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand, wide: bool) -> Result<(), OutOfMemory> {
+    match acquire(here, part.node, part.slot, |_| true) {
+        Acquired::Child(child) => lock_below(here, child, part.keys.clone(), expand, wide),
+        Acquired::Locked(word) if !part.whole && !expand.leaves(word) => fold::expand(here, part, word, wide),
+        Acquired::Locked(_) if wide => part.node.widen(0).inspect_err(|_| part.slot.unlock()),
+        _ => Ok(()),
+    }
+}
+
+/// Unlocks `keys`, which are below `node` and held.
+#[inline(always)]
+fn unlock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
+    match node.level() {
+        0 => node.leaf_slots(keys).iter().for_each(Slot::unlock),
+        _ => unlock_above(here, node, keys),
+    }
+}
+
+/// `unlock_below` above the leaves.
+fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
+    let _ = walk_above(here, node, keys, &mut |node, run| {
+        node.parts(run).for_each(|part| part.slot.unlock());
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 impl Expand {

@@ -21,15 +21,14 @@ use crate::side::Side;
 use crate::slot::{NODE_ALIGN, Slot, Word};
 use crate::stats::NodeCounters;
 
-pub(crate) type Slots = [Slot; FANOUT];
+/// A node's slots: exactly one frame.
+#[cfg_attr(not(loom), repr(align(4096)))]
+#[cfg_attr(loom, repr(align(64)))]
+#[derive(Debug)]
+pub(crate) struct Slots(pub [Slot; FANOUT]);
 
-/// What slots fill, and a side.
-const FRAME: Layout = match Layout::new::<Slots>().align_to(if cfg!(loom) { 64 } else { 4096 }) {
-    Ok(layout) => layout,
-    Err(_) => panic!("no layout for a frame"),
-};
 #[cfg(not(loom))]
-const _: () = assert!(FRAME.size() == 4096, "a node's slots fill one frame exactly");
+const _: () = assert!(size_of::<Slots>() == 4096);
 const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "a slot's word holds a pointer");
 const _: () = assert!(align_of::<Node>() == NODE_ALIGN);
 
@@ -64,12 +63,12 @@ pub(crate) struct Memory {
 impl Memory {
     /// Memory whose slots are what `word` says of their index; the node is not initialised.
     pub fn allocate(word: impl Fn(usize) -> Word) -> Result<Self, OutOfMemory> {
-        let slots = allocate_frame(|index| Slot::new(word(index)))?;
-        match allocate(Layout::new::<Node>()) {
+        let slots = allocate_words(|index| Slot::new(word(index)))?;
+        match allocate() {
             Ok(node) => Ok(Self { node, slots }),
             Err(out_of_memory) => {
                 // SAFETY: allocated above, and nobody else has the pointer.
-                unsafe { free_frame(slots) };
+                unsafe { free(slots) };
                 Err(out_of_memory)
             }
         }
@@ -111,36 +110,37 @@ impl Memory {
     /// # Safety
     /// It is a node's, and nobody uses it any more.
     pub unsafe fn free(self) {
-        // SAFETY: the blocks were allocated with these layouts, and the caller vouches for the rest.
+        // SAFETY: the node is initialised; both blocks came from `allocate`, and the caller vouches for the rest.
         unsafe {
-            self.node.as_ref().links.side.free();
-            free_frame(self.slots);
-            dealloc(self.node.as_ptr().cast(), Layout::new::<Node>());
+            self.node.as_ref().links.side.discard();
+            free(self.slots);
+            free(self.node);
         }
     }
 }
 
-/// A frame of words that are what `word` says of their index.
-pub(crate) fn allocate_frame<T>(word: impl Fn(usize) -> T) -> Result<NonNull<[T; FANOUT]>, OutOfMemory> {
-    const { assert!(size_of::<[T; FANOUT]>() == FRAME.size()) };
-    let words = allocate::<T>(FRAME)?;
+/// A `T` that consists of words, which are what `word` says of their index.
+pub(crate) fn allocate_words<T, W>(word: impl Fn(usize) -> W) -> Result<NonNull<T>, OutOfMemory> {
+    const { assert!(size_of::<T>() >= FANOUT * size_of::<W>()) };
+    let memory = allocate::<T>()?;
     for index in 0..FANOUT {
         // SAFETY: inside the allocation, which is ours alone.
-        unsafe { words.add(index).write(word(index)) };
+        unsafe { memory.cast::<W>().add(index).write(word(index)) };
     }
-    Ok(words.cast())
+    Ok(memory)
 }
 
-/// Gives a frame back.
+fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {
+    const { assert!(size_of::<T>() > 0) };
+    // SAFETY: not of size zero.
+    NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast()).ok_or(OutOfMemory)
+}
+
+/// Gives memory back.
 ///
 /// # Safety
-/// It came from `allocate_frame`, and nobody uses it any more.
-pub(crate) unsafe fn free_frame<T>(words: NonNull<[T; FANOUT]>) {
+/// It was allocated here as a `T`, and nobody uses it any more.
+pub(crate) unsafe fn free<T>(memory: NonNull<T>) {
     // SAFETY: allocated with this layout; the caller vouches for the rest.
-    unsafe { dealloc(words.as_ptr().cast(), FRAME) }
-}
-
-fn allocate<T>(layout: Layout) -> Result<NonNull<T>, OutOfMemory> {
-    // SAFETY: no layout here is of size zero.
-    NonNull::new(unsafe { alloc(layout) }.cast()).ok_or(OutOfMemory)
+    unsafe { dealloc(memory.as_ptr().cast(), Layout::new::<T>()) }
 }

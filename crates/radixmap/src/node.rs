@@ -123,7 +123,7 @@ impl<'p> NodeRef<'p> {
     /// The slot that covers `key`.
     #[inline(always)]
     pub fn slot(self, key: u64) -> &'p Slot {
-        &self.slots[slot_index(key, self.level)]
+        &self.slots.0[slot_index(key, self.level)]
     }
 
     /// Makes sure that values with second words can be stored here. A new side says `second` for every slot.
@@ -166,7 +166,7 @@ impl<'p> NodeRef<'p> {
     /// The slots of `keys`, a range inside this leaf: they are never children.
     #[inline(always)]
     pub fn leaf_slots(self, keys: Range<u64>) -> &'p [Slot] {
-        &self.slots[slot_index(keys.start, 0)..=slot_index(keys.end - 1, 0)]
+        &self.slots.0[slot_index(keys.start, 0)..=slot_index(keys.end - 1, 0)]
     }
 
     /// Tells Refcache that `by` more slots are used than before.

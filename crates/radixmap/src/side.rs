@@ -25,10 +25,12 @@ use core::ptr::{self, NonNull};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::OutOfMemory;
-use crate::memory::{allocate_frame, free_frame};
+use crate::memory::{allocate_words, free};
 use crate::node::FANOUT;
 
-type Words = [AtomicU64; FANOUT];
+/// One word for each slot.
+#[repr(align(64))]
+struct Words([AtomicU64; FANOUT]);
 
 /// Where the second words are; 0: there are none.
 #[derive(Debug)]
@@ -44,12 +46,12 @@ impl Side {
         if self.words().is_some() {
             return Ok(());
         }
-        let words = allocate_frame(|_| AtomicU64::new(second))?;
+        let words = allocate_words::<Words, _>(|_| AtomicU64::new(second))?;
         let address = words.as_ptr().expose_provenance();
         // Release: pairs with the Acquire in `words`. Relaxed: who lost looks again.
         if self.0.compare_exchange(0, address, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: from `allocate_frame`, and nobody has seen it.
-            unsafe { free_frame(words) };
+            // SAFETY: from `allocate_words`, and nobody has seen it.
+            unsafe { free(words) };
         }
         Ok(())
     }
@@ -68,7 +70,7 @@ impl Side {
     fn word(&self, index: usize) -> &AtomicU64 {
         let words = self.words().expect("a node of values with second words has a side");
         // SAFETY: published by `ensure`, initialised; it stays as long as the node does.
-        unsafe { &words.as_ref()[index] }
+        unsafe { &words.as_ref().0[index] }
     }
 
     fn words(&self) -> Option<NonNull<Words>> {
@@ -80,10 +82,10 @@ impl Side {
     ///
     /// # Safety
     /// Nobody uses the node any more.
-    pub unsafe fn free(&self) {
+    pub unsafe fn discard(&self) {
         if let Some(words) = self.words() {
-            // SAFETY: from `allocate_frame`; the caller vouches for the rest.
-            unsafe { free_frame(words) }
+            // SAFETY: from `allocate_words`; the caller vouches for the rest.
+            unsafe { free(words) }
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!          63    62    61                            12 11  10   9   8        0
-//! empty     0     0                  0                  0      LOCK      0
-//! value     v     0     v                             v kind   LOCK v         v    v: the value's main word
-//! child     -   DYING   s      node's address / 128     CHILD    0       0         s: its sign, repeated
+//! empty     0     0     0                              0  00   LOCK 0         0
+//! value     v     0     v                              v  01   LOCK v         v    v: the value's main word
+//! WIDE      v     0     v                              v  11   LOCK v         v
+//! child     -   DYING   s       node's address / 128      10    0   0         0    s: the address's sign
 //! ```
 //! The tags keep to bits that a machine's page-table entries leave to software (9 to 11 and 52 to 62), so that a value may
 //! be laid out as such an entry; and an empty slot is an entry that is not present, locked or not. A value whose second
@@ -16,10 +17,11 @@ use refcache::{DYING, WeakWord};
 use sync::atomic::{AtomicU64, Ordering};
 
 const LOCK: u64 = 1 << 9;
-const KIND: u64 = 0b11 << 10;
-const VALUE: u64 = 0b01 << 10;
-const CHILD: u64 = 0b10 << 10;
-const WIDE: u64 = 0b11 << 10;
+const VALUE: u64 = 1 << 10;
+/// With VALUE: the value has a second word. Alone: the slot has a child.
+const MORE: u64 = 1 << 11;
+const KIND: u64 = VALUE | MORE;
+const CHILD: u64 = MORE;
 
 /// The bits of a main word that belong to the map.
 pub const TAGS: u64 = LOCK | KIND | DYING;
@@ -44,7 +46,7 @@ impl Word {
     #[inline(always)]
     fn value(main: u64, wide: bool) -> Self {
         debug_assert!(main & TAGS == 0, "a value's main word is clear of the tags");
-        Self(main | if wide { WIDE } else { VALUE })
+        Self(main | VALUE | if wide { MORE } else { 0 })
     }
 
     fn child(node: usize) -> Self {
@@ -68,9 +70,10 @@ impl Word {
         self.0 & VALUE != 0
     }
 
+    /// Whether a slot that has no child has a value with a second word.
     #[inline(always)]
     pub fn is_wide(self) -> bool {
-        self.0 & KIND == WIDE
+        self.0 & MORE != 0
     }
 
     #[inline(always)]
@@ -98,7 +101,7 @@ impl Word {
     #[inline(always)]
     pub fn address(self) -> usize {
         let extended = (self.0 << ABOVE_SIGN) as i64 >> (ABOVE_SIGN + ADDRESS_SHIFT);
-        extended as usize & !(NODE_ALIGN - 1)
+        extended as usize - (CHILD >> ADDRESS_SHIFT) as usize
     }
 }
 

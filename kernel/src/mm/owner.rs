@@ -71,7 +71,7 @@ impl Display for Owner {
             Self::FRAME => f.write_str("frame"),
             free if free.is_free() => f.write_str("free"),
             Self(HELD) => f.write_str("single"),
-            block if block == Self::held(1) => f.write_str("node"),
+            block if block == Self::held(1) => f.write_str("pair"),
             Self(slab @ SLAB..) => write!(f, "slab:{}", 1u32 << (slab & ORDER)),
             block => write!(f, "block:{}", block.frames() * super::memory_map::FRAME),
         }
