@@ -48,10 +48,8 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     ) -> ControlFlow<B> {
         self.held.walk(|node, run| {
             let mut tally = Tally { here: &self.held.here, node, used: 0 };
-            let wide = self.held.wide;
-            node.parts(run).try_for_each(|part| {
-                f(&mut Entry { part, wide, used: &mut tally.used, _values: PhantomData })
-            })
+            node.parts(run)
+                .try_for_each(|part| f(&mut Entry { part, used: &mut tally.used, _values: PhantomData }))
         })
     }
 
@@ -84,7 +82,6 @@ impl<V> fmt::Debug for RangeGuard<'_, V> {
 /// One held slot.
 pub struct Entry<'a, V> {
     part: Part<'a>,
-    wide: bool,
     used: &'a mut i64,
     _values: PhantomData<fn(V) -> V>,
 }
@@ -107,23 +104,17 @@ impl<V: Value> Entry<'_, V> {
     ///
     /// # Panics
     /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)), or if the value has
-    /// a second word, and neither the value before it had one nor was the range locked for it
-    /// ([`lock_wide`](crate::RadixMap::lock_wide)).
+    /// a second word, the one before it had none, and the range was not locked by
+    /// [`lock_wide`](crate::RadixMap::lock_wide).
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         assert!(self.part.whole, "set on a slot that sticks out of the range");
         let (main, second) = value.to_words();
         if second != 0 {
-            self.set_second(second);
+            self.part.set_second(second);
         }
         *self.used += i64::from(!self.slot().held().is_used());
         self.slot().set(main, second != 0);
-    }
-
-    /// For `set`, before it: the slot's holder alone looks at the word that changes here.
-    fn set_second(&self, second: u64) {
-        assert!(self.wide || self.slot().held().is_wide(), "a second word in a range not locked for it");
-        self.part.set_second(second);
     }
 
     /// Takes the value of all of these keys away.

@@ -67,8 +67,6 @@ pub(crate) struct Held<'p> {
     /// The lowest node that covered the whole range when it was locked.
     node: NodeRef<'p>,
     keys: Range<u64>,
-    /// Every node with held slots has a side.
-    pub wide: bool,
 }
 
 impl<'p> Held<'p> {
@@ -83,7 +81,7 @@ impl<'p> Held<'p> {
     ) -> Result<Self, OutOfMemory> {
         let node = descend(&here, root, &keys);
         lock_below(&here, node, keys.clone(), expand, wide)?;
-        Ok(Self { here, node, keys, wide })
+        Ok(Self { here, node, keys })
     }
 
     /// Locks `key` alone, if it has a value.
@@ -101,7 +99,7 @@ impl<'p> Held<'p> {
                         let part = Part { node, slot, keys: keys.clone(), whole: false };
                         fold::expand(&here, &part, word, false)?;
                     }
-                    return Ok(Some(Self { here, node, keys, wide: false }));
+                    return Ok(Some(Self { here, node, keys }));
                 }
             }
         }
@@ -109,7 +107,7 @@ impl<'p> Held<'p> {
 
     /// Everything, for a caller who has the map exclusively and need not lock.
     pub fn all(here: Here<'p>, root: NodeRef<'p>) -> Self {
-        Self { here, node: root, keys: 0..KEY_END, wide: false }
+        Self { here, node: root, keys: 0..KEY_END }
     }
 
     #[inline(always)]

@@ -110,6 +110,7 @@ impl<'p> NodeRef<'p> {
         self.node
     }
 
+    #[inline(always)]
     fn links(self) -> &'p Links {
         // SAFETY: the node stays for `'p`.
         unsafe { &self.node.as_ref().links }
@@ -198,10 +199,12 @@ impl Part<'_> {
     }
 
     /// Stores the second word of the slot, which the caller holds, having made sure of the side.
+    #[inline(always)]
     pub fn set_second(&self, second: u64) {
         self.node.links().side.set(self.index(), second);
     }
 
+    #[inline(always)]
     fn index(&self) -> usize {
         slot_index(self.keys.start, self.node.level)
     }

@@ -12,13 +12,13 @@
 //! | none | whoever locks slots of the node for values with second words: CAS to a frame of zeroes |
 //! | a frame | nobody: it stays until the node is freed |
 //!
-//! 1. A slot is WIDE only in a node that has a side: the holder made sure of the side when it locked the slot, or found the
-//!    slot WIDE, or the node was born with both.
+//! 1. A slot is WIDE only in a node that has a side: the holder made sure of the side when it locked the slot
+//!    (`lock_wide`), or found the slot WIDE, or the node was born with both.
 //! 2. Holders of different slots may make the side at the same time. One CAS wins; the others free their frames, which
 //!    nobody has seen.
 //!
 //! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves are
-//! Relaxed: the slot's lock orders them.
+//! Relaxed: the slot's lock orders them. `get` and `set` are out of line, so that paths of values without second words stay short.
 
 use core::ptr::{self, NonNull};
 
@@ -57,18 +57,20 @@ impl Side {
     }
 
     /// The second word of slot `index`, which the caller holds and which is WIDE. Relaxed: the lock orders it.
+    #[inline(never)]
     pub fn get(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Relaxed)
     }
 
     /// Stores the second word of slot `index`, which the caller holds, having made sure of the side. Relaxed: the
     /// unlock publishes.
+    #[inline(never)]
     pub fn set(&self, index: usize, second: u64) {
         self.word(index).store(second, Ordering::Relaxed);
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        let words = self.words().expect("a node of values with second words has a side");
+        let words = self.words().expect("a second word in a range that was not locked for it");
         // SAFETY: published by `ensure`, initialised; it stays as long as the node does.
         unsafe { &words.as_ref().0[index] }
     }
