@@ -91,6 +91,12 @@ constants! { u64:
     F_SETPIPE_SZ = 1031, "Set a pipe's capacity.";
     F_GETPIPE_SZ = 1032, "A pipe's capacity.";
 
+    FALLOC_FL_KEEP_SIZE = 1, "The length stays.";
+    FALLOC_FL_PUNCH_HOLE = 2, "Free the range.";
+    MFD_CLOEXEC = 1, "Close on exec.";
+    MFD_NOEXEC_SEAL = 8, "Not executable.";
+    MFD_EXEC = 0x10, "Executable.";
+
     TCGETS = 0x5401, "Terminal attributes.";
     TIOCGWINSZ = 0x5413, "Terminal size.";
     FIONREAD = 0x541b, "Bytes waiting.";

@@ -10,7 +10,9 @@ constants! { u32:
     WEXITED = 4, "waitid: children that ended.";
     WCONTINUED = 8, "Children that go on.";
     WNOWAIT = 0x100_0000, "waitid: leave the child as it is.";
-    WAIT_CLONES = 0xe000_0000, "The bits that say which kinds of children.";
+    WNOTHREAD = 0x2000_0000, "Not the children of other threads.";
+    WALL = 0x4000_0000, "All kinds of children.";
+    WCLONE = 0x8000_0000, "Children that do not tell by SIGCHLD.";
 }
 
 constants! { i32:

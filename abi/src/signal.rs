@@ -74,6 +74,10 @@ constants! { i32:
     BUS_ADRALN = 1, "Invalid address alignment.";
     BUS_ADRERR = 2, "Nonexistent physical address.";
     TRAP_TRACE = 2, "Process trace trap.";
+    CLD_EXITED = 1, "The child exited.";
+    CLD_KILLED = 2, "A signal killed the child.";
+    CLD_STOPPED = 5, "A signal stopped the child.";
+    CLD_CONTINUED = 6, "The child goes on.";
 }
 
 /// The size of the alternate stack that `sigaltstack` asks for at least.

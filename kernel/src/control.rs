@@ -12,6 +12,7 @@ use percore::CoreId;
 use sync::{SpinGuard, SpinLock};
 
 use crate::arch::{self, TrapFrame, uart::Port};
+use crate::mm::space::SpaceHandle;
 use crate::{counters, mm};
 
 /// Held while a line is written.
@@ -101,10 +102,10 @@ pub fn exit(how: Ended) {
 }
 
 /// Every counter, and what the program left behind.
-pub fn stats(leaked_frames: u64, leaked_nodes: u64) {
+pub fn stats(space: &SpaceHandle, leaked_frames: u64, leaked_nodes: u64) {
     let mut line = Line::new("stats");
     line.begin("counters", '{');
-    counters::for_each(&mut |name, count| {
+    counters::for_each(space, &mut |name, count| {
         line.list(name, (0..arch::cores()).map(|core| count(CoreId::new(core))), Line::signed_value);
     });
     line.end('}').number("leaked_frames", leaked_frames).number("leaked_nodes", leaked_nodes);

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicI64, Ordering};
 use percore::{CoreId, MAX_CORES, Pinned};
 use sync::CachePadded;
 
-use crate::mm;
+use crate::mm::space::SpaceHandle;
 
 /// What is counted here; the address space counts its own events (`vm::Event`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +22,31 @@ pub enum Counter {
     Epochs,
     /// Frames of programs: allocated less freed here, so one core's number may be negative.
     FramesUsed,
+    /// Pages of files, in frames: made less dropped.
+    FilePages,
+    /// Clean pages of files that were dropped for their memory.
+    PagesReclaimed,
     /// Frames zeroed.
     FramesZeroed,
     /// Frames of page tables: allocated less freed.
     TablePages,
     /// Radix nodes: allocated less freed.
     LiveNodes,
+    /// Tasks: made less freed.
+    Tasks,
+    /// Address spaces: made less freed.
+    Spaces,
 }
 
-const COUNTERS: usize = Counter::LiveNodes as usize + 1;
+const COUNTERS: usize = Counter::Spaces as usize + 1;
 
 /// The counters that are shown, and as what.
-const NAMES: [(Counter, &str); 8] = [
+const NAMES: [(Counter, &str); 10] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
+    (Counter::FilePages, "file_pages"),
+    (Counter::PagesReclaimed, "pages_reclaimed"),
     (Counter::FramesZeroed, "frames_zeroed"),
     (Counter::TablePages, "table_pages"),
     (Counter::ContextSwitches, "context_switches"),
@@ -73,19 +83,16 @@ pub fn sum(counter: Counter) -> i64 {
 /// Takes a counter's name and its count by core.
 type Visit<'a> = dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64) + 'a;
 
-/// Calls `f(name, count by core)` for every counter there is, the address space's included, in the order of
+/// Calls `f(name, count by core)` for every counter there is, those of `space` included, in the order of
 /// `/proc/radixvm/counters`. A count that went below zero on one core shows as its two's complement.
-pub fn for_each(f: &mut Visit<'_>) {
-    let space = mm::space::shown();
-    let zero = vm::Counters::default();
-    let events = |core| space.as_ref().map_or(zero, |space| space.core_counters(core));
-    for (at, (name, _)) in zero.iter().enumerate() {
+pub fn for_each(space: &SpaceHandle, f: &mut Visit<'_>) {
+    let events = |core| space.core_counters(core);
+    for (at, (name, _)) in vm::Counters::default().iter().enumerate() {
         f(name, &|core| events(core).iter().nth(at).map_or(0, |(_, count)| count));
     }
     for (counter, name) in NAMES {
         f(name, &|core| of(core, counter) as u64);
     }
-    let nodes = |core| space.as_ref().map(|space| space.nodes().of(core));
-    f("radix_nodes_created", &|core| nodes(core).map_or(0, |nodes| nodes.created));
-    f("radix_nodes_collapsed", &|core| nodes(core).map_or(0, |nodes| nodes.collapsed));
+    f("radix_nodes_created", &|core| space.nodes().of(core).created);
+    f("radix_nodes_collapsed", &|core| space.nodes().of(core).collapsed);
 }

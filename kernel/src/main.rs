@@ -44,7 +44,7 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
         end(Ended::Status(0));
     }
     sched::come_online(); // needs: epochs
-    if let Err(why) = process::start_first(options.tables) {
+    if let Err(why) = process::start_first() {
         control::refused(why);
         arch::exit(0);
     }

@@ -60,8 +60,24 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn mappings_of_files() {
+                let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+                same($compiler, "mappings", &["--file", text, "-c", "2"], &[text], b"");
+            }
+
+            #[test]
             fn pipes() {
                 same($compiler, "pipes", &["-c", "4"], &["6", "200"], b"");
+            }
+
+            #[test]
+            fn processes() {
+                same($compiler, "processes", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
+            fn programs() {
+                same($compiler, "programs", &["-c", "2"], &[], b"");
             }
 
             #[test]

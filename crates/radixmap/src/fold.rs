@@ -18,7 +18,6 @@
 
 use alloc::sync::Arc;
 use core::mem;
-use core::ops::Range;
 use core::ptr::NonNull;
 
 use percore::Pinned;
@@ -36,38 +35,27 @@ use crate::stats::NodeCounters;
 const HOLD: i64 = FANOUT as i64;
 
 /// Replaces `part.slot`, which the caller holds and which said `word`, by a child (and, along the ends of
-/// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot; `wide`: can
-/// give them values with second words.
+/// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot. The child.
 ///
 /// The whole subtree is built in private, its slots locked where the caller will hold them, and then published by
-/// one store. If memory runs out nobody has seen anything: the slot is unlocked as it was.
-pub(crate) fn expand(here: &Here<'_>, part: &Part<'_>, word: Word, wide: bool) -> Result<(), OutOfMemory> {
+/// one store. If memory runs out nobody has seen anything: the caller holds the slot as it was.
+pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result<NodeRef<'p>, OutOfMemory> {
     let mut fresh = Fresh::default();
-    let seed = Seed { word: word.unlocked(), second: part.second(word), wide };
-    let child = fresh.grow(part, &seed).inspect_err(|_| part.slot.unlock())?;
+    let seed = Seed { word: word.unlocked(), second: part.second(word) };
+    let child = fresh.grow(part, &seed)?;
     if !word.is_used() {
         // Before anybody can see the child, let alone take it away again.
         part.node.count(here, 1);
     }
     child.publish(part.slot);
     fresh.settle(here);
-    Ok(())
+    Ok(child)
 }
 
-/// What new nodes are made of.
+/// What every slot of new nodes says.
 struct Seed {
-    /// The expanded slot's, and every new slot's.
     word: Word,
     second: u64,
-    /// Whether the expander wants second words where it will hold slots.
-    wide: bool,
-}
-
-impl Seed {
-    /// Whether `node`, in which `keys` will be held, needs a side.
-    fn needs_side(&self, node: NodeRef<'_>, keys: &Range<u64>) -> bool {
-        self.word.is_wide() || self.wide && node.parts(keys.clone()).any(|part| part.whole)
-    }
 }
 
 /// The nodes of one expansion, until it is published: at most two for each level below the root.
@@ -109,7 +97,7 @@ impl<'p> Fresh<'p> {
         let used = if seed.word.is_used() { HOLD } else { 0 };
         self.nodes[self.len] = Some(Sapling { memory, node, used });
         self.len += 1;
-        if seed.needs_side(node, &part.keys) {
+        if seed.word.is_wide() {
             node.widen(seed.second)?;
         }
         Ok(node)

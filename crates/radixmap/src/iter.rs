@@ -4,10 +4,10 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
-use crate::Value;
 use crate::lock::{Held, Here};
 use crate::node::{NodeRef, Part};
 use crate::slot::Slot;
+use crate::{OutOfMemory, Value};
 
 /// A locked range of a map. Dropping it unlocks.
 ///
@@ -42,15 +42,47 @@ impl<'g, V: Value> RangeGuard<'g, V> {
 
     /// The same, until `f` breaks off.
     #[inline(always)]
-    pub fn try_for_each<B>(
+    pub fn try_for_each<B>(&mut self, f: impl FnMut(&mut Entry<'_, V>) -> ControlFlow<B>) -> ControlFlow<B> {
+        self.try_for_each_in(self.keys(), f)
+    }
+
+    /// The same for `keys`, a range within the locked one.
+    #[inline(always)]
+    pub fn try_for_each_in<B>(
         &mut self,
+        keys: Range<u64>,
         mut f: impl FnMut(&mut Entry<'_, V>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.held.walk(|node, run| {
+        self.held.walk(keys, |node, run| {
             let mut tally = Tally { here: &self.held.here, node, used: 0 };
             node.parts(run)
                 .try_for_each(|part| f(&mut Entry { part, used: &mut tally.used, _values: PhantomData }))
         })
+    }
+
+    /// Expands folded slots until none sticks out of `keys`, a range within the locked one: then each of these keys can be
+    /// set without the keys around. Values do not change, and all that was locked stays locked. The range must not have
+    /// been locked by [`Expand::Never`](crate::Expand), nor `keys` lie in an empty slot that sticks out of it.
+    ///
+    /// # Panics
+    /// If `keys` is empty or not within the range.
+    pub fn split(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        self.check(&keys);
+        self.held.split(keys)
+    }
+
+    /// Gets memory for second words of `keys`, a range within the locked one, if they have none: then their slots, as they
+    /// are folded now, can be set to values with second words. Nothing else changes.
+    ///
+    /// # Panics
+    /// If `keys` is empty or not within the range.
+    pub fn widen(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        self.check(&keys);
+        self.held.widen(keys)
+    }
+
+    fn check(&self, keys: &Range<u64>) {
+        assert!(keys.start < keys.end && self.keys().start <= keys.start && keys.end <= self.keys().end);
     }
 
     /// Gives every key of the range the value `value`; a held interior slot stays folded.
@@ -69,7 +101,7 @@ impl<'g, V: Value> RangeGuard<'g, V> {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        self.held.walk(unused).is_continue()
+        self.held.walk(self.keys(), unused).is_continue()
     }
 }
 
@@ -104,8 +136,7 @@ impl<V: Value> Entry<'_, V> {
     ///
     /// # Panics
     /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)), or if the value has
-    /// a second word, the one before it had none, and the range was not locked by
-    /// [`lock_wide`](crate::RadixMap::lock_wide).
+    /// a second word, the one before it had none, and the range was not [widened](RangeGuard::widen).
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         assert!(self.part.whole, "set on a slot that sticks out of the range");

@@ -88,6 +88,8 @@ pub enum Expand {
     Always,
     /// Expand it if it has a value; lock it whole if it is empty. For callers that only look, change or clear.
     IfPresent,
+    /// Lock it whole, whatever it says: needs no memory. For callers that only look, or only change leaves.
+    Never,
 }
 
 /// What [`RadixMap::peek`] saw.
@@ -139,33 +141,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         keys: Range<u64>,
         expand: Expand,
     ) -> Result<RangeGuard<'g, V>, OutOfMemory> {
-        self.lock(pin, keys, expand, false)
-    }
-
-    /// As [`lock_range`](Self::lock_range), for who gives keys values with second words that had none: each node of the
-    /// range gets memory for them, if it has not.
-    ///
-    /// # Panics
-    /// As `lock_range`.
-    pub fn lock_wide<'g>(
-        &'g self,
-        pin: &'g Pinned,
-        keys: Range<u64>,
-        expand: Expand,
-    ) -> Result<RangeGuard<'g, V>, OutOfMemory> {
-        self.lock(pin, keys, expand, true)
-    }
-
-    #[inline(always)]
-    fn lock<'g>(
-        &'g self,
-        pin: &'g Pinned,
-        keys: Range<u64>,
-        expand: Expand,
-        wide: bool,
-    ) -> Result<RangeGuard<'g, V>, OutOfMemory> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
-        Held::lock(self.here(pin), self.root.node(), keys, expand, wide).map(RangeGuard::new)
+        Held::lock(self.here(pin), self.root.node(), keys, expand).map(RangeGuard::new)
     }
 
     /// Locks `key` alone if it has a value, and nothing otherwise: what a page fault needs. If somebody holds the key, it

@@ -70,17 +70,16 @@ pub(crate) struct Held<'p> {
 }
 
 impl<'p> Held<'p> {
-    /// Locks `keys`, left to right; `wide`: and makes sure that second words can be stored.
+    /// Locks `keys`, left to right.
     #[inline(always)]
     pub fn lock(
         here: Here<'p>,
         root: NodeRef<'p>,
         keys: Range<u64>,
         expand: Expand,
-        wide: bool,
     ) -> Result<Self, OutOfMemory> {
         let node = descend(&here, root, &keys);
-        lock_below(&here, node, keys.clone(), expand, wide)?;
+        lock_below(&here, node, keys.clone(), expand)?;
         Ok(Self { here, node, keys })
     }
 
@@ -97,7 +96,7 @@ impl<'p> Held<'p> {
                     let keys = key..key + 1;
                     if node.level() > 0 {
                         let part = Part { node, slot, keys: keys.clone(), whole: false };
-                        fold::expand(&here, &part, word, false)?;
+                        fold::expand(&here, &part, word).inspect_err(|_| slot.unlock())?;
                     }
                     return Ok(Some(Self { here, node, keys }));
                 }
@@ -115,15 +114,32 @@ impl<'p> Held<'p> {
         self.keys.clone()
     }
 
-    /// Shows everything that is held to `visit`, left to right: a node, and a run of keys whose slots in it are held.
+    /// Expands what is held until no slot sticks out of `keys`, which are held, and holds all that grows. On failure
+    /// what has grown stays.
+    pub fn split(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        split_below(&self.here, self.node, keys)
+    }
+
+    /// Makes sure that values with second words can be stored for `keys`, which are held.
+    pub fn widen(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        let widened = self.walk(keys, |node, _| match node.widen(0) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(out_of_memory) => ControlFlow::Break(out_of_memory),
+        });
+        widened.break_value().map_or(Ok(()), Err)
+    }
+
+    /// Shows what is held of `keys`, which are held, to `visit`, left to right: a node, and a run of keys whose slots in it
+    /// are held.
     #[inline(always)]
     pub fn walk<B>(
         &self,
+        keys: Range<u64>,
         mut visit: impl FnMut(NodeRef<'p>, Range<u64>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         match self.node.level() {
-            0 => visit(self.node, self.keys()),
-            _ => walk_above(&self.here, self.node, self.keys(), &mut visit),
+            0 => visit(self.node, keys),
+            _ => walk_above(&self.here, self.node, keys, &mut visit),
         }
     }
 }
@@ -142,13 +158,9 @@ fn lock_below<'p>(
     node: NodeRef<'p>,
     keys: Range<u64>,
     expand: Expand,
-    wide: bool,
 ) -> Result<(), OutOfMemory> {
     if node.level() > 0 {
-        return lock_above(here, node, keys, expand, wide);
-    }
-    if wide {
-        node.widen(0)?;
+        return lock_above(here, node, keys, expand);
     }
     node.leaf_slots(keys).iter().for_each(Slot::lock);
     Ok(())
@@ -160,22 +172,37 @@ fn lock_above<'p>(
     node: NodeRef<'p>,
     keys: Range<u64>,
     expand: Expand,
-    wide: bool,
 ) -> Result<(), OutOfMemory> {
     for part in node.parts(keys.clone()) {
-        lock_part(here, &part, expand, wide)
+        lock_part(here, &part, expand)
             .inspect_err(|_| unlock_below(here, node, keys.start..part.keys.start))?;
     }
     Ok(())
 }
 
-fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand, wide: bool) -> Result<(), OutOfMemory> {
+fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand) -> Result<(), OutOfMemory> {
     match acquire(here, part.node, part.slot, |_| true) {
-        Acquired::Child(child) => lock_below(here, child, part.keys.clone(), expand, wide),
-        Acquired::Locked(word) if !part.whole && !expand.leaves(word) => fold::expand(here, part, word, wide),
-        Acquired::Locked(_) if wide => part.node.widen(0).inspect_err(|_| part.slot.unlock()),
+        Acquired::Child(child) => lock_below(here, child, part.keys.clone(), expand),
+        Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
+            fold::expand(here, part, word).map(|_| ()).inspect_err(|_| part.slot.unlock())
+        }
         _ => Ok(()),
     }
+}
+
+/// `Held::split`.
+fn split_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Result<(), OutOfMemory> {
+    for part in node.parts(keys) {
+        let child = match node.step(here, part.slot) {
+            Step::Child(child) => child,
+            Step::Slot(_) if part.whole => continue,
+            Step::Slot(word) => fold::expand(here, &node.whole(&part), word)?,
+        };
+        if child.level() > 0 {
+            split_below(here, child, part.keys)?;
+        }
+    }
+    Ok(())
 }
 
 /// Unlocks `keys`, which are below `node` and held.
@@ -198,7 +225,11 @@ fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
 impl Expand {
     /// Whether a slot that sticks out of the range and said `word` may be held whole.
     fn leaves(self, word: Word) -> bool {
-        matches!(self, Expand::IfPresent) && !word.is_used()
+        match self {
+            Expand::Always => false,
+            Expand::IfPresent => !word.is_used(),
+            Expand::Never => true,
+        }
     }
 }
 

@@ -127,7 +127,7 @@ impl<'p> NodeRef<'p> {
         &self.slots.0[slot_index(key, self.level)]
     }
 
-    /// Makes sure that values with second words can be stored here. A new side says `second` for every slot.
+    /// Makes sure that second words can be stored here. A new side says `second` for every slot.
     pub fn widen(self, second: u64) -> Result<(), OutOfMemory> {
         self.links().side.ensure(second)
     }
@@ -162,6 +162,13 @@ impl<'p> NodeRef<'p> {
             let keys = start..at;
             (start < at).then(|| Part { node: self, slot: self.slot(start), whole: at - start == span, keys })
         })
+    }
+
+    /// All of the slot that `part` is of.
+    pub fn whole(self, part: &Part<'p>) -> Part<'p> {
+        let span = slot_keys(self.level);
+        let start = part.keys.start & !(span - 1);
+        Part { node: self, slot: part.slot, keys: start..start + span, whole: true }
     }
 
     /// The slots of `keys`, a range inside this leaf: they are never children.

@@ -9,11 +9,11 @@
 //!
 //! | side | who may change it, and to what |
 //! |---|---|
-//! | none | whoever locks slots of the node for values with second words: CAS to a frame of zeroes |
+//! | none | whoever holds slots of the node and wants second words for them: CAS to a frame of zeroes |
 //! | a frame | nobody: it stays until the node is freed |
 //!
-//! 1. A slot is WIDE only in a node that has a side: the holder made sure of the side when it locked the slot
-//!    (`lock_wide`), or found the slot WIDE, or the node was born with both.
+//! 1. A slot is WIDE only in a node that has a side: the holder made sure of the side (`widen`), or found the slot WIDE,
+//!    or the node was born with both.
 //! 2. Holders of different slots may make the side at the same time. One CAS wins; the others free their frames, which
 //!    nobody has seen.
 //!
@@ -70,7 +70,7 @@ impl Side {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        let words = self.words().expect("a second word in a range that was not locked for it");
+        let words = self.words().expect("a second word in a range that was not widened for it");
         // SAFETY: published by `ensure`, initialised; it stays as long as the node does.
         unsafe { &words.as_ref().0[index] }
     }

@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -105,8 +105,12 @@ impl World {
 
     /// Every key of `keys` has the value `value`, folded where it can be.
     fn filled(self, keys: Range<u64>, value: u64) -> Self {
-        let lock = if value < WIDE { RadixMap::lock_range } else { RadixMap::lock_wide };
-        lock(&self.map, &pin(0), keys, Expand::Always).unwrap().fill(Twin(value));
+        let mut guard = self.map.lock_range(&pin(0), keys.clone(), Expand::Always).unwrap();
+        if value >= WIDE {
+            guard.widen(keys).unwrap();
+        }
+        guard.fill(Twin(value));
+        drop(guard);
         self
     }
 
@@ -140,7 +144,9 @@ impl World {
     /// The same, when a value that had no second word may get one.
     fn add_wide(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
-        self.add_under(self.map.lock_wide(&pin, keys, Expand::Always).unwrap(), by);
+        let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+        guard.widen(keys).unwrap();
+        self.add_under(guard, by);
     }
 
     fn add_under(&self, mut guard: RangeGuard<'_, Twin>, by: u64) {
@@ -266,6 +272,31 @@ fn unlock_after_expansion() {
         let world = World::new(2).filled(0..4, 10);
         let world = race(world, |world| world.add(0, 1..2, 1), |world| world.add(1, 0..4, 2));
         assert_eq!(world.values(), [12, 13, 12, 12, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// The holder cuts a page out of a slot that it holds whole, while a fault waits for the slot: the fault must follow it
+/// down, and find what was written there.
+#[test]
+fn a_split_under_the_lock() {
+    model(3, || {
+        let world = World::new(2).filled(0..4, 10);
+        let cut = |world: &World| {
+            let pin = pin(0);
+            let mut guard = world.map.lock_range(&pin, 0..4, Expand::Always).unwrap();
+            guard.split(1..2).unwrap();
+            world.touch(&guard);
+            let _ = guard.try_for_each_in(1..2, |entry| {
+                entry.set(Twin(20));
+                ControlFlow::<()>::Continue(())
+            });
+        };
+        let fault = |world: &World| assert!(matches!(world.fault(1, 1, 2), Some(10 | 20)));
+        let world = race(world, cut, fault);
+        let values = world.values();
+        assert!(matches!(values[1], 20 | 22));
+        assert_eq!([values[0], values[2], values[3], values[4]], [10, 10, 10, 0]);
         world.end(2);
     });
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use common::{CORES, Twin, domain, settle};
@@ -68,10 +68,11 @@ struct Lock {
 
 impl Lock {
     fn range<'g>(self, map: &'g Map<'_>, pin: &'g Pinned, keys: Range<u64>) -> RangeGuard<'g, Twin> {
-        match self.wide {
-            false => map.lock_range(pin, keys, self.expand).unwrap(),
-            true => map.lock_wide(pin, keys, self.expand).unwrap(),
+        let mut guard = map.lock_range(pin, keys.clone(), self.expand).unwrap();
+        if self.wide {
+            guard.widen(keys).unwrap();
         }
+        guard
     }
 }
 
@@ -80,6 +81,7 @@ enum Op {
     Fill(Range<u64>, u64, Lock),
     Clear(Range<u64>, Lock),
     Bump(Range<u64>),
+    Cut(Range<u64>, Range<u64>, u64),
     SetKey(u64, u64),
     ClearKey(u64),
     Peek(u64),
@@ -101,6 +103,15 @@ fn keys() -> impl Strategy<Value = Range<u64>> {
     prop_oneof![3 => short, 2 => long]
 }
 
+/// A range, and another one within it.
+fn nested() -> impl Strategy<Value = (Range<u64>, Range<u64>)> {
+    let within = |keys: Range<u64>| {
+        let (start, end) = (keys.start, keys.end);
+        (Just(keys), start..end, 1..6u64).prop_map(move |(keys, at, len)| (keys, at..(at + len).min(end)))
+    };
+    keys().prop_flat_map(within)
+}
+
 fn lock() -> impl Strategy<Value = Lock> {
     let expand = prop::sample::select(vec![Expand::Always, Expand::IfPresent]);
     (expand, any::<bool>()).prop_map(|(expand, wide)| Lock { expand, wide })
@@ -111,6 +122,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (keys(), 1..1000u64, lock()).prop_map(|(keys, value, lock)| Op::Fill(keys, value, lock)),
         3 => (keys(), lock()).prop_map(|(keys, lock)| Op::Clear(keys, lock)),
         2 => keys().prop_map(Op::Bump),
+        3 => (nested(), 1..1000u64).prop_map(|((all, part), value)| Op::Cut(all, part, value)),
         2 => (key(), 1..1000u64).prop_map(|(key, value)| Op::SetKey(key, value)),
         1 => key().prop_map(Op::ClearKey),
         2 => key().prop_map(Op::Peek),
@@ -159,9 +171,11 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
             }
             assert_eq!(contents(map, pin, keys.clone(), Expand::Always), model.used(keys));
         }
+        Op::Cut(all, part, value) => cut(map, model, pin, all, part, value),
         Op::SetKey(key, value) => change_key(map, model, pin, key, Some(value)),
         Op::ClearKey(key) => change_key(map, model, pin, key, None),
         Op::Peek(key) => {
+            assert_eq!(contents(map, pin, key..key + 1, Expand::Never), model.used(key..key + 1));
             let seen = map.peek(pin, key);
             assert!(seen.span.contains(&key));
             assert_eq!(seen.used, model.get(key).is_some());
@@ -169,6 +183,22 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
         }
         Op::Tick(times) => (0..times).for_each(|_| _ = refcache.tick(pin)),
     }
+}
+
+/// Locks `all`, and then sets `part` of it alone.
+fn cut(map: &Map<'_>, model: &mut Model, pin: &Pinned, all: Range<u64>, part: Range<u64>, value: u64) {
+    let mut guard = map.lock_range(pin, all, Expand::Always).unwrap();
+    guard.split(part.clone()).unwrap();
+    if value % 2 == 1 {
+        guard.widen(part.clone()).unwrap();
+    }
+    let set = guard.try_for_each_in(part.clone(), |entry| {
+        assert!(part.start <= entry.keys().start && entry.keys().end <= part.end);
+        entry.set(Twin(value));
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(set.is_continue());
+    model.set(part, Some(value));
 }
 
 /// The fault path: only a key that has a value is locked, and then alone. It gets a second word only if it has one.
@@ -230,7 +260,10 @@ proptest! {
         let counters = Arc::new(NodeCounters::new(CORES));
         let map = RadixMap::<Twin, _>::with_counters(&pin, &refcache, counters.clone()).unwrap();
         for (value, keys) in fills.into_iter().enumerate() {
-            map.lock_wide(&pin, keys, Expand::Always).unwrap().fill(Twin(value as u64));
+            let mut guard = map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+            guard.widen(keys).unwrap();
+            guard.fill(Twin(value as u64));
+            drop(guard);
             (0..ticks).for_each(|_| _ = refcache.tick(&pin));
         }
         drop(map);

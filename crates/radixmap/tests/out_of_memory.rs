@@ -103,7 +103,7 @@ fn lock(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Result<(), OutOfMemory
 }
 
 fn lock_wide(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Result<(), OutOfMemory> {
-    map.lock_wide(pin, keys, Expand::Always).map(drop)
+    map.lock_range(pin, keys.clone(), Expand::Always)?.widen(keys)
 }
 
 fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) {
@@ -150,6 +150,19 @@ fn what_was_locked_is_unlocked() {
     assert_eq!(needed, 6, "nothing is there at the right end");
 }
 
+/// What was held before is held still, and unlocked in the end.
+#[test]
+fn a_split_of_what_is_held() {
+    let needed = fails_cleanly(
+        |map, pin| fill(map, pin, 0..1 << 28),
+        |map, pin| {
+            let mut guard = map.lock_range(pin, 0..1 << 28, Expand::Always)?;
+            guard.split(77..(1 << 27) + 3)
+        },
+    );
+    assert_eq!(needed, 12, "three nodes for each end");
+}
+
 #[test]
 fn second_words_for_a_leaf_that_is_there() {
     let needed = fails_cleanly(|map, pin| fill(map, pin, 70..80), |map, pin| lock_wide(map, pin, 77..78));
@@ -171,7 +184,11 @@ fn second_words_for_a_folded_slot() {
 #[test]
 fn a_fault_in_a_folded_value_with_a_second_word() {
     let needed = fails_cleanly(
-        |map, pin| map.lock_wide(pin, 0..1 << 27, Expand::Always).unwrap().fill(Twin(7)),
+        |map, pin| {
+            let mut guard = map.lock_range(pin, 0..1 << 27, Expand::Always).unwrap();
+            guard.widen(0..1 << 27).unwrap();
+            guard.fill(Twin(7));
+        },
         |map, pin| map.lock_key(pin, 512).map(|guard| assert!(guard.is_some())),
     );
     assert_eq!(needed, 9, "three nodes of three blocks each");

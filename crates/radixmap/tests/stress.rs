@@ -118,10 +118,10 @@ impl Arena {
             0 => self.change(pin, lock(random.part_of(ALL), Expand::IfPresent), |_| None),
             1..20 => {
                 let value = random.below(1000);
-                let guard = match value % 2 {
-                    0 => lock(part, Expand::Always),
-                    _ => map.lock_wide(pin, part, Expand::Always).unwrap(),
-                };
+                let mut guard = lock(part.clone(), Expand::Always);
+                if value % 2 == 1 {
+                    guard.widen(part).unwrap();
+                }
                 self.change(pin, guard, |_| Some(Twin(value)));
             }
             20..40 => self.change(pin, lock(part, Expand::Always), |_| None),

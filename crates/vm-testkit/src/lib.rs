@@ -1,8 +1,8 @@
 //! Everything that judges an address space without a kernel: a naive model of what must happen, and a
 //! simulated machine that notices what must not.
 //!
-//! - [`Model`] is a map from pages to contents. It knows no frames, cores or locks, so there is little in it
-//!   to get wrong.
+//! - [`Model`] is a map from pages to contents, and [`Disk`] one from files to contents. They know no frames, cores or
+//!   locks, so there is little in them to get wrong.
 //! - [`Machine`] has cores played by host threads, interrupts, memory, and a Refcache domain.
 //! - [`SimMmu`] has software tables and TLBs. Every translation holds its frame: freeing a frame that a core
 //!   can still reach, using a freed one, freeing twice and losing one each stop the test with a message.
@@ -12,16 +12,23 @@
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]
 
+mod disk;
+mod files;
 mod frames;
 mod machine;
+mod memory;
 mod model;
+mod sharing;
 mod sim_mmu;
 mod trial;
 mod world;
 
+pub use disk::Disk;
+pub use files::{FileStore, original};
 pub use frames::{FrameStore, WORDS};
 pub use machine::{Attended, Machine};
 pub use model::Model;
+pub use sharing::Shows;
 pub use sim_mmu::{SimMmu, Translation};
-pub use trial::{Place, Step, Target, Trial};
+pub use trial::{FILES, Place, Step, Target, Trial};
 pub use world::{Kept, Setup, World, for_each_design};

@@ -2,27 +2,45 @@
 
 use std::collections::BTreeMap;
 
-use vm::{Access, FaultError, PageNum, PageRange, Placement, Prot, VmError};
+use vm::{Access, FaultError, Flags, PageNum, PageRange, Placement, Prot, Remap, VmError};
 
-use crate::WORDS;
+use crate::{Disk, Shows, WORDS};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Page {
     prot: Prot,
-    words: [u64; WORDS],
+    advice: Flags,
+    /// What it shows while it has no words of its own. A page of zeroes has some when it is written, as any.
+    shows: Shows,
+    words: Option<[u64; WORDS]>,
+    /// Tells mappings of files apart; 0 for zeroes.
+    id: u64,
+}
+
+impl Page {
+    /// The same page of a mapping, `by` pages further on.
+    fn further(self, by: u64) -> Self {
+        Self { shows: self.shows.further(by), words: None, ..self }
+    }
+
+    /// Whether `next` may be the next page of the same mapping.
+    fn is_followed_by(self, next: Self) -> bool {
+        self.further(1) == next.further(0)
+    }
 }
 
 /// The oracle. Its methods do what the space's methods do, and say what the space must answer.
 #[derive(Clone, Debug)]
 pub struct Model {
     user: PageRange,
+    disk: Disk,
     pages: BTreeMap<u64, Page>,
 }
 
 impl Model {
-    /// Nothing is mapped; `user` may be.
-    pub fn new(user: PageRange) -> Self {
-        Self { user, pages: BTreeMap::new() }
+    /// Nothing is mapped; `user` may be, and the files of `disk`.
+    pub fn new(user: PageRange, disk: &Disk) -> Self {
+        Self { user, disk: disk.clone(), pages: BTreeMap::new() }
     }
 
     /// Mapped pages.
@@ -39,14 +57,23 @@ impl Model {
     ///
     /// # Panics
     /// If the answer is wrong.
-    pub fn map(&mut self, place: Placement, pages: u64, prot: Prot, answer: Result<PageNum, VmError>) {
+    pub fn map(
+        &mut self,
+        place: Placement,
+        pages: u64,
+        prot: Prot,
+        shows: Shows,
+        answer: Result<PageNum, VmError>,
+    ) {
         match self.expect_map(place, pages) {
             Some(expected) => assert_eq!(answer, expected, "map {place:?} of {pages} pages"),
             None => self.judge_choice(place, pages, answer),
         }
         if let Ok(start) = answer {
             let range = PageRange::new(start, pages).expect("a range");
-            self.put(range, prot);
+            let (id, sealed) = (self.disk.id(shows), matches!(shows, Shows::Sealed(..)));
+            let prot = if sealed { prot - Prot::WRITE } else { prot };
+            self.put(range, Page { prot, advice: Flags::NONE, shows, words: None, id });
         }
     }
 
@@ -105,33 +132,156 @@ impl Model {
     /// Does `protect`.
     pub fn protect(&mut self, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         let pages = self.check(pages.start(), pages.pages())?;
-        let hole = pages.iter().find(|page| !self.pages.contains_key(&page.get()));
-        let before = PageRange::between(pages.start(), hole.unwrap_or(pages.end()));
-        self.within(before).for_each(|page| page.prot = prot);
-        hole.map_or(Ok(()), |_| Err(VmError::NotMapped))
+        let refuses = |page: PageNum| match self.pages.get(&page.get()) {
+            None => Some((page, VmError::NotMapped)),
+            Some(Page { shows: Shows::Sealed(..), .. }) if prot.contains(Prot::WRITE) => {
+                Some((page, VmError::Denied))
+            }
+            Some(_) => None,
+        };
+        let refusal = pages.iter().find_map(refuses);
+        let end = refusal.map_or(pages.end(), |(page, _)| page);
+        self.within(PageRange::between(pages.start(), end)).for_each(|page| page.prot = prot);
+        refusal.map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Does `discard`.
     pub fn discard(&mut self, pages: PageRange) -> Result<(), VmError> {
         let pages = self.check(pages.start(), pages.pages())?;
-        self.within(pages).for_each(|page| page.words = [0; WORDS]);
+        self.within(pages).for_each(|page| page.words = None);
         if self.is_mapped(pages) { Ok(()) } else { Err(VmError::NotMapped) }
+    }
+
+    /// Does `advise`.
+    pub fn advise(&mut self, pages: PageRange, set: Flags, clear: Flags) -> Result<(), VmError> {
+        let pages = self.check(pages.start(), pages.pages())?;
+        if set.contains(Flags::WIPEONFORK) && self.within(pages).any(|page| page.shows != Shows::Zeroes) {
+            return Err(VmError::Mixed);
+        }
+        self.within(pages).for_each(|page| page.advice = (page.advice - clear) | set);
+        if self.is_mapped(pages) { Ok(()) } else { Err(VmError::NotMapped) }
+    }
+
+    /// Does `fork`.
+    pub fn fork(&self) -> Self {
+        let mut child = self.clone();
+        child.pages.retain(|_, page| !page.advice.contains(Flags::DONTFORK));
+        for page in child.pages.values_mut() {
+            page.advice = page.advice - Flags::LOCKED;
+            if page.advice.contains(Flags::WIPEONFORK) {
+                page.words = None;
+            }
+        }
+        child
+    }
+
+    /// Pages that show `file` from `first` on are as they were before they were written.
+    pub fn zap(&mut self, file: usize, first: u64) {
+        let gone = |shows| matches!(shows, Shows::Private(of, index) if of == file && index >= first);
+        self.pages.values_mut().filter(|page| gone(page.shows)).for_each(|page| page.words = None);
+    }
+
+    /// Does `extend`.
+    pub fn extend(&mut self, pages: PageRange, more: u64) -> Result<(), VmError> {
+        self.check(pages.start(), pages.pages())?;
+        let all = self.check(pages.start(), pages.pages().saturating_add(more))?;
+        let rest = PageRange::between(pages.end(), all.end());
+        if rest.is_empty() {
+            return Err(VmError::Empty);
+        }
+        let first = self.mapping(pages)?;
+        if !self.is_free(rest) {
+            return Err(VmError::Exists);
+        }
+        self.put(rest, first.further(pages.pages()));
+        Ok(())
+    }
+
+    /// Judges the space's answer to `remap`, and does the same.
+    ///
+    /// # Panics
+    /// If the answer is wrong.
+    pub fn remap(&mut self, what: &Remap, answer: Result<PageNum, VmError>) {
+        let expected = self.expect_remap(what);
+        match (expected, answer) {
+            (Err(error), _) => assert_eq!(answer, Err(error), "{what:?}"),
+            (Ok(()), Err(error)) => self.judge_choice(what.to, what.pages, Err(error)),
+            (Ok(()), Ok(start)) => self.carry(what, start),
+        }
+    }
+
+    /// What `remap` must answer, unless it is a matter of the place.
+    fn expect_remap(&self, what: &Remap) -> Result<(), VmError> {
+        self.check(what.from.start(), what.from.pages())?;
+        self.mapping(what.from)?;
+        if let Some(placed) = self.expect_map(what.to, what.pages) {
+            let start = placed?;
+            let to = self.check(start, what.pages)?;
+            let meet = what.from.start() < to.end() && to.start() < what.from.end();
+            if meet {
+                return Err(VmError::Exists);
+            }
+        }
+        Ok(())
+    }
+
+    fn carry(&mut self, what: &Remap, start: PageNum) {
+        let to = PageRange::new(start, what.pages).expect("a range");
+        let first = self.pages[&what.from.start().get()];
+        let contents: Vec<_> = self.within(what.from).map(|page| page.words.take()).collect();
+        if !what.keep {
+            self.drain(what.from);
+        }
+        assert!(matches!(what.to, Placement::Fixed(_)) || self.is_free(to), "{to:?} was chosen and is taken");
+        self.put(to, Page { id: self.disk.id(first.shows), ..first.further(0) });
+        self.within(to).zip(contents).for_each(|(page, words)| page.words = words);
+    }
+
+    /// The first of `pages`, which must be of one mapping.
+    fn mapping(&self, pages: PageRange) -> Result<Page, VmError> {
+        let found: Vec<_> = pages.iter().map_while(|page| self.pages.get(&page.get())).collect();
+        match found.windows(2).all(|pair| pair[0].is_followed_by(*pair[1])) {
+            false => Err(VmError::Mixed),
+            true if (found.len() as u64) < pages.pages() => Err(VmError::NotMapped),
+            true => Ok(*found[0]),
+        }
     }
 
     /// Does a load.
     pub fn load(&self, page: PageNum, word: usize) -> Result<u64, FaultError> {
         let page = self.pages.get(&page.get()).ok_or(FaultError::NotMapped)?;
-        if page.prot.allows(Access::Read) { Ok(page.words[word]) } else { Err(FaultError::Denied) }
+        if !page.prot.allows(Access::Read) {
+            return Err(FaultError::Denied);
+        }
+        self.contents(page).map(|words| words[word]).ok_or(FaultError::BeyondEnd)
     }
 
     /// Does a store.
-    pub fn store(&mut self, page: PageNum, word: usize, value: u64) -> Result<(), FaultError> {
-        let page = self.pages.get_mut(&page.get()).ok_or(FaultError::NotMapped)?;
+    pub fn store(&mut self, at: PageNum, word: usize, value: u64) -> Result<(), FaultError> {
+        let page = *self.pages.get(&at.get()).ok_or(FaultError::NotMapped)?;
         if !page.prot.allows(Access::Write) {
             return Err(FaultError::Denied);
         }
-        page.words[word] = value;
+        let mut words = self.contents(&page).ok_or(FaultError::BeyondEnd)?;
+        words[word] = value;
+        match page.shows {
+            Shows::Shared(file, index) => self.disk.write((file, index), word, value),
+            _ => _ = self.pages.insert(at.get(), Page { words: Some(words), ..page }),
+        }
         Ok(())
+    }
+
+    /// What a page holds; none beyond the end of what it shows.
+    fn contents(&self, page: &Page) -> Option<[u64; WORDS]> {
+        page.words.or_else(|| match page.shows.file_page() {
+            None => Some([0; WORDS]),
+            Some(at) => self.disk.page(at),
+        })
+    }
+
+    /// What is said of `page`, if it is mapped: rights, advice, what it shows.
+    pub fn describe(&self, page: PageNum) -> Option<(Prot, Flags, Shows)> {
+        self.pages.get(&page.get()).map(|page| (page.prot, page.advice, page.shows))
     }
 
     /// Whether all of `pages` is mapped.
@@ -143,7 +293,14 @@ impl Model {
     ///
     /// # Panics
     /// If it leads elsewhere than the page does, or allows more.
-    pub fn judge_translation(&self, core: usize, at: PageNum, prot: Prot, contents: [u64; WORDS]) {
+    pub fn judge_translation(
+        &self,
+        core: usize,
+        at: PageNum,
+        prot: Prot,
+        counted: bool,
+        contents: [u64; WORDS],
+    ) {
         let Some(page) = self.pages.get(&at.get()) else {
             panic!("core {core} still translates {at:?}, which is not mapped")
         };
@@ -151,7 +308,9 @@ impl Model {
             let stale = prot.allows(access) && !page.prot.allows(access);
             assert!(!stale, "core {core} may still {access:?} {at:?}, whose rights are {:?}", page.prot);
         }
-        assert_eq!(contents, page.words, "core {core} sees other contents at {at:?}");
+        let shared = page.shows.is_shared();
+        assert!(shared || !counted || !prot.allows(Access::Write), "core {core} may write {at:?} for others");
+        assert_eq!(Some(contents), self.contents(page), "core {core} sees other contents at {at:?}");
     }
 
     fn check(&self, start: PageNum, pages: u64) -> Result<PageRange, VmError> {
@@ -169,9 +328,10 @@ impl Model {
         self.pages.range_mut(pages.start().get()..pages.end().get()).map(|(_, page)| page)
     }
 
-    fn put(&mut self, pages: PageRange, prot: Prot) {
-        let fresh = Page { prot, words: [0; WORDS] };
-        self.pages.extend(pages.iter().map(|page| (page.get(), fresh)));
+    /// Maps `pages`, the first of which is `first`.
+    fn put(&mut self, pages: PageRange, first: Page) {
+        let start = pages.start().get();
+        self.pages.extend(pages.iter().map(|page| (page.get(), first.further(page.get() - start))));
     }
 
     fn drain(&mut self, pages: PageRange) {

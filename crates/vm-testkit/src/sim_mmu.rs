@@ -95,26 +95,21 @@ impl State {
 pub struct SimMmu {
     machine: Arc<Machine>,
     state: Arc<State>,
-    users: Mutex<CoreSet>,
+    users: CoreSet,
     refuses: AtomicBool,
 }
 
 impl SimMmu {
-    /// No translations, and no users yet.
+    /// No translations; every core runs the space.
     pub fn new(machine: &Arc<Machine>, kind: Tables) -> Self {
         let caches = || PerCore::new(machine.cores(), |_| Mutex::default());
         let state = State { kind, tables: caches(), tlbs: caches() };
         Self {
             machine: machine.clone(),
             state: Arc::new(state),
-            users: Mutex::default(),
+            users: CoreSet::first(machine.cores()),
             refuses: AtomicBool::new(false),
         }
-    }
-
-    /// This core runs the space from now on.
-    pub fn activate(&self, pin: &Pinned) {
-        self.users.lock().unwrap().insert(pin.core());
     }
 
     /// From now on there is no memory for table pages, or there is again.
@@ -188,6 +183,6 @@ impl Mmu for SimMmu {
     }
 
     fn users(&self, _: &Pinned) -> CoreSet {
-        *self.users.lock().unwrap()
+        self.users
     }
 }

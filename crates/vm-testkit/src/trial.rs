@@ -1,25 +1,45 @@
-//! A space and its model do the same steps, and every answer and every translation is compared.
+//! Spaces and their models do the same steps, and every answer and every translation is compared.
 
 use percore::Pinned;
-use vm::{Event, FaultError, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm::{
+    Copies, Event, FaultError, Flags, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, VmError,
+};
 
-use crate::{Model, Setup, World};
+use crate::{Disk, Model, Setup, Shows, World};
 
 /// One step of one core. Pages are counted from the start of user space.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Map so many pages.
-    Map(Place, u64, Prot),
+    Map(Place, u64, Prot, Shows),
     /// Unmap.
     Unmap(Target),
     /// Change rights.
     Protect(Target, Prot),
+    /// Set and clear flags.
+    Advise(Target, Flags, Flags),
     /// Drop contents.
     Discard(Target),
+    /// Move, and grow by so many pages; keep the old ones or not.
+    Remap(Target, u64, Place, bool),
+    /// Grow by so many pages.
+    Extend(Target, u64),
     /// Load a word of a page.
     Load(u64, usize),
     /// Store a word of a page.
     Store(u64, usize, u64),
+    /// The space has a child, and the next steps are the child's.
+    Fork,
+    /// The next steps are those of another space.
+    Switch(usize),
+    /// The space is ended, unless it is the last.
+    End,
+    /// A file has another length.
+    Truncate(usize, u64),
+    /// A file wants its frames back.
+    Reclaim(usize),
+    /// Nobody is told that it is the last to hold a frame, or everybody.
+    Unsure(bool),
     /// Let epochs pass.
     Tick,
     /// The core is idle from now on, or no longer.
@@ -50,87 +70,196 @@ pub struct Target {
     pub pages: u64,
 }
 
-/// A space and the model of it.
+/// Files of every trial.
+pub const FILES: usize = 2;
+const FILE_PAGES: u64 = 40;
+/// No space has a child if there are so many.
+const SPACES: usize = 4;
+
+/// Spaces, and the models of them.
 pub struct Trial {
-    /// The space.
-    pub world: World,
+    spaces: Vec<(World, Model)>,
+    /// Whose steps these are.
+    at: usize,
     /// Whether memory may run out now. If not, no answer may say that it did.
     pub short: bool,
-    model: Model,
+    disk: Disk,
     user: PageRange,
+    /// Pages of all models, when there were most.
+    most: usize,
+    /// Targets of shootdowns, and translations filled, in spaces that have ended.
+    shot: u64,
+    filled: u64,
 }
 
 impl Trial {
-    /// Both are empty.
+    /// One space and its model, both empty.
     pub fn new(setup: Setup, tables: Tables) -> Self {
-        Self {
-            world: World::radix(setup, tables),
-            short: false,
-            model: Model::new(setup.user),
-            user: setup.user,
+        let (world, disk) = (World::radix(setup, tables), Disk::default());
+        for file in (0..FILES).map(|_| world.machine.files.create(FILE_PAGES)) {
+            disk.set_len(file, FILE_PAGES);
         }
+        let model = Model::new(setup.user, &disk);
+        Self {
+            spaces: vec![(world, model)],
+            at: 0,
+            short: false,
+            disk,
+            user: setup.user,
+            most: 0,
+            shot: 0,
+            filled: 0,
+        }
+    }
+
+    /// The space whose steps these are.
+    pub fn world(&self) -> &World {
+        &self.spaces[self.at].0
+    }
+
+    fn model(&mut self) -> &mut Model {
+        &mut self.spaces[self.at].1
     }
 
     /// Does `step` on `core`.
     ///
     /// # Panics
-    /// If space and model disagree, or a core could use a stale translation afterwards.
+    /// If a space and its model disagree, or a core could use a stale translation afterwards.
     pub fn step(&mut self, core: usize, step: &Step) {
-        let machine = self.world.machine.clone();
+        let machine = self.world().machine.clone();
         machine.on(core, |pin| match *step {
-            Step::Map(place, pages, prot) => self.map(pin, place, pages, prot),
+            Step::Map(place, pages, prot, shows) => self.map(pin, place, pages, prot, shows),
             Step::Unmap(target) => self.unmap(pin, self.range(target)),
             Step::Protect(target, prot) => self.protect(pin, self.range(target), prot),
+            Step::Advise(target, set, clear) => self.advise(pin, self.range(target), set, clear),
             Step::Discard(target) => self.discard(pin, self.range(target)),
+            Step::Remap(target, more, place, keep) => self.remap(pin, self.range(target), more, place, keep),
+            Step::Extend(target, more) => self.extend(pin, self.range(target), more),
             Step::Load(at, word) => self.load(pin, self.page(at), word),
             Step::Store(at, word, value) => self.store(pin, self.page(at), word, value),
+            Step::Fork => self.fork(pin),
+            Step::Switch(to) => self.at = to % self.spaces.len(),
+            Step::End => self.end(),
+            Step::Truncate(file, len) => self.truncate(pin, file, len),
+            Step::Reclaim(file) => {
+                self.spaces.iter().for_each(|(world, _)| world.zap(pin, self.user, file, 0, Copies::Keep))
+            }
+            Step::Unsure(unsure) => machine.frames.set_unsure(unsure),
             Step::Tick => _ = machine.refcache.tick(pin),
             Step::Idle(idle) => machine.set_idle(core, idle),
         });
-        self.world.audit(&self.model);
+        self.audit();
+    }
+
+    /// What can be seen of all spaces is as their models say, and what is told of this one.
+    fn audit(&mut self) {
+        let machine = self.world().machine.clone();
+        self.spaces.iter().for_each(|(world, model)| world.audit(model));
+        let (world, model) = &self.spaces[self.at];
+        machine.on(0, |pin| judge_regions(world, model, pin, self.user));
+        self.most = self.most.max(self.spaces.iter().map(|(_, model)| model.len()).sum());
+        let cached = FILES * FILE_PAGES as usize;
+        assert!(machine.frames.used() <= self.most + cached, "more frames than pages");
     }
 
     /// Ends the trial: nothing is lost, and no core was shot at more often than it could have had a
     /// translation.
-    pub fn finish(self) {
-        let faults = self.world.count(Event::AllocFault) + self.world.count(Event::FillFault);
-        let shot = self.world.count(Event::IpiTarget) + self.world.count(Event::AvoidedIpi);
-        assert!(self.world.is_shared() || shot <= faults, "{shot} targets for {faults} filled translations");
-        assert!(self.world.frames().used() <= self.model.len(), "more frames than pages");
-        self.world.finish();
+    pub fn finish(mut self) {
+        let machine = self.world().machine.clone();
+        machine.on(0, |_| (1..self.spaces.len()).for_each(|_| self.end()));
+        let (world, _) = self.spaces.remove(0);
+        let faults = self.filled + filled(&world);
+        let shot = self.shot + shot(&world);
+        assert!(world.is_shared() || shot <= faults, "{shot} targets for {faults} filled translations");
+        world.finish();
     }
 
-    fn map(&mut self, pin: &Pinned, place: Place, pages: u64, prot: Prot) {
+    fn map(&mut self, pin: &Pinned, place: Place, pages: u64, prot: Prot, shows: Shows) {
         let place = self.place(place);
-        let answer = self.world.space.map(pin, place, pages, prot);
+        let answer = self.world().map(pin, place, pages, prot, shows);
         if !self.short || answer != Err(VmError::OutOfMemory) {
-            self.model.map(place, pages, prot, answer);
+            self.model().map(place, pages, prot, shows, answer);
         }
     }
 
     fn unmap(&mut self, pin: &Pinned, range: PageRange) {
-        let answer = self.world.space.unmap(pin, range);
+        let answer = self.world().space.unmap(pin, range);
         self.judge(answer, |model| model.unmap(range));
     }
 
     fn protect(&mut self, pin: &Pinned, range: PageRange, prot: Prot) {
-        let answer = self.world.space.protect(pin, range, prot);
+        let answer = self.world().space.protect(pin, range, prot);
         self.judge(answer, |model| model.protect(range, prot));
     }
 
+    fn advise(&mut self, pin: &Pinned, range: PageRange, set: Flags, clear: Flags) {
+        let answer = self.world().space.advise(pin, range, set, clear);
+        self.judge(answer, |model| model.advise(range, set, clear));
+    }
+
     fn discard(&mut self, pin: &Pinned, range: PageRange) {
-        let answer = self.world.space.discard(pin, range);
+        let answer = self.world().space.discard(pin, range);
         self.judge(answer, |model| model.discard(range));
-        assert_eq!(self.world.space.mapped(pin, range), self.model.is_mapped(range));
+        let mapped = self.world().space.mapped(pin, range);
+        assert_eq!(mapped, self.model().is_mapped(range));
+    }
+
+    fn remap(&mut self, pin: &Pinned, from: PageRange, more: u64, to: Place, keep: bool) {
+        let what = Remap { from, pages: from.pages() + more, to: self.place(to), keep };
+        let answer = self.world().remap(pin, &what);
+        if !self.short || answer != Err(VmError::OutOfMemory) {
+            self.model().remap(&what, answer);
+        }
+    }
+
+    fn extend(&mut self, pin: &Pinned, range: PageRange, more: u64) {
+        let answer = self.world().space.extend(pin, range, more);
+        self.judge(answer, |model| model.extend(range, more));
+    }
+
+    fn fork(&mut self, pin: &Pinned) {
+        if self.spaces.len() == SPACES {
+            return;
+        }
+        match self.world().fork(pin) {
+            Ok(child) => {
+                let model = self.model().fork();
+                self.spaces.push((child, model));
+                self.at = self.spaces.len() - 1;
+            }
+            Err(error) => assert!(self.short && error == VmError::OutOfMemory, "{error:?}"),
+        }
+    }
+
+    fn end(&mut self) {
+        if self.spaces.len() > 1 {
+            let (world, _) = self.spaces.remove(self.at);
+            self.at = 0;
+            self.filled += filled(&world);
+            self.shot += shot(&world);
+            world.end();
+        }
+    }
+
+    /// As a kernel does: the length, then what shows the pages, then the pages.
+    fn truncate(&mut self, pin: &Pinned, file: usize, len: u64) {
+        let machine = self.world().machine.clone();
+        self.disk.set_len(file, len);
+        machine.files.set_len(file, len);
+        for (world, model) in &mut self.spaces {
+            world.zap(pin, self.user, file, len, Copies::Drop);
+            model.zap(file, len);
+        }
+        machine.files.drop_beyond(pin, &machine.frames, file);
     }
 
     fn load(&mut self, pin: &Pinned, page: PageNum, word: usize) {
-        let answer = self.world.load(pin, page, word);
+        let answer = self.world().load(pin, page, word);
         self.judge(answer, |model| model.load(page, word));
     }
 
     fn store(&mut self, pin: &Pinned, page: PageNum, word: usize, value: u64) {
-        let answer = self.world.store(pin, page, word, value);
+        let answer = self.world().store(pin, page, word, value);
         self.judge(answer, |model| model.store(page, word, value));
     }
 
@@ -141,7 +270,7 @@ impl Trial {
         ask: impl FnOnce(&mut Model) -> Result<T, E>,
     ) {
         if !self.short || answer.as_ref().err() != Some(&E::OUT_OF_MEMORY) {
-            assert_eq!(answer, ask(&mut self.model));
+            assert_eq!(answer, ask(self.model()));
         }
     }
 
@@ -162,6 +291,45 @@ impl Trial {
             Place::Below(at) => Placement::Below(self.page(at)),
         }
     }
+}
+
+fn filled(world: &World) -> u64 {
+    [Event::AllocFault, Event::FillFault, Event::CowCopy, Event::CowReuse]
+        .map(|event| world.count(event))
+        .iter()
+        .sum()
+}
+
+fn shot(world: &World) -> u64 {
+    world.count(Event::IpiTarget) + world.count(Event::AvoidedIpi)
+}
+
+/// The list of regions says of each page what the model says, and no two of them could be one.
+fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: PageRange) {
+    let regions = world.regions(pin, user);
+    assert_eq!(regions.iter().map(|region| region.pages.pages()).sum::<u64>(), model.len() as u64);
+    for pair in regions.windows(2) {
+        let apart = pair[0].pages.end() < pair[1].pages.start();
+        assert!(apart || pair[0].pages.end() == pair[1].pages.start() && pair[0].mapping != pair[1].mapping);
+    }
+    let mut resident = 0;
+    let _holes = world.space.resident(pin, user, &mut |run| resident += run.pages());
+    assert_eq!(regions.iter().map(|region| region.resident.total()).sum::<u64>(), resident);
+    for region in regions {
+        region.pages.iter().for_each(|page| assert_eq!(model.describe(page), describe(world, &region, page)));
+    }
+}
+
+fn describe(world: &World, region: &Region, page: PageNum) -> Option<(Prot, Flags, Shows)> {
+    let (prot, flags) = (region.mapping.prot(), region.mapping.flags());
+    let (shared, sealed) = (flags.contains(Flags::SHARED), flags.contains(Flags::SEALED));
+    let shows = match region.mapping.backing().map(|backing| world.machine.files.shown(backing, page)) {
+        None => Shows::Zeroes,
+        Some((file, index)) if sealed => Shows::Sealed(file, index),
+        Some((file, index)) if shared => Shows::Shared(file, index),
+        Some((file, index)) => Shows::Private(file, index),
+    };
+    Some((prot, flags & Flags::ADVICE, shows))
 }
 
 /// Errors one of which says that memory ran out.

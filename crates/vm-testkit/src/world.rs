@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, Event, FaultError, FrameNum, Frames, Layout, Mmu, NodeCounters, PAGE_SIZE, PageNum,
+    Access, AddressSpace, Event, FaultError, FrameNum, Layout, Mmu, NodeCounters, PAGE_SIZE, PageNum,
     PageRange, RadixSpace, Tables, VirtAddr,
 };
 
+use crate::memory::Memory;
 use crate::{FrameStore, Machine, Model, SimMmu, WORDS};
 
 /// What kind of world a test wants.
@@ -44,6 +45,7 @@ pub struct World {
     /// It.
     pub space: Kept,
     nodes: Arc<NodeCounters>,
+    user: PageRange,
 }
 
 /// A space that only [`World::finish`] drops: dropping one takes a core in order, which a test that has
@@ -76,33 +78,41 @@ pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
     }
 }
 
-/// The machine's frames, for a space that keeps the machine.
-struct Memory(Arc<Machine>);
-
-impl Frames for Memory {
-    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
-        self.0.frames.alloc_zeroed(pin)
-    }
-    fn free(&self, pin: &Pinned, frame: FrameNum) {
-        self.0.frames.free(pin, frame);
-    }
-}
-
 impl World {
     /// A [`RadixSpace`] with `tables`, run by every core.
     pub fn radix(setup: Setup, tables: Tables) -> Self {
         let machine = Machine::new(setup.cores, setup.frames);
-        let mmu = Arc::new(SimMmu::new(&machine, tables));
-        machine.on_each(|pin| mmu.activate(pin));
         let nodes = Arc::new(NodeCounters::new(setup.cores));
-        let layout = Layout { cores: setup.cores, user: setup.user, anywhere: setup.user };
-        let space = machine.on(0, |pin| {
-            let (domain, memory) = (machine.refcache.clone(), Memory(machine.clone()));
-            RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout)
-        });
+        machine
+            .on(0, |pin| Self::on(pin, machine.clone(), nodes, setup.user, tables))
+            .expect("memory for a root")
+    }
+
+    fn on(
+        pin: &Pinned,
+        machine: Arc<Machine>,
+        nodes: Arc<NodeCounters>,
+        user: PageRange,
+        tables: Tables,
+    ) -> Option<Self> {
+        let mmu = Arc::new(SimMmu::new(&machine, tables));
+        let layout = Layout { cores: machine.cores(), user, anywhere: user };
+        let (domain, memory) = (machine.refcache.clone(), Memory(machine.clone()));
         let space =
-            Kept { space: Some(Box::new(space.expect("memory for a root"))), machine: machine.clone() };
-        Self { machine, mmu, space, nodes }
+            RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout).ok()?;
+        let space = Kept { space: Some(Box::new(space)), machine: machine.clone() };
+        Some(Self { machine, mmu, space, nodes, user })
+    }
+
+    /// Another empty space on the same machine; none if there is no memory for it.
+    pub(crate) fn sibling(&self, pin: &Pinned) -> Option<Self> {
+        Self::on(pin, self.machine.clone(), self.nodes.clone(), self.user, self.mmu.tables())
+    }
+
+    /// Ends the space, not the machine.
+    pub fn end(mut self) {
+        drop(self.space.space.take());
+        assert_eq!(self.mmu.translations(), [], "translations outlive their space");
     }
 
     /// Memory of the machine.
@@ -145,16 +155,21 @@ impl World {
     pub fn audit(&self, model: &Model) {
         for (core, page, found) in self.mmu.translations() {
             let contents: [u64; WORDS] = self.frames().contents(found.frame);
-            model.judge_translation(core, page, found.prot, contents);
+            let counted = self.frames().is_counted(found.frame);
+            model.judge_translation(core, page, found.prot, counted, contents);
         }
     }
 
-    /// Ends the world; nobody attends a core. Everything that was ever taken must be back.
+    /// Ends the world, all other spaces of which have ended; nobody attends a core. Everything that was ever taken must be
+    /// back.
     pub fn finish(self) {
-        let Self { machine, mmu, mut space, nodes } = self;
-        machine.on(0, |_| drop(space.space.take()));
+        let (machine, nodes) = (self.machine.clone(), self.nodes.clone());
+        machine.on(0, |pin| {
+            self.end();
+            assert_eq!(machine.files.references(), 0, "backings are lost");
+            machine.files.clear(pin, &machine.frames);
+        });
         assert_eq!(machine.frames.used(), 0, "frames are lost");
-        assert_eq!(mmu.translations(), [], "translations outlive their space");
         machine.settle();
         assert_eq!(nodes.total().live(), 0, "nodes are lost");
         assert_eq!(machine.refcache.garbage(), 0);

@@ -14,10 +14,18 @@ pub enum Event {
     Munmap,
     /// A change of rights.
     Mprotect,
+    /// A mapping that moved.
+    Mremap,
+    /// A copy of the whole space.
+    Fork,
     /// A fault that allocated a frame.
     AllocFault,
     /// A fault that found one.
     FillFault,
+    /// A write that copied what was not its page's alone.
+    CowCopy,
+    /// A write that found it the page's alone after all.
+    CowReuse,
     /// An operation that had to reach at least one other core.
     Shootdown,
     /// A core interrupted by a shootdown.
@@ -26,12 +34,16 @@ pub enum Event {
     AvoidedIpi,
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 12] = [
     "mmap",
     "munmap",
     "mprotect",
+    "mremap",
+    "forks",
     "alloc_faults",
     "fill_faults",
+    "cow_copies",
+    "cow_reuses",
     "shootdowns",
     "ipi_targets",
     "avoided_ipis",

@@ -1,18 +1,22 @@
 //! Address spaces whose operations on disjoint ranges share nothing.
 //!
 //! The crate has two seams. Above, [`AddressSpace`]: map, unmap, protect, discard, fault. Below, what a
-//! machine must bring: [`Mmu`] (the translations of one space, and how to take them back from other cores)
-//! and [`Frames`] (memory, a page at a time). A design is a type between the two; the one here is
-//! [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for multithreaded applications*.
+//! machine must bring: [`Mmu`] (the translations of one space, and how to take them back from other cores),
+//! [`Frames`] (memory, a page at a time) and [`Backings`] (what mappings of files show). A design is a type between
+//! the two; the one here is [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for multithreaded
+//! applications*.
 //!
 //! | file | what it knows |
 //! |---|---|
 //! | `page.rs` | numbers with units: addresses, pages, frames, ranges, rights |
-//! | `mmu.rs` | the traits a machine implements |
+//! | `mapping.rs` | what a mapping is: rights, flags, backing |
+//! | `mmu.rs`, `memory.rs` | the traits a machine implements |
 //! | `space.rs` | the trait a kernel calls, its errors |
 //! | `counters.rs` | per-core counts of what happened |
-//! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: rights, frame, cores that translate it |
+//! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: mapping, frame, cores that translate it |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
+//! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
+//! | `region.rs` | what is mapped, as a list |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
@@ -26,10 +30,14 @@ mod counters;
 mod designs;
 mod hole;
 mod layout;
+mod mapping;
+mod memory;
 mod meta;
 mod mmu;
 mod page;
 mod presence;
+mod region;
+mod sharing;
 mod shootdown;
 mod space;
 mod tracker;
@@ -37,8 +45,11 @@ mod tracker;
 pub use counters::{Counters, Event};
 pub use designs::RadixSpace;
 pub use layout::Layout;
-pub use mmu::{Frames, Mmu, OutOfMemory, Shot, Tables};
+pub use mapping::{BackingNum, Flags, Mapping};
+pub use memory::{BackingError, Backings, Frames, Memory};
+pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
 pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
 pub use presence::Presence;
 pub use radixmap::NodeCounters;
-pub use space::{AddressSpace, Fault, FaultError, Nodes, Placement, VmError};
+pub use region::{Region, Resident};
+pub use space::{AddressSpace, Copies, Fault, FaultError, Heir, Mover, Nodes, Placement, Remap, VmError};

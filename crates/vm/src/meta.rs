@@ -1,89 +1,194 @@
-//! What is kept for each page: one word, the radix map's value.
+//! What is kept for each page: the radix map's value. One word for anonymous memory, two for what is shown or advised.
 //!
 //! ```text
-//!  63-62   61-44    43-12   11-9    8-4       3       2-0
-//!    -    tracker   frame     -    spare  has a frame rights      -: the map's tags, and bit 63: spare
+//!          63-62   61-44    43-12   11-9    8-6    5     4       3       2-0
+//! main       -    tracker   frame     -    spare SHOWN COUNTED PRESENT rights     -: the map's tags, and bit 63: spare
+//! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
 //!
-//! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots.
+//! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The states of a
+//! page, and who may be in which, are in `sharing.rs`.
 
 use radixmap::{TAGS, Value};
 
 use crate::tracker::Tracker;
-use crate::{FrameNum, Prot};
+use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
 
+const RIGHTS: u64 = Prot::ALL.bits();
+/// The page has a frame.
 const PRESENT: u64 = 1 << 3;
+/// The frame has references, of which this page is one.
+const COUNTED: u64 = 1 << 4;
+/// The frame is the backing's own: its contents are the backing's. Never without COUNTED.
+const SHOWN: u64 = 1 << 5;
 const FRAME_SHIFT: u32 = 12;
 const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
 const TRACKER_SHIFT: u32 = FRAME_SHIFT + FrameNum::BITS;
 const TRACKER: u64 = ((1 << Tracker::BITS) - 1) << TRACKER_SHIFT;
-const _: () = assert!((Prot::ALL.bits() | PRESENT | FRAME | TRACKER) & TAGS == 0);
+const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER) & TAGS == 0);
 
-/// A mapped page. Frame and tracker are 0 if it has no frame; only a page with a frame is tracked.
+/// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Page(u64);
+pub(crate) struct Page {
+    main: u64,
+    second: u64,
+}
 
 impl Page {
     /// A page that nobody has touched.
-    pub(crate) fn new(prot: Prot) -> Self {
-        Self(prot.bits())
+    #[inline(always)]
+    pub(crate) fn new(mapping: Mapping) -> Self {
+        Self { main: 0, second: 0 }.with_mapping(mapping)
+    }
+
+    /// Whether it needs a second word.
+    #[inline(always)]
+    pub(crate) fn is_wide(self) -> bool {
+        self.second != 0
+    }
+
+    /// What it has in common with all pages of its mapping.
+    #[inline(always)]
+    pub(crate) fn mapping(self) -> Mapping {
+        Mapping::from_bits(self.second | self.main & RIGHTS)
+    }
+
+    /// The page in another mapping.
+    #[inline(always)]
+    pub(crate) fn with_mapping(self, mapping: Mapping) -> Self {
+        Self { second: mapping.bits() & !RIGHTS, ..self.with_prot(mapping.prot()) }
     }
 
     #[inline(always)]
     pub(crate) fn prot(self) -> Prot {
-        Prot::from_bits(self.0)
+        Prot::from_bits(self.main)
     }
 
     #[inline(always)]
     pub(crate) fn with_prot(self, prot: Prot) -> Self {
-        Self(self.0 & !Prot::ALL.bits() | prot.bits())
+        Self { main: self.main & !RIGHTS | prot.bits(), ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) fn flags(self) -> Flags {
+        self.mapping().flags()
+    }
+
+    pub(crate) fn with_flags(self, flags: Flags) -> Self {
+        self.with_mapping(self.mapping().with_flags(flags))
+    }
+
+    #[inline(always)]
+    pub(crate) fn backing(self) -> Option<BackingNum> {
+        self.mapping().backing()
+    }
+
+    pub(crate) fn with_backing(self, backing: Option<BackingNum>) -> Self {
+        self.with_mapping(self.mapping().with_backing(backing))
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_shared(self) -> bool {
+        self.flags().contains(Flags::SHARED)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_counted(self) -> bool {
+        self.main & COUNTED != 0
+    }
+
+    /// Whether it may be given the rights `prot`.
+    pub(crate) fn may_be(self, prot: Prot) -> bool {
+        !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
+    }
+
+    /// Whether its contents are the backing's own, and no private copy.
+    pub(crate) fn is_shown(self) -> bool {
+        self.main & SHOWN != 0
+    }
+
+    /// Whether it holds contents that others may see too, and a write must not reach.
+    #[inline(always)]
+    pub(crate) fn is_copied_on_write(self) -> bool {
+        self.is_counted() && !self.is_shared()
+    }
+
+    /// What a translation of the page may allow: its rights, but no writing while a write has to copy first. A page that
+    /// may be written may be read.
+    #[inline(always)]
+    pub(crate) fn rights(self) -> Prot {
+        match self.is_copied_on_write() && self.prot().allows(Access::Write) {
+            true => (self.prot() - Prot::WRITE) | Prot::READ,
+            false => self.prot(),
+        }
     }
 
     #[inline(always)]
     pub(crate) fn frame(self) -> Option<FrameNum> {
-        (self.0 & PRESENT != 0).then(|| FrameNum::new((self.0 & FRAME) >> FRAME_SHIFT))
+        (self.main & PRESENT != 0).then(|| FrameNum::new((self.main & FRAME) >> FRAME_SHIFT))
     }
 
-    /// The page backed by `frame`, which no core translates yet.
+    /// The page with a `frame` that it owns alone and no core translates yet.
     #[inline(always)]
     pub(crate) fn with_frame(self, frame: FrameNum) -> Self {
-        Self(self.without_frame().0 | PRESENT | frame.get() << FRAME_SHIFT)
+        Self { main: self.main & RIGHTS | PRESENT | frame.get() << FRAME_SHIFT, ..self }
+    }
+
+    /// The page with a counted `frame` that no core translates yet.
+    pub(crate) fn with_counted(self, frame: FrameNum) -> Self {
+        self.with_frame(frame).counted()
+    }
+
+    /// The page with a `frame` of its backing that no core translates yet.
+    pub(crate) fn with_shown(self, frame: FrameNum) -> Self {
+        let page = self.with_counted(frame);
+        Self { main: page.main | SHOWN, ..page }
+    }
+
+    /// The page, whose frame has become counted.
+    pub(crate) fn counted(self) -> Self {
+        Self { main: self.main | COUNTED, ..self }
+    }
+
+    /// The page, whose frame has become its own alone.
+    pub(crate) fn owned(self) -> Self {
+        Self { main: self.main & !(COUNTED | SHOWN), ..self }
     }
 
     /// The page as it was before its first touch.
     #[inline(always)]
     pub(crate) fn without_frame(self) -> Self {
-        Self(self.0 & !(PRESENT | FRAME | TRACKER))
+        Self { main: self.main & RIGHTS, ..self }
     }
 
     #[inline(always)]
     pub(crate) fn tracker(self) -> Tracker {
-        Tracker::from_bits(self.0 >> TRACKER_SHIFT)
+        Tracker::from_bits(self.main >> TRACKER_SHIFT)
     }
 
     /// The page, which has a frame, translated by the cores of `tracker`.
     #[inline(always)]
     pub(crate) fn with_tracker(self, tracker: Tracker) -> Self {
         debug_assert!(self.frame().is_some());
-        Self(self.untracked().0 | tracker.bits() << TRACKER_SHIFT)
+        Self { main: self.untracked().main | tracker.bits() << TRACKER_SHIFT, ..self }
     }
 
     /// The page, translated by nobody.
     #[inline(always)]
     pub(crate) fn untracked(self) -> Self {
-        Self(self.0 & !TRACKER)
+        Self { main: self.main & !TRACKER, ..self }
     }
 }
 
 impl Value for Page {
     #[inline(always)]
     fn to_words(self) -> (u64, u64) {
-        (self.0, 0)
+        (self.main, self.second)
     }
 
     #[inline(always)]
-    fn from_words(main: u64, _: u64) -> Self {
-        Self(main)
+    fn from_words(main: u64, second: u64) -> Self {
+        Self { main, second }
     }
 }
 
@@ -93,23 +198,53 @@ mod tests {
     use crate::tracker::Grain;
     use percore::CoreId;
 
+    const LAST: BackingNum = BackingNum::new((1 << BackingNum::BITS) - 1);
+
     #[test]
     fn fields_do_not_touch_each_other() {
         let grain = Grain::new(256);
         let frame = FrameNum::new(FRAME >> FRAME_SHIFT);
         let tracker = [255, 254].map(CoreId::new).into_iter().fold(Tracker::NOBODY, |t, c| t.with(c, grain));
-        let page = Page::new(Prot::ALL).with_frame(frame).with_tracker(tracker).with_prot(Prot::WRITE);
+        let mapping = Mapping::shared(Prot::ALL, LAST).with(Flags::ADVICE);
+        let page = Page::new(mapping).with_shown(frame).with_tracker(tracker).with_prot(Prot::WRITE);
         assert_eq!((page.prot(), page.frame(), page.tracker()), (Prot::WRITE, Some(frame), tracker));
+        assert_eq!(page.mapping(), mapping.with_prot(Prot::WRITE));
         let (main, second) = page.to_words();
-        assert_eq!((main & TAGS, second), (0, 0));
+        assert_eq!(main & TAGS, 0);
         assert_eq!(Page::from_words(main, second), page);
-        assert_eq!(page.without_frame(), Page::new(Prot::WRITE));
+        assert_eq!(page.without_frame(), Page::new(mapping.with_prot(Prot::WRITE)));
+        let moved = page.with_backing(Some(BackingNum::new(5))).with_flags(Flags::SHARED);
+        assert_eq!(moved.mapping(), Mapping::shared(Prot::WRITE, BackingNum::new(5)));
+        assert!(moved.is_shown() && moved.tracker() == tracker);
+    }
+
+    #[test]
+    fn only_what_is_shown_or_advised_has_a_second_word() {
+        let anonymous = Mapping::anonymous(Prot::ALL);
+        let touched = Page::new(anonymous).with_counted(FrameNum::new(5));
+        assert!(!touched.is_wide());
+        assert!(touched.with_flags(Flags::LOCKED).is_wide());
+        assert!(Page::new(Mapping::private(Prot::NONE, LAST)).is_wide());
     }
 
     #[test]
     fn frame_zero_is_a_frame() {
-        let page = Page::new(Prot::READ).with_frame(FrameNum::new(0));
+        let page = Page::new(Mapping::anonymous(Prot::READ)).with_frame(FrameNum::new(0));
         assert_eq!(page.frame(), Some(FrameNum::new(0)));
         assert!(page.tracker().is_empty());
+    }
+
+    #[test]
+    fn only_what_others_cannot_see_is_written_in_place() {
+        let frame = FrameNum::new(7);
+        let rw = Prot::READ | Prot::WRITE;
+        let private = Page::new(Mapping::private(rw, LAST));
+        assert_eq!(private.with_frame(frame).rights(), rw);
+        assert_eq!(private.with_shown(frame).rights(), Prot::READ);
+        assert_eq!(private.with_counted(frame).owned().rights(), rw);
+        assert_eq!(private.with_counted(frame).with_prot(Prot::WRITE).rights(), Prot::READ);
+        assert_eq!(private.with_counted(frame).with_prot(Prot::NONE).rights(), Prot::NONE);
+        assert_eq!(private.with_counted(frame).with_prot(Prot::EXEC).rights(), Prot::EXEC);
+        assert_eq!(Page::new(Mapping::shared(rw, LAST)).with_shown(frame).rights(), rw);
     }
 }

@@ -158,6 +158,12 @@ impl PageRange {
         }
     }
 
+    /// The pages that are in both.
+    pub fn common(self, other: Self) -> Self {
+        let (start, end) = (self.start.max(other.start), self.end.min(other.end));
+        if start < end { Self { start, end } } else { Self::EMPTY }
+    }
+
     /// The pages, first to last.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = PageNum> {
         (self.start.0..self.end.0).map(PageNum)

@@ -32,7 +32,7 @@
 //! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on
 //!   its way back.
 
-use core::ops::{ControlFlow, Range};
+use core::mem;
 
 use percore::{CoreId, CoreSet, Pinned};
 use radixmap::{Entry, RangeGuard};
@@ -40,17 +40,17 @@ use radixmap::{Entry, RangeGuard};
 use crate::counters::Tally;
 use crate::meta::Page;
 use crate::tracker::{Grain, Tracker};
-use crate::{Event, Frames, Mmu, PageNum, PageRange, Tables};
+use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
 /// What a design needs to work on locked pages.
 pub(crate) struct Rig<M, F> {
     pub(crate) mmu: M,
-    pub(crate) frames: F,
+    pub(crate) memory: F,
     pub(crate) tally: Tally,
     pub(crate) grain: Grain,
 }
 
-impl<M: Mmu, F: Frames> Rig<M, F> {
+impl<M: Mmu, F: Memory> Rig<M, F> {
     /// `page` once this core translates it. One table for all is tracked as if core 0 owned it.
     #[inline]
     pub(crate) fn track(&self, pin: &Pinned, tracker: Tracker) -> Tracker {
@@ -109,117 +109,147 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
+    pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
 
-    /// The translations of the locked pages.
-    #[inline]
-    fn of(guard: &mut RangeGuard<'_, Page>, grain: Grain) -> Self {
+    /// The translations of one locked page.
+    pub(crate) fn one(at: PageNum, tracker: Tracker, grain: Grain) -> Self {
         let mut reach = Self::NONE;
-        guard.for_each(|entry| match entry.value() {
-            None => reach.holes = true,
-            Some(page) => reach.add(entry.keys(), page.tracker(), grain),
-        });
+        reach.add(PageRange::one(at), tracker, grain);
         reach
     }
 
-    /// The translations of those locked pages before the first hole that `concerns` picks.
+    /// The translations of those locked pages that `concerns` picks.
     #[inline]
-    pub(crate) fn before_hole(
+    pub(crate) fn of(
         guard: &mut RangeGuard<'_, Page>,
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
     ) -> Self {
         let mut reach = Self::NONE;
-        reach.holes = for_each_before_hole(guard, |entry, page| {
-            if concerns(page) {
-                reach.add(entry.keys(), page.tracker(), grain);
-            }
+        guard.for_each(|entry| match entry.value() {
+            None => reach.holes = true,
+            Some(page) if concerns(page) => reach.add(pages(entry), page.tracker(), grain),
+            Some(_) => {}
         });
         reach
     }
 
     #[inline]
-    fn add(&mut self, keys: Range<u64>, tracker: Tracker, grain: Grain) {
+    pub(crate) fn add(&mut self, pages: PageRange, tracker: Tracker, grain: Grain) {
         if !tracker.is_empty() {
-            let pages = PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end));
             self.pages = self.pages.hull(pages);
             tracker.add_to(&mut self.cores, grain);
         }
     }
 }
 
-/// Calls `f` with the locked pages from the left, up to the first that is not mapped. Whether there is one.
-#[inline]
-pub(crate) fn for_each_before_hole(
-    guard: &mut RangeGuard<'_, Page>,
-    mut f: impl FnMut(&mut Entry<'_, Page>, Page),
-) -> bool {
-    let walked = guard.try_for_each(|entry| match entry.value() {
-        None => ControlFlow::Break(()),
-        Some(page) => {
-            f(entry, page);
-            ControlFlow::Continue(())
-        }
-    });
-    walked.is_break()
+/// Translations of pages here and there: each run is cleared here by itself, and one shootdown reaches the others.
+///
+/// The hull of all would do too, but would cost this core the translations between the runs.
+#[must_use = "translations that nobody takes back outlive the operation"]
+pub(crate) struct Scattered<'a, M: Mmu, F> {
+    rig: &'a Rig<M, F>,
+    pin: &'a Pinned,
+    run: Reach,
+    /// What other cores have of the runs before.
+    far: Reach,
 }
 
-/// Locked pages that are going away; their slots still own their frames.
+impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
+    pub(crate) fn new(rig: &'a Rig<M, F>, pin: &'a Pinned) -> Self {
+        Self { rig, pin, run: Reach::NONE, far: Reach::NONE }
+    }
+
+    /// The translations of more pages, to the right of all before.
+    pub(crate) fn add(&mut self, pages: PageRange, tracker: Tracker) {
+        if pages.start() != self.run.pages.end() {
+            self.end_run();
+        }
+        self.run.add(pages, tracker, self.rig.grain);
+    }
+
+    fn end_run(&mut self) {
+        let run = mem::replace(&mut self.run, Reach::NONE);
+        if run.cores.is_empty() {
+            return;
+        }
+        let mut others = self.rig.clear_here(self.pin, &run);
+        others.remove(self.pin.core());
+        if !others.is_empty() {
+            self.far.pages = self.far.pages.hull(run.pages);
+            others.iter().for_each(|core| self.far.cores.insert(core));
+        }
+    }
+
+    /// When this returns, no core has any of them.
+    pub(crate) fn take_back(mut self) {
+        self.end_run();
+        if !self.far.cores.is_empty() {
+            self.rig.clear_there(self.pin, &self.far.cores, self.far.pages);
+        }
+    }
+}
+
+/// The pages of a locked slot.
+#[inline]
+pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {
+    PageRange::between(PageNum::new(entry.keys().start), PageNum::new(entry.keys().end))
+}
+
+/// Locked pages of which those that `picked` says are going away; their slots still own their frames.
 #[must_use = "a removed mapping keeps its frames until it is taken back and released"]
-pub(crate) struct Removed<'r, 'g> {
+pub(crate) struct Removed<'r, 'g, P> {
     guard: &'r mut RangeGuard<'g, Page>,
     reach: Reach,
+    picked: P,
 }
 
-impl<'r, 'g> Removed<'r, 'g> {
+impl<'r, 'g, P: Fn(Page) -> bool> Removed<'r, 'g, P> {
     #[inline]
-    pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page>, grain: Grain) -> Self {
-        let reach = Reach::of(guard, grain);
-        Self { guard, reach }
+    pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page>, grain: Grain, picked: P) -> Self {
+        let reach = Reach::of(guard, grain, &picked);
+        Self { guard, reach, picked }
     }
 
     /// Takes the translations back from every core.
     #[inline]
-    pub(crate) fn take_back<M: Mmu, F: Frames>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g> {
+    pub(crate) fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g, P> {
         let holes = self.reach.holes;
         rig.take_back(pin, self.reach);
-        Quiet { guard: self.guard, holes }
+        Quiet { guard: self.guard, holes, picked: self.picked }
     }
 }
 
-/// Locked pages that no core translates: their frames may go.
+/// Locked pages of which no core translates those picked: their frames may go.
 #[must_use = "a removed mapping keeps its frames until it is released"]
-pub(crate) struct Quiet<'r, 'g> {
+pub(crate) struct Quiet<'r, 'g, P> {
     guard: &'r mut RangeGuard<'g, Page>,
     pub(crate) holes: bool,
+    picked: P,
 }
 
-impl Quiet<'_, '_> {
-    /// Frees the frames and empties the slots.
+impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
+    /// Gives the frames up and empties the slots.
     #[inline]
-    pub(crate) fn unmap<F: Frames>(self, pin: &Pinned, frames: &F) {
+    pub(crate) fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
+        let picked = self.picked;
         self.guard.for_each(|entry| {
-            if let Some(page) = entry.value() {
-                free(pin, frames, page);
+            if let Some(page) = entry.value().filter(|&page| picked(page)) {
+                rig.give_up(pin, page);
+                rig.refer(pin, page.backing(), -(pages(entry).pages() as i64));
                 entry.clear();
             }
         });
     }
 
-    /// Frees the frames; the pages stay mapped.
-    pub(crate) fn forget<F: Frames>(self, pin: &Pinned, frames: &F) {
+    /// Gives the frames up; the pages stay mapped.
+    pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
+        let picked = self.picked;
         self.guard.for_each(|entry| {
-            if let Some(page) = entry.value() {
-                free(pin, frames, page);
+            if let Some(page) = entry.value().filter(|&page| page.frame().is_some() && picked(page)) {
+                rig.give_up(pin, page);
                 entry.set(page.without_frame());
             }
         });
-    }
-}
-
-#[inline]
-fn free<F: Frames>(pin: &Pinned, frames: &F, page: Page) {
-    if let Some(frame) = page.frame() {
-        frames.free(pin, frame);
     }
 }

@@ -1,8 +1,13 @@
 //! What a kernel asks of an address space.
 
+use core::any::Any;
+use core::ops::ControlFlow;
+
 use percore::{CoreId, Pinned};
 
-use crate::{Access, Counters, FrameNum, PageNum, PageRange, Prot, VirtAddr};
+use crate::{
+    Access, BackingNum, Counters, Flags, FrameNum, Mapping, PageNum, PageRange, Prot, Region, VirtAddr,
+};
 
 /// Where a new mapping goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +40,53 @@ pub enum VmError {
     Exists,
     /// Part of the range is not mapped (ENOMEM).
     NotMapped,
+    /// A page may never have the right asked for (EACCES).
+    Denied,
+    /// The pages are not of one mapping (EFAULT), or a page is not of the kind that the advice is for (EINVAL).
+    Mixed,
 }
+
+/// Which contents [`AddressSpace::zap`] drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// The backing's own; what a program wrote to a private mapping stays.
+    Keep,
+    /// Private copies too.
+    Drop,
+}
+
+/// What [`AddressSpace::remap`] is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Remap {
+    /// The pages that move, all of one mapping.
+    pub from: PageRange,
+    /// How many pages there are at the new place: as many or more; those that are more are untouched.
+    pub pages: u64,
+    /// The new place. What is mapped there goes if it is [`Placement::Fixed`]; it must not meet `from`.
+    pub to: Placement,
+    /// The old pages stay mapped, untouched (MREMAP_DONTUNMAP).
+    pub keep: bool,
+}
+
+/// Asked for the backing of pages that are mapped a second time, or elsewhere; none: no memory.
+///
+/// Called with slots locked, before any page shows the new backing. It may be the same one.
+pub type Heir<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
+
+/// The same for pages that move: their backing, and the first page's number before and after.
+pub type Mover<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<BackingNum> + 'a;
 
 /// How a page fault was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A zeroed frame was allocated and filled in.
     Alloc,
-    /// The page had a frame, and this core had no translation of it: filled in.
+    /// There was a frame, the page's or its backing's, and this core had no translation of it: filled in.
     Fill,
+    /// The page's contents were, or could be, somebody else's too: copied before the write.
+    Copy,
+    /// They were nobody else's any more: written in place.
+    Reuse,
     /// This core had a translation that was out of date (rights were raised since, or two faults raced):
     /// refreshed.
     Spurious,
@@ -56,8 +99,10 @@ pub enum FaultError {
     NotMapped,
     /// The page does not allow it (SIGSEGV, SEGV_ACCERR).
     Denied,
-    /// No memory. Nothing was changed; the caller may find memory and retry.
+    /// No memory. The program sees no change; the caller may find memory and retry.
     OutOfMemory,
+    /// The page lies beyond the end of what it shows (SIGBUS).
+    BeyondEnd,
 }
 
 /// Nodes of the structure that holds a space's metadata.
@@ -71,22 +116,52 @@ pub struct Nodes {
 
 /// One address space. Every operation is atomic: overlapping ones take effect one after the other.
 ///
-/// The caller stays pinned throughout. After `unmap`, `discard` and lowering `protect` return, no core can
-/// use the old translations; after `map` returns, every core can fault the pages in.
-pub trait AddressSpace: Send + Sync {
-    /// Maps `pages` pages of zeroes with rights `prot`, and says where.
-    fn map(&self, pin: &Pinned, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, VmError>;
+/// The caller stays pinned throughout. After `unmap`, `discard`, `zap`, `remap`, `fork` and lowering `protect` return, no
+/// core can use the old translations; after `map` returns, every core can fault the pages in.
+pub trait AddressSpace: Any + Send + Sync {
+    /// Maps `pages` pages as `mapping` says, and says where.
+    fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError>;
 
     /// Removes every mapping in `pages`. Holes are fine.
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
 
-    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`]: then the pages before the first one
-    /// have the new rights, and the pages after it keep theirs (as on Linux).
+    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`], a page that is sealed against writing
+    /// [`VmError::Denied`]: then the pages before the first of them have the new rights, and the others keep theirs (as
+    /// on Linux).
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError>;
 
-    /// Drops the contents of `pages`: the next touch finds zeroes (MADV_DONTNEED). If part of the range is
-    /// not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
+    /// Sets and clears flags of `pages`, all of [`Flags::ADVICE`]. If part of the range is not mapped, the rest is advised
+    /// all the same, and the answer is [`VmError::NotMapped`]. [`Flags::WIPEONFORK`] is for anonymous memory: before
+    /// anything else is changed it is [`VmError::Mixed`].
+    fn advise(&self, pin: &Pinned, pages: PageRange, set: Flags, clear: Flags) -> Result<(), VmError>;
+
+    /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then (MADV_DONTNEED). If
+    /// part of the range is not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
+    /// Needs no memory.
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
+
+    /// Pages of `pages` that show `backing` are untouched again: it was truncated, or wants its frames back. Others are
+    /// left alone. Needs no memory.
+    fn zap(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies);
+
+    /// The mapping that `pages` are of grows by `more` pages behind them, if nothing is there.
+    ///
+    /// # Errors
+    /// `NotMapped`, `Mixed`, `Exists`, `OutOfRange`, `OutOfMemory`.
+    fn extend(&self, pin: &Pinned, pages: PageRange, more: u64) -> Result<(), VmError>;
+
+    /// Moves pages with their contents, and says where they are. Their backing is asked of `mover`.
+    ///
+    /// # Errors
+    /// `NotMapped`, `Mixed`; `Exists` if the two places meet; what `map` says.
+    fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError>;
+
+    /// Makes `child`, a new space of the same design that nobody runs, a copy of this one: what either writes to private
+    /// pages from now on, the other does not see. Backings are asked of `heir`, once or more for each run of pages.
+    ///
+    /// # Errors
+    /// `OutOfMemory`: `child` is a copy of part of the space, to be destroyed.
+    fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError>;
 
     /// Resolves a fault of this core at `address`.
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError>;
@@ -98,6 +173,24 @@ pub trait AddressSpace: Send + Sync {
 
     /// Whether all of `pages` is mapped. Takes no locks: true only of the moment each page was looked at.
     fn mapped(&self, pin: &Pinned, pages: PageRange) -> bool;
+
+    /// Shows the mapping of `page`, if it has one, to `visit`, with the page's slot locked.
+    fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping));
+
+    /// Shows what is mapped in `pages`, from the left, to `visit`: each region as it was at one moment, or, where it is
+    /// large, at several. `visit` is called with slots locked: it must not touch memory of the space, or sleep.
+    fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>);
+
+    /// Shows the runs of `pages` that have frames, from the left, to `visit`, which is called as that of `regions` is.
+    ///
+    /// # Errors
+    /// `NotMapped` if part of the range is not, after all was shown.
+    fn resident(
+        &self,
+        pin: &Pinned,
+        pages: PageRange,
+        visit: &mut dyn FnMut(PageRange),
+    ) -> Result<(), VmError>;
 
     /// What happened so far, on all cores. Disturbs no core.
     fn counters(&self) -> Counters;

@@ -9,7 +9,7 @@ use abi::Errno;
 use abi::file::{IOV_MAX, IoVec, MAX_RW_COUNT};
 
 use super::fallible;
-use super::memory_file::PAGE;
+use super::page_cache::PAGE;
 use crate::mm::user;
 
 /// See the module.

@@ -1,7 +1,12 @@
 //! What is behind a file: bytes, a device, one end of a pipe.
 
+use alloc::sync::Arc;
+
 use abi::Errno;
 use abi::file::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFREG};
+
+use super::page_cache::PageCache;
+use crate::process::Process;
 
 /// Readable and writable without waiting.
 pub const ALWAYS_READY: i16 = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
@@ -51,6 +56,11 @@ pub trait Content: Send + Sync {
         None
     }
 
+    /// Its pages, if they can be mapped.
+    fn pages(&self) -> Option<&Arc<PageCache>> {
+        None
+    }
+
     /// `POLL*`: what would not wait.
     fn ready(&self) -> i16 {
         ALWAYS_READY
@@ -59,6 +69,11 @@ pub trait Content: Send + Sync {
     /// Bytes that can be read without waiting (FIONREAD), from `at` on.
     fn waiting(&self, at: u64) -> u64 {
         self.len().saturating_sub(at)
+    }
+
+    /// The process that a descriptor of one stands for.
+    fn process(&self) -> Option<&Arc<Process>> {
+        None
     }
 
     /// Major and minor number of a device.

@@ -65,6 +65,13 @@ pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<(), Errno> {
     Ok(())
 }
 
+/// `vector.insert(at, value)`, or ENOMEM.
+pub fn insert<T>(vector: &mut Vec<T>, at: usize, value: T) -> Result<(), Errno> {
+    vector.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    vector.insert(at, value);
+    Ok(())
+}
+
 /// Text that grows as it is written; a failed `write!` means ENOMEM.
 #[derive(Debug, Default)]
 pub struct Text(pub Vec<u8>);

@@ -1,19 +1,18 @@
-//! A process's descriptors, current directory and umask.
+//! A process's descriptors.
 //!
-//! Threads share them, under spin locks that are held for a look or a change only. Files are dropped after the
-//! lock: closing one may wake somebody.
+//! Threads share them, and processes may, under a spin lock that is held for a look or a change only. Files are
+//! dropped after the lock: closing one may wake somebody. Who shares a table counts itself in, because it is closed
+//! when the last one leaves, though others may still hold a reference for a while.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
-use abi::file::{AT_FDCWD, O_RDONLY, O_WRONLY};
+use abi::file::{O_RDONLY, O_WRONLY};
 use sync::SpinLock;
 
-use super::node::Node;
 use super::open_file::OpenFile;
-use super::path::{self, Found};
 use super::{console, fallible};
 
 /// RLIMIT_NOFILE: descriptors are below this.
@@ -31,36 +30,62 @@ type Slots = Vec<Option<Descriptor>>;
 /// See the module.
 pub struct FdTable {
     slots: SpinLock<Slots>,
-    root: Arc<Node>,
-    directory: SpinLock<Arc<Node>>,
-    /// Relaxed: it orders nothing.
-    umask: AtomicU32,
+    /// Threads that use it.
+    users: AtomicUsize,
 }
 
 impl FdTable {
-    /// A table with standard input, output and error, in the root directory.
-    pub fn new_stdio() -> Result<Self, Errno> {
-        let root = super::root();
+    /// A table with standard input, output and error.
+    pub fn new_stdio() -> Result<Arc<Self>, Errno> {
         let [input, output, errors] = console::nodes()?;
         let mut slots = Vec::new();
         for (node, flags) in [(input, O_RDONLY), (output, O_WRONLY), (errors, O_WRONLY)] {
             let file = OpenFile::new(node, flags)?;
             fallible::push(&mut slots, Some(Descriptor { file, close_on_exec: false }))?;
         }
-        Ok(Self {
-            slots: SpinLock::new(slots),
-            directory: SpinLock::new(root.clone()),
-            root,
-            umask: AtomicU32::new(0o022),
-        })
+        Self::with(slots)
+    }
+
+    fn with(slots: Slots) -> Result<Arc<Self>, Errno> {
+        fallible::arc(Self { slots: SpinLock::new(slots), users: AtomicUsize::new(0) })
+    }
+
+    /// A table with the same open files.
+    pub fn copy(&self) -> Result<Arc<Self>, Errno> {
+        let slots = self.slots.lock();
+        let used = slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        let mut copy = fallible::empty(used)?;
+        copy.extend_from_slice(&slots[..used]);
+        drop(slots);
+        Self::with(copy)
+    }
+
+    /// Another thread uses it.
+    pub fn join(&self) {
+        // Relaxed: who joins got it from who is in.
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A thread uses it no more. The last one closes all.
+    pub fn leave(&self) {
+        // AcqRel: what the others did to the table comes before the end.
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.close_all();
+        }
+    }
+
+    /// Whether several threads use it.
+    pub fn is_shared(&self) -> bool {
+        // Relaxed: a thread that asks of its own table and finds itself alone stays alone.
+        self.users.load(Ordering::Relaxed) > 1
     }
 
     /// The file behind descriptor `fd`.
     pub fn get(&self, fd: i32) -> Result<Arc<OpenFile>, Errno> {
-        self.with(fd, |descriptor| descriptor.file.clone())
+        self.look_at(fd, |descriptor| descriptor.file.clone())
     }
 
-    fn with<R>(&self, fd: i32, f: impl FnOnce(&mut Descriptor) -> R) -> Result<R, Errno> {
+    fn look_at<R>(&self, fd: i32, f: impl FnOnce(&mut Descriptor) -> R) -> Result<R, Errno> {
         let mut slots = self.slots.lock();
         let slot = usize::try_from(fd).ok().and_then(|fd| slots.get_mut(fd)).ok_or(Errno::EBADF)?;
         slot.as_mut().map(f).ok_or(Errno::EBADF)
@@ -99,7 +124,7 @@ impl FdTable {
     }
 
     /// Closes everything.
-    pub fn close_all(&self) {
+    fn close_all(&self) {
         let closed = core::mem::take(&mut *self.slots.lock());
         drop(closed);
     }
@@ -121,54 +146,31 @@ impl FdTable {
         }
     }
 
+    /// Closes every descriptor that closes on exec. By a thread that has the table for itself.
+    pub fn close_on_exec_all(&self) {
+        let closes = |slot: &Option<Descriptor>| slot.as_ref().is_some_and(|slot| slot.close_on_exec);
+        let next = |from: usize| self.slots.lock()[from..].iter().position(closes).map(|at| from + at);
+        let mut from = 0;
+        while let Some(fd) = next(from) {
+            let _closed = self.close(fd as i32);
+            from = fd + 1;
+        }
+    }
+
     /// Whether `fd` closes on exec.
     pub fn close_on_exec(&self, fd: i32) -> Result<bool, Errno> {
-        self.with(fd, |descriptor| descriptor.close_on_exec)
+        self.look_at(fd, |descriptor| descriptor.close_on_exec)
     }
 
     /// Sets whether `fd` closes on exec.
     pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<(), Errno> {
-        self.with(fd, |descriptor| descriptor.close_on_exec = value)
+        self.look_at(fd, |descriptor| descriptor.close_on_exec = value)
     }
 
     /// The lowest descriptor in use that is not below `from`.
     pub fn next_open(&self, from: usize) -> Option<usize> {
         let slots = self.slots.lock();
         (from..slots.len()).find(|&fd| slots[fd].is_some())
-    }
-
-    /// The current directory.
-    pub fn directory(&self) -> Arc<Node> {
-        self.directory.lock().clone()
-    }
-
-    /// Changes the current directory.
-    pub fn set_directory(&self, node: Arc<Node>) -> Result<(), Errno> {
-        if !node.is_directory() {
-            return Err(Errno::ENOTDIR);
-        }
-        let _old = core::mem::replace(&mut *self.directory.lock(), node);
-        Ok(())
-    }
-
-    /// What `path` names, counted from directory `from` (a descriptor or `AT_FDCWD`).
-    pub fn find(&self, from: i32, path: &[u8], follow: bool) -> Result<Found, Errno> {
-        let start = match from {
-            _ if path.first() == Some(&b'/') => self.root.clone(),
-            AT_FDCWD => self.directory(),
-            fd => self.get(fd)?.node().clone(),
-        };
-        path::find(&self.root, &start, path, follow)
-    }
-
-    /// Sets the umask; says what it was.
-    pub fn set_umask(&self, mask: u32) -> u32 {
-        self.umask.swap(mask & 0o777, Ordering::Relaxed)
-    }
-
-    /// `permissions` without what the umask takes.
-    pub fn masked(&self, permissions: u32) -> u32 {
-        permissions & !self.umask.load(Ordering::Relaxed)
     }
 }
 

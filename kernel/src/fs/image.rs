@@ -10,7 +10,9 @@ use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use super::content::{Content, Place};
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
+use super::page_cache::PageCache;
 use super::tree;
+use super::{clean, fallible};
 
 /// Names that begin so are for the kernel and not part of the tree.
 const PRIVATE: &[u8] = b".radixvm/";
@@ -44,16 +46,27 @@ impl From<Errno> for BadImage {
     }
 }
 
-/// A file of the image.
-struct ImageFile(&'static [u8]);
+/// A file of the image. Reads take its bytes from where they lie; mappings show copies.
+struct ImageFile {
+    bytes: &'static [u8],
+    pages: Arc<PageCache>,
+}
+
+impl ImageFile {
+    fn new(bytes: &'static [u8]) -> Result<Self, Errno> {
+        let pages = fallible::arc(PageCache::of_image(bytes))?;
+        clean::add(&pages)?;
+        Ok(Self { bytes, pages })
+    }
+}
 
 impl Content for ImageFile {
     fn len(&self) -> u64 {
-        self.0.len() as u64
+        self.bytes.len() as u64
     }
 
     fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
-        let rest = tail(self.0, at);
+        let rest = tail(self.bytes, at);
         let len = rest.len().min(into.len());
         into[..len].copy_from_slice(&rest[..len]);
         Ok(len)
@@ -64,7 +77,11 @@ impl Content for ImageFile {
     }
 
     fn bytes(&self) -> Option<&'static [u8]> {
-        Some(self.0)
+        Some(self.bytes)
+    }
+
+    fn pages(&self) -> Option<&Arc<PageCache>> {
+        Some(&self.pages)
     }
 }
 
@@ -141,7 +158,7 @@ fn add_leaf(
     let node = match directory.volume() {
         volume if entry.mode & S_IFMT == S_IFLNK => Node::link(volume, data)?,
         Volume::Memory => Node::file(Volume::Memory, entry.mode, MemoryFile::with(data)?)?,
-        volume => Node::file(volume, entry.mode, ImageFile(data))?,
+        volume => Node::file(volume, entry.mode, ImageFile::new(data)?)?,
     };
     node.set_changed(u64::from(entry.mtime) * 1_000_000_000);
     tree::attach(directory, name, &node)

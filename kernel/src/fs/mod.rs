@@ -10,8 +10,9 @@
 //! | file | what |
 //! |---|---|
 //! | `node`, `content` | a file, directory or link; what is behind a file |
+//! | `page_cache`, `budget`, `clean` | the pages of a file; how many there may be of all; which can be made again |
 //! | `directory`, `tree`, `path` | names in a directory; changes to the tree; from a path to a node |
-//! | `open_file`, `fd_table` | an open file; a process's descriptors |
+//! | `open_file`, `fd_table`, `place` | an open file; a process's descriptors; its directories |
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
 //! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
 //! | `fallible` | allocations that end in ENOMEM |
@@ -20,7 +21,9 @@
 //! sleeps, and none is taken in an interrupt.
 #![deny(unsafe_code)]
 
+mod budget;
 pub mod buffers;
+pub mod clean;
 mod console;
 pub mod content;
 mod device;
@@ -31,8 +34,10 @@ mod image;
 pub mod memory_file;
 pub mod node;
 mod open_file;
+pub mod page_cache;
 pub mod path;
 pub mod pipe;
+mod place;
 mod proc;
 pub mod readiness;
 pub mod transfer;
@@ -43,10 +48,12 @@ use alloc::sync::Arc;
 use abi::Errno;
 use sync::SpinLock;
 
+pub use budget::numbers as budget;
 pub use console::{input_arrived, on_input};
 pub use fd_table::{FdTable, MAX_FILES};
 pub use image::BadImage;
 pub use open_file::OpenFile;
+pub use place::Place;
 pub use proc::describe;
 
 use node::{Node, Volume};
@@ -65,7 +72,7 @@ pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
     root.set_parent(Arc::downgrade(&root));
     proc::populate(&root, archive)?;
     tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?)?;
-    memory_file::set_budget(crate::mm::frames::stats().total / 2);
+    budget::set_limit(crate::mm::frames::stats().total / 2);
     image::unpack(archive, &root)?;
     *FILES.lock() = Some(Files { root, archive });
     Ok(())
@@ -85,9 +92,8 @@ pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
     image::private(archive, path.as_bytes()).ok_or(Errno::ENOENT)
 }
 
-/// The bytes of the program at `path`: ENOENT, or EACCES if it is no file of the image.
-pub fn open_program(path: &[u8]) -> Result<&'static [u8], Errno> {
+/// The program at `path`: ENOENT if there is none.
+pub fn program(path: &[u8]) -> Result<Arc<Node>, Errno> {
     let root = root();
-    let found = path::find(&root, &root, path, true)?;
-    found.existing()?.content().and_then(content::Content::bytes).ok_or(Errno::EACCES)
+    path::find(&root, &root, path, true)?.existing().cloned()
 }

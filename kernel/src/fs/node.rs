@@ -13,7 +13,8 @@ use sync::SpinLock;
 use super::content::Content;
 use super::directory::Entries;
 use super::fallible::{self, Text};
-use super::{memory_file, proc};
+use super::page_cache::PAGE;
+use super::proc;
 use crate::arch;
 
 /// Where a node lives; its number is `st_dev`.
@@ -268,7 +269,7 @@ impl Node {
             mode: self.kind() | self.permissions(),
             rdev: u64::from(major << 8 | minor),
             size: size as i64,
-            blksize: memory_file::PAGE as i64,
+            blksize: PAGE as i64,
             blocks: size.div_ceil(512) as i64,
             atime: changed,
             mtime: changed,

@@ -11,8 +11,8 @@ use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFI
 use sync::SpinLock;
 
 use super::content::{Content, Place};
-use super::memory_file::PAGE;
 use super::node::{Node, Volume};
+use super::page_cache::PAGE;
 use super::{fallible, readiness};
 use crate::sched::WaitQueue;
 

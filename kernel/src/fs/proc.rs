@@ -101,7 +101,7 @@ pub fn snapshot(node: &Node, write: Writer) -> Result<Arc<Node>, Errno> {
 /// The link called `name` (a number) in `/proc/self/fd`.
 pub fn descriptor(name: &[u8]) -> Result<Arc<Node>, Errno> {
     let fd = core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(Errno::ENOENT)?;
-    let file = sched::with_current(|task| task.process().files.get(fd)).map_err(|_| Errno::ENOENT)?;
+    let file = sched::with_current(|task| task.shared().files.get(fd)).map_err(|_| Errno::ENOENT)?;
     Node::new(Volume::System, 0o700, Body::Descriptor(file.node().clone()))
 }
 
@@ -119,7 +119,7 @@ pub fn describe(node: &Arc<Node>) -> Result<Vec<u8>, Errno> {
 /// Shows the descriptors after `position`; descriptor `n` stands at `n + 3`, behind the two dots.
 pub fn list_descriptors(position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) {
     let mut from = position.saturating_sub(2) as usize;
-    while let Some(fd) = sched::with_current(|task| task.process().files.next_open(from)) {
+    while let Some(fd) = sched::with_current(|task| task.shared().files.next_open(from)) {
         let mut name = Decimal::default();
         // A descriptor has few digits.
         let _ = write!(name, "{fd}");
@@ -186,7 +186,8 @@ fn meminfo(text: &mut Text) -> fmt::Result {
 
 fn counter_lines(text: &mut Text) -> fmt::Result {
     let mut outcome = Ok(());
-    counters::for_each(&mut |name, count| {
+    let space = sched::with_current(|task| task.space().clone());
+    counters::for_each(&space, &mut |name, count| {
         outcome = outcome.and_then(|()| counter_line(text, name, count));
     });
     outcome

@@ -8,8 +8,8 @@ use super::buffers::Buffers;
 use super::content::{Content, Place};
 use super::fallible;
 use super::image::tail;
-use super::memory_file::PAGE;
 use super::open_file::OpenFile;
+use super::page_cache::PAGE;
 use crate::process::under_lock;
 
 /// Where in a file to read or write.

@@ -50,10 +50,15 @@ fn vacant(at: &Found) -> Result<(), Errno> {
     }
 }
 
-/// An empty file without a name.
+/// An empty file without a name, which lies in `directory`.
 pub fn nameless_file(directory: &Node, permissions: u32) -> Result<Arc<Node>, Errno> {
     directory.must_be_writable()?;
-    let file = Node::file(Volume::Memory, permissions, MemoryFile::new())?;
+    unnamed(MemoryFile::new()?, permissions)
+}
+
+/// A file that is in no directory.
+pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<Arc<Node>, Errno> {
+    let file = Node::file(Volume::Memory, permissions, file)?;
     file.forget_links();
     Ok(file)
 }
@@ -64,7 +69,7 @@ pub fn make_file(at: &Found, permissions: u32) -> Result<Arc<Node>, Errno> {
     if at.slash {
         return Err(Errno::EISDIR);
     }
-    create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()))
+    create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()?))
 }
 
 /// Makes an empty directory.

@@ -94,11 +94,6 @@ impl Buddy {
         self.link(block, merged);
     }
 
-    /// Whether `frame` lies below the end of memory.
-    pub fn has_frame(&self, frame: u64) -> bool {
-        frame < self.end
-    }
-
     /// One past the last frame.
     pub fn end(&self) -> u64 {
         self.end

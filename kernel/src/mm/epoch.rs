@@ -10,6 +10,7 @@ use sync::{CachePadded, SetOnce};
 use super::{frames, space};
 use crate::arch;
 use crate::counters::{self, Counter};
+use crate::fs::clean;
 
 /// Entries of each core's delta cache. A core that works in one place of a space touches a few nodes.
 const CACHE_SLOTS: usize = 256;
@@ -108,13 +109,14 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Memory is short: drops this core's page tables, forces epochs and fetches back the frames that other cores keep. Returns
+/// Memory is short: drops pages that can be made again and this core's page tables, forces epochs and fetches back the frames that other cores keep. Returns
 /// whether that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
 pub fn reclaim() -> bool {
     if LOCKED[pin().core().index()].load(Ordering::Relaxed) {
         return false;
     }
     let before = frames::stats().pooled;
+    counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);
     space::drop_my_tables();
     // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
     SHORT.fetch_add(1, Ordering::Relaxed);

@@ -3,13 +3,14 @@
 //! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
 //! gives a batch back, so a frame may be freed on any core and used again on any other.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use percore::{MAX_CORES, Pinned};
 use sync::{CachePadded, SpinGuard, SpinLock};
 use vm::FrameNum;
 
 use super::buddy::Buddy;
+use super::descriptors;
 use super::magazine::Magazine;
 use super::memory_map::{FRAME, MemoryMap};
 use super::owner::Owner;
@@ -19,7 +20,9 @@ use crate::counters::{self, Counter};
 static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
     [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
 static POOL: SpinLock<Buddy> = SpinLock::new(Buddy::empty());
+/// Relaxed, like the next: written at boot.
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
 
 #[inline(always)]
 fn mine(pin: &Pinned) -> &'static Magazine {
@@ -38,7 +41,9 @@ pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
     let end = map.end_frame();
     assert!(end <= u64::from(u32::MAX), "magazines keep 32 bits of a frame's number");
     let states = map.carve(end, limit);
+    descriptors::init(map);
     TOTAL.store(map.frames() as usize, Ordering::Relaxed);
+    END.store(end, Ordering::Relaxed);
     // SAFETY: carved out for the pool.
     let mut buddy = unsafe { Buddy::new(phys_to_virt(states), end) };
     for (start, end) in map.iter().filter(|(start, _)| *start < limit) {
@@ -66,6 +71,15 @@ pub fn alloc_zeroed(pin: &Pinned) -> Option<FrameNum> {
         Some(frame) => frame,
         None => zeroed_now(pin)?,
     };
+    counters::add(pin, Counter::FramesUsed, 1);
+    Some(FrameNum::new(frame))
+}
+
+/// A frame with the bytes of `from`, which the caller may read.
+pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
+    let frame = alloc_raw(pin)?;
+    // SAFETY: nobody else has the new frame, and the caller keeps the other.
+    unsafe { arch::copy_frame(phys_to_virt(frame * FRAME), phys_to_virt(from.get() * FRAME)) };
     counters::add(pin, Counter::FramesUsed, 1);
     Some(FrameNum::new(frame))
 }
@@ -148,6 +162,11 @@ pub fn free_table(pin: &Pinned, frame: u64) {
     free_raw(pin, frame);
 }
 
+/// A frame of zeroes for a node of a file's tree.
+pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
+    zeroed_now(pin)
+}
+
 /// A frame of zeroes that the kernel keeps for ever, for this purpose.
 pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
     zeroed_now(pin).inspect(|&frame| note(frame, owner))
@@ -160,7 +179,12 @@ pub(super) fn note(frame: u64, owner: Owner) {
 
 /// One past the last frame.
 pub(super) fn end() -> u64 {
-    pool().end()
+    END.load(Ordering::Relaxed)
+}
+
+/// Whether the machine has this frame.
+pub(super) fn exists(frame: FrameNum) -> bool {
+    frame.get() < end()
 }
 
 /// Calls `visit`, which must not allocate, with the owner of every frame, in order.
@@ -225,26 +249,12 @@ pub fn stats() -> Stats {
     Stats { total: TOTAL.load(Ordering::Relaxed) as u64, free: pooled + magazines as u64, pooled }
 }
 
-/// The machine's memory, as address spaces see it.
-pub struct KernelFrames;
-
-impl vm::Frames for KernelFrames {
-    #[inline(always)]
-    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
-        alloc_zeroed(pin)
-    }
-    #[inline(always)]
-    fn free(&self, pin: &Pinned, frame: FrameNum) {
-        free(pin, frame);
-    }
-}
-
 /// Calls `f` with the bytes of a frame that the caller owns and no program sees yet.
 ///
 /// # Panics
 /// If there is no such frame.
 pub fn with_bytes<R>(frame: FrameNum, f: impl FnOnce(&mut [u8; FRAME as usize]) -> R) -> R {
-    assert!(pool().has_frame(frame.get()), "no such frame");
+    assert!(exists(frame), "no such frame");
     // SAFETY: memory that the pool once handed out, and the caller is its owner.
     f(unsafe { &mut *phys_to_virt(frame.get() * FRAME) })
 }

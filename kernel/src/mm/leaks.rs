@@ -1,7 +1,7 @@
 //! After a program's end: is everything back?
 
 use super::epoch;
-use super::space;
+use super::space::SpaceHandle;
 use crate::control;
 use crate::counters::{self, Counter};
 
@@ -9,15 +9,17 @@ use crate::counters::{self, Counter};
 const ROUNDS: usize = 8;
 
 /// Reports the counters, and what the retired space has not given back. Its root node and what is left of its
-/// page tables go with its handle, so they are not missing.
-pub fn report() {
+/// page tables go with its handle, and files stay, so they are not missing.
+pub fn report(space: &SpaceHandle) {
+    let in_tables = space.table_pages() as i64;
+    let in_files = || counters::sum(Counter::FilePages);
     let nodes = || counters::sum(Counter::LiveNodes) - 1;
+    let frames =
+        || counters::sum(Counter::FramesUsed) + counters::sum(Counter::TablePages) - in_tables - in_files();
     for _ in 0..ROUNDS {
-        if nodes() > 0 {
+        if nodes() > 0 || frames() > 0 {
             epoch::drain();
         }
     }
-    let in_tables = space::shown().map_or(0, |space| space.table_pages());
-    let frames = counters::sum(Counter::FramesUsed) + counters::sum(Counter::TablePages) - in_tables as i64;
-    control::stats(frames.unsigned_abs(), nodes().unsigned_abs());
+    control::stats(space, frames().unsigned_abs(), nodes().unsigned_abs());
 }

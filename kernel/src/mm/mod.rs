@@ -3,15 +3,26 @@
 
 #[allow(unsafe_code)]
 mod buddy;
+#[allow(unsafe_code)]
+pub mod contents;
+#[allow(unsafe_code)]
+pub mod descriptors;
 pub mod epoch;
+#[allow(unsafe_code)]
+pub mod file_mapping;
 #[allow(unsafe_code)]
 pub mod frames;
 mod leaks;
+mod machine_memory;
 #[allow(unsafe_code)]
 mod magazine;
+#[allow(unsafe_code)]
+pub mod mappings;
 mod memory_map;
 pub mod owner;
 pub mod owners;
+#[allow(unsafe_code)]
+pub mod page_tree;
 #[allow(unsafe_code)]
 mod slab;
 pub mod space;

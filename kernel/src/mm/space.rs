@@ -6,17 +6,21 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::ops::Deref;
 
+use abi::Errno;
 use percore::{MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SpinLock};
 use vm::{AddressSpace, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables};
 
-use super::epoch;
-use super::frames::KernelFrames;
+use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
 use super::user::USER_END;
+use super::{epoch, file_mapping};
 use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
+use crate::counters::{self, Counter};
+use crate::options;
+use crate::sched;
 
 const PAGE: u64 = 4096;
 /// Addresses below stay unmapped, so that a null pointer's fields fault.
@@ -71,8 +75,9 @@ static RUNNING: [CachePadded<SpinLock<Option<Arc<SpaceHandle>>>>; MAX_CORES] =
 /// What each core ran before it went idle. It keeps its tables of that space.
 static RAN: [CachePadded<SpinLock<Weak<SpaceHandle>>>; MAX_CORES] =
     [const { CachePadded::new(SpinLock::new(Weak::new())) }; MAX_CORES];
-/// The space whose counters are shown: the last one made.
-static SHOWN: SpinLock<Weak<SpaceHandle>> = SpinLock::new(Weak::new());
+/// What each core left with interrupts off and was the last to hold: taken apart when they are on again.
+static LEFT: [CachePadded<SpinLock<Option<SpaceHandle>>>; MAX_CORES] =
+    [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
 
 fn layout() -> Layout {
     let pages =
@@ -81,14 +86,27 @@ fn layout() -> Layout {
 }
 
 /// An empty address space, unless memory is short.
-pub fn new(tables: Tables) -> Option<Arc<SpaceHandle>> {
+pub fn new() -> Option<Arc<SpaceHandle>> {
     let pin = percore::pin();
-    let handle = match tables {
+    match options::get().tables {
         Tables::PerCore => on(&pin, Arc::new(PerCoreTables::new())),
         Tables::Shared => on(&pin, Arc::new(SharedTable::new(&pin)?)),
-    }?;
-    *SHOWN.lock() = Arc::downgrade(&handle);
-    Some(handle)
+    }
+}
+
+/// A copy of `parent`, page for page, that changes independently.
+///
+/// # Errors
+/// ENOMEM.
+pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
+    let (pin, child) = (percore::pin(), new().ok_or(Errno::ENOMEM)?);
+    match parent
+        .space
+        .fork(&pin, &*child.space, &mut |backing| file_mapping::inherited(&pin, backing, &child))
+    {
+        Ok(()) => Ok(child),
+        Err(_) => Err(Errno::ENOMEM),
+    }
 }
 
 fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
@@ -98,16 +116,18 @@ fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Ar
         epoch::domain(),
         nodes.clone(),
         tables.clone(),
-        KernelFrames,
+        MachineMemory,
         layout(),
     )
     .ok()?;
+    counters::add(pin, Counter::Spaces, 1);
     Some(Arc::new(SpaceHandle { space: Box::new(space), tables, nodes }))
 }
 
-/// The space whose counters are shown.
-pub fn shown() -> Option<Arc<SpaceHandle>> {
-    SHOWN.lock().upgrade()
+impl Drop for SpaceHandle {
+    fn drop(&mut self) {
+        counters::add(&percore::pin(), Counter::Spaces, -1);
+    }
 }
 
 /// Makes `space` the one this core runs. Nothing to do when it is already. Interrupts are off.
@@ -123,25 +143,36 @@ pub fn activate(space: &Arc<SpaceHandle>) {
     }
     space.tables.enter(&pin);
     drop(running);
+    if let Some(last) = old.and_then(Arc::into_inner) {
+        *LEFT[pin.core().index()].lock() = Some(last);
+        sched::attention::raise(sched::attention::REAP);
+    }
 }
 
-/// This core runs no address space now: it goes idle, or the space is about to go away. Interrupts are off.
+/// Takes apart what this core left last, if it was the last to hold it. Interrupts are on: that may take a while.
+pub fn free_left() {
+    let left = LEFT[percore::pin().core().index()].lock().take();
+    drop(left);
+}
+
+/// This core runs no address space now: it goes idle, or the space is about to go away. Interrupts are on.
 pub fn deactivate() {
     let pin = percore::pin();
+    let off = arch::interrupts::off();
     let old = RUNNING[pin.core().index()].lock().take();
-    if let Some(old) = old {
+    if let Some(old) = &old {
         old.tables.leave(&pin);
-        *RAN[pin.core().index()].lock() = Arc::downgrade(&old);
+        *RAN[pin.core().index()].lock() = Arc::downgrade(old);
     }
+    drop(off);
+    // Only now: this may be the last that holds it.
+    drop(old);
 }
 
 /// The program is gone, and no other core runs its space any more; this one stops. From here on the tables stay as they
 /// are: they are looked at, and freed with the space.
 pub fn settle() {
-    {
-        let _off = arch::interrupts::off();
-        deactivate();
-    }
+    deactivate();
     RAN.iter().for_each(|ran| *ran.lock() = Weak::new());
 }
 

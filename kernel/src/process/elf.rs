@@ -1,6 +1,15 @@
-//! Reading an ELF file: the header and the program headers of a static x86-64 program.
+//! Reading an ELF file: the header and the program headers of an x86-64 program.
 
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::file::PATH_MAX;
 use vm::{PAGE_SIZE, Prot};
+
+use super::image::read_exactly;
+use super::load::Refused;
+use crate::fs::content::Content;
+use crate::fs::fallible;
 
 const MAGIC: &[u8] = b"\x7fELF\x02\x01\x01"; // 64-bit, little-endian, version 1
 const EXECUTABLE: u16 = 2;
@@ -8,10 +17,13 @@ const SHARED: u16 = 3;
 const X86_64: u16 = 62;
 const LOAD: u32 = 1;
 const INTERPRETER: u32 = 3;
+const FILE_HEADER_SIZE: usize = 64;
 const HEADER_SIZE: usize = 56;
 
 /// Where a position-independent program goes, as on Linux without randomisation.
-const PIE_BASE: u64 = 0x5555_5555_4000;
+pub const PROGRAM_BASE: u64 = 0x5555_5555_4000;
+/// Where its interpreter goes: below the stack, out of the way of the heap.
+pub const INTERPRETER_BASE: u64 = 0x7fff_e000_0000;
 
 /// Why a file is no program that can run here, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +35,13 @@ pub const OUTSIDE: Flaw = Flaw("a segment lies outside of user space");
 
 /// A program that can be loaded.
 pub struct Elf<'a> {
-    file: &'a [u8],
+    file: &'a dyn Content,
     /// What is added to every address in the file.
     pub bias: u64,
     /// Where it starts.
     pub entry: u64,
-    headers_at: usize,
+    headers_at: u64,
+    headers: Vec<u8>,
     /// How many program headers there are.
     pub header_count: u16,
 }
@@ -36,17 +49,17 @@ pub struct Elf<'a> {
 /// One part to load, in whole pages at its start: as on Linux, what the file has before the part on its
 /// first page is loaded too.
 #[derive(Clone, Copy, Debug)]
-pub struct Segment<'a> {
+pub struct Segment {
     /// Where, in the address space. Page-aligned.
     pub address: u64,
     /// Bytes in memory.
     pub size: u64,
-    /// What the file has for them; zeroes follow.
-    pub bytes: &'a [u8],
+    /// Where the bytes are in the file.
+    pub offset: u64,
+    /// How many it has; zeroes follow.
+    pub file_size: u64,
     /// Rights.
     pub prot: Prot,
-    /// Where the bytes are in the file.
-    offset: u64,
 }
 
 struct Header {
@@ -59,6 +72,18 @@ struct Header {
 }
 
 impl Header {
+    fn read(bytes: &[u8]) -> Result<Self, Flaw> {
+        let word = |offset| u64_at(bytes, offset);
+        Ok(Self {
+            kind: u32_at(bytes, 0)?,
+            flags: u32_at(bytes, 4)?,
+            offset: word(8)?,
+            address: word(16)?,
+            file_size: word(32)?,
+            memory_size: word(40)?,
+        })
+    }
+
     /// Whether there is something to load. An empty segment may have any address.
     fn loads(&self) -> bool {
         self.kind == LOAD && (self.file_size, self.memory_size) != (0, 0)
@@ -95,27 +120,62 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Flaw> {
     field(bytes, at).map(u64::from_le_bytes)
 }
 
+/// Reads what the file must have.
+fn read(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
+    let end = offset.checked_add(into.len() as u64);
+    if end.is_none_or(|end| end > file.len()) {
+        return Err(SHORT.into());
+    }
+    Ok(read_exactly(file, offset, into)?)
+}
+
 impl<'a> Elf<'a> {
+    /// The program in `file`, which goes to `base` if it may go anywhere.
+    ///
     /// # Errors
-    /// For anything but a static x86-64 program with something to load.
-    pub fn parse(file: &'a [u8]) -> Result<Self, Flaw> {
-        let kind = u16_at(file, 16)?;
-        check_header(file, kind)?;
-        let bias = if kind == SHARED { PIE_BASE } else { 0 };
-        let elf = Self {
-            file,
-            bias,
-            entry: u64_at(file, 24)?.wrapping_add(bias),
-            headers_at: u64_at(file, 32)? as usize,
-            header_count: u16_at(file, 56)?,
-        };
-        if elf.headers().any(|header| header.is_ok_and(|header| header.kind == INTERPRETER)) {
-            return Err(Flaw("it is dynamically linked"));
-        }
+    /// For anything but an x86-64 program with something to load.
+    pub fn parse(file: &'a dyn Content, base: u64) -> Result<Self, Refused> {
+        let mut header = [0; FILE_HEADER_SIZE];
+        let known = (file.len() as usize).min(FILE_HEADER_SIZE);
+        read(file, 0, &mut header[..known])?;
+        let header = &header[..known];
+        let kind = u16_at(header, 16)?;
+        check_header(header, kind)?;
+        let (headers_at, header_count) = (u64_at(header, 32)?, u16_at(header, 56)?);
+        let mut headers = fallible::zeroes(usize::from(header_count) * HEADER_SIZE)?;
+        read(file, headers_at, &mut headers)?;
+        let bias = if kind == SHARED { base } else { 0 };
+        let entry = u64_at(header, 24)?.wrapping_add(bias);
+        let elf = Self { file, bias, entry, headers_at, headers, header_count };
         if elf.segments().next().is_none() {
-            return Err(Flaw("it has nothing to load"));
+            return Err(Flaw("it has nothing to load").into());
         }
         Ok(elf)
+    }
+
+    /// The file.
+    pub fn file(&self) -> &dyn Content {
+        self.file
+    }
+
+    /// The path of the program that is to be started instead, with this one in its hands.
+    ///
+    /// # Errors
+    /// ENOEXEC, ENOMEM.
+    pub fn interpreter(&self) -> Result<Option<Vec<u8>>, Refused> {
+        let headers = self.headers().filter_map(Result::ok);
+        let Some(header) = headers.into_iter().find(|header| header.kind == INTERPRETER) else {
+            return Ok(None);
+        };
+        if !(2..=PATH_MAX as u64).contains(&header.file_size) {
+            return Err(Flaw("its interpreter has no proper name").into());
+        }
+        let mut name = fallible::zeroes(header.file_size as usize)?;
+        read(self.file, header.offset, &mut name)?;
+        match name.pop() {
+            Some(0) => Ok(Some(name)),
+            _ => Err(Errno::ENOEXEC.into()),
+        }
     }
 
     /// Bytes of one program header.
@@ -124,50 +184,37 @@ impl<'a> Elf<'a> {
     }
 
     fn headers(&self) -> impl Iterator<Item = Result<Header, Flaw>> {
-        (0..usize::from(self.header_count)).map(|index| self.header(index))
-    }
-
-    fn header(&self, index: usize) -> Result<Header, Flaw> {
-        let at = self.headers_at.checked_add(index * HEADER_SIZE).ok_or(SHORT)?;
-        let word = |offset: usize| u64_at(self.file, at.wrapping_add(offset));
-        Ok(Header {
-            kind: u32_at(self.file, at)?,
-            flags: u32_at(self.file, at.wrapping_add(4))?,
-            offset: word(8)?,
-            address: word(16)?,
-            file_size: word(32)?,
-            memory_size: word(40)?,
-        })
+        self.headers.chunks_exact(HEADER_SIZE).map(Header::read)
     }
 
     /// The parts to load.
-    pub fn segments(&self) -> impl Iterator<Item = Result<Segment<'a>, Flaw>> {
+    pub fn segments(&self) -> impl Iterator<Item = Result<Segment, Flaw>> {
         let loads = |header: &Result<Header, Flaw>| header.as_ref().map_or(true, Header::loads);
         self.headers().filter(loads).map(|header| self.segment(&header?))
     }
 
-    fn segment(&self, header: &Header) -> Result<Segment<'a>, Flaw> {
+    fn segment(&self, header: &Header) -> Result<Segment, Flaw> {
         let lead = header.offset % PAGE_SIZE;
-        let offset = header.offset - lead;
         let end = header.offset.checked_add(header.file_size).ok_or(SHORT)?;
-        let bytes = self.file.get(offset as usize..end as usize).ok_or(SHORT)?;
         let address = header.address.checked_add(self.bias).ok_or(OUTSIDE)?;
         let size = header.memory_size.checked_add(lead).ok_or(OUTSIDE)?;
+        if end > self.file.len() {
+            return Err(SHORT);
+        }
         if header.memory_size < header.file_size {
             return Err(Flaw("a segment is longer in the file than in memory"));
         }
         if address % PAGE_SIZE != lead {
             return Err(Flaw("a segment is not on a page in memory as it is in the file"));
         }
-        Ok(Segment { address: address - lead, size, bytes, prot: rights(header.flags), offset })
+        let (offset, file_size) = (header.offset - lead, header.file_size + lead);
+        Ok(Segment { address: address - lead, size, offset, file_size, prot: rights(header.flags) })
     }
 
     /// Where the program headers are in memory: in the segment that has their place in the file.
     pub fn headers_address(&self) -> u64 {
-        let at = self.headers_at as u64;
-        let holds = |segment: &Segment<'_>| {
-            (segment.offset..segment.offset + segment.bytes.len() as u64).contains(&at)
-        };
+        let at = self.headers_at;
+        let holds = |segment: &Segment| (segment.offset..segment.offset + segment.file_size).contains(&at);
         let segment = self.segments().filter_map(Result::ok).find(holds);
         segment.map_or(0, |segment| segment.address + (at - segment.offset))
     }

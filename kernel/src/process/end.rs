@@ -1,17 +1,10 @@
-//! The end of a process: decided once, seen by every thread on its way to user mode, done when the last one
-//! is freed.
-
-use alloc::sync::Arc;
+//! The end of a process: decided once, seen by every thread on its way to user mode, done when the last one leaves.
 
 use abi::Errno;
-use sync::atomic::{AtomicU64, Ordering, fence};
+use sync::atomic::{AtomicU64, Ordering};
 
 use super::Process;
-use crate::arch;
-use crate::control::{self, Ended};
-use crate::mm::{self, space::SpaceHandle};
-use crate::options;
-use crate::sched::{self, Task, attention};
+use crate::sched::{Task, attention};
 
 /// Why a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,45 +65,22 @@ impl Process {
         first
     }
 
+    /// How it ends, if that is decided.
+    pub fn ending(&self) -> Option<Ending> {
+        self.ending.get()
+    }
+
     /// # Errors
-    /// EAGAIN when the process ends.
+    /// EAGAIN when the process ends, or shall have one thread only.
     pub(super) fn refuse_if_ending(&self) -> Result<(), Errno> {
-        if self.ending.is_set() { Err(Errno::EAGAIN) } else { Ok(()) }
+        let executes = self.executor.load(Ordering::Relaxed) != 0;
+        if self.ending.is_set() || executes { Err(Errno::EAGAIN) } else { Ok(()) }
     }
-}
 
-/// Waits until no core runs `space`: none has a task of it, so each stops on its way to sleep.
-fn stop_running(space: &Arc<SpaceHandle>) {
-    let off = arch::interrupts::off();
-    mm::space::deactivate();
-    drop(off);
-    while Arc::strong_count(space) > 1 {
-        percore::relax();
-    }
-    // Acquire, partner of the Release with which an `Arc` is dropped: what the others did in the space is done.
-    fence(Ordering::Acquire);
-}
-
-/// The last task is freed: gives the memory back, reports, and ends the machine. Runs in a core's idle
-/// flow, where tasks are freed. A process that never had a thread just goes away.
-impl Drop for Process {
-    fn drop(&mut self) {
-        let Some(ending) = self.ending.get() else { return };
-        sched::come_online();
-        self.files.close_all();
-        stop_running(&self.space);
-        arch::marker::stop();
-        if options::get().meter {
-            mm::owners::report(&self.space, &[("process", arch::place_of(self))]);
-        }
-        mm::space::retire(&self.space);
-        if options::get().stats {
-            mm::report();
-        }
-        control::exit(match ending {
-            Ending::Status(status) => Ended::Status(status),
-            Ending::Signal(signal) => Ended::Signal(signal),
-        });
-        arch::exit(0)
+    /// Whether `task` is to go on: its process does not end, nor run another program by another thread.
+    pub(super) fn wants(&self, task: &Task) -> bool {
+        // Relaxed: set before the notification that makes the task look.
+        let executor = self.executor.load(Ordering::Relaxed);
+        !self.ending.is_set() && (executor == 0 || executor == task.tid())
     }
 }

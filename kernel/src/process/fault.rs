@@ -17,7 +17,7 @@ use crate::sched::{self, Task};
 pub fn from_user(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
     let resolved = sched::with_current(|task| resolve(task, address, access));
     if let Err(error) = resolved {
-        segfault(frame, address, access, error);
+        unresolved(frame, address, access, error);
     }
 }
 
@@ -29,7 +29,7 @@ pub fn from_kernel(address: VirtAddr, access: Access) -> bool {
 
 #[inline(always)]
 fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
-    let fault = task.process().space().fault(&pin(), address, access);
+    let fault = task.space().fault(&pin(), address, access);
     match fault {
         Ok(_) => Ok(()),
         Err(FaultError::OutOfMemory) => find_memory(task, address, access),
@@ -43,7 +43,7 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
 fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     let mut patience = Patience::new();
     while patience.found_memory() {
-        let fault = task.process().space().fault(&pin(), address, access);
+        let fault = task.space().fault(&pin(), address, access);
         match fault {
             Ok(_) => return Ok(()),
             Err(FaultError::OutOfMemory) => {}
@@ -54,13 +54,14 @@ fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), Fau
 }
 
 #[cold]
-fn segfault(frame: &mut TrapFrame, address: VirtAddr, access: Access, error: FaultError) {
-    let code = match error {
-        FaultError::NotMapped => SEGV_MAPERR,
-        FaultError::Denied => SEGV_ACCERR,
+fn unresolved(frame: &mut TrapFrame, address: VirtAddr, access: Access, error: FaultError) {
+    let (signal, code) = match error {
+        FaultError::NotMapped => (SIGSEGV, SEGV_MAPERR),
+        FaultError::Denied => (SIGSEGV, SEGV_ACCERR),
+        FaultError::BeyondEnd => (SIGBUS, BUS_ADRERR),
         FaultError::OutOfMemory => return sched::with_current(|task| starve(task, address.get())),
     };
-    raise(frame, SIGSEGV, Origin { code, value: address.get() }, access);
+    raise(frame, signal, Origin::new(code, address.get()), access);
 }
 
 fn name(access: Access) -> &'static str {
@@ -98,7 +99,7 @@ pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
         11 | 12 => (SIGBUS, SI_KERNEL, 0),
         _ => (SIGSEGV, SI_KERNEL, 0),
     };
-    raise(frame, signal, Origin { code, value }, Access::Exec);
+    raise(frame, signal, Origin::new(code, value), Access::Exec);
 }
 
 /// `si_code` of floating point exceptions: the first of them in Linux's order.
@@ -143,7 +144,7 @@ fn crash(task: &Task, fault: &Fault, frame: &TrapFrame) {
             address: fault.address,
             access: name(fault.access),
             frame,
-            load_bias: process.load_bias(),
+            load_bias: task.shared().memory.program.load_bias,
         });
     }
 }

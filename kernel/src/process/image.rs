@@ -5,6 +5,7 @@ use percore::pin;
 use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr, VmError};
 
 use super::patience::Patience;
+use crate::fs::content::Content;
 use crate::mm::frames;
 
 /// Gives the `pages` mapped and still untouched pages from `start` on their contents: `read` fills a page
@@ -52,6 +53,39 @@ fn install(space: &dyn AddressSpace, page: PageNum, frame: FrameNum) -> Result<(
             Err(_) => return Err(Errno::ENOMEM),
         }
     }
+}
+
+/// Fills the pages from `start` on with the `bytes` bytes of `file` from `offset` on.
+///
+/// # Errors
+/// ENOMEM; what reading says, EIO if the file is shorter by now.
+pub fn read_in(
+    space: &dyn AddressSpace,
+    start: PageNum,
+    file: &dyn Content,
+    offset: u64,
+    bytes: u64,
+) -> Result<(), Errno> {
+    fill(space, start, bytes.div_ceil(PAGE_SIZE), |index, page| {
+        let done = index * PAGE_SIZE;
+        let len = (bytes - done).min(PAGE_SIZE) as usize;
+        read_exactly(file, offset + done, &mut page[..len])
+    })
+}
+
+/// Reads all of `into`.
+///
+/// # Errors
+/// EIO if the file ends before.
+pub fn read_exactly(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < into.len() {
+        match file.read(offset + done as u64, &mut into[done..], false)? {
+            0 => return Err(Errno::EIO),
+            read => done += read,
+        }
+    }
+    Ok(())
 }
 
 /// Writes `bytes` at `address`, into mapped and still untouched pages.

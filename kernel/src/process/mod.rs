@@ -2,85 +2,114 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `thread` | what a task is to its process; `clone`, exit |
-//! | `start`, `elf`, `image`, `stack` | from a file to a running program |
-//! | `end` | exit of a process; killing |
-//! | `heap` | `brk` |
-//! | `fault` | exceptions of programs |
+//! | `numbers` | pids and tids, and who has them |
+//! | `thread` | what a task is to its process; how it leaves |
+//! | `clone`, `vfork` | making threads and processes |
+//! | `memory`, `heap` | an address space with its program; `brk` |
+//! | `start`, `exec`, `script`, `arguments` | running a program: the first one, another one |
+//! | `load`, `elf`, `image`, `stack` | from a file to memory that can run |
+//! | `end`, `last` | the end of a process; of the first one, and so of the machine |
+//! | `family`, `wait`, `usage` | parents and children; waiting; what was used |
+//! | `pidfd` | descriptors of processes |
+//! | `groups`, `stop` | groups and sessions; stopping and going on |
+//! | `fault`, `starve` | exceptions of programs; what to do when there is no memory for a page |
 //! | `signal` | signals and their handlers |
 //! | `patience` | what to do when memory is short |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 #![deny(unsafe_code)]
 
+mod arguments;
+mod clone;
 mod elf;
 mod end;
+mod exec;
+mod family;
 pub mod fault;
 pub mod futex;
+mod groups;
 mod heap;
 mod image;
+mod last;
+mod load;
+mod memory;
+pub mod numbers;
 mod patience;
+pub mod pidfd;
 mod robust;
+mod script;
 pub mod signal;
 mod stack;
 mod start;
+mod stop;
 mod thread;
+mod usage;
+mod vfork;
+mod wait;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use abi::process::{RLIM_INFINITY, RLIMIT_CORE, RLIMIT_NLIMITS, RLIMIT_NOFILE, RLIMIT_STACK, Rlimit};
 use sync::SpinLock;
-use sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use crate::arch::TrapFrame;
-use crate::fs::FdTable;
-use crate::mm::space::SpaceHandle;
 use crate::sched::{self, Task, attention};
 
+pub use arguments::Strings;
+pub use clone::{Clone, clone};
 pub use end::Ending;
 use end::EndingCell;
-use heap::Heap;
-pub use image::fill;
+pub use exec::exec;
+pub use family::{Family, State};
+pub use groups::Groups;
+pub use memory::{Memory, Program};
+pub use numbers::Number;
 pub use patience::{Patience, under_lock};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
 pub use start::start_first;
-pub use thread::{NewThread, Thread, exit_thread, spawn};
+pub use stop::{News, Stop};
+pub use thread::{Shared, Thread, exit_thread};
+pub use usage::{Total, Usage};
+pub use wait::{Found, Kind, Wanted, Who};
 
 /// Bytes of a main thread's stack.
 pub const STACK_BYTES: u64 = 8 << 20;
 
-/// One program in execution.
+/// The number of the first process, with which the machine ends.
+pub const FIRST: u32 = 1;
+
+/// All limits of a process.
+type Limits = [Rlimit; RLIMIT_NLIMITS as usize];
+
+/// One program in execution, or what is left of it until its parent has asked.
 pub struct Process {
-    pid: u32,
-    space: Arc<SpaceHandle>,
-    /// Its open files.
-    pub files: FdTable,
+    number: Number,
+    /// Its kin.
+    pub family: Family,
+    groups: Groups,
     /// What it does about signals, and those sent to all of it.
     pub signals: ProcessSignals,
-    /// The end of its data segment.
-    pub heap: Heap,
-    /// Limits, told and not enforced.
-    pub limits: SpinLock<[Rlimit; RLIMIT_NLIMITS as usize]>,
+    stop: Stop,
+    /// Limits; those of files and processes are enforced.
+    pub limits: SpinLock<Limits>,
     /// Threads by rising tid.
     threads: SpinLock<Vec<Arc<Task>>>,
     ending: EndingCell,
+    /// The thread that runs another program and wants to be the only one, or 0. Written under the lock of `threads`.
+    executor: AtomicU32,
+    /// Whether it ever ran another program. Relaxed: it orders nothing.
+    executed: AtomicBool,
     /// What the main thread said when it exited alone: the process's status if no thread ends it otherwise.
     pub main_status: AtomicU8,
-    load_bias: u64,
-    /// CPU time of threads that are gone.
-    past_cpu_ns: AtomicU64,
+    /// What threads used that are gone.
+    past: Total,
+    /// What children used that were waited for.
+    pub children_usage: Total,
 }
 
-/// The last tid given out. The first process is 1, and so is its main thread.
-static LAST_TID: AtomicU32 = AtomicU32::new(0);
-
-fn next_tid() -> u32 {
-    // Relaxed: only uniqueness matters.
-    LAST_TID.fetch_add(1, Ordering::Relaxed) + 1
-}
-
-fn default_limits() -> [Rlimit; RLIMIT_NLIMITS as usize] {
+fn default_limits() -> Limits {
     let same = |bytes| Rlimit { current: bytes, maximum: bytes };
     let mut limits = [same(RLIM_INFINITY); RLIMIT_NLIMITS as usize];
     limits[RLIMIT_STACK as usize].current = STACK_BYTES;
@@ -92,18 +121,17 @@ fn default_limits() -> [Rlimit; RLIMIT_NLIMITS as usize] {
 impl Process {
     /// Its number.
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.number.get()
     }
 
-    /// Its memory.
-    #[inline(always)]
-    pub fn space(&self) -> &Arc<SpaceHandle> {
-        &self.space
+    /// Its memory, that of its first thread; none once it has ended.
+    pub fn memory(&self) -> Option<Arc<Memory>> {
+        self.threads.lock().first().map(|task| task.shared().memory.clone())
     }
 
-    /// What was added to the addresses in its file.
-    pub fn load_bias(&self) -> u64 {
-        self.load_bias
+    /// Whether it ever ran another program.
+    pub fn has_executed(&self) -> bool {
+        self.executed.load(Ordering::Relaxed)
     }
 
     /// The thread with this number.
@@ -117,23 +145,21 @@ impl Process {
     pub fn for_each_thread(&self, f: impl FnMut(&Arc<Task>)) {
         self.threads.lock().iter().for_each(f);
     }
-
-    /// CPU time of all its threads, in nanoseconds.
-    pub fn cpu_ns(&self) -> u64 {
-        let mut sum = self.past_cpu_ns.load(Ordering::Relaxed);
-        self.for_each_thread(|task| sum += task.cpu_ns());
-        sum
-    }
 }
 
-/// What the running task was notified of: the end of its process, or signals.
+/// What the running task was notified of: the end of its process or of itself, a stop, signals.
 pub fn attend(frame: &mut TrapFrame) {
-    let ending = sched::with_current(|task| {
+    let is_wanted = sched::with_current(|task| {
         task.attention.clear(attention::SIGNAL);
-        task.process().ending.is_set()
+        thread::introduce(task);
+        stop::rest(task);
+        task.process().wants(task)
     });
-    if ending {
+    if !is_wanted {
         exit_thread();
     }
-    sched::with_current(|task| fault::meet(task, signal::deliver(task, frame), frame));
+    sched::with_current(|task| {
+        fault::meet(task, signal::deliver(task, frame), frame);
+        stop::rest(task);
+    });
 }

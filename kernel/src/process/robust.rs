@@ -52,7 +52,7 @@ fn mark_dead(task: &Task, entry: u64, offset: i64) -> Result<(), Errno> {
         word = found;
     }
     if word & FUTEX_TID_MASK == task.tid() && word & FUTEX_WAITERS != 0 {
-        futex::wake(task.process(), at, 1, u32::MAX)?;
+        futex::wake(task, at, 1, u32::MAX)?;
     }
     Ok(())
 }

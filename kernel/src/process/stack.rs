@@ -7,15 +7,18 @@ use abi::Errno;
 use abi::process::*;
 use vm::PAGE_SIZE;
 
+use super::arguments::Strings;
 use super::elf::Elf;
 use crate::arch;
 use crate::fs::fallible;
 
-/// Strings are NUL-terminated, back to back.
-pub struct Strings<'a> {
-    pub argv: &'a [u8],
-    pub envp: &'a [u8],
-    pub path: &'a [u8],
+/// What the auxiliary vector tells a program of itself.
+pub struct Told<'a> {
+    pub elf: &'a Elf<'a>,
+    /// Where its interpreter is, or 0.
+    pub interpreter_base: u64,
+    /// The path it was started by.
+    pub name: &'a [u8],
 }
 
 /// CLOCKS_PER_SEC of `times`.
@@ -30,18 +33,18 @@ const PLATFORM: &[u8] = b"x86_64\0";
 ///
 /// # Errors
 /// E2BIG if they fill more than a quarter of the stack; ENOMEM.
-pub fn build(top: u64, strings: &Strings<'_>, elf: &Elf<'_>) -> Result<(u64, Vec<u8>), Errno> {
+pub fn build(top: u64, strings: &Strings, told: &Told<'_>) -> Result<(u64, Vec<u8>), Errno> {
     let random = [arch::random_u64(), arch::random_u64()].map(u64::to_le_bytes).concat();
-    let parts: [&[u8]; 6] = [&random, PLATFORM, strings.path, b"\0", strings.envp, strings.argv];
+    let parts: [&[u8]; 6] = [&random, PLATFORM, told.name, b"\0", &strings.envp, &strings.argv];
     let size: usize = parts.iter().map(|part| part.len()).sum();
     let base = top.checked_sub(size as u64).ok_or(Errno::E2BIG)? & !15;
     let [random_at, platform_at, path_at, _, envp_at, argv_at] = addresses(base, &parts);
 
     let mut words = Words::default();
-    words.push(count(strings.argv))?;
-    words.pointers(argv_at, strings.argv)?;
-    words.pointers(envp_at, strings.envp)?;
-    auxv(elf, random_at, platform_at, path_at).into_iter().try_for_each(|word| words.push(word))?;
+    words.push(count(&strings.argv))?;
+    words.pointers(argv_at, &strings.argv)?;
+    words.pointers(envp_at, &strings.envp)?;
+    auxv(told, random_at, platform_at, path_at).into_iter().try_for_each(|word| words.push(word))?;
 
     let sp = base.saturating_sub(words.0.len() as u64 * 8) & !15;
     if top - sp > super::STACK_BYTES / 4 {
@@ -67,13 +70,14 @@ fn count(strings: &[u8]) -> u64 {
     strings.iter().filter(|&&byte| byte == 0).count() as u64
 }
 
-fn auxv(elf: &Elf<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
+fn auxv(told: &Told<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
+    let elf = told.elf;
     let pairs = [
         (AT_PHDR, elf.headers_address()),
         (AT_PHENT, elf.header_size()),
         (AT_PHNUM, elf.header_count.into()),
         (AT_PAGESZ, PAGE_SIZE),
-        (AT_BASE, 0),
+        (AT_BASE, told.interpreter_base),
         (AT_FLAGS, 0),
         (AT_ENTRY, elf.entry),
         (AT_UID, 0),

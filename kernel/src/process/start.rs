@@ -1,122 +1,64 @@
-//! From a file in the boot image to a thread in a run queue.
+//! Starting the first program.
 
 use alloc::vec::Vec;
-use core::fmt;
 
-use abi::Errno;
 use percore::CoreSet;
 use sync::SpinLock;
-use vm::{PAGE_SIZE, PageNum, PageRange, Placement, Prot, Tables, VirtAddr, VmError};
 
-use super::elf::{Elf, Flaw, OUTSIDE, Segment};
-use super::heap::Heap;
-use super::stack::{self, Strings};
-use super::{NewThread, Process, STACK_BYTES, default_limits, image, next_tid};
+use super::arguments::Strings;
+use super::exec::name_of;
+use super::load::{Refused, load};
+use super::signal::{ProcessSignals, ThreadSignals};
+use super::thread::{NewThread, Shared};
+use super::{EndingCell, Family, Groups, Number, Process, Stop, default_limits};
 use crate::arch::{self, FpuState, TrapFrame};
-use crate::fs::{self, FdTable, fallible};
-use crate::mm::space::{self, SpaceHandle};
-use crate::mm::user::USER_END;
+use crate::fs::{self, FdTable, Place, fallible};
 use crate::sched;
-
-const STACK_BOTTOM: u64 = USER_END - STACK_BYTES;
-
-/// Why the program cannot be run: an error, and what is wrong with the file if it is that.
-#[derive(Debug)]
-pub struct Refused(Errno, Option<Flaw>);
-
-impl From<Errno> for Refused {
-    fn from(error: Errno) -> Self {
-        Self(error, None)
-    }
-}
-
-impl From<Flaw> for Refused {
-    fn from(flaw: Flaw) -> Self {
-        Self(Errno::ENOEXEC, Some(flaw))
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(error, None) => write!(to, "{error}"),
-            Self(error, Some(Flaw(what))) => write!(to, "{error}, {what}"),
-        }
-    }
-}
 
 /// Starts the program that the boot image names. Needs: epochs with this core in them, files, address spaces.
 ///
 /// # Errors
 /// ENOEXEC, ENOENT, ENOMEM, E2BIG: nothing was started.
-pub fn start_first(tables: Tables) -> Result<(), Refused> {
+pub fn start_first() -> Result<(), Refused> {
     let path = fs::boot_file(".radixvm/program")?;
     let path = path.strip_suffix(b"\0").unwrap_or(path);
-    let strings =
-        Strings { argv: fs::boot_file(".radixvm/argv")?, envp: fs::boot_file(".radixvm/envp")?, path };
-    let file = fs::open_program(path)?;
-    let elf = Elf::parse(file)?;
-    let space = space::new(tables).ok_or(Errno::ENOMEM)?;
-    let heap_start = load(&space, &elf)?;
-    let sp = set_up_stack(&space, &strings, &elf)?;
+    let strings = |name| fs::boot_file(name).and_then(fallible::copied);
+    let strings = Strings::new(strings(".radixvm/argv")?, strings(".radixvm/envp")?);
+    let loaded = load(&*fs::program(path)?, path, strings)?;
+    let number = Number::new()?;
+    let pid = number.get();
     let process = fallible::arc(Process {
-        pid: next_tid(),
-        space,
-        files: FdTable::new_stdio()?,
-        signals: Default::default(),
-        heap: Heap::new(heap_start),
+        number,
+        family: Family::new(0),
+        groups: Groups::new(pid, pid),
+        signals: ProcessSignals::new()?,
+        stop: Stop::new(),
         limits: SpinLock::new(default_limits()),
         threads: SpinLock::new(Vec::new()),
-        ending: super::EndingCell::new(),
+        ending: EndingCell::new(),
+        executor: Default::default(),
+        executed: Default::default(),
         main_status: Default::default(),
-        load_bias: elf.bias,
-        past_cpu_ns: Default::default(),
+        past: Default::default(),
+        children_usage: Default::default(),
     })?;
     let main = NewThread {
-        tid: process.pid,
-        frame: TrapFrame::user(elf.entry, sp),
+        number: None,
+        shared: Shared { memory: loaded.memory, files: FdTable::new_stdio()?, place: Place::new()? },
+        name: name_of(path),
+        frame: TrapFrame::user(loaded.entry, loaded.sp),
         fpu: fallible::boxed(FpuState::new())?,
         fs_base: 0,
         affinity: CoreSet::first(arch::cores()),
-        signal_mask: 0,
+        signals: ThreadSignals::new(0),
         clear_tid: 0,
+        set_tid: 0,
+        latch: None,
     };
     let main = main.make(&process)?;
+    process.add_thread(&main)?;
+    process.number.publish(&process, true);
     arch::marker::run();
     sched::enqueue(main);
     Ok(())
-}
-
-/// Loads the segments; returns where the heap starts: after the last.
-fn load(space: &SpaceHandle, elf: &Elf<'_>) -> Result<u64, Refused> {
-    elf.segments().try_fold(0, |heap, segment| load_segment(space, &segment?).map(|end| heap.max(end)))
-}
-
-/// Loads one; returns the page boundary after it.
-fn load_segment(space: &SpaceHandle, segment: &Segment<'_>) -> Result<u64, Refused> {
-    let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
-    if end > STACK_BOTTOM {
-        return Err(Flaw("a segment lies where the stack goes").into());
-    }
-    let pages =
-        PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));
-    map(space, pages, segment.prot)?;
-    image::write(&**space, segment.address, segment.bytes)?;
-    Ok(end.next_multiple_of(PAGE_SIZE))
-}
-
-fn map(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Result<(), Refused> {
-    match space.map(&percore::pin(), Placement::Fixed(pages.start()), pages.pages(), prot) {
-        Ok(_) => Ok(()),
-        Err(VmError::OutOfRange) => Err(OUTSIDE.into()),
-        Err(_) => Err(Errno::ENOMEM.into()),
-    }
-}
-
-fn set_up_stack(space: &SpaceHandle, strings: &Strings<'_>, elf: &Elf<'_>) -> Result<u64, Refused> {
-    let stack = PageRange::between(VirtAddr::new(STACK_BOTTOM).page(), VirtAddr::new(USER_END).page());
-    map(space, stack, Prot::READ | Prot::WRITE)?;
-    let (sp, bytes) = stack::build(USER_END, strings, elf)?;
-    image::write(&**space, sp, &bytes)?;
-    Ok(sp)
 }

@@ -10,14 +10,34 @@ use sync::atomic::{AtomicU64, Ordering};
 
 use super::futex::{self, Waiter};
 use super::signal::{ThreadSignals, retarget};
-use super::{Ending, Process, next_tid, robust};
+use super::usage::faults;
+use super::vfork::Latch;
+use super::{Ending, FIRST, Memory, Number, Process, Usage, last, robust};
 use crate::arch::{FpuState, KernelStack, TrapFrame};
-use crate::fs::fallible;
+use crate::fs::{FdTable, Place};
 use crate::mm::user;
-use crate::sched::{self, Start, Task};
+use crate::sched::{self, Start, Task, attention};
 
-/// What a thread has of its own.
+/// Bytes of a thread's name, the NUL included.
+pub const NAME_BYTES: usize = 16;
+
+/// What a task may share with others, each part on its own.
+#[derive(Clone)]
+pub struct Shared {
+    /// CLONE_VM.
+    pub memory: Arc<Memory>,
+    /// CLONE_FILES. Counted by [`FdTable::join`] too.
+    pub files: Arc<FdTable>,
+    /// CLONE_FS.
+    pub place: Arc<Place>,
+}
+
+/// What a thread has.
 pub struct Thread {
+    /// Its number, unless it is the main thread: then it is the process's.
+    number: Option<Number>,
+    /// What it shares.
+    pub shared: Shared,
     /// Its mask and what was sent to it alone.
     pub signals: ThreadSignals,
     /// Its place in a futex's queue.
@@ -26,61 +46,127 @@ pub struct Thread {
     pub robust_list: AtomicU64,
     /// `set_tid_address`: a word to clear and wake when it exits; 0 for none.
     pub clear_tid: AtomicU64,
+    /// CLONE_CHILD_SETTID: where it writes its number before anything else; 0 for nowhere.
+    set_tid: AtomicU64,
     /// `PR_SET_NAME`.
-    pub name: SpinLock<[u8; 16]>,
+    pub name: SpinLock<[u8; NAME_BYTES]>,
+    /// The parent that sleeps while this thread runs in its memory.
+    latch: Option<Arc<Latch>>,
 }
 
 /// A thread to be.
 pub struct NewThread {
-    pub tid: u32,
+    /// None: the main thread.
+    pub number: Option<Number>,
+    pub shared: Shared,
+    pub name: [u8; NAME_BYTES],
     pub frame: TrapFrame,
     pub fpu: Box<FpuState>,
     pub fs_base: u64,
     pub affinity: CoreSet,
-    pub signal_mask: u64,
+    pub signals: ThreadSignals,
     pub clear_tid: u64,
+    pub set_tid: u64,
+    pub latch: Option<Arc<Latch>>,
 }
 
 impl NewThread {
-    /// Makes it one of `process`; it runs when it is enqueued.
+    /// Makes it a task of `process`, of which that knows nothing yet.
     ///
     /// # Errors
-    /// EAGAIN without memory, or if the process is ending.
+    /// EAGAIN without memory.
     pub fn make(self, process: &Arc<Process>) -> Result<Arc<Task>, Errno> {
         let stack = KernelStack::new().ok_or(Errno::EAGAIN)?;
+        let tid = self.number.as_ref().unwrap_or(&process.number).get();
         let thread = Thread {
-            signals: ThreadSignals::new(self.signal_mask),
+            number: self.number,
+            shared: self.shared,
+            signals: self.signals,
             futex: Waiter::new(),
             robust_list: AtomicU64::new(0),
             clear_tid: AtomicU64::new(self.clear_tid),
-            name: SpinLock::new([0; 16]),
+            set_tid: AtomicU64::new(self.set_tid),
+            name: SpinLock::new(self.name),
+            latch: self.latch,
         };
         let start =
             Start { frame: self.frame, fpu: self.fpu, fs_base: self.fs_base, affinity: self.affinity };
-        let task = Task::new(self.tid, process.clone(), thread, stack, start).map_err(|_| Errno::EAGAIN)?;
-        process.add_thread(task.clone())?;
+        let task = Task::new(tid, process.clone(), thread, stack, start).map_err(|_| Errno::EAGAIN)?;
+        if self.set_tid != 0 {
+            task.attention.raise(attention::BORN);
+        }
         Ok(task)
     }
 }
 
 impl Process {
-    fn add_thread(&self, task: Arc<Task>) -> Result<(), Errno> {
+    /// Makes `task` one of its threads.
+    ///
+    /// # Errors
+    /// EAGAIN without memory, or if the process is ending.
+    pub(super) fn add_thread(self: &Arc<Self>, task: &Arc<Task>) -> Result<(), Errno> {
         let mut threads = self.threads.lock();
         // Under the lock that `end` takes after its decision: it sees us, or we see it.
         self.refuse_if_ending()?;
         let at = threads.partition_point(|other| other.tid() < task.tid());
-        threads.try_reserve(1).map_err(|_| Errno::EAGAIN)?;
-        threads.insert(at, task);
+        crate::fs::fallible::insert(&mut threads, at, task.clone()).map_err(|_| Errno::EAGAIN)?;
+        task.shared().files.join();
+        if let Some(number) = &task.thread.number {
+            number.publish(self, false);
+        }
         Ok(())
     }
 
     /// Whether that was the last one.
     fn remove_thread(&self, leaving: &Task) -> bool {
         let mut threads = self.threads.lock();
-        threads.retain(|task| task.tid() != leaving.tid());
-        // Relaxed: a statistic, and the lock orders it for who sums under it.
-        self.past_cpu_ns.fetch_add(leaving.cpu_ns(), Ordering::Relaxed);
-        threads.is_empty()
+        let at = threads.iter().position(|task| core::ptr::eq(&raw const **task, leaving));
+        let gone = at.map(|at| threads.remove(at));
+        let is_last = threads.is_empty();
+        let faults = if is_last { faults(leaving.space()) } else { 0 };
+        self.past.add(&Usage { cpu_ns: leaving.cpu_ns(), faults });
+        if let ([left], true) = (&threads[..], self.executor.load(Ordering::Relaxed) != 0) {
+            Task::wake(left);
+        }
+        drop(threads);
+        drop(gone);
+        is_last
+    }
+
+    /// Ends all threads but the running one, `task`, and refuses new ones.
+    ///
+    /// # Errors
+    /// EINTR if the process, or the thread, ends instead.
+    pub(super) fn end_others(&self, task: &Task) -> Result<(), Errno> {
+        {
+            let threads = self.threads.lock();
+            self.refuse_if_ending().map_err(|_| Errno::EINTR)?;
+            // Relaxed: under the lock, and `notify` orders it for who is notified.
+            self.executor.store(task.tid(), Ordering::Relaxed);
+            let others = threads.iter().filter(|other| other.tid() != task.tid());
+            others.for_each(|other| Task::notify(other, attention::KILLED));
+        }
+        while self.threads.lock().len() > 1 && !self.ending.is_set() {
+            sched::park();
+        }
+        if self.ending.is_set() { Err(Errno::EINTR) } else { Ok(()) }
+    }
+
+    /// Puts `new`, which has the process's number, in the place of its only thread `old`.
+    ///
+    /// # Errors
+    /// EINTR if the process ends.
+    pub(super) fn replace_thread(&self, old: &Task, new: &Arc<Task>) -> Result<(), Errno> {
+        let mut threads = self.threads.lock();
+        if self.ending.is_set() {
+            return Err(Errno::EINTR);
+        }
+        self.past.add(&Usage { cpu_ns: old.cpu_ns(), faults: faults(old.space()) });
+        let gone = core::mem::replace(&mut threads[0], new.clone());
+        self.executor.store(0, Ordering::Relaxed);
+        drop(threads);
+        drop(gone);
+        Ok(())
     }
 }
 
@@ -88,41 +174,53 @@ impl Process {
 /// which never returns to drop it.
 pub fn exit_thread() -> ! {
     sched::with_current(|task| {
-        robust::release(task);
-        announce(task);
+        leave_memory(task);
+        task.shared().files.leave();
         let process = task.process();
         if process.remove_thread(task) {
-            process.ending.set(Ending::Status(process.main_status.load(Ordering::Relaxed)));
+            end_process(task, process);
         }
         retarget(process, !task.thread.signals.mask());
     });
     sched::exit()
 }
 
+/// The last thread leaves.
+fn end_process(task: &Task, process: &Arc<Process>) {
+    process.ending.set(Ending::Status(process.main_status.load(Ordering::Relaxed)));
+    let Some(ending) = process.ending.get() else { return };
+    if process.pid() == FIRST {
+        last::end_machine(task, ending);
+    }
+    process.leave_family(ending);
+    last::one_is_gone();
+}
+
+/// The running thread will not touch its memory again: it exits, or runs another program.
+pub(super) fn leave_memory(task: &Task) {
+    robust::release(task);
+    announce(task);
+    if let Some(number) = &task.thread.number {
+        number.retire();
+    }
+    if let Some(latch) = &task.thread.latch {
+        latch.open();
+    }
+}
+
 /// CLONE_CHILD_CLEARTID: what `pthread_join` waits for. A bad address is the program's problem.
 fn announce(task: &Task) {
     let at = task.thread.clear_tid.load(Ordering::Relaxed);
     if at != 0 && user::write(at, &0u32).is_ok() {
-        let _nobody = futex::wake(task.process(), at, 1, u32::MAX);
+        let _nobody = futex::wake(task, at, 1, u32::MAX);
     }
 }
 
-/// `clone` for a thread: another thread of the caller's process, which starts with `frame` and the caller's
-/// vector registers.
-///
-/// # Errors
-/// EAGAIN without memory, or if the process is ending.
-pub fn spawn(parent: &Task, frame: TrapFrame, fs_base: u64, clear_tid: u64) -> Result<Arc<Task>, Errno> {
-    let mut fpu = fallible::boxed(FpuState::new()).map_err(|_| Errno::EAGAIN)?;
-    fpu.save();
-    let new = NewThread {
-        tid: next_tid(),
-        frame,
-        fpu,
-        fs_base,
-        affinity: parent.affinity(),
-        signal_mask: parent.thread.signals.mask(),
-        clear_tid,
-    };
-    new.make(parent.process())
+/// The running thread's first act.
+pub fn introduce(task: &Task) {
+    task.attention.clear(attention::BORN);
+    let at = task.thread.set_tid.swap(0, Ordering::Relaxed);
+    if at != 0 {
+        let _bad_address = user::write(at, &task.tid());
+    }
 }

@@ -16,8 +16,12 @@ pub const INPUT: u32 = 1 << 2;
 pub const REAP: u32 = 1 << 3;
 /// Task: a signal is pending.
 pub const SIGNAL: u32 = 1 << 4;
-/// Task: its process is ending.
+/// Task: it, or its process, is ending.
 pub const KILLED: u32 = 1 << 5;
+/// Task: its process is stopped.
+pub const STOPPED: u32 = 1 << 6;
+/// Task: it has not run yet, and has something to do before it does.
+pub const BORN: u32 = 1 << 7;
 
 /// A word of reasons.
 #[derive(Debug)]

@@ -29,14 +29,12 @@ pub fn enter_idle() -> ! {
 /// Halts until an interrupt, unless something came up since we looked. Leaves the epochs if the core `ticked`
 /// while it was idle, or was asked to look up and found nothing.
 fn rest(core: &Core, ticked: bool) {
-    interrupts::disable();
     mm::space::deactivate();
     if ticked {
         // Only now: a space that goes away touches counts.
-        interrupts::enable();
         leave_epochs(core);
-        interrupts::disable();
     }
+    interrupts::disable();
     place::declare_idle(arch::core());
     if !something_waits(core) {
         timers::arm(core);

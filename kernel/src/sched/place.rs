@@ -59,6 +59,21 @@ pub fn enqueue(task: Arc<Task>) {
     }
 }
 
+/// Puts a runnable task into the queue of the core we run on, which is about to be free.
+pub fn enqueue_here(task: Arc<Task>) {
+    if !task.affinity().contains(arch::core()) {
+        return enqueue(task);
+    }
+    task.set_core(arch::core());
+    cores::mine().push(task);
+}
+
+/// The core we run on, whose lines no other core writes; another one if that is not allowed.
+pub fn near(allowed: &CoreSet) -> CoreId {
+    let here = arch::core();
+    if allowed.contains(here) { here } else { shortest_queue(allowed) }
+}
+
 /// The allowed core for which the fewest wait.
 pub fn shortest_queue(allowed: &CoreSet) -> CoreId {
     let allowed = cores::all().filter(|&core| allowed.contains(core));

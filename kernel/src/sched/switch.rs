@@ -77,7 +77,7 @@ fn enter(task: Arc<Task>) {
     bump(Counter::ContextSwitches);
     task.set_core(arch::core());
     task.since_ns.store(arch::now_ns().max(1), Ordering::Relaxed);
-    mm::space::activate(task.process().space());
+    mm::space::activate(task.space());
     let registers = task.registers.lock();
     registers.fpu.restore();
     arch::set_fs_base(registers.fs_base);

@@ -12,8 +12,10 @@ use super::attention::{self, Attention};
 use super::list::Link;
 use super::place;
 use crate::arch::{self, FpuState, KernelStack, Suspended, TrapFrame};
-use crate::fs::fallible;
-use crate::process::{Process, Thread};
+use crate::counters::{Counter, add};
+use crate::fs::{Place, fallible};
+use crate::mm::space::SpaceHandle;
+use crate::process::{Process, Shared, Thread};
 
 /// A thread.
 pub struct Task {
@@ -68,7 +70,7 @@ impl Task {
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
         let flow = Suspended::new_user_thread(stack, start.frame);
-        fallible::arc(Self {
+        let task = fallible::arc(Self {
             tid,
             process,
             thread,
@@ -76,16 +78,18 @@ impl Task {
             parking: Parking::new(),
             run_link: Link::new(),
             wait_link: Link::new(),
-            core: AtomicUsize::new(place::shortest_queue(&start.affinity).index()),
+            core: AtomicUsize::new(place::near(&start.affinity).index()),
             affinity: SpinLock::new(start.affinity),
             flow: SpinLock::new(Some(flow)),
             registers: SpinLock::new(Registers { fpu: start.fpu, fs_base: start.fs_base }),
             cpu_ns: AtomicU64::new(0),
             since_ns: AtomicU64::new(0),
-        })
+        })?;
+        add(&percore::pin(), Counter::Tasks, 1);
+        Ok(task)
     }
 
-    /// Its number, unique while the machine runs.
+    /// Its number.
     pub fn tid(&self) -> u32 {
         self.tid
     }
@@ -94,6 +98,23 @@ impl Task {
     #[inline(always)]
     pub fn process(&self) -> &Arc<Process> {
         &self.process
+    }
+
+    /// What it shares with others.
+    #[inline(always)]
+    pub fn shared(&self) -> &Shared {
+        &self.thread.shared
+    }
+
+    /// Its memory's address space.
+    #[inline(always)]
+    pub fn space(&self) -> &Arc<SpaceHandle> {
+        &self.thread.shared.memory.space
+    }
+
+    /// Where it is in the tree of names.
+    pub fn place(&self) -> &Place {
+        &self.thread.shared.place
     }
 
     /// Where it runs, waits to run, or ran last.
@@ -161,5 +182,11 @@ impl Task {
 
     fn signal_pending(&self) -> bool {
         self.attention.has(attention::SIGNAL) && self.thread.signals.deliverable(&self.process.signals)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        add(&percore::pin(), Counter::Tasks, -1);
     }
 }

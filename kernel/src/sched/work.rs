@@ -76,8 +76,9 @@ fn ring() -> bool {
     ticked
 }
 
-/// Frees tasks that have exited, stack and all.
-fn reap() {
+/// Frees tasks that have exited on this core, stack and all, and the space that it left last.
+pub fn reap() {
+    mm::space::free_left();
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();
         let Some(dead) = dead else { return };

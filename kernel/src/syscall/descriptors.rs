@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
-use crate::fs::memory_file::PAGE;
+use crate::fs::page_cache::PAGE;
 use crate::fs::{FdTable, MAX_FILES, OpenFile, pipe as pipes};
 use crate::mm::user;
 
@@ -79,7 +79,7 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
             Ok(0)
         }
         F_GETLK => no_lock(argument),
-        // Locks are a process's own, and there is one process: every lock is granted.
+        // Every lock is granted.
         F_SETLK | F_SETLKW | F_SETOWN | F_GETOWN => Ok(0),
         F_GETPIPE_SZ if file.node().kind() == S_IFIFO => Ok(pipes::CAPACITY as u64),
         F_SETPIPE_SZ if file.node().kind() == S_IFIFO => pipe_size(&file, argument),
@@ -112,7 +112,7 @@ fn pipe_size(file: &OpenFile, wanted: u64) -> Outcome {
     }
 }
 
-/// There is one process, so nobody else can hold a lock; of its own files none is locked against another.
+/// Every lock is granted.
 pub fn flock(call: &mut Call<'_>) -> Outcome {
     call.file(0).map(|_| 0)
 }

@@ -9,13 +9,18 @@ use abi::file::{AT_EMPTY_PATH, AT_FDCWD, PATH_MAX};
 use super::Call;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
-use crate::fs::{FdTable, OpenFile};
+use crate::fs::{FdTable, OpenFile, Place};
 use crate::mm::user;
 
 impl Call<'_> {
     /// The caller's descriptors.
     pub(super) fn files(&self) -> &FdTable {
-        &self.task.process().files
+        &self.task.shared().files
+    }
+
+    /// Where the caller is in the tree of names.
+    pub(super) fn place(&self) -> &Place {
+        &self.task.shared().place
     }
 
     /// The file whose descriptor argument `index` is.
@@ -28,14 +33,25 @@ impl Call<'_> {
         user::read_cstr(self.arg(index), PATH_MAX)
     }
 
+    /// What `path` leads to, from directory `from` (a descriptor or `AT_FDCWD`).
+    pub(super) fn find_from(&self, from: i32, path: &[u8], follow: bool) -> Result<Found, Errno> {
+        let start = match from {
+            // Where an absolute path is counted from does not matter.
+            _ if path.first() == Some(&b'/') => self.place().directory(),
+            AT_FDCWD => self.place().directory(),
+            fd => self.files().get(fd)?.node().clone(),
+        };
+        self.place().find(&start, path, follow)
+    }
+
     /// What the path in argument `path` leads to, from the current directory.
     pub(super) fn find(&self, path: usize, follow: bool) -> Result<Found, Errno> {
-        self.files().find(AT_FDCWD, &self.path(path)?, follow)
+        self.find_from(AT_FDCWD, &self.path(path)?, follow)
     }
 
     /// What the path in argument `path` leads to, from the directory in argument `directory`.
     pub(super) fn find_at(&self, directory: usize, path: usize, follow: bool) -> Result<Found, Errno> {
-        self.files().find(self.int(directory), &self.path(path)?, follow)
+        self.find_from(self.int(directory), &self.path(path)?, follow)
     }
 
     /// The existing node of a path, or, for an empty path if `flags` allow that, of the descriptor itself.
@@ -48,9 +64,9 @@ impl Call<'_> {
     ) -> Result<Arc<Node>, Errno> {
         let path = self.path(path)?;
         match self.int(directory) {
-            AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.files().directory()),
+            AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.place().directory()),
             fd if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.files().get(fd)?.node().clone()),
-            fd => self.files().find(fd, &path, follow)?.existing().cloned(),
+            fd => self.find_from(fd, &path, follow)?.existing().cloned(),
         }
     }
 }

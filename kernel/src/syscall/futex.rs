@@ -13,22 +13,21 @@ use crate::process::futex::{requeue, wait, wake, wake_op};
 const ANY: u32 = FUTEX_BITSET_MATCH_ANY;
 
 /// Sleeping on words, waking, requeueing. Private and shared futexes are the same but for one thing, see [`word`]:
-/// there is one process.
+/// no memory is shared by processes but all of it.
 pub fn futex(call: &mut Call<'_>) -> Outcome {
     let operation = call.arg(1) & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) & 0xffff_ffff;
     if call.arg(1) & FUTEX_CLOCK_REALTIME != 0 && operation != FUTEX_WAIT_BITSET {
         return Err(Errno::ENOSYS);
     }
     let (at, value, last) = (call.arg(0), call.arg(2) as u32, call.arg(5) as u32);
-    let process = &**call.task.process();
     let woken = match operation {
         FUTEX_WAIT => return sleep(call, at, value, ANY, false),
         FUTEX_WAIT_BITSET if last != 0 => return sleep(call, at, value, last, true),
-        FUTEX_WAKE => wake(process, word(call, 0)?, count(value), ANY),
-        FUTEX_WAKE_BITSET if last != 0 => wake(process, word(call, 0)?, count(value), last),
+        FUTEX_WAKE => wake(call.task, word(call, 0)?, count(value), ANY),
+        FUTEX_WAKE_BITSET if last != 0 => wake(call.task, word(call, 0)?, count(value), last),
         FUTEX_REQUEUE => move_sleepers(call, None),
         FUTEX_CMP_REQUEUE => move_sleepers(call, Some(last)),
-        FUTEX_WAKE_OP => wake_op(process, words(call)?, (count(value), count(call.arg(3) as u32)), last),
+        FUTEX_WAKE_OP => wake_op(call.task, words(call)?, (count(value), count(call.arg(3) as u32)), last),
         FUTEX_WAIT_BITSET | FUTEX_WAKE_BITSET => Err(Errno::EINVAL),
         _ => Err(Errno::ENOSYS),
     };
@@ -51,7 +50,7 @@ fn words(call: &Call<'_>) -> Result<(u64, u64), Errno> {
 
 fn move_sleepers(call: &Call<'_>, expected: Option<u32>) -> Result<usize, Errno> {
     let counts = counts(call)?;
-    requeue(call.task.process(), words(call)?, counts, expected)
+    requeue(call.task, words(call)?, counts, expected)
 }
 
 /// How many to wake: Linux wakes one where it is asked for none or a negative number.

@@ -1,12 +1,22 @@
-//! Who am I: processes, threads, users, children. There is one process, and it is root's.
+//! Who am I: processes, threads, groups, sessions, users. All are root's.
+
+use alloc::sync::Arc;
 
 use abi::Errno;
-use abi::process::{
-    P_ALL, P_PGID, P_PID, P_PIDFD, WAIT_CLONES, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED, WUNTRACED,
-};
 
 use super::{Call, Outcome};
 use crate::mm::user;
+use crate::process::{Process, numbers};
+
+impl Call<'_> {
+    /// The process whose number argument `index` is; 0 is the caller's.
+    pub(super) fn process(&self, index: usize) -> Result<Arc<Process>, Errno> {
+        match self.arg(index) as u32 {
+            0 => Ok(self.task.process().clone()),
+            pid => numbers::process(pid).ok_or(Errno::ESRCH),
+        }
+    }
+}
 
 /// The process's number.
 pub fn getpid(call: &mut Call<'_>) -> Outcome {
@@ -18,25 +28,39 @@ pub fn gettid(call: &mut Call<'_>) -> Outcome {
     Ok(call.task.tid().into())
 }
 
-/// Nobody started the first process.
-pub fn getppid(_call: &mut Call<'_>) -> Outcome {
-    Ok(0)
+/// The parent's number; nobody started the first process.
+pub fn getppid(call: &mut Call<'_>) -> Outcome {
+    Ok(call.task.process().parent().map_or(0, |parent| parent.pid()).into())
 }
 
-/// The process leads its group.
+/// The number of the process's group.
 pub fn getpgrp(call: &mut Call<'_>) -> Outcome {
-    getpid(call)
+    Ok(call.task.process().group().into())
 }
 
-/// See [`getpgrp`].
+/// The number of a process's group.
 pub fn getpgid(call: &mut Call<'_>) -> Outcome {
-    let pid = call.task.process().pid();
-    if [0, pid].contains(&(call.arg(0) as u32)) { Ok(pid.into()) } else { Err(Errno::ESRCH) }
+    Ok(call.process(0)?.group().into())
 }
 
-/// The process leads its session.
+/// Moves the process or a child to a group.
+pub fn setpgid(call: &mut Call<'_>) -> Outcome {
+    if call.int(1) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let target = call.process(0)?;
+    let group = if call.int(1) == 0 { target.pid() } else { call.arg(1) as u32 };
+    call.task.process().move_to_group(&target, group).map(|()| 0)
+}
+
+/// The number of a process's session.
 pub fn getsid(call: &mut Call<'_>) -> Outcome {
-    getpgid(call)
+    Ok(call.process(0)?.session().into())
+}
+
+/// Begins a session.
+pub fn setsid(call: &mut Call<'_>) -> Outcome {
+    Ok(call.task.process().lead_session()?.into())
 }
 
 /// Root.
@@ -73,24 +97,4 @@ pub fn getresgid(call: &mut Call<'_>) -> Outcome {
 /// Root has no further groups here.
 pub fn getgroups(call: &mut Call<'_>) -> Outcome {
     if call.int(0) < 0 { Err(Errno::EINVAL) } else { Ok(0) }
-}
-
-/// There are no children.
-pub fn wait4(call: &mut Call<'_>) -> Outcome {
-    let known = WNOHANG | WUNTRACED | WCONTINUED | WAIT_CLONES;
-    if call.arg(2) as u32 & !known != 0 { Err(Errno::EINVAL) } else { Err(Errno::ECHILD) }
-}
-
-/// See [`wait4`].
-pub fn waitid(call: &mut Call<'_>) -> Outcome {
-    let (options, events) = (call.arg(3) as u32, WEXITED | WSTOPPED | WCONTINUED);
-    let known = WNOHANG | WNOWAIT | events | WAIT_CLONES;
-    if options & !known != 0 || options & events == 0 {
-        return Err(Errno::EINVAL);
-    }
-    match (call.int(0), call.int(1)) {
-        (P_ALL, _) | (P_PID, 1..) | (P_PGID, 0..) => Err(Errno::ECHILD),
-        (P_PIDFD, 0..) => Err(Errno::EBADF),
-        _ => Err(Errno::EINVAL),
-    }
 }

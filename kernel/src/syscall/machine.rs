@@ -7,6 +7,7 @@ use vm::PAGE_SIZE;
 
 use super::{Call, Outcome};
 use crate::arch;
+use crate::counters::{self, Counter};
 use crate::mm::{frames, user};
 
 /// A field of `uname`: the text, then zeroes.
@@ -37,7 +38,7 @@ pub fn sysinfo(call: &mut Call<'_>) -> Outcome {
         uptime: (arch::now_ns() / 1_000_000_000) as i64,
         total_ram: stats.total * PAGE_SIZE,
         free_ram: stats.free * PAGE_SIZE,
-        processes: 1,
+        processes: counters::sum(Counter::Tasks) as u16,
         unit: 1,
         ..Sysinfo::default()
     };

@@ -38,7 +38,7 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
         _ if is_hint => check_mapped(call.task, pages).map(|()| 0),
         MADV_DONTNEED if pages.is_empty() => Ok(0),
         MADV_DONTNEED => {
-            let space = call.task.process().space();
+            let space = call.task.space();
             retry(|| space.discard(&pin(), pages)).map_err(refusal)?;
             Ok(0)
         }
@@ -59,10 +59,11 @@ fn populate(task: &Task, pages: PageRange, access: Access) -> Outcome {
 fn touch(task: &Task, address: VirtAddr, access: Access) -> Result<(), Errno> {
     let mut patience = Patience::new();
     loop {
-        match task.process().space().fault(&pin(), address, access) {
+        match task.space().fault(&pin(), address, access) {
             Ok(_) => return Ok(()),
             Err(FaultError::OutOfMemory) if patience.found_memory() => {}
             Err(FaultError::Denied) => return Err(Errno::EINVAL),
+            Err(FaultError::BeyondEnd) => return Err(Errno::EFAULT),
             Err(FaultError::NotMapped | FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
         }
     }

@@ -1,35 +1,38 @@
 //! mmap and brk: making memory.
 
 use abi::Errno;
-use abi::file::S_IFREG;
 use abi::memory::*;
 use percore::pin;
-use vm::{Access, AddressSpace, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
+use vm::{Access, AddressSpace, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
+use super::map_file::{map_file, map_shared_memory};
 use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
-use crate::fs::OpenFile;
-use crate::fs::content::Content;
 use crate::mm::space::LOWEST;
 use crate::mm::user::USER_END;
-use crate::process::{Patience, fill};
+use crate::process::Patience;
 
 /// Where MAP_32BIT mappings end.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
 const PROT_KNOWN: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
-/// /dev/zero, which is another way to ask for anonymous memory.
-const ZERO_DEVICE: (u32, u32) = (1, 5);
 const REFUSED: u64 = MAP_GROWSDOWN | MAP_HUGETLB;
 
 /// What an mmap asks for, checked.
-struct Request {
-    place: Placement,
-    pages: u64,
-    prot: Prot,
-    flags: u64,
+pub(super) struct Request {
+    pub place: Placement,
+    pub pages: u64,
+    pub prot: Prot,
+    pub flags: u64,
 }
 
-/// Anonymous mappings, and private or read-only mappings of files, which are read in at once.
+impl Request {
+    /// Whether what is written is seen by others.
+    pub fn is_shared(&self) -> bool {
+        self.flags & MAP_TYPE != MAP_PRIVATE
+    }
+}
+
+/// Anonymous memory of one's own; the rest is in `map_file`.
 pub fn mmap(call: &mut Call<'_>) -> Outcome {
     if !call.arg(5).is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
@@ -39,12 +42,10 @@ pub fn mmap(call: &mut Call<'_>) -> Outcome {
         return map_file(call, &file, &check(call)?);
     }
     let request = check(call)?;
-    let space = &***call.task.process().space();
-    let start = map(space, request.place, request.pages, request.prot)?;
-    if request.flags & (MAP_POPULATE | MAP_LOCKED) != 0 {
-        populate(space, start, &request);
+    if request.is_shared() {
+        return map_shared_memory(call, &request);
     }
-    Ok(start.get() * PAGE_SIZE)
+    map(call, &request, Mapping::anonymous(request.prot))
 }
 
 #[inline]
@@ -78,11 +79,21 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
     Ok(Placement::Anywhere { hint: (page.get() != 0).then_some(page) })
 }
 
-/// `AddressSpace::map`, with another try after memory was looked for.
-fn map(space: &dyn AddressSpace, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, Errno> {
+/// `AddressSpace::map`, with another try after memory was looked for; and the pages are brought in if that is asked for.
+#[inline]
+pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outcome {
+    let space = &***call.task.space();
+    let start = place(space, request, mapping)?;
+    if request.flags & (MAP_POPULATE | MAP_LOCKED) != 0 {
+        populate(space, start, request);
+    }
+    Ok(start.get() * PAGE_SIZE)
+}
+
+fn place(space: &dyn AddressSpace, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
     let mut patience = Patience::new();
     loop {
-        let mapped = space.map(&pin(), place, pages, prot);
+        let mapped = space.map(&pin(), request.place, request.pages, mapping);
         match mapped {
             Ok(start) => return Ok(start),
             Err(VmError::OutOfMemory) if patience.found_memory() => {}
@@ -99,61 +110,8 @@ fn populate(space: &dyn AddressSpace, start: PageNum, request: &Request) {
     let _enough = addresses.map(|at| space.fault(&pin(), at, access)).take_while(Result::is_ok).count();
 }
 
-/// The whole file part is read now: later changes of the file are not seen.
-fn map_file(call: &Call<'_>, file: &OpenFile, request: &Request) -> Outcome {
-    if file.is_place() {
-        return Err(Errno::EBADF);
-    }
-    let end = call.arg(5).checked_add(request.pages * PAGE_SIZE);
-    if file.node().kind() == S_IFREG && end.is_none_or(|end| end > i64::MAX as u64) {
-        return Err(Errno::EOVERFLOW);
-    }
-    let written_back = request.flags & MAP_TYPE != MAP_PRIVATE && request.prot.allows(Access::Write);
-    if !file.is_readable() || written_back && !file.is_writable() {
-        return Err(Errno::EACCES);
-    }
-    let content = file.content().map_err(|_| Errno::ENODEV)?;
-    let space = &***call.task.process().space();
-    if content.device() == ZERO_DEVICE {
-        return Ok(map(space, request.place, request.pages, request.prot)?.get() * PAGE_SIZE);
-    }
-    if content.kind() != S_IFREG || written_back {
-        return Err(Errno::ENODEV);
-    }
-    // Without rights until it is filled, so that no thread sees half of it.
-    let start = map(space, request.place, request.pages, Prot::NONE)?;
-    let pages = PageRange::new(start, request.pages).ok_or(Errno::ENOMEM)?;
-    let done = read_in(space, start, content, call.arg(5), request.pages)
-        .and_then(|()| space.protect(&pin(), pages, request.prot).map_err(refusal));
-    if done.is_err() {
-        let _gone = space.unmap(&pin(), pages);
-    }
-    done.map(|()| start.get() * PAGE_SIZE)
-}
-
-/// Fills the pages from `start` on, `pages` at most, with the file from `offset` on.
-fn read_in(
-    space: &dyn AddressSpace,
-    start: PageNum,
-    content: &dyn Content,
-    offset: u64,
-    pages: u64,
-) -> Result<(), Errno> {
-    let in_file = content.len().saturating_sub(offset).div_ceil(PAGE_SIZE).min(pages);
-    fill(space, start, in_file, |index, page| {
-        let mut done = 0;
-        while done < page.len() {
-            match content.read(offset + index * PAGE_SIZE + done as u64, &mut page[done..], false)? {
-                0 => break,
-                read => done += read,
-            }
-        }
-        Ok(())
-    })
-}
-
 /// Moves the end of the data segment; says where it is, moved or not.
 pub fn brk(call: &mut Call<'_>) -> Outcome {
-    let process = call.task.process();
-    Ok(process.heap.set_break(&***process.space(), call.arg(0)))
+    let memory = &call.task.shared().memory;
+    Ok(memory.heap.set_break(&**memory.space, call.arg(0)))
 }

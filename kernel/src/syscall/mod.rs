@@ -10,8 +10,10 @@
 
 mod calls;
 mod clock;
+mod clone;
 mod copies;
 mod descriptors;
+mod exec;
 mod exit;
 mod file_args;
 mod futex;
@@ -20,6 +22,8 @@ mod io;
 mod limits;
 mod machine;
 mod madvise;
+mod map_file;
+mod memory_files;
 mod mmap;
 mod modes;
 mod names;
@@ -33,6 +37,7 @@ mod signals;
 mod stat;
 mod threads;
 mod usage;
+mod wait;
 
 use abi::Errno;
 use sync::atomic::{AtomicU64, Ordering};

@@ -32,10 +32,10 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
         _ => flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
     };
     let path = call.path(path)?;
-    let mode = call.files().masked(mode & 0o7777);
+    let mode = call.place().masked(mode & 0o7777);
     // A file that another thread makes just before us was there all along.
     let node = loop {
-        let found = call.files().find(directory, &path, follows(flags))?;
+        let found = call.find_from(directory, &path, follows(flags))?;
         match node_for(&found, flags, mode) {
             Err(Errno::EEXIST) if flags & O_EXCL == 0 => {}
             outcome => break outcome?,

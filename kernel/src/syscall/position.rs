@@ -4,6 +4,7 @@ use abi::Errno;
 use abi::file::{S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use super::{Call, Outcome};
+use crate::fs::content::Content;
 use crate::fs::node::Node;
 
 pub fn lseek(call: &mut Call<'_>) -> Outcome {
@@ -20,13 +21,21 @@ pub fn lseek(call: &mut Call<'_>) -> Outcome {
         SEEK_SET => Some(offset),
         SEEK_CUR => offset.checked_add(*position as i64),
         SEEK_END => offset.checked_add(len as i64),
-        SEEK_DATA if inside => Some(offset),
-        SEEK_HOLE if inside => Some(len as i64),
+        SEEK_DATA | SEEK_HOLE if inside => Some(seek(file.node(), offset, whence == SEEK_DATA)?),
         SEEK_DATA | SEEK_HOLE => return Err(Errno::ENXIO),
         _ => None,
     };
     *position = target.and_then(|target| u64::try_from(target).ok()).ok_or(Errno::EINVAL)?;
     Ok(*position)
+}
+
+/// The next data or hole from `offset` on, which is below the end. What has no pages is all data.
+fn seek(node: &Node, offset: i64, data: bool) -> Result<i64, Errno> {
+    match node.content().and_then(Content::pages) {
+        Some(pages) => pages.seek(offset as u64, data).map(|at| at as i64),
+        None if data => Ok(offset),
+        None => Ok(node.content().map_or(0, Content::len) as i64),
+    }
 }
 
 pub fn ftruncate(call: &mut Call<'_>) -> Outcome {

@@ -1,32 +1,54 @@
-//! prctl: the thread's name, and settings without effect here.
+//! prctl: the thread's name, what becomes of orphans, and settings without effect here.
 
 use abi::Errno;
+use sync::atomic::Ordering;
 
 use super::{Call, Outcome};
 use crate::mm::user;
+use crate::process::signal::checked;
 
 const PR_SET_PDEATHSIG: u64 = 1;
+const PR_GET_PDEATHSIG: u64 = 2;
 const PR_GET_DUMPABLE: u64 = 3;
 const PR_SET_DUMPABLE: u64 = 4;
 const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
+const PR_SET_CHILD_SUBREAPER: u64 = 36;
+const PR_GET_CHILD_SUBREAPER: u64 = 37;
 const PR_SET_NO_NEW_PRIVS: u64 = 38;
 const PR_GET_NO_NEW_PRIVS: u64 = 39;
 
 /// By option.
 pub fn prctl(call: &mut Call<'_>) -> Outcome {
+    let family = &call.task.process().family;
     match call.arg(0) as u32 as u64 {
         PR_SET_NAME => set_name(call),
         PR_GET_NAME => {
             let name = *call.task.thread.name.lock();
             user::copy_out(call.arg(1), &name).map(|()| 0)
         }
-        PR_SET_PDEATHSIG | PR_SET_NO_NEW_PRIVS => Ok(0),
+        PR_SET_PDEATHSIG => {
+            let signal = if call.arg(1) == 0 { 0 } else { checked(call.arg(1))? };
+            family.death_signal.store(signal, Ordering::Relaxed);
+            Ok(0)
+        }
+        PR_GET_PDEATHSIG => told(call, family.death_signal.load(Ordering::Relaxed)),
+        PR_SET_CHILD_SUBREAPER => {
+            family.adopts.store(call.arg(1) != 0, Ordering::Relaxed);
+            Ok(0)
+        }
+        PR_GET_CHILD_SUBREAPER => told(call, family.adopts.load(Ordering::Relaxed).into()),
+        PR_SET_NO_NEW_PRIVS => Ok(0),
         PR_SET_DUMPABLE if call.arg(1) <= 1 => Ok(0),
         PR_GET_DUMPABLE => Ok(1),
         PR_GET_NO_NEW_PRIVS => Ok(0),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Writes `value` to where argument 1 points.
+fn told(call: &Call<'_>, value: u32) -> Outcome {
+    user::write(call.arg(1), &value).map(|()| 0)
 }
 
 /// Up to 15 bytes and a NUL.

@@ -22,6 +22,8 @@ pub(super) fn refusal(error: VmError) -> Errno {
     match error {
         VmError::Empty => Errno::EINVAL,
         VmError::Exists => Errno::EEXIST,
+        VmError::Denied => Errno::EACCES,
+        VmError::Mixed => Errno::EFAULT,
         VmError::OutOfRange | VmError::NoSpace | VmError::OutOfMemory | VmError::NotMapped => Errno::ENOMEM,
     }
 }
@@ -55,7 +57,7 @@ pub(super) fn retry(mut operation: impl FnMut() -> Result<(), VmError>) -> Resul
 /// Removes every mapping in the range.
 pub fn munmap(call: &mut Call<'_>) -> Outcome {
     let pages = range(call.arg(0), call.arg(1), Errno::EINVAL)?;
-    let space = call.task.process().space();
+    let space = call.task.space();
     match retry(|| space.unmap(&pin(), pages)) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => unmap_above_lowest(call.task, pages),
@@ -71,7 +73,7 @@ fn unmap_above_lowest(task: &Task, pages: PageRange) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let rest = PageRange::between(lowest, pages.end().max(lowest));
-    let space = task.process().space();
+    let space = task.space();
     if !rest.is_empty() {
         retry(|| space.unmap(&pin(), rest)).map_err(|_| Errno::EINVAL)?;
     }
@@ -88,7 +90,7 @@ pub fn mprotect(call: &mut Call<'_>) -> Outcome {
     if pages.is_empty() {
         return Ok(0);
     }
-    let (space, prot) = (call.task.process().space(), Prot::from_bits(prot));
+    let (space, prot) = (call.task.space(), Prot::from_bits(prot));
     match retry(|| space.protect(&pin(), pages, prot)) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => protect_below_top(call.task, pages, prot),
@@ -102,7 +104,7 @@ fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
     let top = VirtAddr::new(user::USER_END).page();
     if pages.start() < top && pages.end() > top {
         let _hole_or_none =
-            retry(|| task.process().space().protect(&pin(), PageRange::between(pages.start(), top), prot));
+            retry(|| task.space().protect(&pin(), PageRange::between(pages.start(), top), prot));
     }
     Err(Errno::ENOMEM)
 }
@@ -117,7 +119,7 @@ pub fn mremap(call: &mut Call<'_>) -> Outcome {
     }
     let mapped = range(address, old, Errno::EINVAL)?;
     let wanted = range(address, new, Errno::EINVAL)?;
-    let space = call.task.process().space();
+    let space = call.task.space();
     if !space.mapped(&pin(), mapped) {
         return Err(Errno::EFAULT);
     }
@@ -134,7 +136,7 @@ pub fn mremap(call: &mut Call<'_>) -> Outcome {
 /// # Errors
 /// ENOMEM unless all of the range is mapped.
 pub(super) fn check_mapped(task: &Task, pages: PageRange) -> Result<(), Errno> {
-    if pages.is_empty() || task.process().space().mapped(&pin(), pages) { Ok(()) } else { Err(Errno::ENOMEM) }
+    if pages.is_empty() || task.space().mapped(&pin(), pages) { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 /// Nothing waits to be written back; the range is checked.

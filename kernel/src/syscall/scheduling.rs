@@ -8,6 +8,7 @@ use percore::{CoreId, CoreSet, MAX_CORES};
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
+use crate::process::numbers;
 use crate::sched::{self, Task};
 
 /// Lets somebody else run.
@@ -20,7 +21,7 @@ pub fn sched_yield(_call: &mut Call<'_>) -> Outcome {
 fn target(call: &Call<'_>) -> Result<Arc<Task>, Errno> {
     match call.arg(0) as u32 {
         0 => Ok(sched::current()),
-        tid => call.task.process().thread(tid).ok_or(Errno::ESRCH),
+        tid => numbers::thread(tid).ok_or(Errno::ESRCH),
     }
 }
 
@@ -120,15 +121,21 @@ pub fn setpriority(call: &mut Call<'_>) -> Outcome {
     whose_priority(call).map(|()| 0)
 }
 
-/// A thread, the process's group, or root.
+fn group_exists(group: u32) -> bool {
+    let mut found = false;
+    numbers::for_each(|process| found |= process.group() == group);
+    found
+}
+
+/// A thread, a group, or root.
 fn whose_priority(call: &Call<'_>) -> Result<(), Errno> {
     const PRIO_PROCESS: i32 = 0;
     const PRIO_PGRP: i32 = 1;
     const PRIO_USER: i32 = 2;
-    let (process, who) = (call.task.process(), call.arg(1) as u32);
+    let who = call.arg(1) as u32;
     let known = match call.int(0) {
-        PRIO_PROCESS => who == 0 || process.thread(who).is_some(),
-        PRIO_PGRP => who == 0 || who == process.pid(),
+        PRIO_PROCESS => who == 0 || numbers::thread(who).is_some(),
+        PRIO_PGRP => who == 0 || group_exists(who),
         PRIO_USER => who == 0,
         _ => return Err(Errno::EINVAL),
     };

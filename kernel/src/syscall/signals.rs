@@ -3,14 +3,15 @@
 use alloc::sync::Arc;
 
 use abi::Errno;
+use abi::file::O_NONBLOCK;
 use abi::signal::*;
 use abi::time::Timespec;
 
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
-use crate::process::fault;
 use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked};
+use crate::process::{FIRST, Process, fault, numbers, pidfd};
 use crate::sched::{self, Task};
 
 /// Bytes of a signal mask.
@@ -144,18 +145,50 @@ pub fn sigaltstack(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Sends a signal to the process.
+/// Sends a signal to a process, a group, or all others.
 pub fn kill(call: &mut Call<'_>) -> Outcome {
-    let process = call.task.process();
-    let (target, own) = (call.int(0), process.pid() as i32);
-    // Itself, its group, or everybody, which on Linux leaves out the caller.
-    if ![own, 0, -own].contains(&target) {
-        return Err(Errno::ESRCH);
+    let signal = number(call.arg(1))?;
+    match call.int(0) {
+        i32::MIN => Err(Errno::ESRCH),
+        0 => send_to_all(call, signal, |process| process.group() == call.task.process().group()),
+        -1 => send_to_all(call, signal, |process| {
+            process.pid() != FIRST && !Arc::ptr_eq(process, call.task.process())
+        }),
+        group @ ..-1 => send_to_all(call, signal, |process| process.group() == group.unsigned_abs()),
+        pid => {
+            let process = numbers::process(pid as u32).ok_or(Errno::ESRCH)?;
+            send_to_process(&process, signal, origin(call, SI_USER));
+            Ok(0)
+        }
     }
-    if call.arg(1) as u32 != 0 {
-        signal::send_to_process(process, checked(call.arg(1))?, origin(call, SI_USER));
+}
+
+/// A signal's number, or none: 0 asks only whether somebody is there.
+fn number(number: u64) -> Result<Option<u32>, Errno> {
+    if number as u32 == 0 { Ok(None) } else { checked(number).map(Some) }
+}
+
+fn send_to_process(process: &Arc<Process>, signal: Option<u32>, origin: Origin) {
+    if let Some(signal) = signal {
+        signal::send_to_process(process, signal, origin);
     }
-    Ok(0)
+}
+
+/// Sends to every process that is `wanted`. Of those that make new ones meanwhile none escapes SIGKILL: each round finds
+/// the children of those that were not killed before, and the last finds none.
+fn send_to_all(call: &Call<'_>, signal: Option<u32>, wanted: impl Fn(&Arc<Process>) -> bool) -> Outcome {
+    let (mut found, mut new) = (false, true);
+    while new {
+        new = false;
+        numbers::for_each(|process| {
+            if wanted(process) {
+                found = true;
+                new |= signal == Some(SIGKILL) && process.ending().is_none();
+                send_to_process(process, signal, origin(call, SI_USER));
+            }
+        });
+    }
+    if found { Ok(0) } else { Err(Errno::ESRCH) }
 }
 
 /// Sends a signal to a thread of a process.
@@ -163,25 +196,54 @@ pub fn tgkill(call: &mut Call<'_>) -> Outcome {
     if call.int(0) <= 0 || call.int(1) <= 0 {
         return Err(Errno::EINVAL);
     }
-    if call.arg(0) as u32 != call.task.process().pid() {
-        return Err(Errno::ESRCH);
-    }
-    send(call, call.arg(1), call.arg(2))
+    let signal = number(call.arg(2))?;
+    let process = numbers::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    let task = process.thread(call.arg(1) as u32).ok_or(Errno::ESRCH)?;
+    send_to_thread(call, &task, signal)
 }
 
 /// Sends a signal to a thread.
 pub fn tkill(call: &mut Call<'_>) -> Outcome {
-    if call.int(0) <= 0 { Err(Errno::EINVAL) } else { send(call, call.arg(0), call.arg(1)) }
+    if call.int(0) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let signal = number(call.arg(1))?;
+    let task = numbers::thread(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    send_to_thread(call, &task, signal)
 }
 
-fn send(call: &Call<'_>, tid: u64, number: u64) -> Outcome {
-    let task: Arc<Task> = call.task.process().thread(tid as u32).ok_or(Errno::ESRCH)?;
-    if number as u32 != 0 {
-        signal::send_to_thread(&task, checked(number)?, origin(call, SI_TKILL));
+fn send_to_thread(call: &Call<'_>, task: &Arc<Task>, signal: Option<u32>) -> Outcome {
+    if let Some(signal) = signal {
+        signal::send_to_thread(task, signal, origin(call, SI_TKILL));
     }
     Ok(0)
 }
 
+/// A descriptor that stands for a process.
+pub fn pidfd_open(call: &mut Call<'_>) -> Outcome {
+    let flags = call.arg(1) as u32;
+    if call.int(0) <= 0 || flags & !O_NONBLOCK != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = numbers::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    Ok(call.files().add(pidfd::open(process, flags)?, 0, true)? as u64)
+}
+
+/// Sends a signal to the process that a descriptor stands for.
+pub fn pidfd_send_signal(call: &mut Call<'_>) -> Outcome {
+    // Who brings information of its own may pretend to be somebody else.
+    if call.arg(3) as u32 != 0 || call.arg(2) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = call.file(0)?;
+    let (process, signal) = (pidfd::process(&file)?, number(call.arg(1))?);
+    if process.is_forgotten() {
+        return Err(Errno::ESRCH);
+    }
+    send_to_process(process, signal, origin(call, SI_USER));
+    Ok(0)
+}
+
 fn origin(call: &Call<'_>, code: i32) -> Origin {
-    Origin { code, value: call.task.process().pid().into() }
+    Origin::sent_by(call.task.process(), code)
 }

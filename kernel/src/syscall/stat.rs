@@ -13,8 +13,8 @@ use vm::Access;
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
 use crate::fs::fallible;
-use crate::fs::memory_file::{self, PAGE};
 use crate::fs::node::{Listed, Node, Volume};
+use crate::fs::page_cache::PAGE;
 use crate::mm::user;
 use crate::process::under_lock;
 
@@ -87,7 +87,7 @@ fn tell_volume(node: &Node, to: u64) -> Outcome {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const READ_ONLY: i64 = 1;
     let writable = node.volume() == Volume::Memory;
-    let (blocks, used) = if writable { memory_file::budget() } else { (0, 0) };
+    let (blocks, used) = if writable { crate::fs::budget() } else { (0, 0) };
     let free = blocks.saturating_sub(used);
     let statfs = Statfs {
         kind: TMPFS_MAGIC,

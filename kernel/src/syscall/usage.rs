@@ -3,12 +3,11 @@
 use abi::Errno;
 use abi::process::Rusage;
 use abi::time::{Timespec, Timeval};
-use vm::Event;
 
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
-use crate::process::TICKS_PER_SECOND;
+use crate::process::{TICKS_PER_SECOND, Usage};
 
 const RUSAGE_SELF: i32 = 0;
 const RUSAGE_CHILDREN: i32 = -1;
@@ -19,19 +18,21 @@ fn timeval(ns: u64) -> Timeval {
     Timeval { seconds: time.seconds, microseconds: time.nanoseconds / 1000 }
 }
 
-/// CPU time, all of it as user time, and faults, those of the whole process.
+/// CPU time, all of it as user time, and faults.
+pub(super) fn rusage(usage: &Usage) -> Rusage {
+    Rusage { user_time: timeval(usage.cpu_ns), minor_faults: usage.faults as i64, ..Rusage::default() }
+}
+
+/// What the process, its thread, or the children it waited for used. Faults are those of the whole process.
 pub fn getrusage(call: &mut Call<'_>) -> Outcome {
     let process = call.task.process();
-    let cpu_ns = match call.int(0) {
-        RUSAGE_SELF => process.cpu_ns(),
-        RUSAGE_THREAD => call.task.cpu_ns(),
-        RUSAGE_CHILDREN => 0,
+    let usage = match call.int(0) {
+        RUSAGE_SELF => process.usage(),
+        RUSAGE_THREAD => Usage { cpu_ns: call.task.cpu_ns(), ..process.usage() },
+        RUSAGE_CHILDREN => process.children_usage.get(),
         _ => return Err(Errno::EINVAL),
     };
-    let counters = process.space().counters();
-    let faults = counters[Event::AllocFault] + counters[Event::FillFault];
-    let usage = Rusage { user_time: timeval(cpu_ns), minor_faults: faults as i64, ..Rusage::default() };
-    user::write(call.arg(1), &usage)?;
+    user::write(call.arg(1), &rusage(&usage))?;
     Ok(0)
 }
 
@@ -39,8 +40,10 @@ pub fn getrusage(call: &mut Call<'_>) -> Outcome {
 pub fn times(call: &mut Call<'_>) -> Outcome {
     const NS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
     if call.arg(0) != 0 {
-        let ticks = call.task.process().cpu_ns() / NS_PER_TICK;
-        user::write(call.arg(0), &[ticks, 0, 0, 0])?;
+        let process = call.task.process();
+        let [own, children] =
+            [process.cpu_ns(), process.children_usage.get().cpu_ns].map(|ns| ns / NS_PER_TICK);
+        user::write(call.arg(0), &[own, 0, children, 0])?;
     }
     Ok(arch::now_ns() / NS_PER_TICK)
 }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use vm::{PageNum, PageRange, Prot};
-use vm_testkit::{Place, Setup, Step, Target, WORDS};
+use vm::{Flags, PageNum, PageRange, Prot};
+use vm_testkit::{FILES, Place, Setup, Shows, Step, Target, WORDS};
 
 /// Cores of every trial.
 pub const CORES: usize = 5;
@@ -47,16 +47,54 @@ fn place() -> impl Strategy<Value = Place> {
     ]
 }
 
-/// Any step.
-pub fn step() -> impl Strategy<Value = Step> {
+fn shows() -> impl Strategy<Value = Shows> {
     prop_oneof![
-        4 => (place(), length(), prot()).prop_map(|(place, pages, prot)| Step::Map(place, pages, prot)),
+        2 => Just(Shows::Zeroes),
+        1 => (0..FILES, 0..30_u64).prop_map(|(file, from)| Shows::Private(file, from)),
+        1 => (0..FILES, 0..30_u64).prop_map(|(file, from)| Shows::Shared(file, from)),
+        1 => (0..FILES, 0..30_u64).prop_map(|(file, from)| Shows::Sealed(file, from)),
+    ]
+}
+
+fn advice() -> impl Strategy<Value = Flags> {
+    let all = [Flags::NONE, Flags::DONTFORK, Flags::WIPEONFORK, Flags::LOCKED, Flags::HUGE | Flags::NOHUGE];
+    select(all.to_vec())
+}
+
+/// What one space does to its mappings and finds there.
+fn quiet_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (place(), length(), prot(), shows()).prop_map(|(place, pages, prot, shows)| {
+            Step::Map(place, pages, prot, shows)
+        }),
         3 => target().prop_map(Step::Unmap),
         3 => (target(), prot()).prop_map(|(target, prot)| Step::Protect(target, prot)),
+        1 => (target(), advice(), advice()).prop_map(|(target, set, clear)| Step::Advise(target, set, clear)),
         2 => target().prop_map(Step::Discard),
+        3 => (target(), 0..3_u64, place(), any::<bool>()).prop_map(|(target, more, place, keep)| {
+            Step::Remap(target, more, place, keep)
+        }),
+        2 => (target(), 0..9_u64).prop_map(|(target, more)| Step::Extend(target, more)),
         6 => (offset(), 0..WORDS).prop_map(|(at, word)| Step::Load(at, word)),
-        8 => (offset(), 0..WORDS, 1..u64::MAX).prop_map(|(at, word, value)| Step::Store(at, word, value)),
+        10 => (offset(), 0..WORDS, 1..u64::MAX).prop_map(|(at, word, value)| Step::Store(at, word, value)),
+    ]
+}
+
+/// What concerns other spaces, files and the machine.
+fn common_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Fork),
+        4 => (0..4_usize).prop_map(Step::Switch),
+        2 => Just(Step::End),
+        1 => (0..FILES, 0..40_u64).prop_map(|(file, len)| Step::Truncate(file, len)),
+        1 => (0..FILES).prop_map(Step::Reclaim),
+        1 => any::<bool>().prop_map(Step::Unsure),
         2 => Just(Step::Tick),
         1 => any::<bool>().prop_map(Step::Idle),
     ]
+}
+
+/// Any step.
+pub fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![3 => quiet_step(), 1 => common_step()]
 }

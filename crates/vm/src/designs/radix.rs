@@ -4,11 +4,16 @@
 //! ranges lock disjoint slots, and meet nowhere else: arenas, counters and the MMU's tables are per core.
 //! Removal goes through [`shootdown`](crate::shootdown).
 
+mod change;
 mod fault;
+mod fork;
 mod map;
+mod remap;
+mod survey;
 
 use alloc::sync::Arc;
-use core::ops::Range;
+use core::any::Any;
+use core::ops::{ControlFlow, Range};
 
 use percore::{CoreId, Pinned};
 use radixmap::{Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
@@ -19,11 +24,12 @@ use crate::counters::Tally;
 use crate::hole::Look;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::shootdown::{Reach, Removed, Rig, for_each_before_hole};
+use crate::shootdown::{Removed, Rig};
+use crate::space::{Heir, Mover};
 use crate::tracker::Grain;
 use crate::{
-    Access, AddressSpace, Counters, Event, Fault, FaultError, FrameNum, Frames, Mmu, Nodes, OutOfMemory,
-    PageNum, PageRange, Placement, Prot, VirtAddr, VmError,
+    Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
+    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, VirtAddr, VmError,
 };
 
 type Guard<'g> = RangeGuard<'g, Page>;
@@ -31,21 +37,21 @@ type Guard<'g> = RangeGuard<'g, Page>;
 /// An address space whose operations on disjoint ranges share nothing.
 ///
 /// `R` reaches the reference-count domain that the nodes live in: `&'static Refcache`, or an `Arc`.
-pub struct RadixSpace<R: Domain, M: Mmu, F: Frames> {
+pub struct RadixSpace<R: Domain, M: Mmu, F: Memory> {
     map: RadixMap<Page, R>,
     rig: Rig<M, F>,
     arenas: Arenas,
     user: PageRange,
 }
 
-impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// An empty space.
     ///
     /// # Errors
     /// No memory for the first node.
-    pub fn new(pin: &Pinned, refcache: R, mmu: M, frames: F, layout: Layout) -> Result<Self, OutOfMemory> {
+    pub fn new(pin: &Pinned, refcache: R, mmu: M, memory: F, layout: Layout) -> Result<Self, OutOfMemory> {
         let nodes = Arc::new(NodeCounters::new(layout.cores));
-        Self::with_counters(pin, refcache, nodes, mmu, frames, layout)
+        Self::with_counters(pin, refcache, nodes, mmu, memory, layout)
     }
 
     /// An empty space that counts its nodes in `nodes`, which may be shared with other spaces and outlives
@@ -58,12 +64,12 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         refcache: R,
         nodes: Arc<NodeCounters>,
         mmu: M,
-        frames: F,
+        memory: F,
         layout: Layout,
     ) -> Result<Self, OutOfMemory> {
         assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
         let map = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
-        let rig = Rig { mmu, frames, tally: Tally::new(layout.cores), grain: Grain::new(layout.cores) };
+        let rig = Rig { mmu, memory, tally: Tally::new(layout.cores), grain: Grain::new(layout.cores) };
         Ok(Self { map, rig, arenas: Arenas::new(&layout), user: layout.user })
     }
 
@@ -97,12 +103,33 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         Look { start: peek.span.start, used: peek.used }
     }
 
-    fn unmap_all(&self, pin: &Pinned) {
-        let Ok(mut guard) = self.map.lock_range(pin, 0..KEY_END, Expand::IfPresent) else {
-            unreachable!("no slot sticks out of the whole key space, so nothing is expanded")
-        };
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+    fn remove(&self, pin: &Pinned, guard: &mut Guard<'_>) {
+        Removed::scan(guard, self.rig.grain, |_| true).take_back(pin, &self.rig).unmap(pin, &self.rig);
     }
+}
+
+fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard<'g> {
+    let Ok(guard) = map.lock_range(pin, 0..KEY_END, Expand::Never) else {
+        unreachable!("nothing is expanded")
+    };
+    guard
+}
+
+/// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
+#[inline]
+fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
+    match page.is_wide() {
+        true => guard.widen(keys).map_err(|_| VmError::OutOfMemory),
+        false => Ok(()),
+    }
+}
+
+/// Sets locked keys that no slot sticks out of, and that were made fit.
+fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
+    let _ = guard.try_for_each_in(keys, |entry| {
+        entry.set(page);
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 #[inline]
@@ -110,20 +137,21 @@ fn keys(pages: PageRange) -> Range<u64> {
     pages.start().get()..pages.end().get()
 }
 
-impl<R, M: Mmu, F: Frames> AddressSpace for RadixSpace<R, M, F>
+impl<R, M: Mmu + 'static, F: Memory + 'static> AddressSpace for RadixSpace<R, M, F>
 where
-    R: Domain + Send + Sync,
+    R: Domain + Send + Sync + 'static,
 {
-    fn map(&self, pin: &Pinned, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, VmError> {
+    fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError> {
         if pages == 0 {
             return Err(VmError::Empty);
         }
+        let page = Page::new(mapping);
         let start = match place {
-            Placement::Anywhere { hint } => self.anywhere(pin, hint, pages, prot)?,
-            Placement::Below(limit) => self.below(pin, limit, pages, prot)?,
-            Placement::Fixed(start) => self.replace(pin, self.range(start, pages)?, prot).map(|()| start)?,
+            Placement::Anywhere { hint } => self.anywhere(pin, hint, pages, page)?,
+            Placement::Below(limit) => self.below(pin, limit, pages, page)?,
+            Placement::Fixed(start) => self.replace(pin, self.range(start, pages)?, page).map(|()| start)?,
             Placement::FixedNoReplace(start) => {
-                self.claim(pin, self.range(start, pages)?, prot).map(|()| start)?
+                self.claim(pin, self.range(start, pages)?, page).map(|()| start)?
             }
         };
         self.rig.tally.add(pin, Event::Mmap, 1);
@@ -132,7 +160,7 @@ where
 
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+        self.remove(pin, &mut guard);
         drop(guard);
         self.arenas.released(pin, pages);
         self.rig.tally.add(pin, Event::Munmap, 1);
@@ -140,27 +168,41 @@ where
     }
 
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
-        let loses = |page: Page| !prot.contains(page.prot());
-        let reach = Reach::before_hole(&mut guard, self.rig.grain, loses);
-        self.rig.take_back(pin, reach);
-        let hole = for_each_before_hole(&mut guard, |entry, page| {
-            let kept = if loses(page) { page.untracked() } else { page };
-            entry.set(kept.with_prot(prot));
-        });
-        if hole {
-            return Err(VmError::NotMapped);
-        }
+        self.change_rights(pin, self.check(pages)?, prot)?;
         self.rig.tally.add(pin, Event::Mprotect, 1);
         Ok(())
     }
 
+    fn advise(&self, pin: &Pinned, pages: PageRange, set: Flags, clear: Flags) -> Result<(), VmError> {
+        self.change_flags(pin, self.check(pages)?, set, clear)
+    }
+
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
-        let quiet = Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig);
-        let holes = quiet.holes;
-        quiet.forget(pin, &self.rig.frames);
-        if holes { Err(VmError::NotMapped) } else { Ok(()) }
+        self.drop_contents(pin, self.check(pages)?)
+    }
+
+    fn zap(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies) {
+        if self.check(pages).is_ok() {
+            self.drop_shown(pin, pages, backing, copies);
+        }
+    }
+
+    fn extend(&self, pin: &Pinned, pages: PageRange, more: u64) -> Result<(), VmError> {
+        self.grow(pin, pages, more)
+    }
+
+    fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError> {
+        let start = self.relocate(pin, what, mover)?;
+        self.rig.tally.add(pin, Event::Mremap, 1);
+        Ok(start)
+    }
+
+    fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
+        let child: &dyn Any = child;
+        let Some(child) = child.downcast_ref::<Self>() else { panic!("a child is of its parent's design") };
+        self.copy_to(pin, child, heir)?;
+        self.rig.tally.add(pin, Event::Fork, 1);
+        Ok(())
     }
 
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError> {
@@ -185,18 +227,27 @@ where
     }
 
     fn mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
-        let mut at = pages.start().get();
-        if !self.user.covers(pages) {
-            return false;
+        self.user.covers(pages) && self.all_mapped(pin, pages)
+    }
+
+    fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping)) {
+        if self.user.contains(page) {
+            let mut guard = self.lock_leaves(pin, PageRange::one(page));
+            guard.for_each(|entry| entry.value().map(Page::mapping).into_iter().for_each(&mut *visit));
         }
-        while at < pages.end().get() {
-            let peek = self.map.peek(pin, at);
-            if !peek.used {
-                return false;
-            }
-            at = peek.span.end;
-        }
-        true
+    }
+
+    fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {
+        self.each_region(pin, pages.common(self.user), visit);
+    }
+
+    fn resident(
+        &self,
+        pin: &Pinned,
+        pages: PageRange,
+        visit: &mut dyn FnMut(PageRange),
+    ) -> Result<(), VmError> {
+        self.each_resident(pin, self.check(pages)?, visit)
     }
 
     fn counters(&self) -> Counters {
@@ -213,13 +264,13 @@ where
     }
 
     fn destroy(&self, pin: &Pinned) {
-        self.unmap_all(pin);
+        self.remove(pin, &mut lock_all(&self.map, pin));
     }
 }
 
-impl<R: Domain, M: Mmu, F: Frames> Drop for RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Memory> Drop for RadixSpace<R, M, F> {
     fn drop(&mut self) {
         let pin = percore::pin();
-        self.map.domain().while_online(&pin, || self.unmap_all(&pin));
+        self.map.domain().while_online(&pin, || self.remove(&pin, &mut lock_all(&self.map, &pin)));
     }
 }

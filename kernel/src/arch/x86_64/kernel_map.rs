@@ -162,6 +162,46 @@ pub unsafe fn zero_frame(at: *mut u8) {
     }
 }
 
+/// Copies a frame. Programs may write the source meanwhile: the copy then has some of each.
+///
+/// # Safety
+/// Both are frames in the physmap; nobody else uses `to`.
+#[inline(always)]
+pub unsafe fn copy_frame(to: *mut u8, from: *const u8) {
+    // SAFETY: the caller's frames; 512 words of 8 bytes.
+    unsafe {
+        core::arch::asm!("rep movsq", inout("rcx") ENTRIES => _, inout("rdi") to => _, inout("rsi") from => _,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Copies bytes that others may read and write meanwhile.
+///
+/// # Safety
+/// Both ranges are mapped, writable where they are written, and do not overlap.
+#[inline]
+pub unsafe fn copy_bytes(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: the caller's ranges; words first, then what is left.
+    unsafe {
+        core::arch::asm!("rep movsq", "mov rcx, {rest}", "rep movsb", rest = in(reg) bytes % 8,
+            inout("rcx") bytes / 8 => _, inout("rdi") to => _, inout("rsi") from => _,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Puts zeroes where others may read and write meanwhile.
+///
+/// # Safety
+/// The range is mapped and writable.
+#[inline]
+pub unsafe fn clear_bytes(to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's range.
+    unsafe {
+        core::arch::asm!("rep stosb", inout("rcx") bytes => _, inout("rdi") to => _, in("al") 0u8,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// A device's registers, seen through the physmap.
 pub fn device<T>(phys: u64) -> *mut T {
     debug_assert!(phys < FOUR_GIB);

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use sync::{CachePadded, SpinGuard, SpinLock};
 
-use crate::process::Process;
+use super::Key;
 use crate::sched::{Task, TaskList, WaitChain};
 
 const BUCKETS: usize = 256;
@@ -21,10 +21,10 @@ impl Sleepers {
         Self { list: TaskList::new(), came: 0 }
     }
 
-    /// Adds a task that is in no bucket, asleep on the word at `at`.
-    pub fn push(&mut self, task: Arc<Task>, at: u64) {
+    /// Adds a task that is in no bucket, asleep on the word `key`.
+    pub fn push(&mut self, task: Arc<Task>, key: Key) {
         self.came += 1;
-        task.thread.futex.enter(at, self.came);
+        task.thread.futex.enter(key, self.came);
         self.list.push(task);
     }
 
@@ -38,38 +38,34 @@ impl Sleepers {
 static TABLE: [CachePadded<SpinLock<Sleepers>>; BUCKETS] =
     [const { CachePadded::new(SpinLock::new(Sleepers::new())) }; BUCKETS];
 
-fn index(at: u64) -> usize {
-    // Fibonacci hashing: the high bits of the product depend on all of the address.
-    ((at >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % BUCKETS
+fn index(key: Key) -> usize {
+    key.hash() % BUCKETS
 }
 
-/// The bucket of the word at `at`, locked.
-pub fn bucket(at: u64) -> SpinGuard<'static, Sleepers> {
-    TABLE[index(at)].lock()
+/// The bucket of the word `key`, locked.
+pub fn bucket(key: Key) -> SpinGuard<'static, Sleepers> {
+    TABLE[index(key)].lock()
 }
 
 /// Whom one call is about: those who sleep when it first looks. Who comes later, perhaps woken by this very call
 /// and asleep again, is not, or the call need never end.
-pub struct Wanted<'a> {
-    process: &'a Process,
-    at: u64,
+pub struct Wanted {
+    key: Key,
     bits: u32,
     /// How many had come to the bucket at the first look.
     came: Option<u64>,
 }
 
-impl<'a> Wanted<'a> {
-    /// The sleepers of `process` on the word at `at` whose bits meet `bits`.
-    pub fn new(process: &'a Process, at: u64, bits: u32) -> Self {
-        Self { process, at, bits, came: None }
+impl Wanted {
+    /// The sleepers on the word `key` whose bits meet `bits`.
+    pub fn new(key: Key, bits: u32) -> Self {
+        Self { key, bits, came: None }
     }
 
     fn take(&mut self, sleepers: &mut Sleepers) -> Option<Arc<Task>> {
         let came = *self.came.get_or_insert(sleepers.came);
-        let task = sleepers.list.remove_first(|task| {
-            task.thread.futex.matches(self.at, self.bits, came)
-                && core::ptr::eq(&raw const **task.process(), self.process)
-        })?;
+        let matches = |task: &Arc<Task>| task.thread.futex.matches(self.key, self.bits, came);
+        let task = sleepers.list.remove_first(matches)?;
         task.thread.futex.leave();
         Some(task)
     }
@@ -84,7 +80,7 @@ impl Batch {
     const MOST: usize = 8;
 
     /// Takes up to `count` tasks, as far as they fit.
-    pub fn take(sleepers: &mut Sleepers, wanted: &mut Wanted<'_>, count: usize) -> Self {
+    pub fn take(sleepers: &mut Sleepers, wanted: &mut Wanted, count: usize) -> Self {
         let mut batch = Self::default();
         for place in batch.0.iter_mut().take(count) {
             *place = wanted.take(sleepers);
@@ -122,7 +118,7 @@ pub enum Pair {
 
 impl Pair {
     /// The buckets of two words.
-    pub fn lock(first: u64, second: u64) -> Self {
+    pub fn lock(first: Key, second: Key) -> Self {
         let (a, b) = (index(first), index(second));
         if a == b {
             return Self::One(bucket(first));
@@ -144,9 +140,9 @@ impl Pair {
         }
     }
 
-    /// Moves up to `count` sleepers to the word at `to`; how many.
-    pub fn transfer(&mut self, wanted: &mut Wanted<'_>, to: u64, count: usize) -> usize {
-        let count = if wanted.at == to { 0 } else { count };
+    /// Moves up to `count` sleepers to the word `to`; how many.
+    pub fn transfer(&mut self, wanted: &mut Wanted, to: Key, count: usize) -> usize {
+        let count = if wanted.key == to { 0 } else { count };
         let mut moved = 0;
         while moved < count
             && let Some(task) = wanted.take(self.first())

@@ -1,13 +1,13 @@
 //! Sleeping on a word of the program's memory.
 //!
-//! Sleepers hang in buckets, chosen by a hash of the address, each with a lock on its own cache lines. A
+//! Sleepers hang in buckets, chosen by a hash of the word's key, each with a lock on its own cache lines. A
 //! sleeper checks the word and enters the bucket under its lock; a waker, who changed the word before,
 //! searches the bucket under the same lock: the sleeper sees the new word, or the waker sees the sleeper.
 //!
-//! 1. `Waiter::key` names the address that a task sleeps on; 0 says that it is in no bucket. It changes
-//!    only under the lock of the bucket it names (a requeue holds both locks).
-//! 2. Whoever takes a task out of its bucket sets its key to 0: a waker, or the sleeper itself when it
-//!    gives up. A sleeper whose key is 0 was woken, even if its time ran out at the same moment: no wake-up
+//! 1. `Waiter::home` and `Waiter::at` are the [`Key`] of the word that a task sleeps on; `at` 0 says that it is in no
+//!    bucket. They change only under the lock of the bucket that they name (a requeue holds both locks).
+//! 2. Whoever takes a task out of its bucket sets `at` to 0: a waker, or the sleeper itself when it
+//!    gives up. A sleeper whose `at` is 0 was woken, even if its time ran out at the same moment: no wake-up
 //!    is swallowed.
 //! 3. A call wakes or moves only who slept when it first had the bucket's lock, known by `Waiter::came`: it lets go of
 //!    the lock while it wakes a batch, and who is woken may be back before the next.
@@ -16,6 +16,7 @@
 //! who holds those comes here. It does not look for memory, though: see `process::patience`.
 
 mod bucket;
+mod key;
 mod word;
 
 use alloc::sync::Arc;
@@ -24,17 +25,19 @@ use abi::Errno;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use vm::Access;
 
-use super::Process;
 use super::patience::under_lock;
 use crate::mm::user;
 use crate::sched::{self, Task};
+
+pub use key::Key;
 
 use bucket::{Batch, Pair, Wanted, bucket};
 
 /// A task's place in a bucket.
 #[derive(Debug)]
 pub struct Waiter {
-    key: AtomicU64,
+    home: AtomicU64,
+    at: AtomicU64,
     bits: AtomicU32,
     /// Its number among all that ever came to the bucket.
     came: AtomicU64,
@@ -43,43 +46,39 @@ pub struct Waiter {
 impl Waiter {
     /// In no bucket.
     pub const fn new() -> Self {
-        Self { key: AtomicU64::new(0), bits: AtomicU32::new(0), came: AtomicU64::new(0) }
+        Self {
+            home: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            bits: AtomicU32::new(0),
+            came: AtomicU64::new(0),
+        }
     }
 
-    fn key(&self) -> u64 {
-        // Acquire pairs with the Release in `set_key`: who sees 0 sees what the waker did before.
-        self.key.load(Ordering::Acquire)
-    }
-
-    fn set_key(&self, key: u64) {
-        self.key.store(key, Ordering::Release);
+    /// The word it sleeps on. Exact under the lock of its bucket; else the halves may belong to two words.
+    fn key(&self) -> Option<Key> {
+        // Acquire pairs with the Release in `leave`: who sees 0 sees what the waker did before.
+        let at = self.at.load(Ordering::Acquire);
+        (at != 0).then(|| Key { home: self.home.load(Ordering::Relaxed), at })
     }
 
     /// Into a bucket, as the `came`th. Under its lock, like the two below, so Relaxed.
-    fn enter(&self, at: u64, came: u64) {
+    fn enter(&self, key: Key, came: u64) {
         self.came.store(came, Ordering::Relaxed);
-        self.set_key(at);
+        self.home.store(key.home, Ordering::Relaxed);
+        self.at.store(key.at, Ordering::Relaxed);
     }
 
     /// Out of it.
     fn leave(&self) {
-        self.set_key(0);
+        // Release pairs with the Acquire in `key`.
+        self.at.store(0, Ordering::Release);
     }
 
-    /// Whether it is among the first `came`, on the word at `at`, and its bits meet `bits`.
-    fn matches(&self, at: u64, bits: u32, came: u64) -> bool {
-        self.key() == at
+    /// Whether it is among the first `came`, on the word `key`, and its bits meet `bits`.
+    fn matches(&self, key: Key, bits: u32, came: u64) -> bool {
+        self.key() == Some(key)
             && self.bits.load(Ordering::Relaxed) & bits != 0
             && self.came.load(Ordering::Relaxed) <= came
-    }
-}
-
-/// A futex word is aligned and in user space: that is also what keeps its key from being 0.
-fn check_address(at: u64) -> Result<(), Errno> {
-    match (at % 4, at) {
-        (0, 1..user::USER_END) => Ok(()),
-        (0, _) => Err(Errno::EFAULT),
-        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -89,27 +88,27 @@ fn check_address(at: u64) -> Result<(), Errno> {
 /// # Errors
 /// EAGAIN (another value), ETIMEDOUT, EINTR, EINVAL, EFAULT, ENOMEM.
 pub fn wait(at: u64, expected: u32, bits: u32, deadline: Option<u64>) -> Result<(), Errno> {
-    check_address(at)?;
     let task = sched::current();
-    under_lock(at, Access::Read, || enter(&task, at, expected, bits))?;
+    let key = Key::of(&task, at)?;
+    under_lock(at, Access::Read, || enter(&task, key, expected, bits))?;
     let slept = sleep(&task, deadline);
     // Still in a bucket: we gave up. Else somebody woke us, whatever else happened.
     if give_up(&task) { slept } else { Ok(()) }
 }
 
-fn enter(task: &Arc<Task>, at: u64, expected: u32, bits: u32) -> Result<(), Errno> {
-    let mut sleepers = bucket(at);
-    if user::load_u32(at)? != expected {
+fn enter(task: &Arc<Task>, key: Key, expected: u32, bits: u32) -> Result<(), Errno> {
+    let mut sleepers = bucket(key);
+    if user::load_u32(key.at)? != expected {
         return Err(Errno::EAGAIN);
     }
     task.thread.futex.bits.store(bits, Ordering::Relaxed);
-    sleepers.push(task.clone(), at);
+    sleepers.push(task.clone(), key);
     Ok(())
 }
 
-/// Until the key is 0, or an error.
+/// Until it is in no bucket, or an error.
 fn sleep(task: &Task, deadline: Option<u64>) -> Result<(), Errno> {
-    while task.thread.futex.key() != 0 {
+    while task.thread.futex.key().is_some() {
         task.check_interrupted()?;
         if deadline.is_some_and(sched::passed) {
             return Err(Errno::ETIMEDOUT);
@@ -122,29 +121,26 @@ fn sleep(task: &Task, deadline: Option<u64>) -> Result<(), Errno> {
 /// Takes the task out of whatever bucket it is in by now; whether it was in one.
 fn give_up(task: &Arc<Task>) -> bool {
     loop {
-        let key = task.thread.futex.key();
-        if key == 0 {
-            return false;
-        }
+        let Some(key) = task.thread.futex.key() else { return false };
         let mut sleepers = bucket(key);
         // It may have been woken or requeued before we had the lock.
-        if task.thread.futex.key() == key {
+        if task.thread.futex.key() == Some(key) {
             sleepers.remove(task);
             return true;
         }
     }
 }
 
-/// Wakes up to `count` sleepers of `process` on the word at `at` whose bits meet `bits`; how many.
+/// Wakes up to `count` sleepers on the word at `at` in the memory of `task` whose bits meet `bits`; how many.
 ///
 /// # Errors
 /// EINVAL, EFAULT for an address that cannot be a futex.
-pub fn wake(process: &Process, at: u64, count: usize, bits: u32) -> Result<usize, Errno> {
-    check_address(at)?;
-    let mut wanted = Wanted::new(process, at, bits);
+pub fn wake(task: &Task, at: u64, count: usize, bits: u32) -> Result<usize, Errno> {
+    let key = Key::of(task, at)?;
+    let mut wanted = Wanted::new(key, bits);
     let mut woken = 0;
     loop {
-        let batch = Batch::take(&mut bucket(at), &mut wanted, count - woken);
+        let batch = Batch::take(&mut bucket(key), &mut wanted, count - woken);
         woken += batch.len();
         if !batch.is_full() {
             return Ok(woken);
@@ -158,29 +154,27 @@ pub fn wake(process: &Process, at: u64, count: usize, bits: u32) -> Result<usize
 /// # Errors
 /// EAGAIN (another value), EINVAL, EFAULT.
 pub fn requeue(
-    process: &Process,
+    task: &Task,
     (from, to): (u64, u64),
     counts: (usize, usize),
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
-    check_address(from)?;
-    check_address(to)?;
-    under_lock(from, Access::Read, || wake_and_move(process, (from, to), counts, expected))
+    let keys = (Key::of(task, from)?, Key::of(task, to)?);
+    under_lock(from, Access::Read, || wake_and_move(keys, counts, expected))
 }
 
 /// EFAULT comes before anything is changed.
 fn wake_and_move(
-    process: &Process,
-    (from, to): (u64, u64),
+    (from, to): (Key, Key),
     (wake, moved): (usize, usize),
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
-    let mut wanted = Wanted::new(process, from, u32::MAX);
+    let mut wanted = Wanted::new(from, u32::MAX);
     let mut woken = 0;
     loop {
         let mut pair = Pair::lock(from, to);
         if let Some(expected) = expected.filter(|_| woken == 0)
-            && user::load_u32(from)? != expected
+            && user::load_u32(from.at)? != expected
         {
             return Err(Errno::EAGAIN);
         }
@@ -202,18 +196,18 @@ fn wake_and_move(
 /// # Errors
 /// ENOSYS (unknown operation), EINVAL, EFAULT.
 pub fn wake_op(
-    process: &Process,
+    task: &Task,
     (first, second): (u64, u64),
     counts: (usize, usize),
     operation: u32,
 ) -> Result<usize, Errno> {
-    check_address(first)?;
-    check_address(second)?;
+    Key::of(task, first)?;
+    Key::of(task, second)?;
     let old = word::update(second, operation)?;
     let compared = word::compare(old as i32, operation)?;
-    let woken = wake(process, first, counts.0, u32::MAX)?;
+    let woken = wake(task, first, counts.0, u32::MAX)?;
     match compared {
-        true => Ok(woken + wake(process, second, counts.1, u32::MAX)?),
+        true => Ok(woken + wake(task, second, counts.1, u32::MAX)?),
         false => Ok(woken),
     }
 }

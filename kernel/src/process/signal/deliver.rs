@@ -5,7 +5,7 @@ use abi::signal::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIG_DFL, SIG_
 use vm::Access;
 
 use super::frame::{self, Trouble};
-use super::{IGNORED, Origin, bit};
+use super::{IGNORED, Origin, STOPPING, bit};
 use crate::arch::TrapFrame;
 use crate::sched::Task;
 
@@ -37,8 +37,8 @@ pub struct Fault {
 
 /// Delivers what is deliverable to the running thread, whose user registers are `frame`.
 pub fn deliver(task: &Task, frame: &mut TrapFrame) -> Fate {
-    while let Some((signal, origin)) = next(task) {
-        let fate = act(task, frame, signal, origin);
+    while let Some((signal, origin, continued)) = next(task) {
+        let fate = act(task, frame, signal, origin, continued);
         if !matches!(fate, Fate::Lives) {
             return fate;
         }
@@ -48,16 +48,23 @@ pub fn deliver(task: &Task, frame: &mut TrapFrame) -> Fate {
     Fate::Lives
 }
 
-fn next(task: &Task) -> Option<(u32, Origin)> {
-    let signals = &task.thread.signals;
-    signals.take(&task.process().signals, !signals.mask())
+/// A signal to deliver, and how many times SIGCONT had been sent before it was taken.
+fn next(task: &Task) -> Option<(u32, Origin, u64)> {
+    let (signals, process) = (&task.thread.signals, task.process());
+    let continued = process.stop.continued();
+    let (signal, origin) = signals.take(&process.signals, !signals.mask())?;
+    Some((signal, origin, continued))
 }
 
-fn act(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin) -> Fate {
+fn act(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, continued: u64) -> Fate {
     let action = task.process().signals.action(signal);
     match action.handler {
         SIG_IGN => Fate::Lives,
         SIG_DFL if IGNORED & bit(signal) != 0 => Fate::Lives,
+        SIG_DFL if STOPPING & bit(signal) != 0 => {
+            task.process().stop_by(signal, continued);
+            Fate::Lives
+        }
         SIG_DFL => Fate::Dies(signal),
         _ => handle(task, frame, signal, origin, &action),
     }
@@ -114,7 +121,7 @@ fn suffer(task: &Task, frame: &mut TrapFrame, signal: Option<u32>, trouble: Trou
         Trouble::Wild(address, access) => (address, access),
         Trouble::NoMemory(address) => return Fate::Starves(address),
     };
-    let origin = Origin { code: SI_KERNEL, value: 0 };
+    let origin = Origin::new(SI_KERNEL, 0);
     let fault = Fault { signal: SIGSEGV, origin, address, access };
     if signal == Some(SIGSEGV) { Fate::Crashes(fault) } else { force(task, frame, fault) }
 }

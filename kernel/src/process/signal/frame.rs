@@ -134,8 +134,8 @@ fn save_fpu(at: u64) -> Result<(), Errno> {
 /// What a program is told of `signal`.
 pub fn info(signal: u32, origin: Origin) -> Siginfo {
     let mut fields = [0; 14];
-    // `si_addr`, or `si_pid` with a zero `si_uid`.
-    fields[0] = origin.value;
+    // `si_addr`, or `si_pid` with a zero `si_uid`; then `si_status`.
+    (fields[0], fields[1]) = (origin.value, u64::from(origin.status as u32));
     Siginfo { signo: signal as i32, errno: 0, code: origin.code, padding: 0, fields }
 }
 

@@ -3,9 +3,9 @@
 //! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its
 //! way to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its
 //! whole process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Each number
-//! is pending at most once, real-time signals too. Stopping is not supported: what would stop a process is
-//! ignored.
+//! is pending at most once, real-time signals too.
 
+mod actions;
 mod altstack;
 mod deliver;
 mod frame;
@@ -20,6 +20,7 @@ use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Ending, Process};
 use crate::sched::{Task, attention};
+use actions::Actions;
 
 pub use altstack::{replace as replace_stack, told};
 pub use deliver::{Fate, Fault, deliver, force, return_from_handler};
@@ -34,39 +35,29 @@ pub const fn bit(signal: u32) -> u64 {
 /// Signals that can be neither blocked nor handled.
 pub const UNSTOPPABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
 
-/// Signals whose default is to be ignored; those that would stop a process are treated alike.
-const IGNORED: u64 = bit(SIGCHLD)
-    | bit(SIGURG)
-    | bit(SIGWINCH)
-    | bit(SIGCONT)
-    | bit(SIGSTOP)
-    | bit(SIGTSTP)
-    | bit(SIGTTIN)
-    | bit(SIGTTOU);
+/// Signals whose default is to be ignored.
+const IGNORED: u64 = bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGCONT);
+/// Signals whose default is to stop the process.
+const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 
 /// What a process has.
 pub struct ProcessSignals {
-    actions: SpinLock<[Sigaction; NSIG as usize]>,
+    /// Processes may share them (CLONE_SIGHAND).
+    actions: SpinLock<Arc<Actions>>,
     pending: Pending,
-}
-
-impl Default for ProcessSignals {
-    fn default() -> Self {
-        Self { actions: SpinLock::new([Sigaction::default(); NSIG as usize]), pending: Pending::new() }
-    }
 }
 
 impl ProcessSignals {
     /// What is to be done about `signal`.
     pub fn action(&self, signal: u32) -> Sigaction {
-        self.actions.lock()[signal as usize - 1]
+        self.actions.lock().get(signal)
     }
 
     /// Sets it; what it was.
     pub fn set_action(&self, signal: u32, action: Sigaction) -> Sigaction {
-        let old = core::mem::replace(&mut self.actions.lock()[signal as usize - 1], action);
+        let old = self.actions.lock().replace(signal, action);
         if self.ignores(signal) {
-            self.pending.discard(signal);
+            self.pending.discard(bit(signal));
         }
         old
     }
@@ -105,6 +96,20 @@ impl ThreadSignals {
             stack: SpinLock::new(altstack::NONE),
             restartable: AtomicBool::new(false),
         }
+    }
+
+    /// Those of a child: it blocks the same, and handles signals on the same stack if that is `its_own` too.
+    pub fn inherit(&self, its_own: bool) -> Self {
+        let child = Self::new(self.lasting_mask());
+        if its_own {
+            child.set_stack(self.stack());
+        }
+        child
+    }
+
+    /// Goes on with the signals that wait for `old`.
+    pub fn take_over(&self, old: &Self) {
+        self.pending.take_over(&old.pending);
     }
 
     /// The blocked signals. Only the thread itself changes them.
@@ -213,9 +218,24 @@ pub fn checked(number: u64) -> Result<u32, Errno> {
     }
 }
 
+/// SIGCONT makes the process go on, whatever becomes of the signal; it and those that stop undo one another.
+fn before_sending(process: &Arc<Process>, signal: u32) {
+    let undone = match bit(signal) {
+        sent if STOPPING & sent != 0 => bit(SIGCONT),
+        sent if sent == bit(SIGCONT) => STOPPING,
+        _ => return,
+    };
+    process.signals.pending.discard(undone);
+    process.for_each_thread(|task| task.thread.signals.pending.discard(undone));
+    if signal == SIGCONT {
+        process.go_on();
+    }
+}
+
 /// Sends `signal` to `task` alone.
 pub fn send_to_thread(task: &Arc<Task>, signal: u32, origin: Origin) {
     let process = task.process();
+    before_sending(process, signal);
     let blocked = task.thread.signals.blocks(signal);
     if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
@@ -253,11 +273,12 @@ fn tell(process: &Process, signal: u32) {
 }
 
 /// Sends `signal` to `process`: some thread that waits for it, or does not block it, takes it.
-pub fn send_to_process(process: &Process, signal: u32, origin: Origin) {
+pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
     if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
         return;
     }
+    before_sending(process, signal);
     let in_vain = |task: Arc<Task>| !task.thread.signals.blocks(signal);
     if process.signals.ignores(signal) && taker(process, signal).is_some_and(in_vain) {
         return;

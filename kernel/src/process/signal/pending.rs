@@ -1,18 +1,44 @@
 //! Signals that were sent and not yet taken.
 
-use abi::signal::NSIG;
+use abi::signal::{CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, NSIG, SIGCONT};
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering};
 
 use super::bit;
+use crate::process::{Ending, News, Process, State};
 
 /// Where a signal came from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
     /// `si_code`.
     pub code: i32,
-    /// `si_addr` of a fault, or `si_pid` of a sender.
+    /// `si_addr` of a fault, or `si_pid` of a sender or a child.
     pub value: u64,
+    /// `si_status` of a child.
+    pub status: i32,
+}
+
+impl Origin {
+    /// A fault, or the kernel, says `value`.
+    pub const fn new(code: i32, value: u64) -> Self {
+        Self { code, value, status: 0 }
+    }
+
+    /// Sent by `process`.
+    pub fn sent_by(process: &Process, code: i32) -> Self {
+        Self::new(code, process.pid().into())
+    }
+
+    /// What the child `pid` tells its parent.
+    pub fn of_child(pid: u32, state: State) -> Self {
+        let (code, status) = match state {
+            State::Ended(Ending::Status(status)) => (CLD_EXITED, i32::from(status)),
+            State::Ended(Ending::Signal(signal)) => (CLD_KILLED, signal as i32),
+            State::Changed(News::Stopped(signal)) => (CLD_STOPPED, signal as i32),
+            State::Changed(News::Continued) => (CLD_CONTINUED, SIGCONT as i32),
+        };
+        Self { status, ..Self::new(code, pid.into()) }
+    }
 }
 
 /// A set of signals with their origins.
@@ -24,7 +50,7 @@ pub struct Pending {
 impl Pending {
     /// None.
     pub const fn new() -> Self {
-        Self { set: AtomicU64::new(0), origins: SpinLock::new([Origin { code: 0, value: 0 }; NSIG as usize]) }
+        Self { set: AtomicU64::new(0), origins: SpinLock::new([Origin::new(0, 0); NSIG as usize]) }
     }
 
     /// Which.
@@ -54,8 +80,15 @@ impl Pending {
         Some((signal, origins[signal as usize - 1]))
     }
 
-    /// Forgets `signal`.
-    pub fn discard(&self, signal: u32) {
-        let _sent_in_vain = self.take(bit(signal));
+    /// Forgets those of `signals`.
+    pub fn discard(&self, signals: u64) {
+        while self.take(signals).is_some() {}
+    }
+
+    /// Adds all that wait in `other`, which is the poorer for it.
+    pub fn take_over(&self, other: &Pending) {
+        while let Some((signal, origin)) = other.take(u64::MAX) {
+            self.add(signal, origin);
+        }
     }
 }

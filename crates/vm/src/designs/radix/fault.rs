@@ -6,9 +6,9 @@ use refcache::Domain;
 
 use super::RadixSpace;
 use crate::meta::Page;
-use crate::{Access, Event, Fault, FaultError, FrameNum, Frames, Mmu, PageNum, VmError};
+use crate::{Access, Event, Fault, FaultError, FrameNum, Memory, Mmu, PageNum, VmError};
 
-impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Resolves a fault on the locked page `at`.
     #[inline]
     pub(super) fn resolve(
@@ -22,9 +22,13 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         if !page.prot().allows(access) {
             return Err(FaultError::Denied);
         }
-        match page.frame() {
-            Some(frame) => self.fill(pin, at, entry, page, frame),
-            None => self.alloc(pin, at, entry, page),
+        match (page.frame(), page.backing()) {
+            (None, None) => self.alloc(pin, at, entry, page),
+            (None, Some(backing)) => self.rig.show(pin, at, entry, (page, backing), access),
+            (Some(_), _) if access == Access::Write && page.is_copied_on_write() => {
+                self.rig.own(pin, at, entry, page)
+            }
+            (Some(_), _) => self.rig.fill(pin, at, entry, page),
         }
     }
 
@@ -37,41 +41,27 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         entry: &mut Entry<'_, Page>,
         page: Page,
     ) -> Result<Fault, FaultError> {
-        let frame = self.rig.frames.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
-        let backed = page.with_frame(frame);
-        if let Err(error) = self.fill(pin, at, entry, backed, frame) {
-            self.rig.frames.free(pin, frame);
+        let frame = self.rig.memory.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
+        if let Err(error) = self.rig.fill(pin, at, entry, page.with_frame(frame)) {
+            self.rig.memory.free(pin, frame);
             return Err(error);
         }
         Ok(Fault::Alloc)
     }
 
-    /// Fills this core's translation and tracks it.
-    #[inline]
-    fn fill(
-        &self,
-        pin: &Pinned,
-        at: PageNum,
-        entry: &mut Entry<'_, Page>,
-        page: Page,
-        frame: FrameNum,
-    ) -> Result<Fault, FaultError> {
-        self.rig.mmu.fill(pin, at, frame, page.prot()).map_err(|_| FaultError::OutOfMemory)?;
-        let tracker = self.rig.track(pin, page.tracker());
-        entry.set(page.with_tracker(tracker));
-        Ok(if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill })
-    }
-
     pub(super) fn count_fault(&self, pin: &Pinned, fault: Fault) {
-        match fault {
-            Fault::Alloc => self.rig.tally.add(pin, Event::AllocFault, 1),
-            Fault::Fill => self.rig.tally.add(pin, Event::FillFault, 1),
-            Fault::Spurious => {}
-        }
+        let event = match fault {
+            Fault::Alloc => Event::AllocFault,
+            Fault::Fill => Event::FillFault,
+            Fault::Copy => Event::CowCopy,
+            Fault::Reuse => Event::CowReuse,
+            Fault::Spurious => return,
+        };
+        self.rig.tally.add(pin, event, 1);
     }
 }
 
-/// Backs the locked page with `frame`, if it is mapped and has none.
+/// Gives the locked page the frame `frame`, if it is mapped and has none.
 pub(super) fn give(entry: &mut Entry<'_, Page>, frame: FrameNum) -> Result<(), VmError> {
     let page = entry.value().ok_or(VmError::NotMapped)?;
     if page.frame().is_some() {

@@ -1,0 +1,32 @@
+//! Files that are mapped, when there is little memory.
+
+use std::fs;
+
+use crate::harness::{Compiler, compiled, run, scratch};
+
+/// A file of this many pages of anything but zeroes, in the boot image.
+fn big_file(pages: usize) -> String {
+    let path = scratch("files").join("big");
+    let words = (1..=pages as u64 * 512).map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    fs::write(&path, words.flatten().collect::<Vec<u8>>()).unwrap();
+    format!("{}:/big", path.display())
+}
+
+/// The boot image takes half of the memory, and what is left is less than the file: its pages are dropped again and again,
+/// under three threads that read them.
+#[test]
+fn a_file_that_does_not_fit_into_memory_is_read_by_mapping() {
+    let file = big_file(8192);
+    for tables in ["percore", "shared"] {
+        let options = ["-m", "68M", "-c", "2", "--tables", tables, "--file", &file];
+        let run = run(&options, &[&compiled("bigfile", Compiler::Static), "/big", "3"]);
+        assert!(run.status == 0 && run.text().starts_with("bigfile: 8192 pages"), "{run:?}");
+        let dropped: u64 = run.stats["counters"]["pages_reclaimed"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|count| count.as_u64().unwrap())
+            .sum();
+        assert!(dropped > 0, "{run:?}");
+    }
+}

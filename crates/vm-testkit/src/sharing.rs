@@ -1,0 +1,134 @@
+//! What several spaces of a machine have in common: files, and memory since a fork.
+
+use std::collections::BTreeMap;
+
+use percore::Pinned;
+use vm::{Access, BackingNum, Copies, Mapping, PageNum, PageRange, Placement, Prot, Region, Remap, VmError};
+
+use crate::World;
+
+/// What a new mapping shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// Zeroes.
+    Zeroes,
+    /// A file from a page on; what is written is private.
+    Private(usize, u64),
+    /// A file from a page on; what is written goes there.
+    Shared(usize, u64),
+    /// The same, never to be written here.
+    Sealed(usize, u64),
+}
+
+impl Shows {
+    /// File and page, if it shows one.
+    pub(crate) fn file_page(self) -> Option<(usize, u64)> {
+        match self {
+            Self::Zeroes => None,
+            Self::Private(file, page) | Self::Shared(file, page) | Self::Sealed(file, page) => {
+                Some((file, page))
+            }
+        }
+    }
+
+    /// What shows `by` pages further on.
+    pub(crate) fn further(self, by: u64) -> Self {
+        match self {
+            Self::Zeroes => Self::Zeroes,
+            Self::Private(file, page) => Self::Private(file, page + by),
+            Self::Shared(file, page) => Self::Shared(file, page + by),
+            Self::Sealed(file, page) => Self::Sealed(file, page + by),
+        }
+    }
+
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Self::Shared(..) | Self::Sealed(..))
+    }
+}
+
+impl World {
+    /// Maps as a kernel does: with a backing of the mapping's own, if it shows a file.
+    pub fn map(
+        &self,
+        pin: &Pinned,
+        place: Placement,
+        pages: u64,
+        prot: Prot,
+        shows: Shows,
+    ) -> Result<PageNum, VmError> {
+        let backing = |file, offset| self.machine.files.view(file, offset);
+        let mapping = match shows {
+            Shows::Zeroes => Mapping::anonymous(prot),
+            Shows::Private(file, offset) => Mapping::private(prot, backing(file, offset)),
+            Shows::Shared(file, offset) => Mapping::shared(prot, backing(file, offset)),
+            Shows::Sealed(file, offset) => Mapping::shared(prot, backing(file, offset)).sealed(),
+        };
+        let answer = self.space.map(pin, place, pages, mapping);
+        self.let_go(mapping.backing());
+        answer
+    }
+
+    /// Moves a mapping.
+    pub fn remap(&self, pin: &Pinned, what: &Remap) -> Result<PageNum, VmError> {
+        let mut made = None;
+        let answer = self.space.remap(pin, what, &mut |backing, from, to| {
+            made = Some(self.machine.files.moved(backing, from, to));
+            made
+        });
+        self.let_go(made);
+        answer
+    }
+
+    /// A child of the space, which the test ends.
+    ///
+    /// # Errors
+    /// Those of `fork`; then there is no child.
+    pub fn fork(&self, pin: &Pinned) -> Result<World, VmError> {
+        let child = self.sibling(pin).ok_or(VmError::OutOfMemory)?;
+        let mut heirs = BTreeMap::new();
+        let answer = self.space.fork(pin, &*child.space, &mut |backing| {
+            Some(*heirs.entry(backing).or_insert_with(|| self.machine.files.again(backing)))
+        });
+        self.let_go(heirs.into_values());
+        match answer {
+            Ok(()) => Ok(child),
+            Err(error) => {
+                child.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Everything that is mapped.
+    pub fn regions(&self, pin: &Pinned, pages: PageRange) -> Vec<Region> {
+        let mut regions = Vec::new();
+        self.space.regions(pin, pages, &mut |region| {
+            regions.push(*region);
+            std::ops::ControlFlow::Continue(())
+        });
+        regions
+    }
+
+    /// Pages of the space show page `first` of `file` or a later one no longer.
+    pub fn zap(&self, pin: &Pinned, user: PageRange, file: usize, first: u64, copies: Copies) {
+        for region in self.regions(pin, user) {
+            let Some(backing) = region.mapping.backing() else { continue };
+            let (shown, index) = self.machine.files.shown(backing, region.pages.start());
+            let skipped = first.saturating_sub(index);
+            if shown == file && skipped < region.pages.pages() {
+                let start = PageNum::new(region.pages.start().get() + skipped);
+                self.space.zap(pin, PageRange::between(start, region.pages.end()), backing, copies);
+            }
+        }
+    }
+
+    /// A program on this core does `access`: what it finds in the first word.
+    pub fn glance(&self, pin: &Pinned, page: PageNum) -> u64 {
+        let frame = self.reach(pin, page, Access::Read).expect("the page can be read");
+        self.frames().read(frame, 0)
+    }
+
+    fn let_go(&self, made: impl IntoIterator<Item = BackingNum>) {
+        made.into_iter().for_each(|backing| self.machine.files.adjust(backing, -1));
+    }
+}

@@ -1,0 +1,163 @@
+//! Who may write a frame: copying before the write, and never twice.
+//!
+//! # The states of a page
+//!
+//! | state | frame | others who have it | a translation allows |
+//! |---|---|---|---|
+//! | untouched | none | | nothing |
+//! | alone | owned | nobody | the page's rights |
+//! | counted | one reference of it | pages of other spaces, after `fork` | the page's rights without writing |
+//! | shown, private | one reference of it | the backing, and who maps it | the page's rights without writing |
+//! | shown, shared | one reference of it | the same | the page's rights |
+//!
+//! ```text
+//!                     ┌─────────── write: the last holder ────────────┐
+//!                     ▼                                               │
+//!   untouched ──▶   alone   ─────────────── fork ──────────────▶   counted
+//!     │    touch: zeroes ▲                                            │ write: a copy for this page
+//!     │                  └────────────────────────────────────────────┘
+//!     │                  ▲ write, private: a copy for this page
+//!     └─────────────▶  shown
+//!       touch: the backing's frame
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. A frame is written through a translation only by those who may: no translation allows more than `Page::rights`
+//!    says, which is the one place that takes writing away from what is counted and not shared.
+//! 2. Each page that is not untouched owns its frame, or one reference. Both leave the page in `give_up` only, after the
+//!    page's translations were taken back.
+//! 3. A page's state changes under its slot's lock. What lowers its rights takes translations back before the unlock.
+//! 4. Only a holder adds references, with its own slot locked. So if the only holder asks (`Frames::unshare`), nobody can
+//!    become another one before it has answered.
+//! 5. Each page of a mapping with a backing is one reference of the backing, whatever its state.
+//!
+//! # Orders
+//!
+//! - *fork counts, then takes back, then unlocks.* Until the translations are back, other cores may still write the frame
+//!   that the child shall have: the child does not run yet, so it is as if they had written before the fork.
+//! - *A write copies, then takes back, then fills, then gives up.* Cores that only read the old frame would go on reading
+//!   it, unlocked, after a write: so their translations go before the new one is there. If the fill fails the page has
+//!   its old frame still, untranslated.
+//! - *A new state is set before the translation is filled.* If the fill fails, the page is in that state, without a
+//!   translation: as correct as before, and there is nothing to undo.
+
+use percore::Pinned;
+use radixmap::Entry;
+
+use crate::meta::Page;
+use crate::shootdown::{Reach, Rig};
+use crate::{
+    Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, Memory, Mmu, PageNum,
+};
+
+impl<M: Mmu, F: Memory> Rig<M, F> {
+    /// The page's frame, or its reference, goes; no core translates it.
+    #[inline]
+    pub(crate) fn give_up(&self, pin: &Pinned, page: Page) {
+        match page.frame() {
+            Some(frame) if page.is_counted() => Frames::adjust(&self.memory, pin, frame, -1),
+            Some(frame) => self.memory.free(pin, frame),
+            None => {}
+        }
+    }
+
+    /// `pages` more pages refer to `backing`.
+    #[inline]
+    pub(crate) fn refer(&self, pin: &Pinned, backing: Option<BackingNum>, pages: i64) {
+        if let Some(backing) = backing {
+            Backings::adjust(&self.memory, pin, backing, pages);
+        }
+    }
+
+    /// The locked page `at` is untouched and has a backing: it shows the backing's frame, or has a copy if it is to be
+    /// written.
+    pub(crate) fn show(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        (page, backing): (Page, BackingNum),
+        access: Access,
+    ) -> Result<Fault, FaultError> {
+        let writes = page.is_shared() && page.prot().allows(Access::Write);
+        let asked = if writes { Access::Write } else { Access::Read };
+        let shown = page.with_shown(self.memory.frame(pin, backing, at, asked)?);
+        entry.set(shown);
+        match access {
+            Access::Write if !page.is_shared() => self.own(pin, at, entry, shown),
+            _ => self.fill(pin, at, entry, shown),
+        }
+    }
+
+    /// The locked page `at` is counted, and is to be written: its frame becomes its own, or it gets a copy.
+    pub(crate) fn own(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let Some(frame) = page.frame() else { unreachable!("only a frame is counted") };
+        if self.memory.unshare(pin, frame) {
+            entry.set(page.owned());
+            return self.fill(pin, at, entry, page.owned()).map(|_| Fault::Reuse);
+        }
+        let copy = self.memory.alloc_copy(pin, frame).ok_or(FaultError::OutOfMemory)?;
+        self.take_back(pin, Reach::one(at, page.tracker(), self.grain));
+        entry.set(page.untracked());
+        if let Err(error) = self.fill(pin, at, entry, page.with_frame(copy)) {
+            self.memory.free(pin, copy);
+            return Err(error);
+        }
+        self.give_up(pin, page);
+        Ok(Fault::Copy)
+    }
+
+    /// Fills this core's translation of the locked page `at`, which has a frame, and tracks it.
+    #[inline]
+    pub(crate) fn fill(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let Some(frame) = page.frame() else { unreachable!("there is nothing to fill in") };
+        self.mmu.fill(pin, at, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)?;
+        let tracker = self.track(pin, page.tracker());
+        entry.set(page.with_tracker(tracker));
+        Ok(if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill })
+    }
+
+    /// The child's part of a locked page: what the child's page is, and what this one is from now on.
+    pub(crate) fn inherit(&self, pin: &Pinned, page: Page) -> Heritage {
+        let flags = page.flags() - Flags::LOCKED;
+        let Some(frame) = page.frame().filter(|_| !flags.contains(Flags::WIPEONFORK)) else {
+            return Heritage { kept: page, child: page.without_frame().with_flags(flags) };
+        };
+        if !page.is_counted() {
+            self.memory.share(pin, frame);
+        }
+        Frames::adjust(&self.memory, pin, frame, 1);
+        let kept = page.counted();
+        Heritage { kept, child: kept.untracked().with_flags(flags) }
+    }
+}
+
+/// What `fork` makes of a page.
+pub(crate) struct Heritage {
+    /// The parent's page.
+    pub(crate) kept: Page,
+    /// The child's page, which no core translates.
+    pub(crate) child: Page,
+}
+
+impl From<BackingError> for FaultError {
+    fn from(error: BackingError) -> Self {
+        match error {
+            BackingError::OutOfMemory => Self::OutOfMemory,
+            BackingError::BeyondEnd => Self::BeyondEnd,
+        }
+    }
+}

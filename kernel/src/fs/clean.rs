@@ -1,0 +1,62 @@
+//! Pages that can be made again: those of the boot image's files. When memory is short they go first, in turn.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use sync::SpinLock;
+
+use super::fallible;
+use super::page_cache::PageCache;
+
+/// Pages that are enough for once. What one look at a file finds is at most a node's.
+const ENOUGH: u64 = 1024;
+const STEP: u64 = 512;
+
+/// Files of the boot image, and where the last round ended.
+struct Files {
+    all: Vec<Arc<PageCache>>,
+    hand: (usize, u64),
+}
+
+static FILES: SpinLock<Files> = SpinLock::new(Files { all: Vec::new(), hand: (0, 0) });
+
+/// Adds a file of the boot image.
+pub fn add(file: &Arc<PageCache>) -> Result<(), Errno> {
+    fallible::push(&mut FILES.lock().all, file.clone())
+}
+
+/// Drops some clean pages, mapped or not, where the last round ended; says how many. Their frames come back with the
+/// epochs. The caller holds no lock. If another core is at it, that is enough.
+pub fn drop_some() -> u64 {
+    FILES.try_lock().map_or(0, |mut files| files.drop_some())
+}
+
+impl Files {
+    fn drop_some(&mut self) -> u64 {
+        let mut dropped = 0;
+        for _ in 0..=self.all.len() {
+            dropped += self.drop_of_one(ENOUGH - dropped);
+            if dropped >= ENOUGH {
+                break;
+            }
+        }
+        dropped
+    }
+
+    /// Drops about `wanted` pages of the file at the hand; goes on to the next if it has no more.
+    fn drop_of_one(&mut self, wanted: u64) -> u64 {
+        let (at, mut page) = self.hand;
+        let Some(file) = self.all.get(at) else {
+            self.hand = (0, 0);
+            return 0;
+        };
+        let mut dropped = 0;
+        while let Some(first) = file.first_page(page).filter(|_| dropped < wanted) {
+            page = (first / STEP + 1) * STEP;
+            dropped += file.drop_clean(first..page);
+        }
+        self.hand = if dropped < wanted { (at + 1, 0) } else { (at, page) };
+        dropped
+    }
+}

@@ -1,0 +1,65 @@
+//! Where a process is in the tree of names, and its umask.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use abi::Errno;
+use sync::SpinLock;
+
+use super::fallible;
+use super::node::Node;
+use super::path::{self, Found};
+
+/// See the module. Threads share it, and processes may.
+pub struct Place {
+    root: Arc<Node>,
+    directory: SpinLock<Arc<Node>>,
+    /// Relaxed: it orders nothing.
+    umask: AtomicU32,
+}
+
+impl Place {
+    /// In the root directory.
+    pub fn new() -> Result<Arc<Self>, Errno> {
+        let root = super::root();
+        fallible::arc(Self { directory: SpinLock::new(root.clone()), root, umask: AtomicU32::new(0o022) })
+    }
+
+    /// The same place, to be left independently.
+    pub fn copy(&self) -> Result<Arc<Self>, Errno> {
+        fallible::arc(Self {
+            root: self.root.clone(),
+            directory: SpinLock::new(self.directory()),
+            umask: AtomicU32::new(self.umask.load(Ordering::Relaxed)),
+        })
+    }
+
+    /// The current directory.
+    pub fn directory(&self) -> Arc<Node> {
+        self.directory.lock().clone()
+    }
+
+    /// Changes the current directory.
+    pub fn set_directory(&self, node: Arc<Node>) -> Result<(), Errno> {
+        if !node.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        let _old = core::mem::replace(&mut *self.directory.lock(), node);
+        Ok(())
+    }
+
+    /// What `path` names, counted from `start` unless it is absolute.
+    pub fn find(&self, start: &Arc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
+        path::find(&self.root, start, path, follow)
+    }
+
+    /// Sets the umask; says what it was.
+    pub fn set_umask(&self, mask: u32) -> u32 {
+        self.umask.swap(mask & 0o777, Ordering::Relaxed)
+    }
+
+    /// `permissions` without what the umask takes.
+    pub fn masked(&self, permissions: u32) -> u32 {
+        permissions & !self.umask.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,40 @@
+//! The bytes of frames that others may use at the same time: programs by their mappings, calls on the same file. Who
+//! reads while another writes gets some of each, and nothing worse.
+//!
+//! The caller keeps the frame: it holds a reference, or has been pinned since it found the frame where a reference is
+//! held (see `page_tree.rs`).
+
+use vm::FrameNum;
+
+use super::frames;
+use super::memory_map::FRAME;
+use crate::arch::{self, phys_to_virt};
+
+/// Fills `into` with the frame's bytes from `offset` on.
+pub fn read(frame: FrameNum, offset: usize, into: &mut [u8]) {
+    let from = place(frame, offset, into.len());
+    // SAFETY: the bytes are the frame's, which the caller keeps, and the slice is the caller's.
+    unsafe { arch::copy_bytes(into.as_mut_ptr(), from, into.len()) };
+}
+
+/// Puts `from` into the frame at `offset`.
+pub fn write(frame: FrameNum, offset: usize, from: &[u8]) {
+    let to = place(frame, offset, from.len());
+    // SAFETY: as in `read`.
+    unsafe { arch::copy_bytes(to, from.as_ptr(), from.len()) };
+}
+
+/// Puts zeroes into the frame from `offset` up to `end`.
+pub fn clear(frame: FrameNum, offset: usize, end: usize) {
+    let to = place(frame, offset, end - offset);
+    // SAFETY: as in `read`.
+    unsafe { arch::clear_bytes(to, end - offset) };
+}
+
+/// # Panics
+/// Unless `len` bytes from `offset` on lie in a frame of the machine.
+fn place(frame: FrameNum, offset: usize, len: usize) -> *mut u8 {
+    let inside = offset.checked_add(len).is_some_and(|end| end <= FRAME as usize);
+    assert!(inside && frames::exists(frame), "bytes that are in no frame");
+    phys_to_virt(frame.get() * FRAME + offset as u64)
+}

@@ -1,0 +1,233 @@
+//! One mapping of a file in one address space: what a [`BackingNum`] stands for.
+//!
+//! ```text
+//!   pages of a space ──count──▶ FileMapping ──▶ PageCache ──▶ frames
+//!   (word: BackingNum)            │    ▲           │
+//!                                 ▼    └───────────┘ mappings (the reverse map)
+//!                            the space (weak)
+//! ```
+//!
+//! | the record is | held by |
+//! |---|---|
+//! | new | whoever made it: one reference ([`Held`]) |
+//! | in use | each page that shows it, touched or not; who walks the file's mappings |
+//! | gone | nobody: some epochs later Refcache takes it out of the file's mappings and frees it |
+//!
+//! 1. A record is in its file's list from before any page shows it until after the last page that did.
+//! 2. What a child inherits, or what moves, comes right behind the record that it is a copy of: whoever walks the list and
+//!    has not been at the original yet will come to the copy, and whoever has been there has left nothing to copy.
+//! 3. The number is the record's physical address / 64, so it is found again without a table.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use core::mem::offset_of;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::Errno;
+use percore::{Pinned, pin};
+use refcache::{Header, Refcache, WeakWord};
+use vm::{BackingNum, PageNum, PageRange};
+
+use super::epoch;
+use super::mappings::{Links, Place};
+use super::space::SpaceHandle;
+use super::user::USER_END;
+use crate::arch::{phys_to_virt, virt_to_phys};
+use crate::fs::fallible;
+use crate::fs::page_cache::{PAGE, PageCache};
+
+const ALIGN: u64 = 64;
+const LAST: u64 = USER_END / PAGE as u64;
+
+/// See the module.
+#[repr(C, align(64))]
+pub struct FileMapping {
+    header: Header,
+    /// Names the record in the file's list, without keeping it.
+    word: WeakWord,
+    pub(super) links: Links,
+    pub(super) place: Place,
+    file: Arc<PageCache>,
+    space: Weak<SpaceHandle>,
+    /// The virtual page where the file's page 0 would be; it may lie below 0. Relaxed, like the next: set before any page
+    /// shows the record, and published by the locks of their slots.
+    base: AtomicU64,
+    /// Pages of the file that it may show: the first, and one past the last.
+    first: u64,
+    end: AtomicU64,
+}
+
+/// A reference to a record.
+pub struct Held(NonNull<FileMapping>);
+
+// SAFETY: the record is counted by Refcache, which is shared by all cores.
+unsafe impl Send for Held {}
+
+impl FileMapping {
+    /// A copy for `space`, whose pages lie `shift` pages further up, right behind this one.
+    fn copied(&self, space: Weak<SpaceHandle>, shift: u64) -> Result<Held, Errno> {
+        let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
+        let shown = (base, self.first, self.end.load(Ordering::Relaxed));
+        let copy = Self::make(self.file.clone(), space, self.place, shown)?;
+        self.file.mappings().add_behind(self.into(), copy.0);
+        Ok(copy)
+    }
+
+    fn make(
+        file: Arc<PageCache>,
+        space: Weak<SpaceHandle>,
+        place: Place,
+        (base, first, end): (u64, u64, u64),
+    ) -> Result<Held, Errno> {
+        let block = NonNull::from(fallible::empty::<Self>(1)?.leak()).cast::<Self>();
+        // SAFETY: room for one record, which lies in the physmap. The word lies in the record, and is looked at no more when
+        // that is released.
+        unsafe {
+            let word = block.byte_add(offset_of!(Self, word)).cast();
+            block.write(Self {
+                header: Header::new(1, Some(word), release),
+                word: WeakWord(AtomicU64::new(block.addr().get() as u64)),
+                links: Links::new(),
+                place,
+                file,
+                space,
+                base: AtomicU64::new(base),
+                first,
+                end: AtomicU64::new(end),
+            });
+        }
+        Ok(Held(block))
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<PageCache> {
+        &self.file
+    }
+
+    /// The space, if it is still there.
+    pub fn space(&self) -> Option<Arc<SpaceHandle>> {
+        self.space.upgrade()
+    }
+
+    /// The page of the file that shows at `page`.
+    pub fn file_page(&self, page: PageNum) -> u64 {
+        page.get().wrapping_sub(self.base.load(Ordering::Relaxed))
+    }
+
+    /// Where pages `from` to `to` of the file are shown, if they are.
+    pub fn shown_at(&self, from: u64, to: u64) -> PageRange {
+        let base = self.base.load(Ordering::Relaxed);
+        let at = |page: u64| (base as i64).wrapping_add(page as i64).clamp(0, LAST as i64) as u64;
+        let (from, to) = (from.max(self.first), to.min(self.end.load(Ordering::Relaxed)));
+        PageRange::between(PageNum::new(at(from)), PageNum::new(at(to.max(from))))
+    }
+
+    /// A reference more, for a caller that found the record in the file's list, under its lock. `None`: it is gone.
+    pub(super) fn hold(&self, pin: &Pinned) -> Option<Held> {
+        let _loan = epoch::domain().loan(pin);
+        (self.word.revive(pin) != 0).then(|| {
+            adjust(pin, number(self.into()), 1);
+            Held(self.into())
+        })
+    }
+}
+
+impl Held {
+    /// A record for `pages` pages of `file`, from page `first` on, in `space`. Its place there is told later
+    /// ([`placed`]).
+    pub fn new(
+        file: &Arc<PageCache>,
+        space: &Arc<SpaceHandle>,
+        first: u64,
+        pages: u64,
+    ) -> Result<Self, Errno> {
+        let place = file.mappings().place_here()?;
+        let made = FileMapping::make(file.clone(), Arc::downgrade(space), place, (0, first, first + pages))?;
+        file.mappings().add(made.0);
+        Ok(made)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> BackingNum {
+        number(self.0)
+    }
+
+    /// Where it is.
+    pub(super) fn pointer(&self) -> NonNull<FileMapping> {
+        self.0
+    }
+}
+
+impl Deref for Held {
+    type Target = FileMapping;
+    fn deref(&self) -> &FileMapping {
+        // SAFETY: the reference keeps the record, of which only atomics and the links change.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        adjust(&pin(), self.number(), -1);
+    }
+}
+
+fn number(record: NonNull<FileMapping>) -> BackingNum {
+    BackingNum::new(virt_to_phys(record.as_ptr()) / ALIGN)
+}
+
+fn record(backing: BackingNum) -> NonNull<FileMapping> {
+    // SAFETY: no address in the physmap is null.
+    unsafe { NonNull::new_unchecked(phys_to_virt(backing.get() * ALIGN)) }
+}
+
+/// Calls `f` with the record of a backing that a locked page shows, or that the caller holds.
+pub fn with<R>(backing: BackingNum, f: impl FnOnce(&FileMapping) -> R) -> R {
+    // SAFETY: backings are records' numbers, and the record is kept by the page, or by the caller.
+    f(unsafe { record(backing).as_ref() })
+}
+
+/// `pages` more refer to the record. The caller has a reference.
+pub fn adjust(pin: &Pinned, backing: BackingNum, pages: i64) {
+    // SAFETY: the caller's reference; the header begins the record.
+    unsafe { epoch::domain().adjust(pin, record(backing).cast(), pages) };
+}
+
+/// The mapping begins at `start`.
+pub fn placed(backing: BackingNum, start: PageNum) {
+    with(backing, |record| record.base.store(start.get().wrapping_sub(record.first), Ordering::Relaxed));
+}
+
+/// The mapping ends before `end`.
+pub fn grown(backing: BackingNum, end: PageNum) {
+    with(backing, |record| record.end.fetch_max(record.file_page(end), Ordering::Relaxed));
+}
+
+/// A record for the child `space`, which shows at each page what `backing` shows there. The copy lives as long as the caller
+/// stays pinned, or pages refer to it: `None` without memory.
+pub fn inherited(_pin: &Pinned, backing: BackingNum, space: &Arc<SpaceHandle>) -> Option<BackingNum> {
+    let copy = with(backing, |record| record.copied(Arc::downgrade(space), 0));
+    copy.ok().map(|copy| copy.number())
+}
+
+/// A record that shows at `to` what `backing` shows at `from`. See [`inherited`].
+pub fn moved(_pin: &Pinned, backing: BackingNum, from: PageNum, to: PageNum) -> Option<BackingNum> {
+    let shift = to.get().wrapping_sub(from.get());
+    let copy = with(backing, |record| record.copied(record.space.clone(), shift));
+    copy.ok().map(|copy| copy.number())
+}
+
+/// No page refers to the record, and nobody else.
+///
+/// # Safety
+/// Called once, by the domain, with the header of a record made by [`FileMapping::make`].
+unsafe fn release(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
+    let record = header.cast::<FileMapping>();
+    // SAFETY: the record lives until the end of this function; then nobody finds it any more.
+    unsafe {
+        record.as_ref().file.mappings().remove(record);
+        drop(Box::from_raw(record.as_ptr()));
+    }
+}

@@ -1,0 +1,60 @@
+//! The machine's memory, as address spaces see it.
+
+use abi::Errno;
+use percore::Pinned;
+use vm::{Access, BackingError, BackingNum, Backings, FrameNum, Frames, PageNum};
+
+use super::{descriptors, file_mapping, frames};
+
+/// See the module.
+pub struct MachineMemory;
+
+impl Frames for MachineMemory {
+    #[inline(always)]
+    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
+        frames::alloc_zeroed(pin)
+    }
+    fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
+        frames::alloc_copy(pin, from)
+    }
+    #[inline(always)]
+    fn free(&self, pin: &Pinned, frame: FrameNum) {
+        frames::free(pin, frame);
+    }
+    fn share(&self, pin: &Pinned, frame: FrameNum) {
+        descriptors::share(pin, frame);
+    }
+    fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64) {
+        descriptors::adjust(pin, frame, by);
+    }
+    fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool {
+        descriptors::unshare(pin, frame)
+    }
+}
+
+/// A backing is a mapping of a file: see `file_mapping.rs`.
+impl Backings for MachineMemory {
+    fn placed(&self, _: &Pinned, backing: BackingNum, start: PageNum) {
+        file_mapping::placed(backing, start);
+    }
+    fn grown(&self, _: &Pinned, backing: BackingNum, end: PageNum) {
+        file_mapping::grown(backing, end);
+    }
+    fn frame(
+        &self,
+        pin: &Pinned,
+        backing: BackingNum,
+        at: PageNum,
+        _: Access,
+    ) -> Result<FrameNum, BackingError> {
+        let frame = file_mapping::with(backing, |record| record.file().frame(pin, record.file_page(at)));
+        frame.map_err(|error| match error {
+            Errno::ENOMEM => BackingError::OutOfMemory,
+            // As on Linux, a file that may have no more pages is no reason to look for memory.
+            _ => BackingError::BeyondEnd,
+        })
+    }
+    fn adjust(&self, pin: &Pinned, backing: BackingNum, pages: i64) {
+        file_mapping::adjust(pin, backing, pages);
+    }
+}

@@ -1,0 +1,162 @@
+//! From a file to its mappings: the reverse map, by which a cut and reclaim find every page that shows the file.
+//!
+//! A list for each core, made when the file is first mapped: cores that map and unmap one file share nothing. A list goes
+//! through the records themselves.
+//!
+//! 1. A list's lock guards the links of the records in it. It is taken with slots locked (a fork, a move), so nothing is
+//!    waited for while it is held.
+//! 2. A walk holds one record at a time, by a reference, with no lock: it stays in its list meanwhile, so its next is the
+//!    next. Records are added in front, or right behind the one they copy (see `file_mapping.rs`).
+//! 3. A record whose count has become zero may still be in its list. A walk revives it under the lock, or passes it by;
+//!    `release` waits for that lock before it frees the record.
+
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+
+use abi::Errno;
+use percore::pin;
+use sync::{CachePadded, SetOnce, SpinLock};
+
+use super::file_mapping::{FileMapping, Held};
+use crate::arch;
+use crate::fs::fallible;
+
+type Pointer = Option<NonNull<FileMapping>>;
+type Lists = Box<[CachePadded<SpinLock<List>>]>;
+
+/// The mappings of one file.
+pub struct Mappings(SetOnce<Lists>);
+
+/// Which list a record is in.
+#[derive(Clone, Copy)]
+pub(super) struct Place(usize);
+
+/// Where in its list a record is.
+pub(super) struct Links(UnsafeCell<(Pointer, Pointer)>);
+
+// SAFETY: links are touched under their list's lock only.
+unsafe impl Send for Links {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Links {}
+
+impl Links {
+    pub(super) const fn new() -> Self {
+        Self(UnsafeCell::new((None, None)))
+    }
+}
+
+struct List {
+    first: Pointer,
+}
+
+// SAFETY: the records are shared by all cores; their links belong to the list.
+unsafe impl Send for List {}
+
+/// Held while a file gets its lists: that is once.
+static OPENING: SpinLock<()> = SpinLock::new(());
+
+impl Mappings {
+    /// Those of a file that nobody maps.
+    pub const fn new() -> Self {
+        Self(SetOnce::new())
+    }
+
+    /// This core's list.
+    ///
+    /// # Errors
+    /// No memory for the lists.
+    pub(super) fn place_here(&self) -> Result<Place, Errno> {
+        if self.0.get().is_none() {
+            let _alone = OPENING.lock();
+            if self.0.get().is_none() {
+                self.0.set(new_lists()?);
+            }
+        }
+        Ok(Place(pin().core().index()))
+    }
+
+    /// Adds a record to its list, in front.
+    pub(super) fn add(&self, record: NonNull<FileMapping>) {
+        self.list(record).lock().insert(None, record);
+    }
+
+    /// Adds a record right behind `original`, which is in a list.
+    pub(super) fn add_behind(&self, original: NonNull<FileMapping>, record: NonNull<FileMapping>) {
+        self.list(original).lock().insert(Some(original), record);
+    }
+
+    /// Takes a record out.
+    pub(super) fn remove(&self, record: NonNull<FileMapping>) {
+        self.list(record).lock().remove(record);
+    }
+
+    /// Calls `visit` with every mapping that there is now, with no lock held. Those that are added meanwhile may be missed,
+    /// unless they are copies of one that has not been visited yet.
+    pub fn for_each(&self, mut visit: impl FnMut(&Held)) {
+        for list in self.0.get().into_iter().flatten() {
+            let mut at = list.lock().held_behind(None);
+            while let Some(held) = at {
+                visit(&held);
+                let next = list.lock().held_behind(Some(held.pointer()));
+                at = next;
+            }
+        }
+    }
+
+    fn list(&self, record: NonNull<FileMapping>) -> &SpinLock<List> {
+        // SAFETY: callers pass records that live.
+        let Place(at) = unsafe { record.as_ref() }.place;
+        &self.0.get().expect("a file with records has lists")[at]
+    }
+}
+
+fn new_lists() -> Result<Lists, Errno> {
+    let mut lists = fallible::empty(arch::cores())?;
+    lists.resize_with(arch::cores(), || CachePadded::new(SpinLock::new(List { first: None })));
+    Ok(lists.into_boxed_slice())
+}
+
+impl List {
+    fn insert(&mut self, before: Pointer, record: NonNull<FileMapping>) {
+        let next = self.next(before).replace(record);
+        *links(record) = (before, next);
+        if let Some(next) = next {
+            links(next).0 = Some(record);
+        }
+    }
+
+    fn remove(&mut self, record: NonNull<FileMapping>) {
+        let (before, next) = *links(record);
+        *self.next(before) = next;
+        if let Some(next) = next {
+            links(next).0 = before;
+        }
+    }
+
+    /// What comes behind `record`, or first.
+    fn next(&mut self, record: Pointer) -> &mut Pointer {
+        match record {
+            None => &mut self.first,
+            Some(record) => &mut links(record).1,
+        }
+    }
+
+    /// The next record that is still there, with a reference.
+    fn held_behind(&mut self, before: Pointer) -> Option<Held> {
+        let mut at = *self.next(before);
+        while let Some(record) = at {
+            // SAFETY: what is in the list has not been released.
+            if let Some(held) = unsafe { record.as_ref() }.hold(&pin()) {
+                return Some(held);
+            }
+            at = *self.next(at);
+        }
+        None
+    }
+}
+
+fn links<'l>(record: NonNull<FileMapping>) -> &'l mut (Pointer, Pointer) {
+    // SAFETY: the record lives, and the caller holds its list's lock; callers keep no two at a time.
+    unsafe { &mut *record.as_ref().links.0.get() }
+}

@@ -1,0 +1,177 @@
+//! From the number of a page in its file to the frame that holds it: a tree of words, read without a lock.
+//!
+//! ```text
+//!  roots[0] ─▶ leaf: 512 words                        pages 0 to 511
+//!  roots[1] ─▶ node: 512 words ─▶ leaves              pages 512 to 2^18 - 1 (its first leaf stays empty)
+//!  roots[2] ─▶ ...                                    up to 2^27, and roots[3] up to 2^36
+//! ```
+//!
+//! A word is 0, or [`PRESENT`] and the number of a frame: the page's, or the next node's. So a small file is one node, and
+//! no root ever moves. It is not the radix map: pages are looked for far more often than put in, by cores that have
+//! nothing to do with each other, and a look must write nothing, not even a lock.
+//!
+//! 1. The words of nodes change once, from 0; nodes stay until the tree goes. A page's word changes by compare-and-swap
+//!    or swap: each page put in is taken out once, by whoever gets it.
+//! 2. The tree holds one reference to each of its pages' frames. Who takes a page out gives that reference up *after* it,
+//!    or hands it on.
+//! 3. Who finds a page is pinned, and may use the frame, or take a reference, as long as it stays pinned: its core does
+//!    not flush meanwhile, so no count that became zero after the look is believed before it has unpinned. (The page's word
+//!    is to the frame what a weak word is to a radix node; that it is cleared *before* the tree's reference goes makes the
+//!    mark `DYING` unnecessary.)
+//!
+//! Orderings: a word is set with Release and read with Acquire: who finds a node sees its zeroes, who finds a page sees its
+//! first contents and its count.
+
+use core::ops::{ControlFlow, Range};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use percore::Pinned;
+use vm::{FrameNum, OutOfMemory};
+
+use super::frames;
+use super::memory_map::FRAME;
+use crate::arch::phys_to_virt;
+
+const PRESENT: u64 = 1 << 63;
+const DIGIT: u32 = 9;
+const SLOTS: usize = 1 << DIGIT;
+const HEIGHTS: usize = 4;
+/// One past the last page of a file.
+pub const END: u64 = 1 << (DIGIT * HEIGHTS as u32);
+
+/// See the module.
+pub struct PageTree {
+    roots: [AtomicU64; HEIGHTS],
+}
+
+type Node = [AtomicU64; SLOTS];
+/// Takes a page's number and its word.
+type Visit<'v, B> = &'v mut dyn FnMut(u64, &AtomicU64) -> ControlFlow<B>;
+
+impl PageTree {
+    /// A tree without pages.
+    pub const fn new() -> Self {
+        Self { roots: [const { AtomicU64::new(0) }; HEIGHTS] }
+    }
+
+    /// The frame of `page`: the caller's to use as long as it is pinned.
+    #[inline]
+    pub fn get(&self, _pin: &Pinned, page: u64) -> Option<FrameNum> {
+        let top = height(page);
+        let mut word = &self.roots[top];
+        for level in (0..=top).rev() {
+            word = &below(word)?[digit(page, level)];
+        }
+        frame(word.load(Ordering::Acquire))
+    }
+
+    /// Puts `new` in for `page`, unless it has a frame. Says which one it has now.
+    ///
+    /// # Errors
+    /// No memory for a node.
+    pub fn put(&self, pin: &Pinned, page: u64, new: FrameNum) -> Result<FrameNum, OutOfMemory> {
+        let top = height(page);
+        let mut word = &self.roots[top];
+        for level in (0..=top).rev() {
+            word = &below_or_new(pin, word)?[digit(page, level)];
+        }
+        Ok(set(word, new).err().unwrap_or(new))
+    }
+
+    /// Takes the pages of `range` out. Each comes with the reference that the tree held.
+    pub fn take(&self, range: Range<u64>, mut visit: impl FnMut(FrameNum)) {
+        let _all = self.for_each(range, &mut |_, word| {
+            if word.load(Ordering::Relaxed) != 0 {
+                // AcqRel: what was put in there is seen by whoever takes it out, and the other way round.
+                frame(word.swap(0, Ordering::AcqRel)).into_iter().for_each(&mut visit);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
+    /// The first page of `range` that has a frame.
+    pub fn first(&self, range: Range<u64>) -> Option<u64> {
+        let found = self.for_each(range, &mut |page, word| match word.load(Ordering::Relaxed) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(page),
+        });
+        found.break_value()
+    }
+
+    fn for_each<B>(&self, range: Range<u64>, visit: Visit<'_, B>) -> ControlFlow<B> {
+        (0..HEIGHTS).try_for_each(|level| walk(&self.roots[level], level, 0, &range, visit))
+    }
+}
+
+impl Drop for PageTree {
+    /// The pages were taken out. Nobody looks any more.
+    fn drop(&mut self) {
+        let pin = percore::pin();
+        self.roots.iter().enumerate().for_each(|(level, word)| free(&pin, word, level));
+    }
+}
+
+/// The level of the root that `page` is under.
+fn height(page: u64) -> usize {
+    debug_assert!(page < END);
+    (page.max(1).ilog2() / DIGIT) as usize
+}
+
+fn digit(page: u64, level: usize) -> usize {
+    (page >> (DIGIT * level as u32)) as usize % SLOTS
+}
+
+fn frame(word: u64) -> Option<FrameNum> {
+    (word != 0).then(|| FrameNum::new(word & !PRESENT))
+}
+
+/// Sets a word that is 0; says what is there otherwise.
+fn set(word: &AtomicU64, new: FrameNum) -> Result<(), FrameNum> {
+    // Release and Acquire: see the module.
+    let set = word.compare_exchange(0, PRESENT | new.get(), Ordering::Release, Ordering::Acquire);
+    set.map(drop).map_err(|there| FrameNum::new(there & !PRESENT))
+}
+
+/// The node that a root or a node's word leads to.
+fn below(word: &AtomicU64) -> Option<&Node> {
+    let at = phys_to_virt::<Node>(frame(word.load(Ordering::Acquire))?.get() * FRAME);
+    // SAFETY: callers pass words above the leaves' own, which lead to nodes; they live as long as the tree that the
+    // word is in.
+    Some(unsafe { &*at })
+}
+
+fn below_or_new<'t>(pin: &Pinned, word: &'t AtomicU64) -> Result<&'t Node, OutOfMemory> {
+    if word.load(Ordering::Relaxed) == 0 {
+        let new = frames::alloc_node(pin).ok_or(OutOfMemory)?;
+        if set(word, FrameNum::new(new)).is_err() {
+            frames::free_raw(pin, new);
+        }
+    }
+    below(word).ok_or(OutOfMemory)
+}
+
+/// Visits the words of the pages of `range` that lie below a node of `level`, whose first page is `first`.
+fn walk<B>(
+    word: &AtomicU64,
+    level: usize,
+    first: u64,
+    range: &Range<u64>,
+    visit: Visit<'_, B>,
+) -> ControlFlow<B> {
+    let Some(node) = below(word) else { return ControlFlow::Continue(()) };
+    let span = 1 << (DIGIT * level as u32);
+    let from = range.start.saturating_sub(first) / span;
+    let to = range.end.saturating_sub(first).div_ceil(span).min(SLOTS as u64);
+    (from..to).try_for_each(|index| {
+        let (page, word) = (first + index * span, &node[index as usize]);
+        if level == 0 { visit(page, word) } else { walk(word, level - 1, page, range, visit) }
+    })
+}
+
+fn free(pin: &Pinned, word: &AtomicU64, level: usize) {
+    let Some(node) = below(word) else { return };
+    if level > 0 {
+        node.iter().for_each(|word| free(pin, word, level - 1));
+    }
+    frames::free_raw(pin, word.load(Ordering::Relaxed) & !PRESENT);
+}

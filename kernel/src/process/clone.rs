@@ -1,0 +1,157 @@
+//! Making threads and processes.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::process::*;
+use sync::SpinLock;
+use sync::atomic::Ordering;
+
+use super::patience::Patience;
+use super::thread::{NewThread, Shared};
+use super::vfork::Latch;
+use super::{EndingCell, Family, Groups, Number, Process, Stop};
+use crate::arch::{FpuState, TrapFrame};
+use crate::counters::{Counter, sum};
+use crate::fs::{FdTable, Place, fallible};
+use crate::sched::{self, Task};
+
+/// A child as it is asked for. Flags are consistent.
+#[derive(Clone, Copy, Debug)]
+pub struct Clone {
+    /// `CLONE_*`.
+    pub flags: u64,
+    /// Its registers.
+    pub frame: TrapFrame,
+    /// Its thread-local storage.
+    pub fs_base: u64,
+    /// Where it writes its number first; 0 for nowhere.
+    pub set_tid: u64,
+    /// Which word to clear when it exits; 0 for none.
+    pub clear_tid: u64,
+    /// What a child process tells its parent with when it ends, or 0.
+    pub exit_signal: u32,
+}
+
+impl Clone {
+    fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A thread or a process like `task`, which runs; calls `meet` with it before it runs, and for CLONE_VFORK waits for
+/// it. Its number.
+///
+/// # Errors
+/// EAGAIN beyond a limit or if the caller is ending, ENOMEM; what `meet` says: there is no child then.
+pub fn clone(
+    task: &Task,
+    wanted: &Clone,
+    meet: impl FnOnce(&Arc<Process>, u32) -> Result<(), Errno>,
+) -> Result<u32, Errno> {
+    check_limit(task.process())?;
+    let latch = if wanted.has(CLONE_VFORK) { Some(Latch::new()?) } else { None };
+    let child = make(task, wanted, &latch)?;
+    let tid = child.tid();
+    meet(child.process(), tid)?;
+    join(task, wanted, &child)?;
+    sched::enqueue(child);
+    if let Some(latch) = latch {
+        latch.wait();
+    }
+    Ok(tid)
+}
+
+/// RLIMIT_NPROC. All processes are one user's; counted only where there is a limit.
+fn check_limit(process: &Process) -> Result<(), Errno> {
+    let limit = process.limits.lock()[RLIMIT_NPROC as usize].current;
+    let within = limit == RLIM_INFINITY || (sum(Counter::Tasks) as u64) < limit;
+    if within { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
+/// Tries again as long as memory is found.
+fn make(task: &Task, wanted: &Clone, latch: &Option<Arc<Latch>>) -> Result<Arc<Task>, Errno> {
+    let mut patience = Patience::new();
+    loop {
+        match make_once(task, wanted, latch.clone()) {
+            Err(Errno::ENOMEM) if patience.found_memory() => {}
+            made => return made,
+        }
+    }
+}
+
+fn make_once(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Task>, Errno> {
+    let is_thread = wanted.has(CLONE_THREAD);
+    let mut fpu = fallible::boxed(FpuState::new())?;
+    fpu.save();
+    let new = NewThread {
+        number: if is_thread { Some(Number::new()?) } else { None },
+        shared: share(task.shared(), wanted)?,
+        name: *task.thread.name.lock(),
+        frame: wanted.frame,
+        fpu,
+        fs_base: wanted.fs_base,
+        affinity: task.affinity(),
+        signals: task.thread.signals.inherit(wanted.flags & (CLONE_VM | CLONE_VFORK) != CLONE_VM),
+        clear_tid: wanted.clear_tid,
+        set_tid: wanted.set_tid,
+        latch,
+    };
+    match is_thread {
+        true => new.make(task.process()),
+        false => new.make(&task.process().make_child(wanted)?),
+    }
+}
+
+/// What the child shares is shared, what not is copied.
+fn share(parent: &Shared, wanted: &Clone) -> Result<Shared, Errno> {
+    Ok(Shared {
+        memory: if wanted.has(CLONE_VM) { parent.memory.clone() } else { parent.memory.fork()? },
+        files: if wanted.has(CLONE_FILES) { parent.files.clone() } else { FdTable::copy(&parent.files)? },
+        place: if wanted.has(CLONE_FS) { parent.place.clone() } else { Place::copy(&parent.place)? },
+    })
+}
+
+impl Process {
+    /// A process like this one, of which nobody knows yet.
+    fn make_child(&self, wanted: &Clone) -> Result<Arc<Process>, Errno> {
+        fallible::arc(Process {
+            number: Number::new()?,
+            family: Family::new(wanted.exit_signal),
+            groups: Groups::new(self.group(), self.session()),
+            signals: self.signals.inherit(wanted.flags)?,
+            stop: Stop::new(),
+            limits: SpinLock::new(*self.limits.lock()),
+            threads: SpinLock::new(fallible::empty(1)?),
+            ending: EndingCell::new(),
+            executor: Default::default(),
+            executed: Default::default(),
+            main_status: Default::default(),
+            past: Default::default(),
+            children_usage: Default::default(),
+        })
+    }
+}
+
+/// From now on the child is found.
+fn join(task: &Task, wanted: &Clone, child: &Arc<Task>) -> Result<(), Errno> {
+    let process = child.process();
+    if wanted.has(CLONE_THREAD) {
+        return process.add_thread(child);
+    }
+    adopt(task.process(), wanted, process)?;
+    // There is room for it, and nobody knows the process who could end it.
+    process.add_thread(child)?;
+    process.number.publish(process, true);
+    process.end_if_late(task.process());
+    Ok(())
+}
+
+/// CLONE_PARENT makes the child the caller's sibling.
+fn adopt(process: &Arc<Process>, wanted: &Clone, child: &Arc<Process>) -> Result<(), Errno> {
+    if !wanted.has(CLONE_PARENT) {
+        return process.adopt(child).map(drop);
+    }
+    child.family.exit_signal.store(process.family.exit_signal.load(Ordering::Relaxed), Ordering::Relaxed);
+    process.parent().ok_or(Errno::EAGAIN)?.adopt(child).map(drop)
+}

@@ -1,0 +1,112 @@
+//! Running another program: a new task with new memory takes the place of the running one.
+//!
+//! 1. All that can fail comes first, in the new memory and the new task: an error leaves the caller as it was.
+//! 2. Then the process's other threads end. From here on the call returns only to die.
+//! 3. The new task stands in the list of threads instead of the old one, in one step under the list's lock: whoever sends
+//!    a signal finds the one or the other. The old one exits without a word.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::file::S_IFREG;
+use sync::atomic::Ordering;
+
+use super::arguments::Strings;
+use super::load::load;
+use super::script::{HEAD, Script};
+use super::thread::{NAME_BYTES, NewThread, Shared, leave_memory};
+use crate::arch::{FpuState, TrapFrame};
+use crate::fs::node::Node;
+use crate::fs::{FdTable, fallible};
+use crate::sched::{self, Task};
+
+/// Scripts whose interpreters are scripts.
+const DEEPEST: usize = 5;
+
+/// Makes the process of the running `task` run the program in `file`, which was asked for by `name`. When it returns
+/// without an error, the task is nobody's any more and must leave by `sched::exit`.
+///
+/// # Errors
+/// EACCES, ENOENT, ENOEXEC, ELOOP, ENOMEM, E2BIG: nothing has changed. EINTR if the process ends.
+pub fn exec(task: &Task, file: Arc<Node>, name: &[u8], strings: Strings) -> Result<(), Errno> {
+    let (file, name, strings) = find_program(task, file, fallible::copied(name)?, strings)?;
+    let process = task.process();
+    let new = prepare(task, &file, &name, strings)?;
+    let signals = process.signals.for_new_program()?;
+    process.end_others(task)?;
+    leave_memory(task);
+    process.replace_thread(task, &new)?;
+    new.shared().files.join();
+    task.shared().files.leave();
+    new.shared().files.close_on_exec_all();
+    process.signals.replace_actions(signals);
+    process.executed.store(true, Ordering::Relaxed);
+    process.family.exit_signal.store(abi::signal::SIGCHLD, Ordering::Relaxed);
+    new.thread.signals.take_over(&task.thread.signals);
+    sched::enqueue_here(new);
+    Ok(())
+}
+
+type Program = (Arc<Node>, Vec<u8>, Strings);
+
+/// Follows scripts to a program that is none.
+fn find_program(
+    task: &Task,
+    mut file: Arc<Node>,
+    mut name: Vec<u8>,
+    mut strings: Strings,
+) -> Result<Program, Errno> {
+    for _ in 0..=DEEPEST {
+        check_file(&file)?;
+        let mut head = [0; HEAD];
+        let read = file.content().ok_or(Errno::EACCES)?.read(0, &mut head, false)?;
+        let Some(script) = Script::parse(&head[..read])? else { return Ok((file, name, strings)) };
+        match script.argument {
+            Some(argument) => strings.replace_first(&[script.interpreter, argument, &name])?,
+            None => strings.replace_first(&[script.interpreter, &name])?,
+        }
+        file = task.place().find(&task.place().directory(), script.interpreter, true)?.existing()?.clone();
+        name = fallible::copied(script.interpreter)?;
+    }
+    Err(Errno::ELOOP)
+}
+
+/// EACCES unless it is a file that may be executed.
+fn check_file(file: &Node) -> Result<(), Errno> {
+    let may = file.kind() == S_IFREG && file.permissions() & 0o111 != 0;
+    if may { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// The task to be, which the process does not know yet.
+fn prepare(task: &Task, file: &Node, name: &[u8], strings: Strings) -> Result<Arc<Task>, Errno> {
+    let loaded = load(file, name, strings).map_err(|refused| refused.0)?;
+    let old = task.shared();
+    let new = NewThread {
+        number: None,
+        shared: Shared {
+            memory: loaded.memory,
+            files: if old.files.is_shared() { FdTable::copy(&old.files)? } else { old.files.clone() },
+            place: old.place.clone(),
+        },
+        name: name_of(name),
+        frame: TrapFrame::user(loaded.entry, loaded.sp),
+        fpu: fallible::boxed(FpuState::new())?,
+        fs_base: 0,
+        affinity: task.affinity(),
+        signals: task.thread.signals.inherit(false),
+        clear_tid: 0,
+        set_tid: 0,
+        latch: None,
+    };
+    new.make(task.process()).map_err(|_| Errno::ENOMEM)
+}
+
+/// What a thread is called that runs the program at `path`.
+pub fn name_of(path: &[u8]) -> [u8; NAME_BYTES] {
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let mut name = [0; NAME_BYTES];
+    let len = last.len().min(NAME_BYTES - 1);
+    name[..len].copy_from_slice(&last[..len]);
+    name
+}

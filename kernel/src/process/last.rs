@@ -1,0 +1,100 @@
+//! The end of the first process is the end of the machine: the others are killed, everything is given back, and the
+//! report says how it ended.
+//!
+//! ```text
+//!   first process: ENDING := true    look at all numbers: kill, wait      fork: publish the child's number   ENDING? → kill it
+//! ```
+//! SeqCst on both sides: a child that the look misses was published after it, so its maker sees ENDING.
+
+use alloc::sync::Arc;
+
+use sync::SpinLock;
+use sync::atomic::{AtomicBool, Ordering};
+
+use super::{Ending, FIRST, Process, numbers};
+use crate::arch;
+use crate::control::{self, Ended};
+use crate::counters::{self, Counter};
+use crate::mm;
+use crate::options;
+use crate::sched::{self, Task};
+
+static ENDING: AtomicBool = AtomicBool::new(false);
+/// The last thread of the first process, while it waits for the others.
+static LAST: SpinLock<Option<Arc<Task>>> = SpinLock::new(None);
+
+/// Whether the machine is about to end. See above.
+pub fn is_ending() -> bool {
+    ENDING.load(Ordering::SeqCst)
+}
+
+/// A process is gone.
+pub fn one_is_gone() {
+    if is_ending()
+        && let Some(task) = &*LAST.lock()
+    {
+        Task::wake(task);
+    }
+}
+
+/// The last thread of the first process, on its way out.
+pub fn end_machine(task: &Task, ending: Ending) -> ! {
+    *LAST.lock() = Some(sched::current());
+    ENDING.store(true, Ordering::SeqCst);
+    while kill_others() {
+        sched::park();
+    }
+    *LAST.lock() = None;
+    wait_for_memory(task);
+    report(task);
+    control::exit(match ending {
+        Ending::Status(status) => Ended::Status(status),
+        Ending::Signal(signal) => Ended::Signal(signal),
+    });
+    arch::exit(0)
+}
+
+/// Whether there were any that have not ended yet.
+fn kill_others() -> bool {
+    let mut found = false;
+    numbers::for_each(|process| {
+        if process.pid() != FIRST && !process.has_ended() {
+            found = true;
+            process.end(Ending::Signal(abi::signal::SIGKILL));
+        }
+    });
+    found
+}
+
+/// Waits until every other task is freed: each core frees those that exited on it, this one does it here.
+fn wait_for_memory(task: &Task) {
+    while counters::sum(Counter::Spaces) > 1 || Arc::strong_count(&task.shared().memory) > 1 {
+        sched::reap();
+        percore::relax();
+    }
+}
+
+fn report(task: &Task) {
+    let space = task.space();
+    mm::space::settle();
+    while Arc::strong_count(space) > 1 {
+        percore::relax();
+    }
+    arch::marker::stop();
+    if options::get().meter {
+        mm::owners::report(space, &[("process", arch::place_of(&**task.process()))]);
+    }
+    mm::space::retire(space);
+    if options::get().stats {
+        mm::report(space);
+    }
+}
+
+impl Process {
+    /// A child that is made while the machine ends, or its parent, ends too.
+    pub(super) fn end_if_late(&self, parent: &Process) {
+        if is_ending() || parent.ending.is_set() {
+            self.end(Ending::Signal(abi::signal::SIGKILL));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! From a program's file to memory that can run it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use abi::Errno;
+use percore::pin;
+use vm::{Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
+
+use super::arguments::Strings;
+use super::elf::{Elf, Flaw, INTERPRETER_BASE, OUTSIDE, PROGRAM_BASE, Segment};
+use super::heap::Heap;
+use super::stack::{self, Told};
+use super::{Memory, Program, STACK_BYTES, image};
+use crate::fs::node::Node;
+use crate::fs::{fallible, path};
+use crate::mm::file_mapping::Held;
+use crate::mm::space::{self, SpaceHandle};
+use crate::mm::user::USER_END;
+
+const STACK_BOTTOM: u64 = USER_END - STACK_BYTES;
+
+/// Why a program cannot be run: an error, and what is wrong with the file if it is that.
+#[derive(Debug)]
+pub struct Refused(pub Errno, Option<Flaw>);
+
+impl From<Errno> for Refused {
+    fn from(error: Errno) -> Self {
+        Self(error, None)
+    }
+}
+
+impl From<Flaw> for Refused {
+    fn from(flaw: Flaw) -> Self {
+        Self(Errno::ENOEXEC, Some(flaw))
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(error, None) => write!(to, "{error}"),
+            Self(error, Some(Flaw(what))) => write!(to, "{error}, {what}"),
+        }
+    }
+}
+
+/// A program in memory of its own.
+pub struct Loaded {
+    /// The memory.
+    pub memory: Arc<Memory>,
+    /// Where it starts.
+    pub entry: u64,
+    /// Its stack pointer.
+    pub sp: u64,
+}
+
+/// Loads the program in `file`, started by the name `path`, into new memory. If it names an interpreter, that is loaded
+/// too and starts first.
+///
+/// # Errors
+/// ENOEXEC, ENOMEM, E2BIG; ENOENT for the interpreter.
+pub fn load(file: &Node, name: &[u8], strings: Strings) -> Result<Loaded, Refused> {
+    let elf = Elf::parse(content(file)?, PROGRAM_BASE)?;
+    let space = space::new().ok_or(Errno::ENOMEM)?;
+    let heap_start = load_segments(&space, &elf)?;
+    let start = match elf.interpreter()? {
+        Some(name) => load_interpreter(&space, &name)?,
+        None => Start { entry: elf.entry, base: 0 },
+    };
+    let told = Told { elf: &elf, interpreter_base: start.base, name };
+    let sp = set_up_stack(&space, &strings, &told)?;
+    let Strings { argv, envp, .. } = strings;
+    let program = Program { path: fallible::copied(name)?, argv, envp, load_bias: elf.bias };
+    let memory = Memory { space, heap: Heap::new(heap_start), program: fallible::arc(program)? };
+    Ok(Loaded { memory: fallible::arc(memory)?, entry: start.entry, sp })
+}
+
+struct Start {
+    entry: u64,
+    base: u64,
+}
+
+fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, Refused> {
+    let root = crate::fs::root();
+    let found = path::find(&root, &root, name, true)?;
+    let elf = Elf::parse(content(found.existing()?)?, INTERPRETER_BASE)?;
+    load_segments(space, &elf)?;
+    Ok(Start { entry: elf.entry, base: elf.bias })
+}
+
+/// The bytes of a file that is to be executed.
+fn content(file: &Node) -> Result<&dyn crate::fs::content::Content, Errno> {
+    file.content().ok_or(Errno::EACCES)
+}
+
+/// Loads the segments; returns where the heap starts: after the last.
+fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>) -> Result<u64, Refused> {
+    elf.segments().try_fold(0, |heap, segment| load_segment(space, elf, &segment?).map(|end| heap.max(end)))
+}
+
+/// Loads one; returns the page boundary after it.
+fn load_segment(space: &Arc<SpaceHandle>, elf: &Elf<'_>, segment: &Segment) -> Result<u64, Refused> {
+    let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
+    if end > STACK_BOTTOM {
+        return Err(Flaw("a segment lies where the stack goes").into());
+    }
+    let pages =
+        PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));
+    map(space, pages, segment.prot)?;
+    let shown = show_file(space, elf, segment, pages.start())?;
+    let (rest, done) = (PageNum::new(pages.start().get() + shown), shown * PAGE_SIZE);
+    let left = segment.file_size.saturating_sub(done);
+    image::read_in(&***space, rest, elf.file(), segment.offset + done, left)?;
+    Ok(end.next_multiple_of(PAGE_SIZE))
+}
+
+/// Maps the segment's pages from `start` on that are the file's from end to end; what follows the file's part in the last
+/// one may be the file's too, if memory ends there. How many that are.
+fn show_file(
+    space: &Arc<SpaceHandle>,
+    elf: &Elf<'_>,
+    segment: &Segment,
+    start: PageNum,
+) -> Result<u64, Refused> {
+    let pages = match segment.size > segment.file_size {
+        true => segment.file_size / PAGE_SIZE,
+        false => segment.file_size.div_ceil(PAGE_SIZE),
+    };
+    let Some(file) = elf.file().pages().filter(|_| pages > 0) else { return Ok(0) };
+    let record = Held::new(file, space, segment.offset / PAGE_SIZE, pages)?;
+    let mapping = Mapping::private(segment.prot, record.number());
+    space.map(&pin(), Placement::Fixed(start), pages, mapping).map_err(|_| Errno::ENOMEM)?;
+    Ok(pages)
+}
+
+fn map(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Result<(), Refused> {
+    match space.map(&pin(), Placement::Fixed(pages.start()), pages.pages(), Mapping::anonymous(prot)) {
+        Ok(_) => Ok(()),
+        Err(VmError::OutOfRange) => Err(OUTSIDE.into()),
+        Err(_) => Err(Errno::ENOMEM.into()),
+    }
+}
+
+fn set_up_stack(space: &SpaceHandle, strings: &Strings, told: &Told<'_>) -> Result<u64, Refused> {
+    let stack = PageRange::between(VirtAddr::new(STACK_BOTTOM).page(), VirtAddr::new(USER_END).page());
+    map(space, stack, Prot::READ | Prot::WRITE)?;
+    let (sp, bytes): (u64, Vec<u8>) = stack::build(USER_END, strings, told)?;
+    image::write(&**space, sp, &bytes)?;
+    Ok(sp)
+}

@@ -1,0 +1,187 @@
+//! Numbers of processes and threads: one space for both, and the way from a number to who has it.
+//!
+//! A core takes numbers a batch at a time, so that cores that make and end processes write no line in common; all numbers
+//! of a batch live in one shard of the table, and neighbouring batches in different ones. Numbers rise until they wrap;
+//! from then on a core that takes a batch looks who still uses numbers of it: threads, processes, zombies, groups and
+//! sessions.
+//!
+//! Locks: a core's batch, then a shard; nothing is locked under a shard. Nor is a process let go of there: that may be
+//! its end, which retires its number.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use abi::Errno;
+use percore::MAX_CORES;
+use sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sync::{CachePadded, SpinGuard, SpinLock};
+
+use super::Process;
+use crate::fs::fallible;
+use crate::sched::Task;
+
+/// Numbers are below this, as on a large Linux machine.
+pub const LIMIT: u32 = 1 << 22;
+/// Numbers of a batch: the bits of a word.
+const BATCH: u32 = u64::BITS;
+const SHARDS: usize = 512;
+
+struct Entry {
+    number: u32,
+    /// Whether it is the number of the process, and not of another thread.
+    leads: bool,
+    process: Weak<Process>,
+}
+
+/// By rising number.
+type Shard = Vec<Entry>;
+
+static TABLE: [CachePadded<SpinLock<Shard>>; SHARDS] =
+    [const { CachePadded::new(SpinLock::new(Vec::new())) }; SHARDS];
+
+fn shard(number: u32) -> SpinGuard<'static, Shard> {
+    TABLE[(number / BATCH) as usize % SHARDS].lock()
+}
+
+fn find(shard: &Shard, number: u32) -> Result<usize, usize> {
+    shard.binary_search_by_key(&number, |entry| entry.number)
+}
+
+/// What a core has left of its batch: bit `i` stands for the number `base + i`.
+struct Batch {
+    base: u32,
+    left: u64,
+}
+
+static BATCHES: [CachePadded<SpinLock<Batch>>; MAX_CORES] =
+    [const { CachePadded::new(SpinLock::new(Batch { base: 0, left: 0 })) }; MAX_CORES];
+/// The next batch. Relaxed: only uniqueness matters.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+impl Batch {
+    fn refill(&mut self) -> Result<(), Errno> {
+        for _ in 0..LIMIT / BATCH {
+            let batch = NEXT.fetch_add(1, Ordering::Relaxed);
+            self.base = batch.wrapping_mul(BATCH) % LIMIT;
+            let used = if batch < LIMIT / BATCH { 0 } else { used(self.base) };
+            // Number 0 is nobody's.
+            self.left = !used & !u64::from(self.base == 0);
+            if self.left != 0 {
+                return Ok(());
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    fn take(&mut self) -> Result<u32, Errno> {
+        if self.left == 0 {
+            self.refill()?;
+        }
+        let number = self.base + self.left.trailing_zeros();
+        self.left &= self.left - 1;
+        Ok(number)
+    }
+}
+
+/// The numbers of the batch from `base` on that somebody uses.
+fn used(base: u32) -> u64 {
+    let bit = |number: u32| number.checked_sub(base).and_then(|bit| 1u64.checked_shl(bit)).unwrap_or(0);
+    let mut used = shard(base).iter().map(|entry| bit(entry.number)).fold(0, |all, bit| all | bit);
+    for_each(|process| used |= bit(process.group()) | bit(process.session()));
+    used
+}
+
+/// A number in use. It is free again when this is retired or dropped.
+pub struct Number {
+    number: u32,
+    live: AtomicBool,
+}
+
+impl Number {
+    /// One that nobody uses; nobody is found by it yet.
+    ///
+    /// # Errors
+    /// EAGAIN when all are used, or without memory.
+    pub fn new() -> Result<Self, Errno> {
+        let number = BATCHES[crate::arch::core().index()].lock().take()?;
+        let mut shard = shard(number);
+        let at = find(&shard, number).unwrap_or_else(|at| at);
+        fallible::insert(&mut shard, at, Entry { number, leads: false, process: Weak::new() })
+            .map_err(|_| Errno::EAGAIN)?;
+        Ok(Self { number, live: AtomicBool::new(true) })
+    }
+
+    /// The number.
+    pub fn get(&self) -> u32 {
+        self.number
+    }
+
+    /// Lets `process` be found by it: as the process, if it `leads`, else as that of the thread with this number.
+    pub fn publish(&self, process: &Arc<Process>, leads: bool) {
+        let mut shard = shard(self.number);
+        if let Ok(at) = find(&shard, self.number) {
+            shard[at] = Entry { number: self.number, leads, process: Arc::downgrade(process) };
+        }
+    }
+
+    /// Whether nobody is found by it any more.
+    pub fn is_retired(&self) -> bool {
+        !self.live.load(Ordering::Relaxed)
+    }
+
+    /// Nobody is found by it any more.
+    pub fn retire(&self) {
+        // Relaxed: the shard's lock orders the rest.
+        if self.live.swap(false, Ordering::Relaxed) {
+            let mut shard = shard(self.number);
+            if let Ok(at) = find(&shard, self.number) {
+                shard.remove(at);
+            }
+        }
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+/// The thread with this number.
+pub fn thread(number: u32) -> Option<Arc<Task>> {
+    let owner = {
+        let shard = shard(number);
+        shard[find(&shard, number).ok()?].process.upgrade()
+    };
+    owner?.thread(number)
+}
+
+/// The process with this number, a zombie perhaps.
+pub fn process(number: u32) -> Option<Arc<Process>> {
+    let shard = shard(number);
+    let entry = &shard[find(&shard, number).ok()?];
+    if entry.leads { entry.process.upgrade() } else { None }
+}
+
+/// The first process of `shard` with a number from `from` on.
+fn first_from(shard: &SpinLock<Shard>, from: u32) -> Option<Arc<Process>> {
+    let shard = shard.lock();
+    let at = find(&shard, from).unwrap_or_else(|at| at);
+    shard[at..].iter().filter(|entry| entry.leads).find_map(|entry| entry.process.upgrade())
+}
+
+/// The process with the lowest number from `from` on.
+pub fn next_process(from: u32) -> Option<Arc<Process>> {
+    TABLE.iter().filter_map(|shard| first_from(shard, from)).min_by_key(|process| process.pid())
+}
+
+/// Calls `f` with every process that is there all the time. One that comes or goes meanwhile may be left out.
+pub fn for_each(mut f: impl FnMut(&Arc<Process>)) {
+    for shard in &TABLE {
+        let mut from = 0;
+        while let Some(process) = first_from(shard, from) {
+            f(&process);
+            from = process.pid() + 1;
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Descriptors that stand for a process: readable when it has ended.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
+
+use super::Process;
+use crate::fs::OpenFile;
+use crate::fs::content::{Content, Place};
+use crate::fs::node::{Node, Volume};
+
+struct PidFd(Arc<Process>);
+
+/// An open file that stands for `process`.
+///
+/// # Errors
+/// ENOMEM.
+pub fn open(process: Arc<Process>, flags: u32) -> Result<Arc<OpenFile>, Errno> {
+    OpenFile::new(Node::file(Volume::System, 0o600, PidFd(process))?, O_RDWR | flags)
+}
+
+/// The process that `file` stands for.
+///
+/// # Errors
+/// EBADF if it stands for none.
+pub fn process(file: &OpenFile) -> Result<&Arc<Process>, Errno> {
+    file.node().content().and_then(Content::process).ok_or(Errno::EBADF)
+}
+
+impl Content for PidFd {
+    fn kind(&self) -> u32 {
+        0
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn ready(&self) -> i16 {
+        if self.0.has_ended() { POLLIN | POLLRDNORM } else { 0 }
+    }
+
+    fn process(&self) -> Option<&Arc<Process>> {
+        Some(&self.0)
+    }
+}

@@ -1,0 +1,45 @@
+//! Scripts: a first line `#!INTERPRETER ARGUMENT`, as Linux reads it.
+
+use abi::Errno;
+
+/// How much of a file is looked at.
+pub const HEAD: usize = 256;
+
+/// What the first line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Script<'a> {
+    /// The path of the program that runs it.
+    pub interpreter: &'a [u8],
+    /// All that follows, as one argument.
+    pub argument: Option<&'a [u8]>,
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    let start = line.iter().position(|&byte| !is_blank(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    &line[start..end]
+}
+
+impl<'a> Script<'a> {
+    /// What a file that begins with `head` asks for; `None` if it is no script.
+    ///
+    /// # Errors
+    /// ENOEXEC if the line names no interpreter, or its path is cut off.
+    pub fn parse(head: &'a [u8]) -> Result<Option<Self>, Errno> {
+        let Some(rest) = head.strip_prefix(b"#!") else { return Ok(None) };
+        let end = rest.iter().position(|byte| matches!(byte, b'\n' | 0));
+        let line = trimmed(&rest[..end.unwrap_or(rest.len())]);
+        let blank = line.iter().position(|&byte| is_blank(byte));
+        let is_cut = end.is_none() && head.len() == HEAD && blank.is_none();
+        if line.is_empty() || is_cut {
+            return Err(Errno::ENOEXEC);
+        }
+        let (interpreter, argument) = line.split_at(blank.unwrap_or(line.len()));
+        let argument = Some(trimmed(argument)).filter(|argument| !argument.is_empty());
+        Ok(Some(Self { interpreter, argument }))
+    }
+}

@@ -1,0 +1,52 @@
+//! Files without a name, and the memory of files.
+
+use abi::Errno;
+use abi::file::*;
+
+use super::{Call, Outcome};
+use crate::fs::memory_file::MemoryFile;
+use crate::fs::node::Volume;
+use crate::fs::{OpenFile, tree};
+use crate::mm::user;
+
+/// The longest name of a memfd.
+const NAME: usize = NAME_MAX - b"memfd:".len();
+
+/// The name is for `/proc` only, and there it is not shown.
+pub fn memfd_create(call: &mut Call<'_>) -> Outcome {
+    let flags = u64::from(call.arg(1) as u32);
+    let both = MFD_EXEC | MFD_NOEXEC_SEAL;
+    if flags & !(MFD_CLOEXEC | MFD_EXEC) != 0 || flags & both == both {
+        return Err(Errno::EINVAL);
+    }
+    user::read_cstr(call.arg(0), NAME + 1).map_err(|error| match error {
+        Errno::ENAMETOOLONG => Errno::EINVAL,
+        other => other,
+    })?;
+    let file = OpenFile::new(tree::unnamed(MemoryFile::anonymous()?, 0o777)?, O_RDWR | O_LARGEFILE)?;
+    Ok(call.files().add(file, 0, flags & MFD_CLOEXEC != 0)? as u64)
+}
+
+/// Memory for a range of a file, or a hole in it.
+pub fn fallocate(call: &mut Call<'_>) -> Outcome {
+    let (file, mode) = (call.file(0)?, u64::from(call.arg(1) as u32));
+    let (at, len) = (call.arg(2), call.arg(3));
+    if (at as i64) < 0 || (len as i64) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let content = file.writable()?;
+    let pages = match content.pages() {
+        Some(pages) if file.node().volume() == Volume::Memory => pages,
+        _ if content.is_stream() => return Err(Errno::ESPIPE),
+        _ => return Err(Errno::ENODEV),
+    };
+    const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    match mode {
+        0 => pages.reserve(at, len)?,
+        FALLOC_FL_KEEP_SIZE => {}
+        HOLE => pages.punch(at, len),
+        _ => return Err(Errno::EOPNOTSUPP),
+    }
+    file.node().touch();
+    Ok(0)
+}
