@@ -105,7 +105,8 @@ impl World {
 
     /// Every key of `keys` has the value `value`, folded where it can be.
     fn filled(self, keys: Range<u64>, value: u64) -> Self {
-        let mut guard = self.map.lock_range(&pin(0), keys.clone(), Expand::Always).unwrap();
+        let pin = pin(0);
+        let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
         if value >= WIDE {
             guard.widen(keys).unwrap();
         }
