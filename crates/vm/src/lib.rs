@@ -18,7 +18,7 @@
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
 //! | `region.rs` | what is mapped, as a list |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
-//! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
+//! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -36,10 +36,12 @@ mod meta;
 mod mmu;
 mod page;
 mod presence;
+mod recent;
 mod region;
 mod sharing;
 mod shootdown;
 mod space;
+mod sweep;
 mod tracker;
 
 pub use counters::{Counters, Event};
