@@ -80,12 +80,19 @@ static RAN: [CachePadded<SpinLock<Weak<SpaceHandle>>>; MAX_CORES] =
 static LEFT: [CachePadded<SpinLock<Option<SpaceHandle>>>; MAX_CORES] =
     [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
 
+fn pages(start: u64, end: u64) -> PageRange {
+    PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE))
+}
+
+/// All pages that a program may map.
+pub fn user_pages() -> PageRange {
+    pages(LOWEST, USER_END)
+}
+
 fn layout() -> Layout {
-    let pages =
-        |start: u64, end: u64| PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE));
     Layout {
         cores: arch::cores(),
-        user: pages(LOWEST, USER_END),
+        user: user_pages(),
         anywhere: pages(ANYWHERE.0, ANYWHERE.1),
         seed: arch::random_u64(),
     }

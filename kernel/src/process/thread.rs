@@ -123,6 +123,7 @@ impl Process {
         let at = threads.iter().position(|task| core::ptr::eq(&raw const **task, leaving));
         let gone = at.map(|at| threads.remove(at));
         let is_last = threads.is_empty();
+        *self.last_name.lock() = *leaving.thread.name.lock();
         let faults = if is_last { faults(leaving.space()) } else { 0 };
         self.past.add(&Usage { cpu_ns: leaving.cpu_ns(), faults });
         if let ([left], true) = (&threads[..], self.executor.load(Ordering::Relaxed) != 0) {
