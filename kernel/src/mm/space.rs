@@ -140,7 +140,9 @@ fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Ar
 }
 
 impl Drop for SpaceHandle {
+    /// Wherever that happens, counts are touched: an idle core may be the last to let go.
     fn drop(&mut self) {
+        sched::come_online();
         counters::add(&percore::pin(), Counter::Spaces, -1);
     }
 }
