@@ -95,10 +95,18 @@ fn a_cpu_that_was_called_is_waited_for_before_its_thread_runs() {
             thread::yield_now();
         }
         assert_eq!(gate.elapsed(), 0);
-        advance(&gate, &seats, 1, 0);
-        advance(&gate, &seats, 1, 10);
+        gate.leave(&seats[1]);
     });
-    assert_eq!(gate.state(), State { quantum: 1, inside: 2, missing: 2 });
+    assert_eq!(gate.state(), State { quantum: 1, inside: 1, missing: 1 });
+}
+
+#[test]
+fn waking_takes_time_by_the_gate() {
+    let (gate, seats) = (Gate::new(10), seats(1));
+    gate.open();
+    gate.call(&seats[0]);
+    advance(&gate, &seats, 0, 0);
+    assert_eq!((gate.elapsed(), seats[0].clock()), (WAKING, 0));
 }
 
 #[test]
