@@ -49,7 +49,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
     /// The tree that `path` comes from, with `tree` at the end of it.
     pub(crate) fn climb(
         &mut self,
-        mut path: Path<'a, K, T>,
+        path: &mut Path<'a, K, T>,
         mut tree: Tree<'a, K, T>,
         update: Update,
     ) -> Tree<'a, K, T> {

@@ -4,14 +4,15 @@
 //!   readers' line:  key | value ─▶ T | left ─▶ node | right ─▶ node
 //!   writer's line:  size of the subtree | room for rcu's callback
 //! ```
-//! The sizes of a whole path change with each insertion. On a line of their own they disturb no lookup: a line that readers
-//! read is written only if a pointer in it changes.
+//! The sizes of a whole path change with each insertion. On a line of their own they disturb no lookup: a line that
+//! readers read is written only if a pointer in it changes.
 //!
-//! 1. The key never changes. The value and the children are changed by the one writer, by single stores, and only while the node is linked.
+//! 1. The key never changes. The value and the children are changed by the one writer, by single stores, and only
+//!    while the node is linked.
 //! 2. A node that is unlinked stays as it was. It is freed after a grace period, and so is a value.
 //!
-//! Orderings: a pointer is stored with Release once what it leads to is complete, and loaded with Acquire. The writer loads its
-//! own stores.
+//! Orderings: a pointer is stored with Release once what it leads to is complete, and loaded with Acquire. The writer
+//! loads its own stores.
 
 use core::marker::PhantomData;
 use core::ops::{Deref, Not};

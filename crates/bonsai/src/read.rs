@@ -4,10 +4,10 @@
 //!
 //! - [`get`](Reader::get): there was a moment during the lookup in which the answer was right.
 //! - `None` of [`floor`](Reader::floor) and [`ceiling`](Reader::ceiling): the same.
-//! - `Some` of them: the entry was there at one moment, and at a moment not before that no other entry lay between it and the key.
-//!   If it was there all the time, or is still there, the answer was right at that moment. If it was removed meanwhile, another
-//!   may have been the nearest: who must know marks what is removed, and looks again with the writer's lock held. (A page fault does:
-//!   the paper's section 5.2.)
+//! - `Some` of them: the entry was there at one moment, and at a moment not before that no other entry lay between it
+//!   and the key. If it was there all the time, or is still there, the answer was right at that moment. If it was
+//!   removed meanwhile, another may have been the nearest: who must know marks what is removed, and looks again with
+//!   the writer's lock held. (A page fault does: the paper's section 5.2.)
 
 use core::cmp::Ordering;
 use core::fmt;

@@ -1,7 +1,8 @@
 //! Insertion and removal.
 //!
-//! Both go down once, work out how many nodes they may need, reserve them, and only then change anything: from the bottom up, one
-//! node of the path after the other. One store on the way changes what the map holds; all others change its shape only.
+//! Both go down once, work out how many nodes they may need, reserve them, and only then change anything: from the
+//! bottom up, one node of the path after the other. One store on the way changes what the map holds; all others
+//! change its shape only.
 //!
 //! An insertion's store hangs the new leaf in. A removal's store takes the node out:
 //!
@@ -81,7 +82,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         let found = self.descend(key, &mut path);
         match found {
             Some(node) => self.replace_value(node, value),
-            None => self.add(key, value, path)?,
+            None => self.add(key, value, &mut path)?,
         }
         Ok(found.is_some())
     }
@@ -92,8 +93,8 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         self.domain.retire(self.pin, before);
     }
 
-    fn add(&mut self, key: K, value: Owned<T>, path: Path<'a, K, T>) -> Result<(), OutOfMemory> {
-        let need = 1 + self.update.cost(&path, 1);
+    fn add(&mut self, key: K, value: Owned<T>, path: &mut Path<'a, K, T>) -> Result<(), OutOfMemory> {
+        let need = 1 + self.update.cost(path, 1);
         self.spares.reserve(need, key)?;
         let leaf = self.make(key, value.into_raw().as_ptr(), [None, None]);
         self.climb_to_root(path, Some(leaf));
@@ -107,22 +108,22 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
     pub fn remove(&mut self, key: K) -> Result<bool, OutOfMemory> {
         let mut path = Path::new();
         let Some(node) = self.descend(key, &mut path) else { return Ok(false) };
-        let spine = Spine::below(node);
+        let mut spine = Spine::below(node);
         let need = self.update.cost(&path, -1) + spine.as_ref().map_or(0, Spine::cost);
         self.spares.reserve(need, key)?;
-        let rest = match spine {
+        let rest = match &mut spine {
             Some(spine) => Some(self.merge(node, spine)),
             None => node.child(Side::Left).or(node.child(Side::Right)),
         };
-        self.climb_to_root(path, rest);
+        self.climb_to_root(&mut path, rest);
         self.retire_with_value(node);
         Ok(true)
     }
 
     /// The children of `node` under the key next to it.
-    fn merge(&mut self, node: Found<'a, K, T>, spine: Spine<'a, K, T>) -> Found<'a, K, T> {
-        let Spine { side, path, next } = spine;
-        let rest = self.climb(path, next.child(side), Update::Copying);
+    fn merge(&mut self, node: Found<'a, K, T>, spine: &mut Spine<'a, K, T>) -> Found<'a, K, T> {
+        let (side, next) = (spine.side, spine.next);
+        let rest = self.climb(&mut spine.path, next.child(side), Update::Copying);
         // In balance without more ado: the heavier side has become lighter by one.
         let top = self.copy(next, side.pair(rest, node.child(!side)));
         self.retire(next);
@@ -144,7 +145,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         tree
     }
 
-    fn climb_to_root(&mut self, path: Path<'a, K, T>, tree: Tree<'a, K, T>) {
+    fn climb_to_root(&mut self, path: &mut Path<'a, K, T>, tree: Tree<'a, K, T>) {
         let top = self.climb(path, tree, self.update);
         self.root.set(top);
     }

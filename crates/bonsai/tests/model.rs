@@ -128,8 +128,13 @@ fn run(steps: &[Step], update: Update) {
     assert_eq!(live(), 0);
 }
 
+fn config() -> ProptestConfig {
+    let cases = if cfg!(miri) { 3 } else { 300 };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 300 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn updated_in_place_it_is_a_map(steps in steps()) {
@@ -145,7 +150,7 @@ proptest! {
 /// Every tree of few keys, by every order of insertion, and every removal from it.
 #[test]
 fn all_small_trees() {
-    let most = if cfg!(miri) { 4 } else { 7 };
+    let most = if cfg!(miri) { 3 } else { 7 };
     for keys in 0..=most {
         permutations(keys, &mut |order| {
             for gone in 0..keys {

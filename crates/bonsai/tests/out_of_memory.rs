@@ -47,8 +47,8 @@ fn contents(writer: &Writer<'_, u32, u32>) -> Vec<(u32, u32)> {
     writer.iter().map(|(key, &value)| (key, value)).collect()
 }
 
-/// Fails `change` of the map of `keys` at its first, second, ... allocation, each time on a new map, until it succeeds. Returns how
-/// many allocations it needs.
+/// Fails `change` of the map of `keys` at its first, second, ... allocation, each time on a new map, until it
+/// succeeds. Returns how many allocations it needs.
 fn fails_cleanly(update: Update, keys: impl Iterator<Item = u32> + Clone, change: Change) -> usize {
     let domain = Domain::new(Config { cores: 1, batch: 1000, bound: 1000 });
     // SAFETY: the domain is this thread's alone.

@@ -18,27 +18,32 @@
 //!      turn:  load epoch: e; fence T; load `told` of each core; if all are e or more: CAS epoch e -> e+1
 //! ```
 //!
-//! 1. Let q be the epoch in which an online core was last quiescent. *The epoch is q or q+1*, until it is quiescent again.
-//! 2. What a core defers is dated q+3. *Everything that the core does until it is quiescent next is before the turn to q+2*,
-//!    because that turn waits for the core. So an object may be deferred a little before it is unlinked.
-//! 3. *A read section that may have found the object ends before the turn to q+3.* For that turn every core has said q+2: its
-//!    sections from before have ended, and those that it begins afterwards come after the turn to q+2, hence after the unlinking.
+//! 1. Let q be the epoch in which an online core was last quiescent. *The epoch is q or q+1*, until it is quiescent
+//!    again.
+//! 2. What a core defers is dated q+3. *Everything that the core does until it is quiescent next is before the turn
+//!    to q+2*, because that turn waits for the core. So an object may be deferred a little before it is unlinked.
+//! 3. *A read section that may have found the object ends before the turn to q+3.* For that turn every core has said
+//!    q+2: its sections from before have ended, and those that it begins afterwards come after the turn to q+2, hence
+//!    after the unlinking.
 //! 4. A core that runs a callback dated d has seen the epoch d.
 //!
-//! Orderings: `told` is stored with Release and loaded with Acquire, and so is the epoch, by AcqRel and Acquire: *what a core did
-//! before it said e is before the turn to e+1, and that is before whatever is done by those who see it.*
+//! Orderings: `told` is stored with Release and loaded with Acquire, and so is the epoch, by AcqRel and Acquire:
+//! *what a core did before it said e is before the turn to e+1, and that is before whatever is done by those who see
+//! it.*
 //!
-//! **Coming online** is the one place where that is not enough, because nobody waits for a core that is OFFLINE. The arriving
-//! core stores and then loads, whoever turns loads and then loads again; between the two stand the fences A and T, and one of them
-//! is first:
+//! **Coming online** is the one place where that is not enough, because nobody waits for a core that is OFFLINE. The
+//! arriving core stores and then loads, whoever turns loads and then loads again; between the two stand the fences A
+//! and T, and one of them is first:
 //!
-//! - *T is first.* All that was before the turn to e is before T, hence before A: the core finds the epoch e or a later one (so
-//!   1 holds: the turn to e+1 may still come, but the one after it needs another T, after A), and it finds nothing that was
-//!   unlinked before the turn to e (so 3 holds).
-//! - *A is first.* The loads after T find ARRIVING or something later: there is no turn before the core has been quiescent.
+//! - *T is first.* All that was before the turn to e is before T, hence before A: the core finds the epoch e or a
+//!   later one (so 1 holds: the turn to e+1 may still come, but the one after it needs another T, after A), and it
+//!   finds nothing that was unlinked before the turn to e (so 3 holds).
+//! - *A is first.* The loads after T find ARRIVING or something later: there is no turn before the core has been
+//!   quiescent.
 //!
-//! A scan stops at the first core that is behind, and goes on from there at the core's next quiescent state, if the epoch is still the same. The
-//! cores that it has passed may come and go meanwhile: the argument above holds, for T was before their A.
+//! A scan stops at the first core that is behind, and goes on from there at the core's next quiescent state, if the
+//! epoch is still the same. The cores that it has passed may come and go meanwhile: the argument above holds, for T
+//! was before their A.
 
 use percore::{CoreId, Pinned};
 use sync::atomic::{Ordering, fence};
@@ -77,15 +82,15 @@ impl Domain {
                 core.told.store(ARRIVING, Ordering::Relaxed);
                 fence(Ordering::SeqCst); // A, partner of T
                 local.seen = self.epoch();
-                // Relaxed: there is nothing to tell yet; what comes is told by the next store.
+                // Relaxed: the fence before it makes it a release. Sections from before this core was offline have ended.
                 core.told.store(local.seen, Ordering::Relaxed);
                 local.online = true;
             }
         });
     }
 
-    /// This core hands on the callbacks that wait for it, and takes no part any more: grace periods do not wait for it. For a
-    /// core about to idle, or a thread about to block.
+    /// This core hands on the callbacks that wait for it, and takes no part any more: grace periods do not wait for
+    /// it. For a core about to idle, or a thread about to block.
     ///
     /// # Panics
     /// Inside a read section.
@@ -108,8 +113,8 @@ impl Domain {
         self.cores.mine(pin).look(pin, |local| local.online)
     }
 
-    /// This core is quiescent: says so, and turns the epoch towards `target` as far as the other cores let it. Returns the
-    /// epoch that it has come to.
+    /// This core is quiescent: says so, and turns the epoch towards `target` as far as the other cores let it.
+    /// Returns the epoch that it has come to.
     pub(crate) fn advance(&self, pin: &Pinned, target: u64) -> u64 {
         loop {
             let epoch = self.announce(pin);
@@ -139,8 +144,8 @@ impl Domain {
             local.scan = self.look_on(local.scan, epoch);
             local.scan.next == self.cores()
         });
-        // AcqRel: what all cores did before they said `epoch` goes on to whoever sees the next one. If it fails, another core
-        // has turned it: the next load will find that.
+        // AcqRel: what all cores did before they said `epoch` goes on to whoever sees the next one. If it fails,
+        // another core has turned it: the next load will find that.
         complete && {
             let _ = self.epoch.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Relaxed);
             true

@@ -2,15 +2,15 @@
 //!
 //! # The problem
 //!
-//! A reader follows pointers without a lock, so a writer that takes an object out of a structure may not free it: somebody
-//! may have found it a moment ago. It must wait until every reader that could have is done, for a *grace period*. A count
-//! of readers would tell when, and would be the shared line that the reader's lock was.
+//! A reader follows pointers without a lock, so a writer that takes an object out of a structure may not free it:
+//! somebody may have found it a moment ago. It must wait until every reader that could have is done, for a *grace
+//! period*. A count of readers would tell when, and would be the shared line that the reader's lock was.
 //!
 //! # How a grace period is known
 //!
-//! Readers are not counted; cores tell when they are *quiescent*, in no read section. A kernel core is quiescent on its way to
-//! user mode and in its idle loop, a host thread where it says so ([`Domain::quiesce`]). When all cores have been quiescent
-//! once, all sections that were open are closed, and what was unlinked before is out of reach.
+//! Readers are not counted; cores tell when they are *quiescent*, in no read section. A kernel core is quiescent on
+//! its way to user mode and in its idle loop, a host thread where it says so ([`Domain::quiesce`]). When all cores
+//! have been quiescent once, all sections that were open are closed, and what was unlinked before is out of reach.
 //!
 //! ```text
 //!  epoch    5                6                  7                  8
@@ -22,13 +22,14 @@
 //!  When every core that is online has said 6, somebody turns the epoch to 7.
 //! ```
 //!
-//! An epoch is turned only by somebody who waits for it. In a domain in which nothing is deferred the epoch stands still, and
-//! to be quiescent is one load of a line that nobody writes.
+//! An epoch is turned only by somebody who waits for it. In a domain in which nothing is deferred the epoch stands
+//! still, and to be quiescent is one load of a line that nobody writes.
 //!
 //! # Use
 //!
-//! A reader takes a [`Guard`]. A writer unlinks an [`Owned`] value and hands it to [`Domain::retire`]; nothing is allocated for
-//! that, the room is in the block. A structure that lays out its own objects embeds a [`Head`] and calls [`Domain::defer`].
+//! A reader takes a [`Guard`]. A writer unlinks an [`Owned`] value and hands it to [`Domain::retire`]; nothing is
+//! allocated for that, the room is in the block. A structure that lays out its own objects embeds a [`Head`] and
+//! calls [`Domain::defer`].
 //!
 //! ```
 //! use std::sync::atomic::{AtomicPtr, Ordering};

@@ -14,8 +14,8 @@ pub(crate) struct Core {
     local: OwnerCell<Local>,
     /// What the core tells about itself, see `epoch.rs`. Written once in an epoch.
     pub(crate) told: CachePadded<AtomicU64>,
-    /// Length of the queue. Relaxed everywhere: a statistic. On a line of its own, so that deferring does not disturb those
-    /// who read `told`.
+    /// Length of the queue. Relaxed everywhere: a statistic. On a line of its own, so that deferring does not disturb
+    /// those who read `told`.
     waiting: CachePadded<AtomicUsize>,
 }
 
@@ -80,8 +80,8 @@ impl Local {
     }
 }
 
-/// A read section: as long as it is held, this core stays online and is not quiescent, and what it finds by pointers that it
-/// loads meanwhile is not freed. To [`quiesce`](Domain::quiesce) meanwhile is an error.
+/// A read section: as long as it is held, this core stays online and is not quiescent, and what it finds by pointers
+/// that it loads meanwhile is not freed. To [`quiesce`](Domain::quiesce) meanwhile is an error.
 #[derive(Debug)]
 pub struct Guard<'a> {
     core: &'a Core,

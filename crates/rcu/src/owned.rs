@@ -57,8 +57,8 @@ impl<T> Owned<T> {
     /// Takes back what [`into_raw`](Self::into_raw) let go of.
     ///
     /// # Safety
-    /// The pointer comes from `into_raw`, and was not taken back yet. As long as others may use the value, all that the
-    /// caller does with the result is to retire it, on the terms of [`Domain::defer`].
+    /// The pointer comes from `into_raw`, and was not taken back yet. As long as others may use the value, all that
+    /// the caller does with the result is to retire it, on the terms of [`Domain::defer`].
     pub unsafe fn from_raw(value: NonNull<T>) -> Self {
         Self { block: value.cast(), _owns: PhantomData }
     }

@@ -1,7 +1,8 @@
 //! Callbacks that wait for their epoch.
 //!
-//! A queue is a list through the heads themselves, so that deferring allocates nothing. Each core has one, and the domain has one
-//! more for *orphans*, the callbacks of cores that went offline; whoever is quiescent next adopts them all.
+//! A queue is a list through the heads themselves, so that deferring allocates nothing. Each core has one, and the
+//! domain has one more for *orphans*, the callbacks of cores that went offline; whoever is quiescent next adopts them
+//! all.
 //!
 //! 1. A head is on one queue at most, and its link belongs to that queue.
 //! 2. A head is dated by the epoch in which its callback may run, see `epoch.rs`.
@@ -12,8 +13,8 @@ use core::ptr::NonNull;
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::{SpinLock, UnsafeCell};
 
-/// Does what was deferred. Called once, by [`Domain::quiesce`](crate::Domain::quiesce), with nothing of the domain held. It may
-/// read and defer; it must neither be quiescent nor go offline.
+/// Does what was deferred. Called once, by [`Domain::quiesce`](crate::Domain::quiesce), with nothing of the domain
+/// held. It may read and defer; it must neither be quiescent nor go offline.
 pub type Callback = unsafe fn(NonNull<Head>);
 
 /// What makes an object deferrable: a field of it.

@@ -17,8 +17,9 @@ impl Domain {
     /// If this core is offline.
     ///
     /// # Safety
-    /// The head is deferred for the first time, or again after its callback ran; it lives until then, and the callback may be called
-    /// from any core. The caller has unlinked the object that it is for, or will before this core is quiescent next: no read section that begins afterwards may find it.
+    /// The head is deferred for the first time, or again after its callback ran; it lives until then, and the
+    /// callback may be called from any core. The caller has unlinked the object that it is for, or will before this
+    /// core is quiescent next: no read section that begins afterwards may find it.
     pub unsafe fn defer(&self, pin: &Pinned, head: NonNull<Head>) {
         let waiting = self.cores.mine(pin).with_queue(pin, |local| {
             assert!(local.online, "something was deferred on a core that is offline");
@@ -30,8 +31,8 @@ impl Domain {
         }
     }
 
-    /// A core's regular duty: it is in no read section. Runs callbacks whose grace period is over, at most `batch`; if some
-    /// wait, goes on with the grace period. Returns how many it ran. Does nothing on a core that is offline.
+    /// A core's regular duty: it is in no read section. Runs callbacks whose grace period is over, at most `batch`;
+    /// if some wait, goes on with the grace period. Returns how many it ran. Does nothing on a core that is offline.
     ///
     /// # Panics
     /// Inside a read section.
@@ -54,8 +55,8 @@ impl Domain {
         ripe.map(|head| unsafe { Head::run(head) }).is_some()
     }
 
-    /// Whether [`quiesce`](Self::quiesce) has something to do: this core has not been quiescent in this epoch, or callbacks
-    /// wait, here or without a core.
+    /// Whether [`quiesce`](Self::quiesce) has something to do: this core has not been quiescent in this epoch, or
+    /// callbacks wait, here or without a core.
     #[inline]
     pub fn wants_quiesce(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
@@ -74,8 +75,8 @@ impl Domain {
         self.cores.mine(pin).look(pin, |local| local.queue.len() > self.bound)
     }
 
-    /// Whether somebody waits for epochs to turn. A host that calls [`quiesce`](Self::quiesce) at a leisurely pace calls it at
-    /// once when it sees this. Relaxed: a hint.
+    /// Whether somebody waits for epochs to turn. A host that calls [`quiesce`](Self::quiesce) at a leisurely pace
+    /// calls it at once when it sees this. Relaxed: a hint.
     #[inline]
     pub fn is_forced(&self) -> bool {
         self.epoch() < self.forced.load(Ordering::Relaxed)
@@ -89,8 +90,8 @@ impl Domain {
         }
     }
 
-    /// Waits until every read section that is open now has ended, on all cores. It waits for the other online cores to be
-    /// quiescent: call it with no lock held, and with nothing that they wait for.
+    /// Waits until every read section that is open now has ended, on all cores. It waits for the other online cores
+    /// to be quiescent: call it with no lock held, and with nothing that they wait for.
     ///
     /// # Panics
     /// Inside a read section, or if this core is offline.
@@ -106,8 +107,8 @@ impl Domain {
         }
     }
 
-    /// Forces grace periods, one upon the other, until no callback waits on any core, as long as `go_on` says so. Returns how
-    /// many callbacks this core ran. For shutdown, and for when memory is short; on the terms of
+    /// Forces grace periods, one upon the other, until no callback waits on any core, as long as `go_on` says so.
+    /// Returns how many callbacks this core ran. For shutdown, and for when memory is short; on the terms of
     /// [`synchronize`](Self::synchronize).
     ///
     /// # Panics

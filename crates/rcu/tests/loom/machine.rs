@@ -1,6 +1,6 @@
-//! A machine of two or three cores, each played by one loom thread, and an object that is linked until somebody unlinks it.
-//! Its payload tells when it is reached too late: loom reports a callback that is not ordered after every read, and a read after
-//! the callback finds the payload spoilt.
+//! A machine of two or three cores, each played by one loom thread, and an object that is linked until somebody
+//! unlinks it. Its payload tells when it is reached too late: loom reports a callback that is not ordered after every
+//! read, and a read after the callback finds the payload spoilt.
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -51,7 +51,8 @@ pub struct Core {
     pub pin: Pinned,
 }
 
-/// Explores `model` on a machine of `cores` cores, all online. `model` gets core 0; the others are for [`Core::spawn`].
+/// Explores `model` on a machine of `cores` cores, all online. `model` gets core 0; the others are for
+/// [`Core::spawn`].
 pub fn explore(preemptions: usize, cores: usize, model: impl Fn(Core) + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
