@@ -20,8 +20,8 @@ Guests run under QEMU's translator with a plugin that keeps a directory of cache
 processors here are enough for any number of them. Counts are per round, as the program marks its rounds; of a program \
 without marks the whole run is one round. docs/meter.md says what is counted and what is not.
 
-The whole list of --cpus takes minutes: on two processors local takes seconds on RadixVM, but on stock Linux half a minute with \
-16 CPUs, one with 32 and three to four with 64, most of it the boot. --quick, or --systems radix, is done in a minute.
+The whole list of --cpus takes minutes: local takes seconds on RadixVM, but on stock Linux, whose boot is long, minutes with 32 and \
+with 64 CPUs each, on two processors. --quick, or --systems radix, is done in one or two.
 
 In ARGS, {cpus} stands for the number of CPUs. A benchmark of user/ (local, pipeline, global, faultstorm, ...) gets \
 --threads {cpus} and, if it works in rounds, a suitable --iterations unless they are given.
