@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use percore::Pinned;
-use vm::{Access, Event, PAGE_SIZE, PageRange, Placement, Prot, Tables, VirtAddr};
+use vm::{Access, Event, Mapping, PAGE_SIZE, PageRange, Placement, Prot, Tables, VirtAddr};
 use vm_testkit::{Attended, Setup, World};
 
 const WINDOW: Duration = Duration::from_millis(300);
@@ -40,7 +40,9 @@ struct Found {
 fn round(world: &World, pin: &Pinned, serialise: &impl Fn(&mut dyn FnMut())) {
     let mut start = None;
     let place = Placement::Anywhere { hint: None };
-    serialise(&mut || start = world.space.map(pin, place, 1, Prot::READ | Prot::WRITE).ok());
+    serialise(&mut || {
+        start = world.space.map(pin, place, 1, Mapping::anonymous(Prot::READ | Prot::WRITE)).ok()
+    });
     let page = start.expect("there is plenty of space");
     let address = VirtAddr::new(page.get() * PAGE_SIZE);
     serialise(&mut || _ = world.space.fault(pin, address, Access::Write).expect("there is plenty of memory"));

@@ -1,7 +1,7 @@
 //! Simulated memory: frames with contents, that know who can reach them.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use percore::{CoreId, PerCore, Pinned};
 use vm::{FrameNum, Frames};
@@ -12,6 +12,8 @@ pub const WORDS: usize = 8;
 #[derive(Default)]
 struct Frame {
     used: AtomicBool,
+    /// Zero: its owner has it alone.
+    references: AtomicI64,
     /// Tables and TLB entries that translate to this frame.
     translations: AtomicU32,
     words: [AtomicU64; WORDS],
@@ -24,6 +26,8 @@ pub struct FrameStore {
     free: PerCore<Mutex<Vec<FrameNum>>>,
     /// No frame is given out while this is set.
     exhausted: AtomicBool,
+    /// Nobody is told that it is the last to hold a frame.
+    unsure: AtomicBool,
 }
 
 impl FrameStore {
@@ -35,12 +39,18 @@ impl FrameStore {
             frames: (0..count).map(|_| Frame::default()).collect(),
             free: PerCore::new(cores, |core| Mutex::new(share(core))),
             exhausted: AtomicBool::new(false),
+            unsure: AtomicBool::new(false),
         }
     }
 
     /// From now on there is no memory, or there is again.
     pub fn set_exhausted(&self, exhausted: bool) {
         self.exhausted.store(exhausted, SeqCst);
+    }
+
+    /// From now on `unshare` says no, or what is true.
+    pub fn set_unsure(&self, unsure: bool) {
+        self.unsure.store(unsure, SeqCst);
     }
 
     /// Frames that are owned by somebody.
@@ -97,11 +107,36 @@ impl Frames for FrameStore {
         Some(frame)
     }
 
+    fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
+        let copy = self.alloc_zeroed(pin)?;
+        (0..WORDS).for_each(|word| self.write(copy, word, self.read(from, word)));
+        Some(copy)
+    }
+
     fn free(&self, pin: &Pinned, frame: FrameNum) {
         let it = &self.frames[frame.get() as usize];
+        assert_eq!(it.references.load(SeqCst), 0, "{frame:?} is freed though it is counted");
         let reachable = it.translations.load(SeqCst);
         assert!(reachable == 0, "{frame:?} is freed while {reachable} translations lead to it");
         assert!(it.used.swap(false, SeqCst), "{frame:?} is freed twice");
         self.free.mine(pin).lock().unwrap().push(frame);
+    }
+    fn share(&self, _: &Pinned, frame: FrameNum) {
+        let was = self.in_use(frame).references.swap(1, SeqCst);
+        assert_eq!(was, 0, "{frame:?} is shared twice");
+    }
+
+    /// The last reference frees the frame at once, which is the strictest time to do it.
+    fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64) {
+        let was = self.in_use(frame).references.fetch_add(by, SeqCst);
+        assert!(was > 0 && was + by >= 0, "{frame:?} has {was} references, and {by} come");
+        if was + by == 0 {
+            self.free(pin, frame);
+        }
+    }
+
+    fn unshare(&self, _: &Pinned, frame: FrameNum) -> bool {
+        let known = !self.unsure.load(SeqCst);
+        known && self.in_use(frame).references.compare_exchange(1, 0, SeqCst, SeqCst).is_ok()
     }
 }

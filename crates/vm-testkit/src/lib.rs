@@ -12,6 +12,7 @@
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]
 
+mod files;
 mod frames;
 mod machine;
 mod model;
@@ -19,6 +20,7 @@ mod sim_mmu;
 mod trial;
 mod world;
 
+pub use files::{FileStore, original};
 pub use frames::{FrameStore, WORDS};
 pub use machine::{Attended, Machine};
 pub use model::Model;

@@ -14,7 +14,7 @@ use percore::threads::{self, ThreadCore};
 use percore::{CoreId, PerCore, Pinned};
 use refcache::{Config, Refcache};
 
-use crate::FrameStore;
+use crate::{FileStore, FrameStore};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -29,6 +29,8 @@ struct Inbox {
 pub struct Machine {
     /// Memory.
     pub frames: FrameStore,
+    /// What mappings may show besides.
+    pub files: FileStore,
     /// The domain of all spaces' nodes.
     pub refcache: Arc<Refcache>,
     inboxes: PerCore<Mutex<Inbox>>,
@@ -75,6 +77,7 @@ impl Machine {
         let refcache = Arc::new(Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX }));
         let machine = Self {
             frames: FrameStore::new(cores, frames),
+            files: FileStore::default(),
             refcache,
             inboxes: PerCore::new(cores, |_| Mutex::default()),
             broken: AtomicBool::new(false),

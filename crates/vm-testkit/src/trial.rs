@@ -1,7 +1,7 @@
 //! A space and its model do the same steps, and every answer and every translation is compared.
 
 use percore::Pinned;
-use vm::{Event, FaultError, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm::{Event, FaultError, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
 
 use crate::{Model, Setup, World};
 
@@ -102,7 +102,7 @@ impl Trial {
 
     fn map(&mut self, pin: &Pinned, place: Place, pages: u64, prot: Prot) {
         let place = self.place(place);
-        let answer = self.world.space.map(pin, place, pages, prot);
+        let answer = self.world.space.map(pin, place, pages, Mapping::anonymous(prot));
         if !self.short || answer != Err(VmError::OutOfMemory) {
             self.model.map(place, pages, prot, answer);
         }

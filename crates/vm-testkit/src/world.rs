@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, Event, FaultError, FrameNum, Frames, Layout, Mmu, NodeCounters, PAGE_SIZE, PageNum,
-    PageRange, RadixSpace, Tables, VirtAddr,
+    Access, AddressSpace, BackingError, BackingNum, Backings, Event, FaultError, FrameNum, Frames, Layout,
+    Mmu, NodeCounters, PAGE_SIZE, PageNum, PageRange, RadixSpace, Tables, VirtAddr,
 };
 
 use crate::{FrameStore, Machine, Model, SimMmu, WORDS};
@@ -76,15 +76,46 @@ pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
     }
 }
 
-/// The machine's frames, for a space that keeps the machine.
+/// The machine's memory and files, for a space that keeps the machine.
 struct Memory(Arc<Machine>);
 
 impl Frames for Memory {
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
         self.0.frames.alloc_zeroed(pin)
     }
+    fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
+        self.0.frames.alloc_copy(pin, from)
+    }
     fn free(&self, pin: &Pinned, frame: FrameNum) {
         self.0.frames.free(pin, frame);
+    }
+    fn share(&self, pin: &Pinned, frame: FrameNum) {
+        self.0.frames.share(pin, frame);
+    }
+    fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64) {
+        self.0.frames.adjust(pin, frame, by);
+    }
+    fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool {
+        self.0.frames.unshare(pin, frame)
+    }
+}
+
+impl Backings for Memory {
+    fn placed(&self, _: &Pinned, backing: BackingNum, start: PageNum) {
+        self.0.files.place(backing, start);
+    }
+    fn grown(&self, _: &Pinned, _: BackingNum, _: PageNum) {}
+    fn frame(
+        &self,
+        pin: &Pinned,
+        backing: BackingNum,
+        page: PageNum,
+        _: Access,
+    ) -> Result<FrameNum, BackingError> {
+        self.0.files.frame(pin, &self.0.frames, backing, page)
+    }
+    fn adjust(&self, _: &Pinned, backing: BackingNum, pages: i64) {
+        self.0.files.adjust(backing, pages);
     }
 }
 

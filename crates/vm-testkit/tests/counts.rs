@@ -1,6 +1,6 @@
 //! Who is shot at: the counts that the design is for.
 
-use vm::{Event, PageNum, PageRange, Placement, Prot, Tables};
+use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
 use vm_testkit::{Setup, World};
 
 const RW: Prot = Prot::from_bits(3);
@@ -12,7 +12,8 @@ fn world(cores: usize, tables: Tables) -> World {
 
 fn anywhere(world: &World, core: usize, pages: u64) -> PageRange {
     let place = Placement::Anywhere { hint: None };
-    let start = world.machine.on(core, |pin| world.space.map(pin, place, pages, RW)).unwrap();
+    let start =
+        world.machine.on(core, |pin| world.space.map(pin, place, pages, Mapping::anonymous(RW))).unwrap();
     PageRange::new(start, pages).unwrap()
 }
 
@@ -137,7 +138,9 @@ fn more_cores_than_a_tracker_can_name_are_all_reached() {
     for cores in [4, 24, 64, 256] {
         let world = world(cores, Tables::PerCore);
         let page = PageNum::new(1000);
-        world.machine.on(0, |pin| world.space.map(pin, Placement::Fixed(page), 1, RW).unwrap());
+        world
+            .machine
+            .on(0, |pin| world.space.map(pin, Placement::Fixed(page), 1, Mapping::anonymous(RW)).unwrap());
         (0..cores).for_each(|core| touch(&world, core, PageRange::one(page)));
         unmap(&world, 0, PageRange::one(page));
         assert_eq!(world.count(Event::IpiTarget), cores as u64 - 1);

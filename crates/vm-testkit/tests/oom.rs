@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use common::{CORES, setup, step};
 use proptest::prelude::*;
-use vm::{FaultError, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm::{FaultError, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
 use vm_testkit::{Setup, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
@@ -121,10 +121,14 @@ fn replacing_takes_effect_on_every_core_or_on_none() {
             let old = PageRange::new(page(500), 4).unwrap();
             world
                 .machine
-                .on(0, |pin| world.space.map(pin, Placement::Fixed(old.start()), old.pages(), RW))
+                .on(0, |pin| {
+                    world.space.map(pin, Placement::Fixed(old.start()), old.pages(), Mapping::anonymous(RW))
+                })
                 .unwrap();
             world.machine.on_each(|pin| world.store(pin, page(501), 0, 9).unwrap());
-            let replace = |pin: &_| world.space.map(pin, Placement::Fixed(page(400)), 5000, Prot::READ);
+            let replace = |pin: &_| {
+                world.space.map(pin, Placement::Fixed(page(400)), 5000, Mapping::anonymous(Prot::READ))
+            };
             let answer = world.machine.on(1, |pin| with_blocks(blocks, || replace(pin)));
             let seen = if answer.is_ok() { 0 } else { 9 };
             world
@@ -145,7 +149,10 @@ fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
         let huge = PageRange::new(page(1 << 18), 1 << 18).unwrap();
         let hole = PageRange::one(page((1 << 18) + 777));
         world.machine.on(0, |pin| {
-            world.space.map(pin, Placement::Fixed(huge.start()), huge.pages(), RW).unwrap();
+            world
+                .space
+                .map(pin, Placement::Fixed(huge.start()), huge.pages(), Mapping::anonymous(RW))
+                .unwrap();
             for blocks in 0..4 {
                 let answer = with_blocks(blocks, || world.space.unmap(pin, hole));
                 assert_eq!(answer, Err(VmError::OutOfMemory), "two nodes are two blocks each");
@@ -163,7 +170,7 @@ fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
     for tables in [Tables::PerCore, Tables::Shared] {
         let world = World::radix(Setup::new(), tables);
         world.machine.on(0, |pin| {
-            world.space.map(pin, Placement::Fixed(page(512)), 512, RW).unwrap();
+            world.space.map(pin, Placement::Fixed(page(512)), 512, Mapping::anonymous(RW)).unwrap();
             let store = || world.store(pin, page(600), 0, 5);
             assert_eq!(with_blocks(0, store), Err(FaultError::OutOfMemory));
             world.frames().set_exhausted(true);
@@ -185,7 +192,7 @@ fn destroying_needs_no_memory() {
     for tables in [Tables::PerCore, Tables::Shared] {
         let world = World::radix(Setup::new(), tables);
         world.machine.on(0, |pin| {
-            world.space.map(pin, Placement::Fixed(page(1000)), 1 << 20, RW).unwrap();
+            world.space.map(pin, Placement::Fixed(page(1000)), 1 << 20, Mapping::anonymous(RW)).unwrap();
             (0..5).for_each(|at| world.store(pin, page(1000 + at * 999), 0, 1).unwrap());
             with_blocks(0, || world.space.destroy(pin));
             assert!(!world.space.mapped(pin, PageRange::one(page(5000))));

@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use percore::Pinned;
-use vm::{PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm::{Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
 use vm_testkit::{Setup, World};
 
 const ANYWHERE: Placement = Placement::Anywhere { hint: None };
 
 fn map(world: &World, pin: &Pinned, pages: u64) -> Result<PageRange, VmError> {
-    let start = world.space.map(pin, ANYWHERE, pages, Prot::READ)?;
+    let start = world.space.map(pin, ANYWHERE, pages, Mapping::anonymous(Prot::READ))?;
     Ok(PageRange::new(start, pages).unwrap())
 }
 
@@ -158,7 +158,10 @@ fn a_small_space_is_full_only_when_every_page_is_taken() {
 fn a_large_hole_is_found_even_if_it_is_not_aligned() {
     let world = small(2, 1100);
     world.machine.on(0, |pin| {
-        world.space.map(pin, Placement::Fixed(PageNum::new(1700)), 100, Prot::READ).unwrap();
+        world
+            .space
+            .map(pin, Placement::Fixed(PageNum::new(1700)), 100, Mapping::anonymous(Prot::READ))
+            .unwrap();
         assert_eq!(map(&world, pin, 1000), Ok(PageRange::new(PageNum::new(700), 1000).unwrap()));
         assert_eq!(map(&world, pin, 1), Err(VmError::NoSpace));
     });
@@ -189,7 +192,10 @@ fn movable(dice: &mut Dice) -> PageNum {
 fn a_hole_that_moves_is_found() {
     let world = small(3, 1000);
     world.machine.on(0, |pin| {
-        world.space.map(pin, Placement::Fixed(PageNum::new(700)), 1000, Prot::READ).unwrap();
+        world
+            .space
+            .map(pin, Placement::Fixed(PageNum::new(700)), 1000, Mapping::anonymous(Prot::READ))
+            .unwrap();
         (0..7).for_each(|at| world.space.unmap(pin, PageRange::one(PageNum::new(700 + 140 * at))).unwrap());
     });
     let moves = AtomicUsize::new(0);
@@ -202,7 +208,12 @@ fn a_hole_that_moves_is_found() {
                 move_about(&world, core.pin(), &mut dice, &mut held);
                 moves.fetch_add(1, SeqCst);
             } else {
-                let hole = world.space.map(core.pin(), Placement::Below(PageNum::new(1700)), 1, Prot::READ);
+                let hole = world.space.map(
+                    core.pin(),
+                    Placement::Below(PageNum::new(1700)),
+                    1,
+                    Mapping::anonymous(Prot::READ),
+                );
                 let hole = hole.expect("one page at least is free at any moment");
                 world.space.unmap(core.pin(), PageRange::one(hole)).unwrap();
             }
@@ -219,6 +230,6 @@ fn move_about(world: &World, pin: &Pinned, dice: &mut Dice, held: &mut Vec<PageN
     }
     while held.len() < 3 {
         let place = Placement::FixedNoReplace(movable(dice));
-        held.extend(world.space.map(pin, place, 1, Prot::READ));
+        held.extend(world.space.map(pin, place, 1, Mapping::anonymous(Prot::READ)));
     }
 }

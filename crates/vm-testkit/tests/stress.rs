@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use percore::Pinned;
-use vm::{Access, FaultError, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm::{Access, FaultError, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
 use vm_testkit::{Setup, WORDS, World};
 
 const CORES: usize = 4;
@@ -142,7 +142,8 @@ fn change_something(world: &World, board: &Board, pin: &Pinned, dice: &mut Dice)
     let for_whole = hole.map_or(Ok(()), |_| Err(VmError::NotMapped));
     match dice.below(5) {
         0 | 1 => {
-            let map = || space.map(pin, Placement::Fixed(pages.start()), pages.pages(), prot);
+            let map =
+                || space.map(pin, Placement::Fixed(pages.start()), pages.pages(), Mapping::anonymous(prot));
             assert_eq!(board.change(pages, map, |_, _| Some(prot)), Ok(pages.start()));
         }
         2 => assert_eq!(board.change(pages, || space.unmap(pin, pages), |_, _| None), Ok(())),
@@ -208,8 +209,15 @@ fn free_for_all(tables: Tables, frames: usize) {
         let (pages, prot) = (dice.range(everything()), dice.prot());
         let space = &world.space;
         match dice.below(12) {
-            0 => _ = space.map(pin, Placement::Fixed(pages.start()), pages.pages(), prot),
-            1 => _ = space.map(pin, Placement::Anywhere { hint: Some(pages.start()) }, pages.pages(), prot),
+            0 => _ = space.map(pin, Placement::Fixed(pages.start()), pages.pages(), Mapping::anonymous(prot)),
+            1 => {
+                _ = space.map(
+                    pin,
+                    Placement::Anywhere { hint: Some(pages.start()) },
+                    pages.pages(),
+                    Mapping::anonymous(prot),
+                )
+            }
             2 => _ = space.unmap(pin, pages),
             3 => _ = space.protect(pin, pages, prot),
             4 => _ = space.discard(pin, pages),

@@ -1,7 +1,7 @@
 //! Each verb does what it says, on every design; known mistakes of other kernels by name.
 
 use percore::Pinned;
-use vm::{Access, Event, Fault, FaultError, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
+use vm::{Access, Event, Fault, FaultError, Mapping, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
 use vm_testkit::{Setup, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);
@@ -18,7 +18,7 @@ fn range(start: u64, pages: u64) -> PageRange {
 }
 
 fn fixed(world: &World, pin: &Pinned, at: PageRange, prot: Prot) {
-    let answer = world.space.map(pin, Placement::Fixed(at.start()), at.pages(), prot);
+    let answer = world.space.map(pin, Placement::Fixed(at.start()), at.pages(), Mapping::anonymous(prot));
     assert_eq!(answer, Ok(at.start()));
 }
 
@@ -38,7 +38,8 @@ fn on_every_design(test: impl Fn(&World, &Pinned)) {
 fn a_page_is_zero_then_what_was_written_on_every_core_then_gone() {
     for_each_design(Setup::new(), |world| {
         let at = world.machine.on(0, |pin| {
-            let at = world.space.map(pin, Placement::Anywhere { hint: None }, 1, RW).unwrap();
+            let at =
+                world.space.map(pin, Placement::Anywhere { hint: None }, 1, Mapping::anonymous(RW)).unwrap();
             assert_eq!(world.load(pin, at, 3), Ok(0));
             world.store(pin, at, 3, 77).unwrap();
             at
@@ -179,12 +180,12 @@ fn ranges_that_leave_user_space_are_refused() {
             assert_eq!(world.space.protect(pin, bad, RW), Err(VmError::OutOfRange), "{bad:?}");
             assert_eq!(world.space.discard(pin, bad), Err(VmError::OutOfRange), "{bad:?}");
             for place in [Placement::Fixed, Placement::FixedNoReplace] {
-                let answer = world.space.map(pin, place(bad.start()), bad.pages(), RW);
+                let answer = world.space.map(pin, place(bad.start()), bad.pages(), Mapping::anonymous(RW));
                 assert_eq!(answer, Err(VmError::OutOfRange), "{bad:?}");
             }
             assert!(!world.space.mapped(pin, bad));
         }
-        let overflow = world.space.map(pin, Placement::Fixed(page(16)), u64::MAX, RW);
+        let overflow = world.space.map(pin, Placement::Fixed(page(16)), u64::MAX, Mapping::anonymous(RW));
         assert_eq!(overflow, Err(VmError::OutOfRange));
         assert!(world.space.mapped(pin, range(end - 1, 1)), "a refused call changed something");
     });
@@ -196,7 +197,7 @@ fn nothing_is_refused_as_empty() {
         for place in
             [Placement::Fixed(page(100)), Placement::Anywhere { hint: None }, Placement::Below(page(4096))]
         {
-            assert_eq!(world.space.map(pin, place, 0, RW), Err(VmError::Empty));
+            assert_eq!(world.space.map(pin, place, 0, Mapping::anonymous(RW)), Err(VmError::Empty));
         }
         assert_eq!(world.space.unmap(pin, range(100, 0)), Err(VmError::Empty));
         assert_eq!(world.space.protect(pin, range(100, 0), RW), Err(VmError::Empty));
@@ -232,11 +233,15 @@ fn map_noreplace_never_replaces() {
     on_every_design(|world, pin| {
         fixed(world, pin, range(103, 1), RW);
         world.store(pin, page(103), 0, 9).unwrap();
-        let answer = world.space.map(pin, Placement::FixedNoReplace(page(100)), 4, Prot::READ);
+        let answer =
+            world.space.map(pin, Placement::FixedNoReplace(page(100)), 4, Mapping::anonymous(Prot::READ));
         assert_eq!(answer, Err(VmError::Exists));
         assert_eq!(world.load(pin, page(103), 0), Ok(9));
         assert!(!world.space.mapped(pin, range(102, 1)));
-        assert_eq!(world.space.map(pin, Placement::FixedNoReplace(page(100)), 3, RW), Ok(page(100)));
+        assert_eq!(
+            world.space.map(pin, Placement::FixedNoReplace(page(100)), 3, Mapping::anonymous(RW)),
+            Ok(page(100))
+        );
     });
 }
 
@@ -244,8 +249,9 @@ fn map_noreplace_never_replaces() {
 #[test]
 fn a_hint_is_honoured_if_free_and_never_overwrites() {
     on_every_design(|world, pin| {
-        let hinted =
-            |at, pages| world.space.map(pin, Placement::Anywhere { hint: Some(page(at)) }, pages, RW);
+        let hinted = |at, pages| {
+            world.space.map(pin, Placement::Anywhere { hint: Some(page(at)) }, pages, Mapping::anonymous(RW))
+        };
         assert_eq!(hinted(5000, 4), Ok(page(5000)));
         world.store(pin, page(5003), 0, 9).unwrap();
         let elsewhere = hinted(5003, 1).unwrap();
@@ -261,22 +267,28 @@ fn a_hint_is_honoured_if_free_and_never_overwrites() {
 fn below_a_limit_stays_below() {
     on_every_design(|world, pin| {
         let limit = page(1 << 19);
-        let below = |pages| world.space.map(pin, Placement::Below(limit), pages, RW);
+        let below = |pages| world.space.map(pin, Placement::Below(limit), pages, Mapping::anonymous(RW));
         for pages in [1, 7, LARGE, HUGE] {
             let at = below(pages).unwrap();
             assert!(at.get() + pages <= limit.get());
         }
         assert_eq!(below(HUGE), Err(VmError::NoSpace));
-        assert_eq!(world.space.map(pin, Placement::Below(page(3)), 1, RW), Err(VmError::NoSpace));
+        assert_eq!(
+            world.space.map(pin, Placement::Below(page(3)), 1, Mapping::anonymous(RW)),
+            Err(VmError::NoSpace)
+        );
     });
 }
 
 #[test]
 fn large_maps_are_aligned_and_folded() {
     on_every_design(|world, pin| {
-        world.space.map(pin, Placement::Anywhere { hint: None }, 1, RW).unwrap();
+        world.space.map(pin, Placement::Anywhere { hint: None }, 1, Mapping::anonymous(RW)).unwrap();
         let before = world.space.nodes().created;
-        let at = world.space.map(pin, Placement::Anywhere { hint: None }, 3 * LARGE, RW).unwrap();
+        let at = world
+            .space
+            .map(pin, Placement::Anywhere { hint: None }, 3 * LARGE, Mapping::anonymous(RW))
+            .unwrap();
         assert_eq!(at.get() % LARGE, 0);
         assert!(world.space.nodes().created <= before + 2, "three slots of interior nodes, not 1536 pages");
     });

@@ -1,14 +1,16 @@
 //! Address spaces whose operations on disjoint ranges share nothing.
 //!
 //! The crate has two seams. Above, [`AddressSpace`]: map, unmap, protect, discard, fault. Below, what a
-//! machine must bring: [`Mmu`] (the translations of one space, and how to take them back from other cores)
-//! and [`Frames`] (memory, a page at a time). A design is a type between the two; the one here is
-//! [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for multithreaded applications*.
+//! machine must bring: [`Mmu`] (the translations of one space, and how to take them back from other cores),
+//! [`Frames`] (memory, a page at a time) and [`Backings`] (what mappings of files show). A design is a type between
+//! the two; the one here is [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for multithreaded
+//! applications*.
 //!
 //! | file | what it knows |
 //! |---|---|
 //! | `page.rs` | numbers with units: addresses, pages, frames, ranges, rights |
-//! | `mmu.rs` | the traits a machine implements |
+//! | `mapping.rs` | what a mapping is: rights, flags, backing |
+//! | `mmu.rs`, `memory.rs` | the traits a machine implements |
 //! | `space.rs` | the trait a kernel calls, its errors |
 //! | `counters.rs` | per-core counts of what happened |
 //! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: rights, frame, cores that translate it |
@@ -26,6 +28,8 @@ mod counters;
 mod designs;
 mod hole;
 mod layout;
+mod mapping;
+mod memory;
 mod meta;
 mod mmu;
 mod page;
@@ -37,7 +41,9 @@ mod tracker;
 pub use counters::{Counters, Event};
 pub use designs::RadixSpace;
 pub use layout::Layout;
-pub use mmu::{Frames, Mmu, OutOfMemory, Shot, Tables};
+pub use mapping::{BackingNum, Flags, Mapping};
+pub use memory::{BackingError, Backings, Frames, Memory};
+pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
 pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
 pub use presence::Presence;
 pub use radixmap::NodeCounters;

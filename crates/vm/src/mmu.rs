@@ -1,4 +1,4 @@
-//! What a machine brings to an address space: translations and memory.
+//! What a machine brings to an address space: translations.
 //!
 //! All of it is called with the slots of the pages in question locked and the caller pinned, so none of it
 //! may run epoch work (a pinned core must not flush its reference counts) and none of it may block. What
@@ -62,15 +62,6 @@ pub trait Mmu: Send + Sync {
     fn users(&self, pin: &Pinned) -> CoreSet;
 }
 
-/// Memory, a page at a time.
-pub trait Frames: Send + Sync {
-    /// A frame of zeroes, owned by the caller.
-    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
-
-    /// Takes a frame back. No core can reach it any more.
-    fn free(&self, pin: &Pinned, frame: FrameNum);
-}
-
 impl<M: Mmu + ?Sized> Mmu for Arc<M> {
     fn tables(&self) -> Tables {
         (**self).tables()
@@ -86,23 +77,5 @@ impl<M: Mmu + ?Sized> Mmu for Arc<M> {
     }
     fn users(&self, pin: &Pinned) -> CoreSet {
         (**self).users(pin)
-    }
-}
-
-impl<F: Frames + ?Sized> Frames for Arc<F> {
-    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
-        (**self).alloc_zeroed(pin)
-    }
-    fn free(&self, pin: &Pinned, frame: FrameNum) {
-        (**self).free(pin, frame);
-    }
-}
-
-impl<F: Frames + ?Sized> Frames for &F {
-    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
-        (**self).alloc_zeroed(pin)
-    }
-    fn free(&self, pin: &Pinned, frame: FrameNum) {
-        (**self).free(pin, frame);
     }
 }

@@ -40,17 +40,17 @@ use radixmap::{Entry, RangeGuard};
 use crate::counters::Tally;
 use crate::meta::Page;
 use crate::tracker::{Grain, Tracker};
-use crate::{Event, Frames, Mmu, PageNum, PageRange, Tables};
+use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
 /// What a design needs to work on locked pages.
 pub(crate) struct Rig<M, F> {
     pub(crate) mmu: M,
-    pub(crate) frames: F,
+    pub(crate) memory: F,
     pub(crate) tally: Tally,
     pub(crate) grain: Grain,
 }
 
-impl<M: Mmu, F: Frames> Rig<M, F> {
+impl<M: Mmu, F: Memory> Rig<M, F> {
     /// `page` once this core translates it. One table for all is tracked as if core 0 owned it.
     #[inline]
     pub(crate) fn track(&self, pin: &Pinned, tracker: Tracker) -> Tracker {
@@ -180,7 +180,7 @@ impl<'r, 'g> Removed<'r, 'g> {
 
     /// Takes the translations back from every core.
     #[inline]
-    pub(crate) fn take_back<M: Mmu, F: Frames>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g> {
+    pub(crate) fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g> {
         let holes = self.reach.holes;
         rig.take_back(pin, self.reach);
         Quiet { guard: self.guard, holes }
@@ -197,20 +197,20 @@ pub(crate) struct Quiet<'r, 'g> {
 impl Quiet<'_, '_> {
     /// Frees the frames and empties the slots.
     #[inline]
-    pub(crate) fn unmap<F: Frames>(self, pin: &Pinned, frames: &F) {
+    pub(crate) fn unmap<F: Memory>(self, pin: &Pinned, memory: &F) {
         self.guard.for_each(|entry| {
             if let Some(page) = entry.value() {
-                free(pin, frames, page);
+                free(pin, memory, page);
                 entry.clear();
             }
         });
     }
 
     /// Frees the frames; the pages stay mapped.
-    pub(crate) fn forget<F: Frames>(self, pin: &Pinned, frames: &F) {
+    pub(crate) fn forget<F: Memory>(self, pin: &Pinned, memory: &F) {
         self.guard.for_each(|entry| {
             if let Some(page) = entry.value() {
-                free(pin, frames, page);
+                free(pin, memory, page);
                 entry.set(page.without_frame());
             }
         });
@@ -218,8 +218,8 @@ impl Quiet<'_, '_> {
 }
 
 #[inline]
-fn free<F: Frames>(pin: &Pinned, frames: &F, page: Page) {
+fn free<F: Memory>(pin: &Pinned, memory: &F, page: Page) {
     if let Some(frame) = page.frame() {
-        frames.free(pin, frame);
+        memory.free(pin, frame);
     }
 }

@@ -2,7 +2,7 @@
 
 use percore::{CoreId, Pinned};
 
-use crate::{Access, Counters, FrameNum, PageNum, PageRange, Prot, VirtAddr};
+use crate::{Access, Counters, FrameNum, Mapping, PageNum, PageRange, Prot, VirtAddr};
 
 /// Where a new mapping goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,8 @@ pub struct Nodes {
 /// The caller stays pinned throughout. After `unmap`, `discard` and lowering `protect` return, no core can
 /// use the old translations; after `map` returns, every core can fault the pages in.
 pub trait AddressSpace: Send + Sync {
-    /// Maps `pages` pages of zeroes with rights `prot`, and says where.
-    fn map(&self, pin: &Pinned, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, VmError>;
+    /// Maps `pages` pages as `mapping` says, and says where.
+    fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError>;
 
     /// Removes every mapping in `pages`. Holes are fine.
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;

@@ -10,6 +10,7 @@ use sync::{CachePadded, SpinGuard, SpinLock};
 use vm::FrameNum;
 
 use super::buddy::Buddy;
+use super::descriptors;
 use super::magazine::Magazine;
 use super::memory_map::{FRAME, MemoryMap};
 use super::owner::Owner;
@@ -38,6 +39,7 @@ pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
     let end = map.end_frame();
     assert!(end <= u64::from(u32::MAX), "magazines keep 32 bits of a frame's number");
     let states = map.carve(end, limit);
+    descriptors::init(map);
     TOTAL.store(map.frames() as usize, Ordering::Relaxed);
     // SAFETY: carved out for the pool.
     let mut buddy = unsafe { Buddy::new(phys_to_virt(states), end) };
@@ -66,6 +68,15 @@ pub fn alloc_zeroed(pin: &Pinned) -> Option<FrameNum> {
         Some(frame) => frame,
         None => zeroed_now(pin)?,
     };
+    counters::add(pin, Counter::FramesUsed, 1);
+    Some(FrameNum::new(frame))
+}
+
+/// A frame with the bytes of `from`, which the caller may read.
+pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
+    let frame = alloc_raw(pin)?;
+    // SAFETY: nobody else has the new frame, and the caller keeps the other.
+    unsafe { arch::copy_frame(phys_to_virt(frame * FRAME), phys_to_virt(from.get() * FRAME)) };
     counters::add(pin, Counter::FramesUsed, 1);
     Some(FrameNum::new(frame))
 }
@@ -223,20 +234,6 @@ pub fn stats() -> Stats {
     let magazines: usize = MAGAZINES[..arch::cores()].iter().map(|magazine| magazine.frames()).sum();
     let pooled = pool().free_frames();
     Stats { total: TOTAL.load(Ordering::Relaxed) as u64, free: pooled + magazines as u64, pooled }
-}
-
-/// The machine's memory, as address spaces see it.
-pub struct KernelFrames;
-
-impl vm::Frames for KernelFrames {
-    #[inline(always)]
-    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
-        alloc_zeroed(pin)
-    }
-    #[inline(always)]
-    fn free(&self, pin: &Pinned, frame: FrameNum) {
-        free(pin, frame);
-    }
 }
 
 /// Calls `f` with the bytes of a frame that the caller owns and no program sees yet.

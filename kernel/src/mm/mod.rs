@@ -3,10 +3,13 @@
 
 #[allow(unsafe_code)]
 mod buddy;
+#[allow(unsafe_code)]
+pub mod descriptors;
 pub mod epoch;
 #[allow(unsafe_code)]
 pub mod frames;
 mod leaks;
+mod machine_memory;
 #[allow(unsafe_code)]
 mod magazine;
 mod memory_map;

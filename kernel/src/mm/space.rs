@@ -12,7 +12,7 @@ use sync::{CachePadded, SpinLock};
 use vm::{AddressSpace, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables};
 
 use super::epoch;
-use super::frames::KernelFrames;
+use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
 use super::user::USER_END;
@@ -98,7 +98,7 @@ fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Ar
         epoch::domain(),
         nodes.clone(),
         tables.clone(),
-        KernelFrames,
+        MachineMemory,
         layout(),
     )
     .ok()?;

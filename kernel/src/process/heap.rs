@@ -1,7 +1,7 @@
 //! The data segment: `brk` moves its end.
 
 use sync::SpinLock;
-use vm::{AddressSpace, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
+use vm::{AddressSpace, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
 
 /// From the end of the program's image to the break.
 pub struct Heap(SpinLock<Bounds>);
@@ -41,7 +41,9 @@ fn resize(space: &dyn AddressSpace, old: PageNum, new: PageNum) -> Result<(), Vm
         space.unmap(&pin, PageRange::between(new, old))
     } else if new > old {
         let pages = new.get() - old.get();
-        space.map(&pin, Placement::FixedNoReplace(old), pages, Prot::READ | Prot::WRITE).map(drop)
+        space
+            .map(&pin, Placement::FixedNoReplace(old), pages, Mapping::anonymous(Prot::READ | Prot::WRITE))
+            .map(drop)
     } else {
         Ok(())
     }

@@ -6,7 +6,7 @@ use core::fmt;
 use abi::Errno;
 use percore::CoreSet;
 use sync::SpinLock;
-use vm::{PAGE_SIZE, PageNum, PageRange, Placement, Prot, Tables, VirtAddr, VmError};
+use vm::{Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, Tables, VirtAddr, VmError};
 
 use super::elf::{Elf, Flaw, OUTSIDE, Segment};
 use super::heap::Heap;
@@ -106,7 +106,8 @@ fn load_segment(space: &SpaceHandle, segment: &Segment<'_>) -> Result<u64, Refus
 }
 
 fn map(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Result<(), Refused> {
-    match space.map(&percore::pin(), Placement::Fixed(pages.start()), pages.pages(), prot) {
+    match space.map(&percore::pin(), Placement::Fixed(pages.start()), pages.pages(), Mapping::anonymous(prot))
+    {
         Ok(_) => Ok(()),
         Err(VmError::OutOfRange) => Err(OUTSIDE.into()),
         Err(_) => Err(Errno::ENOMEM.into()),

@@ -4,7 +4,7 @@ use abi::Errno;
 use abi::file::S_IFREG;
 use abi::memory::*;
 use percore::pin;
-use vm::{Access, AddressSpace, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
+use vm::{Access, AddressSpace, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
 use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
@@ -82,7 +82,7 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
 fn map(space: &dyn AddressSpace, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, Errno> {
     let mut patience = Patience::new();
     loop {
-        let mapped = space.map(&pin(), place, pages, prot);
+        let mapped = space.map(&pin(), place, pages, Mapping::anonymous(prot));
         match mapped {
             Ok(start) => return Ok(start),
             Err(VmError::OutOfMemory) if patience.found_memory() => {}

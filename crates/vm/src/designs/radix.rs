@@ -22,8 +22,8 @@ use crate::meta::Page;
 use crate::shootdown::{Reach, Removed, Rig, for_each_before_hole};
 use crate::tracker::Grain;
 use crate::{
-    Access, AddressSpace, Counters, Event, Fault, FaultError, FrameNum, Frames, Mmu, Nodes, OutOfMemory,
-    PageNum, PageRange, Placement, Prot, VirtAddr, VmError,
+    Access, AddressSpace, Counters, Event, Fault, FaultError, FrameNum, Mapping, Memory, Mmu, Nodes,
+    OutOfMemory, PageNum, PageRange, Placement, Prot, VirtAddr, VmError,
 };
 
 type Guard<'g> = RangeGuard<'g, Page>;
@@ -31,21 +31,21 @@ type Guard<'g> = RangeGuard<'g, Page>;
 /// An address space whose operations on disjoint ranges share nothing.
 ///
 /// `R` reaches the reference-count domain that the nodes live in: `&'static Refcache`, or an `Arc`.
-pub struct RadixSpace<R: Domain, M: Mmu, F: Frames> {
+pub struct RadixSpace<R: Domain, M: Mmu, F: Memory> {
     map: RadixMap<Page, R>,
     rig: Rig<M, F>,
     arenas: Arenas,
     user: PageRange,
 }
 
-impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// An empty space.
     ///
     /// # Errors
     /// No memory for the first node.
-    pub fn new(pin: &Pinned, refcache: R, mmu: M, frames: F, layout: Layout) -> Result<Self, OutOfMemory> {
+    pub fn new(pin: &Pinned, refcache: R, mmu: M, memory: F, layout: Layout) -> Result<Self, OutOfMemory> {
         let nodes = Arc::new(NodeCounters::new(layout.cores));
-        Self::with_counters(pin, refcache, nodes, mmu, frames, layout)
+        Self::with_counters(pin, refcache, nodes, mmu, memory, layout)
     }
 
     /// An empty space that counts its nodes in `nodes`, which may be shared with other spaces and outlives
@@ -58,12 +58,12 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         refcache: R,
         nodes: Arc<NodeCounters>,
         mmu: M,
-        frames: F,
+        memory: F,
         layout: Layout,
     ) -> Result<Self, OutOfMemory> {
         assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
         let map = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
-        let rig = Rig { mmu, frames, tally: Tally::new(layout.cores), grain: Grain::new(layout.cores) };
+        let rig = Rig { mmu, memory, tally: Tally::new(layout.cores), grain: Grain::new(layout.cores) };
         Ok(Self { map, rig, arenas: Arenas::new(&layout), user: layout.user })
     }
 
@@ -101,7 +101,7 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         let Ok(mut guard) = self.map.lock_range(pin, 0..KEY_END, Expand::IfPresent) else {
             unreachable!("no slot sticks out of the whole key space, so nothing is expanded")
         };
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.memory);
     }
 }
 
@@ -110,20 +110,21 @@ fn keys(pages: PageRange) -> Range<u64> {
     pages.start().get()..pages.end().get()
 }
 
-impl<R, M: Mmu, F: Frames> AddressSpace for RadixSpace<R, M, F>
+impl<R, M: Mmu, F: Memory> AddressSpace for RadixSpace<R, M, F>
 where
     R: Domain + Send + Sync,
 {
-    fn map(&self, pin: &Pinned, place: Placement, pages: u64, prot: Prot) -> Result<PageNum, VmError> {
+    fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError> {
         if pages == 0 {
             return Err(VmError::Empty);
         }
+        let page = Page::new(mapping);
         let start = match place {
-            Placement::Anywhere { hint } => self.anywhere(pin, hint, pages, prot)?,
-            Placement::Below(limit) => self.below(pin, limit, pages, prot)?,
-            Placement::Fixed(start) => self.replace(pin, self.range(start, pages)?, prot).map(|()| start)?,
+            Placement::Anywhere { hint } => self.anywhere(pin, hint, pages, page)?,
+            Placement::Below(limit) => self.below(pin, limit, pages, page)?,
+            Placement::Fixed(start) => self.replace(pin, self.range(start, pages)?, page).map(|()| start)?,
             Placement::FixedNoReplace(start) => {
-                self.claim(pin, self.range(start, pages)?, prot).map(|()| start)?
+                self.claim(pin, self.range(start, pages)?, page).map(|()| start)?
             }
         };
         self.rig.tally.add(pin, Event::Mmap, 1);
@@ -132,7 +133,7 @@ where
 
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.memory);
         drop(guard);
         self.arenas.released(pin, pages);
         self.rig.tally.add(pin, Event::Munmap, 1);
@@ -159,7 +160,7 @@ where
         let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
         let quiet = Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig);
         let holes = quiet.holes;
-        quiet.forget(pin, &self.rig.frames);
+        quiet.forget(pin, &self.rig.memory);
         if holes { Err(VmError::NotMapped) } else { Ok(()) }
     }
 
@@ -217,7 +218,7 @@ where
     }
 }
 
-impl<R: Domain, M: Mmu, F: Frames> Drop for RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Memory> Drop for RadixSpace<R, M, F> {
     fn drop(&mut self) {
         let pin = percore::pin();
         self.map.domain().while_online(&pin, || self.unmap_all(&pin));

@@ -162,6 +162,19 @@ pub unsafe fn zero_frame(at: *mut u8) {
     }
 }
 
+/// Copies a frame. Programs may write the source meanwhile: the copy then has some of each.
+///
+/// # Safety
+/// Both are frames in the physmap; nobody else uses `to`.
+#[inline(always)]
+pub unsafe fn copy_frame(to: *mut u8, from: *const u8) {
+    // SAFETY: the caller's frames; 512 words of 8 bytes.
+    unsafe {
+        core::arch::asm!("rep movsq", inout("rcx") ENTRIES => _, inout("rdi") to => _, inout("rsi") from => _,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// A device's registers, seen through the physmap.
 pub fn device<T>(phys: u64) -> *mut T {
     debug_assert!(phys < FOUR_GIB);

@@ -6,9 +6,9 @@ use refcache::Domain;
 
 use super::RadixSpace;
 use crate::meta::Page;
-use crate::{Access, Event, Fault, FaultError, FrameNum, Frames, Mmu, PageNum, VmError};
+use crate::{Access, Event, Fault, FaultError, FrameNum, Memory, Mmu, PageNum, VmError};
 
-impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Resolves a fault on the locked page `at`.
     #[inline]
     pub(super) fn resolve(
@@ -37,10 +37,10 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         entry: &mut Entry<'_, Page>,
         page: Page,
     ) -> Result<Fault, FaultError> {
-        let frame = self.rig.frames.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
+        let frame = self.rig.memory.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
         let backed = page.with_frame(frame);
         if let Err(error) = self.fill(pin, at, entry, backed, frame) {
-            self.rig.frames.free(pin, frame);
+            self.rig.memory.free(pin, frame);
             return Err(error);
         }
         Ok(Fault::Alloc)

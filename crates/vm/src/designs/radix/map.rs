@@ -8,25 +8,25 @@ use super::{RadixSpace, keys};
 use crate::hole::any_hole;
 use crate::meta::Page;
 use crate::shootdown::Removed;
-use crate::{Frames, Mmu, PageNum, PageRange, Prot, VmError};
+use crate::{Memory, Mmu, PageNum, PageRange, VmError};
 
-impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
+impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Maps over whatever is there.
-    pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+    pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Expand::Always)?;
-        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.frames);
-        guard.fill(Page::new(prot));
+        Removed::scan(&mut guard, self.rig.grain).take_back(pin, &self.rig).unmap(pin, &self.rig.memory);
+        guard.fill(page);
         Ok(())
     }
 
     /// Maps if nothing is there.
     #[inline]
-    pub(super) fn claim(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+    pub(super) fn claim(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Expand::Always)?;
         if !guard.is_empty() {
             return Err(VmError::Exists);
         }
-        guard.fill(Page::new(prot));
+        guard.fill(page);
         Ok(())
     }
 
@@ -37,9 +37,9 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         pin: &Pinned,
         start: PageNum,
         pages: u64,
-        prot: Prot,
+        page: Page,
     ) -> Result<Option<PageNum>, VmError> {
-        match self.range(start, pages).and_then(|range| self.claim(pin, range, prot)) {
+        match self.range(start, pages).and_then(|range| self.claim(pin, range, page)) {
             Ok(()) => Ok(Some(start)),
             Err(VmError::Exists | VmError::OutOfRange) => Ok(None),
             Err(error) => Err(error),
@@ -52,17 +52,17 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         pin: &Pinned,
         hint: Option<PageNum>,
         pages: u64,
-        prot: Prot,
+        page: Page,
     ) -> Result<PageNum, VmError> {
         let recent = || self.arenas.recent(pin, pages);
         let search = || self.arenas.search(pin, pages, |page| self.look(pin, page));
         let mut wish = hint;
         while let Some(start) = wish.take().or_else(recent).or_else(search) {
-            if let Some(start) = self.try_at(pin, start, pages, prot)? {
+            if let Some(start) = self.try_at(pin, start, pages, page)? {
                 return Ok(start);
             }
         }
-        self.below(pin, self.user.end(), pages, prot)
+        self.below(pin, self.user.end(), pages, page)
     }
 
     /// Maps at the highest hole below `limit`. That there is none is said only with all of it locked.
@@ -71,12 +71,12 @@ impl<R: Domain, M: Mmu, F: Frames> RadixSpace<R, M, F> {
         pin: &Pinned,
         limit: PageNum,
         pages: u64,
-        prot: Prot,
+        page: Page,
     ) -> Result<PageNum, VmError> {
         let limit = limit.clamp(self.user.start(), self.user.end());
         loop {
             let start = self.highest_hole(pin, PageRange::between(self.user.start(), limit), pages)?;
-            if let Some(start) = self.try_at(pin, start, pages, prot)? {
+            if let Some(start) = self.try_at(pin, start, pages, page)? {
                 return Ok(start);
             }
         }

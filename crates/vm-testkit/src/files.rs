@@ -1,0 +1,152 @@
+//! Simulated files: pages that mappings show, held by one reference of the file and one of each page that shows them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use percore::Pinned;
+use vm::{BackingError, BackingNum, FrameNum, Frames, PageNum};
+
+use crate::{FrameStore, WORDS};
+
+/// What word `word` of page `index` of a file is before anybody writes it.
+pub fn original(file: usize, index: u64, word: usize) -> u64 {
+    1 << 40 | (file as u64) << 32 | index << 8 | word as u64
+}
+
+struct File {
+    len: u64,
+    pages: BTreeMap<u64, FrameNum>,
+}
+
+/// A file as it is mapped in one place: the page of the file that comes first and where it is, and who refers to it.
+struct View {
+    file: usize,
+    offset: u64,
+    start: Option<u64>,
+    references: i64,
+}
+
+impl View {
+    /// The page of the file that shows at `page`.
+    fn index(&self, page: PageNum) -> u64 {
+        let start = self.start.expect("a backing is placed before it shows");
+        page.get().wrapping_sub(start).wrapping_add(self.offset)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    files: Vec<File>,
+    views: Vec<View>,
+}
+
+/// All files of a [`Machine`](crate::Machine), and the backings that show them.
+#[derive(Default)]
+pub struct FileStore(Mutex<State>);
+
+impl FileStore {
+    /// A file of `len` pages: its number.
+    pub fn create(&self, len: u64) -> usize {
+        let files = &mut self.lock().files;
+        files.push(File { len, pages: BTreeMap::new() });
+        files.len() - 1
+    }
+
+    /// A backing that shows `file` from page `offset` on, with one reference for the caller.
+    pub fn view(&self, file: usize, offset: u64) -> BackingNum {
+        self.add(View { file, offset, start: None, references: 1 })
+    }
+
+    /// A backing that shows at `to` what `backing` shows at `from`, with one reference for the caller.
+    pub fn moved(&self, backing: BackingNum, from: PageNum, to: PageNum) -> BackingNum {
+        let (file, offset) = self.shown(backing, from);
+        self.add(View { file, offset, start: Some(to.get()), references: 1 })
+    }
+
+    /// File and page that `backing` shows at `page`.
+    pub fn shown(&self, backing: BackingNum, page: PageNum) -> (usize, u64) {
+        let state = self.lock();
+        let view = &state.views[backing.get() as usize - 1];
+        (view.file, view.index(page))
+    }
+
+    /// A backing, in use, begins at `start`.
+    pub(crate) fn place(&self, backing: BackingNum, start: PageNum) {
+        let was = self.lock().views[backing.get() as usize - 1].start.replace(start.get());
+        assert_eq!(was, None, "{backing:?} is placed twice");
+    }
+
+    fn add(&self, view: View) -> BackingNum {
+        let views = &mut self.lock().views;
+        views.push(view);
+        BackingNum::new(views.len() as u64)
+    }
+
+    /// Pages, and callers of [`view`](Self::view), that refer to any backing.
+    pub fn references(&self) -> i64 {
+        self.lock().views.iter().map(|view| view.references).sum()
+    }
+
+    /// `references` more refer to `backing`.
+    ///
+    /// # Panics
+    /// If nobody did.
+    pub fn adjust(&self, backing: BackingNum, references: i64) {
+        let view = &mut self.lock().views[backing.get() as usize - 1];
+        assert!(view.references > 0, "{backing:?} is used after its last reference was given up");
+        view.references += references;
+        assert!(view.references >= 0, "{backing:?} has lost more references than it had");
+    }
+
+    /// The file ends after `len` pages; what lies beyond is lost. The mappings must be told.
+    pub fn truncate(&self, pin: &Pinned, frames: &FrameStore, file: usize, len: u64) {
+        let file = &mut self.lock().files[file];
+        file.len = len;
+        for frame in file.pages.split_off(&len).into_values() {
+            frames.adjust(pin, frame, -1);
+        }
+    }
+
+    /// Every file lets go of its pages.
+    pub fn clear(&self, pin: &Pinned, frames: &FrameStore) {
+        let files = self.lock().files.len();
+        (0..files).for_each(|file| self.truncate(pin, frames, file, 0));
+    }
+
+    pub(crate) fn frame(
+        &self,
+        pin: &Pinned,
+        frames: &FrameStore,
+        backing: BackingNum,
+        page: PageNum,
+    ) -> Result<FrameNum, BackingError> {
+        let (file, index) = self.shown(backing, page);
+        let mut state = self.lock();
+        let File { len, pages } = &mut state.files[file];
+        if index >= *len {
+            return Err(BackingError::BeyondEnd);
+        }
+        let shown = match pages.get(&index) {
+            Some(&frame) => frame,
+            None => {
+                let fresh = first_page(pin, frames, file, index).ok_or(BackingError::OutOfMemory)?;
+                pages.insert(index, fresh);
+                fresh
+            }
+        };
+        frames.adjust(pin, shown, 1);
+        Ok(shown)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+/// A page of a file, with the file's reference.
+fn first_page(pin: &Pinned, frames: &FrameStore, file: usize, index: u64) -> Option<FrameNum> {
+    let fresh = frames.alloc_zeroed(pin)?;
+    (0..WORDS).for_each(|word| frames.write(fresh, word, original(file, index, word)));
+    frames.share(pin, fresh);
+    Some(fresh)
+}

@@ -1,0 +1,158 @@
+//! What a mapping is: rights, what it shows, and how it behaves. The same for all its pages, so they fold.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::ops::{BitAnd, BitOr, Sub};
+
+use crate::Prot;
+
+/// What a mapping shows that is not plain anonymous memory: a file, shared memory. Opaque to this crate.
+///
+/// It knows which of its pages is shown at a page number (that number less a base), so all pages of a mapping have the
+/// same one. A mapping that moves gets another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BackingNum(NonZeroU64);
+
+impl BackingNum {
+    /// Bits of a backing's number.
+    pub const BITS: u32 = 42;
+
+    /// Backing `number`, which is not zero and fits in [`BackingNum::BITS`].
+    pub const fn new(number: u64) -> Self {
+        assert!(number >> Self::BITS == 0);
+        match NonZeroU64::new(number) {
+            Some(number) => Self(number),
+            None => panic!("zero stands for no backing"),
+        }
+    }
+
+    /// The backing whose number these bits are; zero is none.
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u64) -> Option<Self> {
+        match NonZeroU64::new(bits) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The plain number.
+    #[inline(always)]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Debug for BackingNum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BackingNum({:#x})", self.get())
+    }
+}
+
+/// How pages behave: a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// What is written is seen by everybody who maps the backing (MAP_SHARED). Only a mapping with a backing has it.
+    pub const SHARED: Self = Self(1 << 0);
+    /// A child does not get the pages (MADV_DONTFORK).
+    pub const DONTFORK: Self = Self(1 << 1);
+    /// A child gets the pages untouched (MADV_WIPEONFORK).
+    pub const WIPEONFORK: Self = Self(1 << 2);
+    /// The pages stay in memory (mlock). A child's do not.
+    pub const LOCKED: Self = Self(1 << 3);
+    /// Huge pages are wanted (MADV_HUGEPAGE).
+    pub const HUGE: Self = Self(1 << 4);
+    /// Huge pages are not wanted (MADV_NOHUGEPAGE).
+    pub const NOHUGE: Self = Self(1 << 5);
+    /// What may be advised later; the rest is decided when the mapping is made.
+    pub const ADVICE: Self = Self(0b11_1110);
+
+    pub(crate) const BITS: u32 = 6;
+
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits as u16 & ((1 << Self::BITS) - 1))
+    }
+
+    #[inline(always)]
+    pub(crate) const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Whether every flag of `other` is in the set.
+    #[inline(always)]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitAnd for Flags {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl Sub for Flags {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// What is the same for all pages of a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    pub(crate) prot: Prot,
+    pub(crate) flags: Flags,
+    pub(crate) backing: Option<BackingNum>,
+}
+
+impl Mapping {
+    /// Pages of zeroes, nobody else's.
+    #[inline(always)]
+    pub const fn anonymous(prot: Prot) -> Self {
+        Self { prot, flags: Flags::NONE, backing: None }
+    }
+
+    /// What `backing` shows; what is written is nobody else's.
+    pub const fn private(prot: Prot, backing: BackingNum) -> Self {
+        Self { prot, flags: Flags::NONE, backing: Some(backing) }
+    }
+
+    /// What `backing` shows; what is written goes there.
+    pub const fn shared(prot: Prot, backing: BackingNum) -> Self {
+        Self { prot, flags: Flags::SHARED, backing: Some(backing) }
+    }
+
+    /// The same with `advice` besides, all of it in [`Flags::ADVICE`].
+    pub const fn with(self, advice: Flags) -> Self {
+        assert!(Flags::ADVICE.contains(advice));
+        Self { flags: Flags(self.flags.0 | advice.0), ..self }
+    }
+
+    /// What a program may do to the pages.
+    pub const fn prot(self) -> Prot {
+        self.prot
+    }
+
+    /// How they behave.
+    pub const fn flags(self) -> Flags {
+        self.flags
+    }
+
+    /// What they show; none: anonymous memory.
+    pub const fn backing(self) -> Option<BackingNum> {
+        self.backing
+    }
+}

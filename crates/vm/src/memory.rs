@@ -1,0 +1,79 @@
+//! What a machine brings besides translations: memory, a page at a time, and what mappings show.
+//!
+//! All of it is called with slots locked and the caller pinned: it never sleeps, never runs epoch work, and never locks
+//! slots of a space.
+
+use percore::Pinned;
+
+use crate::{Access, BackingNum, FrameNum, PageNum};
+
+/// Memory, a page at a time. A frame is owned by one page alone, or it is *counted*: several hold a reference each.
+pub trait Frames: Send + Sync {
+    /// A frame of zeroes, owned by the caller alone.
+    fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
+
+    /// A copy of the bytes of `from`, owned by the caller alone.
+    fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum>;
+
+    /// Takes back a frame that the caller owns alone. No core can reach it any more.
+    fn free(&self, pin: &Pinned, frame: FrameNum);
+
+    /// A frame that the caller owns alone becomes counted, with one reference: the caller's.
+    fn share(&self, pin: &Pinned, frame: FrameNum);
+
+    /// Adds references to a counted frame, or gives some up. The last one frees the frame, some time later; no core
+    /// can reach it then through a reference that was given up.
+    fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64);
+
+    /// The caller holds one reference of a counted frame. If it is known to be the only one, the frame is the caller's
+    /// alone again, and counted no more. It may be the only one and not be known to be.
+    fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool;
+}
+
+/// Why a backing has no frame for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackingError {
+    /// No memory. The fault may be tried again.
+    OutOfMemory,
+    /// The page lies beyond the end of what is mapped (SIGBUS).
+    BeyondEnd,
+}
+
+/// What mappings show that are not plain anonymous memory.
+///
+/// A backing is counted in pages: each mapped page, touched or not, is one reference. So folding and expanding change
+/// nothing, and anonymous memory costs nothing.
+pub trait Backings: Send + Sync {
+    /// A mapping of `backing` begins at `start`. Told once, with the range locked, before any page shows it.
+    fn placed(&self, pin: &Pinned, backing: BackingNum, start: PageNum);
+
+    /// A mapping of `backing` has grown, and ends before `end`. Told before any of the new pages shows it.
+    fn grown(&self, pin: &Pinned, backing: BackingNum, end: PageNum);
+
+    /// The counted frame that holds virtual page `page` of a mapping of `backing`, with one reference for the caller. The
+    /// page's slot is locked until the frame is mapped, or given back.
+    ///
+    /// [`Access::Write`]: the frame will be written through a shared mapping, so a hole must become memory of the
+    /// backing's own. Otherwise the frame is mapped for reading (`Read`, `Exec`), or copied.
+    ///
+    /// A shared mapping that allows writing may be written after a fault that only read: there is no second fault, and
+    /// nobody is told. A backing that wants to know must not outlive its contents in memory.
+    ///
+    /// # Errors
+    /// See [`BackingError`].
+    fn frame(
+        &self,
+        pin: &Pinned,
+        backing: BackingNum,
+        page: PageNum,
+        access: Access,
+    ) -> Result<FrameNum, BackingError>;
+
+    /// The number of pages that refer to `backing` changes by `pages`. The caller of `map` keeps it alive until then.
+    fn adjust(&self, pin: &Pinned, backing: BackingNum, pages: i64);
+}
+
+/// All that a space needs of a machine's memory.
+pub trait Memory: Frames + Backings {}
+
+impl<T: Frames + Backings> Memory for T {}
