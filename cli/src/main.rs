@@ -53,7 +53,7 @@ enum Verb {
 
 /// Counts what `bench memory` builds.
 #[global_allocator]
-static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
+static ALLOCATOR: stats_alloc::StatsAlloc<std::alloc::System> = stats_alloc::StatsAlloc::system();
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);

@@ -21,10 +21,12 @@ pub fn snapshot(pid: u32) -> Result<Snapshot> {
         fs::read_to_string(format!("/proc/{pid}/{name}")).with_context(|| format!("process {pid}: {name}"))
     };
     let (maps, status) = (read("maps")?, read("status")?);
-    let pagemap = File::open(format!("/proc/{pid}/pagemap")).with_context(|| format!("process {pid}: pagemap"))?;
+    let pagemap =
+        File::open(format!("/proc/{pid}/pagemap")).with_context(|| format!("process {pid}: pagemap"))?;
     let mut regions = regions(&maps)?;
     for region in &mut regions {
-        region.resident = resident(&pagemap, region).context("pagemap (needs the right to trace the process)")?;
+        region.resident =
+            resident(&pagemap, region).context("pagemap (needs the right to trace the process)")?;
     }
     let linux = Linux {
         vmas: regions.len() as u64,

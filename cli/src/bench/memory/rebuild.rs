@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use anyhow::{Result, anyhow};
 use percore::{Pinned, threads};
 use refcache::{Config, Refcache};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region as Allocations};
+use stats_alloc::Region as Allocations;
 use vm::{
     Access, AddressSpace, BackingError, BackingNum, Backings, FrameNum, Frames, Layout, Mapping, PageNum,
     PageRange, Placement, Prot, RadixSpace,
@@ -41,8 +41,9 @@ pub fn rebuild(snapshot: &Snapshot) -> Result<Cost> {
     let refcache = Refcache::new(Config { cores: 1, cache_slots: 64, review_budget: 64 });
     refcache.online(&pin);
     let (tables, memory) = (Arc::new(CountedTables::for_regions(&snapshot.regions)), Numbers::default());
-    let allocations = Allocations::new(INSTRUMENTED_SYSTEM);
-    let space = RadixSpace::new(&pin, &refcache, tables.clone(), memory, layout()).map_err(|_| anyhow!("no memory"))?;
+    let allocations = Allocations::new(&crate::ALLOCATOR);
+    let space = RadixSpace::new(&pin, &refcache, tables.clone(), memory, layout())
+        .map_err(|_| anyhow!("no memory"))?;
     for region in &snapshot.regions {
         build(&space, &pin, region).map_err(|error| anyhow!("region {region}: {error}"))?;
     }
@@ -127,6 +128,10 @@ impl Backings for Numbers {
     }
 
     fn adjust(&self, _: &Pinned, _: BackingNum, _: i64) {}
+
+    fn placed(&self, _: &Pinned, _: BackingNum, _: PageNum) {}
+
+    fn grown(&self, _: &Pinned, _: BackingNum, _: PageNum) {}
 }
 
 #[cfg(test)]

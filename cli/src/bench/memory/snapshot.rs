@@ -96,9 +96,11 @@ impl FromStr for Snapshot {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut lines = text.lines();
-        let mut head = |name| lines.next().and_then(|line: &str| line.strip_prefix(name)).with_context(|| {
-            format!("not a snapshot: no line that begins with {name:?} where one must be")
-        });
+        let mut head = |name| {
+            lines.next().and_then(|line: &str| line.strip_prefix(name)).with_context(|| {
+                format!("not a snapshot: no line that begins with {name:?} where one must be")
+            })
+        };
         let program = head("program ")?.to_owned();
         let linux = head("linux ")?.parse()?;
         let regions = lines
@@ -138,7 +140,8 @@ impl FromStr for Region {
         };
         let resident = words.map(|run| pair(run, '+')).collect::<Result<Vec<_>>>()?;
         ensure!(start.checked_add(pages).is_some_and(|end| end <= 1 << 35), "beyond what a program can map");
-        let inside = resident.iter().all(|(first, run)| first.checked_add(*run).is_some_and(|end| end <= pages));
+        let inside =
+            resident.iter().all(|(first, run)| first.checked_add(*run).is_some_and(|end| end <= pages));
         ensure!(inside, "a run of pages leaves its region");
         let rights = [mode[0] == b'r', mode[1] == b'w', mode[2] == b'x'];
         Ok(Self { start, pages, rights, shared: mode[3] == b's', file, resident })
@@ -168,7 +171,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for (bad, good) in [("program", "prog"), ("24 r-xp", "24 r-x"), ("0+24", "1+24"), ("55f0a1", "7f21b3fff")] {
+        for (bad, good) in
+            [("program", "prog"), ("24 r-xp", "24 r-x"), ("0+24", "1+24"), ("55f0a1", "7f21b3fff")]
+        {
             assert!(TEXT.replacen(bad, good, 1).parse::<Snapshot>().is_err(), "{good}");
         }
     }

@@ -107,12 +107,22 @@ fn recorded() -> Result<Vec<PathBuf>> {
 }
 
 fn read(path: &Path) -> Result<Snapshot> {
-    fs::read_to_string(path).map_err(Into::into).and_then(|text| text.parse()).with_context(|| path.display().to_string())
+    fs::read_to_string(path)
+        .map_err(Into::into)
+        .and_then(|text| text.parse())
+        .with_context(|| path.display().to_string())
 }
 
 fn report(rows: &[Row]) -> Table {
-    let mut table =
-        Table::new(["program", "resident KiB", "VMAs", "Linux KiB", "metadata KiB", "tables KiB", "of Linux"]);
+    let mut table = Table::new([
+        "program",
+        "resident KiB",
+        "VMAs",
+        "Linux KiB",
+        "metadata KiB",
+        "tables KiB",
+        "of Linux",
+    ]);
     let kib = |bytes: u64| count(bytes.div_ceil(1024) as i64);
     for row in rows {
         table.row([
