@@ -51,10 +51,6 @@ enum Verb {
     Test(commands::test::Arguments),
 }
 
-/// Counts what `bench memory` builds.
-#[global_allocator]
-static ALLOCATOR: stats_alloc::StatsAlloc<std::alloc::System> = stats_alloc::StatsAlloc::system();
-
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == guest::guard::ARGUMENT) {

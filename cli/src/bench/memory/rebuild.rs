@@ -1,12 +1,11 @@
 //! A snapshot's space in the core, on this machine's memory: the same mappings, and one core that touched the same pages.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use percore::{Pinned, threads};
 use refcache::{Config, Refcache};
-use stats_alloc::Region as Allocations;
 use vm::{
     Access, AddressSpace, BackingError, BackingNum, Backings, FrameNum, Frames, Layout, Mapping, PageNum,
     PageRange, Placement, Prot, RadixSpace,
@@ -36,31 +35,45 @@ impl Cost {
 /// # Errors
 /// A snapshot that the core refuses.
 pub fn rebuild(snapshot: &Snapshot) -> Result<Cost> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let _core = threads::enter_any(1);
     let pin = percore::pin();
-    let refcache = Refcache::new(Config { cores: 1, cache_slots: 64, review_budget: 64 });
+    let refcache = Arc::new(Refcache::new(Config { cores: 1, cache_slots: 64, review_budget: 64 }));
     refcache.online(&pin);
-    let (tables, memory) = (Arc::new(CountedTables::for_regions(&snapshot.regions)), Numbers::default());
-    let allocations = Allocations::new(&crate::ALLOCATOR);
-    let space = RadixSpace::new(&pin, &refcache, tables.clone(), memory, layout())
+    let tables = Arc::new(CountedTables::for_regions(&snapshot.regions));
+    let mut built = Err(anyhow!("not built"));
+    let allocated =
+        allocation_counter::measure(|| built = build(&pin, refcache.clone(), tables.clone(), snapshot));
+    drop(built?);
+    refcache.drain(&pin);
+    Ok(Cost { metadata: allocated.bytes_current.unsigned_abs(), tables: 4096 * tables.frames() })
+}
+
+/// There is one core to play.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A space with everything that the snapshot has.
+fn build(
+    pin: &Pinned,
+    refcache: Arc<Refcache>,
+    tables: Arc<CountedTables>,
+    snapshot: &Snapshot,
+) -> Result<impl AddressSpace> {
+    let space = RadixSpace::new(pin, refcache, tables, Numbers::default(), layout())
         .map_err(|_| anyhow!("no memory"))?;
     for region in &snapshot.regions {
-        build(&space, &pin, region).map_err(|error| anyhow!("region {region}: {error}"))?;
+        add(&space, pin, region).map_err(|error| anyhow!("region {region}: {error}"))?;
     }
-    let grown = allocations.change();
-    let metadata = (grown.bytes_allocated - grown.bytes_deallocated) as u64;
-    drop(space);
-    refcache.drain(&pin);
-    Ok(Cost { metadata, tables: 4096 * tables.frames() })
+    Ok(space)
 }
 
 /// All of a 47-bit user space, with a single arena.
 fn layout() -> Layout {
     let pages = |start, end| PageRange::between(PageNum::new(start), PageNum::new(end));
-    Layout { cores: 1, user: pages(1, 1 << 35), anywhere: pages(1 << 27, 255 << 27) }
+    Layout { cores: 1, user: pages(1, 1 << 35), anywhere: pages(1 << 27, 255 << 27), seed: 0 }
 }
 
-fn build(space: &dyn AddressSpace, pin: &Pinned, region: &Region) -> Result<(), String> {
+fn add(space: &dyn AddressSpace, pin: &Pinned, region: &Region) -> Result<(), String> {
     let said = |error: &dyn std::fmt::Debug| format!("{error:?}");
     let (mapping, access) = describe(region);
     let start = Placement::Fixed(PageNum::new(region.start));
