@@ -35,8 +35,9 @@
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
-//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock` (the protocol of ranges), `fold`
-//! (expansion and collapse), `iter` (what a holder does). The arguments are in `docs/radix.md`.
+//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
+//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion and collapse), `iter` (what a holder
+//! does). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
@@ -49,6 +50,7 @@ mod node;
 mod side;
 mod slot;
 mod stats;
+mod subtree;
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
