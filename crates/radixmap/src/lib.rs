@@ -181,6 +181,12 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         lock::first_used(self.here(pin), self.root.node(), keys)
     }
 
+    /// Shows where each frame of the map's nodes begins to `visit`: one for each node, and one more where there are second
+    /// words. An estimate while others work.
+    pub fn each_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        subtree::each_frame(&self.here(pin), self.root.node(), visit);
+    }
+
     /// The domain that counts the nodes.
     pub fn domain(&self) -> &Refcache {
         &self.refcache

@@ -70,6 +70,11 @@ impl Side {
         self.word(index).store(second, Ordering::Relaxed);
     }
 
+    /// Where it is, if there is one.
+    pub fn address(&self) -> Option<usize> {
+        self.words().map(|words| words.addr().get())
+    }
+
     fn word(&self, index: usize) -> &AtomicU64 {
         let words = self.words().expect("a second word in a range that was not widened for it");
         // SAFETY: published by `ensure`, initialised; it stays as long as the node does.

@@ -151,6 +151,19 @@ pub(crate) fn acquire<'p>(
     }
 }
 
+/// Shows where the frames of `node` and of all nodes below it begin to `visit`.
+pub(crate) fn each_frame<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn FnMut(usize)) {
+    node.frames().for_each(&mut *visit);
+    if node.level() == 0 {
+        return;
+    }
+    for slot in node.slots() {
+        if let Step::Child(child) = node.step(here, slot) {
+            each_frame(here, child, visit);
+        }
+    }
+}
+
 impl Expand {
     /// Whether a slot that sticks out of the range and said `word` may be held whole.
     fn leaves(self, word: Word) -> bool {
