@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod measure;
+pub mod memory;
 pub mod micro;
 pub mod plot;
 pub mod row;

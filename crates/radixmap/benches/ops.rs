@@ -10,14 +10,14 @@ use radixmap::{Expand, RadixMap, Value};
 use refcache::{Config, Refcache};
 
 #[derive(Clone, Copy)]
-struct Page(u64, u64);
+struct Page(u64);
 
 impl Value for Page {
     fn to_words(self) -> (u64, u64) {
-        (self.0, self.1)
+        (self.0, 0)
     }
-    fn from_words(low: u64, high: u64) -> Self {
-        Self(low, high)
+    fn from_words(main: u64, _: u64) -> Self {
+        Self(main)
     }
 }
 
@@ -64,7 +64,7 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 fn map_pages(map: &Map<'_>, pin: &Pinned, page: u64, pages: u64) {
-    map.lock_range(pin, page..page + pages, Expand::Always).unwrap().fill(Page(7, 0));
+    map.lock_range(pin, page..page + pages, Expand::Always).unwrap().fill(Page(7));
 }
 
 fn unmap_pages(map: &Map<'_>, pin: &Pinned, page: u64, pages: u64) {
@@ -74,7 +74,7 @@ fn unmap_pages(map: &Map<'_>, pin: &Pinned, page: u64, pages: u64) {
 
 fn fault(map: &Map<'_>, pin: &Pinned, page: u64) {
     let mut guard = map.lock_key(pin, page).unwrap().expect("a page that is mapped");
-    guard.for_each(|entry| entry.set(Page(7, page)));
+    guard.for_each(|entry| entry.set(Page(page << 12 | 7)));
 }
 
 /// Rounds per second of all threads together.

@@ -18,7 +18,6 @@
 
 use alloc::sync::Arc;
 use core::mem;
-use core::ops::Range;
 use core::ptr::NonNull;
 
 use percore::Pinned;
@@ -26,8 +25,9 @@ use refcache::{Header, Refcache};
 
 use crate::OutOfMemory;
 use crate::lock::Here;
-use crate::node::{FANOUT, Memory, Node, NodeRef, Part, TOP, slot_keys};
-use crate::slot::{Slot, Word};
+use crate::memory::{Links, Memory, Node};
+use crate::node::{FANOUT, NodeRef, Part, TOP, slot_index};
+use crate::slot::Word;
 use crate::stats::NodeCounters;
 
 /// Every node starts with this count, and `settle` takes off what is not used: so a node whose slots stay empty falls to
@@ -39,22 +39,23 @@ const HOLD: i64 = FANOUT as i64;
 ///
 /// The whole subtree is built in private, its slots locked where the caller will hold them, and then published by
 /// one store. If memory runs out nobody has seen anything: the caller holds the slot as it was.
-pub(crate) fn expand<'p>(
-    here: &Here<'p>,
-    node: NodeRef<'p>,
-    part: &Part<'p>,
-    word: Word,
-) -> Result<NodeRef<'p>, OutOfMemory> {
+pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result<NodeRef<'p>, OutOfMemory> {
     let mut fresh = Fresh::default();
-    let seed = (word.unlocked(), part.slot.data());
-    let child = fresh.grow(node, part.slot, seed, &part.keys)?;
+    let seed = Seed { word: word.unlocked(), second: part.second(word) };
+    let child = fresh.grow(part, &seed)?;
     if !word.is_used() {
         // Before anybody can see the child, let alone take it away again.
-        node.count(here, 1);
+        part.node.count(here, 1);
     }
     child.publish(part.slot);
     fresh.settle(here);
     Ok(child)
+}
+
+/// What every slot of new nodes says.
+struct Seed {
+    word: Word,
+    second: u64,
 }
 
 /// The nodes of one expansion, until it is published: at most two for each level below the root.
@@ -71,20 +72,14 @@ struct Sapling<'p> {
 }
 
 impl<'p> Fresh<'p> {
-    /// A child for `slot` of `parent`: every slot is a copy of `seed`, those in `keys` are locked, and those that
-    /// `keys` covers in part have grown children in turn.
-    fn grow(
-        &mut self,
-        parent: NodeRef<'p>,
-        slot: &Slot,
-        seed: (Word, u64),
-        keys: &Range<u64>,
-    ) -> Result<NodeRef<'p>, OutOfMemory> {
+    /// A child for the slot of `part`: every slot is a copy of `seed`, those in `part.keys` are locked, and those that
+    /// they cover in part have grown children in turn.
+    fn grow(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let at = self.len;
-        let node = self.plant(parent, slot, seed, keys)?;
-        for part in node.parts(keys.clone()).filter(|part| !part.whole) {
-            self.grow(node, part.slot, seed, &part.keys)?.publish(part.slot);
-            if let (false, Some(sapling)) = (seed.0.is_used(), &mut self.nodes[at]) {
+        let node = self.plant(part, seed)?;
+        for end in node.parts(part.keys.clone()).filter(|part| !part.whole) {
+            self.grow(&end, seed)?.publish(end.slot);
+            if let (false, Some(sapling)) = (seed.word.is_used(), &mut self.nodes[at]) {
                 sapling.used += 1;
             }
         }
@@ -92,24 +87,19 @@ impl<'p> Fresh<'p> {
     }
 
     /// One node for `grow`.
-    fn plant(
-        &mut self,
-        parent: NodeRef<'p>,
-        slot: &Slot,
-        (word, data): (Word, u64),
-        keys: &Range<u64>,
-    ) -> Result<NodeRef<'p>, OutOfMemory> {
-        let memory = Memory::allocate()?;
-        let level = parent.level() - 1;
-        let index = |key: u64| (key / slot_keys(level)) as usize % FANOUT;
-        let held = index(keys.start)..=index(keys.end - 1);
-        let counted = memory.node(HOLD, Some((parent, slot)), NonNull::from(parent.counters()));
-        let copy = |index| (if held.contains(&index) { word.locked() } else { word }, data);
+    fn plant(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
+        let level = part.node.level() - 1;
+        let held = slot_index(part.keys.start, level)..=slot_index(part.keys.end - 1, level);
+        let word = |index| if held.contains(&index) { seed.word.locked() } else { seed.word };
+        let memory = Memory::allocate(word)?;
         // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
-        let node = unsafe { memory.init(counted, level, copy) };
-        let used = if word.is_used() { FANOUT as i64 } else { 0 };
+        let node = unsafe { memory.init(HOLD, Some(part), NonNull::from(part.node.counters()), level) };
+        let used = if seed.word.is_used() { HOLD } else { 0 };
         self.nodes[self.len] = Some(Sapling { memory, node, used });
         self.len += 1;
+        if seed.word.is_wide() {
+            node.widen(seed.second)?;
+        }
         Ok(node)
     }
 
@@ -143,7 +133,7 @@ pub(crate) unsafe fn collapse(refcache: &Refcache, pin: &Pinned, header: NonNull
     // SAFETY: the header is the node's first field, the node is initialised and now ours alone; its parent, whose
     // used slot we were until just now, waits for this decrement; the counters live as long as the root.
     unsafe {
-        let Node { parent, counters, .. } = *node.as_ref();
+        let Links { parent, counters, .. } = node.as_ref().links;
         counters.as_ref().collapsed(pin);
         Memory::of(node).free();
         match parent {

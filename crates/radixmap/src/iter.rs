@@ -67,14 +67,28 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// # Panics
     /// If `keys` is empty or not within the range.
     pub fn split(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
-        assert!(keys.start < keys.end && self.keys().start <= keys.start && keys.end <= self.keys().end);
+        self.check(&keys);
         self.held.split(keys)
+    }
+
+    /// Gets memory for second words of `keys`, a range within the locked one, if they have none: then their slots, as they
+    /// are folded now, can be set to values with second words. Nothing else changes.
+    ///
+    /// # Panics
+    /// If `keys` is empty or not within the range.
+    pub fn widen(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        self.check(&keys);
+        self.held.widen(keys)
+    }
+
+    fn check(&self, keys: &Range<u64>) {
+        assert!(keys.start < keys.end && self.keys().start <= keys.start && keys.end <= self.keys().end);
     }
 
     /// Gives every key of the range the value `value`; a held interior slot stays folded.
     ///
     /// # Panics
-    /// If an empty slot is held whole and sticks out of the range ([`Expand::IfPresent`](crate::Expand)).
+    /// As [`Entry::set`].
     #[inline(always)]
     pub fn fill(&mut self, value: V) {
         self.for_each(|entry| entry.set(value));
@@ -115,19 +129,23 @@ impl<V: Value> Entry<'_, V> {
     #[inline(always)]
     pub fn value(&self) -> Option<V> {
         let word = self.slot().held();
-        word.is_value().then(|| V::from_words(word.low(), self.slot().data()))
+        word.is_value().then(|| V::from_words(word.main(), self.part.second(word)))
     }
 
     /// Gives all of these keys the value `value`.
     ///
     /// # Panics
-    /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)).
+    /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)), or if the value has
+    /// a second word, the one before it had none, and the range was not [widened](RangeGuard::widen).
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         assert!(self.part.whole, "set on a slot that sticks out of the range");
-        let (low, high) = value.to_words();
+        let (main, second) = value.to_words();
+        if second != 0 {
+            self.part.set_second(second);
+        }
         *self.used += i64::from(!self.slot().held().is_used());
-        self.slot().set(low, high);
+        self.slot().set(main, second != 0);
     }
 
     /// Takes the value of all of these keys away.

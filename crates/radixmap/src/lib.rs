@@ -1,7 +1,8 @@
 //! A concurrent map from 36-bit keys to small values, made for address spaces: ranges are locked, filled and cleared
 //! in one piece, and operations on ranges that do not overlap write no common cache line.
 //!
-//! The map is a radix tree, 4 levels of 512 slots, 16 bytes each. Where the keys below a slot all have the same value
+//! The map is a radix tree, 4 levels of 512 slots of one word: a node is one frame, and a second one where values have
+//! second words (see [`Value`]). Where the keys below a slot all have the same value
 //! or none, the slot says so and there is no node below it (it is *folded*). Each slot has a lock bit. A range is locked
 //! slot by slot from left to right; a folded slot that sticks out of the range *expands*, and the lock moves down with
 //! the keys. Nodes that nobody uses *collapse*: [Refcache](refcache) counts the used slots of each node without shared
@@ -11,7 +12,7 @@
 //! # #[derive(Clone, Copy, Debug, PartialEq)] struct Prot(u64);
 //! # impl radixmap::Value for Prot {
 //! #     fn to_words(self) -> (u64, u64) { (self.0, 0) }
-//! #     fn from_words(low: u64, _: u64) -> Self { Self(low) }
+//! #     fn from_words(main: u64, _: u64) -> Self { Self(main) }
 //! # }
 //! use radixmap::{Expand, RadixMap};
 //! use refcache::{Config, Refcache};
@@ -34,8 +35,9 @@
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
-//! Files: `slot` (the bits), `node` (memory, and how a key finds its slot), `lock` (the protocol of ranges), `fold`
-//! (expansion and collapse), `iter` (what a holder does). The arguments are in `docs/radix.md`.
+//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
+//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion and collapse), `iter` (what a holder
+//! does). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
@@ -43,9 +45,12 @@ extern crate alloc;
 mod fold;
 mod iter;
 mod lock;
+mod memory;
 mod node;
+mod side;
 mod slot;
 mod stats;
+mod subtree;
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
@@ -57,6 +62,7 @@ use refcache::{Domain, Refcache};
 pub use iter::{Entry, RangeGuard};
 use lock::{Held, Here};
 use node::Root;
+pub use slot::TAGS;
 pub use stats::{NodeCounters, Stats};
 
 /// Keys have this many bits.
@@ -65,12 +71,12 @@ pub const KEY_BITS: u32 = if cfg!(loom) { 3 } else { 36 };
 /// The smallest number that is too large for a key.
 pub const KEY_END: u64 = 1 << KEY_BITS;
 
-/// What a map stores for each key: 124 bits.
+/// What a map stores for each key: a main word of 60 bits, and a second word for what few keys have.
 pub trait Value: Copy {
-    /// The value in two words; the first one has 60 bits.
+    /// The main word, in which the bits of [`TAGS`] are 0, and the second word. If the second word is 0 it costs nothing.
     fn to_words(self) -> (u64, u64);
     /// The value that `to_words` took apart.
-    fn from_words(low: u64, high: u64) -> Self;
+    fn from_words(main: u64, second: u64) -> Self;
 }
 
 /// No memory for a node.
@@ -173,6 +179,12 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     pub fn first_used(&self, pin: &Pinned, keys: Range<u64>) -> Option<Range<u64>> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         lock::first_used(self.here(pin), self.root.node(), keys)
+    }
+
+    /// Shows where each frame of the map's nodes begins to `visit`: one for each node, and one more where there are second
+    /// words. An estimate while others work.
+    pub fn each_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        subtree::each_frame(&self.here(pin), self.root.node(), visit);
     }
 
     /// The domain that counts the nodes.

@@ -42,7 +42,8 @@ use percore::Pinned;
 use refcache::{Loan, Refcache};
 
 use crate::node::{NodeRef, Part, Step, slot_keys};
-use crate::slot::{Slot, Word};
+use crate::slot::Word;
+use crate::subtree::{Acquired, acquire, descend, lock_below, split_below, unlock_below, walk_above};
 use crate::{Expand, KEY_END, OutOfMemory, Peek, fold};
 
 /// Who acts, and by what right: a pinned core that has a loan of its Refcache domain.
@@ -79,9 +80,8 @@ impl<'p> Held<'p> {
         expand: Expand,
     ) -> Result<Self, OutOfMemory> {
         let node = descend(&here, root, &keys);
-        let mut held = Self { here, node, keys: keys.start..keys.start };
-        held.extend(node, keys, expand)?;
-        Ok(held)
+        lock_below(&here, node, keys.clone(), expand)?;
+        Ok(Self { here, node, keys })
     }
 
     /// Locks `key` alone, if it has a value.
@@ -96,8 +96,8 @@ impl<'p> Held<'p> {
                 Acquired::Locked(word) => {
                     let keys = key..key + 1;
                     if node.level() > 0 {
-                        let part = Part { slot, keys: keys.clone(), whole: false };
-                        fold::expand(&here, node, &part, word).inspect_err(|_| slot.unlock())?;
+                        let part = Part { node, slot, keys: keys.clone(), whole: false };
+                        fold::expand(&here, &part, word).inspect_err(|_| slot.unlock())?;
                     }
                     return Ok(Some(Self { here, node, keys }));
                 }
@@ -115,56 +115,19 @@ impl<'p> Held<'p> {
         self.keys.clone()
     }
 
-    /// Locks `keys`, which are below `node` and follow what is held already. On failure what was locked stays held, up
-    /// to `self.keys.end`, and the drop unlocks it.
-    #[inline(always)]
-    fn extend(&mut self, node: NodeRef<'p>, keys: Range<u64>, expand: Expand) -> Result<(), OutOfMemory> {
-        if node.level() > 0 {
-            return self.extend_above(node, keys, expand);
-        }
-        self.keys.end = keys.end;
-        node.leaf_slots(keys).iter().for_each(Slot::lock);
-        Ok(())
-    }
-
-    /// The same, above the leaves.
-    fn extend_above(
-        &mut self,
-        node: NodeRef<'p>,
-        keys: Range<u64>,
-        expand: Expand,
-    ) -> Result<(), OutOfMemory> {
-        for part in node.parts(keys) {
-            match acquire(&self.here, node, part.slot, |_| true) {
-                Acquired::Child(child) => self.extend(child, part.keys.clone(), expand)?,
-                Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
-                    fold::expand(&self.here, node, &part, word).inspect_err(|_| part.slot.unlock())?;
-                }
-                _ => {}
-            }
-            self.keys.end = part.keys.end;
-        }
-        Ok(())
-    }
-
     /// Expands what is held until no slot sticks out of `keys`, which are held, and holds all that grows. On failure
     /// what has grown stays.
     pub fn split(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
-        self.split_below(self.node, keys)
+        split_below(&self.here, self.node, keys)
     }
 
-    fn split_below(&self, node: NodeRef<'p>, keys: Range<u64>) -> Result<(), OutOfMemory> {
-        for part in node.parts(keys) {
-            let child = match node.step(&self.here, part.slot) {
-                Step::Child(child) => child,
-                Step::Slot(_) if part.whole => continue,
-                Step::Slot(word) => fold::expand(&self.here, node, &node.whole(&part), word)?,
-            };
-            if child.level() > 0 {
-                self.split_below(child, part.keys)?;
-            }
-        }
-        Ok(())
+    /// Makes sure that values with second words can be stored for `keys`, which are held.
+    pub fn widen(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
+        let widened = self.walk(keys, |node, _| match node.widen(0) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(out_of_memory) => ControlFlow::Break(out_of_memory),
+        });
+        widened.break_value().map_or(Ok(()), Err)
     }
 
     /// Shows what is held of `keys`, which are held, to `visit`, left to right: a node, and a run of keys whose slots in it
@@ -185,92 +148,7 @@ impl<'p> Held<'p> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let _ = self.walk(self.keys(), |node, run| {
-            match node.level() {
-                0 => node.leaf_slots(run).iter().for_each(Slot::unlock),
-                _ => node.parts(run).for_each(|part| part.slot.unlock()),
-            }
-            ControlFlow::<()>::Continue(())
-        });
-    }
-}
-
-impl Expand {
-    /// Whether a slot that sticks out of the range and said `word` may be held whole.
-    fn leaves(self, word: Word) -> bool {
-        match self {
-            Expand::Always => false,
-            Expand::IfPresent => !word.is_used(),
-            Expand::Never => true,
-        }
-    }
-}
-
-/// The lowest node below `root` that covers all of `keys`.
-#[inline]
-fn descend<'p>(here: &Here<'p>, root: NodeRef<'p>, keys: &Range<u64>) -> NodeRef<'p> {
-    let differing = keys.start ^ (keys.end - 1);
-    let mut node = root;
-    while node.level() > 0 && differing < slot_keys(node.level()) {
-        match node.step(here, node.slot(keys.start)) {
-            Step::Child(child) => node = child,
-            Step::Slot(_) => break,
-        }
-    }
-    node
-}
-
-/// `Held::walk` above the leaves.
-fn walk_above<'p, B>(
-    here: &Here<'p>,
-    node: NodeRef<'p>,
-    keys: Range<u64>,
-    visit: &mut impl FnMut(NodeRef<'p>, Range<u64>) -> ControlFlow<B>,
-) -> ControlFlow<B> {
-    let mut run = keys.start..keys.start;
-    for part in node.parts(keys) {
-        let Step::Child(child) = node.step(here, part.slot) else {
-            run.end = part.keys.end;
-            continue;
-        };
-        if !run.is_empty() {
-            visit(node, run)?;
-        }
-        run = part.keys.end..part.keys.end;
-        match child.level() {
-            0 => visit(child, part.keys)?,
-            _ => walk_above(here, child, part.keys, visit)?,
-        }
-    }
-    if run.is_empty() { ControlFlow::Continue(()) } else { visit(node, run) }
-}
-
-/// What `acquire` found.
-enum Acquired<'p> {
-    Child(NodeRef<'p>),
-    /// The slot is ours; it said this.
-    Locked(Word),
-    /// The slot was free, but not wanted.
-    Unwanted,
-}
-
-/// Locks `slot` of `node` if what it says is `wanted`, or enters its child; waits while somebody else holds it.
-#[inline(always)]
-fn acquire<'p>(
-    here: &Here<'p>,
-    node: NodeRef<'p>,
-    slot: &'p Slot,
-    wanted: impl Fn(Word) -> bool,
-) -> Acquired<'p> {
-    loop {
-        match node.step(here, slot) {
-            Step::Child(child) => return Acquired::Child(child),
-            Step::Slot(word) if word.is_locked() => {}
-            Step::Slot(word) if !wanted(word) => return Acquired::Unwanted,
-            Step::Slot(word) if slot.try_lock(word) => return Acquired::Locked(word),
-            Step::Slot(_) => {}
-        }
-        percore::relax();
+        unlock_below(&self.here, self.node, self.keys());
     }
 }
 

@@ -1,29 +1,21 @@
-//! Nodes: where they live, and how a key finds its slot.
-//!
-//! ```text
-//! parent's slot: word ──────────────▶ slots: 512 × 16 bytes, aligned to a page (two frames exactly)
-//!                data ──▶ node: Refcache header | parent | slots | counters   (its own cache lines)
-//! ```
-//! A descent reads slots only. The node behind them is touched when the count of used slots changes, and then by
-//! Refcache alone, so a count never dirties a line that a descent reads.
+//! Nodes: how a key finds its slot. Where they live is said in [`crate::memory`].
 
-use alloc::alloc::{alloc, dealloc};
 use alloc::sync::Arc;
-use core::alloc::Layout;
 use core::iter;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 use percore::Pinned;
-use refcache::{Header, Refcache};
+use refcache::Refcache;
 
 use crate::lock::Here;
+use crate::memory::{Links, Memory, Node, Slots};
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 use crate::{KEY_BITS, OutOfMemory};
 
 /// Key bits that one level consumes.
-pub(crate) const LEVEL_BITS: u32 = if cfg!(loom) { 1 } else { 9 };
+const LEVEL_BITS: u32 = if cfg!(loom) { 1 } else { 9 };
 /// Slots in a node.
 pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
 /// The root's level; leaves are level 0.
@@ -35,109 +27,10 @@ pub(crate) const fn slot_keys(level: u32) -> u64 {
     1 << (LEVEL_BITS * level)
 }
 
-type Slots = [Slot; FANOUT];
-
-const SLOTS: Layout = match Layout::new::<Slots>().align_to(if cfg!(loom) { 64 } else { 4096 }) {
-    Ok(layout) => layout,
-    Err(_) => panic!("no layout for a node's slots"),
-};
-#[cfg(not(loom))]
-const _: () = assert!(SLOTS.size() == 8192, "a node's slots fill two frames exactly");
-const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "a slot's word holds a pointer");
-
-/// The counted part of a node.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub(crate) struct Node {
-    /// Counts used slots. First, so that Refcache's pointer is ours.
-    pub header: Header,
-    /// The node that holds us in a used slot and so cannot go before us; none for the root.
-    pub parent: Option<NonNull<Node>>,
-    pub slots: NonNull<Slots>,
-    /// Kept alive by the root, which goes last.
-    pub counters: NonNull<NodeCounters>,
-}
-
-/// The memory of one node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
-    node: NonNull<Node>,
-    slots: NonNull<Slots>,
-}
-
-impl Memory {
-    /// Uninitialised memory.
-    pub fn allocate() -> Result<Self, OutOfMemory> {
-        let node = allocate::<Node>(Layout::new::<Node>())?;
-        match allocate::<Slots>(SLOTS) {
-            Ok(slots) => Ok(Self { node, slots }),
-            Err(out_of_memory) => {
-                // SAFETY: allocated above with this layout, and nobody else has the pointer.
-                unsafe { dealloc(node.as_ptr().cast(), Layout::new::<Node>()) };
-                Err(out_of_memory)
-            }
-        }
-    }
-
-    /// Makes a node of it, whose slots are what `slot` says of their index.
-    ///
-    /// # Safety
-    /// The memory is fresh from `allocate`, and the caller frees it no sooner than the last use of the node.
-    pub unsafe fn init<'p>(self, node: Node, level: u32, slot: impl Fn(usize) -> (Word, u64)) -> NodeRef<'p> {
-        let slots = self.slots.cast::<Slot>();
-        for index in 0..FANOUT {
-            let (word, data) = slot(index);
-            // SAFETY: inside the allocation, which is ours alone.
-            unsafe { slots.add(index).write(Slot::new(word, data)) };
-        }
-        // SAFETY: the allocation is ours alone; its slots were just initialised.
-        unsafe {
-            self.node.write(node);
-            NodeRef { slots: self.slots.as_ref(), node: self.node, level }
-        }
-    }
-
-    /// The memory behind `node`.
-    ///
-    /// # Safety
-    /// The node is initialised.
-    pub unsafe fn of(node: NonNull<Node>) -> Self {
-        // SAFETY: the caller's promise.
-        Self { node, slots: unsafe { node.as_ref().slots } }
-    }
-
-    /// Gives it back.
-    ///
-    /// # Safety
-    /// It came from `allocate`, and nobody uses it any more.
-    pub unsafe fn free(self) {
-        // SAFETY: both blocks were allocated with these layouts, and the caller vouches for the rest.
-        unsafe {
-            dealloc(self.slots.as_ptr().cast(), SLOTS);
-            dealloc(self.node.as_ptr().cast(), Layout::new::<Node>());
-        }
-    }
-
-    /// The counted part of a node in this memory, with `count` used slots.
-    pub fn node(
-        self,
-        count: i64,
-        parent: Option<(NodeRef<'_>, &Slot)>,
-        counters: NonNull<NodeCounters>,
-    ) -> Node {
-        let weak = parent.map(|(_, slot)| NonNull::from(slot.weak()));
-        Node {
-            header: Header::new(count, weak, crate::fold::collapse),
-            parent: parent.map(|(node, _)| node.node),
-            slots: self.slots,
-            counters,
-        }
-    }
-}
-
-fn allocate<T>(layout: Layout) -> Result<NonNull<T>, OutOfMemory> {
-    // SAFETY: neither layout is of size zero.
-    NonNull::new(unsafe { alloc(layout) }.cast()).ok_or(OutOfMemory)
+/// Which slot of a node at `level` covers `key`.
+#[inline(always)]
+pub(crate) const fn slot_index(key: u64, level: u32) -> usize {
+    (key >> (LEVEL_BITS * level)) as usize & (FANOUT - 1)
 }
 
 /// The root of a map: held by it with one count, and read by everybody who has a reference to the map.
@@ -155,13 +48,12 @@ unsafe impl Sync for Root {}
 impl Root {
     /// An empty root, which owns a reference of `counters`.
     pub fn new(pin: &Pinned, counters: Arc<NodeCounters>) -> Result<Self, OutOfMemory> {
-        let memory = Memory::allocate()?;
+        let memory = Memory::allocate(|_| Word::EMPTY)?;
         counters.created(pin);
-        let counters = Arc::into_raw(counters).cast_mut();
         // SAFETY: an Arc's pointer is never null.
-        let node = memory.node(1, None, unsafe { NonNull::new_unchecked(counters) });
+        let counters = unsafe { NonNull::new_unchecked(Arc::into_raw(counters).cast_mut()) };
         // SAFETY: fresh memory, which `collapse` frees after `discard`.
-        unsafe { memory.init(node, TOP, |_| (Word::EMPTY, 0)) };
+        unsafe { memory.init(1, None, counters, TOP) };
         Ok(Self { memory, discarded: false })
     }
 
@@ -199,21 +91,45 @@ pub(crate) enum Step<'p> {
 }
 
 impl<'p> NodeRef<'p> {
+    /// # Safety
+    /// The node is initialised, has this level, and stays for `'p`.
+    #[inline(always)]
+    pub unsafe fn new(node: NonNull<Node>, level: u32) -> Self {
+        // SAFETY: the caller's promise; the slots stay as long as their node.
+        let slots = unsafe { node.as_ref().links.slots.as_ref() };
+        Self { slots, node, level }
+    }
+
     /// The root has the highest level, a leaf has 0.
     #[inline(always)]
     pub fn level(self) -> u32 {
         self.level
     }
 
+    pub fn memory(self) -> NonNull<Node> {
+        self.node
+    }
+
+    #[inline(always)]
+    fn links(self) -> &'p Links {
+        // SAFETY: the node stays for `'p`.
+        unsafe { &self.node.as_ref().links }
+    }
+
     pub fn counters(self) -> &'p NodeCounters {
-        // SAFETY: the node stays for `'p`, and so does the root, which keeps the counters; the field never changes.
-        unsafe { self.node.as_ref().counters.as_ref() }
+        // SAFETY: the root, which keeps the counters, stays as long as any node; the field never changes.
+        unsafe { self.links().counters.as_ref() }
     }
 
     /// The slot that covers `key`.
     #[inline(always)]
     pub fn slot(self, key: u64) -> &'p Slot {
-        &self.slots[(key >> (LEVEL_BITS * self.level)) as usize & (FANOUT - 1)]
+        &self.slots.0[slot_index(key, self.level)]
+    }
+
+    /// Makes sure that second words can be stored here. A new side says `second` for every slot.
+    pub fn widen(self, second: u64) -> Result<(), OutOfMemory> {
+        self.links().side.ensure(second)
     }
 
     /// Reads `slot`, one of ours, and enters the child if there is one.
@@ -223,20 +139,16 @@ impl<'p> NodeRef<'p> {
         if !word.is_child() {
             return Step::Slot(word);
         }
-        let slots = ptr::with_exposed_provenance::<Slots>(word.address());
-        let node = ptr::with_exposed_provenance_mut::<Node>(slot.data() as usize);
-        // SAFETY: `publish` stored both addresses of one initialised node before the word that we read with
-        // Acquire. We have a loan and the child was not dying when we read the word (`enter` revives), so Refcache
-        // cannot free it before the loan ends; and only its death lets anybody change the slot. Whoever keeps a
-        // `NodeRef` keeps the loan.
-        Step::Child(unsafe {
-            Self { slots: &*slots, node: NonNull::new_unchecked(node), level: self.level - 1 }
-        })
+        let node = ptr::with_exposed_provenance_mut::<Node>(word.address());
+        // SAFETY: `publish` stored the address of an initialised node in the word that we read with Acquire. We have a
+        // loan and the child was not dying when we read the word (`enter` revives), so Refcache cannot free it before
+        // the loan ends; and only its death lets anybody change the slot. Whoever keeps a `NodeRef` keeps the loan.
+        Step::Child(unsafe { Self::new(NonNull::new_unchecked(node), self.level - 1) })
     }
 
     /// Makes `self`, a node that nobody else can see, the child in `slot`, which the caller holds.
     pub fn publish(self, slot: &Slot) {
-        slot.publish(ptr::from_ref(self.slots).expose_provenance(), self.node.as_ptr().expose_provenance());
+        slot.publish(self.node.as_ptr().expose_provenance());
     }
 
     /// The slots that `keys`, a range inside this node, touches: left to right.
@@ -247,7 +159,8 @@ impl<'p> NodeRef<'p> {
         iter::from_fn(move || {
             let start = at;
             at = ((start | (span - 1)) + 1).min(keys.end);
-            (start < at).then(|| Part { slot: self.slot(start), keys: start..at, whole: at - start == span })
+            let keys = start..at;
+            (start < at).then(|| Part { node: self, slot: self.slot(start), whole: at - start == span, keys })
         })
     }
 
@@ -255,14 +168,23 @@ impl<'p> NodeRef<'p> {
     pub fn whole(self, part: &Part<'p>) -> Part<'p> {
         let span = slot_keys(self.level);
         let start = part.keys.start & !(span - 1);
-        Part { slot: part.slot, keys: start..start + span, whole: true }
+        Part { node: self, slot: part.slot, keys: start..start + span, whole: true }
+    }
+
+    /// Every slot.
+    pub fn slots(self) -> &'p [Slot] {
+        &self.slots.0
+    }
+
+    /// Where its frames begin: the slots, and the side if there is one.
+    pub fn frames(self) -> impl Iterator<Item = usize> {
+        iter::once(ptr::from_ref(self.slots).addr()).chain(self.links().side.address())
     }
 
     /// The slots of `keys`, a range inside this leaf: they are never children.
     #[inline(always)]
     pub fn leaf_slots(self, keys: Range<u64>) -> &'p [Slot] {
-        let index = |key: u64| key as usize & (FANOUT - 1);
-        &self.slots[index(keys.start)..=index(keys.end - 1)]
+        &self.slots.0[slot_index(keys.start, 0)..=slot_index(keys.end - 1, 0)]
     }
 
     /// Tells Refcache that `by` more slots are used than before.
@@ -279,8 +201,28 @@ impl<'p> NodeRef<'p> {
 
 /// A slot, and the part of a range that falls on it.
 pub(crate) struct Part<'p> {
+    pub node: NodeRef<'p>,
     pub slot: &'p Slot,
     pub keys: Range<u64>,
     /// The range covers the slot completely.
     pub whole: bool,
+}
+
+impl Part<'_> {
+    /// The second word of the slot, which the caller holds and which says `word`.
+    #[inline(always)]
+    pub fn second(&self, word: Word) -> u64 {
+        if word.is_wide() { self.node.links().side.get(self.index()) } else { 0 }
+    }
+
+    /// Stores the second word of the slot, which the caller holds, having made sure of the side.
+    #[inline(always)]
+    pub fn set_second(&self, second: u64) {
+        self.node.links().side.set(self.index(), second);
+    }
+
+    #[inline(always)]
+    fn index(&self) -> usize {
+        slot_index(self.keys.start, self.node.level)
+    }
 }

@@ -1,39 +1,58 @@
-//! A slot: one word of state, one word of data; sixteen bytes at every level.
+//! A slot: one word, at every level.
 //!
 //! ```text
-//!            63                              6   4   3      2 1    0
-//! word       [ value: 60 bits, or child's slots |-| DYING | kind | LOCK ]
-//! data       [ value: 64 bits, or child's node                         ]
+//!          63    62    61                            12 11  10   9   8        0
+//! empty     0     0     0                              0  00   LOCK 0         0
+//! value     v     0     v                              v  01   LOCK v         v    v: the value's main word
+//! WIDE      v     0     v                              v  11   LOCK v         v
+//! child     -   DYING   s       node's address / 128      10    0   0         0    s: the address's sign
 //! ```
+//! The tags keep to bits that a machine's page-table entries leave to software (9 to 11 and 52 to 62), so that a value may
+//! be laid out as such an entry; and an empty slot is an entry that is not present, locked or not. A value whose second
+//! word is not 0 is WIDE: the second word is in the node's [`side`](crate::side).
 //! The state table and the rules of who may write what are in [`crate::lock`].
 
 use percore::Pinned;
-use refcache::WeakWord;
+use refcache::{DYING, WeakWord};
 use sync::atomic::{AtomicU64, Ordering};
 
-const LOCK: u64 = 1;
-const KIND: u64 = 0b110;
-const VALUE: u64 = 0b010;
-const CHILD: u64 = 0b100;
-const VALUE_SHIFT: u32 = 4;
-/// A child's slots are aligned to 64 bytes at least: the bits below belong to the tags.
-const ADDRESS: u64 = !63;
+const LOCK: u64 = 1 << 9;
+const VALUE: u64 = 1 << 10;
+/// With VALUE: the value has a second word. Alone: the slot has a child.
+const MORE: u64 = 1 << 11;
+const KIND: u64 = VALUE | MORE;
+const CHILD: u64 = MORE;
 
-/// What a slot's state word said when it was read.
+/// The bits of a main word that belong to the map.
+pub const TAGS: u64 = LOCK | KIND | DYING;
+
+/// Nodes are aligned to this.
+pub(crate) const NODE_ALIGN: usize = 128;
+/// Takes an address's lowest bit that may be set to the first bit above the low tags.
+const ADDRESS_SHIFT: u32 = 5;
+/// Bits of a word above the sign that an address is extended from.
+const ABOVE_SIGN: u32 = 2;
+
+const _: () = assert!(NODE_ALIGN << ADDRESS_SHIFT > (LOCK | KIND) as usize);
+const _: () = assert!(DYING.leading_zeros() < ABOVE_SIGN, "a dying child's address is untouched");
+
+/// What a slot said when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word(u64);
 
 impl Word {
     pub const EMPTY: Self = Self(0);
 
-    fn value(low: u64) -> Self {
-        debug_assert!(low >> (64 - VALUE_SHIFT) == 0, "the first word of a value has 60 bits");
-        Self(low << VALUE_SHIFT | VALUE)
+    #[inline(always)]
+    fn value(main: u64, wide: bool) -> Self {
+        debug_assert!(main & TAGS == 0, "a value's main word is clear of the tags");
+        Self(main | VALUE | if wide { MORE } else { 0 })
     }
 
-    fn child(slots: usize) -> Self {
-        debug_assert!(slots as u64 & !ADDRESS == 0);
-        Self(slots as u64 | CHILD)
+    fn child(node: usize) -> Self {
+        let word = Self((node as u64) << ADDRESS_SHIFT & !DYING | CHILD);
+        debug_assert!(word.address() == node);
+        word
     }
 
     #[inline(always)]
@@ -48,7 +67,13 @@ impl Word {
 
     #[inline(always)]
     pub fn is_value(self) -> bool {
-        self.0 & KIND == VALUE
+        self.0 & VALUE != 0
+    }
+
+    /// Whether a slot that has no child has a value with a second word.
+    #[inline(always)]
+    pub fn is_wide(self) -> bool {
+        self.0 & MORE != 0
     }
 
     #[inline(always)]
@@ -66,53 +91,47 @@ impl Word {
         Self(self.0 & !LOCK)
     }
 
-    /// The first word of the value that this state holds.
+    /// The main word of the value.
     #[inline(always)]
-    pub fn low(self) -> u64 {
-        self.0 >> VALUE_SHIFT
+    pub fn main(self) -> u64 {
+        self.0 & !TAGS
     }
 
-    /// Where the child's slots are.
+    /// Where the child is.
     #[inline(always)]
     pub fn address(self) -> usize {
-        (self.0 & ADDRESS) as usize
+        let extended = (self.0 << ABOVE_SIGN) as i64 >> (ABOVE_SIGN + ADDRESS_SHIFT);
+        extended as usize - (CHILD >> ADDRESS_SHIFT) as usize
     }
 }
 
 /// See the module.
-#[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Slot {
-    word: WeakWord,
-    data: AtomicU64,
-}
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 16, "a page's metadata is 16 bytes");
+pub(crate) struct Slot(WeakWord);
 
 impl Slot {
     /// A slot of a node that nobody else can see yet.
-    pub fn new(word: Word, data: u64) -> Self {
-        Self { word: WeakWord(AtomicU64::new(word.0)), data: AtomicU64::new(data) }
+    pub fn new(word: Word) -> Self {
+        Self(WeakWord(AtomicU64::new(word.0)))
     }
 
     /// The word through which Refcache takes the child away.
     pub fn weak(&self) -> &WeakWord {
-        &self.word
+        &self.0
     }
 
-    /// The state as any traversal must read it: a dying child is revived, so the child may be entered until
+    /// The word as any traversal must read it: a dying child is revived, so the child may be entered until
     /// the caller unpins. Acquire (in `revive`): pairs with the Release in [`Slot::publish`].
     #[inline(always)]
     pub fn enter(&self, pin: &Pinned) -> Word {
-        Word(self.word.revive(pin))
+        Word(self.0.revive(pin))
     }
 
-    /// The state, for the holder of the lock, or for a child that the caller entered before. Relaxed: both know
+    /// The word, for the holder of the lock, or for a child that the caller entered before. Relaxed: both know
     /// the slot's history already.
     #[inline(always)]
     pub fn held(&self) -> Word {
-        Word(self.word.0.load(Ordering::Relaxed))
+        Word(self.word().load(Ordering::Relaxed))
     }
 
     /// One try to set the lock bit of `seen`, which is unlocked and no child. Acquire: pairs with the Release in
@@ -120,45 +139,73 @@ impl Slot {
     #[inline(always)]
     pub fn try_lock(&self, seen: Word) -> bool {
         let locked = seen.locked().0;
-        self.word.0.compare_exchange(seen.0, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.word().compare_exchange(seen.0, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Locks a slot of a leaf.
     #[inline(always)]
     pub fn lock(&self) {
-        sync::lock_bit(&self.word.0, LOCK, percore::relax);
+        sync::lock_bit(self.word(), LOCK, percore::relax);
     }
 
     /// Clears the lock bit. Only the holder writes a locked word, so a store does. Release: pairs with the
     /// Acquire in [`Slot::try_lock`] and in `lock_bit`.
     #[inline(always)]
     pub fn unlock(&self) {
-        self.word.0.store(self.held().unlocked().0, Ordering::Release);
+        self.word().store(self.held().unlocked().0, Ordering::Release);
     }
 
-    /// The value's second word, or where the child's node is. Relaxed: ordered by whatever ordered the state word.
+    /// Stores a value into a slot that the caller holds; it stays locked. If it is `wide` its second word was stored
+    /// before. Relaxed: the unlock publishes.
     #[inline(always)]
-    pub fn data(&self) -> u64 {
-        self.data.load(Ordering::Relaxed)
-    }
-
-    /// Stores a value into a slot that the caller holds; it stays locked. Relaxed: the unlock publishes.
-    #[inline(always)]
-    pub fn set(&self, low: u64, high: u64) {
-        self.data.store(high, Ordering::Relaxed);
-        self.word.0.store(Word::value(low).locked().0, Ordering::Relaxed);
+    pub fn set(&self, main: u64, wide: bool) {
+        self.word().store(Word::value(main, wide).locked().0, Ordering::Relaxed);
     }
 
     /// Empties a slot that the caller holds; it stays locked. Relaxed: the unlock publishes.
     #[inline(always)]
     pub fn clear(&self) {
-        self.word.0.store(Word::EMPTY.locked().0, Ordering::Relaxed);
+        self.word().store(Word::EMPTY.locked().0, Ordering::Relaxed);
     }
 
     /// Replaces the content of a slot that the caller holds by a child: that also unlocks it. Release: pairs
     /// with the Acquire in [`Slot::enter`], so whoever enters the child sees its slots.
-    pub fn publish(&self, slots: usize, node: usize) {
-        self.data.store(node as u64, Ordering::Relaxed);
-        self.word.0.store(Word::child(slots).0, Ordering::Release);
+    pub fn publish(&self, node: usize) {
+        self.word().store(Word::child(node).0, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn word(&self) -> &AtomicU64 {
+        &self.0.0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_from_both_halves_of_an_address_space() {
+        for node in [128, 0x7fff_ffff_ff80, usize::MAX << 47, usize::MAX << 56, usize::MAX & !127] {
+            let word = Word::child(node);
+            assert!(word.is_child() && !word.is_value() && !word.is_locked());
+            assert_eq!(word.0 & DYING, 0);
+            assert_eq!((word.address(), Word(word.0 | DYING).address()), (node, node));
+        }
+    }
+
+    #[test]
+    fn a_value_has_all_bits_but_the_tags() {
+        for wide in [false, true] {
+            let word = Word::value(!TAGS, wide);
+            assert!(word.is_value() && word.is_used() && !word.is_child());
+            assert_eq!((word.is_wide(), word.locked().main()), (wide, !TAGS));
+        }
+    }
+
+    #[test]
+    fn the_tags_are_software_s_own_bits() {
+        let software = 0b111 << 9 | 0x7ff << 52;
+        assert_eq!(TAGS & !software, 0);
     }
 }

@@ -4,6 +4,7 @@
 #![cfg(loom)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -16,32 +17,44 @@ use percore::{CoreId, Pinned};
 use radixmap::{Expand, NodeCounters, RadixMap, RangeGuard, Value};
 use refcache::{Config, Refcache};
 
+/// A small number; from `WIDE` on it has a second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Twin(u64);
 
+const WIDE: u64 = 100;
+
 impl Value for Twin {
     fn to_words(self) -> (u64, u64) {
-        (self.0, !self.0)
+        (self.0 << 12, if self.0 < WIDE { 0 } else { !self.0 })
     }
-    fn from_words(low: u64, high: u64) -> Self {
-        assert_eq!(low, !high, "a value was torn");
-        Self(low)
+    fn from_words(main: u64, second: u64) -> Self {
+        let twin = Self(main >> 12);
+        assert_eq!(twin.to_words(), (main, second), "a value was torn");
+        twin
     }
 }
 
-/// Overwrites the slots of freed nodes and never gives them out again: a model that touches one goes astray at once.
+/// Overwrites the slots and sides of freed nodes and never gives them out again: a model that touches one goes astray at
+/// once. Counts those that were not freed: loom runs a model's threads on one.
 struct Poison;
+
+thread_local! {
+    static FRAMES: Cell<isize> = const { Cell::new(0) };
+}
+
+const FRAME_ALIGN: usize = 64;
 
 // SAFETY: the system's allocator, but for blocks that it gets back never.
 unsafe impl GlobalAlloc for Poison {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        FRAMES.set(FRAMES.get() + isize::from(layout.align() == FRAME_ALIGN));
         // SAFETY: passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        const SLOTS_ALIGN: usize = 64;
-        if layout.align() == SLOTS_ALIGN {
+        if layout.align() == FRAME_ALIGN {
+            FRAMES.set(FRAMES.get() - 1);
             // SAFETY: the block is the caller's to dispose of.
             return unsafe { memory.write_bytes(0xa5, layout.size()) };
         }
@@ -62,6 +75,8 @@ struct World {
     refcache: Arc<Refcache>,
     counters: Arc<NodeCounters>,
     owned: [UnsafeCell<u64>; 8],
+    /// Frames before the map was made.
+    frames: isize,
 }
 
 // SAFETY: the cells are what is tested; everything else is Sync by itself.
@@ -78,18 +93,25 @@ fn pin(core: usize) -> Pinned {
 impl World {
     /// An empty map; cores 0 to `cores - 1` are online.
     fn new(cores: usize) -> Self {
+        let frames = FRAMES.get();
         // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be replayed.
         let refcache = Arc::new(Refcache::new(Config { cores, cache_slots: 1, review_budget: 8 }));
         (0..cores).for_each(|core| refcache.online(&pin(core)));
         let counters = Arc::new(NodeCounters::new(cores));
         let map = RadixMap::with_counters(&pin(0), refcache.clone(), counters.clone()).unwrap();
         let map = ManuallyDrop::new(map);
-        Self { map, refcache, counters, owned: [0; 8].map(UnsafeCell::new) }
+        Self { map, refcache, counters, owned: [0; 8].map(UnsafeCell::new), frames }
     }
 
     /// Every key of `keys` has the value `value`, folded where it can be.
     fn filled(self, keys: Range<u64>, value: u64) -> Self {
-        self.map.lock_range(&pin(0), keys, Expand::Always).unwrap().fill(Twin(value));
+        let pin = pin(0);
+        let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+        if value >= WIDE {
+            guard.widen(keys).unwrap();
+        }
+        guard.fill(Twin(value));
+        drop(guard);
         self
     }
 
@@ -117,7 +139,18 @@ impl World {
     /// Locks `keys` exactly, touches them and adds `by` to their values; an empty key becomes `by`.
     fn add(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
-        let mut guard = self.map.lock_range(&pin, keys, Expand::Always).unwrap();
+        self.add_under(self.map.lock_range(&pin, keys, Expand::Always).unwrap(), by);
+    }
+
+    /// The same, when a value that had no second word may get one.
+    fn add_wide(&self, core: usize, keys: Range<u64>, by: u64) {
+        let pin = pin(core);
+        let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+        guard.widen(keys).unwrap();
+        self.add_under(guard, by);
+    }
+
+    fn add_under(&self, mut guard: RangeGuard<'_, Twin>, by: u64) {
         self.touch(&guard);
         guard.for_each(|entry| entry.set(Twin(entry.value().map_or(by, |Twin(value)| value + by))));
     }
@@ -159,6 +192,7 @@ impl World {
         ManuallyDrop::into_inner(self.map).destroy(&pin(0));
         (0..24).for_each(|_| (0..cores).for_each(|core| _ = self.refcache.tick(&pin(core))));
         assert_eq!(self.counters.total().live(), 0);
+        assert_eq!(FRAMES.get(), self.frames, "slots or a side leaked");
     }
 }
 
@@ -411,6 +445,75 @@ fn collapse_against_peek() {
         });
         (0..12).for_each(|_| world.tick_all(2));
         assert_eq!(world.counters.total().live(), 1);
+        world.end(2);
+    });
+}
+
+/// Two holders of different slots of one leaf want second words: one makes the side, and both values are in it.
+#[test]
+fn a_side_is_made_once() {
+    model(3, || {
+        let world = World::new(2).filled(0..1, 1);
+        let world =
+            race(world, |world| world.add_wide(0, 0..1, WIDE), |world| world.add_wide(1, 1..2, WIDE + 2));
+        assert_eq!(world.values(), [WIDE + 1, WIDE + 2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
+        world.end(2);
+    });
+}
+
+/// A value gets a second word under another one's fault: it sees both words or neither.
+#[test]
+fn a_second_word_against_a_fault() {
+    model(3, || {
+        let world = World::new(2).filled(0..1, 1);
+        let fault = |world: &World| assert!(matches!(world.fault(1, 0, 2), Some(1 | 101)));
+        let world = race(world, |world| world.add_wide(0, 0..1, WIDE), fault);
+        assert_eq!(world.values()[0], WIDE + 3);
+        world.end(2);
+    });
+}
+
+/// A folded value with a second word expands: each new slot has both words, for the expander and for who follows.
+#[test]
+fn expansion_of_a_folded_value_with_a_second_word() {
+    model(3, || {
+        let world = World::new(2).filled(0..4, WIDE);
+        let world = race(world, |world| world.add(0, 1..2, 1), |world| _ = world.fault(1, 3, 2));
+        assert_eq!(world.values(), [WIDE, WIDE + 1, WIDE, WIDE + 2, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// An empty slot expands for somebody who wants second words, against somebody who does not.
+#[test]
+fn expansion_for_second_words() {
+    model(3, || {
+        let world = World::new(2);
+        let world = race(world, |world| world.add_wide(0, 0..1, WIDE), |world| world.add(1, 1..2, 2));
+        assert_eq!(world.values(), [WIDE, 2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
+        world.end(2);
+    });
+}
+
+/// An empty leaf with a side is about to be taken away while somebody wants a second word in it: the side goes with the
+/// old leaf, or stays with its word.
+#[test]
+fn collapse_of_a_side_against_use() {
+    model(2, || {
+        let world = World::new(2).filled(1..2, WIDE);
+        world.clear(0, 1..2);
+        let world = world.with_empty_leaf(2);
+        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
+        let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
+        let world = race(world, collapse, |world| {
+            world.add_wide(1, 0..1, WIDE);
+            world.refcache.tick(&pin(1));
+        });
+        (0..6).for_each(|_| world.tick_all(2));
+        assert_eq!(world.values(), [WIDE, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
         world.end(2);
     });
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
 use proptest::prelude::*;
-use radixmap::{Expand, KEY_END, NodeCounters, RadixMap};
+use radixmap::{Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
 use refcache::Refcache;
 
 /// Each key starts a segment that has this value up to the next key.
@@ -59,10 +59,27 @@ impl Segments {
     }
 }
 
+/// How a range is locked.
+#[derive(Clone, Copy, Debug)]
+struct Lock {
+    expand: Expand,
+    wide: bool,
+}
+
+impl Lock {
+    fn range<'g>(self, map: &'g Map<'_>, pin: &'g Pinned, keys: Range<u64>) -> RangeGuard<'g, Twin> {
+        let mut guard = map.lock_range(pin, keys.clone(), self.expand).unwrap();
+        if self.wide {
+            guard.widen(keys).unwrap();
+        }
+        guard
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
-    Fill(Range<u64>, u64),
-    Clear(Range<u64>, bool),
+    Fill(Range<u64>, u64, Lock),
+    Clear(Range<u64>, Lock),
     Bump(Range<u64>),
     Cut(Range<u64>, Range<u64>, u64),
     SetKey(u64, u64),
@@ -95,10 +112,15 @@ fn nested() -> impl Strategy<Value = (Range<u64>, Range<u64>)> {
     keys().prop_flat_map(within)
 }
 
+fn lock() -> impl Strategy<Value = Lock> {
+    let expand = prop::sample::select(vec![Expand::Always, Expand::IfPresent]);
+    (expand, any::<bool>()).prop_map(|(expand, wide)| Lock { expand, wide })
+}
+
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (keys(), 1..1000u64).prop_map(|(keys, value)| Op::Fill(keys, value)),
-        3 => (keys(), any::<bool>()).prop_map(|(keys, always)| Op::Clear(keys, always)),
+        4 => (keys(), 1..1000u64, lock()).prop_map(|(keys, value, lock)| Op::Fill(keys, value, lock)),
+        3 => (keys(), lock()).prop_map(|(keys, lock)| Op::Clear(keys, lock)),
         2 => keys().prop_map(Op::Bump),
         3 => (nested(), 1..1000u64).prop_map(|((all, part), value)| Op::Cut(all, part, value)),
         2 => (key(), 1..1000u64).prop_map(|(key, value)| Op::SetKey(key, value)),
@@ -124,14 +146,14 @@ fn contents(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, expand: Expand) -> Ve
 
 fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pinned) {
     match op {
-        Op::Fill(keys, value) => {
-            map.lock_range(pin, keys.clone(), Expand::Always).unwrap().fill(Twin(value));
+        Op::Fill(keys, value, lock) => {
+            let lock = Lock { expand: Expand::Always, wide: lock.wide || value % 2 == 1 };
+            lock.range(map, pin, keys.clone()).fill(Twin(value));
             model.set(keys.clone(), Some(value));
             assert_eq!(contents(map, pin, keys.clone(), Expand::IfPresent), model.used(keys));
         }
-        Op::Clear(keys, always) => {
-            let expand = if always { Expand::Always } else { Expand::IfPresent };
-            let mut guard = map.lock_range(pin, keys.clone(), expand).unwrap();
+        Op::Clear(keys, lock) => {
+            let mut guard = lock.range(map, pin, keys.clone());
             assert_eq!(guard.is_empty(), model.used(keys.clone()).is_empty());
             guard.for_each(|entry| entry.clear());
             assert!(guard.is_empty());
@@ -141,11 +163,11 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
         Op::Bump(keys) => {
             map.lock_range(pin, keys.clone(), Expand::IfPresent).unwrap().for_each(|entry| {
                 if let Some(Twin(value)) = entry.value() {
-                    entry.set(Twin(value + 1));
+                    entry.set(Twin(value + 2));
                 }
             });
             for (segment, value) in model.used(keys.clone()) {
-                model.set(segment, Some(value + 1));
+                model.set(segment, Some(value + 2));
             }
             assert_eq!(contents(map, pin, keys.clone(), Expand::Always), model.used(keys));
         }
@@ -170,6 +192,9 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
 fn cut(map: &Map<'_>, model: &mut Model, pin: &Pinned, all: Range<u64>, part: Range<u64>, value: u64) {
     let mut guard = map.lock_range(pin, all, Expand::Always).unwrap();
     guard.split(part.clone()).unwrap();
+    if value % 2 == 1 {
+        guard.widen(part.clone()).unwrap();
+    }
     let set = guard.try_for_each_in(part.clone(), |entry| {
         assert!(part.start <= entry.keys().start && entry.keys().end <= part.end);
         entry.set(Twin(value));
@@ -179,9 +204,11 @@ fn cut(map: &Map<'_>, model: &mut Model, pin: &Pinned, all: Range<u64>, part: Ra
     model.set(part, Some(value));
 }
 
-/// The fault path: only a key that has a value is locked, and then alone.
+/// The fault path: only a key that has a value is locked, and then alone. It gets a second word only if it has one.
 fn change_key(map: &Map<'_>, model: &mut Model, pin: &Pinned, key: u64, value: Option<u64>) {
     let guard = map.lock_key(pin, key).unwrap();
+    let odd = model.get(key).is_some_and(|old| old % 2 == 1);
+    let value = value.map(|value| if odd { value } else { 2 * value });
     assert_eq!(guard.is_some(), model.get(key).is_some());
     let Some(mut guard) = guard else { return };
     guard.for_each(|entry| {
@@ -236,7 +263,10 @@ proptest! {
         let counters = Arc::new(NodeCounters::new(CORES));
         let map = RadixMap::<Twin, _>::with_counters(&pin, &refcache, counters.clone()).unwrap();
         for (value, keys) in fills.into_iter().enumerate() {
-            map.lock_range(&pin, keys, Expand::Always).unwrap().fill(Twin(value as u64));
+            let mut guard = map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+            guard.widen(keys).unwrap();
+            guard.fill(Twin(value as u64));
+            drop(guard);
             (0..ticks).for_each(|_| _ = refcache.tick(&pin));
         }
         drop(map);

@@ -6,6 +6,7 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -84,15 +85,15 @@ fn fails_cleanly(
     let refcache = domain();
     refcache.online(&pin);
     let succeeds = |&left: &usize| {
+        let owned = OWNED.get();
         let map = RadixMap::new(&pin, &refcache).unwrap();
         prepare(&map, &pin);
-        // Each node is two blocks; what belongs to no node is leaked.
-        let strays = || OWNED.get() - 2 * map.stats().live() as isize;
-        let before = (contents(&map, &pin), strays());
+        let before = contents(&map, &pin);
         let result = with_allocations(left, || operation(&map, &pin));
-        assert_eq!(strays(), before.1, "allocation {left} failed and others were leaked");
-        assert_eq!(contents(&map, &pin), before.0, "allocation {left} failed and the map changed");
+        assert_eq!(contents(&map, &pin), before, "allocation {left} failed and the map changed");
+        drop((map, before));
         settle(&refcache, &pin);
+        assert_eq!(OWNED.get(), owned, "allocation {left} failed and others were leaked");
         result.is_ok()
     };
     (0..).find(succeeds).unwrap()
@@ -102,8 +103,12 @@ fn lock(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Result<(), OutOfMemory
     map.lock_range(pin, keys, Expand::Always).map(drop)
 }
 
+fn lock_wide(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Result<(), OutOfMemory> {
+    map.lock_range(pin, keys.clone(), Expand::Always)?.widen(keys)
+}
+
 fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) {
-    map.lock_range(pin, keys, Expand::Always).unwrap().fill(Twin(5));
+    map.lock_range(pin, keys, Expand::Always).unwrap().fill(Twin(4));
 }
 
 #[test]
@@ -120,7 +125,7 @@ fn both_ends_of_a_folded_value() {
         |map, pin| fill(map, pin, half..KEY_END),
         |map, pin| {
             let mut guard = map.lock_range(pin, inside.clone(), Expand::IfPresent)?;
-            guard.for_each(|entry| assert_eq!(entry.value(), Some(Twin(5))));
+            guard.for_each(|entry| assert_eq!(entry.value(), Some(Twin(4))));
             Ok(())
         },
     );
@@ -157,6 +162,67 @@ fn a_split_of_what_is_held() {
         },
     );
     assert_eq!(needed, 12, "three nodes for each end");
+}
+
+#[test]
+fn second_words_for_a_leaf_that_is_there() {
+    let needed = fails_cleanly(|map, pin| fill(map, pin, 70..80), |map, pin| lock_wide(map, pin, 77..78));
+    assert_eq!(needed, 1, "a side");
+}
+
+#[test]
+fn second_words_for_one_key_of_nothing() {
+    let needed = fails_cleanly(|_, _| {}, |map, pin| lock_wide(map, pin, 77..78));
+    assert_eq!(needed, 7, "three nodes, and a side where the key is");
+}
+
+#[test]
+fn every_frame_of_a_map_is_shown() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let map = RadixMap::new(&pin, &refcache).unwrap();
+    let frames = || {
+        let mut frames = BTreeSet::new();
+        map.each_frame(&pin, &mut |at| assert!(frames.insert(at)));
+        frames.len()
+    };
+    assert_eq!(frames(), 1);
+    fill(&map, &pin, 77..78);
+    assert_eq!(frames(), 4);
+    lock_wide(&map, &pin, 77..78).unwrap();
+    assert_eq!(frames(), 5);
+}
+
+#[test]
+fn second_words_for_a_folded_slot() {
+    let needed = fails_cleanly(|_, _| {}, |map, pin| lock_wide(map, pin, 0..1 << 27));
+    assert_eq!(needed, 1, "the root's side");
+}
+
+#[test]
+fn a_fault_in_a_folded_value_with_a_second_word() {
+    let needed = fails_cleanly(
+        |map, pin| {
+            let mut guard = map.lock_range(pin, 0..1 << 27, Expand::Always).unwrap();
+            guard.widen(0..1 << 27).unwrap();
+            guard.fill(Twin(7));
+        },
+        |map, pin| map.lock_key(pin, 512).map(|guard| assert!(guard.is_some())),
+    );
+    assert_eq!(needed, 9, "three nodes of three blocks each");
+}
+
+/// As above, but every node in which slots are held gets a side too: at the left end those of three levels, and the two
+/// between, and at the right end one of the three new nodes.
+#[test]
+fn what_was_locked_for_second_words_is_unlocked() {
+    let needed = fails_cleanly(
+        |map, pin| fill(map, pin, 1000..(1 << 18) + 7),
+        |map, pin| lock_wide(map, pin, 1003..(1 << 27) + 3),
+    );
+    assert_eq!(needed, 6 + 6);
 }
 
 #[test]

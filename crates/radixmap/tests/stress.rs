@@ -117,14 +117,18 @@ impl Arena {
         match random.below(64) {
             0 => self.change(pin, lock(random.part_of(ALL), Expand::IfPresent), |_| None),
             1..20 => {
-                let value = Twin(random.below(1000));
-                self.change(pin, lock(part, Expand::Always), |_| Some(value));
+                let value = random.below(1000);
+                let mut guard = lock(part.clone(), Expand::Always);
+                if value % 2 == 1 {
+                    guard.widen(part).unwrap();
+                }
+                self.change(pin, guard, |_| Some(Twin(value)));
             }
             20..40 => self.change(pin, lock(part, Expand::Always), |_| None),
             40..50 => self.change(pin, lock(part, Expand::IfPresent), |_| None),
             50..60 => {
                 if let Some(guard) = map.lock_key(pin, part.start).unwrap() {
-                    self.change(pin, guard, |value| Some(Twin(value.expect("locked for its value").0 + 1)));
+                    self.change(pin, guard, |value| Some(Twin(value.expect("locked for its value").0 + 2)));
                 }
             }
             _ => assert!(map.peek(pin, part.start).span.contains(&part.start)),

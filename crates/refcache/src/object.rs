@@ -18,7 +18,10 @@ use crate::Refcache;
 use crate::header::Header;
 use crate::weak::{Weak, WeakWord};
 
-/// What `Ref`s and `Weak`s point to. Aligned so that its address leaves the word's tag bits free.
+/// What a block's weak word says while the value is there: nobody finds the block by it.
+const THERE: u64 = 1 << 1;
+
+/// What `Ref`s and `Weak`s point to. Aligned so that no two share a cache line.
 #[repr(C, align(64))]
 struct Block<T> {
     strong: Header,
@@ -46,7 +49,7 @@ impl<T: Send + Sync + 'static> Handle<T> {
         let init = Block {
             strong: Header::new(1, Some(handle.word_pointer()), release_value::<T>),
             weak: Header::new(1, None, release_block::<T>),
-            word: WeakWord(AtomicU64::new(block.addr().get() as u64)),
+            word: WeakWord(AtomicU64::new(THERE)),
             domain,
             value: UnsafeCell::new(ManuallyDrop::new(value)),
         };

@@ -28,13 +28,12 @@ use crate::object::{Handle, Ref};
 const LOCK: u64 = 1 << 0;
 
 /// Refcache's bit in a [`WeakWord`]: the object's global count was zero when somebody last looked.
-pub const DYING: u64 = 1 << 3;
+pub const DYING: u64 = 1 << 62;
 
-/// The address of a counted object (a multiple of 64) and 6 tag bits; 0 when the object is gone.
+/// What names a counted object; 0 when the object is gone.
 ///
-/// Bit 3 is [`DYING`]. Bits 0, 1, 2, 4 and 5 belong to whoever owns the word; bit 0, while set, keeps the
-/// object from being taken away. While the object lives, the owner leaves the address alone and changes its
-/// bits by read-modify-writes.
+/// Bit 62 is [`DYING`]. All other bits belong to whoever owns the word; bit 0, while set, keeps the object from
+/// being taken away. While the object lives, the word is not 0, and the owner changes it by read-modify-writes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct WeakWord(pub AtomicU64);

@@ -22,8 +22,9 @@ thread_local! {
     static NODES_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Size and alignment of a node's two blocks. What there is one of for each core is larger, or less aligned.
-const BLOCKS: [(usize, usize); 2] = [(128, 128), (8192, 4096)];
+/// Size and alignment of a node's blocks: header, slots, second words. What there is one of for each core is larger, or
+/// less aligned.
+const BLOCKS: [(usize, usize); 3] = [(128, 128), (4096, 4096), (4096, 64)];
 
 fn refuses(layout: Layout) -> bool {
     let left = NODES_LEFT.get();

@@ -13,7 +13,7 @@
 //! | `mmu.rs`, `memory.rs` | the traits a machine implements |
 //! | `space.rs` | the trait a kernel calls, its errors |
 //! | `counters.rs` | per-core counts of what happened |
-//! | `tracker.rs`, `meta.rs` | the 16 bytes kept for each page: mapping, frame, cores that translate it |
+//! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
 //! | `region.rs` | what is mapped, as a list |

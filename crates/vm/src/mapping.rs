@@ -1,7 +1,7 @@
 //! What a mapping is: rights, how it behaves, and what it shows. The same for all its pages, so they fold.
 //!
 //! ```text
-//! bits 0-2 rights   3-9 flags   10-15 spare   16-17 each page's own (`meta.rs`)   18-59 backing, or 0
+//! bits 0-2 rights   3-9 flags   10-17 spare   18-59 backing, or 0   60-63 spare
 //! ```
 
 use core::fmt;
@@ -118,18 +118,12 @@ impl Sub for Flags {
 
 const FLAGS_SHIFT: u32 = 3;
 const BACKING_SHIFT: u32 = 18;
-const _: () =
-    assert!(BACKING_SHIFT + BackingNum::BITS == 60, "the radix map keeps 60 bits of a value's first word");
 
-/// What is the same for all pages of a mapping, in the bits where each of them keeps it.
+/// What is the same for all pages of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mapping(u64);
 
 impl Mapping {
-    /// The bits that a mapping uses; its pages use others for themselves.
-    pub(crate) const BITS: u64 =
-        Prot::ALL.bits() | Flags::ALL.bits() << FLAGS_SHIFT | !0 >> 4 & !0 << BACKING_SHIFT;
-
     /// Pages of zeroes, nobody else's.
     #[inline(always)]
     pub const fn anonymous(prot: Prot) -> Self {
@@ -190,10 +184,10 @@ impl Mapping {
         Self(others | backing.map_or(0, BackingNum::get) << BACKING_SHIFT)
     }
 
-    /// The mapping whose bits these are among others.
+    /// The mapping whose bits these are.
     #[inline(always)]
     pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self(bits & Self::BITS)
+        Self(bits)
     }
 
     #[inline(always)]

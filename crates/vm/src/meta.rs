@@ -1,62 +1,72 @@
-//! What is kept for each page: 16 bytes, the radix map's value.
+//! What is kept for each page: the radix map's value. One word for anonymous memory, two for what is shown or advised.
 //!
 //! ```text
-//! word 0   bit 16 COUNTED   17 SHOWN   the others: the page's mapping (`mapping.rs`)
-//! word 1   bit 63 has a frame   bits 62-36 tracker   bits 35-0 frame
+//!          63-62   61-44    43-12   11-9    8-6    5     4       3       2-0
+//! main       -    tracker   frame     -    spare SHOWN COUNTED PRESENT rights     -: the map's tags, and bit 63: spare
+//! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
 //!
 //! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The states of a
 //! page, and who may be in which, are in `sharing.rs`.
 
-use radixmap::Value;
+use radixmap::{TAGS, Value};
 
 use crate::tracker::Tracker;
 use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
 
+const RIGHTS: u64 = Prot::ALL.bits();
+/// The page has a frame.
+const PRESENT: u64 = 1 << 3;
 /// The frame has references, of which this page is one.
-const COUNTED: u64 = 1 << 16;
+const COUNTED: u64 = 1 << 4;
 /// The frame is the backing's own: its contents are the backing's. Never without COUNTED.
-const SHOWN: u64 = 1 << 17;
-const PRESENT: u64 = 1 << 63;
-const FRAME: u64 = (1 << FrameNum::BITS) - 1;
-const TRACKER_SHIFT: u32 = FrameNum::BITS;
-const _: () = assert!(FrameNum::BITS + Tracker::BITS == 63);
-const _: () = assert!(Mapping::BITS & (COUNTED | SHOWN) == 0);
+const SHOWN: u64 = 1 << 5;
+const FRAME_SHIFT: u32 = 12;
+const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
+const TRACKER_SHIFT: u32 = FRAME_SHIFT + FrameNum::BITS;
+const TRACKER: u64 = ((1 << Tracker::BITS) - 1) << TRACKER_SHIFT;
+const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER) & TAGS == 0);
 
-/// A mapped page. `word1 == 0` exactly if it has no frame; only a page with a frame is tracked, or counted.
+/// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    word0: u64,
-    word1: u64,
+    main: u64,
+    second: u64,
 }
 
 impl Page {
     /// A page that nobody has touched.
     #[inline(always)]
     pub(crate) fn new(mapping: Mapping) -> Self {
-        Self { word0: mapping.bits(), word1: 0 }
+        Self { main: 0, second: 0 }.with_mapping(mapping)
+    }
+
+    /// Whether it needs a second word.
+    #[inline(always)]
+    pub(crate) fn is_wide(self) -> bool {
+        self.second != 0
     }
 
     /// What it has in common with all pages of its mapping.
     #[inline(always)]
     pub(crate) fn mapping(self) -> Mapping {
-        Mapping::from_bits(self.word0)
+        Mapping::from_bits(self.second | self.main & RIGHTS)
     }
 
     /// The page in another mapping.
     #[inline(always)]
     pub(crate) fn with_mapping(self, mapping: Mapping) -> Self {
-        Self { word0: self.word0 & !Mapping::BITS | mapping.bits(), ..self }
+        Self { second: mapping.bits() & !RIGHTS, ..self.with_prot(mapping.prot()) }
     }
 
     #[inline(always)]
     pub(crate) fn prot(self) -> Prot {
-        self.mapping().prot()
+        Prot::from_bits(self.main)
     }
 
     #[inline(always)]
     pub(crate) fn with_prot(self, prot: Prot) -> Self {
-        self.with_mapping(self.mapping().with_prot(prot))
+        Self { main: self.main & !RIGHTS | prot.bits(), ..self }
     }
 
     #[inline(always)]
@@ -84,7 +94,7 @@ impl Page {
 
     #[inline(always)]
     pub(crate) fn is_counted(self) -> bool {
-        self.word0 & COUNTED != 0
+        self.main & COUNTED != 0
     }
 
     /// Whether it may be given the rights `prot`.
@@ -94,7 +104,7 @@ impl Page {
 
     /// Whether its contents are the backing's own, and no private copy.
     pub(crate) fn is_shown(self) -> bool {
-        self.word0 & SHOWN != 0
+        self.main & SHOWN != 0
     }
 
     /// Whether it holds contents that others may see too, and a write must not reach.
@@ -115,71 +125,70 @@ impl Page {
 
     #[inline(always)]
     pub(crate) fn frame(self) -> Option<FrameNum> {
-        (self.word1 != 0).then(|| FrameNum::new(self.word1 & FRAME))
+        (self.main & PRESENT != 0).then(|| FrameNum::new((self.main & FRAME) >> FRAME_SHIFT))
     }
 
     /// The page with a `frame` that it owns alone and no core translates yet.
     #[inline(always)]
     pub(crate) fn with_frame(self, frame: FrameNum) -> Self {
-        Self { word0: self.mapping().bits(), word1: PRESENT | frame.get() }
+        Self { main: self.main & RIGHTS | PRESENT | frame.get() << FRAME_SHIFT, ..self }
     }
 
     /// The page with a counted `frame` that no core translates yet.
     pub(crate) fn with_counted(self, frame: FrameNum) -> Self {
-        let page = self.with_frame(frame);
-        Self { word0: page.word0 | COUNTED, ..page }
+        self.with_frame(frame).counted()
     }
 
     /// The page with a `frame` of its backing that no core translates yet.
     pub(crate) fn with_shown(self, frame: FrameNum) -> Self {
         let page = self.with_counted(frame);
-        Self { word0: page.word0 | SHOWN, ..page }
+        Self { main: page.main | SHOWN, ..page }
     }
 
     /// The page, whose frame has become counted.
     pub(crate) fn counted(self) -> Self {
-        Self { word0: self.word0 | COUNTED, ..self }
+        Self { main: self.main | COUNTED, ..self }
     }
 
     /// The page, whose frame has become its own alone.
     pub(crate) fn owned(self) -> Self {
-        Self { word0: self.mapping().bits(), ..self }
+        Self { main: self.main & !(COUNTED | SHOWN), ..self }
     }
 
     /// The page as it was before its first touch.
     #[inline(always)]
     pub(crate) fn without_frame(self) -> Self {
-        Self { word0: self.mapping().bits(), word1: 0 }
+        Self { main: self.main & RIGHTS, ..self }
     }
 
     #[inline(always)]
     pub(crate) fn tracker(self) -> Tracker {
-        Tracker::from_bits(self.word1 >> TRACKER_SHIFT)
+        Tracker::from_bits(self.main >> TRACKER_SHIFT)
     }
 
     /// The page, which has a frame, translated by the cores of `tracker`.
     #[inline(always)]
     pub(crate) fn with_tracker(self, tracker: Tracker) -> Self {
         debug_assert!(self.frame().is_some());
-        Self { word1: self.untracked().word1 | tracker.bits() << TRACKER_SHIFT, ..self }
+        Self { main: self.untracked().main | tracker.bits() << TRACKER_SHIFT, ..self }
     }
 
     /// The page, translated by nobody.
     #[inline(always)]
     pub(crate) fn untracked(self) -> Self {
-        Self { word1: self.word1 & (PRESENT | FRAME), ..self }
+        Self { main: self.main & !TRACKER, ..self }
     }
 }
 
 impl Value for Page {
     #[inline(always)]
     fn to_words(self) -> (u64, u64) {
-        (self.word0, self.word1)
+        (self.main, self.second)
     }
 
     #[inline(always)]
-    fn from_words(word0: u64, word1: u64) -> Self {
-        Self { word0, word1 }
+    fn from_words(main: u64, second: u64) -> Self {
+        Self { main, second }
     }
 }
 
@@ -194,20 +203,28 @@ mod tests {
     #[test]
     fn fields_do_not_touch_each_other() {
         let grain = Grain::new(256);
-        let frame = FrameNum::new(FRAME);
-        let tracker =
-            [255, 254, 253].map(CoreId::new).into_iter().fold(Tracker::NOBODY, |t, c| t.with(c, grain));
+        let frame = FrameNum::new(FRAME >> FRAME_SHIFT);
+        let tracker = [255, 254].map(CoreId::new).into_iter().fold(Tracker::NOBODY, |t, c| t.with(c, grain));
         let mapping = Mapping::shared(Prot::ALL, LAST).with(Flags::ADVICE);
         let page = Page::new(mapping).with_shown(frame).with_tracker(tracker).with_prot(Prot::WRITE);
         assert_eq!((page.prot(), page.frame(), page.tracker()), (Prot::WRITE, Some(frame), tracker));
         assert_eq!(page.mapping(), mapping.with_prot(Prot::WRITE));
-        let (word0, word1) = page.to_words();
-        assert_eq!(word0 >> 60, 0, "the radix map keeps 60 bits of word 0");
-        assert_eq!(Page::from_words(word0, word1), page);
+        let (main, second) = page.to_words();
+        assert_eq!(main & TAGS, 0);
+        assert_eq!(Page::from_words(main, second), page);
         assert_eq!(page.without_frame(), Page::new(mapping.with_prot(Prot::WRITE)));
         let moved = page.with_backing(Some(BackingNum::new(5))).with_flags(Flags::SHARED);
         assert_eq!(moved.mapping(), Mapping::shared(Prot::WRITE, BackingNum::new(5)));
         assert!(moved.is_shown() && moved.tracker() == tracker);
+    }
+
+    #[test]
+    fn only_what_is_shown_or_advised_has_a_second_word() {
+        let anonymous = Mapping::anonymous(Prot::ALL);
+        let touched = Page::new(anonymous).with_counted(FrameNum::new(5));
+        assert!(!touched.is_wide());
+        assert!(touched.with_flags(Flags::LOCKED).is_wide());
+        assert!(Page::new(Mapping::private(Prot::NONE, LAST)).is_wide());
     }
 
     #[test]

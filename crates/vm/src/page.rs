@@ -59,13 +59,13 @@ impl PageNum {
     }
 }
 
-/// The number of a physical page frame. 36 bits are kept for each page: 256 TiB of memory.
+/// The number of a physical page frame. 32 bits are kept for each page: 16 TiB of memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameNum(u64);
 
 impl FrameNum {
     /// Bits of a frame number.
-    pub const BITS: u32 = 36;
+    pub const BITS: u32 = 32;
 
     /// Frame number `number`, which must fit in [`FrameNum::BITS`].
     #[inline(always)]

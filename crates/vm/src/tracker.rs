@@ -1,21 +1,21 @@
-//! Which cores may translate a page, in 27 bits at any number of cores.
+//! Which cores may translate a page, in 18 bits at any number of cores.
 //!
 //! ```text
-//!  bit 26   25-24   23-16  15-8   7-0
-//!    0      count   third  second first     up to three cores, by name
-//!    1        -     one bit for each of 24 groups of cores
+//!  bits 17-16   15-8   7-0
+//!     0-2      second first     so many cores, by name
+//!      3       one bit for each of 16 groups of cores
 //! ```
 //!
-//! Most pages are used by one core, or handed from one to another. A fourth core turns names into groups: a
+//! Most pages are used by one core, or handed from one to another. A third core turns names into groups: a
 //! shootdown then reaches cores that never had the page, and never misses one that had it. With at most
-//! 24 cores a group is one core, so nothing is lost.
+//! 16 cores a group is one core, so nothing is lost.
 
 use percore::{CoreId, CoreSet};
 
-const NAMED: u32 = 3;
-const GROUPS: usize = 24;
-const COUNT_SHIFT: u32 = 24;
-const COARSE: u32 = 1 << 26;
+const NAMED: u32 = 2;
+const GROUPS: usize = 16;
+const COUNT_SHIFT: u32 = 16;
+const COARSE: u32 = (NAMED + 1) << COUNT_SHIFT;
 
 /// How many cores make a group, for a machine of a given size.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Grain {
 pub(crate) struct Tracker(u32);
 
 impl Tracker {
-    pub(crate) const BITS: u32 = 27;
+    pub(crate) const BITS: u32 = 18;
     pub(crate) const NOBODY: Self = Self(0);
 
     /// The tracker whose bits these are.
@@ -61,9 +61,9 @@ impl Tracker {
     /// Whether `core` may be in the set.
     #[inline]
     pub(crate) fn contains(self, core: CoreId, grain: Grain) -> bool {
-        match self.0 & COARSE {
-            0 => self.named().any(|name| name == core),
-            _ => self.0 & grain.bit(core) != 0,
+        match self.is_coarse() {
+            false => self.named().any(|name| name == core),
+            true => self.0 & grain.bit(core) != 0,
         }
     }
 
@@ -74,7 +74,7 @@ impl Tracker {
             return self;
         }
         let count = self.count();
-        if self.0 & COARSE == 0 && count < NAMED {
+        if count < NAMED {
             let name = (core.index() as u32) << (8 * count);
             return Self((self.0 | name) + (1 << COUNT_SHIFT));
         }
@@ -84,15 +84,21 @@ impl Tracker {
     /// Adds every core that may be in this set to `cores`.
     #[inline]
     pub(crate) fn add_to(self, cores: &mut CoreSet, grain: Grain) {
-        match self.0 & COARSE {
-            0 => self.named().for_each(|core| cores.insert(core)),
-            _ => self.members(grain).for_each(|core| cores.insert(core)),
+        match self.is_coarse() {
+            false => self.named().for_each(|core| cores.insert(core)),
+            true => self.members(grain).for_each(|core| cores.insert(core)),
         }
     }
 
+    /// How many cores are named; more than can be: groups.
     #[inline]
     fn count(self) -> u32 {
-        (self.0 >> COUNT_SHIFT) & 3
+        self.0 >> COUNT_SHIFT
+    }
+
+    #[inline]
+    fn is_coarse(self) -> bool {
+        self.0 & COARSE == COARSE
     }
 
     #[inline]
@@ -106,9 +112,9 @@ impl Tracker {
 
     #[cold]
     fn coarse(self, grain: Grain) -> Self {
-        match self.0 & COARSE {
-            0 => self.named().fold(Self(COARSE), |set, core| set.add_group(core, grain)),
-            _ => self,
+        match self.is_coarse() {
+            false => self.named().fold(Self(COARSE), |set, core| set.add_group(core, grain)),
+            true => self,
         }
     }
 
@@ -137,23 +143,23 @@ mod tests {
     }
 
     #[test]
-    fn three_cores_are_exact_at_any_machine_size() {
+    fn two_cores_are_exact_at_any_machine_size() {
         let grain = Grain::new(MAX_CORES);
-        for cores in [&[][..], &[0], &[255], &[0, 255], &[7, 0, 200], &[7, 7, 7, 7]] {
+        for cores in [&[][..], &[0], &[255], &[0, 255], &[200, 7], &[7, 7, 7, 7]] {
             assert_eq!(members(track(cores, grain), grain), set_of(cores), "{cores:?}");
         }
     }
 
     #[test]
-    fn many_cores_are_exact_up_to_24() {
-        let grain = Grain::new(24);
-        let cores = [23, 0, 5, 11, 12];
+    fn many_cores_are_exact_up_to_16() {
+        let grain = Grain::new(GROUPS);
+        let cores = [15, 0, 5, 11, 12];
         assert_eq!(members(track(&cores, grain), grain), set_of(&cores));
     }
 
     #[test]
     fn coarse_sets_miss_nobody_and_name_no_core_that_is_not_there() {
-        for machine in [25, 64, 100, 255, 256] {
+        for machine in [17, 64, 100, 255, 256] {
             let grain = Grain::new(machine);
             let cores = [0, machine / 3, machine / 2, machine - 1];
             let set = members(track(&cores, grain), grain);

@@ -91,7 +91,7 @@ pub(super) struct Magazine {
     pub zeroed: Stack<ZEROED>,
     /// Any other frame.
     pub dirty: Stack<DIRTY>,
-    /// Blocks of two frames, for radix nodes.
+    /// Blocks of two frames, for heap objects of that size.
     pub pairs: Stack<PAIRS>,
 }
 

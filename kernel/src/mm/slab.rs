@@ -154,9 +154,9 @@ fn size_log(layout: Layout) -> u32 {
     bytes.next_power_of_two().trailing_zeros()
 }
 
-/// Only radix nodes ask for 8 KiB aligned to pages.
+/// Only the slots of a radix node ask for 4 KiB aligned to frames.
 fn is_node(layout: Layout) -> bool {
-    layout.size() == 2 * FRAME as usize && layout.align() == FRAME as usize
+    layout.size() == FRAME as usize && layout.align() == FRAME as usize
 }
 
 struct Heap;
@@ -174,10 +174,10 @@ unsafe impl GlobalAlloc for Heap {
         let (pin, log) = (percore::pin(), size_log(layout));
         let frame = match log {
             ..FRAME_LOG => return alloc_small(&pin, (log - SMALLEST_LOG) as usize),
-            FRAME_LOG => frames::alloc_raw(&pin),
-            PAIR_LOG => frames::alloc_pair(&pin).inspect(|_| {
+            FRAME_LOG => frames::alloc_raw(&pin).inspect(|_| {
                 counters::add(&pin, Counter::LiveNodes, i64::from(is_node(layout)));
             }),
+            PAIR_LOG => frames::alloc_pair(&pin),
             _ => frames::alloc_block((log - FRAME_LOG) as usize),
         };
         frame.map_or(null_mut(), |frame| phys_to_virt(frame * FRAME))
@@ -193,11 +193,11 @@ unsafe impl GlobalAlloc for Heap {
         }
         let frame = virt_to_phys(at) / FRAME;
         match log {
-            FRAME_LOG => frames::free_raw(&pin, frame),
-            PAIR_LOG => {
+            FRAME_LOG => {
                 counters::add(&pin, Counter::LiveNodes, -i64::from(is_node(layout)));
-                frames::free_pair(&pin, frame);
+                frames::free_raw(&pin, frame);
             }
+            PAIR_LOG => frames::free_pair(&pin, frame),
             // SAFETY: the caller gives back what `alloc` gave for this layout.
             _ => unsafe { frames::free_block(frame, (log - FRAME_LOG) as usize) },
         }

@@ -117,7 +117,16 @@ fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard
     guard
 }
 
-/// Sets locked keys that no slot sticks out of.
+/// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
+#[inline]
+fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
+    match page.is_wide() {
+        true => guard.widen(keys).map_err(|_| VmError::OutOfMemory),
+        false => Ok(()),
+    }
+}
+
+/// Sets locked keys that no slot sticks out of, and that were made fit.
 fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
     let _ = guard.try_for_each_in(keys, |entry| {
         entry.set(page);
@@ -258,6 +267,10 @@ where
     fn nodes(&self) -> Nodes {
         let stats = self.map.stats();
         Nodes { created: stats.created, collapsed: stats.collapsed }
+    }
+
+    fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        self.map.each_frame(pin, visit);
     }
 
     fn destroy(&self, pin: &Pinned) {

@@ -6,7 +6,7 @@ use percore::Pinned;
 use radixmap::{Entry, Expand};
 use refcache::Domain;
 
-use super::{Guard, RadixSpace};
+use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
 use crate::shootdown::{Reach, Removed, pages};
 use crate::{BackingNum, Copies, Flags, Memory, Mmu, PageRange, Prot, VmError};
@@ -41,6 +41,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         guard.for_each(|entry| unfit |= entry.value().is_some_and(|page| page.backing().is_some()));
         if unfit && set.contains(Flags::WIPEONFORK) {
             return Err(VmError::Mixed);
+        }
+        if set != Flags::NONE {
+            guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
         }
         let mut holes = false;
         guard.for_each(|entry| match entry.value() {

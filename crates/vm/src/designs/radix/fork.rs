@@ -10,7 +10,7 @@ use percore::Pinned;
 use radixmap::Entry;
 use refcache::Domain;
 
-use super::{Guard, RadixSpace, lock_all, set_all};
+use super::{Guard, RadixSpace, lock_all, make_fit, set_all};
 use crate::meta::Page;
 use crate::shootdown::{Rig, Scattered, pages};
 use crate::space::Heir;
@@ -69,6 +69,7 @@ impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
         }
         self.end_run()?;
         self.theirs.split(entry.keys()).map_err(|_| OutOfMemory)?;
+        make_fit(&mut self.theirs, entry.keys(), page).map_err(|_| OutOfMemory)?;
         let heritage = self.parent.inherit(self.pin, page);
         self.keep(entry, page, heritage.kept);
         self.child.refer(self.pin, backing, pages(entry).pages() as i64);

@@ -4,7 +4,7 @@ use percore::Pinned;
 use radixmap::Expand;
 use refcache::Domain;
 
-use super::{Guard, RadixSpace, keys};
+use super::{Guard, RadixSpace, keys, make_fit};
 use crate::hole::any_hole;
 use crate::meta::Page;
 use crate::{Memory, Mmu, PageNum, PageRange, VmError};
@@ -13,6 +13,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Maps over whatever is there.
     pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Expand::Always)?;
+        make_fit(&mut guard, keys(pages), page)?;
         self.remove(pin, &mut guard);
         self.put(pin, &mut guard, pages, page);
         Ok(())
@@ -25,11 +26,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         if !guard.is_empty() {
             return Err(VmError::Exists);
         }
+        make_fit(&mut guard, keys(pages), page)?;
         self.put(pin, &mut guard, pages, page);
         Ok(())
     }
 
-    /// Fills the locked and empty `pages`.
+    /// Fills the locked and empty `pages`, which were made fit.
     #[inline]
     fn put(&self, pin: &Pinned, guard: &mut Guard<'_>, pages: PageRange, page: Page) {
         if let Some(backing) = page.backing() {

@@ -9,7 +9,7 @@ use percore::Pinned;
 use radixmap::{Entry, Expand};
 use refcache::Domain;
 
-use super::{Guard, RadixSpace, keys, set_all};
+use super::{Guard, RadixSpace, keys, make_fit, set_all};
 use crate::meta::Page;
 use crate::shootdown::Reach;
 use crate::space::Mover;
@@ -57,6 +57,7 @@ where
         let mapping = uniform(&mut old, keys(from))?;
         let shift = |at: u64| at - from.start().get() + to.start().get();
         self.make_room(&mut old, &mut new, shift)?;
+        make_fit(&mut new, keys(to), Page::new(mapping))?;
         let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
         let backing = mapping.backing().map(moved).transpose()?;
         if let Some(backing) = backing {
@@ -137,6 +138,7 @@ where
         if guard.try_for_each_in(rest.clone(), taken).is_break() {
             return Err(VmError::Exists);
         }
+        make_fit(&mut guard, rest.clone(), Page::new(mapping))?;
         if let Some(backing) = mapping.backing() {
             self.rig.memory.grown(pin, backing, all.end());
         }

@@ -1,0 +1,38 @@
+//! `radixvm bench calls`: what single calls cost.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::output::Output;
+use crate::bench::calls;
+use crate::options;
+
+/// Options of `radixvm bench calls`.
+#[derive(Args)]
+#[command(after_help = "\
+Each call is a round of a program in user/, under the contention meter, without further iterations of repeated string \
+instructions. The JSON is an array with one object per call.")]
+pub struct Arguments {
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Memory of every guest
+    #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
+    memory: u64,
+}
+
+/// Measures and reports.
+pub fn run(Arguments { json, memory }: Arguments) -> Result<u8> {
+    // Before minutes of measuring that could not be kept.
+    let json = json.map(Output::open).transpose()?;
+    let costs = calls::run(memory)?;
+    let table = calls::table(&costs);
+    write!(std::io::stdout(), "{table}\nInstructions, user and kernel: the median of rounds.\n")?;
+    if let Some(file) = json {
+        file.write(&(serde_json::to_string_pretty(&costs)? + "\n"))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,146 @@
+//! Where a node lives.
+//!
+//! ```text
+//! parent's slot ──▶ node: Refcache header                      128 bytes, two cache lines
+//!                         parent | slots | side | counters
+//!                                   │       └────────▶ side:   512 × 8 bytes, one frame, if there is one
+//!                                   └────────────────▶ slots:  512 × 8 bytes, one frame
+//! ```
+//! A descent reads the node's second line and one slot. The count is on the first line, which Refcache alone touches: it
+//! never dirties what descents read.
+
+use alloc::alloc::{alloc, dealloc};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+use refcache::Header;
+
+use crate::OutOfMemory;
+use crate::node::{FANOUT, NodeRef, Part};
+use crate::side::Side;
+use crate::slot::{NODE_ALIGN, Slot, Word};
+use crate::stats::NodeCounters;
+
+/// A node's slots: exactly one frame.
+#[cfg_attr(not(loom), repr(align(4096)))]
+#[cfg_attr(loom, repr(align(64)))]
+#[derive(Debug)]
+pub(crate) struct Slots(pub [Slot; FANOUT]);
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slots>() == 4096);
+const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "a slot's word holds a pointer");
+const _: () = assert!(align_of::<Node>() == NODE_ALIGN);
+
+/// See the module.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Counts used slots. First, so that Refcache's pointer is ours.
+    header: Header,
+    pub links: Links,
+}
+
+/// What never changes while others see the node, but for the side, which comes once.
+#[repr(align(64))]
+#[derive(Debug)]
+pub(crate) struct Links {
+    /// The node that holds us in a used slot and so cannot go before us; none for the root.
+    pub parent: Option<NonNull<Node>>,
+    pub slots: NonNull<Slots>,
+    pub side: Side,
+    /// Kept alive by the root, which goes last.
+    pub counters: NonNull<NodeCounters>,
+}
+
+/// The memory of one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub node: NonNull<Node>,
+    pub slots: NonNull<Slots>,
+}
+
+impl Memory {
+    /// Memory whose slots are what `word` says of their index; the node is not initialised.
+    pub fn allocate(word: impl Fn(usize) -> Word) -> Result<Self, OutOfMemory> {
+        let slots = allocate_words(|index| Slot::new(word(index)))?;
+        match allocate() {
+            Ok(node) => Ok(Self { node, slots }),
+            Err(out_of_memory) => {
+                // SAFETY: allocated above, and nobody else has the pointer.
+                unsafe { free(slots) };
+                Err(out_of_memory)
+            }
+        }
+    }
+
+    /// Makes a node of it, without a side, that says `count` slots are used and is in the slot of `parent`.
+    ///
+    /// # Safety
+    /// The memory is fresh from `allocate`, and the caller frees it no sooner than the last use of the node.
+    pub unsafe fn init<'p>(
+        self,
+        count: i64,
+        parent: Option<&Part<'_>>,
+        counters: NonNull<NodeCounters>,
+        level: u32,
+    ) -> NodeRef<'p> {
+        let weak = parent.map(|part| NonNull::from(part.slot.weak()));
+        let header = Header::new(count, weak, crate::fold::collapse);
+        let parent = parent.map(|part| part.node.memory());
+        let links = Links { parent, slots: self.slots, side: Side::none(), counters };
+        // SAFETY: the allocation is ours alone; after the write, all of it is initialised.
+        unsafe {
+            self.node.write(Node { header, links });
+            NodeRef::new(self.node, level)
+        }
+    }
+
+    /// The memory behind `node`.
+    ///
+    /// # Safety
+    /// The node is initialised.
+    pub unsafe fn of(node: NonNull<Node>) -> Self {
+        // SAFETY: the caller's promise.
+        Self { node, slots: unsafe { node.as_ref().links.slots } }
+    }
+
+    /// Gives it back, with the side.
+    ///
+    /// # Safety
+    /// It is a node's, and nobody uses it any more.
+    pub unsafe fn free(self) {
+        // SAFETY: the node is initialised; both blocks came from `allocate`, and the caller vouches for the rest.
+        unsafe {
+            self.node.as_ref().links.side.discard();
+            free(self.slots);
+            free(self.node);
+        }
+    }
+}
+
+/// A `T` that consists of words, which are what `word` says of their index.
+pub(crate) fn allocate_words<T, W>(word: impl Fn(usize) -> W) -> Result<NonNull<T>, OutOfMemory> {
+    const { assert!(size_of::<T>() >= FANOUT * size_of::<W>()) };
+    let memory = allocate::<T>()?;
+    for index in 0..FANOUT {
+        // SAFETY: inside the allocation, which is ours alone.
+        unsafe { memory.cast::<W>().add(index).write(word(index)) };
+    }
+    Ok(memory)
+}
+
+fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {
+    const { assert!(size_of::<T>() > 0) };
+    // SAFETY: not of size zero.
+    NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast()).ok_or(OutOfMemory)
+}
+
+/// Gives memory back.
+///
+/// # Safety
+/// It was allocated here as a `T`, and nobody uses it any more.
+pub(crate) unsafe fn free<T>(memory: NonNull<T>) {
+    // SAFETY: allocated with this layout; the caller vouches for the rest.
+    unsafe { dealloc(memory.as_ptr().cast(), Layout::new::<T>()) }
+}
