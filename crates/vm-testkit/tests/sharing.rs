@@ -2,8 +2,8 @@
 
 use percore::Pinned;
 use vm::{
-    Copies, Event, FaultError, Flags, Mapping, PageNum, PageRange, Placement, Prot, Remap, Resident, Tables,
-    VmError,
+    Access, Copies, Event, FaultError, Flags, Mapping, PageNum, PageRange, Placement, Prot, Remap, Resident,
+    Tables, VmError,
 };
 use vm_testkit::{Setup, Shows, World, for_each_design, original};
 
@@ -53,6 +53,25 @@ fn a_private_page_shows_the_file_until_it_is_written() {
         assert_eq!(world.load(pin, page(101), 6), Ok(original(file, 3, 6)), "copied");
         assert_eq!(resident(world, pin, range(0, 300)), Resident { alone: 1, counted: 0, shown: 1 });
         assert_eq!(world.count(Event::CowCopy), 1);
+    });
+}
+
+#[test]
+fn a_frame_is_shown_to_whose_access_reaches_it() {
+    on_every_design(|world, pin, file| {
+        map(world, pin, range(100, 4), RW, Shows::Private(file, 2));
+        let reaches = |at, access| {
+            let mut shown = 0;
+            let answer = world.space.frame(pin, page(at), access, &mut |_| shown += 1);
+            assert_eq!(shown, u32::from(answer));
+            answer
+        };
+        assert!(!reaches(100, Access::Read), "untouched");
+        world.load(pin, page(100), 0).unwrap();
+        assert!(reaches(100, Access::Read) && !reaches(100, Access::Write), "a write has to copy first");
+        world.store(pin, page(100), 0, 1).unwrap();
+        assert!(reaches(100, Access::Write));
+        assert!(!reaches(300, Access::Read), "a hole");
     });
 }
 

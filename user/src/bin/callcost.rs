@@ -95,12 +95,12 @@ impl Work {
             Kind::Map => drop(require(memory::map(length, READ_WRITE), "mmap")),
             Kind::MapTouch => touch(require(memory::map(length, READ_WRITE), "mmap"), self.pages),
             Kind::Fault => touch(self.next(), self.pages),
-            // SAFETY: each region is taken once, and nothing refers into it.
             Kind::Unmap | Kind::UnmapTouched => {
+                // SAFETY: each region is taken once, and nothing refers into it.
                 require(unsafe { memory::unmap(self.next(), length) }, "munmap")
             }
-            // SAFETY: nothing writes to the region from now on.
             Kind::Protect => {
+                // SAFETY: nothing writes to the region from now on.
                 require(unsafe { memory::protect(self.next(), length, libc::PROT_READ) }, "mprotect")
             }
         }

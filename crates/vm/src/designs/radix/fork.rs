@@ -92,6 +92,7 @@ impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
     fn end_run(&mut self) -> Result<(), OutOfMemory> {
         let Some((keys, page)) = self.run.take() else { return Ok(()) };
         self.theirs.split(keys.clone()).map_err(|_| OutOfMemory)?;
+        make_fit(&mut self.theirs, keys.clone(), page).map_err(|_| OutOfMemory)?;
         self.child.refer(self.pin, page.backing(), (keys.end - keys.start) as i64);
         set_all(&mut self.theirs, keys, page);
         Ok(())
