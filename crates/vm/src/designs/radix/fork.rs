@@ -30,9 +30,10 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             last: None,
             run: None,
         };
-        let walked = mine.try_for_each(|entry| match copy.slot(entry) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(OutOfMemory) => ControlFlow::Break(()),
+        // Most slots are empty.
+        let walked = mine.try_for_each(|entry| match entry.value().map(|page| copy.slot(entry, page)) {
+            None | Some(Ok(())) => ControlFlow::Continue(()),
+            Some(Err(OutOfMemory)) => ControlFlow::Break(()),
         });
         let ended = copy.end_run();
         copy.lowered.take_back();
@@ -57,11 +58,11 @@ struct Copying<'a, 'g, 'h, M: Mmu, F> {
 }
 
 impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
-    /// Copies what is mapped in one slot of the parent.
-    fn slot(&mut self, entry: &mut Entry<'_, Page>) -> Result<(), OutOfMemory> {
-        let Some(page) = entry.value().filter(|page| !page.flags().contains(Flags::DONTFORK)) else {
+    /// Copies `page`, which is mapped in a slot of the parent.
+    fn slot(&mut self, entry: &mut Entry<'_, Page>, page: Page) -> Result<(), OutOfMemory> {
+        if page.flags().contains(Flags::DONTFORK) {
             return Ok(());
-        };
+        }
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
         if page.frame().is_none() {
             let child = self.parent.inherit(self.pin, page).child.with_backing(backing);
