@@ -77,6 +77,16 @@ fn mappings_without_end_are_refused_in_time() {
     assert!(told || killed, "{run:?}");
 }
 
+/// Calls about memory with arguments from good to hostile, by children that may ruin themselves.
+#[test]
+fn a_storm_of_memory_calls_harms_nobody() {
+    for (cpus, tables, seed) in [("1", "percore", "1"), ("4", "percore", "2"), ("2", "shared", "3")] {
+        let options = ["-m", "512M", "-c", cpus, "--tables", tables];
+        let run = run(&options, &[&compiled("callstorm", Compiler::Musl), "20", "400", seed]);
+        assert!(run.status == 0 && run.text() == "callstorm: done\n", "{run:?}");
+    }
+}
+
 /// Of several programs the largest goes, and only that.
 #[test]
 fn memory_that_runs_out_ends_the_largest_program() {
