@@ -65,7 +65,7 @@ impl Memory {
     /// # Errors
     /// ENOMEM.
     pub fn fork(&self) -> Result<Arc<Self>, Errno> {
-        let space = space::fork(&self.space)?;
-        fallible::arc(Self { space, heap: self.heap.copy(), program: self.program.clone() })
+        let (heap, space) = self.heap.copy_with(|| space::fork(&self.space));
+        fallible::arc(Self { space: space?, heap, program: self.program.clone() })
     }
 }
