@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, ROUNDS = 1000 };
+enum { PAGE = 4096, ROUNDS = 1000, FUTEX_WAIT = 0, FUTEX_WAKE = 1, FUTEX_REQUEUE = 3 };
 
 static int failures;
 static volatile sig_atomic_t heard, heard_code, heard_status;
@@ -340,6 +340,61 @@ static void signals(void)
           fails(syscall(SYS_tgkill, getpid(), pid, 0), ESRCH) && syscall(SYS_tgkill, pid, pid, SIGTERM) == 0 && killed(pid, SIGTERM));
 }
 
+/* Counts for one round, in memory shared with who says when that is over. */
+static volatile struct { long round, count; } *work;
+static void *count_for_a_round(void *arg)
+{
+    for (long round = work->round; work->round == round;)
+        work->count++;
+    return arg;
+}
+
+static void *make_threads(void *arg)
+{
+    for (pthread_t id;;)
+        if (pthread_create(&id, NULL, count_for_a_round, NULL) == 0)
+            pthread_join(id, NULL);
+    return arg;
+}
+
+static void make_many_threads(void)
+{
+    pthread_t id;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&id, NULL, make_threads, NULL);
+    make_threads(NULL);
+}
+
+/* Whether nobody counts any more. Who was told to stop may need a moment. */
+static int is_at_rest(void)
+{
+    long before = -1;
+    for (int look = 0; look < 1000 && before != work->count; look++) {
+        before = work->count;
+        for (int i = 0; i < 100; i++)
+            sched_yield();
+    }
+    return before == work->count;
+}
+
+/* Threads that are made while their process is stopped are stopped too. */
+static void stops_while_born(void)
+{
+    int status, good = 1;
+    work = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid = child_that(make_many_threads);
+    for (int round = 0; round < 200 && good; round++) {
+        work->round++;
+        for (volatile int i = 0; i < round * 100; i++)
+            ;
+        kill(pid, SIGSTOP);
+        good = waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status) && is_at_rest();
+        kill(pid, SIGCONT);
+    }
+    kill(pid, SIGKILL);
+    check("the newborn stop too", killed(pid, SIGKILL) && good && munmap((void *)work, PAGE) == 0);
+}
+
 static void stops(void)
 {
     siginfo_t info;
@@ -361,6 +416,31 @@ static void stops(void)
     }
     int good = waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status);
     check("goes on where it stopped", good && kill(pid, SIGCONT) == 0 && exited(pid, 8));
+    stops_while_born();
+}
+
+/* Each of a thousand waits for the next in the same memory, until all are killed. */
+static void long_chain(void)
+{
+    int ends[2];
+    char byte;
+    check("pipe", pipe(ends) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setpgid(0, 0);
+        for (volatile int left = 1000; left > 0; left--) {
+            long made;
+            /* Without the library, which keeps its return address where all write. */
+            __asm__ volatile("syscall" : "=a"(made) : "a"(SYS_vfork) : "rcx", "r11", "memory");
+            if (made != 0)
+                _exit(1);
+        }
+        write(ends[1], "l", 1);
+        sleep_for_ever();
+    }
+    check("a long chain is killed", read(ends[0], &byte, 1) == 1 && kill(-pid, SIGKILL) == 0 && killed(pid, SIGKILL));
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static volatile int shared;
@@ -373,6 +453,39 @@ static void vforks(void)
         _exit(6);
     }
     check("vfork runs in the parent's memory, first", shared == 1 && exited(pid, 6));
+    long_chain();
+}
+
+static int *shared_words(void)
+{
+    return mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+static void *sleep_on(void *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT, 0, NULL, NULL, 0);
+    return NULL;
+}
+
+/* A thread sleeps in memory that is gone, and others use the place where the kernel had that. */
+static void forgotten_words(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t id;
+        int *words = shared_words();
+        pthread_create(&id, NULL, sleep_on, words);
+        while (syscall(SYS_futex, words, FUTEX_REQUEUE, 0, 1L, words + 1, 0) != 1)
+            sched_yield();
+        munmap(words, PAGE);
+        for (int map = 0; map < 10 * ROUNDS; map++) {
+            int *others = shared_words();
+            if (syscall(SYS_futex, others + 1, FUTEX_WAKE, 1, NULL, NULL, 0) != 0 || munmap(others, PAGE) != 0)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    check("nobody sleeps on new words", exited(pid, 0));
 }
 
 /* Semaphores in memory that processes share: they sleep on the same words. */
@@ -576,6 +689,7 @@ static void all(void)
     stops();
     vforks();
     shared_memory();
+    forgotten_words();
     clones();
     threads();
     chain();

@@ -30,3 +30,10 @@ fn a_file_that_does_not_fit_into_memory_is_read_by_mapping() {
         assert!(dropped > 0, "{run:?}");
     }
 }
+
+/// Room that a file asks for, and does not get, is there for others.
+#[test]
+fn room_that_is_refused_is_not_taken() {
+    let run = run(&["-m", "64M"], &[&compiled("reserve", Compiler::Musl)]);
+    assert!(run.status == 0 && run.text() == "file: ok\nreserve: done\n", "{run:?}");
+}

@@ -61,6 +61,13 @@ fn a_storm_of_process_calls_harms_nobody() {
     }
 }
 
+/// One thread forks while another moves the end of the data segment.
+#[test]
+fn a_break_that_moves_while_it_is_copied() {
+    let run = run(&["-c", "2"], &[&compiled("breaks", Compiler::Musl)]);
+    assert!(run.status == 0 && run.text() == "breaks: done\n", "{run:?}");
+}
+
 /// The page that is not there is the kernel's to write, for a handler.
 #[test]
 fn memory_that_is_not_there_for_a_signal_is_told() {

@@ -63,7 +63,12 @@ pub struct PageCache {
     kind: Kind,
     changing: SpinLock<()>,
     mappings: Mappings,
+    /// 0: nobody has asked for it.
+    name: AtomicU64,
 }
+
+/// The next name. Relaxed: only uniqueness matters.
+static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 
 impl PageCache {
     /// An empty file's.
@@ -88,6 +93,7 @@ impl PageCache {
             kind,
             changing: SpinLock::new(()),
             mappings: Mappings::new(),
+            name: AtomicU64::new(0),
         }
     }
 
@@ -112,6 +118,22 @@ impl PageCache {
     /// Whether `page` is in memory.
     pub fn has(&self, page: u64) -> bool {
         self.pages.get(&pin(), page).is_some()
+    }
+
+    /// A number that no other file has or will have. Below any address in the kernel.
+    pub fn name(&self) -> u64 {
+        match self.name.load(Ordering::Relaxed) {
+            0 => self.give_name(),
+            name => name,
+        }
+    }
+
+    #[cold]
+    fn give_name(&self) -> u64 {
+        let new = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
+        self.name
+            .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
+            .map_or_else(|name| name, |_| new)
     }
 
     /// Who maps the file.

@@ -57,7 +57,7 @@ pub fn clone(
     join(task, wanted, &child)?;
     sched::enqueue(child);
     if let Some(latch) = latch {
-        latch.wait();
+        latch.wait(task);
     }
     Ok(tid)
 }

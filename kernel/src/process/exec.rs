@@ -3,7 +3,8 @@
 //! 1. All that can fail comes first, in the new memory and the new task: an error leaves the caller as it was.
 //! 2. Then the process's other threads end. From here on the call returns only to die.
 //! 3. The new task stands in the list of threads instead of the old one, in one step under the list's lock: whoever sends
-//!    a signal finds the one or the other. The old one exits without a word.
+//!    a signal finds the one or the other. The old one exits without a word; the new one goes on with what was sent to it, and
+//!    with what it was told of.
 
 use alloc::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::script::{HEAD, Script};
 use super::thread::{NAME_BYTES, NewThread, Shared, leave_memory};
 use crate::arch::{FpuState, TrapFrame};
 use crate::fs::{Executable, FdTable, fallible};
-use crate::sched::{self, Task};
+use crate::sched::{self, Task, attention};
 
 /// Scripts whose interpreters are scripts.
 const DEEPEST: usize = 5;
@@ -41,6 +42,8 @@ pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Res
     process.executed.store(true, Ordering::Relaxed);
     process.family.exit_signal.store(abi::signal::SIGCHLD, Ordering::Relaxed);
     new.thread.signals.take_over(&task.thread.signals);
+    // The old task was told of signals, and of a stop, that it did not come to look at.
+    new.attention.raise(attention::SIGNAL | attention::STOPPED);
     sched::enqueue_here(new);
     Ok(())
 }

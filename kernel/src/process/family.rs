@@ -222,10 +222,14 @@ impl Process {
         self.family.changed.wake_all();
     }
 
-    /// It stopped, or goes on: its parent is told, by SIGCHLD unless it does not want that.
+    /// It stopped, or goes on: its parent is told, by SIGCHLD unless it does not want that. Nobody is told what is not true
+    /// any more.
     pub(super) fn tell_news(self: &Arc<Self>, news: News) {
         let parent = {
             let mut bond = self.family.bond.lock();
+            if self.is_stopped() != matches!(news, News::Stopped(_)) {
+                return;
+            }
             bond.news = Some(news);
             bond.parent.upgrade()
         };

@@ -32,9 +32,11 @@ impl Heap {
         (bounds.start, bounds.end)
     }
 
-    /// One with the same bounds.
-    pub fn copy(&self) -> Self {
-        Self(SpinLock::new(*self.0.lock()))
+    /// One with the same bounds, and what `copied` makes of the memory while the break stays where it is.
+    pub fn copy_with<R>(&self, copied: impl FnOnce() -> R) -> (Self, R) {
+        let bounds = self.0.lock();
+        let memory = copied();
+        (Self(SpinLock::new(*bounds)), memory)
     }
 
     /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,

@@ -128,7 +128,7 @@ impl Memory {
     /// # Errors
     /// ENOMEM.
     pub fn fork(&self) -> Result<Arc<Self>, Errno> {
-        let space = space::fork(&self.space)?;
-        fallible::arc(Self::new(space, self.heap.copy(), self.program.clone()))
+        let (heap, space) = self.heap.copy_with(|| space::fork(&self.space));
+        fallible::arc(Self::new(space?, heap, self.program.clone()))
     }
 }

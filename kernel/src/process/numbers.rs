@@ -103,12 +103,15 @@ impl Number {
     /// # Errors
     /// EAGAIN when all are used, or without memory.
     pub fn new() -> Result<Self, Errno> {
-        let number = BATCHES[crate::arch::core().index()].lock().take()?;
-        let mut shard = shard(number);
-        let at = find(&shard, number).unwrap_or_else(|at| at);
-        fallible::insert(&mut shard, at, Entry { number, leads: false, process: Weak::new() })
-            .map_err(|_| Errno::EAGAIN)?;
-        Ok(Self { number, live: AtomicBool::new(true) })
+        loop {
+            let number = BATCHES[crate::arch::core().index()].lock().take()?;
+            let mut shard = shard(number);
+            // Used: numbers have wrapped since this core took the batch, and another has taken the rest of it too.
+            let Err(at) = find(&shard, number) else { continue };
+            let entry = Entry { number, leads: false, process: Weak::new() };
+            fallible::insert(&mut shard, at, entry).map_err(|_| Errno::EAGAIN)?;
+            return Ok(Self { number, live: AtomicBool::new(true) });
+        }
     }
 
     /// The number.

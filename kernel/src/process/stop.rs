@@ -4,6 +4,11 @@
 //! call sleeps on there. A thread that took a signal that stops may be overtaken by a SIGCONT before it stops; so it
 //! counts those before it takes the signal, and if there is one more when it is about to stop, goes on.
 //!
+//! 1. Who joins a process looks, under the lock of its threads, whether it is stopped: either it does, or whoever stops the
+//!    process finds it among the threads.
+//! 2. News is written under the lock of the bond, and only if it is still true there: of a stop and a SIGCONT that meet, the
+//!    later one is told last.
+//!
 //! The first process does not stop: nobody could make it go on.
 
 use alloc::sync::Arc;
@@ -69,6 +74,13 @@ impl Process {
         if self.pid() != super::FIRST && self.stop.begin(continued) {
             self.for_each_thread(|task| Task::notify(task, attention::STOPPED));
             self.tell_news(News::Stopped(signal));
+        }
+    }
+
+    /// `task` has joined the process; the lock of the threads is held.
+    pub(super) fn stop_if_late(&self, task: &Task) {
+        if self.stop.is_stopped() {
+            task.attention.raise(attention::STOPPED);
         }
     }
 

@@ -110,6 +110,7 @@ impl Process {
         self.refuse_if_ending()?;
         let at = threads.partition_point(|other| other.tid() < task.tid());
         crate::fs::fallible::insert(&mut threads, at, task.clone()).map_err(|_| Errno::EAGAIN)?;
+        self.stop_if_late(task);
         task.shared().files.join();
         if let Some(number) = &task.thread.number {
             number.publish(self, false);

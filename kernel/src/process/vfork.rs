@@ -3,16 +3,16 @@
 use alloc::sync::Arc;
 
 use abi::Errno;
-use sync::atomic::{AtomicBool, Ordering};
+use sync::SpinLock;
 
 use crate::fs::fallible;
 use crate::sched::{self, Task, attention};
 
 /// Opens once: when the child has left the memory for another program, or ended.
-pub struct Latch {
-    open: AtomicBool,
-    parent: Arc<Task>,
-}
+///
+/// A closed one holds the parent. An open one holds nobody: a task that exits has opened its own, so tasks that are freed
+/// free no others, however long the chain of those that wait for one another was.
+pub struct Latch(SpinLock<Option<Arc<Task>>>);
 
 impl Latch {
     /// A closed one, for the running task to wait at.
@@ -20,19 +20,20 @@ impl Latch {
     /// # Errors
     /// ENOMEM.
     pub fn new() -> Result<Arc<Self>, Errno> {
-        fallible::arc(Self { open: AtomicBool::new(false), parent: sched::current() })
+        fallible::arc(Self(SpinLock::new(Some(sched::current()))))
     }
 
-    /// Lets the parent go on.
+    /// Lets the parent go on, which sees what the child wrote: by the lock.
     pub fn open(&self) {
-        // Release pairs with the Acquire in `wait`: what the child wrote is seen.
-        self.open.store(true, Ordering::Release);
-        Task::wake(&self.parent);
+        let parent = self.0.lock().take();
+        if let Some(parent) = parent {
+            Task::wake(&parent);
+        }
     }
 
     /// Sleeps until it is open. Only the end of the process comes between: a handler would run in the child's memory.
-    pub fn wait(&self) {
-        while !self.open.load(Ordering::Acquire) && !self.parent.attention.has(attention::KILLED) {
+    pub fn wait(&self, parent: &Task) {
+        while self.0.lock().is_some() && !parent.attention.has(attention::KILLED) {
             sched::park();
         }
     }

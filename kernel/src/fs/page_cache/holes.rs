@@ -25,7 +25,8 @@ impl PageCache {
         self.take_back(first, last, Copies::Keep);
     }
 
-    /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there.
+    /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there. If there is no room for all, those
+    /// beyond the end go again: they are nobody's to give back later.
     pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {
         let _alone = self.changing.lock();
         let (old, end) = (self.len(), at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)?);
@@ -33,7 +34,11 @@ impl PageCache {
             self.clear_rubbish(old, end, end);
         }
         let pin = pin();
-        (at / PAGE as u64..pages(end)).try_for_each(|page| self.get_or_make(&pin, page).map(drop))?;
+        (at / PAGE as u64..pages(end))
+            .try_for_each(|page| self.get_or_make(&pin, page).map(drop))
+            .inspect_err(|_| {
+                self.drop_pages(pages(old), pages(end).max(pages(old)));
+            })?;
         self.len.store(end.max(old), Ordering::Release);
         Ok(())
     }

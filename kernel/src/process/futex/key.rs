@@ -40,7 +40,8 @@ impl Word {
 /// A word: where it is, and in what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Names an address space, or what shared memory shows, by a place in memory that is its own while threads use it.
+    /// Names an address space, by its place in memory, which its threads keep; or what shared memory shows, by a number that is
+    /// never used again: who sleeps there may have unmapped it.
     pub home: u64,
     /// The address, or the offset and one. Never 0.
     pub at: u64,
@@ -69,7 +70,7 @@ fn shared(task: &Task, at: u64) -> Option<Key> {
         key = backing.map(|backing| {
             file_mapping::with(backing, |record| {
                 let offset = record.file_page(address.page()) * PAGE_SIZE + address.offset();
-                Key { home: Arc::as_ptr(record.file()) as u64, at: offset + 1 }
+                Key { home: record.file().name(), at: offset + 1 }
             })
         });
     };
