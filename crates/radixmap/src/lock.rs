@@ -67,6 +67,8 @@ pub(crate) struct Held<'p> {
     /// The lowest node that covered the whole range when it was locked.
     node: NodeRef<'p>,
     keys: Range<u64>,
+    /// Whether the slots are locked, and not the caller's because the whole map is.
+    locked: bool,
 }
 
 impl<'p> Held<'p> {
@@ -80,7 +82,7 @@ impl<'p> Held<'p> {
     ) -> Result<Self, OutOfMemory> {
         let node = descend(&here, root, &keys);
         lock_below(&here, node, keys.clone(), expand)?;
-        Ok(Self { here, node, keys })
+        Ok(Self { here, node, keys, locked: true })
     }
 
     /// Locks `key` alone, if it has a value.
@@ -98,15 +100,16 @@ impl<'p> Held<'p> {
                         let part = Part { node, slot, keys: keys.clone(), whole: false };
                         fold::expand(&here, &part, word).inspect_err(|_| slot.unlock())?;
                     }
-                    return Ok(Some(Self { here, node, keys }));
+                    return Ok(Some(Self { here, node, keys, locked: true }));
                 }
             }
         }
     }
 
-    /// Everything, for a caller who has the map exclusively and need not lock.
+    /// Everything, for a caller who has the map exclusively and need not lock. What it changes may stay locked, so the map
+    /// is good for nothing afterwards but to be changed so again, and to go.
     pub fn all(here: Here<'p>, root: NodeRef<'p>) -> Self {
-        Self { here, node: root, keys: 0..KEY_END }
+        Self { here, node: root, keys: 0..KEY_END, locked: false }
     }
 
     #[inline(always)]
@@ -129,6 +132,11 @@ impl<'p> Held<'p> {
         widened.break_value().map_or(Ok(()), Err)
     }
 
+    /// The node below which everything is held.
+    pub fn node(&self) -> NodeRef<'p> {
+        self.node
+    }
+
     /// Shows what is held of `keys`, which are held, to `visit`, left to right: a node, and a run of keys whose slots in it
     /// are held.
     #[inline(always)]
@@ -147,7 +155,9 @@ impl<'p> Held<'p> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        unlock_below(&self.here, self.node, self.keys());
+        if self.locked {
+            unlock_below(&self.here, self.node, self.keys());
+        }
     }
 }
 
@@ -173,7 +183,8 @@ fn lock_above<'p>(
     keys: Range<u64>,
     expand: Expand,
 ) -> Result<(), OutOfMemory> {
-    for part in node.parts(keys.clone()) {
+    let aligned = node.is_aligned(&keys);
+    for part in node.parts_without(keys.clone(), |slot| aligned && slot.try_lock_empty()) {
         lock_part(here, &part, expand)
             .inspect_err(|_| unlock_below(here, node, keys.start..part.keys.start))?;
     }
@@ -216,10 +227,12 @@ fn unlock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
 
 /// `unlock_below` above the leaves.
 fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
-    let _ = walk_above(here, node, keys, &mut |node, run| {
-        node.parts(run).for_each(|part| part.slot.unlock());
-        ControlFlow::<()>::Continue(())
-    });
+    for part in node.parts_without(keys, Slot::unlock_empty) {
+        match node.step(here, part.slot) {
+            Step::Child(child) => unlock_below(here, child, part.keys),
+            Step::Slot(_) => part.slot.unlock(),
+        }
+    }
 }
 
 impl Expand {
