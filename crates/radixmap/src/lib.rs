@@ -216,7 +216,17 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     }
 
     /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs: as to drop it.
-    pub fn destroy(self, _pin: &Pinned) {}
+    pub fn destroy(mut self, pin: &Pinned) {
+        self.discard(pin);
+    }
+
+    fn discard(&mut self, pin: &Pinned) {
+        if !self.is_empty {
+            self.dismantle(pin, |_, _| {});
+        }
+        let Self { refcache, root, .. } = self;
+        refcache.while_online(pin, || root.discard(refcache, pin));
+    }
 
     #[inline(always)]
     fn here<'g>(&'g self, pin: &'g Pinned) -> Here<'g> {
@@ -231,11 +241,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
 impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
     /// On whichever core, online or not.
     fn drop(&mut self) {
-        let pin = percore::pin();
-        if !self.is_empty {
-            self.dismantle(&pin, |_, _| {});
+        if !self.root.is_discarded() {
+            self.discard(&percore::pin());
         }
-        let Self { refcache, root, .. } = self;
-        refcache.while_online(&pin, || root.discard(refcache, &pin));
     }
 }

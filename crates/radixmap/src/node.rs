@@ -41,6 +41,7 @@ pub(crate) const fn slot_index(key: u64, level: u32) -> usize {
 #[derive(Debug)]
 pub(crate) struct Root {
     memory: Memory,
+    discarded: bool,
 }
 
 // SAFETY: nodes consist of atomics, of fields that never change, and of a Refcache header, which is `Send` and `Sync`.
@@ -57,7 +58,7 @@ impl Root {
         let counters = unsafe { NonNull::new_unchecked(Arc::into_raw(counters).cast_mut()) };
         // SAFETY: fresh memory, which `collapse` frees after `discard`.
         unsafe { memory.init(1, None, counters, TOP) };
-        Ok(Self { memory })
+        Ok(Self { memory, discarded: false })
     }
 
     #[inline(always)]
@@ -67,8 +68,13 @@ impl Root {
         NodeRef { slots, node: self.memory.node, level: TOP }
     }
 
+    pub fn is_discarded(&self) -> bool {
+        self.discarded
+    }
+
     /// Gives up the map's count; `self` is not to be used any more.
     pub fn discard(&mut self, refcache: &Refcache, pin: &Pinned) {
+        self.discarded = true;
         self.node().count(&Here::new(refcache, pin), -1);
     }
 }
