@@ -207,3 +207,18 @@ fn mistakes_are_named() {
     let text = refused(&["--systems", "radix", "--cpus", "1"], &["local", "--paegs", "1"]);
     assert!(text.contains("status 2") && text.contains("--paegs"), "{text}");
 }
+
+/// Processes that have nothing to do with one another make and end children. What they inherited from one ancestor (open
+/// files, the program, its frames) is counted in common, so a round is not free of transfers; but what it costs is bounded by
+/// what was inherited, whatever the number of CPUs.
+#[test]
+fn forks_cost_no_more_than_what_was_inherited() {
+    let rows = on_radix("forkexit", GATED, &["forkexit", "--iterations", "60"]);
+    let few = number(&rows[0], "instructions", "median");
+    for row in &rows {
+        assert!(number(row, "transfers", "median") <= 80.0, "{row}");
+        let change = number(row, "instructions", "median") / few - 1.0;
+        assert!(change.abs() <= 0.02, "instructions change by {change} from {few}: {row}");
+        assert_eq!(number(row, "ipi_targets", "mean"), 0.0, "{row}");
+    }
+}

@@ -32,7 +32,7 @@ use crate::stats::NodeCounters;
 
 /// Every node starts with this count, and `settle` takes off what is not used: so a node whose slots stay empty falls to
 /// zero like any other, which is what brings it to Refcache's notice.
-const HOLD: i64 = FANOUT as i64;
+pub(crate) const HOLD: i64 = FANOUT as i64;
 
 /// Replaces `part.slot`, which the caller holds and which said `word`, by a child (and, along the ends of
 /// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot. The child.

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
 use crate::lock::{Held, Here};
-use crate::node::{NodeRef, Part};
+use crate::node::{NodeRef, Part, Step};
 use crate::slot::Slot;
 use crate::{OutOfMemory, Value};
 
@@ -54,10 +54,23 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         mut f: impl FnMut(&mut Entry<'_, V>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         self.held.walk(keys, |node, run| {
-            let mut tally = Tally { here: &self.held.here, node, used: 0 };
-            node.parts(run)
-                .try_for_each(|part| f(&mut Entry { part, used: &mut tally.used, _values: PhantomData }))
+            let mut tally = Tally::new(&self.held.here, node);
+            node.parts(run).try_for_each(|part| f(&mut Entry::new(part, &mut tally.used)))
         })
+    }
+
+    /// Calls `f` with every held slot that has a value, left to right, and spends no more than a look on the others.
+    #[inline]
+    pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V>)) {
+        visit_used(&mut Tally::new(&self.held.here, self.held.node()), self.keys(), &mut f);
+    }
+
+    pub(crate) fn here(&self) -> &Here<'g> {
+        &self.held.here
+    }
+
+    pub(crate) fn node(&self) -> NodeRef<'g> {
+        self.held.node()
     }
 
     /// Expands folded slots until none sticks out of `keys`, a range within the locked one: then each of these keys can be
@@ -118,7 +131,73 @@ pub struct Entry<'a, V> {
     _values: PhantomData<fn(V) -> V>,
 }
 
-impl<V: Value> Entry<'_, V> {
+/// `for_each_used` below a node.
+fn visit_used<V: Value>(tally: &mut Tally<'_, '_>, keys: Range<u64>, f: &mut impl FnMut(&mut Run<'_, V>)) {
+    for part in used::<V>(tally.node, keys) {
+        match tally.node.step(tally.here, part.slot) {
+            Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f),
+            Step::Slot(_) => f(&mut Run::new(part, &mut tally.used)),
+        }
+    }
+}
+
+/// The used slots of a node, as a value joins them.
+#[inline(always)]
+pub(crate) fn used<V: Value>(node: NodeRef<'_>, keys: Range<u64>) -> impl Iterator<Item = Part<'_>> {
+    node.used_parts(keys, |main, second| V::from_words(main, second).joins())
+}
+
+/// Held slots that have the same value: neighbours in a leaf, if [`Value::joins`] says so, or one slot.
+pub struct Run<'a, V> {
+    part: Part<'a>,
+    used: &'a mut i64,
+    value: V,
+}
+
+impl<'a, V: Value> Run<'a, V> {
+    pub(crate) fn new(part: Part<'a>, used: &'a mut i64) -> Self {
+        let word = part.slot.held();
+        let value = V::from_words(word.main(), part.second(word));
+        Self { part, used, value }
+    }
+
+    /// Their keys.
+    #[inline(always)]
+    pub fn keys(&self) -> Range<u64> {
+        self.part.keys.clone()
+    }
+
+    /// The value that all of these keys have.
+    #[inline(always)]
+    pub fn value(&self) -> V {
+        self.value
+    }
+
+    /// Gives all of these keys the value `value`.
+    ///
+    /// # Panics
+    /// As [`Entry::set`].
+    pub fn set(&mut self, value: V) {
+        assert!(self.part.whole, "set on a slot that sticks out of the range");
+        let (main, second) = value.to_words();
+        if second != 0 {
+            self.part.set_second(second);
+        }
+        self.part.slots().iter().for_each(|slot| slot.set(main, second != 0));
+    }
+
+    /// Takes the value of all of these keys away.
+    pub fn clear(&mut self) {
+        *self.used -= self.part.slots().len() as i64;
+        self.part.slots().iter().for_each(Slot::clear);
+    }
+}
+
+impl<'a, V: Value> Entry<'a, V> {
+    fn new(part: Part<'a>, used: &'a mut i64) -> Self {
+        Self { part, used, _values: PhantomData }
+    }
+
     /// The keys of this slot that are in the range.
     #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
@@ -167,10 +246,17 @@ impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
 }
 
 /// Collects the change of a node's used slots, to tell Refcache once; also when a visitor panics.
-struct Tally<'a, 'p> {
-    here: &'a Here<'p>,
-    node: NodeRef<'p>,
-    used: i64,
+pub(crate) struct Tally<'a, 'p> {
+    pub here: &'a Here<'p>,
+    pub node: NodeRef<'p>,
+    pub used: i64,
+}
+
+impl<'a, 'p> Tally<'a, 'p> {
+    #[inline(always)]
+    pub fn new(here: &'a Here<'p>, node: NodeRef<'p>) -> Self {
+        Self { here, node, used: 0 }
+    }
 }
 
 impl Drop for Tally<'_, '_> {

@@ -37,11 +37,12 @@
 //!
 //! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
 //! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion and collapse), `iter` (what a holder
-//! does). The arguments are in `docs/radix.md`.
+//! does), `copy` (of a whole map). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
 
+mod copy;
 mod fold;
 mod iter;
 mod lock;
@@ -59,9 +60,9 @@ use core::ops::Range;
 use percore::Pinned;
 use refcache::{Domain, Refcache};
 
-pub use iter::{Entry, RangeGuard};
+pub use iter::{Entry, RangeGuard, Run};
 use lock::{Held, Here};
-use node::Root;
+use node::{NodeRef, Root};
 pub use slot::TAGS;
 pub use stats::{NodeCounters, Stats};
 
@@ -77,6 +78,11 @@ pub trait Value: Copy {
     fn to_words(self) -> (u64, u64);
     /// The value that `to_words` took apart.
     fn from_words(main: u64, second: u64) -> Self;
+    /// Whether neighbours that have this value may be shown as one ([`Run`]).
+    #[inline]
+    fn joins(self) -> bool {
+        true
+    }
 }
 
 /// No memory for a node.
@@ -108,6 +114,8 @@ pub struct Peek {
 pub struct RadixMap<V: Value, R: Domain> {
     refcache: R,
     root: Root,
+    /// It was dismantled.
+    is_empty: bool,
     _values: PhantomData<fn(V) -> V>,
 }
 
@@ -128,7 +136,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         counters: Arc<NodeCounters>,
     ) -> Result<Self, OutOfMemory> {
         assert!(counters.cores() >= refcache.cores(), "counters for too few cores");
-        Ok(Self { refcache, root: Root::new(pin, counters)?, _values: PhantomData })
+        Ok(Self { refcache, root: Root::new(pin, counters)?, is_empty: false, _values: PhantomData })
     }
 
     /// Locks `keys`, left to right, waiting for whoever holds some of them. If memory runs out, nothing is locked, and no
@@ -202,31 +210,47 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         self.root.node().counters()
     }
 
-    /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs.
-    pub fn destroy(mut self, pin: &Pinned) {
-        Self::discard(&self.refcache, &mut self.root, pin);
+    /// Takes every value away and shows it to `f`, without a lock: the caller has the map exclusively. On whichever core,
+    /// online or not. The map is good for nothing afterwards but to go.
+    pub fn dismantle(&mut self, pin: &Pinned, mut f: impl FnMut(Range<u64>, V)) {
+        let (refcache, root): (&Refcache, _) = (&self.refcache, &self.root);
+        refcache.while_online(pin, move || {
+            RangeGuard::new(Held::all(Here::new(refcache, pin), root.node())).for_each_used(|run| {
+                f(run.keys(), run.value());
+                run.clear();
+            });
+        });
+        self.is_empty = true;
     }
 
-    fn discard(refcache: &Refcache, root: &mut Root, pin: &Pinned) {
-        RangeGuard::<V>::new(Held::all(Here::new(refcache, pin), root.node()))
-            .for_each(|entry| entry.clear());
-        root.discard(refcache, pin);
+    /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs: as to drop it.
+    pub fn destroy(mut self, pin: &Pinned) {
+        self.discard(pin);
+    }
+
+    fn discard(&mut self, pin: &Pinned) {
+        if !self.is_empty {
+            self.dismantle(pin, |_, _| {});
+        }
+        let Self { refcache, root, .. } = self;
+        refcache.while_online(pin, || root.discard(refcache, pin));
     }
 
     #[inline(always)]
     fn here<'g>(&'g self, pin: &'g Pinned) -> Here<'g> {
         Here::new(&self.refcache, pin)
     }
+
+    fn root(&self) -> NodeRef<'_> {
+        self.root.node()
+    }
 }
 
 impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
-    /// As `destroy`, on whichever core drops the map, online or not.
+    /// On whichever core, online or not.
     fn drop(&mut self) {
-        if self.root.is_discarded() {
-            return;
+        if !self.root.is_discarded() {
+            self.discard(&percore::pin());
         }
-        let Self { refcache, root, .. } = self;
-        let pin = percore::pin();
-        refcache.while_online(&pin, || Self::discard(refcache, root, &pin));
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct Held<'p> {
     /// The lowest node that covered the whole range when it was locked.
     node: NodeRef<'p>,
     keys: Range<u64>,
+    /// Whether the slots are locked, and not the caller's because the whole map is.
+    locked: bool,
 }
 
 impl<'p> Held<'p> {
@@ -81,7 +83,7 @@ impl<'p> Held<'p> {
     ) -> Result<Self, OutOfMemory> {
         let node = descend(&here, root, &keys);
         lock_below(&here, node, keys.clone(), expand)?;
-        Ok(Self { here, node, keys })
+        Ok(Self { here, node, keys, locked: true })
     }
 
     /// Locks `key` alone, if it has a value.
@@ -99,15 +101,16 @@ impl<'p> Held<'p> {
                         let part = Part { node, slot, keys: keys.clone(), whole: false };
                         fold::expand(&here, &part, word).inspect_err(|_| slot.unlock())?;
                     }
-                    return Ok(Some(Self { here, node, keys }));
+                    return Ok(Some(Self { here, node, keys, locked: true }));
                 }
             }
         }
     }
 
-    /// Everything, for a caller who has the map exclusively and need not lock.
+    /// Everything, for a caller who has the map exclusively and need not lock. What it changes may stay locked, so the map
+    /// is good for nothing afterwards but to be changed so again, and to go.
     pub fn all(here: Here<'p>, root: NodeRef<'p>) -> Self {
-        Self { here, node: root, keys: 0..KEY_END }
+        Self { here, node: root, keys: 0..KEY_END, locked: false }
     }
 
     #[inline(always)]
@@ -130,6 +133,11 @@ impl<'p> Held<'p> {
         widened.break_value().map_or(Ok(()), Err)
     }
 
+    /// The node below which everything is held.
+    pub fn node(&self) -> NodeRef<'p> {
+        self.node
+    }
+
     /// Shows what is held of `keys`, which are held, to `visit`, left to right: a node, and a run of keys whose slots in it
     /// are held.
     #[inline(always)]
@@ -148,7 +156,9 @@ impl<'p> Held<'p> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        unlock_below(&self.here, self.node, self.keys());
+        if self.locked {
+            unlock_below(&self.here, self.node, self.keys());
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! A descent reads the node's second line and one slot. The count is on the first line, which Refcache alone touches: it
 //! never dirties what descents read.
 
-use alloc::alloc::{alloc, dealloc};
+use alloc::alloc::{alloc, alloc_zeroed, dealloc};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
@@ -63,11 +63,20 @@ pub(crate) struct Memory {
 impl Memory {
     /// Memory whose slots are what `word` says of their index; the node is not initialised.
     pub fn allocate(word: impl Fn(usize) -> Word) -> Result<Self, OutOfMemory> {
-        let slots = allocate_words(|index| Slot::new(word(index)))?;
+        Self::around(allocate_words(|index| Slot::new(word(index)))?)
+    }
+
+    /// Memory whose slots are empty; the node is not initialised.
+    pub fn allocate_empty() -> Result<Self, OutOfMemory> {
+        Self::around(allocate_zeroes()?)
+    }
+
+    /// Memory with these slots, which are given back if there is none.
+    fn around(slots: NonNull<Slots>) -> Result<Self, OutOfMemory> {
         match allocate() {
             Ok(node) => Ok(Self { node, slots }),
             Err(out_of_memory) => {
-                // SAFETY: allocated above, and nobody else has the pointer.
+                // SAFETY: the caller's, who has just allocated them; nobody else has the pointer.
                 unsafe { free(slots) };
                 Err(out_of_memory)
             }
@@ -134,6 +143,20 @@ fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {
     const { assert!(size_of::<T>() > 0) };
     // SAFETY: not of size zero.
     NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast()).ok_or(OutOfMemory)
+}
+
+/// Slots of zeroes: that is, empty ones.
+#[cfg(not(loom))]
+fn allocate_zeroes() -> Result<NonNull<Slots>, OutOfMemory> {
+    const { assert!(Word::EMPTY.is_zero()) };
+    // SAFETY: not of size zero.
+    NonNull::new(unsafe { alloc_zeroed(Layout::new::<Slots>()) }.cast()).ok_or(OutOfMemory)
+}
+
+/// Loom's atomics are more than their bits.
+#[cfg(loom)]
+fn allocate_zeroes() -> Result<NonNull<Slots>, OutOfMemory> {
+    allocate_words(|_| Slot::new(Word::EMPTY))
 }
 
 /// Gives memory back.

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::iter;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
+use core::slice;
 
 use percore::Pinned;
 use refcache::Refcache;
@@ -20,6 +21,9 @@ const LEVEL_BITS: u32 = if cfg!(loom) { 1 } else { 9 };
 pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
 /// The root's level; leaves are level 0.
 pub(crate) const TOP: u32 = KEY_BITS / LEVEL_BITS - 1;
+
+/// Slots that are looked at together.
+const GROUP: usize = 8;
 
 /// How many keys one slot of a node at `level` covers.
 #[inline(always)]
@@ -132,6 +136,11 @@ impl<'p> NodeRef<'p> {
         self.links().side.ensure(second)
     }
 
+    /// Whether second words can be stored here.
+    pub fn is_wide(self) -> bool {
+        self.links().side.is_there()
+    }
+
     /// Reads `slot`, one of ours, and enters the child if there is one.
     #[inline(always)]
     pub fn step(self, here: &Here<'p>, slot: &'p Slot) -> Step<'p> {
@@ -154,21 +163,82 @@ impl<'p> NodeRef<'p> {
     /// The slots that `keys`, a range inside this node, touches: left to right.
     #[inline(always)]
     pub fn parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
-        let mut at = keys.start;
-        let span = slot_keys(self.level);
-        iter::from_fn(move || {
-            let start = at;
-            at = ((start | (span - 1)) + 1).min(keys.end);
-            let keys = start..at;
-            (start < at).then(|| Part { node: self, slot: self.slot(start), whole: at - start == span, keys })
+        self.picked(keys, |slots| Some(one(slots.start)))
+    }
+
+    /// The same without those that `passes` says yes to.
+    #[inline(always)]
+    pub fn parts_without(
+        self,
+        keys: Range<u64>,
+        passes: impl Fn(&Slot) -> bool,
+    ) -> impl Iterator<Item = Part<'p>> {
+        self.picked(keys, move |slots| {
+            let at = self.slots.0[slots.clone()].iter().position(|slot| !passes(slot))?;
+            Some(one(slots.start + at))
         })
+    }
+
+    /// The used ones, for the holder of all: neighbours in a leaf that say the same come as one part, if it `joins` them.
+    #[inline(always)]
+    pub fn used_parts(
+        self,
+        keys: Range<u64>,
+        joins: impl Fn(u64, u64) -> bool,
+    ) -> impl Iterator<Item = Part<'p>> {
+        self.picked(keys, move |slots| {
+            let first = slots.start + first_used(&self.slots.0[slots.clone()])?;
+            let (word, second) = self.words(first);
+            let joins = self.level == 0 && joins(word.main(), second);
+            let same = |&index: &usize| joins && self.words(index) == (word, second);
+            let more = (first + 1..slots.end).take_while(same).count();
+            Some(first..first + 1 + more)
+        })
+    }
+
+    /// The runs of slots that `pick` picks, each from what is left.
+    #[inline(always)]
+    fn picked(
+        self,
+        keys: Range<u64>,
+        pick: impl Fn(Range<usize>) -> Option<Range<usize>>,
+    ) -> impl Iterator<Item = Part<'p>> {
+        let shift = LEVEL_BITS * self.level;
+        let mut left = slot_index(keys.start, self.level)..slot_index(keys.end - 1, self.level) + 1;
+        let base = (keys.start >> shift) - left.start as u64;
+        iter::from_fn(move || {
+            let run = if left.is_empty() { None } else { pick(left.clone()) }?;
+            left.start = run.end;
+            let all = (base + run.start as u64) << shift..(base + run.end as u64) << shift;
+            let keys = all.start.max(keys.start)..all.end.min(keys.end);
+            Some(Part { node: self, slot: &self.slots.0[run.start], whole: keys == all, keys })
+        })
+    }
+
+    /// What a slot says that the caller holds.
+    #[inline(always)]
+    fn words(self, index: usize) -> (Word, u64) {
+        let word = self.slots.0[index].held();
+        (word, if word.is_value() && word.is_wide() { self.links().side.get(index) } else { 0 })
+    }
+
+    /// The slot that covers `keys`, which it covers alone.
+    pub fn part(self, keys: Range<u64>) -> Part<'p> {
+        let whole = keys.end - keys.start == slot_keys(self.level);
+        Part { node: self, slot: self.slot(keys.start), keys, whole }
     }
 
     /// All of the slot that `part` is of.
     pub fn whole(self, part: &Part<'p>) -> Part<'p> {
         let span = slot_keys(self.level);
         let start = part.keys.start & !(span - 1);
-        Part { node: self, slot: part.slot, keys: start..start + span, whole: true }
+        self.part(start..start + span)
+    }
+
+    /// Whether `keys`, a range inside this node, touches no slot in part only.
+    #[inline(always)]
+    pub fn is_aligned(self, keys: &Range<u64>) -> bool {
+        (keys.start | keys.end) & (slot_keys(self.level) - 1) == 0
     }
 
     /// Every slot.
@@ -199,7 +269,23 @@ impl<'p> NodeRef<'p> {
     }
 }
 
-/// A slot, and the part of a range that falls on it.
+fn one(index: usize) -> Range<usize> {
+    index..index + 1
+}
+
+/// The first used one. Most slots of most nodes are empty, so those are looked at in groups.
+#[inline(always)]
+fn first_used(slots: &[Slot]) -> Option<usize> {
+    if slots[0].held().is_used() {
+        return Some(0);
+    }
+    let all = |group: &[Slot]| group.iter().fold(Word::EMPTY, |all, slot| all.or(slot.held()));
+    let groups = slots.chunks_exact(GROUP).take_while(|group| !all(group).is_used()).count();
+    let rest = slots[groups * GROUP..].iter().position(|slot| slot.held().is_used());
+    rest.map(|at| groups * GROUP + at)
+}
+
+/// A slot, and the part of a range that falls on it; or a run of slots of a leaf that say the same.
 pub(crate) struct Part<'p> {
     pub node: NodeRef<'p>,
     pub slot: &'p Slot,
@@ -215,10 +301,25 @@ impl Part<'_> {
         if word.is_wide() { self.node.links().side.get(self.index()) } else { 0 }
     }
 
-    /// Stores the second word of the slot, which the caller holds, having made sure of the side.
+    /// Stores the second word of the slots, which the caller holds, having made sure of the side.
     #[inline(always)]
     pub fn set_second(&self, second: u64) {
-        self.node.links().side.set(self.index(), second);
+        (0..self.slots().len()).for_each(|at| self.node.links().side.set(self.index() + at, second));
+    }
+
+    /// The same slots of another node.
+    #[inline(always)]
+    pub fn twin<'t>(&self, node: NodeRef<'t>) -> Part<'t> {
+        Part { node, slot: node.slot(self.keys.start), keys: self.keys.clone(), whole: self.whole }
+    }
+
+    /// The slots of a run in a leaf, or the only one.
+    #[inline(always)]
+    pub fn slots(&self) -> &[Slot] {
+        match self.node.level {
+            0 => self.node.leaf_slots(self.keys.clone()),
+            _ => slice::from_ref(self.slot),
+        }
     }
 
     #[inline(always)]

@@ -42,9 +42,13 @@ impl Side {
         Self(AtomicUsize::new(0))
     }
 
+    pub fn is_there(&self) -> bool {
+        self.words().is_some()
+    }
+
     /// Makes sure that there is a side. A new one says `second` for every slot.
     pub fn ensure(&self, second: u64) -> Result<(), OutOfMemory> {
-        if self.words().is_some() {
+        if self.is_there() {
             return Ok(());
         }
         let words = allocate_words::<Words, _>(|_| AtomicU64::new(second))?;

@@ -43,6 +43,12 @@ pub(crate) struct Word(u64);
 impl Word {
     pub const EMPTY: Self = Self(0);
 
+    /// Whether no bit is set.
+    #[cfg(not(loom))]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
     #[inline(always)]
     fn value(main: u64, wide: bool) -> Self {
         debug_assert!(main & TAGS == 0, "a value's main word is clear of the tags");
@@ -63,6 +69,12 @@ impl Word {
     #[inline(always)]
     pub fn is_used(self) -> bool {
         self.0 & KIND != 0
+    }
+
+    /// The bits of both.
+    #[inline(always)]
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     #[inline(always)]
@@ -142,6 +154,12 @@ impl Slot {
         self.word().compare_exchange(seen.0, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// One try to lock an empty slot; a used one is only read.
+    #[inline(always)]
+    pub fn try_lock_empty(&self) -> bool {
+        self.held() == Word::EMPTY && self.try_lock(Word::EMPTY)
+    }
+
     /// Locks a slot of a leaf.
     #[inline(always)]
     pub fn lock(&self) {
@@ -153,6 +171,16 @@ impl Slot {
     #[inline(always)]
     pub fn unlock(&self) {
         self.word().store(self.held().unlocked().0, Ordering::Release);
+    }
+
+    /// Unlocks an empty slot that the caller holds; any other stays as it is. Release: as in [`Slot::unlock`].
+    #[inline(always)]
+    pub fn unlock_empty(&self) -> bool {
+        let is_empty = self.held() == Word::EMPTY.locked();
+        if is_empty {
+            self.word().store(Word::EMPTY.0, Ordering::Release);
+        }
+        is_empty
     }
 
     /// Stores a value into a slot that the caller holds; it stays locked. If it is `wide` its second word was stored

@@ -30,7 +30,8 @@ fn lock_above<'p>(
     keys: Range<u64>,
     expand: Expand,
 ) -> Result<(), OutOfMemory> {
-    for part in node.parts(keys.clone()) {
+    let aligned = node.is_aligned(&keys);
+    for part in node.parts_without(keys.clone(), |slot| aligned && slot.try_lock_empty()) {
         lock_part(here, &part, expand)
             .inspect_err(|_| unlock_below(here, node, keys.start..part.keys.start))?;
     }
@@ -77,10 +78,12 @@ pub(crate) fn unlock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u
 
 /// `unlock_below` above the leaves.
 fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
-    let _ = walk_above(here, node, keys, &mut |node, run| {
-        node.parts(run).for_each(|part| part.slot.unlock());
-        ControlFlow::<()>::Continue(())
-    });
+    for part in node.parts_without(keys, Slot::unlock_empty) {
+        match node.step(here, part.slot) {
+            Step::Child(child) => unlock_below(here, child, part.keys),
+            Step::Slot(_) => part.slot.unlock(),
+        }
+    }
 }
 
 /// The lowest node below `root` that covers all of `keys`.

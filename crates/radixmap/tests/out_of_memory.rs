@@ -239,3 +239,28 @@ fn a_new_map() {
     }
     assert_eq!((Arc::strong_count(&counters), counters.total().created), (1, 0));
 }
+
+/// What was copied before is there, and all of it goes with the twin.
+#[test]
+fn a_copy() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let succeeds = |&left: &usize| {
+        let owned = OWNED.get();
+        let [map, twin] = [(); 2].map(|()| RadixMap::new(&pin, &refcache).unwrap());
+        [1000..1003, 1 << 27..(1 << 27) + 1].into_iter().for_each(|keys| fill(&map, &pin, keys));
+        let copied = with_allocations(left, || {
+            let mut all = map.lock_range(&pin, 0..KEY_END, Expand::Never)?;
+            all.copy_to(&pin, &twin, |run| Ok(Some(run.value())))
+        });
+        let (all, had) = (contents(&map, &pin), contents(&twin, &pin));
+        assert!(all.starts_with(&had) && (copied.is_err() || had == all), "{had:?} of {all:?}");
+        drop((map, twin, all, had));
+        settle(&refcache, &pin);
+        assert_eq!(OWNED.get(), owned, "allocation {left} failed and others were leaked");
+        copied.is_ok()
+    };
+    assert_eq!((0..).find(succeeds), Some(12), "two paths of three nodes of two blocks");
+}

@@ -117,6 +117,13 @@ impl SimMmu {
         self.refuses.store(exhausted, SeqCst);
     }
 
+    /// No core runs the space any more, or ever will: what tables and TLBs say is of no use to anybody.
+    pub fn retire(&self) {
+        for cache in self.state.tables.iter().chain(self.state.tlbs.iter()) {
+            cache.lock().unwrap().remove(&self.machine.frames, |_| true);
+        }
+    }
+
     /// How this core's hardware translates `page`, filling its TLB from the table on the way.
     pub fn translate(&self, pin: &Pinned, page: PageNum, access: Access) -> Option<FrameNum> {
         let mut tlb = self.state.tlbs.mine(pin).lock().unwrap();

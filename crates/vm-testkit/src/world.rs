@@ -110,14 +110,14 @@ impl World {
     }
 
     /// Another empty space on the same machine; none if there is no memory for it.
-    pub(crate) fn sibling(&self, pin: &Pinned) -> Option<Self> {
+    pub fn sibling(&self, pin: &Pinned) -> Option<Self> {
         Self::on(pin, self.machine.clone(), self.nodes.clone(), self.layout, self.mmu.tables())
     }
 
     /// Ends the space, not the machine.
     pub fn end(mut self) {
+        self.mmu.retire();
         drop(self.space.space.take());
-        assert_eq!(self.mmu.translations(), [], "translations outlive their space");
     }
 
     /// Memory of the machine.

@@ -331,8 +331,7 @@ fn a_refused_heir_leaves_both_spaces_in_order() {
         map(world, pin, range(100, 2), RW, Shows::Zeroes);
         map(world, pin, range(102, 2), RW, Shows::Private(file, 0));
         world.store(pin, page(100), 0, 1).unwrap();
-        let child = world.fork(pin).unwrap();
-        child.space.destroy(pin);
+        let child = world.sibling(pin).unwrap();
         assert_eq!(world.space.fork(pin, &*child.space, &mut |_| None), Err(VmError::OutOfMemory));
         assert_eq!(child.glance(pin, page(100)), 1, "what comes before the file is there");
         child.end();

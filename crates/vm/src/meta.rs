@@ -190,6 +190,12 @@ impl Value for Page {
     fn from_words(main: u64, second: u64) -> Self {
         Self { main, second }
     }
+
+    /// Untouched pages are alike; a frame is one page's affair.
+    #[inline(always)]
+    fn joins(self) -> bool {
+        self.frame().is_none()
+    }
 }
 
 #[cfg(test)]

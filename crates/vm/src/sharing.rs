@@ -43,6 +43,8 @@
 //! - *A new state is set before the translation is filled.* If the fill fails, the page is in that state, without a
 //!   translation: as correct as before, and there is nothing to undo.
 
+use core::mem;
+
 use percore::Pinned;
 use radixmap::Entry;
 
@@ -50,6 +52,7 @@ use crate::meta::Page;
 use crate::shootdown::{Reach, Rig};
 use crate::{
     Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, Memory, Mmu, PageNum,
+    PageRange,
 };
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
@@ -143,6 +146,47 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         Frames::adjust(&self.memory, pin, frame, 1);
         let kept = page.counted();
         Heritage { kept, child: kept.untracked().with_flags(flags) }
+    }
+}
+
+/// References of backings that pages add or give up: told once for each run of pages that show the same.
+pub(crate) struct References<'a, M: Mmu, F: Memory> {
+    rig: &'a Rig<M, F>,
+    pin: &'a Pinned,
+    backing: Option<BackingNum>,
+    pages: i64,
+}
+
+impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
+    pub(crate) fn new(rig: &'a Rig<M, F>, pin: &'a Pinned) -> Self {
+        Self { rig, pin, backing: None, pages: 0 }
+    }
+
+    /// `pages` more pages refer to `backing`, less if it is negative.
+    #[inline]
+    pub(crate) fn add(&mut self, backing: Option<BackingNum>, pages: i64) {
+        if backing != self.backing {
+            self.tell();
+            self.backing = backing;
+        }
+        self.pages += pages;
+    }
+
+    /// `pages`, which are like `page`, are gone, and no core translates them.
+    #[inline]
+    pub(crate) fn give_up(&mut self, pages: PageRange, page: Page) {
+        self.rig.give_up(self.pin, page);
+        self.add(page.backing(), -(pages.pages() as i64));
+    }
+
+    fn tell(&mut self) {
+        self.rig.refer(self.pin, self.backing, mem::take(&mut self.pages));
+    }
+}
+
+impl<M: Mmu, F: Memory> Drop for References<'_, M, F> {
+    fn drop(&mut self) {
+        self.tell();
     }
 }
 

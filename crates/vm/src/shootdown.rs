@@ -33,12 +33,14 @@
 //!   its way back.
 
 use core::mem;
+use core::ops::Range;
 
 use percore::{CoreId, CoreSet, Pinned};
 use radixmap::{Entry, RangeGuard};
 
 use crate::counters::Tally;
 use crate::meta::Page;
+use crate::sharing::References;
 use crate::tracker::{Grain, Tracker};
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
@@ -193,7 +195,13 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
 /// The pages of a locked slot.
 #[inline]
 pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {
-    PageRange::between(PageNum::new(entry.keys().start), PageNum::new(entry.keys().end))
+    range(entry.keys())
+}
+
+/// Keys as pages.
+#[inline]
+pub(crate) fn range(keys: Range<u64>) -> PageRange {
+    PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end))
 }
 
 /// Locked pages of which those that `picked` says are going away; their slots still own their frames.
@@ -232,12 +240,11 @@ impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
     /// Gives the frames up and empties the slots.
     #[inline]
     pub(crate) fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
-        let picked = self.picked;
-        self.guard.for_each(|entry| {
-            if let Some(page) = entry.value().filter(|&page| picked(page)) {
-                rig.give_up(pin, page);
-                rig.refer(pin, page.backing(), -(pages(entry).pages() as i64));
-                entry.clear();
+        let (picked, mut references) = (self.picked, References::new(rig, pin));
+        self.guard.for_each_used(|run| {
+            if picked(run.value()) {
+                references.give_up(range(run.keys()), run.value());
+                run.clear();
             }
         });
     }
@@ -245,10 +252,11 @@ impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
     /// Gives the frames up; the pages stay mapped.
     pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
         let picked = self.picked;
-        self.guard.for_each(|entry| {
-            if let Some(page) = entry.value().filter(|&page| page.frame().is_some() && picked(page)) {
+        self.guard.for_each_used(|run| {
+            let page = run.value();
+            if page.frame().is_some() && picked(page) {
                 rig.give_up(pin, page);
-                entry.set(page.without_frame());
+                run.set(page.without_frame());
             }
         });
     }

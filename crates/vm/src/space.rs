@@ -210,6 +210,7 @@ pub trait AddressSpace: Any + Send + Sync {
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
 
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is
-    /// dropped and the epochs move on. Dropping the space does the same.
+    /// dropped and the epochs move on. Dropping the space does the same but asks no core for translations: none runs the
+    /// space by then, or ever will.
     fn destroy(&self, pin: &Pinned);
 }

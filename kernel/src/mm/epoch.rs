@@ -12,8 +12,9 @@ use crate::arch;
 use crate::counters::{self, Counter};
 use crate::fs::clean;
 
-/// Entries of each core's delta cache. A core that works in one place of a space touches a few nodes.
-const CACHE_SLOTS: usize = 256;
+/// Entries of each core's delta cache: 32 KiB. Who forks touches each frame, node and mapping of two spaces in a round, and what
+/// does not fit goes to headers that other cores write too.
+const CACHE_SLOTS: usize = 2048;
 /// Objects that one tick reviews at most.
 const REVIEW_BUDGET: usize = 128;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.

@@ -14,8 +14,8 @@
 //! | gone | nobody: some epochs later Refcache takes it out of the file's mappings and frees it |
 //!
 //! 1. A record is in its file's list from before any page shows it until after the last page that did.
-//! 2. What a child inherits, or what moves, comes right behind the record that it is a copy of: whoever walks the list and
-//!    has not been at the original yet will come to the copy, and whoever has been there has left nothing to copy.
+//! 2. What a child inherits, or what moves, is a copy of a record: whoever walks the mappings and has not been at the original
+//!    yet will come to the copy (see `mappings.rs`), and whoever has been there has left nothing to copy.
 //! 3. The number is the record's physical address / 64, so it is found again without a table.
 
 use alloc::boxed::Box;
@@ -68,20 +68,19 @@ pub struct Held(NonNull<FileMapping>);
 unsafe impl Send for Held {}
 
 impl FileMapping {
-    /// A copy for `space`, whose pages lie `shift` pages further up, right behind this one.
+    /// A copy for `space`, whose pages lie `shift` pages further up.
     fn copied(&self, space: Weak<SpaceHandle>, shift: u64) -> Result<Held, Errno> {
         let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
         let shown = (base, self.first, self.end.load(Ordering::Relaxed));
         let source = (self.file.clone(), self.opened.clone());
-        let copy = Self::make(source, space, self.place, shown)?;
-        self.file.mappings().add_behind(self.into(), copy.0);
+        let copy = Self::make(source, space, shown)?;
+        self.file.mappings().add_copy(self, copy.0);
         Ok(copy)
     }
 
     fn make(
         (file, opened): (Arc<PageCache>, Option<Arc<OpenFile>>),
         space: Weak<SpaceHandle>,
-        place: Place,
         (base, first, end): (u64, u64, u64),
     ) -> Result<Held, Errno> {
         let block = NonNull::from(fallible::empty::<Self>(1)?.leak()).cast::<Self>();
@@ -93,7 +92,7 @@ impl FileMapping {
                 header: Header::new(1, Some(word), release),
                 word: WeakWord(AtomicU64::new(block.addr().get() as u64)),
                 links: Links::new(),
-                place,
+                place: Place::here(),
                 file,
                 opened,
                 space,
@@ -153,9 +152,9 @@ impl Held {
         first: u64,
         pages: u64,
     ) -> Result<Self, Errno> {
-        let place = file.mappings().place_here()?;
+        file.mappings().open()?;
         let source = (file.clone(), opened.cloned());
-        let made = FileMapping::make(source, Arc::downgrade(space), place, (0, first, first + pages))?;
+        let made = FileMapping::make(source, Arc::downgrade(space), (0, first, first + pages))?;
         file.mappings().add(made.0);
         Ok(made)
     }

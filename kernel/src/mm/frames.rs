@@ -20,7 +20,7 @@ use crate::counters::{self, Counter};
 
 static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
     [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
-static POOL: SpinLock<Buddy> = SpinLock::new(Buddy::empty());
+static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::empty()));
 /// Relaxed, like the next: written at boot.
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicU64 = AtomicU64::new(0);

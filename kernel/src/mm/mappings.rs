@@ -6,9 +6,13 @@
 //! 1. A list's lock guards the links of the records in it. It is taken with slots locked (a fork, a move), so nothing is
 //!    waited for while it is held.
 //! 2. A walk holds one record at a time, by a reference, with no lock: it stays in its list meanwhile, so its next is the
-//!    next. Records are added in front, or right behind the one they copy (see `file_mapping.rs`).
+//!    next.
 //! 3. A record whose count has become zero may still be in its list. A walk revives it under the lock, or passes it by;
 //!    `release` waits for that lock before it frees the record.
+//! 4. A walk that has not been at a record yet comes to its copies too. While somebody walks, a copy goes right behind the
+//!    original. Otherwise it goes to the list of the core that makes it, so that forks on different cores share nothing.
+//!    Whether somebody walks is asked with that list locked: either the walk locks the list later and finds the copy, or it
+//!    was counted before it locked the list, and that is seen.
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -16,6 +20,7 @@ use core::ptr::NonNull;
 
 use abi::Errno;
 use percore::pin;
+use sync::atomic::{AtomicUsize, Ordering};
 use sync::{CachePadded, SetOnce, SpinLock};
 
 use super::file_mapping::{FileMapping, Held};
@@ -26,11 +31,25 @@ type Pointer = Option<NonNull<FileMapping>>;
 type Lists = Box<[CachePadded<SpinLock<List>>]>;
 
 /// The mappings of one file.
-pub struct Mappings(SetOnce<Lists>);
+pub struct Mappings {
+    lists: SetOnce<Lists>,
+    /// Walks that are under way. Relaxed: the lists' locks order it, see 4.
+    walks: AtomicUsize,
+}
 
-/// Which list a record is in.
-#[derive(Clone, Copy)]
-pub(super) struct Place(usize);
+/// Which list a record is in. Relaxed: told before the record is in a list, whose lock publishes it.
+pub(super) struct Place(AtomicUsize);
+
+impl Place {
+    /// This core's.
+    pub(super) fn here() -> Self {
+        Self(AtomicUsize::new(pin().core().index()))
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Where in its list a record is.
 pub(super) struct Links(UnsafeCell<(Pointer, Pointer)>);
@@ -59,21 +78,21 @@ static OPENING: SpinLock<()> = SpinLock::new(());
 impl Mappings {
     /// Those of a file that nobody maps.
     pub const fn new() -> Self {
-        Self(SetOnce::new())
+        Self { lists: SetOnce::new(), walks: AtomicUsize::new(0) }
     }
 
-    /// This core's list.
+    /// Makes sure that there are lists.
     ///
     /// # Errors
-    /// No memory for the lists.
-    pub(super) fn place_here(&self) -> Result<Place, Errno> {
-        if self.0.get().is_none() {
+    /// No memory for them.
+    pub(super) fn open(&self) -> Result<(), Errno> {
+        if self.lists.get().is_none() {
             let _alone = OPENING.lock();
-            if self.0.get().is_none() {
-                self.0.set(new_lists()?);
+            if self.lists.get().is_none() {
+                self.lists.set(new_lists()?);
             }
         }
-        Ok(Place(pin().core().index()))
+        Ok(())
     }
 
     /// Adds a record to its list, in front.
@@ -81,9 +100,15 @@ impl Mappings {
         self.list(record).lock().insert(None, record);
     }
 
-    /// Adds a record right behind `original`, which is in a list.
-    pub(super) fn add_behind(&self, original: NonNull<FileMapping>, record: NonNull<FileMapping>) {
-        self.list(original).lock().insert(Some(original), record);
+    /// Adds a record that is a copy of `original`, which is in a list.
+    pub(super) fn add_copy(&self, original: &FileMapping, record: NonNull<FileMapping>) {
+        let mut list = self.list(record).lock();
+        if self.walks.load(Ordering::Relaxed) == 0 {
+            return list.insert(None, record);
+        }
+        drop(list);
+        place_of(record).0.store(original.place.get(), Ordering::Relaxed);
+        self.list(record).lock().insert(Some(original.into()), record);
     }
 
     /// Takes a record out.
@@ -94,7 +119,8 @@ impl Mappings {
     /// Calls `visit` with every mapping that there is now, with no lock held. Those that are added meanwhile may be missed,
     /// unless they are copies of one that has not been visited yet.
     pub fn for_each(&self, mut visit: impl FnMut(&Held)) {
-        for list in self.0.get().into_iter().flatten() {
+        self.walks.fetch_add(1, Ordering::Relaxed);
+        for list in self.lists.get().into_iter().flatten() {
             let mut at = list.lock().held_behind(None);
             while let Some(held) = at {
                 visit(&held);
@@ -102,13 +128,17 @@ impl Mappings {
                 at = next;
             }
         }
+        self.walks.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn list(&self, record: NonNull<FileMapping>) -> &SpinLock<List> {
-        // SAFETY: callers pass records that live.
-        let Place(at) = unsafe { record.as_ref() }.place;
-        &self.0.get().expect("a file with records has lists")[at]
+        &self.lists.get().expect("a file with records has lists")[place_of(record).get()]
     }
+}
+
+fn place_of<'r>(record: NonNull<FileMapping>) -> &'r Place {
+    // SAFETY: callers pass records that live.
+    &unsafe { record.as_ref() }.place
 }
 
 fn new_lists() -> Result<Lists, Errno> {

@@ -23,7 +23,8 @@ use crate::arena::Arenas;
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::shootdown::{Removed, Rig};
+use crate::sharing::References;
+use crate::shootdown::{Removed, Rig, range};
 use crate::space::{Heir, Mover};
 use crate::tracker::Grain;
 use crate::{
@@ -279,8 +280,10 @@ where
 }
 
 impl<R: Domain, M: Mmu, F: Memory> Drop for RadixSpace<R, M, F> {
+    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the tables.
     fn drop(&mut self) {
         let pin = percore::pin();
-        self.map.domain().while_online(&pin, || self.remove(&pin, &mut lock_all(&self.map, &pin)));
+        let mut references = References::new(&self.rig, &pin);
+        self.map.dismantle(&pin, move |keys, page| references.give_up(range(keys), page));
     }
 }

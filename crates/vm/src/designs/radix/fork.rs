@@ -1,111 +1,67 @@
 //! Fork: one walk over the parent, left to right; what it maps is set in the child at the same level, folded or not.
 //!
-//! The parent is locked as a whole, then the child, which nobody else knows: so two forks cannot wait for each other.
-//! The walk skips what is not mapped, a slot at a time. If memory runs out, what was walked is in order in both spaces,
+//! The parent is locked as a whole, and the child, which nobody else knows, a slot at a time: so two forks cannot wait for
+//! each other. What is not mapped costs a look. If memory runs out, what was walked is in order in both spaces,
 //! and the parent's translations of it are taken back all the same.
 
-use core::ops::{ControlFlow, Range};
-
 use percore::Pinned;
-use radixmap::Entry;
+use radixmap::{OutOfMemory, Run};
 use refcache::Domain;
 
-use super::{Guard, RadixSpace, lock_all, make_fit, set_all};
+use super::{RadixSpace, lock_all};
 use crate::meta::Page;
-use crate::shootdown::{Rig, Scattered, pages};
+use crate::sharing::References;
+use crate::shootdown::{Rig, Scattered, range};
 use crate::space::Heir;
-use crate::{BackingNum, Flags, Memory, Mmu, OutOfMemory, VmError};
+use crate::{BackingNum, Flags, Memory, Mmu, PageRange, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
-        let (mut mine, theirs) = (lock_all(&self.map, pin), lock_all(&child.map, pin));
+        let mut mine = lock_all(&self.map, pin);
         let lowered = Scattered::new(&self.rig, pin);
-        let mut copy = Copying {
-            pin,
-            parent: &self.rig,
-            child: &child.rig,
-            theirs,
-            lowered,
-            ask,
-            last: None,
-            run: None,
-        };
-        // Most slots are empty.
-        let walked = mine.try_for_each(|entry| match entry.value().map(|page| copy.slot(entry, page)) {
-            None | Some(Ok(())) => ControlFlow::Continue(()),
-            Some(Err(OutOfMemory)) => ControlFlow::Break(()),
-        });
-        let ended = copy.end_run();
+        let references = References::new(&child.rig, pin);
+        let mut copy = Copying { pin, parent: &self.rig, references, lowered, ask, last: None };
+        let copied = mine.copy_to(pin, &child.map, |run| copy.run(run));
         copy.lowered.take_back();
-        if walked.is_break() || ended.is_err() { Err(VmError::OutOfMemory) } else { Ok(()) }
+        copied.map_err(|_| VmError::OutOfMemory)
     }
 }
 
 /// A fork on its way.
-struct Copying<'a, 'g, 'h, M: Mmu, F> {
+struct Copying<'a, 'h, M: Mmu, F: Memory> {
     pin: &'a Pinned,
     parent: &'a Rig<M, F>,
-    child: &'a Rig<M, F>,
-    /// All of the child.
-    theirs: Guard<'g>,
+    /// Of the child's backings.
+    references: References<'a, M, F>,
     /// Translations of the parent that allow too much now.
     lowered: Scattered<'a, M, F>,
     ask: &'a mut Heir<'h>,
     /// The backing that was last asked for, and the answer.
     last: Option<(BackingNum, BackingNum)>,
-    /// Keys that the child has yet to be given, and what each of them shall be: untouched pages, all equal.
-    run: Option<(Range<u64>, Page)>,
 }
 
-impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
-    /// Copies `page`, which is mapped in a slot of the parent.
-    fn slot(&mut self, entry: &mut Entry<'_, Page>, page: Page) -> Result<(), OutOfMemory> {
+impl<M: Mmu, F: Memory> Copying<'_, '_, M, F> {
+    /// What the child has for some pages of the parent.
+    fn run(&mut self, run: &mut Run<'_, Page>) -> Result<Option<Page>, OutOfMemory> {
+        let (pages, page) = (range(run.keys()), run.value());
         if page.flags().contains(Flags::DONTFORK) {
-            return Ok(());
+            return Ok(None);
         }
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
-        if page.frame().is_none() {
-            let child = self.parent.inherit(self.pin, page).child.with_backing(backing);
-            return self.lengthen_run(entry.keys(), child);
-        }
-        self.end_run()?;
-        self.theirs.split(entry.keys()).map_err(|_| OutOfMemory)?;
-        make_fit(&mut self.theirs, entry.keys(), page).map_err(|_| OutOfMemory)?;
         let heritage = self.parent.inherit(self.pin, page);
-        self.keep(entry, page, heritage.kept);
-        self.child.refer(self.pin, backing, pages(entry).pages() as i64);
-        set_all(&mut self.theirs, entry.keys(), heritage.child.with_backing(backing));
-        Ok(())
+        self.keep(run, pages, heritage.kept);
+        self.references.add(backing, pages.pages() as i64);
+        Ok(Some(heritage.child.with_backing(backing)))
     }
 
-    fn lengthen_run(&mut self, keys: Range<u64>, page: Page) -> Result<(), OutOfMemory> {
-        match &mut self.run {
-            Some((run, pages)) if run.end == keys.start && *pages == page => run.end = keys.end,
-            _ => {
-                self.end_run()?;
-                self.run = Some((keys, page));
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the child the run, as few slots as will do.
-    fn end_run(&mut self) -> Result<(), OutOfMemory> {
-        let Some((keys, page)) = self.run.take() else { return Ok(()) };
-        self.theirs.split(keys.clone()).map_err(|_| OutOfMemory)?;
-        make_fit(&mut self.theirs, keys.clone(), page).map_err(|_| OutOfMemory)?;
-        self.child.refer(self.pin, page.backing(), (keys.end - keys.start) as i64);
-        set_all(&mut self.theirs, keys, page);
-        Ok(())
-    }
-
-    /// The parent's `page` is `kept` from now on.
-    fn keep(&mut self, entry: &mut Entry<'_, Page>, page: Page, kept: Page) {
+    /// The parent's `pages` are `kept` from now on.
+    fn keep(&mut self, run: &mut Run<'_, Page>, pages: PageRange, kept: Page) {
+        let page = run.value();
         if !kept.rights().contains(page.rights()) {
-            self.lowered.add(pages(entry), page.tracker());
-            entry.set(kept.untracked());
+            self.lowered.add(pages, page.tracker());
+            run.set(kept.untracked());
         } else if kept != page {
-            entry.set(kept);
+            run.set(kept);
         }
     }
 
