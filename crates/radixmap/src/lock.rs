@@ -43,20 +43,25 @@ use refcache::{Loan, Refcache};
 
 use crate::node::{NodeRef, Part, Step, slot_keys};
 use crate::slot::{Slot, Word};
-use crate::{Expand, KEY_END, OutOfMemory, Peek, fold};
+use crate::{BLOCK, Expand, KEY_END, OutOfMemory, Peek, fold};
 
 /// Who acts, and by what right: a pinned core that has a loan of its Refcache domain.
 #[derive(Debug)]
 pub(crate) struct Here<'p> {
     pub refcache: &'p Refcache,
     pub pin: &'p Pinned,
+    /// What a key of a folded block has: what values are is the map's affair.
+    pub part: PartOf,
     _loan: Loan<'p>,
 }
 
+/// The main word of a key, from its folded block's main word and second word, and the key, counted from the block's first.
+pub(crate) type PartOf = fn(u64, u64, u64) -> u64;
+
 impl<'p> Here<'p> {
     #[inline(always)]
-    pub fn new(refcache: &'p Refcache, pin: &'p Pinned) -> Self {
-        Self { refcache, pin, _loan: refcache.loan(pin) }
+    pub fn new(refcache: &'p Refcache, pin: &'p Pinned, part: PartOf) -> Self {
+        Self { refcache, pin, part, _loan: refcache.loan(pin) }
     }
 }
 
@@ -83,9 +88,14 @@ impl<'p> Held<'p> {
         Ok(Self { here, node, keys })
     }
 
-    /// Locks `key` alone, if it has a value.
+    /// Locks `key` alone, if it has a value; or its whole block, if that is folded and `whole` wants its words.
     #[inline(always)]
-    pub fn lock_key(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Result<Option<Self>, OutOfMemory> {
+    pub fn lock_key(
+        here: Here<'p>,
+        root: NodeRef<'p>,
+        key: u64,
+        whole: impl Fn(u64, u64) -> bool,
+    ) -> Result<Option<Self>, OutOfMemory> {
         let mut node = root;
         loop {
             let slot = node.slot(key);
@@ -93,11 +103,10 @@ impl<'p> Held<'p> {
                 Acquired::Child(child) => node = child,
                 Acquired::Unwanted => return Ok(None),
                 Acquired::Locked(word) => {
-                    let keys = key..key + 1;
-                    if node.level() > 0 {
-                        let part = Part { node, slot, keys: keys.clone(), whole: false };
-                        fold::expand(&here, &part, word).inspect_err(|_| slot.unlock())?;
-                    }
+                    let keys = match node.level() {
+                        0 => key..key + 1,
+                        _ => narrow(&here, node, key, word, &whole).inspect_err(|_| slot.unlock())?,
+                    };
                     return Ok(Some(Self { here, node, keys }));
                 }
             }
@@ -151,6 +160,26 @@ impl Drop for Held<'_> {
     }
 }
 
+/// The caller holds the folded slot of `key` in `node`, which said `word`: from now on the key alone, or its block.
+fn narrow(
+    here: &Here<'_>,
+    node: NodeRef<'_>,
+    key: u64,
+    word: Word,
+    whole: &impl Fn(u64, u64) -> bool,
+) -> Result<Range<u64>, OutOfMemory> {
+    let start = key & !(BLOCK - 1);
+    let alone = node.part(key..key + 1);
+    let part = match whole(word.main(), alone.second(word)) {
+        true => node.part(start..start + BLOCK),
+        false => alone,
+    };
+    if !part.whole {
+        fold::expand(here, &part, word)?;
+    }
+    Ok(part.keys)
+}
+
 /// Locks `keys`, which are below `node`. On failure none of them.
 #[inline(always)]
 fn lock_below<'p>(
@@ -183,7 +212,7 @@ fn lock_above<'p>(
 fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand) -> Result<(), OutOfMemory> {
     match acquire(here, part.node, part.slot, |_| true) {
         Acquired::Child(child) => lock_below(here, child, part.keys.clone(), expand),
-        Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
+        Acquired::Locked(word) if !part.whole && !expand.leaves(here, part, word) => {
             fold::expand(here, part, word).map(|_| ()).inspect_err(|_| part.slot.unlock())
         }
         _ => Ok(()),
@@ -223,11 +252,14 @@ fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
 }
 
 impl Expand {
-    /// Whether a slot that sticks out of the range and said `word` may be held whole.
-    fn leaves(self, word: Word) -> bool {
+    /// Whether the slot of `part`, which is locked, sticks out of the range and said `word`, may be held whole.
+    fn leaves(self, here: &Here<'_>, part: &Part<'_>, word: Word) -> bool {
         match self {
             Expand::Always => false,
             Expand::IfPresent => !word.is_used(),
+            Expand::IfDiffering => {
+                !word.is_used() || (here.part)(word.main(), part.second(word), 1) == word.main()
+            }
             Expand::Never => true,
         }
     }

@@ -6,7 +6,6 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 use percore::Pinned;
-use refcache::Refcache;
 
 use crate::lock::Here;
 use crate::memory::{Links, Memory, Node, Slots};
@@ -69,9 +68,9 @@ impl Root {
     }
 
     /// Gives up the map's count; `self` is not to be used any more.
-    pub fn discard(&mut self, refcache: &Refcache, pin: &Pinned) {
+    pub fn discard(&mut self, here: &Here<'_>) {
         self.discarded = true;
-        self.node().count(&Here::new(refcache, pin), -1);
+        self.node().count(here, -1);
     }
 }
 
@@ -164,11 +163,17 @@ impl<'p> NodeRef<'p> {
         })
     }
 
+    /// The slot that covers `keys`, which it covers alone.
+    pub fn part(self, keys: Range<u64>) -> Part<'p> {
+        let whole = keys.end - keys.start == slot_keys(self.level);
+        Part { node: self, slot: self.slot(keys.start), keys, whole }
+    }
+
     /// All of the slot that `part` is of.
     pub fn whole(self, part: &Part<'p>) -> Part<'p> {
         let span = slot_keys(self.level);
         let start = part.keys.start & !(span - 1);
-        Part { node: self, slot: part.slot, keys: start..start + span, whole: true }
+        self.part(start..start + span)
     }
 
     /// The slots of `keys`, a range inside this leaf: they are never children.
