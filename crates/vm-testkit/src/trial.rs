@@ -33,6 +33,7 @@ impl Trial {
     /// One space and its model, both empty.
     pub fn new(setup: Setup, tables: Tables) -> Self {
         let (world, disk) = (World::radix(setup, tables), Disk::default());
+        world.machine.frames.offer_huge(true);
         for file in (0..FILES).map(|_| world.machine.files.create(FILE_PAGES)) {
             disk.set_len(file, FILE_PAGES);
         }
@@ -82,6 +83,7 @@ impl Trial {
                 self.spaces.iter().for_each(|(world, _)| world.zap(pin, self.user, file, 0, Copies::Keep))
             }
             Step::Unsure(unsure) => machine.frames.set_unsure(unsure),
+            Step::OfferHuge(offered) => machine.frames.offer_huge(offered),
             Step::Tick => _ = machine.refcache.tick(pin),
             Step::Idle(idle) => machine.set_idle(core, idle),
         });

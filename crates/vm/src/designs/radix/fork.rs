@@ -4,12 +4,13 @@
 //! The walk skips what is not mapped, a slot at a time. If memory runs out, what was walked is in order in both spaces,
 //! and the parent's translations of it are taken back all the same.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
 use radixmap::Entry;
 use refcache::Domain;
 
+use super::huge::cut;
 use super::{Guard, RadixSpace, lock_all, make_fit, set_all};
 use crate::meta::Page;
 use crate::shootdown::{Rig, Scattered, pages};
@@ -22,13 +23,17 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let lowered = Scattered::new(&self.rig, pin);
         let mut copy =
             Copying { pin, parent: &self.rig, child: &child.rig, theirs, lowered, ask, last: None };
-        let walked = mine.try_for_each(|entry| match copy.slot(entry) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(OutOfMemory) => ControlFlow::Break(()),
-        });
+        let walked = copy.all(&mut mine);
         copy.lowered.take_back();
-        if walked.is_break() { Err(VmError::OutOfMemory) } else { Ok(()) }
+        walked.map_err(|OutOfMemory| VmError::OutOfMemory)
     }
+}
+
+/// Why the walk stops at a slot.
+enum Stop {
+    OutOfMemory,
+    /// A huge page, to be cut first.
+    Huge(Range<u64>),
 }
 
 /// A fork on its way.
@@ -46,11 +51,36 @@ struct Copying<'a, 'g, 'h, M: Mmu, F> {
 }
 
 impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
+    /// Copies what is mapped in `mine`, all of the parent.
+    fn all(&mut self, mine: &mut Guard<'_>) -> Result<(), OutOfMemory> {
+        let mut rest = mine.keys();
+        loop {
+            match mine.try_for_each_in(rest.clone(), |entry| self.slot(entry)) {
+                ControlFlow::Continue(()) => return Ok(()),
+                ControlFlow::Break(Stop::OutOfMemory) => return Err(OutOfMemory),
+                ControlFlow::Break(Stop::Huge(block)) => {
+                    cut(mine, &block)?;
+                    rest.start = block.start;
+                }
+            }
+        }
+    }
+
     /// Copies what is mapped in one slot of the parent.
-    fn slot(&mut self, entry: &mut Entry<'_, Page>) -> Result<(), OutOfMemory> {
-        let Some(page) = entry.value().filter(|page| !page.flags().contains(Flags::DONTFORK)) else {
-            return Ok(());
-        };
+    fn slot(&mut self, entry: &mut Entry<'_, Page>) -> ControlFlow<Stop> {
+        match entry.value().filter(|page| !page.flags().contains(Flags::DONTFORK)) {
+            None => ControlFlow::Continue(()),
+            Some(page) if page.is_huge() && !page.flags().contains(Flags::WIPEONFORK) => {
+                ControlFlow::Break(Stop::Huge(entry.keys()))
+            }
+            Some(page) => match self.page(entry, page) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(OutOfMemory) => ControlFlow::Break(Stop::OutOfMemory),
+            },
+        }
+    }
+
+    fn page(&mut self, entry: &mut Entry<'_, Page>, page: Page) -> Result<(), OutOfMemory> {
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
         self.theirs.split(entry.keys()).map_err(|_| OutOfMemory)?;
         make_fit(&mut self.theirs, entry.keys(), page).map_err(|_| OutOfMemory)?;
