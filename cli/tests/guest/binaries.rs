@@ -71,6 +71,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn huge_pages() {
+                same($compiler, "hugepages", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
             fn pipes() {
                 same($compiler, "pipes", &["-c", "4"], &["6", "200"], b"");
             }
