@@ -1,14 +1,11 @@
 //! Blocks: folded slots whose keys have values of their own, and faults that take them whole.
 #![cfg(not(loom))]
 
-mod common;
-
 use std::ops::Range;
 
-use common::{CORES, domain, settle};
 use percore::Pinned;
 use radixmap::{BLOCK, Expand, RadixMap, Value};
-use refcache::Refcache;
+use refcache::{Config, Refcache};
 
 /// A number. If a block says `first` it is the first key's, and the others count on from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +30,16 @@ impl Value for Count {
 const FIRST: Count = Count { number: 1000, first: true, second: 0 };
 const SAME: Count = Count { number: 1000, first: false, second: 0 };
 const START: u64 = 7 * BLOCK;
+/// Test threads of one binary play different cores.
+const CORES: usize = 8;
 
 type Map<'r> = RadixMap<Count, &'r Refcache>;
 
 /// Runs `test` on a map in which `keys` have the value `value`.
 fn filled(keys: Range<u64>, value: Count, test: impl Fn(&Pinned, &Map<'_>)) {
     let _core = percore::threads::enter_any(CORES);
-    let (pin, refcache) = (percore::pin(), domain());
+    let refcache = Refcache::new(Config { cores: CORES, cache_slots: 64, review_budget: 64 });
+    let pin = percore::pin();
     refcache.online(&pin);
     let map = RadixMap::new(&pin, &refcache).unwrap();
     let mut guard = map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
@@ -48,8 +48,7 @@ fn filled(keys: Range<u64>, value: Count, test: impl Fn(&Pinned, &Map<'_>)) {
     drop(guard);
     test(&pin, &map);
     map.destroy(&pin);
-    settle(&refcache, &pin);
-    refcache.offline(&pin);
+    refcache.drain(&pin);
 }
 
 /// Slots that `keys` touch, clipped, and what they say.
