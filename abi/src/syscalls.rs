@@ -210,7 +210,7 @@ macro_rules! for_each_syscall {
             199 fremovexattr none;
             200 tkill full;
             201 time full;
-            202 futex partial "no priority inheritance; processes share words only if they share all memory";
+            202 futex partial "no priority inheritance";
             203 sched_setaffinity full;
             204 sched_getaffinity full;
             205 set_thread_area none;

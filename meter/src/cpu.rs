@@ -46,6 +46,8 @@ pub struct Round {
 pub struct Cpu {
     /// Its place at the throttle.
     pub seat: Seat,
+    /// The condition at which its thread sleeps while it idles: an address, or 0 while it is not known.
+    bed: AtomicU64,
     counts: [[Counts; PHASES]; 2],
     phase: AtomicU64,
     /// The repeated string instruction that it is in, or 0.
@@ -88,6 +90,16 @@ impl Cpu {
     /// All counts now.
     pub fn snapshot(&self) -> Snapshot {
         std::array::from_fn(|privilege| std::array::from_fn(|phase| self.counts[privilege][phase].read()))
+    }
+
+    /// Its thread sleeps at this condition.
+    pub fn set_bed(&self, condition: u64) {
+        self.bed.store(condition, Relaxed);
+    }
+
+    /// Whether it does.
+    pub fn sleeps_at(&self, condition: u64) -> bool {
+        self.bed.load(Relaxed) == condition
     }
 
     /// Changes the phase; `ahead` instructions that are counted already belong to the new one.

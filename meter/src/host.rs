@@ -1,6 +1,6 @@
 //! What the meter asks of the host's C library and kernel.
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ const WAKE_PRIVATE: c_int = 129;
 /// `RTLD_NEXT`: the symbol as the libraries after this one have it.
 const NEXT: *mut c_void = usize::MAX as *mut c_void;
 
+type ConditionWait = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type ConditionBroadcast = unsafe extern "C" fn(*mut c_void) -> c_int;
 type ClockGettime = unsafe extern "C" fn(c_int, *mut Timespec) -> c_int;
 
 unsafe extern "C" {
@@ -126,19 +128,43 @@ pub fn is_ready(thread: u32) -> bool {
 /// # Safety
 /// `into` may be written.
 pub unsafe fn real_clock(clock: c_int, into: *mut Timespec) -> c_int {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let address = real(&KNOWN, c"clock_gettime");
     // SAFETY: that is its signature; the caller answers for `into`.
-    unsafe { std::mem::transmute::<usize, ClockGettime>(real_clock_address())(clock, into) }
+    unsafe { std::mem::transmute::<usize, ClockGettime>(address)(clock, into) }
 }
 
-fn real_clock_address() -> usize {
+/// The C library's own `pthread_cond_wait`.
+///
+/// # Safety
+/// As for that one.
+pub unsafe fn real_condition_wait(condition: *mut c_void, mutex: *mut c_void) -> c_int {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let address = real(&KNOWN, c"pthread_cond_wait");
+    // SAFETY: that is its signature; the caller answers for both.
+    unsafe { std::mem::transmute::<usize, ConditionWait>(address)(condition, mutex) }
+}
+
+/// The C library's own `pthread_cond_broadcast`.
+///
+/// # Safety
+/// As for that one.
+pub unsafe fn real_condition_broadcast(condition: *mut c_void) -> c_int {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let address = real(&KNOWN, c"pthread_cond_broadcast");
+    // SAFETY: that is its signature; the caller answers for the condition.
+    unsafe { std::mem::transmute::<usize, ConditionBroadcast>(address)(condition) }
+}
+
+/// Where the C library has `name`, looked for once.
+fn real(known: &AtomicUsize, name: &CStr) -> usize {
     // Relaxed: whoever finds it finds the same address.
-    match KNOWN.load(Ordering::Relaxed) {
+    match known.load(Ordering::Relaxed) {
         0 => {
-            // SAFETY: a name that ends in zero; the C library has it.
-            let found = unsafe { dlsym(NEXT, c"clock_gettime".as_ptr()) } as usize;
-            assert_ne!(found, 0, "the C library has clock_gettime");
-            KNOWN.store(found, Ordering::Relaxed);
+            // SAFETY: a name that ends in zero.
+            let found = unsafe { dlsym(NEXT, name.as_ptr()) } as usize;
+            assert_ne!(found, 0, "the C library has {name:?}");
+            known.store(found, Ordering::Relaxed);
             found
         }
         known => known,

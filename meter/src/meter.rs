@@ -135,15 +135,37 @@ impl Meter {
     #[cold]
     fn pass(&self, seat: &Seat) {
         if self.gate.pass(seat, &self.cpus) {
-            self.clock.turn(host::now(), || self.gate.is_deserted());
+            self.turn_clock();
         }
+    }
+
+    fn turn_clock(&self) {
+        self.clock.turn(host::now(), || self.gate.is_deserted());
     }
 
     /// A CPU is about to idle.
     pub fn idle(&self, cpu: usize) {
         if self.gate.leave(&self.cpus[cpu].seat) {
-            self.clock.turn(host::now(), || self.gate.is_deserted());
+            self.turn_clock();
         }
+    }
+
+    /// A thread of QEMU is about to sleep at this `condition`. One that idles may have been woken for nothing.
+    pub fn sleep(&self, condition: u64) {
+        self.sleepers(condition).for_each(|cpu| self.idle(cpu));
+    }
+
+    /// Whoever sleeps at this `condition` is woken.
+    pub fn wake(&self, condition: u64) {
+        for cpu in self.sleepers(condition) {
+            if self.gate.call(&self.cpus[cpu].seat) {
+                self.turn_clock();
+            }
+        }
+    }
+
+    fn sleepers(&self, condition: u64) -> impl Iterator<Item = usize> {
+        (0..self.cpus.len()).filter(move |cpu| self.cpus[*cpu].sleeps_at(condition))
     }
 
     /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether it completed counts.

@@ -96,6 +96,20 @@ fn counts_go_to_the_privilege_of_the_instruction() {
 }
 
 #[test]
+fn a_cpu_that_is_woken_is_inside_until_it_sleeps_again() {
+    let meter = meter();
+    meter.cpus[1].set_bed(0xbed);
+    meter.block(1, Privilege::User, 1, false);
+    meter.sleep(0xbed);
+    meter.wake(0xc0de);
+    assert!(meter.gate.is_deserted(), "that was for somebody else");
+    meter.wake(0xbed);
+    assert!(!meter.gate.is_deserted());
+    meter.sleep(0xbed);
+    assert!(meter.gate.is_deserted(), "it was woken for nothing");
+}
+
+#[test]
 fn time_is_virtual_between_run_and_stop_and_continuous() {
     let meter = meter();
     meter.block(0, Privilege::User, 1, false);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,6 +375,31 @@ static void vforks(void)
     check("vfork runs in the parent's memory, first", shared == 1 && exited(pid, 6));
 }
 
+/* Semaphores in memory that processes share: they sleep on the same words. */
+static void shared_memory(void)
+{
+    struct { sem_t ping, pong; int value; } *page =
+        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    sem_init(&page->ping, 1, 0);
+    sem_init(&page->pong, 1, 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (int i = 0; i < 100; i++) {
+            sem_wait(&page->ping);
+            page->value++;
+            sem_post(&page->pong);
+        }
+        _exit(0);
+    }
+    int good = 1;
+    for (int i = 1; i <= 100; i++) {
+        sem_post(&page->ping);
+        sem_wait(&page->pong);
+        good &= page->value == i;
+    }
+    check("words that processes share", exited(pid, 0) && good && munmap(page, PAGE) == 0);
+}
+
 static int in_clone(void *arg)
 {
     *(int *)arg += 1;
@@ -549,6 +575,7 @@ static void all(void)
     signals();
     stops();
     vforks();
+    shared_memory();
     clones();
     threads();
     chain();

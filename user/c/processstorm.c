@@ -99,8 +99,8 @@ static void run_program(void)
     snprintf(level, sizeof level, "%d", depth);
     snprintf(first, sizeof first, "%d", root);
     char *words[] = {"processstorm", "20", number, level, first, NULL}, *wild[] = {"x", (char *)64, NULL};
-    char **arrays[] = {words, wild, (char **)below(4096), NULL};
-    const char *paths[] = {"/proc/self/exe", "/proc/self/exe", "/none", "/proc", (char *)below(4096), "/proc/self/fd/0"};
+    char **arrays[] = {words, wild, (char **)(uintptr_t)below(4096), NULL};
+    const char *paths[] = {"/proc/self/exe", "/proc/self/exe", "/none", "/proc", (char *)(uintptr_t)below(4096), "/proc/self/fd/0"};
     execve(paths[below(6)], arrays[below(4)], below(2) ? environ : NULL);
 }
 

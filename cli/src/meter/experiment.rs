@@ -68,20 +68,26 @@ impl Experiment {
         let tools = Tools::prepare(&self.systems)?;
         let step = Step::new("metering");
         let mut runs: BTreeMap<(usize, u16), Vec<Cell>> = BTreeMap::new();
-        for repeat in 1..=self.repeats {
-            for &cpus in &self.cpus {
-                for (place, &system) in self.systems.iter().enumerate() {
-                    let what = format!("{} on {system} with {cpus} CPUs", self.name());
-                    step.tell(&format!("run {repeat} of {}: {what}", self.repeats));
-                    match self.cell(&tools, system, cpus) {
-                        Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
-                        Err(error) if error.is::<OutOfStep>() => refused.push(error.context(what)),
-                        Err(error) => return Err(error.context(what)),
-                    }
-                }
+        let plan = self.plan();
+        for (number, &(cpus, place)) in plan.iter().enumerate() {
+            let system = self.systems[place];
+            let what = format!("{} on {system} with {cpus} CPUs", self.name());
+            step.tell(&format!("run {} of {}: {what}", number + 1, plan.len()));
+            match self.cell(&tools, system, cpus) {
+                Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
+                Err(error) if error.is::<OutOfStep>() => refused.push(error.context(what)),
+                Err(error) => return Err(error.context(what)),
             }
         }
         Ok(runs.into_values().filter_map(|cells| median(cells, Cell::cost)).collect())
+    }
+
+    /// All runs in their order, each a number of CPUs and a place in the list of systems.
+    fn plan(&self) -> Vec<(u16, usize)> {
+        let systems = 0..self.systems.len();
+        let once = self.cpus.iter().flat_map(|cpus| systems.clone().map(|system| (*cpus, system)));
+        let once: Vec<_> = once.collect();
+        once.repeat(self.repeats as usize)
     }
 
     fn name(&self) -> String {

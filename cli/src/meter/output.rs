@@ -10,6 +10,10 @@ use crate::guest::protocol::Address;
 
 /// The format that this reads.
 const VERSION: u32 = 1;
+/// Kinds that make up `transfers`.
+pub const TRANSFERS: [&str; 5] = ["read_modified", "read_clean", "write_modified", "write_clean", "upgrades"];
+/// Kinds that make up `tlb_flushes`.
+pub const FLUSHES: [&str; 2] = ["invlpg", "cr3_loads"];
 
 /// One metered run.
 #[derive(Clone, Debug, Deserialize)]
@@ -139,8 +143,13 @@ impl Output {
     /// Everything in the window, per round that ended in it. Rounds that are not whole are in it with what they did: at the
     /// start they add as much as is missing at the end, and rounds that last longer than the window are not forgotten.
     pub fn mean(&self, names: &[&str]) -> f64 {
-        let counts =
-            self.totals.iter().flat_map(|total| names.iter().filter_map(|name| total.counts.get(*name)));
+        self.mean_where(names, |_| true)
+    }
+
+    /// The same of some of the totals.
+    pub fn mean_where(&self, names: &[&str], wanted: impl Fn(&Total) -> bool) -> f64 {
+        let totals = self.totals.iter().filter(|total| wanted(total));
+        let counts = totals.flat_map(|total| names.iter().filter_map(|name| total.counts.get(*name)));
         counts.sum::<u64>() as f64 / self.ended().max(1) as f64
     }
 

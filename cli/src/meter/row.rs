@@ -4,12 +4,11 @@ use serde::Serialize;
 
 use super::blame::Blame;
 use super::model::{self, Load};
-use super::output::{Output, Round, Total};
+use super::output::{FLUSHES, Output, Round, TRANSFERS, Total};
+use super::phase::{Phase, phases};
 use super::statistics::Summary;
 use crate::guest::system::{System, word};
 
-/// Kinds that make up `transfers`.
-const TRANSFERS: [&str; 5] = ["read_modified", "read_clean", "write_modified", "write_clean", "upgrades"];
 /// More elapsed time than this multiple of a CPU's instructions means that CPUs slept.
 const SLEPT: f64 = 1.25;
 
@@ -48,6 +47,8 @@ pub struct Row {
     pub predicted_rounds_per_s: Summary,
     /// Timer interrupts.
     pub ticks: Summary,
+    /// What it did in each phase, if the program marks any.
+    pub phases: Vec<Phase>,
     /// Whether the program marked its rounds; if not, the whole run is one.
     pub marked: bool,
     /// Instructions that a CPU may run ahead of the slowest.
@@ -134,10 +135,11 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         ipis: of(&["ipis_sent"]),
         ipi_targets: of(&["ipis_received"]),
         faults: of(&["faults"]),
-        tlb_flushes: of(&["invlpg", "cr3_loads"]),
+        tlb_flushes: of(&FLUSHES),
         cold: of(&["cold"]),
         predicted_rounds_per_s: model::summary(|pick| loads.pick(pick), output.cpus),
         ticks: of(&["ticks"]),
+        phases: phases(output),
         marked: output.marked,
         slack: output.slack,
         escapes: output.escapes,
@@ -220,7 +222,7 @@ pub mod tests {
         let value = serde_json::to_value(cell(System::Linux, 2).row).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
         let documented = "program system design tables cpus rounds instructions transfers invalidations ipis ipi_targets faults \
-                          tlb_flushes cold predicted_rounds_per_s ticks marked slack escapes qemu kernel";
+                          tlb_flushes cold predicted_rounds_per_s ticks phases marked slack escapes qemu kernel";
         let mut documented: Vec<&str> = documented.split_whitespace().collect();
         keys.sort_unstable();
         documented.sort_unstable();

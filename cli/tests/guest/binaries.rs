@@ -1,6 +1,6 @@
 //! The same static ELF file gives the same output here and in a guest, whoever made it.
 
-use crate::harness::{Compiler, compiled, here, run_with};
+use crate::harness::{Compiler, compiled, here, run, run_with};
 
 /// Runs a C program everywhere and compares.
 fn same(compiler: Compiler, name: &str, options: &[&str], arguments: &[&str], stdin: &[u8]) {
@@ -10,6 +10,23 @@ fn same(compiler: Compiler, name: &str, options: &[&str], arguments: &[&str], st
     let run = run_with(options, &words, stdin);
     assert_eq!(Some(run.status), status, "{run:?}");
     assert_eq!(run.text(), String::from_utf8_lossy(&stdout), "{}", run.stderr);
+}
+
+/// What a program of this machine needs to be loaded, itself included.
+fn with_libraries(program: &str) -> Vec<String> {
+    let listed = std::process::Command::new("ldd").arg(program).output().expect("ldd").stdout;
+    let listed = String::from_utf8(listed).expect("paths");
+    let paths = listed.split_whitespace().filter(|word| word.starts_with('/'));
+    paths.chain([program]).map(str::to_owned).collect()
+}
+
+/// By its interpreter, which the kernel loads beside it, and which maps the libraries.
+#[test]
+fn a_dynamic_program_is_run_by_another() {
+    let files = with_libraries("/bin/echo");
+    let options: Vec<&str> = files.iter().flat_map(|file| ["--file", file]).collect();
+    let run = run(&options, &[&compiled("programs", Compiler::Musl), "run", "/bin/echo", "two", "words"]);
+    assert_eq!((run.status, run.text().as_str()), (0, "two words\n"), "{run:?}");
 }
 
 /// Every C program under one compiler.

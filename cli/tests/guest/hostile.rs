@@ -42,6 +42,25 @@ fn memory_that_runs_out_ends_the_program_only() {
     }
 }
 
+/// The one that uses most, that is, and no other; time after time, because all of it comes back.
+#[test]
+fn memory_that_runs_out_ends_the_largest_program_only() {
+    for cpus in ["1", "4"] {
+        let run = run(&["-m", "64M", "-c", cpus], &[&compiled("greedy", Compiler::Musl), "3"]);
+        assert_eq!((run.status, run.text()), (0, "large: signal 9\nsmall: status 3\n".repeat(3)), "{run:?}");
+        assert_eq!(run.stderr.matches("out of memory").count(), 3, "{run:?}");
+    }
+}
+
+/// Processes that make, signal and await one another at random.
+#[test]
+fn a_storm_of_process_calls_harms_nobody() {
+    for (cpus, seed) in [("1", "1"), ("2", "2"), ("4", "3")] {
+        let run = run(&["-c", cpus], &[&compiled("processstorm", Compiler::Musl), "60", seed]);
+        assert!(run.status == 0 && run.text() == "processstorm: done\n", "{run:?}");
+    }
+}
+
 /// The page that is not there is the kernel's to write, for a handler.
 #[test]
 fn memory_that_is_not_there_for_a_signal_is_told() {

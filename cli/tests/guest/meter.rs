@@ -59,6 +59,21 @@ fn a_shared_counter_costs_one_transfer_per_alternation() {
 }
 
 #[test]
+fn phases_are_counted_apart() {
+    let rows = on_radix("phases", "2,4", &["probe", "shared"]);
+    for row in &rows {
+        let phases = row["phases"].as_array().unwrap();
+        let told: Vec<_> = phases.iter().map(|phase| phase["phase"].as_u64().unwrap()).collect();
+        assert_eq!(told, [0, 1], "{row}");
+        for (phase, expected) in phases.iter().zip([2.0, 1.0]) {
+            let transfers = phase["transfers"].as_f64().unwrap();
+            assert!((transfers - expected).abs() < 0.02 * expected, "{transfers}: {phase}");
+        }
+    }
+    assert!(on_radix("no-phases", "2", &["local"])[0]["phases"].as_array().unwrap().is_empty());
+}
+
+#[test]
 fn false_sharing_costs_what_sharing_costs_and_is_called_so() {
     probe("false-sharing", 1.0 + 2.0);
     let text = output(&["--systems", "radix", "--cpus", "4"], &["probe", "false-sharing"]).stdout;

@@ -35,8 +35,9 @@
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
-//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock` (the protocol of ranges), `fold`
-//! (expansion and collapse), `iter` (what a holder does). The arguments are in `docs/radix.md`.
+//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
+//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion and collapse), `iter` (what a holder
+//! does). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
@@ -49,6 +50,7 @@ mod node;
 mod side;
 mod slot;
 mod stats;
+mod subtree;
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
@@ -204,6 +206,12 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     pub fn first_used(&self, pin: &Pinned, keys: Range<u64>) -> Option<Range<u64>> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         lock::first_used(self.here(pin), self.root.node(), keys)
+    }
+
+    /// Shows where each frame of the map's nodes begins to `visit`: one for each node, and one more where there are second
+    /// words. An estimate while others work.
+    pub fn each_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        subtree::each_frame(&self.here(pin), self.root.node(), visit);
     }
 
     /// The domain that counts the nodes.

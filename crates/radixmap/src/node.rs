@@ -176,6 +176,16 @@ impl<'p> NodeRef<'p> {
         self.part(start..start + span)
     }
 
+    /// Every slot.
+    pub fn slots(self) -> &'p [Slot] {
+        &self.slots.0
+    }
+
+    /// Where its frames begin: the slots, and the side if there is one.
+    pub fn frames(self) -> impl Iterator<Item = usize> {
+        iter::once(ptr::from_ref(self.slots).addr()).chain(self.links().side.address())
+    }
+
     /// The slots of `keys`, a range inside this leaf: they are never children.
     #[inline(always)]
     pub fn leaf_slots(self, keys: Range<u64>) -> &'p [Slot] {

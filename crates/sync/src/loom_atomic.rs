@@ -47,4 +47,35 @@ macro_rules! announced {
     )*};
 }
 
+/// Loom's `AtomicPtr`; every load is a place where another thread may come in between.
+#[derive(Debug)]
+pub struct AtomicPtr<T> {
+    inner: loom::sync::atomic::AtomicPtr<T>,
+    loads: loom::sync::atomic::AtomicUsize,
+}
+
+impl<T> AtomicPtr<T> {
+    /// An atomic that holds `value`.
+    pub fn new(value: *mut T) -> Self {
+        Self {
+            inner: loom::sync::atomic::AtomicPtr::new(value),
+            loads: loom::sync::atomic::AtomicUsize::new(0),
+        }
+    }
+
+    /// The pointer, or an older one if `order` allows it.
+    pub fn load(&self, order: Ordering) -> *mut T {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.inner.load(order)
+    }
+}
+
+/// Everything but `load`.
+impl<T> core::ops::Deref for AtomicPtr<T> {
+    type Target = loom::sync::atomic::AtomicPtr<T>;
+    fn deref(&self) -> &Self::Target {
+        &self.inner
+    }
+}
+
 announced!(AtomicBool bool, AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicUsize usize);

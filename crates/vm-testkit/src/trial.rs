@@ -33,7 +33,6 @@ impl Trial {
     /// One space and its model, both empty.
     pub fn new(setup: Setup, tables: Tables) -> Self {
         let (world, disk) = (World::radix(setup, tables), Disk::default());
-        world.machine.frames.offer_huge(true);
         for file in (0..FILES).map(|_| world.machine.files.create(FILE_PAGES)) {
             disk.set_len(file, FILE_PAGES);
         }

@@ -1,9 +1,7 @@
 //! Huge pages, verb by verb: one fault, one translation, and no page that loses its contents when another one goes.
 
 use percore::Pinned;
-use vm::{
-    Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, VmError,
-};
+use vm::{Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap};
 use vm_testkit::{Setup, Shows, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);

@@ -203,6 +203,10 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Metadata nodes allocated and freed so far.
     fn nodes(&self) -> Nodes;
 
+    /// Shows where each frame of the metadata's nodes begins, as an address of the machine, to `visit`. An estimate while
+    /// others work.
+    fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
+
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is
     /// dropped and the epochs move on. Dropping the space does the same.
     fn destroy(&self, pin: &Pinned);

@@ -23,7 +23,8 @@
 //! Pages of files in the tree count against the [budget](super::budget). Those of the boot image do not: they can be made
 //! again at any time. Nor does shared memory, which goes with the programs that share it.
 
-use core::ops::Range;
+mod holes;
+
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
@@ -172,65 +173,6 @@ impl PageCache {
         self.clear(new, pages(new) * PAGE as u64);
         self.take_back(pages(new), page_tree::END, Copies::Drop);
         Ok(())
-    }
-
-    /// Makes a hole of `len` bytes from `at` on. The length stays.
-    pub fn punch(&self, at: u64, len: u64) {
-        let _alone = self.changing.lock();
-        let end = at.saturating_add(len).min(MAX_LEN);
-        let (first, last) = (pages(at), end / PAGE as u64);
-        if first > last {
-            return self.clear(at, end);
-        }
-        self.clear(at, first * PAGE as u64);
-        self.clear(last * PAGE as u64, end);
-        self.drop_pages(first, last);
-        self.take_back(first, last, Copies::Keep);
-    }
-
-    /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there.
-    pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let _alone = self.changing.lock();
-        let (old, end) = (self.len(), at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)?);
-        if end > old {
-            self.clear_rubbish(old, end, end);
-        }
-        let pin = pin();
-        (at / PAGE as u64..pages(end)).try_for_each(|page| self.get_or_make(&pin, page).map(drop))?;
-        self.len.store(end.max(old), Ordering::Release);
-        Ok(())
-    }
-
-    /// Where data, or a hole, is next, from byte `at` on: ENXIO if there is no data up to the end.
-    pub fn seek(&self, at: u64, data: bool) -> Result<u64, Errno> {
-        let (len, page) = (self.len(), at / PAGE as u64);
-        let found = match (&self.kind, data) {
-            (Kind::Image(_), true) => at,
-            (Kind::Image(_), false) => len,
-            (_, true) => self.pages.first(page..pages(len)).ok_or(Errno::ENXIO)? * PAGE as u64,
-            (_, false) => self.hole(page, pages(len)) * PAGE as u64,
-        };
-        Ok(found.max(at).min(len))
-    }
-
-    /// The first page from `page` on that has a frame.
-    pub fn first_page(&self, page: u64) -> Option<u64> {
-        self.pages.first(page..page_tree::END)
-    }
-
-    /// Drops the frames of `range`, which can be made again, and says how many. A fault in between makes a page anew, which
-    /// is as good, and loses its translation for nothing.
-    pub fn drop_clean(&self, range: Range<u64>) -> u64 {
-        let dropped = self.drop_pages(range.start, range.end);
-        self.take_back(range.start, range.end, Copies::Keep);
-        dropped
-    }
-
-    fn hole(&self, mut page: u64, end: u64) -> u64 {
-        while page < end && self.pages.get(&pin(), page).is_some() {
-            page += 1;
-        }
-        page
     }
 
     /// Takes back the translations of pages `first` to `end` wherever the file is mapped.

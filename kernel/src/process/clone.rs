@@ -65,7 +65,7 @@ pub fn clone(
 /// RLIMIT_NPROC. All processes are one user's; counted only where there is a limit.
 fn check_limit(process: &Process) -> Result<(), Errno> {
     let limit = process.limits.lock()[RLIMIT_NPROC as usize].current;
-    let within = limit == RLIM_INFINITY || (sum(Counter::Tasks) as u64) < limit;
+    let within = limit == RLIM_INFINITY || (sum(Counter::Tasks).max(0) as u64) < limit;
     if within { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 

@@ -23,7 +23,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::signal::{SA_NOCLDSTOP, SA_NOCLDWAIT, SI_USER, SIG_IGN, SIGCHLD};
+use abi::signal::{NSIG, SA_NOCLDSTOP, SA_NOCLDWAIT, SI_USER, SIG_IGN, SIGCHLD};
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -216,7 +216,7 @@ impl Process {
         if ignored || signal == SIGCHLD && action.flags & SA_NOCLDWAIT != 0 {
             self.forget(child);
         }
-        if signal != 0 && !ignored {
+        if (1..=NSIG).contains(&signal) && !ignored {
             signal::send_to_process(self, signal, Origin::of_child(child.pid(), State::Ended(ending)));
         }
         self.family.changed.wake_all();

@@ -52,7 +52,7 @@ fn mark_dead(task: &Task, entry: u64, offset: i64) -> Result<(), Errno> {
         word = found;
     }
     if word & FUTEX_TID_MASK == task.tid() && word & FUTEX_WAITERS != 0 {
-        futex::wake(task, Word { at, private: false }, 1, u32::MAX)?;
+        futex::wake(task, Word::new(at, false)?, 1, u32::MAX);
     }
     Ok(())
 }

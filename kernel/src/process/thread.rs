@@ -212,8 +212,11 @@ pub(super) fn leave_memory(task: &Task) {
 /// CLONE_CHILD_CLEARTID: what `pthread_join` waits for. A bad address is the program's problem.
 fn announce(task: &Task) {
     let at = task.thread.clear_tid.load(Ordering::Relaxed);
-    if at != 0 && user::write(at, &0u32).is_ok() {
-        let _nobody = futex::wake(task, Word { at, private: false }, 1, u32::MAX);
+    if at == 0 {
+        return;
+    }
+    if let (Ok(()), Ok(word)) = (user::write(at, &0u32), Word::new(at, false)) {
+        futex::wake(task, word, 1, u32::MAX);
     }
 }
 

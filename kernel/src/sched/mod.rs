@@ -33,6 +33,7 @@ mod wait;
 mod work;
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 pub use idle::enter_idle;
 pub use list::TaskList;
@@ -62,7 +63,10 @@ pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> R {
     crate::arch::with_current(f).expect("no task runs here")
 }
 
-/// Lets the boot core touch reference counts before it first idles. Needs: epochs.
+/// Lets this core touch reference counts, though it may idle. Needs: epochs.
 pub fn come_online() {
-    idle::come_online(cores::mine());
+    let core = cores::mine();
+    if !core.online.load(Ordering::Relaxed) {
+        idle::come_online(core);
+    }
 }

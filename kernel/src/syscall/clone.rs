@@ -1,7 +1,5 @@
 //! fork, vfork, clone, clone3.
 
-use alloc::sync::Arc;
-
 use abi::Errno;
 use abi::process::*;
 use abi::signal::{NSIG, SIGCHLD};
@@ -9,7 +7,7 @@ use abi::signal::{NSIG, SIGCHLD};
 use super::{Call, Outcome};
 use crate::arch::{self, TrapFrame};
 use crate::mm::user::{self, USER_END};
-use crate::process::{self, Clone, FIRST, Process, pidfd};
+use crate::process::{self, Clone, FIRST, pidfd};
 
 /// Flags that change nothing here, or that we do.
 const KNOWN: u64 = CLONE_VM
@@ -106,24 +104,22 @@ fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
         clear_tid: if has(CLONE_CHILD_CLEARTID) { args.child_tid } else { 0 },
         exit_signal: args.exit_signal as u32,
     };
-    let tid = process::clone(call.task, &wanted, |child, tid| {
+    let mut descriptor = None;
+    let made = process::clone(call.task, &wanted, |child, tid| {
         if has(CLONE_PIDFD) {
-            tell_descriptor(call, child, args.pidfd)?;
+            let fd = *descriptor.insert(call.files().add(pidfd::open(child.clone(), 0)?, 0, true)?);
+            user::write(args.pidfd, &fd)?;
         }
         if has(CLONE_PARENT_SETTID) {
             // Linux ignores bad addresses here.
             let _bad_address = user::write(args.parent_tid, &tid);
         }
         Ok(())
-    })?;
-    Ok(tid.into())
-}
-
-fn tell_descriptor(call: &Call<'_>, child: &Arc<Process>, at: u64) -> Result<(), Errno> {
-    let fd = call.files().add(pidfd::open(child.clone(), 0)?, 0, true)?;
-    user::write(at, &fd).inspect_err(|_| {
+    });
+    if let (Some(fd), Err(_)) = (descriptor, &made) {
         let _gone = call.files().close(fd);
-    })
+    }
+    Ok(made?.into())
 }
 
 /// # Errors

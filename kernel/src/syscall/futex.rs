@@ -12,8 +12,7 @@ use crate::process::futex::{Word, requeue, wait, wake, wake_op};
 
 const ANY: u32 = FUTEX_BITSET_MATCH_ANY;
 
-/// Sleeping on words, waking, requeueing. A private futex is known by its address, a shared one by the file
-/// that it lies in, if there is one.
+/// Sleeping on words, waking, requeueing.
 pub fn futex(call: &mut Call<'_>) -> Outcome {
     let operation = call.arg(1) & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) & 0xffff_ffff;
     if call.arg(1) & FUTEX_CLOCK_REALTIME != 0 && operation != FUTEX_WAIT_BITSET {
@@ -23,8 +22,8 @@ pub fn futex(call: &mut Call<'_>) -> Outcome {
     let woken = match operation {
         FUTEX_WAIT => return sleep(call, value, ANY, false),
         FUTEX_WAIT_BITSET if last != 0 => return sleep(call, value, last, true),
-        FUTEX_WAKE => wake(call.task, word(call, 0)?, count(value), ANY),
-        FUTEX_WAKE_BITSET if last != 0 => wake(call.task, word(call, 0)?, count(value), last),
+        FUTEX_WAKE => Ok(wake(call.task, word(call, 0)?, count(value), ANY)),
+        FUTEX_WAKE_BITSET if last != 0 => Ok(wake(call.task, word(call, 0)?, count(value), last)),
         FUTEX_REQUEUE => move_sleepers(call, None),
         FUTEX_CMP_REQUEUE => move_sleepers(call, Some(last)),
         FUTEX_WAKE_OP => wake_op(call.task, words(call)?, (count(value), count(call.arg(3) as u32)), last),
@@ -34,13 +33,17 @@ pub fn futex(call: &mut Call<'_>) -> Outcome {
     woken.map(|count| count as u64)
 }
 
+fn is_private(call: &Call<'_>) -> bool {
+    call.arg(1) & FUTEX_PRIVATE_FLAG != 0
+}
+
 /// A word. That of a shared futex must lead somewhere, since it is known by what it leads to.
 fn word(call: &Call<'_>, index: usize) -> Result<Word, Errno> {
-    let word = Word { at: call.arg(index), private: call.arg(1) & FUTEX_PRIVATE_FLAG != 0 };
-    if !word.private {
-        user::load_u32(word.at)?;
+    let (at, is_private) = (call.arg(index), is_private(call));
+    if !is_private {
+        user::load_u32(at)?;
     }
-    Ok(word)
+    Word::new(at, is_private)
 }
 
 /// The two words of the calls that have two.
@@ -73,7 +76,7 @@ fn sleep(call: &Call<'_>, value: u32, bits: u32, absolute: bool) -> Outcome {
             Some(if absolute { deadline(time, on_wall_clock) } else { arch::now_ns().saturating_add(time) })
         }
     };
-    let slept = wait(word(call, 0)?, value, bits, until);
+    let slept = wait(Word::new(call.arg(0), is_private(call))?, value, bits, until);
     if slept == Err(Errno::EINTR) && until.is_none() {
         call.task.thread.signals.allow_restart();
     }

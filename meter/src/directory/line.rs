@@ -35,7 +35,7 @@ pub struct Line {
     sharers: [AtomicU64; 2],
     /// Last store, or first load.
     writer: AtomicU64,
-    /// Last load.
+    /// Last load of another CPU than the writer's, if there was one.
     reader: AtomicU64,
     /// Bytes that the writer's CPU has written since it has the line.
     written: AtomicU64,
@@ -144,7 +144,8 @@ impl Line {
         Transfer { kind, invalidations, from, bytes_from }
     }
 
-    /// Whom a store of `cpu` fights, and over which bytes: the last writer or, where that is `cpu` itself, the last reader.
+    /// Whom a store of `cpu` fights, and over which bytes: the last writer or, where that is `cpu` itself, the last reader,
+    /// which then is another: the line is shared, and the writer's own loads are not noted as a reader's.
     fn rival(&self, cpu: usize) -> (Origin, u64) {
         let writer = Origin::from_word(self.writer.load(Relaxed));
         let reader = Origin::from_word(self.reader.load(Relaxed));
@@ -176,9 +177,17 @@ impl Line {
             replace(&self.writer, origin);
             add_bits(&self.written, access.bytes);
         } else {
+            self.note_load(origin, access);
+        }
+    }
+
+    #[inline]
+    fn note_load(&self, origin: u64, access: &Access) {
+        if Origin::from_word(self.writer.load(Relaxed)).cpu() == access.cpu {
+            add_bits(&self.read, access.bytes);
+        } else {
             replace(&self.reader, origin);
-            let by_writer = Origin::from_word(self.writer.load(Relaxed)).cpu() == access.cpu;
-            add_bits(if by_writer { &self.read } else { &self.others }, access.bytes);
+            add_bits(&self.others, access.bytes);
         }
     }
 

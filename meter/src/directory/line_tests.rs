@@ -112,6 +112,12 @@ fn blame_names_the_other_side() {
 }
 
 #[test]
+fn a_writer_that_reads_again_fights_the_reader_and_not_itself() {
+    let line = line(&[(C, STORE), (D, LOAD), (C, LOAD)]);
+    assert_eq!(transfer(store(&line, C)).from, Origin::new(D, 0x2000));
+}
+
+#[test]
 fn false_sharing_touches_different_bytes() {
     let line = Line::default();
     at(&line, C, STORE, 0x0f);

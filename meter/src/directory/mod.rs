@@ -13,8 +13,8 @@
 //! | shared by n, none of them c | shared by n + 1; *read clean* | owned by c, modified; *write clean*, n invalidations |
 //!
 //! That is MESI with the first copy exclusive. Besides the state a line remembers, for blame only: the instruction of its
-//! last store (or of the first load, while nobody has stored), of its last load, and which of its bytes were written by
-//! the CPU of that store, read by it, and touched by others since.
+//! last store (or of the first load, while nobody has stored), of the last load by another CPU than that one's, and which
+//! of its bytes were written by that CPU, read by it, and touched by others since.
 //!
 //! 1. State changes are made under the line's own lock bit. A hit (no change of state) takes no lock.
 //! 2. A hit that runs while another CPU takes the line away counts as before that; its note of instruction and bytes may
@@ -78,6 +78,9 @@ fn mask(offset: u64, size: u64) -> u64 {
     let ones = if size >= 64 { u64::MAX } else { (1 << size) - 1 };
     ones << offset
 }
+
+#[cfg(test)]
+mod model_tests;
 
 #[cfg(test)]
 mod tests {

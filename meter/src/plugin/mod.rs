@@ -109,6 +109,7 @@ unsafe extern "C" fn on_run(_cpu: u32, id: *mut c_void) {
 
 unsafe extern "C" fn on_idle(_id: Id, cpu: u32) {
     meter().idle(cpu as usize);
+    preload::sleeps_next(cpu as usize);
 }
 
 unsafe extern "C" fn on_exit(_id: Id, _data: *mut c_void) {

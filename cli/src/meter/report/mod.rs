@@ -6,6 +6,7 @@ mod fights;
 mod html;
 mod law;
 mod page;
+mod phases;
 mod scale;
 mod style;
 
@@ -32,7 +33,19 @@ pub fn text(cells: &[Cell]) -> String {
     let lines: String = cells.iter().filter(|cell| is_last(cell, cells)).filter_map(hottest).collect();
     let lines =
         if lines.is_empty() { lines } else { format!("\nhottest lines, transfers per round:\n{lines}") };
-    format!("{program}, {what} (QEMU {qemu}, slack {slack}):\n\n{}{lines}\n{NOTES}", table(cells))
+    let (table, phases) = (table(cells), phase_table(cells));
+    format!("{program}, {what} (QEMU {qemu}, slack {slack}):\n\n{table}{phases}{lines}\n{NOTES}")
+}
+
+/// Nothing where the program marks no phases.
+fn phase_table(cells: &[Cell]) -> String {
+    let rows = phases::rows(cells);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(phases::HEADING);
+    rows.into_iter().for_each(|row| table.row(row));
+    format!("\nby phase, means:\n\n{table}")
 }
 
 fn table(cells: &[Cell]) -> Table {
@@ -134,10 +147,17 @@ pub mod tests {
     #[test]
     fn the_table_has_a_row_per_result_and_names_the_hottest_line() {
         let text = text(&cells());
-        assert_eq!(text.lines().filter(|line| line.starts_with("RadixVM percore")).count(), 2, "{text}");
-        for word in
-            ["local, per round", "2,920", "2.75", "1.0x", "stock Linux at 4 CPUs: 2.00", "--read-modified-->"]
-        {
+        let rows = text.lines().take_while(|line| !line.starts_with("by phase"));
+        assert_eq!(rows.filter(|line| line.starts_with("RadixVM percore")).count(), 2, "{text}");
+        for word in [
+            "local, per round",
+            "2,920",
+            "2.75",
+            "1.0x",
+            "stock Linux at 4 CPUs: 2.00",
+            "by phase, means",
+            "--read-modified-->",
+        ] {
             assert!(text.contains(word), "no {word} in {text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 125), "{text}");

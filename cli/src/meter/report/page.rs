@@ -5,8 +5,9 @@ use super::fights::blame;
 use super::html::{escape, table};
 use super::law::model_text;
 use super::style::CSS;
-use super::{is_last, label, number, scaling, systems};
+use super::{is_last, label, number, phases, scaling, systems};
 use crate::guest::system::System;
+use crate::meter::output::TRANSFERS;
 use crate::meter::row::{Cell, Row};
 use crate::table::count;
 
@@ -19,6 +20,7 @@ pub fn page(cells: &[Cell], command: &[String]) -> String {
         predictions(cells),
         blame(cells),
         phases(cells),
+        window(cells),
         model_text(),
     ];
     format!(
@@ -94,9 +96,21 @@ fn results(cells: &[Cell]) -> String {
         + "<p class=soft>instructions, transfers and invalidations: medians; IPIs, targets, faults, flushes and predictions: means.</p>\n"
 }
 
-/// Where the window's counts belong, at the largest number of CPUs.
+/// Nothing where the program marks no phases.
 fn phases(cells: &[Cell]) -> String {
-    let rows = cells.iter().filter(|cell| is_last(cell, cells)).flat_map(phase_rows);
+    let rows = phases::rows(cells);
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<h2>By phase</h2>\n<p>What the program said that it was doing: means per round.</p>\n{}",
+        table(&phases::HEADING, rows)
+    )
+}
+
+/// Where the window's counts belong, at the largest number of CPUs.
+fn window(cells: &[Cell]) -> String {
+    let rows = cells.iter().filter(|cell| is_last(cell, cells)).flat_map(window_rows);
     let heading = [
         "system",
         "phase",
@@ -110,12 +124,12 @@ fn phases(cells: &[Cell]) -> String {
         "string iterations",
     ];
     format!(
-        "<h2>The whole window</h2>\n<p>Sums over all CPUs, by what the program said that it was doing.</p>\n{}",
+        "<h2>The whole window</h2>\n<p>Sums over all CPUs, by phase and privilege.</p>\n{}",
         table(&heading, rows)
     )
 }
 
-fn phase_rows(cell: &Cell) -> Vec<Vec<String>> {
+fn window_rows(cell: &Cell) -> Vec<Vec<String>> {
     let mut keys: Vec<(u8, &str)> =
         cell.totals.iter().map(|total| (total.phase, &*total.privilege)).collect();
     keys.sort_unstable();
@@ -126,10 +140,7 @@ fn phase_rows(cell: &Cell) -> Vec<Vec<String>> {
                 cell.totals.iter().filter(|total| (total.phase, &*total.privilege) == (phase, privilege));
             same.filter_map(|total| total.counts.get(name)).sum()
         };
-        let transfers = ["read_modified", "read_clean", "write_modified", "write_clean", "upgrades"]
-            .map(of)
-            .iter()
-            .sum::<u64>();
+        let transfers = TRANSFERS.map(of).iter().sum::<u64>();
         let numbers = [
             of("instructions"),
             transfers,
@@ -159,6 +170,7 @@ mod tests {
             "stock Linux",
             "read modified",
             "false sharing",
+            "By phase",
             "SOSP 2013",
             "LATR",
             "limit at 128",
@@ -195,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_summed_over_cpus() {
-        let rows = phase_rows(&cells()[0]);
+    fn the_window_is_summed_over_cpus() {
+        let rows = window_rows(&cells()[0]);
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[0][2..5], ["kernel", "5,600", "3"].map(str::to_owned));
     }

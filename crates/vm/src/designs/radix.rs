@@ -265,6 +265,10 @@ where
         Nodes { created: stats.created, collapsed: stats.collapsed }
     }
 
+    fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        self.map.each_frame(pin, visit);
+    }
+
     fn destroy(&self, pin: &Pinned) {
         self.remove(pin, &mut lock_all(&self.map, pin));
     }

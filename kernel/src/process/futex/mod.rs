@@ -89,8 +89,8 @@ impl Waiter {
 /// EAGAIN (another value), ETIMEDOUT, EINTR, EINVAL, EFAULT, ENOMEM.
 pub fn wait(word: Word, expected: u32, bits: u32, deadline: Option<u64>) -> Result<(), Errno> {
     let task = sched::current();
-    let key = Key::of(&task, word)?;
-    under_lock(word.at, Access::Read, || enter(&task, (key, word.at), expected, bits))?;
+    let key = Key::of(&task, word);
+    under_lock(word.at(), Access::Read, || enter(&task, (key, word.at()), expected, bits))?;
     let slept = sleep(&task, deadline);
     // Still in a bucket: we gave up. Else somebody woke us, whatever else happened.
     if give_up(&task) { slept } else { Ok(()) }
@@ -131,50 +131,47 @@ fn give_up(task: &Arc<Task>) -> bool {
     }
 }
 
-/// Wakes up to `count` sleepers on `word` of the memory of `task` whose bits meet `bits`; how many.
-///
-/// # Errors
-/// EINVAL, EFAULT for an address that cannot be a futex.
-pub fn wake(task: &Task, word: Word, count: usize, bits: u32) -> Result<usize, Errno> {
-    let key = Key::of(task, word)?;
+/// Wakes up to `count` sleepers on `word` in the memory of `task` whose bits meet `bits`; how many.
+pub fn wake(task: &Task, word: Word, count: usize, bits: u32) -> usize {
+    let key = Key::of(task, word);
     let mut wanted = Wanted::new(key, bits);
     let mut woken = 0;
     loop {
         let batch = Batch::take(&mut bucket(key), &mut wanted, count - woken);
         woken += batch.len();
         if !batch.is_full() {
-            return Ok(woken);
+            return woken;
         }
     }
 }
 
-/// Wakes up to `wake` sleepers on `from` and moves up to `moved` others to `to`; how many in all. With `expected`, only if
-/// `from` has that value.
+/// Wakes up to `wake` sleepers on the word `from` and moves up to `moved` others to the word `to`;
+/// how many in all. With `expected`, only if the word `from` has that value.
 ///
 /// # Errors
-/// EAGAIN (another value), EINVAL, EFAULT.
+/// EAGAIN (another value), EFAULT.
 pub fn requeue(
     task: &Task,
     (from, to): (Word, Word),
     counts: (usize, usize),
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
-    let keys = (Key::of(task, from)?, Key::of(task, to)?);
-    under_lock(from.at, Access::Read, || wake_and_move(keys, from.at, counts, expected))
+    let (keys, expected) =
+        ((Key::of(task, from), Key::of(task, to)), expected.map(|value| (from.at(), value)));
+    under_lock(from.at(), Access::Read, || wake_and_move(keys, counts, expected))
 }
 
 /// EFAULT comes before anything is changed.
 fn wake_and_move(
     (from, to): (Key, Key),
-    at: u64,
     (wake, moved): (usize, usize),
-    expected: Option<u32>,
+    expected: Option<(u64, u32)>,
 ) -> Result<usize, Errno> {
     let mut wanted = Wanted::new(from, u32::MAX);
     let mut woken = 0;
     loop {
         let mut pair = Pair::lock(from, to);
-        if let Some(expected) = expected.filter(|_| woken == 0)
+        if let Some((at, expected)) = expected.filter(|_| woken == 0)
             && user::load_u32(at)? != expected
         {
             return Err(Errno::EAGAIN);
@@ -191,24 +188,22 @@ fn wake_and_move(
     }
 }
 
-/// Changes `second` as `operation` says and wakes up to `counts.0` sleepers on `first`; if the
+/// Changes the word `second` as `operation` says and wakes up to `counts.0` sleepers on `first`; if the
 /// old value satisfies the operation's comparison, also up to `counts.1` on `second`. How many in all.
 ///
 /// # Errors
-/// ENOSYS (unknown operation), EINVAL, EFAULT.
+/// ENOSYS (unknown operation), EFAULT.
 pub fn wake_op(
     task: &Task,
     (first, second): (Word, Word),
     counts: (usize, usize),
     operation: u32,
 ) -> Result<usize, Errno> {
-    Key::of(task, first)?;
-    Key::of(task, second)?;
-    let old = word::update(second.at, operation)?;
+    let old = word::update(second.at(), operation)?;
     let compared = word::compare(old as i32, operation)?;
-    let woken = wake(task, first, counts.0, u32::MAX)?;
+    let woken = wake(task, first, counts.0, u32::MAX);
     match compared {
-        true => Ok(woken + wake(task, second, counts.1, u32::MAX)?),
+        true => Ok(woken + wake(task, second, counts.1, u32::MAX)),
         false => Ok(woken),
     }
 }

@@ -1,7 +1,7 @@
 //! Clocks, limits, facts about the machine, and calls that do not exist.
 
 use crate::cases::{AT, Cases};
-use crate::fixture::{Fixture, NOWHERE, words};
+use crate::fixture::{Fixture, NOWHERE, text, words};
 use libc::*;
 use programs::memory::PAGE;
 
@@ -11,6 +11,7 @@ pub fn add(cases: &mut Cases, fixture: &Fixture) {
     sleeping(cases, fixture);
     facts(cases, fixture);
     waiting(cases, fixture);
+    processes(cases);
     priorities(cases);
     missing(cases);
 }
@@ -71,6 +72,30 @@ fn waiting(cases: &mut Cases, f: &Fixture) {
     cases.fails("waitid with unknown options", SYS_waitid, &[anybody, 0, f.page, exited | 0x100, 0], EINVAL);
     cases.fails("waitid for an unknown kind", SYS_waitid, &[9, 1, f.page, exited, 0], EINVAL);
     cases.fails("waitid for process 0", SYS_waitid, &[P_PID as usize, 0, f.page, exited, 0], EINVAL);
+}
+
+/// Programs that are not run, and processes that are not there.
+fn processes(cases: &mut Cases) {
+    let (me, nobody) = (text("/proc/self/exe"), 0x3fff_fff0);
+    cases.reads("execve, the path", SYS_execve, &[AT, 0, 0]);
+    cases.reads_unless_null("execve, the arguments", SYS_execve, &[me, AT, 0]);
+    cases.reads_unless_null("execve, the environment", SYS_execve, &[me, 0, AT]);
+    cases.fails("execve of nothing", SYS_execve, &[text(""), 0, 0], ENOENT);
+    cases.fails("execve of a directory", SYS_execve, &[text("/"), 0, 0], EACCES);
+    cases.fails("execveat with unknown flags", SYS_execveat, &[NOWHERE, me, 0, 0, 0x1], EINVAL);
+    cases.fails("execveat from nowhere", SYS_execveat, &[12345, text("x"), 0, 0, 0], EBADF);
+    cases.fails("setpgid to a negative group", SYS_setpgid, &[0, NOWHERE], EINVAL);
+    cases.fails("setpgid of nobody", SYS_setpgid, &[nobody, 0], ESRCH);
+    for (name, call) in [("getpgid", SYS_getpgid), ("getsid", SYS_getsid), ("kill", SYS_kill)] {
+        cases.fails(&format!("{name} of nobody"), call, &[nobody, 0], ESRCH);
+    }
+    cases.fails("kill of the group of nobody", SYS_kill, &[nobody.wrapping_neg(), 0], ESRCH);
+    cases.fails("kill of -2^31", SYS_kill, &[i32::MIN as usize, 0], ESRCH);
+    cases.fails("pidfd_open of 0", SYS_pidfd_open, &[0, 0], EINVAL);
+    cases.fails("pidfd_open of nobody", SYS_pidfd_open, &[nobody, 0], ESRCH);
+    cases.fails("pidfd_open with unknown flags", SYS_pidfd_open, &[1, 0x10], EINVAL);
+    cases.fails("pidfd_send_signal to no descriptor", SYS_pidfd_send_signal, &[12345, 0, 0, 0], EBADF);
+    cases.fails("clone with half of what it needs", SYS_clone, &[CLONE_SIGHAND as usize, 0], EINVAL);
 }
 
 fn priorities(cases: &mut Cases) {

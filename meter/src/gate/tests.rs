@@ -82,6 +82,60 @@ fn a_cpu_comes_back_into_the_quantum_of_the_day() {
 }
 
 #[test]
+fn a_cpu_that_was_called_is_waited_for_before_its_thread_runs() {
+    let (gate, seats) = (Gate::new(10), seats(2));
+    gate.open();
+    advance(&gate, &seats, 0, 0);
+    assert!(!gate.call(&seats[0]), "it runs");
+    assert!(!gate.call(&seats[1]) && !gate.call(&seats[1]), "somebody was inside");
+    assert_eq!(gate.state(), State { quantum: 0, inside: 2, missing: 2 });
+    thread::scope(|scope| {
+        scope.spawn(|| advance(&gate, &seats, 0, 10));
+        while gate.state().missing == 2 {
+            thread::yield_now();
+        }
+        assert_eq!(gate.elapsed(), 0);
+        gate.leave(&seats[1]);
+    });
+    assert_eq!(gate.state(), State { quantum: 1, inside: 1, missing: 1 });
+}
+
+#[test]
+fn waking_takes_time_by_the_gate() {
+    let (gate, seats) = (Gate::new(10), seats(1));
+    gate.open();
+    gate.call(&seats[0]);
+    advance(&gate, &seats, 0, 0);
+    assert_eq!((gate.elapsed(), seats[0].clock()), (WAKING, 0));
+}
+
+#[test]
+fn a_call_for_nothing_ends_when_the_cpu_idles_again() {
+    let (gate, seats) = (Gate::new(10), seats(1));
+    assert!(!gate.call(&seats[0]), "the gate is not open yet");
+    gate.open();
+    assert!(gate.call(&seats[0]), "the first inside");
+    assert!(gate.leave(&seats[0]) && gate.is_deserted());
+}
+
+/// Calls race with entries and exits; whoever is counted is inside, once.
+#[test]
+fn calls_that_race_with_entries_count_once() {
+    let (gate, seats) = (Gate::new(1_000), seats(1));
+    gate.open();
+    thread::scope(|scope| {
+        let caller = scope.spawn(|| (0..20_000).filter(|_| gate.call(&seats[0])).count());
+        while !caller.is_finished() {
+            advance(&gate, &seats, 0, 0);
+            assert_eq!(seats[0].place.load(Relaxed), RUNNING);
+            gate.leave(&seats[0]);
+        }
+    });
+    gate.leave(&seats[0]);
+    assert_eq!((gate.state().inside, gate.state().missing), (0, 0));
+}
+
+#[test]
 fn a_stuck_cpu_is_escaped_from_and_waited_for_again() {
     let (gate, seats) = (Gate::new(10), seats(2));
     gate.open();

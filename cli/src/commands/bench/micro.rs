@@ -1,12 +1,12 @@
-//! `radixvm bench`: measurements on RadixVM and on stock Linux.
+//! `radixvm bench micro`: microbenchmarks on RadixVM and on stock Linux.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use anyhow::Result;
+use clap::Args;
 
+use super::output::Output;
 use crate::bench::measure::accel;
 use crate::bench::micro::{self, Scope};
 use crate::bench::plot;
@@ -15,20 +15,13 @@ use crate::guest::qemu::Accel;
 use crate::options;
 use crate::table::{Table, count};
 
-/// What to measure.
-#[derive(Subcommand)]
-pub enum Bench {
-    /// local, pipeline and global on RadixVM with per-core tables, with a shared table, and on stock Linux
-    Micro(Micro),
-}
-
 /// Options of `radixvm bench micro`.
 #[derive(Args)]
 #[command(after_help = "\
 The JSON is an array with one object per program, system and number of CPUs: the run with the median speed, and counts per \
 round (median, p10, p90, mean) of a further run under the contention meter, which tells up to 128 CPUs apart; see \
 docs/meter.md.")]
-pub struct Micro {
+pub struct Arguments {
     /// Numbers of virtual CPUs
     #[arg(long, default_value = "1,2,4,8", value_delimiter = ',', value_parser = options::cpus, value_name = "N,...")]
     cpus: Vec<u16>,
@@ -50,8 +43,8 @@ pub struct Micro {
 }
 
 /// Measures and reports.
-pub fn run(bench: Bench) -> Result<u8> {
-    let Bench::Micro(Micro { cpus, json, svg, repeats, quick, memory }) = bench;
+pub fn run(arguments: Arguments) -> Result<u8> {
+    let Arguments { cpus, json, svg, repeats, quick, memory } = arguments;
     // Before minutes of measuring that could not be kept.
     let [json, svg] = [json, svg].map(|path| path.map(Output::open).transpose());
     let (json, svg) = (json?, svg?);
@@ -66,29 +59,6 @@ pub fn run(bench: Bench) -> Result<u8> {
         file.write(&plot::svg(&rows)?)?;
     }
     Ok(0)
-}
-
-/// A file that will be written. What it held stays until then.
-struct Output {
-    path: PathBuf,
-    file: File,
-}
-
-impl Output {
-    fn open(path: PathBuf) -> Result<Self> {
-        let file = File::options().write(true).create(true).truncate(false).open(&path);
-        Ok(Output { file: file.with_context(|| path.display().to_string())?, path })
-    }
-
-    fn write(mut self, text: &str) -> Result<()> {
-        let written = self.empty().and_then(|()| self.file.write_all(text.as_bytes()));
-        written.with_context(|| self.path.display().to_string())
-    }
-
-    /// A pipe has nothing to cut off.
-    fn empty(&self) -> io::Result<()> {
-        if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
-    }
 }
 
 /// What the columns mean.
@@ -145,25 +115,6 @@ fn ratio(row: &Row, rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_keeps_its_content_until_it_is_written() {
-        let path = std::env::temp_dir().join(format!("radixvm-bench-{}", std::process::id()));
-        std::fs::write(&path, "what was there before").unwrap();
-        let output = Output::open(path.clone()).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "what was there before");
-        output.write("new").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        std::fs::remove_file(path).unwrap();
-    }
-
-    #[test]
-    fn a_place_that_cannot_be_written_is_named() {
-        let error = Output::open("/no/such/folder/x.json".into()).err().unwrap();
-        assert!(format!("{error:#}").starts_with("/no/such/folder/x.json: "), "{error:#}");
-        Output::open("/dev/full".into()).unwrap().write("x").unwrap_err();
-        Output::open("/dev/null".into()).unwrap().write("x").unwrap();
-    }
 
     #[test]
     fn every_column_is_explained() {

@@ -2,33 +2,46 @@
 //!
 //! Time is cut into quanta of `slack` instructions. A CPU that has done its quantum *arrives* and waits; when the last
 //! CPU inside has arrived, the next quantum starts for all. So no two CPUs inside are further apart than the slack
-//! and one translation block. A CPU that is about to idle *leaves*, and nobody waits for it; its first block afterwards
-//! *enters*, into the quantum of the day. The whole gate is one word, `quantum | inside | missing`, changed only by
+//! and one translation block. A CPU that is about to idle *leaves*, and nobody waits for it. Whoever wakes it *calls* it
+//! into the quantum of the day, and from then on it is waited for: else it would sleep as long as the host takes to run its
+//! thread, and the busier the host is, the more would the others do meanwhile. Its thread first lets a few quanta pass, since waking
+//! takes a real CPU time too. One that was not called *enters* with its
+//! first block. The whole gate is one word, `quantum | inside | missing`, changed only by
 //! compare-and-swap:
 //!
 //! | event | inside | missing | its seat |
 //! |---|---|---|---|
-//! | enters | +1 | +1 | out → running |
+//! | is called | +1 | +1 | out → called |
+//! | enters | +1; 0 if called | +1; 0 if called | out, called → running |
 //! | arrives | | -1 | running → arrived |
 //! | arrives, and had escaped | | -1, if a new quantum started meanwhile | arrived |
 //! | leaves | -1 | -1, unless it has arrived in this quantum | → out |
 //! | then, if `missing` is 0 and `inside` is not | | := inside | and `quantum` += 1 |
 //!
 //! 1. `missing` is the number of CPUs inside that have not arrived in this quantum.
-//! 2. Only a CPU's own thread moves its seat.
+//! 2. Only a CPU's own thread moves its seat, but for the step from out to called. That one and entering count first and
+//!    move then, by compare-and-swap; the slower of two takes its count back.
 //! 3. A waiter may be what the missing one waits for: QEMU stops all CPUs for a few rare instructions, and a waiter does
 //!    not see that. So a waiter that sees no progress of anybody for a while, though no CPU's thread is ready to run,
 //!    *escapes*: it runs another quantum, still counted as arrived. Escapes are counted; results with many of them
 //!    are worth nothing.
 //! 4. The check in the common case is one comparison with the seat's own limit.
 
+mod seat;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use crate::host;
+use seat::{ARRIVED, CALLED, OUT, RUNNING};
+pub use seat::{Crowd, Seat};
 
 /// How long nobody may get on before a waiter looks whether it should escape.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Instructions, or nanoseconds, that a CPU takes to wake: Linux's table for the lightest idle state of Intel's CPUs says two
+/// microseconds.
+const WAKING: u64 = 2_000;
 
 /// The gate.
 #[derive(Debug)]
@@ -41,38 +54,6 @@ pub struct Gate {
     waits: AtomicU64,
     escapes: AtomicU64,
 }
-
-/// A CPU's place at the gate. Written by its own thread only.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Seat {
-    clock: AtomicU64,
-    limit: AtomicU64,
-    quantum: AtomicU64,
-    place: AtomicU32,
-    /// The host's number of its thread.
-    thread: AtomicU32,
-}
-
-/// All CPUs, as a waiter looks at them.
-pub trait Crowd {
-    /// Their seats.
-    fn seats(&self) -> impl Iterator<Item = &Seat>;
-
-    /// Changes whenever one gets on.
-    fn progress(&self) -> u64 {
-        self.seats().map(Seat::clock).fold(0, u64::wrapping_add)
-    }
-
-    /// Whether one that is waited for in this `quantum` only waits for the host.
-    fn any_starved(&self, quantum: u64) -> bool {
-        self.seats().any(|seat| seat.is_starved(quantum))
-    }
-}
-
-const OUT: u32 = 0;
-const RUNNING: u32 = 1;
-const ARRIVED: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
@@ -98,44 +79,6 @@ impl State {
             self.quantum += 1;
             self.missing = self.inside;
         }
-    }
-}
-
-impl Seat {
-    /// Instructions that this CPU has done.
-    pub fn clock(&self) -> u64 {
-        self.clock.load(Relaxed)
-    }
-
-    /// Whether the CPU is waited for in this `quantum`, and its thread would run if the host had a CPU for it.
-    fn is_starved(&self, quantum: u64) -> bool {
-        self.is_missing(quantum) && host::is_ready(self.thread.load(Relaxed))
-    }
-
-    /// One that slept while the quantum began still sits where it arrived, in the one before.
-    fn is_missing(&self, quantum: u64) -> bool {
-        match self.place.load(Relaxed) {
-            OUT => false,
-            ARRIVED => self.quantum.load(Relaxed) != quantum,
-            _ => true,
-        }
-    }
-
-    /// Adds to the clock; returns whether the gate must be asked.
-    #[inline]
-    pub fn advance(&self, instructions: u64) -> bool {
-        let clock = self.clock.load(Relaxed) + instructions;
-        self.clock.store(clock, Relaxed);
-        clock >= self.limit.load(Relaxed)
-    }
-
-    fn is_at_limit(&self) -> bool {
-        self.clock.load(Relaxed) >= self.limit.load(Relaxed)
-    }
-
-    fn sit(&self, place: u32, quantum: u64) {
-        self.place.store(place, Relaxed);
-        self.quantum.store(quantum, Relaxed);
     }
 }
 
@@ -182,8 +125,10 @@ impl Gate {
     /// What a CPU of the `crowd` does at its limit. Returns whether somebody is inside only now.
     #[cold]
     pub fn pass(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) -> bool {
-        if seat.place.load(Relaxed) == OUT && self.open.load(Relaxed) {
-            return self.enter(seat);
+        match seat.place.load(Relaxed) {
+            OUT if self.open.load(Relaxed) => return self.enter(seat),
+            CALLED => self.wake_up(seat, crowd),
+            _ => {}
         }
         while seat.is_at_limit() {
             if !self.open.load(Relaxed) {
@@ -197,18 +142,43 @@ impl Gate {
         false
     }
 
+    /// The thread of a CPU that was called runs. It waits as long as a CPU takes to wake.
+    fn wake_up(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
+        seat.take(self.slack);
+        for _ in 0..WAKING.div_ceil(self.slack) {
+            self.arrive(seat);
+            self.wait(seat, crowd);
+        }
+    }
+
     fn enter(&self, seat: &Seat) -> bool {
+        let first = self.admit(seat, RUNNING);
+        seat.take(self.slack);
+        first
+    }
+
+    /// Somebody wakes a CPU. Returns whether somebody is inside only now.
+    pub fn call(&self, seat: &Seat) -> bool {
+        let idles = seat.place.load(Relaxed) == OUT;
+        idles && self.open.load(Relaxed) && self.admit(seat, CALLED)
+    }
+
+    fn admit(&self, seat: &Seat, place: u32) -> bool {
         let before = self.update(|state| {
             state.inside += 1;
             state.missing += 1;
         });
-        seat.sit(RUNNING, before.quantum);
-        seat.thread.store(host::thread(), Relaxed);
-        seat.limit.store(seat.clock() + self.slack, Relaxed);
-        before.inside == 0
+        let admitted = seat.admit(place);
+        if !admitted {
+            self.update(|state| {
+                state.inside -= 1;
+                state.missing -= 1;
+            });
+        }
+        admitted && before.inside == 0
     }
 
-    /// A CPU is about to idle. Returns whether nobody is inside any more.
+    /// A CPU is about to idle, or was called for nothing. Returns whether nobody is inside any more.
     pub fn leave(&self, seat: &Seat) -> bool {
         let place = seat.place.load(Relaxed);
         if place == OUT {
@@ -217,7 +187,7 @@ impl Gate {
         let quantum = seat.quantum.load(Relaxed);
         let before = self.update(|state| {
             state.inside -= 1;
-            state.missing -= u64::from(place == RUNNING || state.quantum != quantum);
+            state.missing -= u64::from(place != ARRIVED || state.quantum != quantum);
         });
         seat.sit(OUT, 0);
         seat.limit.store(0, Relaxed);
@@ -301,5 +271,4 @@ fn add(counter: &AtomicU64) {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
 mod tests;

@@ -1,0 +1,61 @@
+//! Page tables of one core that are only counted: how many frames the tables of x86-64 would take.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use percore::{CoreSet, Pinned};
+use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+
+use super::snapshot::Region;
+
+/// log2 of the pages that a table of each level covers: page table, page directory, directory pointers, root.
+const LEVELS: [u32; 4] = [9, 18, 27, 36];
+
+/// See the module.
+pub struct CountedTables(Mutex<HashSet<(u32, u64)>>);
+
+impl CountedTables {
+    /// Empty tables, with room for what `regions` need: so that counting allocates nothing.
+    pub fn for_regions(regions: &[Region]) -> Self {
+        let runs = regions.iter().flat_map(|region| &region.resident);
+        let room = runs.map(|(_, pages)| 2 * LEVELS.len() + *pages as usize / 256).sum();
+        Self(Mutex::new(HashSet::with_capacity(room)))
+    }
+
+    /// The tables of these levels on the way to `page` are there from now on.
+    fn add(&self, levels: &[u32], page: PageNum) {
+        let tables = levels.iter().map(|&bits| (bits, page.get() >> bits));
+        self.0.lock().expect("counting does not panic").extend(tables);
+    }
+
+    /// Frames in them.
+    pub fn frames(&self) -> u64 {
+        self.0.lock().expect("counting does not panic").len() as u64
+    }
+}
+
+impl Mmu for CountedTables {
+    fn tables(&self) -> Tables {
+        Tables::PerCore
+    }
+
+    fn fill(&self, _: &Pinned, page: PageNum, _: FrameNum, _: Prot) -> Result<(), OutOfMemory> {
+        self.add(&LEVELS, page);
+        Ok(())
+    }
+
+    fn fill_huge(&self, _: &Pinned, first: PageNum, _: FrameNum, _: Prot) -> Result<(), OutOfMemory> {
+        self.add(&LEVELS[1..], first);
+        Ok(())
+    }
+
+    fn clear(&self, _: &Pinned, _: PageRange) {}
+
+    fn shootdown(&self, _: &Pinned, _: &CoreSet, _: PageRange) -> Shot {
+        Shot::default()
+    }
+
+    fn users(&self, _: &Pinned) -> CoreSet {
+        CoreSet::EMPTY
+    }
+}

@@ -1,0 +1,47 @@
+//! Counts by phase: what the program said that it was doing.
+
+use super::{is_last, number};
+use crate::meter::phase::Phase;
+use crate::meter::row::Cell;
+use crate::table::count;
+
+/// The columns of [`rows`].
+pub const HEADING: [&str; 10] = [
+    "system",
+    "CPUs",
+    "phase",
+    "instructions",
+    "transfers",
+    "invalidations",
+    "IPIs",
+    "targets",
+    "faults",
+    "flushes",
+];
+
+/// A row per phase of every system at its largest number of CPUs; none where the program marks no phases.
+pub fn rows(cells: &[Cell]) -> Vec<Vec<String>> {
+    let last = cells.iter().filter(|cell| is_last(cell, cells));
+    last.flat_map(|cell| cell.row.phases.iter().map(|phase| row(cell, phase))).collect()
+}
+
+fn row(cell: &Cell, phase: &Phase) -> Vec<String> {
+    let Phase { transfers, invalidations, ipis, ipi_targets, faults, tlb_flushes, .. } = *phase;
+    let counts = [transfers, invalidations, ipis, ipi_targets, faults, tlb_flushes].map(number);
+    let words = [cell.system.to_string(), cell.row.cpus.to_string(), phase.phase.to_string()];
+    words.into_iter().chain([count(phase.instructions.round() as i64)]).chain(counts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::report::tests::cells;
+
+    #[test]
+    fn every_phase_has_a_row_at_the_largest_number_of_cpus() {
+        let rows = rows(&cells());
+        let told: Vec<_> = rows.iter().map(|row| [&*row[1], &*row[2], &*row[4]]).collect();
+        assert_eq!(told, [["4", "0", "0.75"], ["4", "1", "2.00"], ["4", "0", "0.75"], ["4", "1", "2.00"]]);
+        assert!(rows.iter().all(|row| row.len() == HEADING.len()));
+    }
+}

@@ -1,0 +1,168 @@
+//! Bonsai: a balanced tree whose lookups take no lock, write nothing, and never try again.
+//!
+//! # The problem
+//!
+//! A page fault asks which region holds an address, and asks often; `mmap` and `munmap` change the regions now and
+//! then. A reader-writer lock around the tree makes every fault write to the lock's line. Without one, a lookup that
+//! meets a rotation may be led into the wrong subtree, and miss a key that is there all the time.
+//!
+//! # How a lookup is never misled
+//!
+//! After Clements, Kaashoek and Zeldovich (ASPLOS 2012). No node that readers can reach is ever *moved*: a rotation
+//! builds new nodes beside the old ones and swings one pointer. Who was at an old node finds there what the tree was
+//! a moment ago. The old nodes are freed by [`rcu`], when no such reader is left.
+//!
+//! ```text
+//!        p                     p                   right side too heavy at a: two copies, one store
+//!        |                     | <- the store
+//!        a           a         b'                  a reader at the old a still finds X, and b, and all below them
+//!       / \         / \       / \
+//!      X   b   ->  .   b     a'  Z
+//!         / \         / \   / \
+//!        Y   Z       .   . X   Y
+//! ```
+//!
+//! A purely functional tree would copy the whole path to the root for each change. Where nothing is rotated that is
+//! not needed: the new subtree is hung in by one store into the node that is there (the paper's section 3.3), and an
+//! insertion allocates one node, plus two or three for each rotation. [`Update`] chooses; [`Stats::avoided`] counts
+//! what is saved.
+//!
+//! `docs/bonsai.md` has the invariants and the argument.
+//!
+//! # Use
+//!
+//! [`Bonsai::read`] gives a [`Reader`], [`Bonsai::write`] the one [`Writer`]. A writer works under a spin lock of the
+//! tree's own, which a caller that has a lock already never waits for.
+//!
+//! ```
+//! use bonsai::Bonsai;
+//! use rcu::{Config, Domain};
+//!
+//! let domain = Domain::new(Config { cores: 1, batch: 16, bound: 1000 });
+//! let _core = percore::threads::enter_any(1);
+//! let pin = percore::pin();
+//! domain.online(&pin);
+//!
+//! let regions = Bonsai::new(&domain);
+//! let mut writer = regions.write(&pin);
+//! writer.insert(0x1000_u64, "text").unwrap();
+//! writer.insert(0x8000, "heap").unwrap();
+//! drop(writer);
+//!
+//! let reader = regions.read(&pin);
+//! assert_eq!(reader.get(0x8000), Some(&"heap"));
+//! assert_eq!(reader.floor(0x7fff), Some((0x1000, &"text")));
+//! assert_eq!(reader.ceiling(0x7fff), Some((0x8000, &"heap")));
+//! assert_eq!(reader.floor(0xfff), None);
+//! # drop(reader);
+//! # domain.offline(&pin);
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `node.rs` | a node: what readers read, what the writer keeps |
+//! | `read.rs` | lookups |
+//! | `balance.rs` | when a node is out of balance, and what to do about it |
+//! | `edit.rs` | new nodes for old: rotation, copying, updating in place |
+//! | `write.rs` | insertion and removal |
+//! | `path.rs` | the way down to a key |
+//! | `iter.rs` | keys in order, and the check of all invariants |
+//! | `spare.rs` | nodes allocated before anything changes |
+//! | `stats.rs` | what was allocated and what was not |
+#![cfg_attr(not(loom), no_std)]
+
+mod balance;
+mod edit;
+mod iter;
+mod node;
+mod path;
+mod read;
+mod spare;
+mod stats;
+mod write;
+
+use core::fmt;
+
+use percore::Pinned;
+use rcu::Handle;
+use sync::SpinLock;
+
+use crate::node::{Link, free_subtree};
+use crate::stats::Tally;
+
+pub use edit::Update;
+pub use iter::{Broken, Iter};
+pub use rcu::OutOfMemory;
+pub use read::Reader;
+pub use stats::Stats;
+pub use write::Writer;
+
+/// What orders the entries of a tree.
+pub trait Key: Ord + Copy + Send + Sync + 'static {}
+impl<K: Ord + Copy + Send + Sync + 'static> Key for K {}
+
+/// A map from `K` to `T`, in order, freed by the domain that `D` leads to.
+pub struct Bonsai<K: Key, T: Send + Sync + 'static, D: Handle> {
+    root: Link<K, T>,
+    /// Held by the writer.
+    writing: SpinLock<()>,
+    tally: Tally,
+    update: Update,
+    domain: D,
+}
+
+impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
+    /// An empty map, updated in place where that may be.
+    pub fn new(domain: D) -> Self {
+        Self::with_update(domain, Update::InPlace)
+    }
+
+    /// An empty map.
+    pub fn with_update(domain: D, update: Update) -> Self {
+        let tally = Tally::new(domain.cores());
+        Self { root: Link::new(None), writing: SpinLock::new(()), tally, update, domain }
+    }
+
+    /// Begins a read section of the domain.
+    ///
+    /// # Panics
+    /// If this core is offline.
+    #[inline]
+    pub fn read<'a>(&'a self, pin: &'a Pinned) -> Reader<'a, K, T> {
+        Reader::new(&self.root, self.domain.read(pin))
+    }
+
+    /// Waits until no other writer is in, and begins to write. Reading goes on meanwhile, here and elsewhere.
+    ///
+    /// # Panics
+    /// If this core is offline.
+    pub fn write<'a>(&'a self, pin: &'a Pinned) -> Writer<'a, K, T> {
+        loop {
+            if let Some(writing) = self.writing.try_lock() {
+                return Writer::new(self, pin, writing);
+            }
+            percore::relax();
+        }
+    }
+
+    /// What the writers have done so far.
+    pub fn stats(&self) -> Stats {
+        self.tally.sum()
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static, D: Handle> Drop for Bonsai<K, T, D> {
+    fn drop(&mut self) {
+        // SAFETY: readers and writers borrow the tree, so there are none, and what is linked is the tree's alone.
+        unsafe { free_subtree(&self.root) }
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static, D: Handle> fmt::Debug for Bonsai<K, T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bonsai")
+            .field("update", &self.update)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

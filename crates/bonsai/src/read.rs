@@ -1,0 +1,88 @@
+//! Lookups.
+//!
+//! A lookup goes down from the root and loads each pointer once. What it promises, while a writer works:
+//!
+//! - [`get`](Reader::get): there was a moment during the lookup in which the answer was right.
+//! - `None` of [`floor`](Reader::floor) and [`ceiling`](Reader::ceiling): the same.
+//! - `Some` of them: the entry was there at one moment, and at a moment not before that no other entry lay between it
+//!   and the key. If it was there all the time, or is still there, the answer was right at that moment. If it was
+//!   removed meanwhile, another may have been the nearest: who must know marks what is removed, and looks again with
+//!   the writer's lock held. (A page fault does: the paper's section 5.2.)
+
+use core::cmp::Ordering;
+use core::fmt;
+
+use rcu::Guard;
+
+use crate::Key;
+use crate::node::{Found, Link, Side, Tree};
+
+/// Looks entries up. What it finds lives as long as it.
+pub struct Reader<'a, K, T> {
+    root: &'a Link<K, T>,
+    _section: Guard<'a>,
+}
+
+impl<'a, K: Key, T> Reader<'a, K, T> {
+    #[inline(always)]
+    pub(crate) fn new(root: &'a Link<K, T>, section: Guard<'a>) -> Self {
+        Self { root, _section: section }
+    }
+
+    /// The tree as it is now.
+    #[inline(always)]
+    pub(crate) fn root(&self) -> Tree<'_, K, T> {
+        // SAFETY: the root is in no node, and the section lasts as long as the borrow.
+        unsafe { self.root.get() }
+    }
+
+    /// The value of `key`.
+    #[inline]
+    pub fn get(&self, key: K) -> Option<&T> {
+        let mut tree = self.root();
+        while let Some(node) = tree {
+            tree = match key.cmp(&node.key) {
+                Ordering::Less => node.child(Side::Left),
+                Ordering::Greater => node.child(Side::Right),
+                Ordering::Equal => return Some(node.value()),
+            };
+        }
+        None
+    }
+
+    /// The entry with the greatest key that is not greater than `key`.
+    #[inline]
+    pub fn floor(&self, key: K) -> Option<(K, &T)> {
+        self.nearest(key, Side::Right)
+    }
+
+    /// The entry with the least key that is not less than `key`.
+    #[inline]
+    pub fn ceiling(&self, key: K) -> Option<(K, &T)> {
+        self.nearest(key, Side::Left)
+    }
+
+    /// The last node on the way from which it goes on to `side`, or the key's own.
+    #[inline(always)]
+    fn nearest(&self, key: K, side: Side) -> Option<(K, &T)> {
+        let (mut tree, mut best): (_, Option<Found<'_, K, T>>) = (self.root(), None);
+        while let Some(node) = tree {
+            let next = match key.cmp(&node.key) {
+                Ordering::Less => Side::Left,
+                Ordering::Greater => Side::Right,
+                Ordering::Equal => return Some((node.key, node.value())),
+            };
+            if next == side {
+                best = Some(node);
+            }
+            tree = node.child(next);
+        }
+        best.map(|node| (node.key, node.value()))
+    }
+}
+
+impl<K, T> fmt::Debug for Reader<'_, K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(Reader)")
+    }
+}

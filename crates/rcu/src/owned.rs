@@ -1,0 +1,120 @@
+//! A value in a block that has room for its own callback: retiring it needs no memory.
+
+use alloc::alloc::{alloc, dealloc};
+use core::alloc::Layout;
+use core::marker::PhantomData;
+use core::mem::{self, offset_of};
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
+
+use percore::Pinned;
+
+use crate::Domain;
+use crate::queue::Head;
+
+/// There is no memory for this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// The value comes first, so that its address is the block's.
+#[repr(C)]
+struct Block<T> {
+    value: T,
+    head: Head,
+}
+
+/// Like `Box`, and made to be published by a pointer and [retired](Domain::retire) later.
+#[derive(Debug)]
+pub struct Owned<T> {
+    block: NonNull<Block<T>>,
+    _owns: PhantomData<T>,
+}
+
+// SAFETY: it owns its value, and nothing else.
+unsafe impl<T: Send> Send for Owned<T> {}
+// SAFETY: shared, it gives `&T`.
+unsafe impl<T: Sync> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// Moves `value` into a block of its own.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; `value` is dropped.
+    pub fn try_new(value: T) -> Result<Self, OutOfMemory> {
+        // SAFETY: a block has a head, so its size is not 0.
+        let memory = unsafe { alloc(Layout::new::<Block<T>>()) };
+        let block = NonNull::new(memory.cast::<Block<T>>()).ok_or(OutOfMemory)?;
+        // SAFETY: just allocated with this layout.
+        unsafe { block.write(Block { value, head: Head::new(reclaim::<T>) }) };
+        Ok(Self { block, _owns: PhantomData })
+    }
+
+    /// Lets go of the value, for the caller to publish. [`from_raw`](Self::from_raw) takes it back.
+    pub fn into_raw(self) -> NonNull<T> {
+        mem::ManuallyDrop::new(self).block.cast()
+    }
+
+    /// Takes back what [`into_raw`](Self::into_raw) let go of.
+    ///
+    /// # Safety
+    /// The pointer comes from `into_raw`, and was not taken back yet. As long as others may use the value, all that
+    /// the caller does with the result is to retire it, on the terms of [`Domain::defer`].
+    pub unsafe fn from_raw(value: NonNull<T>) -> Self {
+        Self { block: value.cast(), _owns: PhantomData }
+    }
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the block is ours.
+        unsafe { &self.block.as_ref().value }
+    }
+}
+
+impl<T> DerefMut for Owned<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the block is ours alone.
+        unsafe { &mut self.block.as_mut().value }
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: the block is ours alone, and this is the end of it.
+        unsafe { free(self.block) }
+    }
+}
+
+impl Domain {
+    /// Drops the value after a grace period, on some core.
+    ///
+    /// # Panics
+    /// If this core is offline.
+    pub fn retire<T: Send + 'static>(&self, pin: &Pinned, value: Owned<T>) {
+        let block = mem::ManuallyDrop::new(value).block;
+        // SAFETY: within the block.
+        let head = unsafe { NonNull::new_unchecked(&raw mut (*block.as_ptr()).head) };
+        // SAFETY: nobody but its owner could retire the value, so this is the first time; `reclaim` frees this block.
+        unsafe { self.defer(pin, head) }
+    }
+}
+
+/// A grace period has passed.
+///
+/// # Safety
+/// Called once, with the head of a `Block<T>` that was retired.
+unsafe fn reclaim<T>(head: NonNull<Head>) {
+    // SAFETY: the head lies in a block of ours, and its pointer is good for all of it; no reader is left.
+    unsafe { free(head.byte_sub(offset_of!(Block<T>, head)).cast::<Block<T>>()) }
+}
+
+/// # Safety
+/// The block is the caller's alone, and is not used again.
+unsafe fn free<T>(block: NonNull<Block<T>>) {
+    // SAFETY: the caller's.
+    unsafe {
+        ptr::drop_in_place(block.as_ptr());
+        dealloc(block.as_ptr().cast(), Layout::new::<Block<T>>());
+    }
+}

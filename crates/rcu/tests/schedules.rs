@@ -1,0 +1,169 @@
+//! Schedules written out: one thread plays all cores.
+#![cfg(not(loom))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use percore::{CoreId, Pinned};
+use rcu::{Config, Domain, Owned};
+
+/// Counts its drops.
+struct Tracked(Arc<AtomicUsize>);
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// Cores, all online, and how many values were dropped.
+struct Machine {
+    domain: Domain,
+    drops: Arc<AtomicUsize>,
+}
+
+/// The test is the only flow of control, and plays every core.
+fn core(core: usize) -> Pinned {
+    // SAFETY: as said.
+    unsafe { Pinned::assume(CoreId::new(core)) }
+}
+
+fn machine(cores: usize, bound: usize) -> Machine {
+    let domain = Domain::new(Config { cores, batch: 3, bound });
+    (0..cores).for_each(|at| domain.online(&core(at)));
+    Machine { domain, drops: Arc::default() }
+}
+
+impl Machine {
+    fn retire(&self, at: usize) {
+        self.domain.retire(&core(at), Owned::try_new(Tracked(Arc::clone(&self.drops))).unwrap());
+    }
+
+    fn drops(&self) -> usize {
+        self.drops.load(Relaxed)
+    }
+
+    fn rounds(&self, rounds: usize) {
+        for _ in 0..rounds {
+            (0..self.domain.cores()).for_each(|at| _ = self.domain.quiesce(&core(at)));
+        }
+    }
+}
+
+#[test]
+fn a_core_alone_needs_no_patience() {
+    let machine = machine(1, 10);
+    machine.retire(0);
+    assert_eq!((machine.drops(), machine.domain.backlog()), (0, 1));
+    assert_eq!(machine.domain.quiesce(&core(0)), 1);
+    assert_eq!((machine.drops(), machine.domain.backlog()), (1, 0));
+}
+
+#[test]
+fn a_reader_holds_the_grace_period() {
+    let machine = machine(2, 10);
+    let reader = core(1);
+    let guard = machine.domain.read(&reader);
+    machine.retire(0);
+    (0..10).for_each(|_| _ = machine.domain.quiesce(&core(0)));
+    assert_eq!(machine.drops(), 0, "freed under a reader");
+    drop(guard);
+    machine.rounds(3);
+    assert_eq!(machine.drops(), 1);
+}
+
+#[test]
+fn epochs_stand_still_while_nothing_waits() {
+    let machine = machine(3, 10);
+    machine.rounds(5);
+    let epoch = machine.domain.epoch();
+    assert!(!machine.domain.wants_quiesce(&core(1)));
+    machine.rounds(5);
+    assert_eq!(machine.domain.epoch(), epoch);
+    machine.retire(2);
+    assert!(machine.domain.wants_quiesce(&core(2)));
+}
+
+#[test]
+fn nobody_waits_for_a_core_that_is_offline() {
+    let machine = machine(3, 10);
+    machine.domain.offline(&core(1));
+    machine.retire(0);
+    (0..4).for_each(|_| [0, 2].iter().for_each(|&at| _ = machine.domain.quiesce(&core(at))));
+    assert_eq!(machine.drops(), 1);
+}
+
+#[test]
+fn what_a_core_leaves_behind_is_adopted() {
+    let machine = machine(2, 10);
+    machine.retire(1);
+    machine.domain.offline(&core(1));
+    assert_eq!(machine.domain.backlog(), 1);
+    assert!(machine.domain.wants_quiesce(&core(0)));
+    assert_eq!(machine.domain.quiesce(&core(0)), 1);
+    assert_eq!((machine.drops(), machine.domain.backlog()), (1, 0));
+}
+
+#[test]
+fn batches_are_bounded() {
+    let machine = machine(1, 10);
+    (0..7).for_each(|_| machine.retire(0));
+    let ran: Vec<_> = (0..4).map(|_| machine.domain.quiesce(&core(0))).collect();
+    assert_eq!(ran, [3, 3, 1, 0]);
+}
+
+#[test]
+fn a_backlog_asks_for_haste_until_it_had_a_grace_period() {
+    let machine = machine(2, 2);
+    (0..2).for_each(|_| machine.retire(0));
+    assert!(!machine.domain.is_forced() && !machine.domain.is_over_bound(&core(0)));
+    machine.retire(0);
+    assert!(machine.domain.is_forced() && machine.domain.is_over_bound(&core(0)));
+    machine.rounds(4);
+    assert!(!machine.domain.is_forced() && !machine.domain.is_over_bound(&core(0)));
+    assert_eq!(machine.drops(), 3);
+}
+
+#[test]
+fn waiting_for_readers_who_are_away() {
+    let machine = machine(2, 10);
+    machine.domain.offline(&core(1));
+    let before = machine.domain.epoch();
+    machine.domain.synchronize(&core(0));
+    assert!(machine.domain.epoch() >= before + 3);
+    machine.retire(0);
+    assert_eq!(machine.domain.drain_while(&core(0), || true), 1);
+    machine.domain.online(&core(1));
+    machine.retire(1);
+    assert_eq!(machine.domain.drain_while(&core(0), || false), 0, "told not to go on");
+    assert_eq!(machine.drops(), 1);
+}
+
+#[test]
+fn a_domain_that_goes_runs_what_waits() {
+    let machine = machine(3, 10);
+    machine.retire(0);
+    machine.retire(2);
+    machine.retire(1);
+    machine.domain.offline(&core(1));
+    let drops = Arc::clone(&machine.drops);
+    drop(machine);
+    assert_eq!(drops.load(Relaxed), 3);
+}
+
+#[test]
+fn misuse_is_refused() {
+    let machine = machine(2, 10);
+    let pin = core(0);
+    let refused = |act: &dyn Fn()| catch_unwind(AssertUnwindSafe(act)).is_err();
+    let guard = machine.domain.read(&pin);
+    assert!(refused(&|| _ = machine.domain.quiesce(&pin)), "quiescent inside a section");
+    assert!(refused(&|| machine.domain.offline(&pin)), "offline inside a section");
+    assert!(refused(&|| machine.domain.synchronize(&pin)), "waits for itself");
+    drop(guard);
+    machine.domain.offline(&pin);
+    assert!(refused(&|| drop(machine.domain.read(&pin))), "a section offline");
+    assert!(refused(&|| machine.domain.synchronize(&pin)), "waits offline");
+    assert_eq!(machine.domain.quiesce(&pin), 0);
+}
