@@ -122,7 +122,7 @@ fn a_huge_page_costs_a_hundredth_of_its_small_ones() {
 /// Huge pages of several cores: mapped and unmapped without a word to anybody.
 #[test]
 fn huge_pages_share_nothing() {
-    let words = ["local", "--pages", "512", "--iterations", "60"];
+    let words = ["local", "--pages", "512", "--iterations", "300"];
     on_radix("huge", GATED, &words).iter().for_each(is_private);
 }
 
