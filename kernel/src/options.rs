@@ -8,6 +8,8 @@ use vm::Tables;
 pub struct Options {
     /// `tables=percore|shared`.
     pub tables: Tables,
+    /// `huge=never|madvise|always`.
+    pub huge: Huge,
     /// `probe`: boot, say so, and stop.
     pub probe: bool,
     /// `stats`: counters and leaks at the end.
@@ -18,6 +20,17 @@ pub struct Options {
     pub meter: bool,
 }
 
+/// Which anonymous memory gets huge pages, as long as there is plenty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Huge {
+    /// None.
+    Never,
+    /// What a program wants them for (MADV_HUGEPAGE).
+    Advised,
+    /// All but what a program does not want them for (MADV_NOHUGEPAGE).
+    Always,
+}
+
 static OPTIONS: SetOnce<Options> = SetOnce::new();
 
 /// The options of this boot; the defaults before they are known.
@@ -26,8 +39,14 @@ pub fn get() -> Options {
 }
 
 impl Options {
-    const DEFAULT: Self =
-        Self { tables: Tables::PerCore, probe: false, stats: false, fail_alloc: false, meter: false };
+    const DEFAULT: Self = Self {
+        tables: Tables::PerCore,
+        huge: Huge::Always,
+        probe: false,
+        stats: false,
+        fail_alloc: false,
+        meter: false,
+    };
 
     /// Reads the command line; [`get`] knows the options from now on.
     ///
@@ -45,6 +64,9 @@ impl Options {
             "vm=radix" => self,
             "tables=percore" => Self { tables: Tables::PerCore, ..self },
             "tables=shared" => Self { tables: Tables::Shared, ..self },
+            "huge=never" => Self { huge: Huge::Never, ..self },
+            "huge=madvise" => Self { huge: Huge::Advised, ..self },
+            "huge=always" => Self { huge: Huge::Always, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },

@@ -109,6 +109,23 @@ fn local_shares_nothing() {
     }
 }
 
+/// A round of `local` on a block: mapped, touched, unmapped. One page less makes each page small.
+#[test]
+fn a_huge_page_costs_a_hundredth_of_its_small_ones() {
+    let round = |pages| on_radix(pages, "1", &["local", "--pages", pages, "--iterations", "60"]).remove(0);
+    let (huge, small) = (round("512"), round("511"));
+    assert_eq!((number(&huge, "faults", "median"), number(&small, "faults", "median")), (1.0, 511.0));
+    let instructions = |row| number(row, "instructions", "median");
+    assert!(100.0 * instructions(&huge) <= instructions(&small), "{huge} {small}");
+}
+
+/// Huge pages of several cores: mapped and unmapped without a word to anybody.
+#[test]
+fn huge_pages_share_nothing() {
+    let words = ["local", "--pages", "512", "--iterations", "300"];
+    on_radix("huge", GATED, &words).iter().for_each(is_private);
+}
+
 /// What the gates above would say if it were not so: one table for all interrupts everybody in every round.
 #[test]
 fn one_table_for_all_is_seen() {

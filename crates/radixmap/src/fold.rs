@@ -24,7 +24,7 @@ use percore::Pinned;
 use refcache::{Header, Refcache};
 
 use crate::OutOfMemory;
-use crate::lock::Here;
+use crate::lock::{Here, PartOf};
 use crate::memory::{Links, Memory, Node};
 use crate::node::{FANOUT, NodeRef, Part, TOP, slot_index};
 use crate::slot::Word;
@@ -41,7 +41,7 @@ pub(crate) const HOLD: i64 = FANOUT as i64;
 /// one store. If memory runs out nobody has seen anything: the caller holds the slot as it was.
 pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result<NodeRef<'p>, OutOfMemory> {
     let mut fresh = Fresh::default();
-    let seed = Seed { word: word.unlocked(), second: part.second(word) };
+    let seed = Seed { word: word.unlocked(), second: part.second(word), part: here.part };
     let child = fresh.grow(part, &seed)?;
     if !word.is_used() {
         // Before anybody can see the child, let alone take it away again.
@@ -52,10 +52,20 @@ pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result
     Ok(child)
 }
 
-/// What every slot of new nodes says.
+/// What the slots of new nodes say: what the expanded slot said, or in a leaf their parts of it.
 struct Seed {
     word: Word,
     second: u64,
+    part: PartOf,
+}
+
+impl Seed {
+    fn at(&self, level: u32, index: usize) -> Word {
+        match level == 0 && self.word.is_used() {
+            true => self.word.with_main((self.part)(self.word.main(), self.second, index as u64)),
+            false => self.word,
+        }
+    }
 }
 
 /// The nodes of one expansion, until it is published: at most two for each level below the root.
@@ -72,7 +82,7 @@ struct Sapling<'p> {
 }
 
 impl<'p> Fresh<'p> {
-    /// A child for the slot of `part`: every slot is a copy of `seed`, those in `part.keys` are locked, and those that
+    /// A child for the slot of `part`: every slot has its part of `seed`, those in `part.keys` are locked, and those that
     /// they cover in part have grown children in turn.
     fn grow(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let at = self.len;
@@ -90,7 +100,10 @@ impl<'p> Fresh<'p> {
     fn plant(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let level = part.node.level() - 1;
         let held = slot_index(part.keys.start, level)..=slot_index(part.keys.end - 1, level);
-        let word = |index| if held.contains(&index) { seed.word.locked() } else { seed.word };
+        let word = |index| match seed.at(level, index) {
+            word if held.contains(&index) => word.locked(),
+            word => word,
+        };
         let memory = Memory::allocate(word)?;
         // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
         let node = unsafe { memory.init(HOLD, Some(part), NonNull::from(part.node.counters()), level) };

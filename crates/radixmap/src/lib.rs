@@ -72,6 +72,9 @@ pub const KEY_BITS: u32 = if cfg!(loom) { 3 } else { 36 };
 /// The smallest number that is too large for a key.
 pub const KEY_END: u64 = 1 << KEY_BITS;
 
+/// Keys of a leaf: so many, aligned, are a *block*, which may be folded into one slot.
+pub const BLOCK: u64 = node::slot_keys(1);
+
 /// What a map stores for each key: a main word of 60 bits, and a second word for what few keys have.
 pub trait Value: Copy {
     /// The main word, in which the bits of [`TAGS`] are 0, and the second word. If the second word is 0 it costs nothing.
@@ -82,6 +85,12 @@ pub trait Value: Copy {
     #[inline]
     fn joins(self) -> bool {
         true
+    }
+    /// What key `key` of a folded [`BLOCK`] that has this value has, counted from the block's first key. The second word is
+    /// the same for all. A value whose parts differ is never given to a larger slot.
+    #[inline]
+    fn part(self, _key: u64) -> Self {
+        self
     }
 }
 
@@ -96,6 +105,8 @@ pub enum Expand {
     Always,
     /// Expand it if it has a value; lock it whole if it is empty. For callers that only look, change or clear.
     IfPresent,
+    /// Expand it if its keys' values differ ([`Value::part`]); lock it whole otherwise. For callers that change no others.
+    IfDiffering,
     /// Lock it whole, whatever it says: needs no memory. For callers that only look, or only change leaves.
     Never,
 }
@@ -166,8 +177,24 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         pin: &'g Pinned,
         key: u64,
     ) -> Result<Option<RangeGuard<'g, V>>, OutOfMemory> {
+        self.lock_key_or_block(pin, key, |_| false)
+    }
+
+    /// The same; but if all of the key's [`BLOCK`] is folded, and its value is one that `whole` wants, it locks the block, as
+    /// one slot.
+    ///
+    /// # Panics
+    /// If the key is not below [`KEY_END`].
+    #[inline(always)]
+    pub fn lock_key_or_block<'g>(
+        &'g self,
+        pin: &'g Pinned,
+        key: u64,
+        whole: impl Fn(V) -> bool,
+    ) -> Result<Option<RangeGuard<'g, V>>, OutOfMemory> {
         assert!(key < KEY_END, "not a key");
-        Ok(Held::lock_key(self.here(pin), self.root.node(), key)?.map(RangeGuard::new))
+        let whole = |main, second| whole(V::from_words(main, second));
+        Ok(Held::lock_key(self.here(pin), self.root.node(), key, whole)?.map(RangeGuard::new))
     }
 
     /// Looks at `key` without a lock: a hint, which may be out of date when it arrives.
@@ -215,10 +242,12 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     pub fn dismantle(&mut self, pin: &Pinned, mut f: impl FnMut(Range<u64>, V)) {
         let (refcache, root): (&Refcache, _) = (&self.refcache, &self.root);
         refcache.while_online(pin, move || {
-            RangeGuard::new(Held::all(Here::new(refcache, pin), root.node())).for_each_used(|run| {
-                f(run.keys(), run.value());
-                run.clear();
-            });
+            RangeGuard::new(Held::all(Here::new(refcache, pin, part::<V>), root.node())).for_each_used(
+                |run| {
+                    f(run.keys(), run.value());
+                    run.clear();
+                },
+            );
         });
         self.is_empty = true;
     }
@@ -233,17 +262,24 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
             self.dismantle(pin, |_, _| {});
         }
         let Self { refcache, root, .. } = self;
-        refcache.while_online(pin, || root.discard(refcache, pin));
+        refcache.while_online(pin, || root.discard(&Here::new(refcache, pin, part::<V>)));
     }
 
     #[inline(always)]
     fn here<'g>(&'g self, pin: &'g Pinned) -> Here<'g> {
-        Here::new(&self.refcache, pin)
+        Here::new(&self.refcache, pin, part::<V>)
     }
 
     fn root(&self) -> NodeRef<'_> {
         self.root.node()
     }
+}
+
+/// [`Value::part`], on words: the main one.
+fn part<V: Value>(main: u64, second: u64, key: u64) -> u64 {
+    let part = V::from_words(main, second).part(key).to_words();
+    debug_assert!(part.1 == second, "a part has another second word");
+    part.0
 }
 
 impl<V: Value, R: Domain> Drop for RadixMap<V, R> {

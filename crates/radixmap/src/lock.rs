@@ -41,23 +41,28 @@ use core::ops::{ControlFlow, Range};
 use percore::Pinned;
 use refcache::{Loan, Refcache};
 
-use crate::node::{NodeRef, Part, Step, slot_keys};
+use crate::node::{NodeRef, Step, slot_keys};
 use crate::slot::Word;
 use crate::subtree::{Acquired, acquire, descend, lock_below, split_below, unlock_below, walk_above};
-use crate::{Expand, KEY_END, OutOfMemory, Peek, fold};
+use crate::{BLOCK, Expand, KEY_END, OutOfMemory, Peek, fold};
 
 /// Who acts, and by what right: a pinned core that has a loan of its Refcache domain.
 #[derive(Debug)]
 pub(crate) struct Here<'p> {
     pub refcache: &'p Refcache,
     pub pin: &'p Pinned,
+    /// What a key of a folded block has: what values are is the map's affair.
+    pub part: PartOf,
     _loan: Loan<'p>,
 }
 
+/// The main word of a key, from its folded block's main word and second word, and the key, counted from the block's first.
+pub(crate) type PartOf = fn(u64, u64, u64) -> u64;
+
 impl<'p> Here<'p> {
     #[inline(always)]
-    pub fn new(refcache: &'p Refcache, pin: &'p Pinned) -> Self {
-        Self { refcache, pin, _loan: refcache.loan(pin) }
+    pub fn new(refcache: &'p Refcache, pin: &'p Pinned, part: PartOf) -> Self {
+        Self { refcache, pin, part, _loan: refcache.loan(pin) }
     }
 }
 
@@ -86,9 +91,14 @@ impl<'p> Held<'p> {
         Ok(Self { here, node, keys, locked: true })
     }
 
-    /// Locks `key` alone, if it has a value.
+    /// Locks `key` alone, if it has a value; or its whole block, if that is folded and `whole` wants its words.
     #[inline(always)]
-    pub fn lock_key(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Result<Option<Self>, OutOfMemory> {
+    pub fn lock_key(
+        here: Here<'p>,
+        root: NodeRef<'p>,
+        key: u64,
+        whole: impl Fn(u64, u64) -> bool,
+    ) -> Result<Option<Self>, OutOfMemory> {
         let mut node = root;
         loop {
             let slot = node.slot(key);
@@ -96,11 +106,10 @@ impl<'p> Held<'p> {
                 Acquired::Child(child) => node = child,
                 Acquired::Unwanted => return Ok(None),
                 Acquired::Locked(word) => {
-                    let keys = key..key + 1;
-                    if node.level() > 0 {
-                        let part = Part { node, slot, keys: keys.clone(), whole: false };
-                        fold::expand(&here, &part, word).inspect_err(|_| slot.unlock())?;
-                    }
+                    let keys = match node.level() {
+                        0 => key..key + 1,
+                        _ => narrow(&here, node, key, word, &whole).inspect_err(|_| slot.unlock())?,
+                    };
                     return Ok(Some(Self { here, node, keys, locked: true }));
                 }
             }
@@ -160,6 +169,26 @@ impl Drop for Held<'_> {
             unlock_below(&self.here, self.node, self.keys());
         }
     }
+}
+
+/// The caller holds the folded slot of `key` in `node`, which said `word`: from now on the key alone, or its block.
+fn narrow(
+    here: &Here<'_>,
+    node: NodeRef<'_>,
+    key: u64,
+    word: Word,
+    whole: &impl Fn(u64, u64) -> bool,
+) -> Result<Range<u64>, OutOfMemory> {
+    let start = key & !(BLOCK - 1);
+    let alone = node.part(key..key + 1);
+    let part = match whole(word.main(), alone.second(word)) {
+        true => node.part(start..start + BLOCK),
+        false => alone,
+    };
+    if !part.whole {
+        fold::expand(here, &part, word)?;
+    }
+    Ok(part.keys)
 }
 
 /// The slot that covers `key`, as it is at this moment.

@@ -7,7 +7,6 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 use percore::Pinned;
-use refcache::Refcache;
 
 use crate::lock::Here;
 use crate::memory::{Links, Memory, Node, Slots};
@@ -73,9 +72,9 @@ impl Root {
     }
 
     /// Gives up the map's count; `self` is not to be used any more.
-    pub fn discard(&mut self, refcache: &Refcache, pin: &Pinned) {
+    pub fn discard(&mut self, here: &Here<'_>) {
         self.discarded = true;
-        self.node().count(&Here::new(refcache, pin), -1);
+        self.node().count(here, -1);
     }
 }
 

@@ -103,6 +103,12 @@ impl Word {
         Self(self.0 & !LOCK)
     }
 
+    /// The same kind of value with another main word.
+    pub fn with_main(self, main: u64) -> Self {
+        debug_assert!(main & TAGS == 0, "a value's main word is clear of the tags");
+        Self(self.0 & TAGS | main)
+    }
+
     /// The main word of the value.
     #[inline(always)]
     pub fn main(self) -> u64 {

@@ -41,7 +41,7 @@ fn lock_above<'p>(
 fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand) -> Result<(), OutOfMemory> {
     match acquire(here, part.node, part.slot, |_| true) {
         Acquired::Child(child) => lock_below(here, child, part.keys.clone(), expand),
-        Acquired::Locked(word) if !part.whole && !expand.leaves(word) => {
+        Acquired::Locked(word) if !part.whole && !expand.leaves(here, part, word) => {
             fold::expand(here, part, word).map(|_| ()).inspect_err(|_| part.slot.unlock())
         }
         _ => Ok(()),
@@ -168,11 +168,14 @@ pub(crate) fn each_frame<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn
 }
 
 impl Expand {
-    /// Whether a slot that sticks out of the range and said `word` may be held whole.
-    fn leaves(self, word: Word) -> bool {
+    /// Whether the slot of `part`, which is locked, sticks out of the range and said `word`, may be held whole.
+    fn leaves(self, here: &Here<'_>, part: &Part<'_>, word: Word) -> bool {
         match self {
             Expand::Always => false,
             Expand::IfPresent => !word.is_used(),
+            Expand::IfDiffering => {
+                !word.is_used() || (here.part)(word.main(), part.second(word), 1) == word.main()
+            }
             Expand::Never => true,
         }
     }

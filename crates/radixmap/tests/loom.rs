@@ -14,14 +14,15 @@ use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, NodeCounters, RadixMap, RangeGuard, Value};
+use radixmap::{BLOCK, Expand, NodeCounters, RadixMap, RangeGuard, Value};
 use refcache::{Config, Refcache};
 
-/// A small number; from `WIDE` on it has a second word.
+/// A small number; from `WIDE` on it has a second word. The keys of a slot that says `PARTED` have one of their own each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Twin(u64);
 
 const WIDE: u64 = 100;
+const PARTED: u64 = 50;
 
 impl Value for Twin {
     fn to_words(self) -> (u64, u64) {
@@ -31,6 +32,9 @@ impl Value for Twin {
         let twin = Self(main >> 12);
         assert_eq!(twin.to_words(), (main, second), "a value was torn");
         twin
+    }
+    fn part(self, key: u64) -> Self {
+        if self.0 == PARTED { Self(PARTED + 1 + key) } else { self }
     }
 }
 
@@ -177,6 +181,18 @@ impl World {
         Some(seen)
     }
 
+    /// Makes the block of `key` `PARTED` on the fault path if it is folded, and adds 1 to the key otherwise.
+    fn fault_block(&self, core: usize, key: u64) {
+        let pin = pin(core);
+        let Some(mut guard) = self.map.lock_key_or_block(&pin, key, |_| true).unwrap() else { return };
+        self.touch(&guard);
+        let folded = guard.keys().end - guard.keys().start == BLOCK;
+        guard.for_each(|entry| match entry.value() {
+            Some(_) if folded => entry.set(Twin(PARTED)),
+            value => entry.set(Twin(value.expect("locked because it has a value").0 + 1)),
+        });
+    }
+
     /// The value of every key; 0 is none.
     fn values(&self) -> [u64; 8] {
         let pin = pin(0);
@@ -298,6 +314,36 @@ fn a_split_under_the_lock() {
         let values = world.values();
         assert!(matches!(values[1], 20 | 22));
         assert_eq!([values[0], values[2], values[3], values[4]], [10, 10, 10, 0]);
+        world.end(2);
+    });
+}
+
+/// A fault takes a folded block whole while a key of it is taken away: each other key keeps its part.
+#[test]
+fn a_block_is_cut_against_a_fault() {
+    model(3, || {
+        let world = World::new(2).filled(0..4, 10);
+        let world = race(world, |world| world.clear(0, 0..1), |world| world.fault_block(1, 1));
+        let values = world.values();
+        let after = if values[1] == PARTED + 2 { PARTED + 2 } else { 11 };
+        assert_eq!(values, [0, after, 10, 10, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// A block that is held whole by one fault is waited for by another, and by one for a key of it alone.
+#[test]
+fn faults_agree_on_a_block() {
+    model(3, || {
+        let world = World::new(2).filled(0..2, 10);
+        let both = |world: &World| {
+            world.fault_block(1, 0);
+            world.fault(1, 1, 5);
+        };
+        let world = race(world, |world| world.fault_block(0, 1), both);
+        let values = world.values();
+        let second = if values[0] == PARTED + 1 { [PARTED + 7, PARTED + 8] } else { [0, 0] };
+        assert!(second.contains(&values[1]), "{values:?}");
         world.end(2);
     });
 }

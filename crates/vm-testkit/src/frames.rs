@@ -4,7 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use percore::{CoreId, PerCore, Pinned};
-use vm::{FrameNum, Frames};
+use vm::{FrameNum, Frames, HUGE_PAGES};
+
+use crate::huge_frames::HugeFrames;
 
 /// Words of a simulated page: enough to mix up, few enough to check all of them often.
 pub const WORDS: usize = 8;
@@ -24,6 +26,7 @@ struct Frame {
 pub struct FrameStore {
     frames: Box<[Frame]>,
     free: PerCore<Mutex<Vec<FrameNum>>>,
+    huge: HugeFrames,
     /// No frame is given out while this is set.
     exhausted: AtomicBool,
     /// Nobody is told that it is the last to hold a frame.
@@ -35,9 +38,11 @@ impl FrameStore {
     pub fn new(cores: usize, count: usize) -> Self {
         let share =
             |core: CoreId| (core.index()..count).step_by(cores).map(|at| FrameNum::new(at as u64)).collect();
+        let huge = HugeFrames::behind(count);
         Self {
-            frames: (0..count).map(|_| Frame::default()).collect(),
+            frames: (0..huge.end()).map(|_| Frame::default()).collect(),
             free: PerCore::new(cores, |core| Mutex::new(share(core))),
+            huge,
             exhausted: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
         }
@@ -46,6 +51,11 @@ impl FrameStore {
     /// From now on there is no memory, or there is again.
     pub fn set_exhausted(&self, exhausted: bool) {
         self.exhausted.store(exhausted, SeqCst);
+    }
+
+    /// From now on there are huge frames, or none.
+    pub fn offer_huge(&self, offered: bool) {
+        self.huge.offer(offered);
     }
 
     /// From now on `unshare` says no, or what is true.
@@ -94,6 +104,13 @@ impl FrameStore {
         it
     }
 
+    /// The frame has an owner from now on, who finds zeroes.
+    fn begin(&self, frame: FrameNum) {
+        let it = &self.frames[frame.get() as usize];
+        it.words.iter().for_each(|word| word.store(0, SeqCst));
+        assert!(!it.used.swap(true, SeqCst), "{frame:?} was on two free lists");
+    }
+
     fn take(&self, pin: &Pinned) -> Option<FrameNum> {
         let pop = |stack: &Mutex<Vec<FrameNum>>| stack.lock().unwrap().pop();
         pop(self.free.mine(pin)).or_else(|| self.free.iter().find_map(pop))
@@ -106,10 +123,21 @@ impl Frames for FrameStore {
             return None;
         }
         let frame = self.take(pin)?;
-        let it = &self.frames[frame.get() as usize];
-        it.words.iter().for_each(|word| word.store(0, SeqCst));
-        assert!(!it.used.swap(true, SeqCst), "{frame:?} was on two free lists");
+        self.begin(frame);
         Some(frame)
+    }
+
+    fn alloc_huge(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
+        if self.exhausted.load(SeqCst) {
+            return None;
+        }
+        let block = self.huge.take()?;
+        block.clone().for_each(|frame| self.begin(FrameNum::new(frame as u64)));
+        Some(FrameNum::new(block.start as u64))
+    }
+
+    fn free_huge(&self, pin: &Pinned, first: FrameNum) {
+        (0..HUGE_PAGES).for_each(|at| self.free(pin, FrameNum::new(first.get() + at)));
     }
 
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
@@ -124,8 +152,11 @@ impl Frames for FrameStore {
         let reachable = it.translations.load(SeqCst);
         assert!(reachable == 0, "{frame:?} is freed while {reachable} translations lead to it");
         assert!(it.used.swap(false, SeqCst), "{frame:?} is freed twice");
-        self.free.mine(pin).lock().unwrap().push(frame);
+        if !self.huge.put(frame.get() as usize) {
+            self.free.mine(pin).lock().unwrap().push(frame);
+        }
     }
+
     fn share(&self, _: &Pinned, frame: FrameNum) {
         let was = self.in_use(frame).references.swap(1, SeqCst);
         assert_eq!(was, 0, "{frame:?} is shared twice");

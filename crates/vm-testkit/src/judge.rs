@@ -1,16 +1,20 @@
 //! What is told of a space: its list of regions, and its counts.
 
 use percore::Pinned;
-use vm::{Event, Flags, PageNum, PageRange, Prot, Region};
+use vm::{Event, Flags, HUGE_PAGES, PageNum, PageRange, Prot, Region};
 
 use crate::{Model, Shows, World};
 
-/// Translations that faults filled in.
+/// Pages whose translations faults filled in. A fill fault may have been one of a huge page, so a space with huge pages
+/// counts as if all were.
 pub(crate) fn filled(world: &World) -> u64 {
-    [Event::AllocFault, Event::FillFault, Event::CowCopy, Event::CowReuse]
-        .map(|event| world.count(event))
-        .iter()
-        .sum()
+    let most = if world.count(Event::HugeFault) > 0 { HUGE_PAGES } else { 1 };
+    let faults: u64 =
+        [Event::AllocFault, Event::HugeFault, Event::FillFault, Event::CowCopy, Event::CowReuse]
+            .map(|event| world.count(event))
+            .iter()
+            .sum();
+    faults * most
 }
 
 /// Targets of shootdowns, interrupted or not.

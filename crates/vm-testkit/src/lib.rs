@@ -12,10 +12,12 @@
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod dice;
 mod disk;
 mod files;
 mod frames;
+mod huge_frames;
 mod judge;
 mod machine;
 mod memory;
@@ -26,6 +28,7 @@ mod step;
 mod trial;
 mod world;
 
+pub use cache::Translation;
 pub use dice::Dice;
 pub use disk::Disk;
 pub use files::{FileStore, original};
@@ -33,7 +36,7 @@ pub use frames::{FrameStore, WORDS};
 pub use machine::{Attended, Machine};
 pub use model::Model;
 pub use sharing::Shows;
-pub use sim_mmu::{SimMmu, Translation};
+pub use sim_mmu::SimMmu;
 pub use step::{Place, Step, Target};
 pub use trial::{FILES, Trial};
 pub use world::{Kept, Setup, World, for_each_design};

@@ -13,6 +13,12 @@ impl Frames for Memory {
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
         self.0.frames.alloc_zeroed(pin)
     }
+    fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
+        self.0.frames.alloc_huge(pin, wanted)
+    }
+    fn free_huge(&self, pin: &Pinned, first: FrameNum) {
+        self.0.frames.free_huge(pin, first);
+    }
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
         self.0.frames.alloc_copy(pin, from)
     }

@@ -5,66 +5,14 @@
 //! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
 //! to light.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use percore::{CoreId, CoreSet, PerCore, Pinned};
-use vm::{Access, FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+use vm::{Access, FrameNum, HUGE_PAGES, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
+use crate::cache::{Cache, Found, Translation};
 use crate::{FrameStore, Machine};
-
-/// What a table or TLB says of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Translation {
-    /// Where the page is.
-    pub frame: FrameNum,
-    /// What may be done to it.
-    pub prot: Prot,
-}
-
-/// Entries of a TLB: direct-mapped, so that evictions happen.
-const TLB: usize = 32;
-
-/// A table or a TLB. Entries hold their frames.
-#[derive(Default)]
-struct Cache(HashMap<u64, Translation>);
-
-impl Cache {
-    fn get(&self, page: PageNum, access: Access) -> Option<Translation> {
-        self.0.get(&page.get()).copied().filter(|found| found.prot.allows(access))
-    }
-
-    fn put(&mut self, frames: &FrameStore, page: PageNum, new: Translation) {
-        frames.hold(new.frame);
-        if let Some(old) = self.0.insert(page.get(), new) {
-            frames.let_go(old.frame);
-        }
-    }
-
-    fn remove(&mut self, frames: &FrameStore, gone: impl Fn(PageNum) -> bool) {
-        self.0.retain(|&page, old| {
-            let gone = gone(PageNum::new(page));
-            if gone {
-                frames.let_go(old.frame);
-            }
-            !gone
-        });
-    }
-
-    fn clear(&mut self, frames: &FrameStore, pages: PageRange) {
-        match pages.pages() {
-            1 => self.remove_one(frames, pages.start()),
-            _ => self.remove(frames, |page| pages.contains(page)),
-        }
-    }
-
-    fn remove_one(&mut self, frames: &FrameStore, page: PageNum) {
-        if let Some(old) = self.0.remove(&page.get()) {
-            frames.let_go(old.frame);
-        }
-    }
-}
 
 /// What one core, or all of them, know of translations.
 struct State {
@@ -120,7 +68,7 @@ impl SimMmu {
     /// No core runs the space any more, or ever will: what tables and TLBs say is of no use to anybody.
     pub fn retire(&self) {
         for cache in self.state.tables.iter().chain(self.state.tlbs.iter()) {
-            cache.lock().unwrap().remove(&self.machine.frames, |_| true);
+            cache.lock().unwrap().empty(&self.machine.frames);
         }
     }
 
@@ -128,21 +76,30 @@ impl SimMmu {
     pub fn translate(&self, pin: &Pinned, page: PageNum, access: Access) -> Option<FrameNum> {
         let mut tlb = self.state.tlbs.mine(pin).lock().unwrap();
         if let Some(hit) = tlb.get(page, access) {
-            return Some(hit.frame);
+            return Some(hit.at(page).frame);
         }
         let table = self.state.table(pin.core()).lock().unwrap();
         let found = table.get(page, access)?;
-        let evicted = |other: PageNum| other.get() as usize % TLB == page.get() as usize % TLB;
-        tlb.remove(&self.machine.frames, evicted);
-        tlb.put(&self.machine.frames, page, found);
-        Some(found.frame)
+        tlb.evict_for(&self.machine.frames, found);
+        tlb.put(&self.machine.frames, found);
+        Some(found.at(page).frame)
+    }
+
+    fn fill_all(&self, pin: &Pinned, found: Found) -> Result<(), OutOfMemory> {
+        assert!(found.first.prot != Prot::NONE, "{found:?} is filled without rights");
+        if self.refuses.load(SeqCst) {
+            return Err(OutOfMemory);
+        }
+        let frames = &self.machine.frames;
+        self.state.tlbs.mine(pin).lock().unwrap().clear(frames, found.pages);
+        self.state.table(pin.core()).lock().unwrap().put(frames, found);
+        Ok(())
     }
 
     /// Every translation that any core could use: core, page, what it says.
     pub fn translations(&self) -> Vec<(usize, PageNum, Translation)> {
         let entries = |(core, cache): (usize, &Mutex<Cache>)| {
-            let entries: Vec<_> =
-                cache.lock().unwrap().0.iter().map(|(&page, &it)| (core, PageNum::new(page), it)).collect();
+            let entries: Vec<_> = cache.lock().unwrap().iter().map(|(page, it)| (core, page, it)).collect();
             entries
         };
         let (tables, tlbs) = (self.state.tables.iter().enumerate(), self.state.tlbs.iter().enumerate());
@@ -156,14 +113,20 @@ impl Mmu for SimMmu {
     }
 
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        assert!(prot != Prot::NONE, "{page:?} is filled without rights");
-        if self.refuses.load(SeqCst) {
-            return Err(OutOfMemory);
-        }
-        let frames = &self.machine.frames;
-        self.state.tlbs.mine(pin).lock().unwrap().remove_one(frames, page);
-        self.state.table(pin.core()).lock().unwrap().put(frames, page, Translation { frame, prot });
-        Ok(())
+        self.fill_all(pin, Found { pages: PageRange::one(page), first: Translation { frame, prot } })
+    }
+
+    fn fill_huge(
+        &self,
+        pin: &Pinned,
+        first: PageNum,
+        frame: FrameNum,
+        prot: Prot,
+    ) -> Result<(), OutOfMemory> {
+        let aligned = |number: u64| number.is_multiple_of(HUGE_PAGES);
+        assert!(aligned(first.get()) && aligned(frame.get()), "{first:?} and {frame:?} are no huge page");
+        let pages = PageRange::new(first, HUGE_PAGES).expect("a range of numbers");
+        self.fill_all(pin, Found { pages, first: Translation { frame, prot } })
     }
 
     fn clear(&self, pin: &Pinned, pages: PageRange) {

@@ -37,6 +37,8 @@ pub enum Step {
     Reclaim(usize),
     /// Nobody is told that it is the last to hold a frame, or everybody.
     Unsure(bool),
+    /// There are huge frames from now on, or none.
+    OfferHuge(bool),
     /// Let epochs pass.
     Tick,
     /// The core is idle from now on, or no longer.

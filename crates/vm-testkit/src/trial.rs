@@ -82,6 +82,7 @@ impl Trial {
                 self.spaces.iter().for_each(|(world, _)| world.zap(pin, self.user, file, 0, Copies::Keep))
             }
             Step::Unsure(unsure) => machine.frames.set_unsure(unsure),
+            Step::OfferHuge(offered) => machine.frames.offer_huge(offered),
             Step::Tick => _ = machine.refcache.tick(pin),
             Step::Idle(idle) => machine.set_idle(core, idle),
         });

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use common::{CORES, setup, step};
 use percore::Pinned;
 use proptest::prelude::*;
-use vm::{FaultError, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
+use vm::{FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
 use vm_testkit::{Setup, Shows, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
@@ -189,10 +189,13 @@ fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
     }
 }
 
+/// Where a huge page is.
+const HUGE: u64 = 12 * HUGE_PAGES;
+
 /// Runs `verb` on new worlds with memory for no block, one, two, ... until it succeeds. What the pages hold is the same
 /// each time it does not.
 fn sweep(tables: Tables, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) {
-    let touched = [1000, 1511, 1512, 5000].map(page);
+    let touched = [1000, 1511, 1512, 5000, HUGE, HUGE + 300].map(page);
     for blocks in 0.. {
         let world = World::radix(Setup::new(), tables);
         let file = world.machine.files.create(4000);
@@ -200,6 +203,8 @@ fn sweep(tables: Tables, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) 
             let at = |start| Placement::Fixed(page(start));
             world.map(pin, at(1000), 4000, RW, Shows::Private(file, 0)).unwrap();
             world.map(pin, at(5000), 7, RW, Shows::Zeroes).unwrap();
+            world.frames().offer_huge(true);
+            world.map(pin, at(HUGE), HUGE_PAGES, RW, Shows::Zeroes).unwrap();
             touched.iter().for_each(|&at| world.store(pin, at, 0, at.get()).unwrap());
             let answer = with_blocks(blocks, || verb(&world, pin));
             assert!(matches!(answer, Ok(()) | Err(VmError::OutOfMemory)), "{blocks} blocks: {answer:?}");
@@ -212,7 +217,7 @@ fn sweep(tables: Tables, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) 
         }
         world.finish();
         if done {
-            return assert!(blocks > 4, "there was never too little");
+            return assert!(blocks > 1, "there was never too little");
         }
     }
 }
@@ -233,6 +238,16 @@ fn a_move_that_fails_has_moved_nothing() {
                 world.remap(pin, &Remap { from, pages: 4001, to, keep: false }).map(drop)
             });
         }
+    }
+}
+
+#[test]
+fn a_huge_page_that_cannot_be_cut_stays_whole() {
+    let part = PageRange::new(page(HUGE + 5), 3).unwrap();
+    for tables in [Tables::PerCore, Tables::Shared] {
+        sweep(tables, |world, pin| world.space.unmap(pin, part));
+        sweep(tables, |world, pin| world.space.discard(pin, part));
+        sweep(tables, |world, pin| world.space.protect(pin, part, Prot::NONE));
     }
 }
 

@@ -140,6 +140,7 @@ fn what_moves_is_found_at_one_place_with_its_contents() {
 fn children_everywhere_leave_nothing_behind() {
     for frames in [4096, 40] {
         let world = World::radix(Setup { cores: CORES, frames, ..Setup::new() }, Tables::PerCore);
+        world.frames().offer_huge(true);
         world.machine.on(0, |pin| {
             world.map(pin, Placement::Fixed(page(AREA)), SPAN, RW, Shows::Zeroes).unwrap();
         });

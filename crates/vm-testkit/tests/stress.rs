@@ -183,6 +183,7 @@ fn touch(world: &World, pin: &Pinned, page: PageNum, access: Access) -> Result<(
 /// Runs `step` many times on a thread for each core; then nothing may be lost.
 fn storm(tables: Tables, frames: usize, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
     let world = World::radix(Setup { cores: CORES, frames, ..Setup::new() }, tables);
+    world.frames().offer_huge(true);
     world.machine.on_threads(CORES, |core| {
         let mut dice = Dice::new(core.pin());
         for _ in 0..STEPS {

@@ -20,6 +20,8 @@ pub enum Event {
     Fork,
     /// A fault that allocated a frame.
     AllocFault,
+    /// A fault that allocated the frames of a huge page.
+    HugeFault,
     /// A fault that found one.
     FillFault,
     /// A write that copied what was not its page's alone.
@@ -36,13 +38,14 @@ pub enum Event {
     Look,
 }
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "mmap",
     "munmap",
     "mprotect",
     "mremap",
     "forks",
     "alloc_faults",
+    "huge_faults",
     "fill_faults",
     "cow_copies",
     "cow_reuses",

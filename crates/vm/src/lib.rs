@@ -50,7 +50,7 @@ pub use layout::Layout;
 pub use mapping::{BackingNum, Flags, Mapping};
 pub use memory::{BackingError, Backings, Frames, Memory};
 pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
-pub use page::{Access, FrameNum, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
+pub use page::{Access, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
 pub use presence::Presence;
 pub use radixmap::NodeCounters;
 pub use region::{Region, Resident};

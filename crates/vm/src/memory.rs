@@ -12,11 +12,20 @@ pub trait Frames: Send + Sync {
     /// A frame of zeroes, owned by the caller alone.
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
 
+    /// [`HUGE_PAGES`](crate::HUGE_PAGES) frames of zeroes side by side, aligned to as many: the first. The caller owns each of
+    /// them alone, and gives them back together or one by one. None: there are none, or they are better kept for others;
+    /// `wanted` says that the program asked for them.
+    fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
+
     /// A copy of the bytes of `from`, owned by the caller alone.
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum>;
 
     /// Takes back a frame that the caller owns alone. No core can reach it any more.
     fn free(&self, pin: &Pinned, frame: FrameNum);
+
+    /// Takes back all frames of [`alloc_huge`](Frames::alloc_huge), of which `first` is the first, as [`free`](Frames::free)
+    /// takes one.
+    fn free_huge(&self, pin: &Pinned, first: FrameNum);
 
     /// A frame that the caller owns alone becomes counted, with one reference: the caller's.
     fn share(&self, pin: &Pinned, frame: FrameNum);

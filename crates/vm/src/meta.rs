@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          63-62   61-44    43-12   11-9    8-6    5     4       3       2-0
-//! main       -    tracker   frame     -    spare SHOWN COUNTED PRESENT rights     -: the map's tags, and bit 63: spare
+//! main       -    tracker   frame     -    HUGE  SHOWN COUNTED PRESENT rights     -: the map's tags, and bits 7, 8, 63: spare
 //! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
 //!
@@ -21,11 +21,13 @@ const PRESENT: u64 = 1 << 3;
 const COUNTED: u64 = 1 << 4;
 /// The frame is the backing's own: its contents are the backing's. Never without COUNTED.
 const SHOWN: u64 = 1 << 5;
+/// A block's pages have the frames from this one on, as one translation. Never with COUNTED.
+const HUGE: u64 = 1 << 6;
 const FRAME_SHIFT: u32 = 12;
 const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
 const TRACKER_SHIFT: u32 = FRAME_SHIFT + FrameNum::BITS;
 const TRACKER: u64 = ((1 << Tracker::BITS) - 1) << TRACKER_SHIFT;
-const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER) & TAGS == 0);
+const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | HUGE | FRAME | TRACKER) & TAGS == 0);
 
 /// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +147,18 @@ impl Page {
         Self { main: page.main | SHOWN, ..page }
     }
 
+    /// The pages of a block with the frames from `first` on, which they own alone and no core translates yet.
+    pub(crate) fn with_huge(self, first: FrameNum) -> Self {
+        let page = self.with_frame(first);
+        Self { main: page.main | HUGE, ..page }
+    }
+
+    /// Whether these are the pages of a block with one huge frame.
+    #[inline(always)]
+    pub(crate) fn is_huge(self) -> bool {
+        self.main & HUGE != 0
+    }
+
     /// The page, whose frame has become counted.
     pub(crate) fn counted(self) -> Self {
         Self { main: self.main | COUNTED, ..self }
@@ -196,6 +210,14 @@ impl Value for Page {
     fn joins(self) -> bool {
         self.frame().is_none()
     }
+
+    /// A page of a huge one has a frame of its own, and who translates the whole translates the page.
+    fn part(self, key: u64) -> Self {
+        match self.is_huge() {
+            true => Self { main: (self.main & !HUGE) + (key << FRAME_SHIFT), ..self },
+            false => self,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -231,6 +253,21 @@ mod tests {
         assert!(!touched.is_wide());
         assert!(touched.with_flags(Flags::LOCKED).is_wide());
         assert!(Page::new(Mapping::private(Prot::NONE, LAST)).is_wide());
+    }
+
+    #[test]
+    fn the_parts_of_a_huge_page_are_small_pages_side_by_side() {
+        let grain = Grain::new(256);
+        let tracker = Tracker::NOBODY.with(CoreId::new(200), grain);
+        let huge = Page::new(Mapping::anonymous(Prot::ALL).with(Flags::HUGE))
+            .with_huge(FrameNum::new(512))
+            .with_tracker(tracker);
+        let part = huge.part(511);
+        assert!(huge.is_huge() && !part.is_huge());
+        assert_eq!((part.frame(), part.tracker()), (Some(FrameNum::new(1023)), tracker));
+        assert_eq!(part.mapping(), huge.mapping());
+        assert_eq!(part.part(3), part);
+        assert_eq!(huge.without_frame(), Page::new(huge.mapping()));
     }
 
     #[test]

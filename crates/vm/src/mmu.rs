@@ -47,8 +47,17 @@ pub trait Mmu: Send + Sync {
     /// No memory for a table page. Then no translation was added; an older one of this page may remain.
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory>;
 
+    /// The same for the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `first`, to as many frames from `frame`, both aligned to
+    /// as many: best as one translation. No core translates any of these pages elsewhere.
+    ///
+    /// # Errors
+    /// As `fill`.
+    fn fill_huge(&self, pin: &Pinned, first: PageNum, frame: FrameNum, prot: Prot)
+    -> Result<(), OutOfMemory>;
+
     /// Removes every translation of `pages` from this core's table ([`Tables::PerCore`]) or from the one
-    /// table, and from this core's TLB. Cannot fail; pages without a translation are fine.
+    /// table, and from this core's TLB; a huge one that reaches beyond `pages` goes as a whole. Cannot fail; pages without
+    /// a translation are fine.
     fn clear(&self, pin: &Pinned, pages: PageRange);
 
     /// On every core of `targets` but this one: [`clear`](Mmu::clear) there ([`Tables::PerCore`]) or flush
@@ -68,6 +77,15 @@ impl<M: Mmu + ?Sized> Mmu for Arc<M> {
     }
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
         (**self).fill(pin, page, frame, prot)
+    }
+    fn fill_huge(
+        &self,
+        pin: &Pinned,
+        first: PageNum,
+        frame: FrameNum,
+        prot: Prot,
+    ) -> Result<(), OutOfMemory> {
+        (**self).fill_huge(pin, first, frame, prot)
     }
     fn clear(&self, pin: &Pinned, pages: PageRange) {
         (**self).clear(pin, pages);

@@ -9,6 +9,9 @@ pub const PAGE_BITS: u32 = 12;
 /// Bytes in a page.
 pub const PAGE_SIZE: u64 = 1 << PAGE_BITS;
 
+/// Pages of a huge page, which is aligned to as many: 2 MiB.
+pub const HUGE_PAGES: u64 = radixmap::BLOCK;
+
 /// A virtual address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VirtAddr(u64);

@@ -31,12 +31,12 @@ impl Resident {
         self.alone + self.counted + self.shown
     }
 
-    fn add(&mut self, page: Page) {
+    fn add(&mut self, pages: u64, page: Page) {
         match (page.frame(), page.is_shown(), page.is_counted()) {
             (None, ..) => {}
-            (_, true, _) => self.shown += 1,
-            (_, _, true) => self.counted += 1,
-            _ => self.alone += 1,
+            (_, true, _) => self.shown += pages,
+            (_, _, true) => self.counted += pages,
+            _ => self.alone += pages,
         }
     }
 }
@@ -45,7 +45,7 @@ impl Region {
     /// Equal pages.
     pub(crate) fn new(pages: PageRange, page: Page) -> Self {
         let mut resident = Resident::default();
-        resident.add(page);
+        resident.add(pages.pages(), page);
         Self { pages, mapping: page.mapping(), resident }
     }
 
@@ -55,7 +55,7 @@ impl Region {
             return None;
         }
         self.pages = PageRange::between(self.start(), pages.end());
-        self.resident.add(page);
+        self.resident.add(pages.pages(), page);
         Some(self)
     }
 

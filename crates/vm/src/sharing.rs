@@ -61,6 +61,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     pub(crate) fn give_up(&self, pin: &Pinned, page: Page) {
         match page.frame() {
             Some(frame) if page.is_counted() => Frames::adjust(&self.memory, pin, frame, -1),
+            Some(first) if page.is_huge() => self.memory.free_huge(pin, first),
             Some(frame) => self.memory.free(pin, frame),
             None => {}
         }
@@ -129,9 +130,15 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     ) -> Result<Fault, FaultError> {
         let Some(frame) = page.frame() else { unreachable!("there is nothing to fill in") };
         self.mmu.fill(pin, at, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)?;
+        Ok(self.filled(pin, entry, page))
+    }
+
+    /// This core translates the locked page from now on.
+    #[inline(always)]
+    pub(crate) fn filled(&self, pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> Fault {
         let tracker = self.track(pin, page.tracker());
         entry.set(page.with_tracker(tracker));
-        Ok(if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill })
+        if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill }
     }
 
     /// The child's part of a locked page: what the child's page is, and what this one is from now on.

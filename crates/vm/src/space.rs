@@ -81,6 +81,8 @@ pub type Mover<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<BackingNu
 pub enum Fault {
     /// A zeroed frame was allocated and filled in.
     Alloc,
+    /// The same for a huge page.
+    AllocHuge,
     /// There was a frame, the page's or its backing's, and this core had no translation of it: filled in.
     Fill,
     /// The page's contents were, or could be, somebody else's too: copied before the write.
@@ -137,7 +139,7 @@ pub trait AddressSpace: Any + Send + Sync {
 
     /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then (MADV_DONTNEED). If
     /// part of the range is not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
-    /// Needs no memory.
+    /// Needs memory only to cut a huge page.
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
 
     /// Pages of `pages` that show `backing` are untouched again: it was truncated, or wants its frames back. Others are

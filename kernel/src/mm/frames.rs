@@ -11,6 +11,7 @@ use vm::FrameNum;
 
 use super::buddy::Buddy;
 use super::descriptors;
+use super::huge_frames;
 use super::magazine::Magazine;
 use super::memory_map::{FRAME, MemoryMap};
 use super::owner::Owner;
@@ -30,7 +31,7 @@ static LOW: AtomicBool = AtomicBool::new(false);
 const RESERVE: u64 = 256;
 
 #[inline(always)]
-fn mine(pin: &Pinned) -> &'static Magazine {
+pub(super) fn mine(pin: &Pinned) -> &'static Magazine {
     &MAGAZINES[pin.core().index()]
 }
 
@@ -163,10 +164,26 @@ pub(super) fn alloc_block(order: usize) -> Option<u64> {
     pool().alloc(order)
 }
 
+/// The same, each frame for itself: if the pool has `left` frames then.
+pub(super) fn alloc_singles(order: usize, left: u64) -> Option<u64> {
+    let mut pool = pool();
+    if pool.free_frames() < left + (1 << order) {
+        return None;
+    }
+    let block = pool.alloc(order)?;
+    (block..block + (1 << order)).for_each(|frame| pool.note(frame, Owner::held(0)));
+    Some(block)
+}
+
+/// Frames of usable memory at boot.
+pub(super) fn total() -> u64 {
+    TOTAL.load(Ordering::Relaxed) as u64
+}
+
 /// Takes a block back.
 ///
 /// # Safety
-/// It came from [`alloc_block`] with this order and nobody uses it.
+/// It came from [`alloc_block`] or [`alloc_singles`] with this order and nobody uses it.
 pub(super) unsafe fn free_block(block: u64, order: usize) {
     // SAFETY: the caller's promise.
     unsafe { pool().free(block, order) };
@@ -232,7 +249,7 @@ fn zeroed_now(pin: &Pinned) -> Option<u64> {
 /// Fills a frame that the caller owns with zeroes.
 fn zeroed(pin: &Pinned, frame: u64) -> u64 {
     // SAFETY: nobody else has the frame.
-    unsafe { arch::zero_frame(phys_to_virt(frame * FRAME)) };
+    unsafe { arch::zero_frames(phys_to_virt(frame * FRAME), 1) };
     counters::add(pin, Counter::FramesZeroed, 1);
     frame
 }
@@ -252,6 +269,7 @@ pub fn give_back(pin: &Pinned, all: bool) {
     let (magazine, pool) = (mine(pin), &mut pool());
     magazine.dirty.spill_all(pool, 0);
     magazine.pairs.spill_all(pool, 1);
+    magazine.huge.spill_all(pool, huge_frames::ORDER);
     if all {
         magazine.zeroed.spill_all(pool, 0);
     }
@@ -273,7 +291,7 @@ pub struct Stats {
 pub fn stats() -> Stats {
     let magazines: usize = MAGAZINES[..arch::cores()].iter().map(|magazine| magazine.frames()).sum();
     let pooled = pool().free_frames();
-    Stats { total: TOTAL.load(Ordering::Relaxed) as u64, free: pooled + magazines as u64, pooled }
+    Stats { total: total(), free: pooled + magazines as u64, pooled }
 }
 
 /// Calls `f` with the bytes of a frame that the caller owns and no program sees yet.

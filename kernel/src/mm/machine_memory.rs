@@ -4,7 +4,7 @@ use abi::Errno;
 use percore::Pinned;
 use vm::{Access, BackingError, BackingNum, Backings, FrameNum, Frames, PageNum};
 
-use super::{descriptors, file_mapping, frames};
+use super::{descriptors, file_mapping, frames, huge_frames};
 
 /// See the module.
 pub struct MachineMemory;
@@ -14,12 +14,18 @@ impl Frames for MachineMemory {
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
         frames::alloc_zeroed(pin)
     }
+    fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
+        huge_frames::alloc(pin, wanted)
+    }
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
         frames::alloc_copy(pin, from)
     }
     #[inline(always)]
     fn free(&self, pin: &Pinned, frame: FrameNum) {
         frames::free(pin, frame);
+    }
+    fn free_huge(&self, pin: &Pinned, first: FrameNum) {
+        huge_frames::free(pin, first);
     }
     fn share(&self, pin: &Pinned, frame: FrameNum) {
         descriptors::share(pin, frame);

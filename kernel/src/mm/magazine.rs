@@ -7,10 +7,12 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::buddy::Buddy;
+use super::huge_frames;
 
 const ZEROED: usize = 64;
 const DIRTY: usize = 128;
 const PAIRS: usize = 16;
+const HUGE: usize = 2;
 
 /// A stack of block numbers. Only its owner core pushes and pops; anybody may read the length.
 pub(super) struct Stack<const N: usize> {
@@ -93,17 +95,19 @@ pub(super) struct Magazine {
     pub dirty: Stack<DIRTY>,
     /// Blocks of two frames, for heap objects of that size.
     pub pairs: Stack<PAIRS>,
+    /// Blocks of the frames of a huge page.
+    pub huge: Stack<HUGE>,
 }
 
 impl Magazine {
     /// An empty one.
     pub const fn new() -> Self {
-        Self { zeroed: Stack::new(), dirty: Stack::new(), pairs: Stack::new() }
+        Self { zeroed: Stack::new(), dirty: Stack::new(), pairs: Stack::new(), huge: Stack::new() }
     }
 
     /// How many frames it holds. An estimate for anybody but the owner.
     pub fn frames(&self) -> usize {
-        self.zeroed.len() + self.dirty.len() + 2 * self.pairs.len()
+        self.zeroed.len() + self.dirty.len() + 2 * self.pairs.len() + (self.huge.len() << huge_frames::ORDER)
     }
 }
 

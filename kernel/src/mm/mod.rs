@@ -12,6 +12,8 @@ pub mod epoch;
 pub mod file_mapping;
 #[allow(unsafe_code)]
 pub mod frames;
+#[allow(unsafe_code)]
+mod huge_frames;
 mod leaks;
 mod machine_memory;
 #[allow(unsafe_code)]

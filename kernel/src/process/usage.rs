@@ -38,7 +38,7 @@ impl Total {
 /// Page faults in a space.
 pub fn faults(space: &SpaceHandle) -> u64 {
     let counters = space.counters();
-    counters[Event::AllocFault] + counters[Event::FillFault]
+    counters[Event::AllocFault] + counters[Event::HugeFault] + counters[Event::FillFault]
 }
 
 impl Process {

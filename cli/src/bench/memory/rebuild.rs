@@ -120,11 +120,18 @@ impl Frames for Numbers {
         Some(self.next())
     }
 
+    /// Pages are counted as the snapshot has them: one by one.
+    fn alloc_huge(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
+        None
+    }
+
     fn alloc_copy(&self, _: &Pinned, _: FrameNum) -> Option<FrameNum> {
         Some(self.next())
     }
 
     fn free(&self, _: &Pinned, _: FrameNum) {}
+
+    fn free_huge(&self, _: &Pinned, _: FrameNum) {}
 
     fn share(&self, _: &Pinned, _: FrameNum) {}
 

@@ -22,6 +22,12 @@ impl CountedTables {
         Self(Mutex::new(HashSet::with_capacity(room)))
     }
 
+    /// The tables of these levels on the way to `page` are there from now on.
+    fn add(&self, levels: &[u32], page: PageNum) {
+        let tables = levels.iter().map(|&bits| (bits, page.get() >> bits));
+        self.0.lock().expect("counting does not panic").extend(tables);
+    }
+
     /// Frames in them.
     pub fn frames(&self) -> u64 {
         self.0.lock().expect("counting does not panic").len() as u64
@@ -34,7 +40,12 @@ impl Mmu for CountedTables {
     }
 
     fn fill(&self, _: &Pinned, page: PageNum, _: FrameNum, _: Prot) -> Result<(), OutOfMemory> {
-        self.0.lock().expect("counting does not panic").extend(LEVELS.map(|bits| (bits, page.get() >> bits)));
+        self.add(&LEVELS, page);
+        Ok(())
+    }
+
+    fn fill_huge(&self, _: &Pinned, first: PageNum, _: FrameNum, _: Prot) -> Result<(), OutOfMemory> {
+        self.add(&LEVELS[1..], first);
         Ok(())
     }
 

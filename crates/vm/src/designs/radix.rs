@@ -7,6 +7,7 @@
 mod change;
 mod fault;
 mod fork;
+mod huge;
 mod map;
 mod remap;
 mod survey;
@@ -213,10 +214,9 @@ where
         if !self.user.contains(at) {
             return Err(FaultError::NotMapped);
         }
-        let locked = self.map.lock_key(pin, at.get()).map_err(|_| FaultError::OutOfMemory)?;
-        let mut guard = locked.ok_or(FaultError::NotMapped)?;
-        let mut outcome = Err(FaultError::NotMapped);
-        guard.for_each(|entry| outcome = self.resolve(pin, at, entry, access));
+        let locked = self.map.lock_key_or_block(pin, at.get(), huge::is_meant_whole);
+        let mut guard = locked.map_err(|_| FaultError::OutOfMemory)?.ok_or(FaultError::NotMapped)?;
+        let outcome = self.resolve_locked(pin, at, &mut guard, access);
         drop(guard);
         outcome.inspect(|&fault| self.count_fault(pin, fault))
     }

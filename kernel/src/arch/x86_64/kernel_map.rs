@@ -149,15 +149,15 @@ fn new_table(pin: &Pinned) -> u64 {
     frames::alloc_kernel(pin, Owner::KERNEL_TABLE).expect("memory for the kernel's tables") << 12
 }
 
-/// Fills a frame with zeroes.
+/// Fills frames side by side with zeroes.
 ///
 /// # Safety
-/// `at` is a frame in the physmap that nobody else uses.
+/// `at` is the first of `count` frames in the physmap that nobody else uses.
 #[inline(always)]
-pub unsafe fn zero_frame(at: *mut u8) {
-    // SAFETY: the caller's frame; 512 words of 8 bytes.
+pub unsafe fn zero_frames(at: *mut u8, count: usize) {
+    // SAFETY: the caller's frames; 512 words of 8 bytes each.
     unsafe {
-        core::arch::asm!("rep stosq", inout("rcx") ENTRIES => _, inout("rdi") at => _, in("rax") 0,
+        core::arch::asm!("rep stosq", inout("rcx") count * ENTRIES => _, inout("rdi") at => _, in("rax") 0,
             options(nostack, preserves_flags));
     }
 }

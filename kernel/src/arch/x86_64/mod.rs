@@ -46,7 +46,7 @@ pub use flow::{Suspended, current, resume, take_left, with_current};
 pub use fpu::{FpuState, complaint, vector_complaints, x87_complaints};
 pub use frame::TrapFrame;
 pub use ipi::{send_reschedule, stop_other_cores};
-pub use kernel_map::{clear_bytes, copy_bytes, copy_frame, kernel_image, place_of, zero_frame};
+pub use kernel_map::{clear_bytes, copy_bytes, copy_frame, kernel_image, place_of, zero_frames};
 pub use per_core_tables::PerCoreTables;
 pub use percpu::{core, core_block, cores};
 pub use physmap::{phys_to_virt, virt_to_phys};

@@ -51,14 +51,15 @@ impl Table {
         self.entry((page >> (9 * level)) as usize)
     }
 
-    /// The table that `entry` leads to.
+    /// The table that `entry` leads to, if it does and is no large page.
     ///
     /// # Safety
-    /// The entry was read from a live table that is not of level 0 and is not a large page.
+    /// The entry was read from a live table that is not of level 0.
     #[inline(always)]
     pub unsafe fn below<'a>(entry: u64) -> Option<&'a Self> {
-        // SAFETY: a present entry of an upper level holds a table's address.
-        (entry & bits::PRESENT != 0).then(|| unsafe { Self::at(entry & bits::ADDRESS) })
+        let leads = entry & (bits::PRESENT | bits::LARGE) == bits::PRESENT;
+        // SAFETY: such an entry of an upper level holds a table's address.
+        leads.then(|| unsafe { Self::at(entry & bits::ADDRESS) })
     }
 
     /// Copies the kernel's half of `kernel` into this new table.
@@ -76,6 +77,18 @@ pub fn user_leaf(frame: u64, prot: Prot) -> u64 {
     let writable = if prot.contains(Prot::WRITE) { bits::WRITE } else { 0 };
     let no_execute = if prot.contains(Prot::EXEC) { 0 } else { bits::NO_EXECUTE };
     frame << 12 | bits::PRESENT | bits::USER | writable | no_execute
+}
+
+/// An entry of level 1 for a user's huge page, whose frames follow `first`.
+pub fn user_huge(first: u64, prot: Prot) -> u64 {
+    user_leaf(first, prot) | bits::LARGE
+}
+
+/// Whether an entry of level 1 is a huge page.
+#[inline(always)]
+pub fn is_huge(entry: u64) -> bool {
+    const HUGE: u64 = bits::PRESENT | bits::LARGE;
+    entry & HUGE == HUGE
 }
 
 /// An entry that leads to the next table of a user's half.

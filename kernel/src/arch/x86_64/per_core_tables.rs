@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use percore::{CoreSet, PerCore, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot, Tables};
 
-use super::page_table::{TOP, Table, bits, user_leaf, user_link};
+use super::page_table::{TOP, Table, bits, is_huge, user_huge, user_leaf, user_link};
 use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
 use super::{cpu, interrupts, kernel_map, table_walk};
@@ -95,29 +95,40 @@ impl PerCoreTables {
     }
 }
 
-/// The table of level 0 that holds `page`'s entry, made if need be. By the owner only.
-#[inline]
-fn leaf_table<'a>(
+/// `page`'s entry of level `lowest`, its table made if need be, in place of a huge page. By the owner only.
+#[inline(always)]
+fn entry_of<'a>(
     pin: &Pinned,
     mine: &CoreTable,
     top: &'a Table,
     page: PageNum,
-) -> Result<&'a Table, OutOfMemory> {
+    lowest: u32,
+) -> Result<&'a AtomicU64, OutOfMemory> {
     let mut table = top;
-    for level in (1..=TOP).rev() {
+    for level in (lowest + 1..=TOP).rev() {
         let entry = table.toward(page.get(), level);
         // SAFETY: upper entries of a user half lead to tables; the owner frees none while it fills.
         table = match unsafe { Table::below(entry.load(Ordering::Relaxed)) } {
             Some(below) => below,
             None => {
                 let below = mine.alloc(pin)?;
+                drop_huge(entry, page);
                 entry.store(user_link(below), Ordering::Relaxed);
                 // SAFETY: a frame of zeroes that now is a table.
                 unsafe { Table::at(below) }
             }
         };
     }
-    Ok(table)
+    Ok(table.toward(page.get(), lowest))
+}
+
+/// Empties `entry`, on the way to `page`, if it is a huge page: no TLB shall find two sizes.
+#[inline]
+fn drop_huge(entry: &AtomicU64, page: PageNum) {
+    if is_huge(entry.load(Ordering::Relaxed)) {
+        entry.store(0, Ordering::Relaxed);
+        cpu::flush_page(page.get() << 12);
+    }
 }
 
 impl Mmu for PerCoreTables {
@@ -128,12 +139,35 @@ impl Mmu for PerCoreTables {
     #[inline]
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
         let (mine, top) = (self.cores.mine(pin), self.top_or_new(pin)?);
-        let entry = leaf_table(pin, mine, top, page)?.toward(page.get(), 0);
+        let entry = entry_of(pin, mine, top, page, 0)?;
         let old = entry.load(Ordering::Relaxed);
         // Relaxed: only this core walks the table.
         entry.store(user_leaf(frame.get(), prot), Ordering::Relaxed);
         if old & bits::PRESENT != 0 {
             cpu::flush_page(page.get() << 12);
+        }
+        Ok(())
+    }
+
+    /// A table of small pages is in the way if the block had some: it is empty by now.
+    fn fill_huge(
+        &self,
+        pin: &Pinned,
+        first: PageNum,
+        frame: FrameNum,
+        prot: Prot,
+    ) -> Result<(), OutOfMemory> {
+        let (mine, top) = (self.cores.mine(pin), self.top_or_new(pin)?);
+        let entry = entry_of(pin, mine, top, first, 1)?;
+        let old = entry.load(Ordering::Relaxed);
+        // Relaxed: only this core walks the table.
+        entry.store(user_huge(frame.get(), prot), Ordering::Relaxed);
+        if old & bits::PRESENT != 0 {
+            // The way to the old table goes too.
+            cpu::flush_page(first.get() << 12);
+        }
+        if old & bits::PRESENT != 0 && !is_huge(old) {
+            frames::free_table(pin, (old & bits::ADDRESS) >> 12);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! other systems do.
 //!
 //! Cores add tables concurrently, each by a compare-and-swap of an empty entry. An entry of level 0 is written under the slot of its
-//! page. Tables stay until the space goes. A core that runs the space is in `users`; every shootdown goes to all
+//! page, one of level 1 for a huge page under the slot of its block. Tables stay until the space goes. A core that runs the space is in `users`; every shootdown goes to all
 //! of them, because nobody knows who has used a translation:
 //!
 //! ```text
@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use percore::{CoreId, CoreSet, MAX_CORES, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
-use super::page_table::{TOP, Table, bits, user_leaf, user_link};
+use super::page_table::{ENTRIES, TOP, Table, bits, is_huge, user_huge, user_leaf, user_link};
 use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
 use super::{cpu, kernel_map, table_walk, tlb};
@@ -46,6 +46,15 @@ impl SharedTable {
         unsafe { Table::at(self.root) }
     }
 
+    /// `page`'s entry of level `lowest`, its table made if need be, in place of a huge page.
+    fn entry_of(&self, pin: &Pinned, page: PageNum, lowest: u32) -> Result<&AtomicU64, OutOfMemory> {
+        let mut table = self.top();
+        for level in (lowest + 1..=TOP).rev() {
+            table = below_or_new(pin, table.toward(page.get(), level), page)?;
+        }
+        Ok(table.toward(page.get(), lowest))
+    }
+
     /// Whether this core runs on the table.
     fn in_use(&self) -> bool {
         cpu::cr3() == self.root
@@ -56,10 +65,23 @@ impl SharedTable {
     }
 }
 
-/// The table that `entry` leads to, made if need be.
-fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64) -> Result<&'a Table, OutOfMemory> {
+/// Empties `entry`, on the way to `page`, which is the huge page `seen`; what it says then. It is no huge page again while a
+/// slot of its block is held, as ours is.
+#[cold]
+fn drop_huge(entry: &AtomicU64, seen: u64, page: PageNum) -> u64 {
+    // Acquire: who was faster may have put a table there; pairs as in `below_or_new`.
+    let now = entry.compare_exchange(seen, 0, Ordering::Acquire, Ordering::Acquire);
+    cpu::flush_page(page.get() << 12);
+    now.map_or_else(|theirs| theirs, |_| 0)
+}
+
+/// The table that `entry`, on the way to `page`, leads to, made if need be.
+fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64, page: PageNum) -> Result<&'a Table, OutOfMemory> {
     // Acquire pairs with the Release below: the table is seen zeroed.
     let mut value = entry.load(Ordering::Acquire);
+    if is_huge(value) {
+        value = drop_huge(entry, value, page);
+    }
     if value == 0 {
         let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
         let link = user_link(frame << 12);
@@ -75,20 +97,45 @@ fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64) -> Result<&'a Table, OutOfM
     unsafe { Table::below(value) }.ok_or(OutOfMemory)
 }
 
+/// Fills a table with small pages. Whether there were some.
+fn fill_all(table: &Table, first: FrameNum, prot: Prot) -> bool {
+    let fill = |at| {
+        // AcqRel: whoever finds the entry finds the frame zeroed.
+        table.entry(at).swap(user_leaf(first.get() + at as u64, prot), Ordering::AcqRel)
+    };
+    (0..ENTRIES).map(fill).filter(|old| old & bits::PRESENT != 0).count() > 0
+}
+
 impl Mmu for SharedTable {
     fn tables(&self) -> Tables {
         Tables::Shared
     }
 
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        let mut table = self.top();
-        for level in (1..=TOP).rev() {
-            table = below_or_new(pin, table.toward(page.get(), level))?;
-        }
         // AcqRel: whoever finds the entry finds the frame zeroed.
-        let old = table.toward(page.get(), 0).swap(user_leaf(frame.get(), prot), Ordering::AcqRel);
+        let old = self.entry_of(pin, page, 0)?.swap(user_leaf(frame.get(), prot), Ordering::AcqRel);
         if old & bits::PRESENT != 0 {
             cpu::flush_page(page.get() << 12);
+        }
+        Ok(())
+    }
+
+    /// If there is a table already it is filled: to free it, all that may walk it would have to be interrupted.
+    fn fill_huge(
+        &self,
+        pin: &Pinned,
+        first: PageNum,
+        frame: FrameNum,
+        prot: Prot,
+    ) -> Result<(), OutOfMemory> {
+        let entry = self.entry_of(pin, first, 1)?;
+        // SAFETY: an entry of level 1; tables live as long as the space.
+        let stale = match unsafe { Table::below(entry.load(Ordering::Acquire)) } {
+            Some(table) => fill_all(table, frame, prot),
+            None => is_huge(entry.swap(user_huge(frame.get(), prot), Ordering::AcqRel)),
+        };
+        if stale {
+            tlb::flush_user();
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Walking what is present of a user half: clearing a range, freeing all of it.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use percore::Pinned;
 use vm::PageRange;
 
-use super::page_table::{ENTRIES, TOP, Table, bits};
+use super::page_table::{ENTRIES, TOP, Table, bits, is_huge};
 use super::tlb::Flusher;
 use crate::mm::frames;
 use crate::mm::owner::Owner;
@@ -21,31 +21,51 @@ pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
     while at < end {
         // SAFETY: the caller's table.
         let (lowest, next) = unsafe { descend(top, at) };
-        if let Some(leaves) = lowest {
-            clear_leaves(leaves, at, next.min(end), &mut flusher);
+        match lowest {
+            Lowest::Leaves(leaves) => clear_leaves(leaves, at, next.min(end), &mut flusher),
+            Lowest::Other(entry) => clear_huge(entry, at, &mut flusher),
         }
         at = next;
     }
     flusher.finish();
 }
 
-/// The table of level 0 for page number `page`, if there is one, and the first page beyond what was looked at.
+/// Where a walk ends.
+enum Lowest<'a> {
+    /// A table of level 0.
+    Leaves(&'a Table),
+    /// An entry that leads to no table: empty, or a huge page.
+    Other(&'a AtomicU64),
+}
+
+/// What there is for page number `page`, and the first page beyond what was looked at.
 ///
 /// # Safety
 /// As for [`clear`].
 #[inline(always)]
-unsafe fn descend(top: &Table, page: u64) -> (Option<&Table>, u64) {
+unsafe fn descend(top: &Table, page: u64) -> (Lowest<'_>, u64) {
     let mut table = top;
     for level in (1..=TOP).rev() {
+        let entry = table.toward(page, level);
         // Relaxed: slots of these pages are locked by whoever clears; the CPU's walks need no order.
-        let entry = table.toward(page, level).load(Ordering::Relaxed);
-        // SAFETY: an upper entry of a user half leads to a table one level down.
-        match unsafe { Table::below(entry) } {
+        // SAFETY: an upper entry of a user half.
+        match unsafe { Table::below(entry.load(Ordering::Relaxed)) } {
             Some(below) => table = below,
-            None => return (None, beyond(page, level)),
+            None => return (Lowest::Other(entry), beyond(page, level)),
         }
     }
-    (Some(table), beyond(page, 1))
+    (Lowest::Leaves(table), beyond(page, 1))
+}
+
+/// A huge page goes as a whole, though the range may cover a part of it. In a table for all cores another one may be faster,
+/// and may have put a table there, in which the pages of the range have no entries.
+fn clear_huge(entry: &AtomicU64, page: u64, flusher: &mut Flusher) {
+    let seen = entry.load(Ordering::Relaxed);
+    if is_huge(seen) {
+        // Relaxed: as in `descend`.
+        let _ = entry.compare_exchange(seen, 0, Ordering::Relaxed, Ordering::Relaxed);
+        flusher.cleared(page);
+    }
 }
 
 /// The first page that another entry of level `level` is responsible for.
@@ -93,19 +113,29 @@ pub unsafe fn count(root: u64) -> u64 {
 pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64, Owner)) {
     let mut both = |table, level| {
         visit(table >> 12, Owner::TABLE);
-        if level == 0 {
-            // SAFETY: `each_table` calls with a table of this level.
-            present(unsafe { Table::at(table) }, ENTRIES).for_each(|page| visit(page >> 12, Owner::FRAME));
-        }
+        // SAFETY: `each_table` calls with a table of this level.
+        pages(unsafe { Table::at(table) }, level).for_each(|frame| visit(frame, Owner::FRAME));
     };
     // SAFETY: the caller's promise.
     unsafe { each_table(root, TOP, ENTRIES / 2, &mut both) };
 }
 
-/// The addresses in the present ones of a table's first `entries` entries.
-fn present(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
-    let values = (0..entries).map(|index| table.entry(index).load(Ordering::Relaxed));
-    values.filter(|value| value & bits::PRESENT != 0).map(|value| value & bits::ADDRESS)
+/// What the first `entries` entries of a table say.
+fn values(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
+    (0..entries).map(|index| table.entry(index).load(Ordering::Relaxed))
+}
+
+/// The frames of the pages, small or huge, that a table of this level has.
+fn pages(table: &Table, level: u32) -> impl Iterator<Item = u64> {
+    let is_page = move |value: &u64| match level {
+        0 => value & bits::PRESENT != 0,
+        _ => is_huge(*value),
+    };
+    let frames = move |value| {
+        let first = (value & bits::ADDRESS) >> 12;
+        first..first + (1 << (9 * level))
+    };
+    values(table, ENTRIES).filter(is_page).flat_map(frames)
 }
 
 /// Calls `visit` with the table at `phys`, and its level, and every one below it, the lowest first.
@@ -115,9 +145,10 @@ fn present(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
 unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64, u32)) {
     if level > 0 {
         // SAFETY: still a table.
-        for below in present(unsafe { Table::at(phys) }, entries) {
-            // SAFETY: a present upper entry leads to a table of the level below.
-            unsafe { each_table(below, level - 1, ENTRIES, visit) };
+        let values = values(unsafe { Table::at(phys) }, entries);
+        for link in values.filter(|&value| value & bits::PRESENT != 0 && !is_huge(value)) {
+            // SAFETY: a present upper entry that is no large page leads to a table of the level below.
+            unsafe { each_table(link & bits::ADDRESS, level - 1, ENTRIES, visit) };
         }
     }
     visit(phys, level);

@@ -53,15 +53,16 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         if holes { Err(VmError::NotMapped) } else { Ok(()) }
     }
 
-    /// Only leaves have frames, so nothing is expanded.
+    /// Only leaves and huge pages have frames, so nothing else is expanded.
     pub(super) fn drop_contents(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, Expand::Never)?;
+        let mut guard = self.lock(pin, pages, Expand::IfDiffering)?;
         let quiet = Removed::scan(&mut guard, self.rig.grain, |_| true).take_back(pin, &self.rig);
         let holes = quiet.holes;
         quiet.forget(pin, &self.rig);
         if holes { Err(VmError::NotMapped) } else { Ok(()) }
     }
 
+    /// Only leaves show a backing, so nothing is expanded.
     pub(super) fn drop_shown(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies) {
         let mut guard = self.lock_leaves(pin, pages);
         let picked =

@@ -1,14 +1,40 @@
-//! Fault: one slot is locked, gets its frame if it has none, and this core its translation.
+//! Fault: one slot is locked, a page's or a block's, gets its frame if it has none, and this core its translation.
+
+use core::ops::ControlFlow;
 
 use percore::Pinned;
 use radixmap::Entry;
 use refcache::Domain;
 
-use super::RadixSpace;
+use super::huge::is_block;
+use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::{Access, Event, Fault, FaultError, FrameNum, Memory, Mmu, PageNum, VmError};
+use crate::{Access, Event, Fault, FaultError, FrameNum, Memory, Mmu, PageNum, PageRange, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
+    /// Resolves a fault on page `at`, which is locked alone, or with all of its folded block.
+    #[inline]
+    pub(super) fn resolve_locked(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        guard: &mut Guard<'_>,
+        access: Access,
+    ) -> Result<Fault, FaultError> {
+        if is_block(guard) {
+            if let Some(outcome) = self.resolve_whole(pin, guard, access) {
+                return outcome;
+            }
+            guard.split(keys(PageRange::one(at))).map_err(|_| FaultError::OutOfMemory)?;
+        }
+        let mut outcome = Err(FaultError::NotMapped);
+        let _ = guard.try_for_each_in(keys(PageRange::one(at)), |entry| {
+            outcome = self.resolve(pin, at, entry, access);
+            ControlFlow::<()>::Continue(())
+        });
+        outcome
+    }
+
     /// Resolves a fault on the locked page `at`.
     #[inline]
     pub(super) fn resolve(
@@ -52,6 +78,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn count_fault(&self, pin: &Pinned, fault: Fault) {
         let event = match fault {
             Fault::Alloc => Event::AllocFault,
+            Fault::AllocHuge => Event::HugeFault,
             Fault::Fill => Event::FillFault,
             Fault::Copy => Event::CowCopy,
             Fault::Reuse => Event::CowReuse,

@@ -9,6 +9,7 @@ use percore::Pinned;
 use radixmap::{Entry, Expand};
 use refcache::Domain;
 
+use super::huge::cut_all;
 use super::{Guard, RadixSpace, keys, make_fit, set_all};
 use crate::meta::Page;
 use crate::shootdown::Reach;
@@ -55,6 +56,7 @@ where
         assert!(from.pages() <= to.pages(), "there is no room for the pages");
         let (mut old, mut new) = self.lock_two(pin, from, to)?;
         let mapping = uniform(&mut old, keys(from))?;
+        cut_all(&mut old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         let shift = |at: u64| at - from.start().get() + to.start().get();
         self.make_room(&mut old, &mut new, shift)?;
         make_fit(&mut new, keys(to), Page::new(mapping))?;

@@ -1,0 +1,127 @@
+//! Blocks: folded slots whose keys have values of their own, and faults that take them whole.
+#![cfg(not(loom))]
+
+use std::ops::Range;
+
+use percore::Pinned;
+use radixmap::{BLOCK, Expand, RadixMap, Value};
+use refcache::{Config, Refcache};
+
+/// A number. If a block says `first` it is the first key's, and the others count on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Count {
+    number: u64,
+    first: bool,
+    second: u64,
+}
+
+impl Value for Count {
+    fn to_words(self) -> (u64, u64) {
+        (self.number << 12 | u64::from(self.first), self.second)
+    }
+    fn from_words(main: u64, second: u64) -> Self {
+        Self { number: main >> 12, first: main & 1 != 0, second }
+    }
+    fn part(self, key: u64) -> Self {
+        if self.first { Self { number: self.number + key, first: false, ..self } } else { self }
+    }
+}
+
+const FIRST: Count = Count { number: 1000, first: true, second: 0 };
+const SAME: Count = Count { number: 1000, first: false, second: 0 };
+const START: u64 = 7 * BLOCK;
+/// Test threads of one binary play different cores.
+const CORES: usize = 8;
+
+type Map<'r> = RadixMap<Count, &'r Refcache>;
+
+/// Runs `test` on a map in which `keys` have the value `value`.
+fn filled(keys: Range<u64>, value: Count, test: impl Fn(&Pinned, &Map<'_>)) {
+    let _core = percore::threads::enter_any(CORES);
+    let refcache = Refcache::new(Config { cores: CORES, cache_slots: 64, review_budget: 64 });
+    let pin = percore::pin();
+    refcache.online(&pin);
+    let map = RadixMap::new(&pin, &refcache).unwrap();
+    let mut guard = map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+    guard.widen(keys).unwrap();
+    guard.fill(value);
+    drop(guard);
+    test(&pin, &map);
+    map.destroy(&pin);
+    refcache.drain(&pin);
+}
+
+/// Slots that `keys` touch, clipped, and what they say.
+fn slots(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, Option<Count>)> {
+    let mut found = Vec::new();
+    let mut guard = map.lock_range(pin, keys, Expand::Never).unwrap();
+    guard.for_each(|entry| found.push((entry.keys(), entry.value())));
+    found
+}
+
+/// Each key has its part, except `cut`, which has nothing.
+fn assert_parts(map: &Map<'_>, pin: &Pinned, of: Count, cut: u64) {
+    let parts = (0..BLOCK).map(|key| {
+        let value = (key != cut).then(|| of.part(key));
+        (START + key..START + key + 1, value)
+    });
+    assert_eq!(slots(map, pin, START..START + BLOCK), parts.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_keys_of_a_block_get_their_parts_when_it_is_cut() {
+    for of in [FIRST, SAME, Count { second: 5, ..FIRST }] {
+        filled(START..START + BLOCK, of, |pin, map| {
+            let cut = START + 77..START + 78;
+            map.lock_range(pin, cut, Expand::IfPresent).unwrap().for_each(|entry| entry.clear());
+            assert_parts(map, pin, of, 77);
+        });
+    }
+}
+
+#[test]
+fn a_holder_who_needs_no_parts_leaves_what_is_alike_folded() {
+    let piece = START + 5..START + 6;
+    filled(START..START + BLOCK, SAME, |pin, map| {
+        drop(map.lock_range(pin, piece.clone(), Expand::IfDiffering).unwrap());
+        assert_eq!(map.peek(pin, START).span, START..START + BLOCK);
+    });
+    filled(START..START + BLOCK, FIRST, |pin, map| {
+        map.lock_range(pin, piece.clone(), Expand::IfDiffering).unwrap().for_each(|entry| entry.clear());
+        assert_parts(map, pin, FIRST, 5);
+    });
+}
+
+#[test]
+fn a_fault_takes_a_block_whole_if_it_is_folded_and_wanted() {
+    for keys in [START..START + BLOCK, 0..1 << 27] {
+        filled(keys, SAME, |pin, map| {
+            let lock = |wanted| map.lock_key_or_block(pin, START + 9, |value| wanted && value == SAME);
+            lock(true).unwrap().unwrap().for_each(|entry| {
+                assert_eq!(entry.keys(), START..START + BLOCK);
+                entry.set(FIRST);
+            });
+            assert_eq!(map.peek(pin, START).span, START..START + BLOCK);
+            assert_eq!(lock(true).unwrap().unwrap().keys(), START + 9..START + 10, "not wanted any more");
+            assert_parts(map, pin, FIRST, BLOCK);
+            assert_eq!(lock(true).unwrap().unwrap().keys(), START + 9..START + 10, "not folded any more");
+        });
+    }
+}
+
+#[test]
+fn a_block_is_split_under_its_lock() {
+    filled(0..1 << 27, SAME, |pin, map| {
+        let mut guard = map.lock_key_or_block(pin, START + 9, |_| true).unwrap().unwrap();
+        guard.fill(FIRST);
+        guard.split(START + 9..START + 10).unwrap();
+        let mut keys = 0;
+        guard.for_each(|entry| {
+            assert_eq!(entry.value(), Some(FIRST.part(entry.keys().start - START)));
+            keys += 1;
+        });
+        assert_eq!(keys, BLOCK);
+        drop(guard);
+        drop(map.lock_range(pin, 0..1 << 27, Expand::Always).unwrap());
+    });
+}

@@ -1,0 +1,108 @@
+//! What a table or a TLB holds: translations of pages, and huge ones. Each holds its frames.
+
+use std::collections::HashMap;
+
+use vm::{Access, FrameNum, HUGE_PAGES, PageNum, PageRange, Prot};
+
+use crate::FrameStore;
+
+/// What a table or TLB says of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// Where the page is.
+    pub frame: FrameNum,
+    /// What may be done to it.
+    pub prot: Prot,
+}
+
+/// An entry: of one page, or of a huge page, whose frames follow the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) pages: PageRange,
+    pub(crate) first: Translation,
+}
+
+/// Entries of a TLB of each size: direct-mapped, so that evictions happen.
+const TLB: u64 = 32;
+
+#[derive(Default)]
+pub(crate) struct Cache {
+    small: HashMap<u64, Found>,
+    /// By the number of the huge page.
+    huge: HashMap<u64, Found>,
+}
+
+impl Found {
+    pub(crate) fn at(self, page: PageNum) -> Translation {
+        let offset = page.get() - self.pages.start().get();
+        Translation { frame: FrameNum::new(self.first.frame.get() + offset), ..self.first }
+    }
+
+    fn is_huge(self) -> bool {
+        self.pages.pages() > 1
+    }
+
+    fn key(self) -> u64 {
+        self.pages.start().get() / self.pages.pages()
+    }
+
+    fn hold(self, frames: &FrameStore) {
+        self.pages.iter().for_each(|page| frames.hold(self.at(page).frame));
+    }
+
+    fn let_go(self, frames: &FrameStore) {
+        self.pages.iter().for_each(|page| frames.let_go(self.at(page).frame));
+    }
+}
+
+impl Cache {
+    /// The entry that allows `access` to `page`.
+    pub(crate) fn get(&self, page: PageNum, access: Access) -> Option<Found> {
+        let found = self.small.get(&page.get()).or_else(|| self.huge.get(&(page.get() / HUGE_PAGES)));
+        found.copied().filter(|found| found.first.prot.allows(access))
+    }
+
+    /// Adds an entry in place of those of the same pages, as a table does, which has either size at a place.
+    pub(crate) fn put(&mut self, frames: &FrameStore, new: Found) {
+        self.clear(frames, new.pages);
+        new.hold(frames);
+        (if new.is_huge() { &mut self.huge } else { &mut self.small }).insert(new.key(), new);
+    }
+
+    /// Makes room in a TLB.
+    pub(crate) fn evict_for(&mut self, frames: &FrameStore, new: Found) {
+        let map = if new.is_huge() { &mut self.huge } else { &mut self.small };
+        retain(map, frames, |old| old.key() % TLB != new.key() % TLB);
+    }
+
+    /// Removes the entries that translate some of `pages`.
+    pub(crate) fn clear(&mut self, frames: &FrameStore, pages: PageRange) {
+        retain(&mut self.huge, frames, |old| old.pages.common(pages).is_empty());
+        match pages.pages() {
+            1 => self.small.remove(&pages.start().get()).into_iter().for_each(|old| old.let_go(frames)),
+            _ => retain(&mut self.small, frames, |old| !pages.contains(old.pages.start())),
+        }
+    }
+
+    /// Removes all entries.
+    pub(crate) fn empty(&mut self, frames: &FrameStore) {
+        retain(&mut self.huge, frames, |_| false);
+        retain(&mut self.small, frames, |_| false);
+    }
+
+    /// What is said of each page.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PageNum, Translation)> {
+        let all = self.small.values().chain(self.huge.values());
+        all.flat_map(|found| found.pages.iter().map(|page| (page, found.at(page))))
+    }
+}
+
+fn retain(map: &mut HashMap<u64, Found>, frames: &FrameStore, stays: impl Fn(&Found) -> bool) {
+    map.retain(|_, old| {
+        let stays = stays(old);
+        if !stays {
+            old.let_go(frames);
+        }
+        stays
+    });
+}

@@ -1,0 +1,107 @@
+//! Huge pages: an aligned block of anonymous pages, folded in one slot, with as many frames side by side.
+//!
+//! ```text
+//!                first touch, a huge frame                 part of it changes: the map expands the slot
+//!   untouched ──────────────────────────────▶ huge ─────────────────────────────────────────────▶ 512 pages, each alone
+//!    (folded)                              (folded)
+//! ```
+//!
+//! 1. A huge page's frames are its own alone. So it is cut before its frames get references (`fork`), and each of its
+//!    pages is like any other from then on: it goes back alone, is counted alone, is copied alone.
+//! 2. A huge page is one slot: nobody holds a part of it. It is locked as a whole, or the lock expands it, which gives each
+//!    page its frame and the tracker of the whole ([`Page::part`]).
+//! 3. A translation of a huge page is one, or none. Whoever takes back a part takes it all, on the cores that the tracker
+//!    names; the other parts' trackers still name these cores, which costs an interrupt for nothing now and then, and is
+//!    never wrong: a tracker may name too many.
+//! 4. Translations of pages side by side may be left of the whole in some TLB when one of them is filled in anew: they say
+//!    the same of each page whose slot was not locked meanwhile, and whoever locks one finds the core in its tracker.
+//!
+//! Counting references of the huge frame as a whole would spare `fork` the cut, but not the child's first write: and a
+//! frame of which one page in 512 is still used would keep all its memory.
+
+use core::ops::{ControlFlow, Range};
+
+use percore::Pinned;
+use radixmap::Entry;
+use refcache::Domain;
+
+use super::{Guard, RadixSpace};
+use crate::meta::Page;
+use crate::shootdown::{Rig, pages};
+use crate::{Access, Fault, FaultError, Flags, HUGE_PAGES, Memory, Mmu, OutOfMemory};
+
+/// Whether a fault on a folded block of such pages is one of the whole block.
+pub(super) fn is_meant_whole(page: Page) -> bool {
+    let wanted = page.frame().is_none() && page.backing().is_none();
+    page.is_huge() || wanted && !page.flags().contains(Flags::NOHUGE)
+}
+
+impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
+    /// Resolves a fault on a locked block as a whole; none if it cannot be, and has to be cut.
+    pub(super) fn resolve_whole(
+        &self,
+        pin: &Pinned,
+        guard: &mut Guard<'_>,
+        access: Access,
+    ) -> Option<Result<Fault, FaultError>> {
+        let mut outcome = None;
+        guard.for_each(|entry| {
+            outcome = entry.value().and_then(|page| self.rig.whole(pin, entry, page, access))
+        });
+        outcome
+    }
+}
+
+impl<M: Mmu, F: Memory> Rig<M, F> {
+    fn whole(
+        &self,
+        pin: &Pinned,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+        access: Access,
+    ) -> Option<Result<Fault, FaultError>> {
+        if !page.prot().allows(access) {
+            return Some(Err(FaultError::Denied));
+        }
+        if page.is_huge() {
+            return Some(self.fill_huge(pin, entry, page));
+        }
+        let first = self.memory.alloc_huge(pin, page.flags().contains(Flags::HUGE))?;
+        let filled = self.fill_huge(pin, entry, page.with_huge(first)).map(|_| Fault::AllocHuge);
+        Some(filled.inspect_err(|_| self.memory.free_huge(pin, first)))
+    }
+
+    fn fill_huge(&self, pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> Result<Fault, FaultError> {
+        let (Some(frame), first) = (page.frame(), pages(entry).start()) else {
+            unreachable!("a huge page has frames")
+        };
+        self.mmu.fill_huge(pin, first, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)?;
+        Ok(self.filled(pin, entry, page))
+    }
+}
+
+/// Whether what is locked is a block as one slot.
+#[inline(always)]
+pub(super) fn is_block(guard: &Guard<'_>) -> bool {
+    let keys = guard.keys();
+    keys.end - keys.start == HUGE_PAGES
+}
+
+/// Cuts every huge page of the locked `keys`.
+pub(super) fn cut_all(guard: &mut Guard<'_>, mut keys: Range<u64>) -> Result<(), OutOfMemory> {
+    while !keys.is_empty() {
+        let huge = |entry: &mut Entry<'_, Page>| match entry.value() {
+            Some(page) if page.is_huge() => ControlFlow::Break(entry.keys()),
+            _ => ControlFlow::Continue(()),
+        };
+        let ControlFlow::Break(block) = guard.try_for_each_in(keys.clone(), huge) else { break };
+        cut(guard, &block)?;
+        keys.start = block.end;
+    }
+    Ok(())
+}
+
+/// Cuts the huge page that is `block`, which is locked.
+pub(super) fn cut(guard: &mut Guard<'_>, block: &Range<u64>) -> Result<(), OutOfMemory> {
+    guard.split(block.start..block.start + 1).map_err(|_| OutOfMemory)
+}

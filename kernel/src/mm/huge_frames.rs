@@ -1,0 +1,48 @@
+//! Memory for huge pages: 512 frames side by side, zeroed when they are asked for.
+//!
+//! A block is handed out as 512 single frames, each of which may come back alone, and the pool merges what lies side by
+//! side. A core keeps a block or two for itself: who maps, touches and unmaps a huge page in a loop asks the pool for nothing.
+//! Nobody gets one when memory is no longer plenty, as one page of it might be all that is ever used.
+
+use percore::Pinned;
+use vm::{FrameNum, HUGE_PAGES};
+
+use super::frames;
+use super::memory_map::FRAME;
+use crate::arch::{self, phys_to_virt};
+use crate::counters::{self, Counter};
+use crate::options::{self, Huge};
+
+/// log2 of a block's frames.
+pub(super) const ORDER: usize = HUGE_PAGES.ilog2() as usize;
+/// Part of all memory that must be free in the pool.
+const SHARE: u64 = 8;
+
+/// A block of zeroes, if the user of the kernel allows it; `wanted` says that the program asked for it.
+pub fn alloc(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
+    let allowed = match options::get().huge {
+        Huge::Never => false,
+        Huge::Advised => wanted,
+        Huge::Always => true,
+    };
+    let kept = &frames::mine(pin).huge;
+    let block = allowed.then(|| kept.pop().or_else(from_pool)).flatten()?;
+    // SAFETY: nobody else has the frames.
+    unsafe { arch::zero_frames(phys_to_virt(block * FRAME), HUGE_PAGES as usize) };
+    counters::add(pin, Counter::FramesZeroed, HUGE_PAGES as i64);
+    counters::add(pin, Counter::FramesUsed, HUGE_PAGES as i64);
+    Some(FrameNum::new(block))
+}
+
+fn from_pool() -> Option<u64> {
+    frames::alloc_singles(ORDER, frames::total() / SHARE)
+}
+
+/// Takes a block back of which nothing has come back yet.
+pub fn free(pin: &Pinned, first: FrameNum) {
+    counters::add(pin, Counter::FramesUsed, -(HUGE_PAGES as i64));
+    if !frames::mine(pin).huge.push(first.get()) {
+        // SAFETY: it came from the pool, and its owner gives it up.
+        unsafe { frames::free_block(first.get(), ORDER) };
+    }
+}
