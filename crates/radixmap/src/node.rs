@@ -203,7 +203,10 @@ impl<'p> NodeRef<'p> {
         pick: impl Fn(Range<usize>) -> Option<Range<usize>>,
     ) -> impl Iterator<Item = Part<'p>> {
         let shift = LEVEL_BITS * self.level;
-        let mut left = slot_index(keys.start, self.level)..slot_index(keys.end - 1, self.level) + 1;
+        let mut left = match keys.is_empty() {
+            true => 0..0,
+            false => slot_index(keys.start, self.level)..slot_index(keys.end - 1, self.level) + 1,
+        };
         let base = (keys.start >> shift) - left.start as u64;
         iter::from_fn(move || {
             let run = if left.is_empty() { None } else { pick(left.clone()) }?;

@@ -117,6 +117,13 @@ fn one_key_of_nothing() {
     assert_eq!(needed, 6, "three nodes of two blocks each");
 }
 
+/// Nothing is held when the first slot fails, so nothing is unlocked.
+#[test]
+fn the_first_key_of_all() {
+    let needed = fails_cleanly(|_, _| {}, |map, pin| lock(map, pin, 0..1));
+    assert_eq!(needed, 6);
+}
+
 #[test]
 fn both_ends_of_a_folded_value() {
     let half = KEY_END / 2;
