@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE 4096L
@@ -155,7 +156,8 @@ static void names(const char *path)
     char link[64], target[256] = { 0 };
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     check("the open file", readlink(link, target, sizeof target - 1) > 0 && !strcmp(target, path));
-    char *heap = sbrk(PAGE);
+    char *heap = (char *)syscall(SYS_brk, 0);
+    syscall(SYS_brk, heap + PAGE);
     check("the heap", says(heap, 0, "rw-p", 0, "[heap]"));
     check("the stack", says(&heap, 0, "rw-p", 0, "[stack]"));
 }
@@ -241,13 +243,14 @@ static void while_others_work(void)
 
 int main(int count, char **arguments)
 {
-    (void)count;
     setvbuf(stdout, NULL, _IONBF, 0);
     memory();
     advice();
     names(arguments[1]);
     totals();
     page_map();
-    while_others_work();
+    /* Newer Linux lists a moment for each line, and promises no more. */
+    if (count > 2)
+        while_others_work();
     return failures != 0;
 }

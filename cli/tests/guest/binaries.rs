@@ -29,6 +29,14 @@ fn a_dynamic_program_is_run_by_another() {
     assert_eq!((run.status, run.text().as_str()), (0, "two words\n"), "{run:?}");
 }
 
+/// More than Linux promises: the lines fit together though other threads work meanwhile.
+#[test]
+fn what_proc_says_fits_together_while_others_work() {
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let run = run(&["--file", text, "-c", "4"], &[&compiled("maps", Compiler::Musl), text, "others"]);
+    assert!(run.text().contains("while others work: ok\n"), "{run:?}");
+}
+
 /// Every C program under one compiler.
 macro_rules! made_by {
     ($($module:ident: $compiler:expr;)*) => {$(

@@ -25,6 +25,8 @@ const PATIENCE_NS: u64 = 5_000_000;
 const DRAIN_NS: u64 = 1_000_000_000;
 
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
+/// Pages of files that stay when memory is short.
+const WORKING_SET: i64 = 256;
 /// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and its page tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
 /// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
@@ -117,7 +119,7 @@ pub fn reclaim() -> bool {
         return false;
     }
     let before = frames::stats().pooled;
-    counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);
+    drop_clean();
     space::drop_my_tables();
     // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
     SHORT.fetch_add(1, Ordering::Relaxed);
@@ -130,4 +132,12 @@ pub fn reclaim() -> bool {
     }
     SHORT.fetch_sub(1, Ordering::Relaxed);
     enough()
+}
+
+/// Drops pages that can be made again; not the last of them, which are those that programs run on: they would be back at
+/// once, and go again, for ever.
+fn drop_clean() {
+    if counters::sum(Counter::FilePages) > WORKING_SET {
+        counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);
+    }
 }
