@@ -29,6 +29,13 @@ fn a_dynamic_program_is_run_by_another() {
     assert_eq!((run.status, run.text().as_str()), (0, "two words\n"), "{run:?}");
 }
 
+/// Where nobody else runs, a thousand children leave no memory in use.
+#[test]
+fn children_leave_nothing() {
+    let run = run(&["-c", "4"], &[&compiled("processes", Compiler::Musl), "alone"]);
+    assert!(run.text().contains("leave nothing: ok\n"), "{run:?}");
+}
+
 /// More than Linux promises: the lines fit together though other threads work meanwhile.
 #[test]
 fn what_proc_says_fits_together_while_others_work() {
