@@ -1,8 +1,8 @@
 //! Reads and writes: between a file's contents and a program's buffers, a page at a time.
 
 use abi::Errno;
-use abi::file::{POLLERR, POLLOUT};
-use vm::Access;
+use abi::file::{POLLERR, POLLIN, POLLOUT};
+use vm::{Access, VirtAddr};
 
 use super::buffers::Buffers;
 use super::content::{Content, Place};
@@ -10,7 +10,7 @@ use super::fallible;
 use super::image::tail;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
-use crate::process::under_lock;
+use crate::process::{fault, under_lock};
 
 /// Where in a file to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
     match offset {
         Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
         Offset::At(at) => fill(content, bounded(at, buffers)?, buffers, true),
-        Offset::Current if content.is_stream() => fill(content, 0, buffers, file.may_wait()),
+        Offset::Current if content.is_stream() => take(content, buffers, file.may_wait()),
         Offset::Current => under_lock(buffers.start(), Access::Write, || {
             let mut position = file.position.lock();
             let done = fill(content, bounded(*position, buffers)?, buffers, true)?;
@@ -97,6 +97,15 @@ fn append(
         *position = content.len();
     }
     Ok(done)
+}
+
+/// What a stream has given is gone from it, so nothing is taken before the page that it goes to is there.
+fn take(content: &dyn Content, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+    if buffers.left() > 0 && !fault::from_kernel(VirtAddr::new(buffers.start()), Access::Write) {
+        let nothing = content.ready() & POLLIN == 0 && !wait;
+        return Err(if nothing { Errno::EAGAIN } else { Errno::EFAULT });
+    }
+    fill(content, 0, buffers, wait)
 }
 
 /// A stream is waited for once: what comes first is returned, however little it is.
