@@ -10,8 +10,8 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
-const BENCHMARKS: [(&str, u64); 9] = [
-    ("callcost", 2000),
+const BENCHMARKS: [(&str, u64); 11] = [
+    ("microbench", 2000),
     ("forkexit", 100),
     ("local", 2000),
     ("pipeline", 2000),
@@ -20,6 +20,8 @@ const BENCHMARKS: [(&str, u64); 9] = [
     ("neighbours", 2000),
     ("probe", 1000),
     ("wordindex", 0),
+    ("textindex", 0),
+    ("dedup", 0),
 ];
 
 /// How many rounds all threads of a benchmark do together; None for other programs.
