@@ -1,0 +1,7 @@
+//! The counters and the skip list, model-checked. Refcache has models of its own.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-baselines --test loom --release`
+#![cfg(loom)]
+
+mod counters;
+mod skiplist;
