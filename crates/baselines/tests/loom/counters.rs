@@ -129,17 +129,11 @@ fn snzi_half_steps_at_one_leaf() {
         3,
         || Snzi,
         |core: &SnziCore, first: SnziPlace| {
-            let other = core.spawn(0, core.inc_as(1), SnziCore::comes_and_goes);
+            let other = core.spawn(0, Core::new(&core.object, 1).inc(), SnziCore::comes_and_goes);
             core.comes_and_goes(first);
             other.join().unwrap();
         },
     );
-}
-
-impl SnziCore {
-    fn inc_as(&self, core: usize) -> SnziPlace {
-        Self::new(&self.object, core).inc()
-    }
 }
 
 /// The arrival of one core, and the departure of another from the leaf where it arrived.
@@ -210,6 +204,20 @@ fn paygo_is_closed_while_references_are_taken() {
         });
         core.dec(first);
         core.settle();
+        other.join().unwrap();
+    });
+}
+
+/// The same, with a reference that moves from an entry that is read late to one that is read early.
+#[test]
+fn paygo_is_closed_while_a_reference_moves() {
+    explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {
+        let given = Core::new(&core.object, 1).inc();
+        let other = core.spawn(1, first, |core, first| {
+            core.dec(first);
+            core.settle();
+        });
+        core.comes_and_goes(given);
         other.join().unwrap();
     });
 }

@@ -167,8 +167,9 @@ fn the_same_key_again() {
         let other = second.spawn(|core| core.insert(TALL));
         assert!(first.remove(TALL));
         let again = other.join().unwrap();
-        assert_eq!(first.has(TALL), again);
-        assert_eq!(first.floor(TALLER).is_some(), again);
+        // The node before is freed, if it is retired; a lookup that passes it goes astray.
+        (0..4).for_each(|_| _ = first.domain.quiesce(&first.pin));
+        assert_eq!(first.floor(u64::MAX), again.then_some(TALL));
     });
 }
 
