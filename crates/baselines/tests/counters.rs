@@ -1,10 +1,14 @@
 //! Every counter against a naive one: by one flow of control that plays all cores, and by threads.
 #![cfg(not(loom))]
 
+#[path = "support/forgetful.rs"]
+mod forgetful;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baselines::{Deltas, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted, Zero};
+use forgetful::Forgetful;
 use percore::{CoreId, Pinned, threads};
 use proptest::prelude::*;
 use refcache::Config;
@@ -145,6 +149,7 @@ proptest! {
         follow(&Shared, &counts::<Shared>(), &steps);
         follow(&Locked, &counts::<Locked>(), &steps);
         follow(&Snzi, &counts::<Snzi>(), &steps);
+        follow(&Forgetful, &counts::<Forgetful>(), &steps);
         follow(&SLOPPY, &counts::<Sloppy>(), &steps);
         follow(&paygo(), &counts::<PayGo>(), &steps);
         let counts = counts::<Deltas<'_>>();
@@ -248,6 +253,7 @@ fn threads_pass_references_around() {
     pass_around(&Shared, &counts::<Shared>());
     pass_around(&Locked, &counts::<Locked>());
     pass_around(&Snzi, &counts::<Snzi>());
+    pass_around(&Forgetful, &counts::<Forgetful>());
     pass_around(&SLOPPY, &counts::<Sloppy>());
     pass_around(&paygo(), &counts::<PayGo>());
     let counts = counts::<Deltas<'_>>();

@@ -15,7 +15,7 @@ impl Scheme<'_> for Shared {
     type Count = AtomicU64;
     type Place = ();
 
-    const NAME: &'static str = "shared";
+    const NAME: &'static str = "atomic";
     const ZERO: Zero = Zero::AtOnce;
     const FIRST: () = ();
 

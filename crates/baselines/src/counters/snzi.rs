@@ -30,6 +30,8 @@
 //! 3. A node's version changes when it leaves zero. A helper that sleeps, and finds ½ again, would count *another*
 //!    departure from zero by an arrival of its own that it has not made for it; the version tells them apart.
 //! 4. An arrival is taken back only after the same core has arrived: it is never the last departure.
+//! 5. Arrivals at the leaves are all alike. Who has forgotten where its reference arrived departs from any leaf that has
+//!    one ([`Snzi::dec_anywhere`]): as many are left as there are references.
 //!
 //! The paper's root also maintains a bit that others may query without reading the root's count. Nobody queries
 //! here: who drops the last reference learns it from its own subtraction, and the count never leaves zero again.
@@ -147,6 +149,20 @@ impl SnziCount {
         self.nodes[ROOT].fetch_sub(1, Ordering::AcqRel) == 1
     }
 
+    /// Departs from a leaf where somebody arrived; whether that was the last of all. `None`: there is nobody.
+    fn depart_if_arrived(&self, leaf: usize) -> Option<bool> {
+        let mut seen = self.load(leaf);
+        while seen.doubled() >= ONE {
+            // AcqRel: see the file's head.
+            match self.nodes[leaf].compare_exchange(seen.0, seen.0 - ONE, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(seen.doubled() == ONE && self.depart((leaf - 1) / FAN)),
+                Err(now) => seen = State(now),
+            }
+        }
+        None
+    }
+
     /// Returns what the doubled count was. The caller arrived there, so it is one or more, which a plain subtraction
     /// cannot spoil.
     fn subtract_one(&self, node: usize) -> u64 {
@@ -162,6 +178,22 @@ impl SnziCount {
     fn change(&self, node: usize, from: State, to: State) -> bool {
         // Release: see the file's head.
         self.nodes[node].compare_exchange(from.0, to.0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Snzi {
+    /// Gives up a reference that was taken by [`inc`](Scheme::inc), nobody knows where: at this core's leaf, if it has
+    /// one. True: it was the last.
+    pub fn dec_anywhere(&self, pin: &Pinned, count: &SnziCount) -> bool {
+        let (home, leaves) = (pin.core().index(), count.nodes.len() - count.first_leaf);
+        loop {
+            let mut leaf = (home..home + leaves).map(|leaf| count.first_leaf + leaf % leaves);
+            if let Some(last) = leaf.find_map(|leaf| count.depart_if_arrived(leaf)) {
+                return last;
+            }
+            // Others have moved theirs behind this look; the caller's is still to be found.
+            percore::relax();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::forgetful::{Arrived, Forgetful};
 use baselines::{PayGo, PayGoCount, PayGoPlace, Scheme, Sloppy, SloppyCount, Snzi, SnziCount, SnziPlace};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -93,6 +94,7 @@ where
 }
 
 type SnziCore = Core<Snzi, SnziCount>;
+type ForgetfulCore = Core<Forgetful, SnziCount>;
 type SloppyCore = Core<Sloppy, SloppyCount>;
 type PayGoCore = Core<PayGo, PayGoCount>;
 
@@ -145,6 +147,21 @@ fn snzi_departs_elsewhere() {
         |core: &SnziCore, first: SnziPlace| {
             let given = core.inc();
             let other = core.spawn(1, given, SnziCore::comes_and_goes);
+            core.comes_and_goes(first);
+            other.join().unwrap();
+        },
+    );
+}
+
+/// Two who have forgotten where they arrived: one finds the other's arrival, before it is complete or after.
+#[test]
+fn snzi_departs_anywhere() {
+    explore(
+        3,
+        || Forgetful,
+        |core: &ForgetfulCore, first: Arrived| {
+            let given = core.inc();
+            let other = core.spawn(1, given, ForgetfulCore::comes_and_goes);
             core.comes_and_goes(first);
             other.join().unwrap();
         },

@@ -4,4 +4,6 @@
 #![cfg(loom)]
 
 mod counters;
+#[path = "../support/forgetful.rs"]
+mod forgetful;
 mod skiplist;
