@@ -15,7 +15,7 @@ use refcache::Config;
 
 const CORES: usize = 5;
 const THREADS: u64 = 3;
-const ROUNDS: u64 = if cfg!(miri) { 200 } else { 200_000 };
+const ROUNDS: u64 = if cfg!(miri) { 50 } else { 200_000 };
 /// Ticks of all cores after which an epoch's verdict is there.
 const PATIENCE: usize = 20;
 const SLOPPY: Sloppy = Sloppy { threshold: 3 };
@@ -137,7 +137,7 @@ fn follow<'c, S: Scheme<'c>>(scheme: &'c S, counts: &'c [S::Count; 2], steps: &[
 }
 
 fn config() -> ProptestConfig {
-    let cases = if cfg!(miri) { 4 } else { 400 };
+    let cases = if cfg!(miri) { 2 } else { 400 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

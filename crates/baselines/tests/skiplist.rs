@@ -12,7 +12,7 @@ use rcu::{Config, Domain};
 
 const THREADS: u64 = 4;
 const CORES: usize = 16;
-const ROUNDS: u64 = if cfg!(miri) { 60 } else { 100_000 };
+const ROUNDS: u64 = if cfg!(miri) { 25 } else { 100_000 };
 /// Few, so that threads meet. Every eighth is never removed.
 const KEYS: u64 = 64;
 
@@ -98,7 +98,7 @@ fn look(reader: &Reader<'_, Value>, at: u64, model: &BTreeMap<u64, ()>) {
 }
 
 fn config() -> ProptestConfig {
-    let cases = if cfg!(miri) { 4 } else { 500 };
+    let cases = if cfg!(miri) { 2 } else { 500 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
