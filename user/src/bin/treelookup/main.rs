@@ -2,8 +2,8 @@
 //! 6 and 7, for the radix map, the skip list and Bonsai.
 //!
 //! The maps are those of the kernel's crates, in this program's own memory; no system call is made while it works. For
-//! the contention meter a round is a batch of lookups or a region mapped and unmapped: lookups are phase 0, changes phase
-//! 1, and what a core does for the epochs between them phase 2, as is each reader's first way through all regions.
+//! the contention meter a round is a batch of lookups or a region mapped and unmapped: lookups are phase 1, changes phase
+//! 2, and phase 0 what a core does for the epochs between them, and before: each reader's first way through all regions.
 //!
 //! Lookups lock nothing and write nothing, in any of the maps. What a writer takes from a reader are cache lines that
 //! lead to other regions too: towers of the skip list, rebuilt paths of Bonsai. The radix map has none: a region's slots
@@ -38,9 +38,9 @@ const REGIONS: u64 = 1024;
 const STRIDE: u64 = 2 * PAGES;
 const BATCH: u64 = 64;
 /// Phases for the meter.
-const LOOKING: usize = 0;
-const CHANGING: usize = 1;
-const RESTING: usize = 2;
+const RESTING: usize = 0;
+const LOOKING: usize = 1;
+const CHANGING: usize = 2;
 
 struct Options {
     map: String,
@@ -97,15 +97,13 @@ impl<M: Map> Run<'_, M> {
 
     fn look_up(&self, pin: &Pinned, reader: u64) -> Done {
         let mut random = Random::new(reader);
-        marker::phase(RESTING);
         (0..REGIONS).for_each(|region| self.find(pin, region * STRIDE));
+        self.find_some(pin, &mut random);
+        self.end_round(pin);
         let begin = Instant::now();
         for _ in 0..self.options.lookups / BATCH {
             marker::phase(LOOKING);
-            for _ in 0..BATCH {
-                let (region, page) = (below(&mut random, REGIONS), below(&mut random, PAGES));
-                self.find(pin, region * STRIDE + page);
-            }
+            self.find_some(pin, &mut random);
             self.end_round(pin);
         }
         let took = begin.elapsed();
@@ -113,15 +111,22 @@ impl<M: Map> Run<'_, M> {
         Done::Lookups(took)
     }
 
+    fn find_some(&self, pin: &Pinned, random: &mut Random) {
+        for _ in 0..BATCH {
+            let (region, page) = (below(random, REGIONS), below(random, PAGES));
+            self.find(pin, region * STRIDE + page);
+        }
+    }
+
     fn find(&self, pin: &Pinned, page: u64) {
         assert!(self.map.finds(pin, page), "page {page} was missed, which is always there");
     }
 
-    /// Maps and unmaps, each writer behind regions of its own.
+    /// Maps and unmaps until the last reader is done, once at least; each writer behind regions of its own.
     fn change(&self, pin: &Pinned, writer: u64) -> Done {
         let (writers, mut random) = (self.options.writers as u64, Random::new(!writer));
         let mut changes = 0;
-        while self.reading.load(Relaxed) > 0 {
+        loop {
             marker::phase(CHANGING);
             let region = below(&mut random, REGIONS / writers) * writers + writer;
             let start = region * STRIDE + PAGES;
@@ -129,8 +134,10 @@ impl<M: Map> Run<'_, M> {
             self.map.unmap(pin, start);
             changes += 1;
             self.end_round(pin);
+            if self.reading.load(Relaxed) == 0 {
+                return Done::Changes(changes);
+            }
         }
-        Done::Changes(changes)
     }
 
     fn end_round(&self, pin: &Pinned) {
