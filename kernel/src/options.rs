@@ -8,6 +8,8 @@ use vm::Tables;
 pub struct Options {
     /// `tables=percore|shared`.
     pub tables: Tables,
+    /// `refs=refcache|atomic|locked|snzi|sloppy|none`.
+    pub refs: Refs,
     /// `huge=never|madvise|always`.
     pub huge: Huge,
     /// `probe`: boot, say so, and stop.
@@ -18,6 +20,23 @@ pub struct Options {
     pub fail_alloc: bool,
     /// `meter`: who owns what memory, at the end.
     pub meter: bool,
+}
+
+/// What counts the references of pages to the frames of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refs {
+    /// Refcache.
+    Refcache,
+    /// A shared word.
+    Atomic,
+    /// A word under a lock.
+    Locked,
+    /// A tree of words.
+    Snzi,
+    /// A shared word, and spare references of each core.
+    Sloppy,
+    /// Nobody: such frames never come back.
+    Nobody,
 }
 
 /// Which anonymous memory gets huge pages, as long as there is plenty.
@@ -41,6 +60,7 @@ pub fn get() -> Options {
 impl Options {
     const DEFAULT: Self = Self {
         tables: Tables::PerCore,
+        refs: Refs::Refcache,
         huge: Huge::Always,
         probe: false,
         stats: false,
@@ -64,6 +84,12 @@ impl Options {
             "vm=radix" => self,
             "tables=percore" => Self { tables: Tables::PerCore, ..self },
             "tables=shared" => Self { tables: Tables::Shared, ..self },
+            "refs=refcache" => Self { refs: Refs::Refcache, ..self },
+            "refs=atomic" => Self { refs: Refs::Atomic, ..self },
+            "refs=locked" => Self { refs: Refs::Locked, ..self },
+            "refs=snzi" => Self { refs: Refs::Snzi, ..self },
+            "refs=sloppy" => Self { refs: Refs::Sloppy, ..self },
+            "refs=none" => Self { refs: Refs::Nobody, ..self },
             "huge=never" => Self { huge: Huge::Never, ..self },
             "huge=madvise" => Self { huge: Huge::Advised, ..self },
             "huge=always" => Self { huge: Huge::Always, ..self },

@@ -105,6 +105,39 @@ fn neighbours_map_and_touch_every_round() {
     assert_eq!(run(env!("CARGO_BIN_EXE_neighbours"), "--pages 8").status.code(), Some(2));
 }
 
+#[test]
+fn pageshare_faults_in_every_round() {
+    for (threads, keep) in [(1, ""), (3, ""), (3, "--keep")] {
+        let line = format!("--threads {threads} --iterations 50 {keep} --json");
+        let report = json(env!("CARGO_BIN_EXE_pageshare"), &line);
+        assert_eq!(
+            (&report["rounds"], &report["keep"]),
+            (&(threads * 50).into(), &(!keep.is_empty()).into())
+        );
+        assert!(report["minor_faults"].as_u64().unwrap() >= threads * 50, "{report}");
+    }
+}
+
+/// The program checks by itself that every lookup finds its region.
+#[test]
+fn treelookup_reads_beside_writers() {
+    for map in ["radix", "skiplist", "bonsai"] {
+        for (threads, writers) in [(1, 0), (3, 2)] {
+            let line = format!("--map {map} --threads {threads} --writers {writers} --lookups 20000 --json");
+            let report = json(env!("CARGO_BIN_EXE_treelookup"), &line);
+            // Batches of 64.
+            assert_eq!(
+                (&report["map"], &report["lookups"]),
+                (&map.into(), &((threads - writers) * 19968).into())
+            );
+            assert!(report["lookups_per_s"].as_f64().unwrap() > 0.0);
+            assert_eq!(report["changes"].as_u64().unwrap() > 0, writers > 0, "{report}");
+        }
+    }
+    let output = run(env!("CARGO_BIN_EXE_treelookup"), "--map list");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("radix, skiplist or bonsai"));
+}
+
 /// The programs check by themselves that every access took place, in its turn.
 #[test]
 fn probes_of_every_kind_take_their_turns() {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::guest::handed::Handed;
-use crate::guest::system::System;
+use crate::guest::system::{Design, Refs, System, Tables};
 use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
@@ -50,6 +50,9 @@ pub struct Arguments {
         value_name = "SYSTEM,..."
     )]
     systems: Vec<Kind>,
+    /// What counts the references to the pages of files, on RadixVM
+    #[arg(long, value_enum, default_value = "refcache", value_delimiter = ',', value_name = "COUNT,...")]
+    refs: Vec<Refs>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -87,16 +90,21 @@ enum Kind {
 }
 
 impl Kind {
-    fn system(self) -> System {
+    fn system(self, refs: Refs) -> System {
         match self {
-            Kind::Radix => System::PERCORE,
-            Kind::Shared => System::SHARED,
+            Kind::Radix => System::Radix(Design::Radix, Tables::Percore, refs),
+            Kind::Shared => System::Radix(Design::Radix, Tables::Shared, refs),
             Kind::Linux => System::Linux,
         }
     }
 }
 
 impl Arguments {
+    /// Each kernel with each way to count; there is one Linux.
+    fn systems(&self) -> Vec<System> {
+        once(self.systems.iter().flat_map(|kind| self.refs.iter().map(|refs| kind.system(*refs))))
+    }
+
     fn experiment(&self) -> Result<Experiment> {
         let name = &self.command[0];
         let bundled = artifacts::is_bundled(name);
@@ -108,7 +116,7 @@ impl Arguments {
             files: self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?,
             environment: self.env.clone(),
             cpus: sorted(if self.quick { &QUICK } else { &self.cpus }),
-            systems: once(self.systems.iter().map(|kind| kind.system())),
+            systems: self.systems(),
             repeats: self.repeats,
             memory: self.memory,
             slack: self.slack,

@@ -14,7 +14,7 @@ use crate::guest::kvm;
 use crate::guest::protocol::Stats;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Outcome, Plan};
-use crate::guest::system::{self, Design, Job, Size, Streams, System, Tables};
+use crate::guest::system::{self, Design, Job, Refs, Size, Streams, System, Tables};
 use crate::program::{self, Program};
 use crate::refusal::{FAILED, NOT_RUNNABLE};
 use crate::table::{Table, count};
@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Page tables
     #[arg(long, value_enum, default_value = "percore")]
     tables: Tables,
+    /// What counts the references to the pages of files
+    #[arg(long, value_enum, default_value = "refcache", value_name = "COUNT")]
+    refs: Refs,
     /// Kernel under the program
     #[arg(long, value_enum, default_value = "radix")]
     system: Kind,
@@ -111,7 +114,7 @@ enum Choice {
 impl Arguments {
     fn system(&self) -> System {
         match self.system {
-            Kind::Radix => System::Radix(self.vm, self.tables),
+            Kind::Radix => System::Radix(self.vm, self.tables, self.refs),
             Kind::Linux => System::Linux,
         }
     }

@@ -34,29 +34,53 @@ pub enum Tables {
     Shared,
 }
 
+/// What counts the references to the pages of files in the RadixVM kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Refs {
+    /// Deltas for each core, and epochs.
+    Refcache,
+    /// One atomic word for all cores.
+    Atomic,
+    /// A word under a lock.
+    Locked,
+    /// A tree of words, with a leaf for each core.
+    Snzi,
+    /// A word, and spare references for each core.
+    Sloppy,
+    /// Nothing: pages that leave their file are lost.
+    None,
+}
+
 /// A kernel under which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Ours.
-    Radix(Design, Tables),
+    Radix(Design, Tables, Refs),
     /// The distribution's.
     Linux,
 }
 
 impl System {
     /// Ours as the paper has it.
-    pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore);
+    pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore, Refs::Refcache);
     /// Ours with one page table.
-    pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared);
+    pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared, Refs::Refcache);
 }
 
 impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            System::Radix(_, Tables::Percore) => "RadixVM percore",
-            System::Radix(_, Tables::Shared) => "RadixVM shared",
-            System::Linux => "stock Linux",
-        })
+        match self {
+            System::Radix(_, tables, refs) => write!(f, "RadixVM {}{}", word(tables), counted(*refs)),
+            System::Linux => f.write_str("stock Linux"),
+        }
+    }
+}
+
+/// What to say of a way to count, if it is not the usual one.
+pub fn counted(refs: Refs) -> String {
+    match refs {
+        Refs::Refcache => String::new(),
+        refs => format!(", refs={}", word(&refs)),
     }
 }
 
@@ -172,7 +196,9 @@ fn kernel(system: System) -> Result<PathBuf> {
 
 fn command_line(system: System) -> String {
     match system {
-        System::Radix(design, tables) => format!("vm={} tables={} stats", word(&design), word(&tables)),
+        System::Radix(design, tables, refs) => {
+            format!("vm={} tables={} refs={} stats", word(&design), word(&tables), word(&refs))
+        }
         System::Linux => linux::COMMAND_LINE.to_owned(),
     }
 }
@@ -212,8 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_name_design_and_tables() {
-        assert_eq!(command_line(System::SHARED), "vm=radix tables=shared stats");
+    fn command_lines_name_what_was_chosen() {
+        assert_eq!(command_line(System::SHARED), "vm=radix tables=shared refs=refcache stats");
         assert!(command_line(System::Linux).contains("console=ttyS3"));
     }
 }

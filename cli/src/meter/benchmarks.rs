@@ -10,7 +10,7 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
-const BENCHMARKS: [(&str, u64); 11] = [
+const BENCHMARKS: [(&str, u64); 13] = [
     ("microbench", 2000),
     ("forkexit", 100),
     ("local", 2000),
@@ -18,7 +18,9 @@ const BENCHMARKS: [(&str, u64); 11] = [
     ("global", 64),
     ("faultstorm", 2000),
     ("neighbours", 2000),
+    ("pageshare", 2000),
     ("probe", 1000),
+    ("treelookup", 0),
     ("wordindex", 0),
     ("textindex", 0),
     ("dedup", 0),

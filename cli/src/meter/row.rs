@@ -23,6 +23,8 @@ pub struct Row {
     pub design: Option<String>,
     /// Page tables; null on Linux.
     pub tables: Option<String>,
+    /// What counts references to the pages of files; null on Linux.
+    pub refs: Option<String>,
     /// Virtual CPUs.
     pub cpus: u16,
     /// Rounds that were counted.
@@ -117,9 +119,11 @@ fn instructions(round: &Round) -> f64 {
 }
 
 fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> Row {
-    let (system, design, tables) = match label.system {
-        System::Radix(design, tables) => ("radixvm", Some(word(&design)), Some(word(&tables))),
-        System::Linux => ("linux", None, None),
+    let (system, design, tables, refs) = match label.system {
+        System::Radix(design, tables, refs) => {
+            ("radixvm", Some(word(&design)), Some(word(&tables)), Some(word(&refs)))
+        }
+        System::Linux => ("linux", None, None, None),
     };
     let of = |names: &[&str]| summary(output, rounds, names);
     Row {
@@ -127,6 +131,7 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         system,
         design,
         tables,
+        refs,
         cpus: output.cpus,
         rounds: rounds.len(),
         instructions: loads.instructions,
@@ -221,7 +226,7 @@ pub mod tests {
     fn a_row_has_exactly_the_documented_keys() {
         let value = serde_json::to_value(cell(System::Linux, 2).row).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-        let documented = "program system design tables cpus rounds instructions transfers invalidations ipis ipi_targets faults \
+        let documented = "program system design tables refs cpus rounds instructions transfers invalidations ipis ipi_targets faults \
                           tlb_flushes cold predicted_rounds_per_s ticks phases marked slack escapes qemu kernel";
         let mut documented: Vec<&str> = documented.split_whitespace().collect();
         keys.sort_unstable();

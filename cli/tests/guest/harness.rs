@@ -54,12 +54,20 @@ pub fn run(options: &[&str], words: &[&str]) -> Run {
     run_with(options, words, b"")
 }
 
-/// The same with something on standard input.
-pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
+/// The same for a kernel that was told to lose some.
+pub fn run_losing(options: &[&str], words: &[&str]) -> Run {
+    unchecked(options, words, b"")
+}
+
+fn unchecked(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
     let mut command = radixvm();
     command.args(["run", "--stats=json"]).args(options).arg("--").args(words);
-    let output = feed(command, stdin);
-    let run = split(output);
+    split(feed(command, stdin))
+}
+
+/// [`run`] with something on standard input.
+pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
+    let run = unchecked(options, words, stdin);
     assert_eq!(run.stats["leaked_frames"], 0, "{run:?}");
     assert_eq!(run.stats["leaked_nodes"], 0, "{run:?}");
     run

@@ -15,6 +15,7 @@ mod meter_programs;
 mod microbenchmarks;
 mod owners;
 mod programs;
+mod rivals;
 mod scale;
 mod statuses;
 mod streams;

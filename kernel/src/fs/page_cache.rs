@@ -280,7 +280,7 @@ impl PageCache {
         let put = self.pages.put(pin, page, new).map_err(|_| Errno::ENOMEM);
         if put != Ok(new) {
             // Nobody has seen it: it needs no epochs.
-            frames::free(pin, new);
+            descriptors::free_of_file(pin, new);
             self.uncharge(pin);
         }
         put
@@ -300,14 +300,20 @@ impl PageCache {
             let bytes = tail(image, page * PAGE as u64);
             contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
         }
-        descriptors::share_of_file(pin, frame);
-        Ok(frame)
+        match descriptors::share_of_file(pin, frame) {
+            Ok(()) => Ok(frame),
+            Err(error) => {
+                frames::free(pin, frame);
+                self.uncharge(pin);
+                Err(error)
+            }
+        }
     }
 
     fn drop_pages(&self, first: u64, end: u64) -> u64 {
         let (pin, mut dropped) = (pin(), 0);
         self.pages.take(first..end, |frame| {
-            descriptors::adjust(&pin, frame, -1);
+            descriptors::leave(&pin, frame);
             self.uncharge(&pin);
             dropped += 1;
         });

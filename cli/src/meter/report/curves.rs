@@ -49,7 +49,7 @@ fn speeds(cells: &[Cell]) -> Chart {
         let beyond = points.iter().filter(|point| f64::from(point.cpus) >= known_to);
         let dot = |cell: &&Cell| (f64::from(cell.row.cpus), cell.row.predicted_rounds_per_s.mean);
         Curve {
-            label: label(system).to_owned(),
+            label: label(system),
             color,
             band: beyond.map(|point| (point.cpus.into(), point.growing, point.steady)).collect(),
             points: points.iter().map(|point| (point.cpus.into(), point.growing)).collect(),
@@ -68,7 +68,7 @@ fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
         let measured = || cells.iter().filter(move |cell| cell.system == system).map(|cell| &cell.row);
         let points: Vec<_> = measured().map(|row| (f64::from(row.cpus), of(row).median)).collect();
         Curve {
-            label: label(system).to_owned(),
+            label: label(system),
             color,
             band: measured().map(|row| (row.cpus.into(), of(row).p10, of(row).p90)).collect(),
             known_to: f64::INFINITY,
@@ -92,11 +92,7 @@ pub fn predictions(cells: &[Cell]) -> String {
         let at = |cpus: &u16| points.get(usize::from(*cpus) - 1);
         let cell = |cpus: &u16| at(cpus).map_or_else(String::new, |point| short(point.growing));
         let limit = points.last().map_or("", |point| point.limit.describe());
-        [label(system).to_owned()]
-            .into_iter()
-            .chain(PRINTED.iter().map(cell))
-            .chain([limit.to_owned()])
-            .collect()
+        [label(system)].into_iter().chain(PRINTED.iter().map(cell)).chain([limit.to_owned()]).collect()
     };
     let numbers = PRINTED.map(|cpus| cpus.to_string());
     let heading: Vec<&str> = ["predicted/s at CPUs"]

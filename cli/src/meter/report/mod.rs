@@ -15,7 +15,7 @@ pub use page::page;
 
 use super::blame::Blame;
 use super::row::{Cell, Row};
-use crate::guest::system::System;
+use crate::guest::system::{System, Tables, counted};
 use crate::table::{Table, count};
 
 /// Below the table.
@@ -116,11 +116,11 @@ fn number(value: f64) -> String {
 }
 
 /// How a system is called where there is room.
-fn label(system: System) -> &'static str {
+fn label(system: System) -> String {
     match system {
-        System::Linux => "stock Linux",
-        System::SHARED => "RadixVM, one shared table",
-        System::Radix(..) => "RadixVM, a table per core",
+        System::Linux => "stock Linux".to_owned(),
+        System::Radix(_, Tables::Shared, refs) => format!("RadixVM, one shared table{}", counted(refs)),
+        System::Radix(_, Tables::Percore, refs) => format!("RadixVM, a table per core{}", counted(refs)),
     }
 }
 
