@@ -1,12 +1,14 @@
 //! The kernel's command line.
 
 use sync::SetOnce;
-use vm::Tables;
+use vm::{Locking, Tables};
 
 /// What the user of the kernel chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `tables=percore|shared`.
+    /// `vm=radix|rwlock|faultlock|hybrid|bonsai|pervma`.
+    pub design: Design,
+    /// `tables=percore|shared`. Only radix can have one for each core.
     pub tables: Tables,
     /// `huge=never|madvise|always`.
     pub huge: Huge,
@@ -18,6 +20,15 @@ pub struct Options {
     pub fail_alloc: bool,
     /// `meter`: who owns what memory, at the end.
     pub meter: bool,
+}
+
+/// What address spaces are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// The paper's.
+    Radix,
+    /// A rival: a tree of regions, with one page table.
+    Tree(Locking),
 }
 
 /// Which anonymous memory gets huge pages, as long as there is plenty.
@@ -40,6 +51,7 @@ pub fn get() -> Options {
 
 impl Options {
     const DEFAULT: Self = Self {
+        design: Design::Radix,
         tables: Tables::PerCore,
         huge: Huge::Always,
         probe: false,
@@ -61,7 +73,12 @@ impl Options {
 
     fn with(self, word: &str) -> Self {
         match word {
-            "vm=radix" => self,
+            "vm=radix" => Self { design: Design::Radix, ..self },
+            "vm=rwlock" => self.tree(Locking::RwLock),
+            "vm=faultlock" => self.tree(Locking::FaultLock),
+            "vm=hybrid" => self.tree(Locking::Hybrid),
+            "vm=bonsai" => self.tree(Locking::Bonsai),
+            "vm=pervma" => self.tree(Locking::PerVma),
             "tables=percore" => Self { tables: Tables::PerCore, ..self },
             "tables=shared" => Self { tables: Tables::Shared, ..self },
             "huge=never" => Self { huge: Huge::Never, ..self },
@@ -73,5 +90,9 @@ impl Options {
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
         }
+    }
+
+    fn tree(self, locking: Locking) -> Self {
+        Self { design: Design::Tree(locking), tables: Tables::Shared, ..self }
     }
 }

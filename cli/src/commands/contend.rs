@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::guest::handed::Handed;
 use crate::guest::system::System;
@@ -49,7 +49,7 @@ pub struct Arguments {
         value_delimiter = ',',
         value_name = "SYSTEM,..."
     )]
-    systems: Vec<Kind>,
+    systems: Vec<System>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -76,26 +76,6 @@ pub struct Arguments {
     command: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// The RadixVM kernel with a page table per core
-    Radix,
-    /// The RadixVM kernel with one page table
-    Shared,
-    /// The distribution's own kernel
-    Linux,
-}
-
-impl Kind {
-    fn system(self) -> System {
-        match self {
-            Kind::Radix => System::PERCORE,
-            Kind::Shared => System::SHARED,
-            Kind::Linux => System::Linux,
-        }
-    }
-}
-
 impl Arguments {
     fn experiment(&self) -> Result<Experiment> {
         let name = &self.command[0];
@@ -108,7 +88,7 @@ impl Arguments {
             files: self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?,
             environment: self.env.clone(),
             cpus: sorted(if self.quick { &QUICK } else { &self.cpus }),
-            systems: once(self.systems.iter().map(|kind| kind.system())),
+            systems: once(self.systems.iter().copied()),
             repeats: self.repeats,
             memory: self.memory,
             slack: self.slack,

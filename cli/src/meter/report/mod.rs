@@ -115,15 +115,6 @@ fn number(value: f64) -> String {
     }
 }
 
-/// How a system is called where there is room.
-fn label(system: System) -> &'static str {
-    match system {
-        System::Linux => "stock Linux",
-        System::SHARED => "RadixVM, one shared table",
-        System::Radix(..) => "RadixVM, a table per core",
-    }
-}
-
 /// Systems in the order in which they were measured.
 fn systems(cells: &[Cell]) -> Vec<System> {
     let mut systems: Vec<System> = cells.iter().map(|cell| cell.system).collect();
