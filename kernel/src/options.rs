@@ -1,12 +1,14 @@
 //! The kernel's command line.
 
 use sync::SetOnce;
-use vm::Tables;
+use vm::{Locking, Tables};
 
 /// What the user of the kernel chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `tables=percore|shared`.
+    /// `vm=radix|rwlock|faultlock|hybrid|bonsai|pervma`.
+    pub design: Design,
+    /// `tables=percore|shared`. Only radix can have one for each core.
     pub tables: Tables,
     /// `refs=refcache|atomic|locked|snzi|sloppy|none`.
     pub refs: Refs,
@@ -39,6 +41,15 @@ pub enum Refs {
     Nobody,
 }
 
+/// What address spaces are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// The paper's.
+    Radix,
+    /// A rival: a tree of regions, with one page table.
+    Tree(Locking),
+}
+
 /// Which anonymous memory gets huge pages, as long as there is plenty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Huge {
@@ -59,6 +70,7 @@ pub fn get() -> Options {
 
 impl Options {
     const DEFAULT: Self = Self {
+        design: Design::Radix,
         tables: Tables::PerCore,
         refs: Refs::Refcache,
         huge: Huge::Always,
@@ -81,7 +93,12 @@ impl Options {
 
     fn with(self, word: &str) -> Self {
         match word {
-            "vm=radix" => self,
+            "vm=radix" => Self { design: Design::Radix, ..self },
+            "vm=rwlock" => self.tree(Locking::RwLock),
+            "vm=faultlock" => self.tree(Locking::FaultLock),
+            "vm=hybrid" => self.tree(Locking::Hybrid),
+            "vm=bonsai" => self.tree(Locking::Bonsai),
+            "vm=pervma" => self.tree(Locking::PerVma),
             "tables=percore" => Self { tables: Tables::PerCore, ..self },
             "tables=shared" => Self { tables: Tables::Shared, ..self },
             "refs=refcache" => Self { refs: Refs::Refcache, ..self },
@@ -99,5 +116,9 @@ impl Options {
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
         }
+    }
+
+    fn tree(self, locking: Locking) -> Self {
+        Self { design: Design::Tree(locking), tables: Tables::Shared, ..self }
     }
 }

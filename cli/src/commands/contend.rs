@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::guest::handed::Handed;
-use crate::guest::system::{Design, Refs, System, Tables};
+use crate::guest::system::{Refs, System};
 use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
@@ -49,7 +49,7 @@ pub struct Arguments {
         value_delimiter = ',',
         value_name = "SYSTEM,..."
     )]
-    systems: Vec<Kind>,
+    systems: Vec<System>,
     /// What counts the references to the pages of files, on RadixVM
     #[arg(long, value_enum, default_value = "refcache", value_delimiter = ',', value_name = "COUNT,...")]
     refs: Vec<Refs>,
@@ -79,30 +79,10 @@ pub struct Arguments {
     command: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// The RadixVM kernel with a page table per core
-    Radix,
-    /// The RadixVM kernel with one page table
-    Shared,
-    /// The distribution's own kernel
-    Linux,
-}
-
-impl Kind {
-    fn system(self, refs: Refs) -> System {
-        match self {
-            Kind::Radix => System::Radix(Design::Radix, Tables::Percore, refs),
-            Kind::Shared => System::Radix(Design::Radix, Tables::Shared, refs),
-            Kind::Linux => System::Linux,
-        }
-    }
-}
-
 impl Arguments {
     /// Each kernel with each way to count; there is one Linux.
     fn systems(&self) -> Vec<System> {
-        once(self.systems.iter().flat_map(|kind| self.refs.iter().map(|refs| kind.system(*refs))))
+        once(self.systems.iter().flat_map(|system| self.refs.iter().map(|refs| system.counting(*refs))))
     }
 
     fn experiment(&self) -> Result<Experiment> {

@@ -1,4 +1,4 @@
-//! The one Refcache domain, when its epochs move, and what to do when memory is short.
+//! The one Refcache domain and the one RCU domain, when their epochs move, and what to do when memory is short.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +24,13 @@ const PATIENCE_NS: u64 = 5_000_000;
 /// How long to wait for epochs that do not turn: far longer than every core needs for its ticks.
 const DRAIN_NS: u64 = 1_000_000_000;
 
+/// What one tick frees at most that waited for readers: far more than a core can retire from one tick to the next.
+const RCU_BATCH: usize = 1 << 16;
+/// Who has more that waits than this asks the others to hurry.
+const RCU_BOUND: usize = 1 << 14;
+
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
+static RCU: SetOnce<rcu::Domain> = SetOnce::new();
 /// Pages of files that stay when memory is short.
 const WORKING_SET: i64 = 256;
 /// Frames of the page table of a program that runs that stay: with fewer it is back at once.
@@ -38,9 +44,10 @@ static DESPERATE: AtomicUsize = AtomicUsize::new(0);
 static LOCKED: [CachePadded<AtomicBool>; MAX_CORES] =
     [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
 
-/// Makes the domain, with every core offline. Once, at boot.
+/// Makes the domains, with every core offline. Once, at boot.
 pub fn init(cores: usize) {
     DOMAIN.set(Refcache::new(Config { cores, cache_slots: CACHE_SLOTS, review_budget: REVIEW_BUDGET }));
+    RCU.set(rcu::Domain::new(rcu::Config { cores, batch: RCU_BATCH, bound: RCU_BOUND }));
 }
 
 /// The domain.
@@ -49,6 +56,14 @@ pub fn init(cores: usize) {
 /// Before `init`.
 pub fn domain() -> &'static Refcache {
     DOMAIN.get().expect("the domain is made at boot")
+}
+
+/// Where the nodes of regions' trees wait for their readers. Nobody reads on the way to user mode, or idles and reads.
+///
+/// # Panics
+/// Before `init`.
+pub fn rcu() -> &'static rcu::Domain {
+    RCU.get().expect("the domain is made at boot")
 }
 
 /// Runs epoch work if some is due. On the way to user mode and in the idle loop only: never where a
@@ -61,7 +76,10 @@ pub fn tick_if_due(pin: &Pinned) {
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
         counters::add(pin, Counter::Epochs, 1);
     }
-    // After the tick, which frees too.
+    if rcu().wants_quiesce(pin) {
+        rcu().quiesce(pin);
+    }
+    // After the ticks, which free too.
     if short {
         frames::give_back(pin, true);
     }
@@ -83,6 +101,7 @@ fn is_short() -> bool {
 pub fn idle_enter() {
     let pin = pin();
     domain().offline(&pin);
+    rcu().offline(&pin);
     let short = is_short();
     while !short && frames::prepare_one(&pin) {}
     frames::give_back(&pin, short);
@@ -91,19 +110,26 @@ pub fn idle_enter() {
 /// This core is awake again.
 pub fn idle_exit() {
     domain().online(&pin());
+    rcu().online(&pin());
 }
 
 /// Forces epochs until what is dead is free or nothing more comes free, or for a second. The caller holds no lock.
 pub fn drain() {
     let deadline = arch::now_ns() + DRAIN_NS;
+    rcu().drain_while(&pin(), hurrying(|| rcu().epoch(), deadline));
+    domain().drain_while(&pin(), hurrying(|| domain().epoch(), deadline));
+}
+
+/// Hurries the others once in each epoch; false when the time is over.
+fn hurrying(epoch: impl Fn() -> u64, deadline: u64) -> impl Fn() -> bool {
     let hurried = Cell::new(None);
-    domain().drain_while(&pin(), || {
-        let epoch = Some(domain().epoch());
+    move || {
+        let epoch = Some(epoch());
         if hurried.replace(epoch) != epoch {
             hurry_others();
         }
         arch::now_ns() < deadline
-    });
+    }
 }
 
 /// Makes every other core look for work now, and not at its next tick.

@@ -10,7 +10,7 @@ use abi::Errno;
 use percore::{MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SpinLock};
-use vm::{AddressSpace, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables};
+use vm::{AddressSpace, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
 
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
@@ -20,7 +20,7 @@ use super::{epoch, file_mapping};
 use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::fs::fallible;
-use crate::options;
+use crate::options::{self, Design};
 use crate::sched;
 
 const PAGE: u64 = 4096;
@@ -126,16 +126,19 @@ pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
 
 fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
     let nodes = fallible::arc(NodeCounters::try_new(arch::cores())?).ok()?;
-    let space = RadixSpace::with_counters(
-        pin,
-        epoch::domain(),
-        nodes.clone(),
-        tables.clone(),
-        MachineMemory,
-        layout(),
-    )
-    .ok()?;
-    let space = fallible::boxed(space).ok()?;
+    let (mmu, counters) = (tables.clone(), nodes.clone());
+    let space: Box<dyn AddressSpace> = match options::get().design {
+        Design::Radix => {
+            let domain = epoch::domain();
+            let space = RadixSpace::with_counters(pin, domain, counters, mmu, MachineMemory, layout());
+            fallible::boxed(space.ok()?).ok()?
+        }
+        Design::Tree(locking) => {
+            let domains = (epoch::domain(), epoch::rcu());
+            let space = TreeSpace::new(pin, locking, domains, counters, mmu, MachineMemory, layout());
+            fallible::boxed(space.ok()?).ok()?
+        }
+    };
     // Taken off again by the handle's drop, also if there is no memory for it.
     counters::add(pin, Counter::Spaces, 1);
     fallible::arc(SpaceHandle { space, tables, nodes }).ok()

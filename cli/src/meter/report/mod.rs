@@ -15,7 +15,7 @@ pub use page::page;
 
 use super::blame::Blame;
 use super::row::{Cell, Row};
-use crate::guest::system::{System, Tables, counted};
+use crate::guest::system::System;
 use crate::table::{Table, count};
 
 /// Below the table.
@@ -112,15 +112,6 @@ fn number(value: f64) -> String {
         100.0.. => count(value.round() as i64),
         10.0.. => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    }
-}
-
-/// How a system is called where there is room.
-fn label(system: System) -> String {
-    match system {
-        System::Linux => "stock Linux".to_owned(),
-        System::Radix(_, Tables::Shared, refs) => format!("RadixVM, one shared table{}", counted(refs)),
-        System::Radix(_, Tables::Percore, refs) => format!("RadixVM, a table per core{}", counted(refs)),
     }
 }
 
