@@ -22,6 +22,8 @@
 //!
 //! Left out: queues in front of a line before it saturates, caches that are full, page walks, memory that is far.
 
+use serde::{Deserialize, Serialize};
+
 use super::statistics::Summary;
 
 /// Cycles per second: E7-8870 (RadixVM, EuroSys 2013, section 5.1).
@@ -95,7 +97,7 @@ pub fn send(cpus: f64) -> f64 {
 }
 
 /// What a round does, on average.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// User and kernel.
     pub instructions: f64,
@@ -129,6 +131,11 @@ impl Load {
             hottest: mix(self.hottest, other.hottest),
             waiting: mix(self.waiting, other.waiting),
         }
+    }
+
+    /// So many rounds as one.
+    pub fn times(&self, rounds: f64) -> Load {
+        Load::default().toward(self, rounds)
     }
 
     /// What is to be expected of `grown`, further along a line that ends in this load at `cpus`: what costs less than a
