@@ -4,6 +4,7 @@
 mod binaries;
 mod comparison;
 mod crashes;
+mod figures;
 mod files;
 mod harness;
 mod hostile;

@@ -1,6 +1,6 @@
 //! Figures of *Scalable address spaces using RCU balanced trees* (Clements, Kaashoek, Zeldovich, ASPLOS 2012).
 
-use super::claims::{Claim, Ours};
+use super::claims::{Claim, Ours, claim};
 use super::radixvm::metis;
 use super::{Across, Axes, BONSAI, Content, Figure, Panel, Plot, Series, Work, ours};
 
@@ -30,10 +30,6 @@ const FAULTS: Work = Work::new("faultstorm", &["--mappers", "0", "--pages", "511
 const FAULTS_BESIDE_MAPS: Work = Work::new("faultstorm", &["--mmap-fraction", "{x}", "--pages", "511"]);
 
 const JOBS: Axes = Axes { across: Across::Cores, up: "throughput (jobs/hour)" };
-
-const fn claim(what: &'static str, place: &'static str, paper: &'static str, ours: Ours) -> Claim {
-    Claim { what, place, paper, ours }
-}
 
 const fn speedup(paper: &'static str, of: &'static str) -> Claim {
     claim(of, "7.2: 80 cores of 1", paper, Ours::Speedup(of, 80))
@@ -143,7 +139,7 @@ pub const FIGURES: [Figure; 6] = [
         id: "fig18",
         paper: "Bonsai, figure 18 (section 7.3)",
         title: "Microbenchmark page fault cost with varying time spent in mmap and munmap, relative to the cost with no concurrent memory mapping operations",
-        note: "",
+        note: "On the most CPUs of this run, one of which maps; what the others do for a fault, waiting for locks included while they spin.",
         content: Content::Curves(
             Axes {
                 across: Across::Argument(
@@ -154,7 +150,7 @@ pub const FIGURES: [Figure; 6] = [
             },
             &[Panel {
                 title: "faults beside maps",
-                plot: Plot::CyclesRelative,
+                plot: Plot::FaultRelative,
                 series: &designs(FAULTS_BESIDE_MAPS),
                 claims: &[
                     claim(

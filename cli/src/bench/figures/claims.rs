@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::results::Curve;
+use super::curve::Curve;
 
 /// A number from a paper's text, and ours beside it.
 pub struct Claim {
@@ -14,6 +14,11 @@ pub struct Claim {
     pub paper: &'static str,
     /// Ours.
     pub ours: Ours,
+}
+
+/// A claim in a line.
+pub const fn claim(what: &'static str, place: &'static str, paper: &'static str, ours: Ours) -> Claim {
+    Claim { what, place, paper, ours }
 }
 
 /// A number from the curves of one panel.
@@ -79,7 +84,7 @@ impl Ours {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::tests::curve;
+    use super::super::curve::tests::curve;
     use super::*;
 
     #[test]

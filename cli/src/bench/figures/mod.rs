@@ -1,13 +1,13 @@
 //! The figures of the papers, drawn anew: RadixVM (EuroSys 2013) and Bonsai (ASPLOS 2012).
 //!
 //! ```text
-//!   radixvm, bonsai: the figures as data
+//!   radixvm, ideas, bonsai: the figures as data
 //!        │ plan: what this build has, which runs that takes
 //!        ▼
 //!   measure ──▶ store: a file per run, found again after a stop
-//!        │ results: points, curves by the cost model
+//!        │ curve: points where something was counted, the cost model between and beyond
 //!        ▼
-//!   claims: the paper's numbers beside ours ──▶ JSON, page ──▶ compare
+//!   results, with claims: the papers' numbers beside ours ──▶ JSON, page ──▶ compare
 //! ```
 //!
 //! To add a program, a design or a scheme of counting to a figure is to add a line to its table; what this build does not know is
@@ -16,6 +16,8 @@
 pub mod bonsai;
 pub mod claims;
 pub mod compare;
+pub mod curve;
+pub mod ideas;
 pub mod identity;
 pub mod measure;
 pub mod page;
@@ -91,8 +93,8 @@ pub enum Plot {
     Jobs,
     /// Cycles that a round takes a CPU.
     Cycles,
-    /// The same as a multiple of the first.
-    CyclesRelative,
+    /// Cycles of phase 0 for each of its page faults, as a multiple of the first.
+    FaultRelative,
     /// Frames of page tables, as our kernel counts them.
     TablePages,
 }
@@ -180,7 +182,7 @@ impl Work {
 
 /// All figures, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
-    radixvm::FIGURES.iter().chain(&bonsai::FIGURES)
+    radixvm::FIGURES.iter().chain(&ideas::FIGURES).chain(&bonsai::FIGURES)
 }
 
 #[cfg(test)]

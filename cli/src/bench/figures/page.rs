@@ -2,7 +2,8 @@
 //! elsewhere.
 
 use super::claims::Compared;
-use super::results::{Curve, Drawn, PAPER, Plotted, Results};
+use super::curve::{Curve, PAPER};
+use super::results::{Drawn, Plotted, Results};
 use crate::bench::memory::row::Row;
 use crate::meter::report::chart::{self, Chart, short};
 use crate::meter::report::html::{escape, table};
@@ -200,8 +201,8 @@ fn counts(figure: &Drawn) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::curve::tests::filled;
     use super::super::identity::Identity;
-    use super::super::results::tests::filled;
     use super::super::{Plot, all};
     use super::*;
 

@@ -40,24 +40,35 @@ impl Run {
     }
 }
 
+/// How far curves go.
+pub struct Extent {
+    /// Numbers of CPUs.
+    pub cpus: Vec<u16>,
+    /// Of what else is varied, only the first and the last.
+    pub quick: bool,
+}
+
 /// The runs of one series.
-pub fn runs(across: Across, plot: Plot, series: &Series, cpus: &[u16]) -> Vec<Run> {
+pub fn runs(across: Across, plot: Plot, series: &Series, Extent { cpus, quick }: &Extent) -> Vec<Run> {
     let run = |cpus, x| Run { on: series.on, work: series.work, x, cpus, metered: plot.is_metered() };
     let most = cpus.iter().copied().max().unwrap_or(1);
     match across {
         Across::Cores => cpus.iter().map(|cpus| run(*cpus, None)).collect(),
+        Across::Argument(_, values) if *quick => {
+            values.first().into_iter().chain(values.last()).map(|x| run(most, Some(*x))).collect()
+        }
         Across::Argument(_, values) => values.iter().map(|x| run(most, Some(*x))).collect(),
     }
 }
 
 /// All runs of these figures that this build can do, each once, in their order.
-pub fn all(figures: &[&Figure], cpus: &[u16], known: &Known) -> Vec<Run> {
+pub fn all(figures: &[&Figure], extent: &Extent, known: &Known) -> Vec<Run> {
     let mut all = Vec::new();
     for figure in figures {
         let Content::Curves(axes, panels) = &figure.content else { continue };
         for (plot, series) in panels.iter().flat_map(|panel| panel.series.iter().map(|of| (panel.plot, of))) {
             let missing = known.missing(series).is_some();
-            let runs = if missing { Vec::new() } else { runs(axes.across, plot, series, cpus) };
+            let runs = if missing { Vec::new() } else { runs(axes.across, plot, series, extent) };
             runs.into_iter().for_each(|run| {
                 if !all.contains(&run) {
                     all.push(run)
@@ -119,7 +130,7 @@ mod tests {
     #[test]
     fn figures_that_need_the_same_run_share_it_and_files_differ() {
         let figures: Vec<_> = figures().collect();
-        let runs = all(&figures, &[1, 2], &known());
+        let runs = all(&figures, &Extent { cpus: vec![1, 2], quick: true }, &known());
         let names: BTreeSet<_> = runs.iter().map(Run::name).collect();
         assert_eq!(names.len(), runs.len());
         let local = "local-metered-radix-percore-refcache-2cpus";
@@ -129,11 +140,15 @@ mod tests {
 
     #[test]
     fn an_argument_is_varied_on_the_most_cpus() {
-        let across = Across::Argument("part", &["0", "50"]);
-        let runs =
-            runs(across, Plot::Cycles, &series(RADIX, Work::new("local", &["--pages", "{x}"])), &[1, 4]);
-        let names: Vec<_> = runs.iter().map(Run::name).collect();
-        assert_eq!(names[1], "local-metered-radix-percore-refcache-pages-50-4cpus");
-        assert!(runs.iter().all(|run| run.cpus == 4) && runs.len() == 2);
+        let (across, work) =
+            (Across::Argument("part", &["0", "20", "50"]), Work::new("local", &["--pages", "{x}"]));
+        let of = |quick| {
+            let extent = Extent { cpus: vec![1, 4], quick };
+            runs(across, Plot::Cycles, &series(RADIX, work), &extent)
+        };
+        let (all, ends) = (of(false), of(true));
+        assert_eq!(all[2].name(), "local-metered-radix-percore-refcache-pages-50-4cpus");
+        assert!(all.iter().all(|run| run.cpus == 4) && all.len() == 3);
+        assert_eq!(ends, [all[0].clone(), all[2].clone()]);
     }
 }

@@ -9,10 +9,11 @@ use clap::Args;
 
 use super::output::Output;
 use crate::bench::figures::compare::{Comparison, File};
+use crate::bench::figures::curve::Curve;
 use crate::bench::figures::identity::{self, Identity};
 use crate::bench::figures::measure::{self, Effort, Measured};
-use crate::bench::figures::plan::{self, Known, Run};
-use crate::bench::figures::results::{Curve, Drawn, Results};
+use crate::bench::figures::plan::{self, Extent, Known, Run};
+use crate::bench::figures::results::{Drawn, Results};
 use crate::bench::figures::store::Store;
 use crate::bench::figures::{self, Across, Axes, Figure, Panel, Series, page};
 use crate::guest::linux;
@@ -95,7 +96,7 @@ fn told(results: &Results, folder: &Path) -> String {
 /// What is to be done.
 struct Job {
     figures: Vec<&'static Figure>,
-    cpus: Vec<u16>,
+    extent: Extent,
     effort: Effort,
     report: PathBuf,
     known: Known,
@@ -119,7 +120,7 @@ impl Job {
         let store = Store::open(&report, build, fresh)?;
         Ok(Job {
             figures: if only.is_empty() { figures::all().collect() } else { only },
-            cpus: sizes(cpus, quick),
+            extent: Extent { cpus: sizes(cpus, quick), quick },
             effort: Effort { quick, memory },
             report,
             known: Known::load()?,
@@ -130,7 +131,7 @@ impl Job {
 
     /// The results, and how many runs gave none.
     fn measure(&self) -> Result<(Results, usize)> {
-        let runs = plan::all(&self.figures, &self.cpus, &self.known);
+        let runs = plan::all(&self.figures, &self.extent, &self.known);
         let kept = runs.iter().filter(|run| self.store.get(run).is_some()).count();
         let of = runs.len();
         let done = runs.into_iter().enumerate().map(|(number, run)| self.once(run, number + 1, of));
@@ -141,7 +142,7 @@ impl Job {
             .iter()
             .map(|figure| Drawn::new(figure, |axes, panel, series| self.curve(&done, axes, panel, series)));
         let figures = figures.collect::<Result<_>>()?;
-        let (identity, cpus) = (self.identity.clone(), self.cpus.clone());
+        let (identity, cpus) = (self.identity.clone(), self.extent.cpus.clone());
         let measured = of - kept - left_out;
         Ok((Results { identity, quick: self.effort.quick, cpus, measured, kept, figures }, left_out))
     }
@@ -167,7 +168,7 @@ impl Job {
             return curve;
         }
         let mut points = Vec::new();
-        for run in plan::runs(axes.across, panel.plot, series, &self.cpus) {
+        for run in plan::runs(axes.across, panel.plot, series, &self.extent) {
             let x = place(axes.across, &run);
             match done.iter().find(|(other, _)| *other == run).map(|(_, result)| result) {
                 Some(Ok(measured)) => points.push((x, run.cpus, measured.clone())),
