@@ -23,8 +23,8 @@ const fn designs_and_linux(work: Work) -> [Series; 6] {
 }
 
 const METIS: Work = metis!("8M");
-const PSEARCHY: Work = Work { program: "textindex", arguments: &["{file}"], reads: Some("crates") };
-const DEDUP: Work = Work { program: "dedup", arguments: &["{file}"], reads: Some("Cargo.lock") };
+const PSEARCHY: Work = Work { program: "textindex", arguments: &["{file}"], reads: Some("crates"), apart: 0 };
+const DEDUP: Work = Work { program: "dedup", arguments: &["{file}"], reads: Some("Cargo.lock"), apart: 0 };
 /// Regions too small for a huge page, and hardly ever a new one.
 const FAULTS: Work = Work::new("faultstorm", &["--mappers", "0", "--pages", "511"]);
 const FAULTS_BESIDE_MAPS: Work = Work::new("faultstorm", &["--mmap-fraction", "{x}", "--pages", "511"]);

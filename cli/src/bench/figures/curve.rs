@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::measure::Measured;
-use super::{Across, Plot, Series};
-use crate::meter::model::{self, FREQUENCY, IPC, Load, READ_MODIFIED};
+use super::{Across, Plot, Series, value};
+use crate::meter::model;
 use crate::meter::row::Row;
 
 /// Cores of the papers' machine: where their axes end.
@@ -19,6 +19,8 @@ pub struct Curve {
     pub label: &'static str,
     /// The machine's words: design, tables, counters; or linux.
     pub on: Vec<&'static str>,
+    /// CPUs that do something else than what is drawn: it takes one more.
+    pub apart: u16,
     /// The program.
     pub program: &'static str,
     /// Its arguments.
@@ -44,6 +46,7 @@ impl Curve {
         Curve {
             label: series.label,
             on: series.on.words(),
+            apart: series.work.apart,
             program: series.work.program,
             arguments: series.work.arguments.to_vec(),
             ..Curve::default()
@@ -53,12 +56,11 @@ impl Curve {
     /// Takes what runs left: where each was, and the number of CPUs.
     pub fn fill(&mut self, across: Across, plot: Plot, runs: &[(f64, u16, Measured)]) {
         self.counts = runs.iter().filter_map(|(_, _, measured)| row_of(measured)).collect();
-        self.points = relative(
-            plot,
-            runs.iter().filter_map(|(x, cpus, of)| Some((*x, value(plot, of, *cpus)?))).collect(),
-        );
+        let point =
+            |(x, cpus, run): &(f64, u16, Measured)| Some((*x, value::value(plot, self.apart, run, *cpus)?));
+        self.points = relative(plot, runs.iter().filter_map(point).collect());
         if across == Across::Cores && plot.is_metered() {
-            self.line = line(plot, runs);
+            self.line = line(plot, self.apart, runs);
         }
         let kept = self.line.iter().filter(|place| KEPT.iter().any(|cpus| f64::from(*cpus) == place.0));
         self.predicted = kept.map(|(x, y, _)| (*x, *y)).collect();
@@ -83,60 +85,20 @@ fn row_of(measured: &Measured) -> Option<Row> {
     }
 }
 
-/// What one run is worth.
-fn value(plot: Plot, measured: &Measured, cpus: u16) -> Option<f64> {
-    match measured {
-        Measured::Metered { row, .. } if plot == Plot::FaultRelative => fault(row),
-        Measured::Metered { load, .. } => {
-            let (rate, _) = of_all(plot, *load, cpus).throughput(cpus.into());
-            Some(converted(plot, rate, cpus))
-        }
-        Measured::Reported(counters) => counters.get("table_pages").map(|pages| *pages as f64),
-    }
-}
-
-/// Cycles of a fault in phase 0; all its transfers as loads of modified lines.
-fn fault(row: &Row) -> Option<f64> {
-    let phase = row.phases.iter().find(|phase| phase.phase == 0).filter(|phase| phase.faults > 0.0)?;
-    let cpus = row.cpus.into();
-    let interrupts = phase.ipis.min(1.0) * model::answer(cpus) + phase.ipi_targets * model::TRAP;
-    Some(
-        (phase.instructions / IPC + phase.transfers * READ_MODIFIED.cycles(cpus) + interrupts) / phase.faults,
-    )
-}
-
-/// The load of what `plot` counts: a round, or the whole job of which every thread does a share.
-fn of_all(plot: Plot, load: Load, cpus: u16) -> Load {
-    if plot == Plot::Jobs { load.times(cpus.into()) } else { load }
-}
-
-/// What is drawn for so many rounds or jobs per second of all CPUs.
-fn converted(plot: Plot, rate: f64, cpus: u16) -> f64 {
-    match plot {
-        Plot::PerRound(each) => rate * each,
-        Plot::PerRoundAndCore(each) => rate * each * f64::from(cpus),
-        Plot::Jobs => rate * 3600.0,
-        Plot::Cycles => f64::from(cpus) * FREQUENCY / rate,
-        Plot::FaultRelative | Plot::TablePages => rate,
-    }
-}
-
 fn relative(plot: Plot, points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let first = points.first().filter(|_| plot == Plot::FaultRelative).map_or(1.0, |point| point.1);
     points.into_iter().map(|(x, y)| (x, y / first)).collect()
 }
 
 /// The model's curve; it ends where counts end unless two numbers of CPUs above one say how they go on.
-fn line(plot: Plot, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64, f64)> {
-    let load = |(_, cpus, measured): &(f64, u16, Measured)| match measured {
-        Measured::Metered { load, .. } => Some((*cpus, of_all(plot, *load, *cpus))),
-        Measured::Reported(_) => None,
-    };
+fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64, f64)> {
+    let load = |(_, cpus, run): &(f64, u16, Measured)| Some((*cpus, value::load(plot, apart, run)?));
     let loads: Vec<_> = runs.iter().filter_map(load).collect();
     let goes_on = loads.iter().filter(|(cpus, _)| *cpus > 1).count() > 1;
     let end = loads.last().map_or(0, |(cpus, _)| if goes_on { model::MOST } else { *cpus });
     let drawn = |point: model::Point| {
-        let [growing, steady] = [point.growing, point.steady].map(|rate| converted(plot, rate, point.cpus));
+        let [growing, steady] =
+            [point.growing, point.steady].map(|rate| value::of_rate(plot, apart, rate, point.cpus));
         (point.cpus.into(), growing, steady)
     };
     model::curve(&loads).into_iter().filter(|point| point.cpus <= end).map(drawn).collect()
@@ -193,8 +155,8 @@ pub mod tests {
 
     #[test]
     fn cycles_are_those_of_the_round_and_relative_faults_start_at_one() {
-        let (_, _, Measured::Metered { load, .. }) = metered(1) else { panic!("metered") };
-        assert!((filled(Plot::Cycles).at(1).unwrap() / load.cycles(1.0) - 1.0).abs() < 1e-9);
+        let cell = cell(System::PERCORE, 1);
+        assert!((filled(Plot::Cycles).at(1).unwrap() / cell.load.cycles(1.0) - 1.0).abs() < 1e-9);
         let mut curve = Curve::default();
         curve.fill(Across::Argument("%", &[]), Plot::FaultRelative, &[metered(2), metered(4)]);
         assert_eq!((curve.points.len(), curve.points[0].1, curve.line.len()), (2, 1.0, 0));

@@ -4,10 +4,22 @@ use super::claims::{Ours, claim};
 use super::radixvm::{GLOBAL, LOCAL, PAGES, PIPELINE, tables};
 use super::{Across, Axes, Content, Figure, Panel, Plot, RADIX, Series, Work, ours};
 
-/// One of figures 6 and 7: look-ups in a structure beside so many writers.
+/// Look-ups of each reader of figures 6 and 7.
+const LOOKUPS: f64 = 6400.0;
+
+/// Look-ups in a map beside so many writers.
 macro_rules! lookups {
-    ($structure:literal, $($label:literal $writers:literal),*) => {
-        &[$(Series { label: $label, on: RADIX, work: Work::new("treelookup", &["--structure", $structure, "--writers", $writers]) }),*]
+    ($label:literal, $map:literal, $writers:literal) => {
+        Series {
+            label: $label,
+            on: RADIX,
+            work: Work {
+                program: "treelookup",
+                arguments: &["--map", $map, "--lookups", "6400", "--writers", stringify!($writers)],
+                reads: None,
+                apart: $writers,
+            },
+        }
     };
 }
 
@@ -26,8 +38,12 @@ pub const FIGURES: [Figure; 4] = [
             Axes { across: Across::Cores, up: "lookups/s" },
             &[Panel {
                 title: "skip list",
-                plot: Plot::PerRound(1.0),
-                series: lookups!("skiplist", "0 writers" "0", "1 writer" "1", "5 writers" "5"),
+                plot: Plot::Lookups(LOOKUPS),
+                series: &[
+                    lookups!("0 writers", "skiplist", 0),
+                    lookups!("1 writer", "skiplist", 1),
+                    lookups!("5 writers", "skiplist", 5),
+                ],
                 claims: &[
                     claim("0 writers, per core", "5.5", "5.7 million/s", Ours::Value("0 writers", 1)),
                     claim("5 writers, at 80 cores", "5.5", "64 million/s", Ours::Value("5 writers", 80)),
@@ -39,13 +55,17 @@ pub const FIGURES: [Figure; 4] = [
         id: "fig7",
         paper: "RadixVM, figure 7 (section 5.5)",
         title: "Total throughput of concurrent radix tree lookups contending with inserts and deletes",
-        note: "",
+        note: "Writers are among the cores: a curve with ten of them begins at eleven.",
         content: Content::Curves(
             Axes { across: Across::Cores, up: "lookups/s" },
             &[Panel {
                 title: "radix tree",
-                plot: Plot::PerRound(1.0),
-                series: lookups!("radix", "0 writers" "0", "10 writers" "10", "40 writers" "40"),
+                plot: Plot::Lookups(LOOKUPS),
+                series: &[
+                    lookups!("0 writers", "radix", 0),
+                    lookups!("10 writers", "radix", 10),
+                    lookups!("40 writers", "radix", 40),
+                ],
                 claims: &[claim(
                     "10 writers of none, at 80 cores",
                     "5.5",

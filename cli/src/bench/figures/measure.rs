@@ -100,8 +100,12 @@ mod tests {
 
     #[test]
     fn arguments_know_the_file_the_size_and_what_is_varied() {
-        let work =
-            Work { program: "p", arguments: &["--x={x}", "{size}", "{file}"], reads: Some("LICENSE-APACHE") };
+        let work = Work {
+            program: "p",
+            arguments: &["--x={x}", "{size}", "{file}"],
+            reads: Some("LICENSE-APACHE"),
+            apart: 0,
+        };
         let run = Run { on: RADIX, work, x: Some("7"), cpus: 1, metered: true };
         let words = arguments(&run, Effort { quick: true, memory: 0 });
         assert_eq!(words[..2], ["--x=7", "2"]);

@@ -5,7 +5,7 @@
 //!        │ plan: what this build has, which runs that takes
 //!        ▼
 //!   measure ──▶ store: a file per run, found again after a stop
-//!        │ curve: points where something was counted, the cost model between and beyond
+//!        │ value, curve: points where something was counted, the cost model between and beyond
 //!        ▼
 //!   results, with claims: the papers' numbers beside ours ──▶ JSON, page ──▶ compare
 //! ```
@@ -25,6 +25,7 @@ pub mod plan;
 pub mod radixvm;
 pub mod results;
 pub mod store;
+pub mod value;
 
 use clap::ValueEnum;
 
@@ -93,8 +94,10 @@ pub enum Plot {
     Jobs,
     /// Cycles that a round takes a CPU.
     Cycles,
-    /// Cycles of phase 0 for each of its page faults, as a multiple of the first.
+    /// Cycles of a page fault of those who only fault, as a multiple of the first.
     FaultRelative,
+    /// Look-ups per second; every reader does so many.
+    Lookups(f64),
     /// Frames of page tables, as our kernel counts them.
     TablePages,
 }
@@ -171,12 +174,14 @@ pub struct Work {
     pub arguments: &'static [&'static str],
     /// A file or folder of this repository.
     pub reads: Option<&'static str>,
+    /// Threads that do something else than what is drawn.
+    pub apart: u16,
 }
 
 impl Work {
-    /// Work without files.
+    /// Work without files, the same for all threads.
     pub const fn new(program: &'static str, arguments: &'static [&'static str]) -> Self {
-        Work { program, arguments, reads: None }
+        Work { program, arguments, reads: None, apart: 0 }
     }
 }
 

@@ -53,7 +53,10 @@ pub fn runs(across: Across, plot: Plot, series: &Series, Extent { cpus, quick }:
     let run = |cpus, x| Run { on: series.on, work: series.work, x, cpus, metered: plot.is_metered() };
     let most = cpus.iter().copied().max().unwrap_or(1);
     match across {
-        Across::Cores => cpus.iter().map(|cpus| run(*cpus, None)).collect(),
+        Across::Cores => {
+            let enough = cpus.iter().filter(|cpus| **cpus > series.work.apart);
+            enough.map(|cpus| run(*cpus, None)).collect()
+        }
         Across::Argument(_, values) if *quick => {
             values.first().into_iter().chain(values.last()).map(|x| run(most, Some(*x))).collect()
         }

@@ -11,6 +11,7 @@ macro_rules! metis {
             program: "wordindex",
             arguments: &["--block", $block, "--repeat", "{size}", "{file}"],
             reads: Some("LICENSE-APACHE"),
+            apart: 0,
         }
     };
 }
