@@ -19,6 +19,7 @@ pub mod compare;
 pub mod curve;
 pub mod ideas;
 pub mod identity;
+pub mod job;
 pub mod measure;
 pub mod page;
 pub mod plan;

@@ -9,13 +9,13 @@ use clap::Args;
 
 use super::output::Output;
 use crate::bench::figures::compare::{Comparison, File};
-use crate::bench::figures::curve::Curve;
 use crate::bench::figures::identity::{self, Identity};
-use crate::bench::figures::measure::{self, Effort, Measured};
-use crate::bench::figures::plan::{self, Extent, Known, Run};
-use crate::bench::figures::results::{Drawn, Results};
+use crate::bench::figures::job::Job;
+use crate::bench::figures::measure::Effort;
+use crate::bench::figures::plan::{Extent, Known};
+use crate::bench::figures::results::Results;
 use crate::bench::figures::store::Store;
-use crate::bench::figures::{self, Across, Axes, Figure, Panel, Series, page};
+use crate::bench::figures::{self, Figure, page};
 use crate::guest::linux;
 use crate::meter::report::style;
 use crate::refusal::FAILED;
@@ -69,12 +69,12 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         return compare(files);
     }
     let json = arguments.json.clone().map(Output::open).transpose()?;
-    let job = Job::prepare(arguments)?;
-    let (results, left_out) = job.measure()?;
+    let report = arguments.report.clone();
+    let (results, left_out) = prepare(arguments)?.measure()?;
     let text = serde_json::to_string_pretty(&results)? + "\n";
-    draw(&job.report, &results, &text)?;
+    draw(&report, &results, &text)?;
     json.map_or(Ok(()), |file| file.write(&text))?;
-    writeln!(std::io::stdout(), "{}", told(&results, &job.report))?;
+    writeln!(std::io::stdout(), "{}", told(&results, &report))?;
     Ok(if left_out == 0 { 0 } else { FAILED })
 }
 
@@ -93,100 +93,24 @@ fn told(results: &Results, folder: &Path) -> String {
     format!("{measured} runs done, {kept} found done; {}", folder.join("index.html").display())
 }
 
-/// What is to be done.
-struct Job {
-    figures: Vec<&'static Figure>,
-    extent: Extent,
-    effort: Effort,
-    report: PathBuf,
-    known: Known,
-    store: Store,
-    identity: Identity,
-}
-
-/// Every run with what became of it.
-type Done = Vec<(Run, Result<Measured>)>;
-
-impl Job {
-    /// Builds and fetches, so that what fails every run fails before the first.
-    fn prepare(arguments: Arguments) -> Result<Self> {
-        let Arguments { only, cpus, report, quick, fresh, memory, .. } = arguments;
-        let identity = Identity::here();
-        let kind = if quick { "quick" } else { "full" };
-        let linux = linux::kernel().context("cannot get a stock Linux kernel to compare with")?;
-        let mut files = vec![artifacts::kernel()?, artifacts::meter()?, linux];
-        files.extend(artifacts::programs()?.values().cloned());
-        let build = format!("{} {kind} {memory}", identity::digest(&files)?);
-        let store = Store::open(&report, build, fresh)?;
-        Ok(Job {
-            figures: if only.is_empty() { figures::all().collect() } else { only },
-            extent: Extent { cpus: sizes(cpus, quick), quick },
-            effort: Effort { quick, memory },
-            report,
-            known: Known::load()?,
-            store,
-            identity,
-        })
-    }
-
-    /// The results, and how many runs gave none.
-    fn measure(&self) -> Result<(Results, usize)> {
-        let runs = plan::all(&self.figures, &self.extent, &self.known);
-        let kept = runs.iter().filter(|run| self.store.get(run).is_some()).count();
-        let of = runs.len();
-        let done = runs.into_iter().enumerate().map(|(number, run)| self.once(run, number + 1, of));
-        let done: Done = done.collect::<Result<_>>()?;
-        let left_out = done.iter().filter(|(_, result)| result.is_err()).count();
-        let figures = self
-            .figures
-            .iter()
-            .map(|figure| Drawn::new(figure, |axes, panel, series| self.curve(&done, axes, panel, series)));
-        let figures = figures.collect::<Result<_>>()?;
-        let (identity, cpus) = (self.identity.clone(), self.extent.cpus.clone());
-        let measured = of - kept - left_out;
-        Ok((Results { identity, quick: self.effort.quick, cpus, measured, kept, figures }, left_out))
-    }
-
-    /// Finds or does one run. One that fails is told and left out.
-    fn once(&self, run: Run, number: usize, of: usize) -> Result<(Run, Result<Measured>)> {
-        if let Some(kept) = self.store.get(&run) {
-            return Ok((run, Ok(kept)));
-        }
-        let name = run.name();
-        let result = measure::run(&run, self.effort, format!("run {number} of {of}: {name}"));
-        match &result {
-            Ok(measured) => self.store.put(&run, measured.clone())?,
-            Err(error) => eprintln!("radixvm: left out: {name}: {error:#}"),
-        }
-        Ok((run, result))
-    }
-
-    fn curve(&self, done: &Done, axes: &Axes, panel: &Panel, series: &Series) -> Curve {
-        let mut curve = Curve::empty(series);
-        curve.not_in_this_build = self.known.missing(series);
-        if curve.not_in_this_build.is_some() {
-            return curve;
-        }
-        let mut points = Vec::new();
-        for run in plan::runs(axes.across, panel.plot, series, &self.extent) {
-            let x = place(axes.across, &run);
-            match done.iter().find(|(other, _)| *other == run).map(|(_, result)| result) {
-                Some(Ok(measured)) => points.push((x, run.cpus, measured.clone())),
-                Some(Err(error)) => curve.left_out.push(format!("{x}: {error:#}")),
-                None => curve.left_out.push(format!("{x}: not planned")),
-            }
-        }
-        curve.fill(axes.across, panel.plot, &points);
-        curve
-    }
-}
-
-/// Where a run is drawn.
-fn place(across: Across, run: &Run) -> f64 {
-    match across {
-        Across::Cores => run.cpus.into(),
-        Across::Argument(..) => run.x.and_then(|x| x.parse().ok()).unwrap_or(0.0),
-    }
+/// Builds and fetches, so that what fails every run fails before the first.
+fn prepare(arguments: Arguments) -> Result<Job> {
+    let Arguments { only, cpus, report, quick, fresh, memory, .. } = arguments;
+    let identity = Identity::here();
+    let kind = if quick { "quick" } else { "full" };
+    let linux = linux::kernel().context("cannot get a stock Linux kernel to compare with")?;
+    let mut files = vec![artifacts::kernel()?, artifacts::meter()?, linux];
+    files.extend(artifacts::programs()?.values().cloned());
+    let build = format!("{} {kind} {memory}", identity::digest(&files)?);
+    let store = Store::open(&report, build, fresh)?;
+    Ok(Job {
+        figures: if only.is_empty() { figures::all().collect() } else { only },
+        extent: Extent { cpus: sizes(cpus, quick), quick },
+        effort: Effort { quick, memory },
+        known: Known::load()?,
+        store,
+        identity,
+    })
 }
 
 /// Each number once.
@@ -215,4 +139,22 @@ fn draw(folder: &Path, results: &Results, json: &str) -> Result<()> {
     }
     write("index.html", &page::page(results))?;
     write("figures.json", json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_asked_for_each_once_or_few_for_a_quick_look() {
+        assert_eq!(sizes(Some(vec![4, 1, 4]), true), [1, 4]);
+        assert_eq!((sizes(None, true), sizes(None, false).len()), (vec![1, 2], 5));
+    }
+
+    #[test]
+    fn an_unknown_figure_is_answered_with_the_known_ones() {
+        assert_eq!(figure("fig5").unwrap().id, "fig5");
+        let error = figure("fig1").err().unwrap();
+        assert!(error.contains("fig4, fig5") && error.contains("table2"), "{error}");
+    }
 }
