@@ -99,6 +99,8 @@ fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64,
     let drawn = |point: model::Point| {
         let [growing, steady] =
             [point.growing, point.steady].map(|rate| value::of_rate(plot, apart, rate, point.cpus));
+        // A round is more work the more cores there are: it cannot stay as it was.
+        let steady = if matches!(plot, Plot::PerRoundAndCore(_)) { growing } else { steady };
         (point.cpus.into(), growing, steady)
     };
     model::curve(&loads).into_iter().filter(|point| point.cpus <= end).map(drawn).collect()

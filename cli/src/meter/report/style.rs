@@ -14,7 +14,7 @@ table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabu
 th, td { padding: .2rem .7rem .2rem 0; text-align: left; vertical-align: top; } tbody tr { border-top: 1px solid var(--rule); }
 td, thead th { white-space: nowrap; } td:has(code) { white-space: normal; } thead th { color: var(--soft); font-weight: 600; } tbody th { font-weight: 600; white-space: nowrap; } .number { text-align: right; }
 code { font: .85rem/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1.2rem; } figure { margin: 0; } .plots figure { max-width: 38rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1.2rem; } figure { margin: 0; } .plots figure:not(:only-child), .plots svg { max-width: 38rem; }
 figure.first { grid-column: 1 / -1; } figure.first svg { max-width: 56rem; display: block; } svg { width: 100%; height: auto; background: var(--panel); border-radius: 6px; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .soft { fill: var(--soft); }
 svg .paper { fill: var(--panel); } svg .grid { stroke: var(--rule); stroke-width: 1; } svg .axis { stroke: var(--soft); } svg .ideal { stroke: var(--soft); stroke-dasharray: 1 4; fill: none; }
