@@ -55,8 +55,14 @@ fn figure(figure: &Drawn) -> String {
     let plots: String = figure.panels.iter().map(|panel| plot(figure, panel)).collect();
     let claims =
         figure.panels.iter().flat_map(|panel| panel.claims.iter().map(move |claim| (panel.title, claim)));
-    let missing: String = figure.panels.iter().flat_map(|panel| &panel.series).flat_map(missing).collect();
-    let missing = if missing.is_empty() { missing } else { format!("<ul class=soft>{missing}</ul>\n") };
+    let mut missing: Vec<String> =
+        figure.panels.iter().flat_map(|panel| &panel.series).flat_map(missing).collect();
+    missing.dedup();
+    let missing = if missing.is_empty() {
+        String::new()
+    } else {
+        format!("<ul class=soft>{}</ul>\n", missing.concat())
+    };
     format!(
         "<section id=\"{}\"><h2>{}: {}</h2>\n<p class=soft>{}</p>\n<div class=\"charts plots\">{plots}</div>\n{}{}{missing}{}</section>\n",
         figure.id,
