@@ -31,7 +31,7 @@ impl Identity {
             commit: commit().unwrap_or_else(|| "unknown".to_owned()),
             processor: processor().unwrap_or_else(|| "unknown".to_owned()),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            host: format!("Linux {}", release.trim()),
+            host: format!("Linux {}", release.trim().split('-').next().unwrap_or_default()),
         }
     }
 }
