@@ -90,6 +90,7 @@ impl Arguments {
         let bundled = artifacts::is_bundled(name);
         let rounds = benchmarks::rounds(name);
         Ok(Experiment {
+            step: "metering".to_owned(),
             program: if bundled { artifacts::program(name)? } else { program::find(name)? },
             arguments: benchmarks::complete(&self.command[1..], rounds),
             rounds: rounds.unwrap_or(0),

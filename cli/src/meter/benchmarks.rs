@@ -65,6 +65,7 @@ pub fn experiment(
     let (rounds, arguments) =
         (rounds(name), arguments.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
     Ok(Experiment {
+        step: "metering".to_owned(),
         program: artifacts::program(name)?,
         arguments: complete(&arguments, rounds),
         rounds: rounds.unwrap_or(0),

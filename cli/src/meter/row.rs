@@ -1,6 +1,6 @@
 //! One result per (program, system, CPUs): what the JSON says, and what table, curves and page are made from.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::blame::Blame;
 use super::model::{self, Load};
@@ -13,12 +13,12 @@ use crate::guest::system::{System, word};
 const SLEPT: f64 = 1.25;
 
 /// One object of the JSON output. Counts are per round.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The program's name.
     pub program: String,
     /// radixvm or linux.
-    pub system: &'static str,
+    pub system: String,
     /// Address-space design; null on Linux.
     pub design: Option<String>,
     /// Page tables; null on Linux.
@@ -128,7 +128,7 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
     let of = |names: &[&str]| summary(output, rounds, names);
     Row {
         program: label.program.to_owned(),
-        system,
+        system: system.to_owned(),
         design,
         tables,
         refs,
@@ -239,7 +239,7 @@ pub mod tests {
     #[test]
     fn counts_are_per_round() {
         let row = cell(System::PERCORE, 2).row;
-        assert_eq!((row.system, row.tables.as_deref(), row.rounds), ("radixvm", Some("percore"), 4));
+        assert_eq!((row.system.as_str(), row.tables.as_deref(), row.rounds), ("radixvm", Some("percore"), 4));
         assert_eq!(row.transfers, Summary { median: 2.0, p10: 1.0, p90: 6.0, mean: 2.75 });
         assert_eq!(row.instructions.median, 2920.0);
         assert_eq!((row.tlb_flushes.p90, row.ipis.mean, row.ipi_targets.mean), (2.0, 0.25, 0.25));

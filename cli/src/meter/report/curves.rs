@@ -1,6 +1,6 @@
 //! The page's curves: predicted speed, and counts per round, over numbers of CPUs.
 
-use super::chart::{Chart, Curve, short};
+use super::chart::{CPUS, Chart, Curve, short};
 use super::html::{escape, table};
 use super::scale::Axis;
 use super::{style, systems};
@@ -60,7 +60,7 @@ fn speeds(cells: &[Cell]) -> Chart {
     let title = "Predicted rounds per second of all CPUs. Dots: from counts at that number of CPUs. Dashed: beyond what was \
                  counted, counts going on as before; shaded: up to counts staying as they are. Dotted: perfect scaling.";
     let curves = systems(cells).into_iter().enumerate().map(curve).collect();
-    Chart { axis: Axis::Logarithmic, title: title.to_owned(), curves, ideal: Some(0) }
+    Chart { across: CPUS, up: ("", Axis::Logarithmic), title: title.to_owned(), curves, ideal: Some(0) }
 }
 
 fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
@@ -77,7 +77,7 @@ fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
         }
     };
     let curves = systems(cells).into_iter().enumerate().map(curve).collect();
-    Chart { axis: Axis::Linear, title: title.to_owned(), curves, ideal: None }
+    Chart { across: CPUS, up: ("", Axis::Linear), title: title.to_owned(), curves, ideal: None }
 }
 
 /// The first chart as a picture of its own.

@@ -1,14 +1,14 @@
 //! The results for people: a table in the terminal, a page in a browser.
 
-mod chart;
+pub mod chart;
 mod curves;
 mod fights;
-mod html;
-mod law;
+pub mod html;
+pub mod law;
 mod page;
 mod phases;
-mod scale;
-mod style;
+pub mod scale;
+pub mod style;
 
 pub use curves::picture;
 pub use page::page;
