@@ -30,7 +30,7 @@ pub mod value;
 
 use clap::ValueEnum;
 
-use crate::guest::system::{Design, System, Tables};
+use crate::guest::system::{Design, Refs, System, Tables};
 use claims::Claim;
 
 /// A figure or table of a paper.
@@ -154,7 +154,8 @@ impl Machine {
         let Machine::Ours { design, tables, refs } = self else { return Ok(System::Linux) };
         let known = Design::from_str(design, false).map_err(|_| format!("design {design}"))?;
         let tables = Tables::from_str(tables, false).map_err(|_| format!("tables {tables}"))?;
-        if refs == "refcache" { Ok(System::Radix(known, tables)) } else { Err(format!("counters {refs}")) }
+        let refs = Refs::from_str(refs, false).map_err(|_| format!("counters {refs}"))?;
+        Ok(System::Radix(known, tables, refs))
     }
 
     /// Words that name it.
@@ -217,6 +218,6 @@ mod tests {
         assert_eq!(RADIX.system(), Ok(System::PERCORE));
         assert_eq!(Machine::Linux.system(), Ok(System::Linux));
         assert_eq!(ours("none", "percore", "refcache").system(), Err("design none".to_owned()));
-        assert_eq!(ours("radix", "percore", "none").system(), Err("counters none".to_owned()));
+        assert_eq!(ours("radix", "percore", "two").system(), Err("counters two".to_owned()));
     }
 }
