@@ -61,6 +61,40 @@ fn faultstorm_touches_a_page_every_round() {
 }
 
 #[test]
+fn one_thread_of_faultstorm_maps_for_a_fraction_of_its_time() {
+    for (threads, fraction, mappers) in [(1, 50, 0), (3, 0, 1), (2, 10, 1), (2, 100, 1)] {
+        let line = format!("--threads {threads} --mmap-fraction {fraction} --iterations 100 --json");
+        let report = json(env!("CARGO_BIN_EXE_faultstorm"), &line);
+        assert_eq!((&report["mappers"], &report["mmap_fraction"]), (&mappers.into(), &fraction.into()));
+        assert_eq!(report["rounds"], threads * 100);
+    }
+    for wrong in ["101", "-1", "half"] {
+        let output = run(env!("CARGO_BIN_EXE_faultstorm"), &format!("--mmap-fraction={wrong}"));
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--mmap-fraction"), "{wrong}");
+    }
+}
+
+#[test]
+fn microbenchmarks_do_their_rounds_apart_and_in_one_region() {
+    let touching = ["mmap-PF", "PF"];
+    for kind in ["mmap", "mmap-PF", "PF", "unmap-virt", "unmap", "mprotect"] {
+        for contention in ["low", "high"] {
+            let line =
+                format!("{kind} --contention {contention} --threads 3 --pages 2 --iterations 50 --json");
+            let report = json(env!("CARGO_BIN_EXE_microbench"), &line);
+            assert_eq!((&report["kind"], &report["contention"]), (&kind.into(), &contention.into()));
+            assert_eq!(report["rounds"], 150);
+            let faults = report["minor_faults"].as_u64().unwrap();
+            assert_eq!(faults >= 300, touching.contains(&kind), "{report}");
+        }
+    }
+    for wrong in ["", "brk", "mmap PF", "PF --contention some", "PF --iterations 1000000"] {
+        assert!(!run(env!("CARGO_BIN_EXE_microbench"), wrong).status.success(), "{wrong}");
+    }
+}
+
+#[test]
 fn neighbours_map_and_touch_every_round() {
     for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
         let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");

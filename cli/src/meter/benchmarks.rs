@@ -11,7 +11,7 @@ pub const SLACK: u64 = 200;
 
 /// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
 const BENCHMARKS: [(&str, u64); 9] = [
-    ("callcost", 2000),
+    ("microbench", 2000),
     ("forkexit", 100),
     ("local", 2000),
     ("pipeline", 2000),
