@@ -152,6 +152,23 @@ fn wordindex_finds_the_same_index_with_any_threads_and_blocks() {
 }
 
 #[test]
+fn textindex_finds_the_same_index_with_any_threads_and_buffers() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let index = |options: &str| json(env!("CARGO_BIN_EXE_textindex"), &format!("{options} --json {folder}"));
+    let expected = index("--threads 1");
+    for options in ["--threads 2 --buffer 64K", "--threads 7 --slots 3", "--threads 3 --buffer 5000"] {
+        let report = index(options);
+        for key in ["digest", "words", "distinct", "files", "bytes"] {
+            assert_eq!(report[key], expected[key], "{options}: {key}");
+        }
+        assert!(report["mmaps"].as_u64() > report["files"].as_u64(), "a buffer for each file");
+    }
+    let found = index("--find MUNMAP")["found"].clone();
+    let (file, at) = (found[0][0].as_str().unwrap(), found[0][1].as_u64().unwrap() as usize);
+    assert!(std::fs::read(file).unwrap()[at..at + 6].eq_ignore_ascii_case(b"munmap"), "{found}");
+}
+
+#[test]
 fn vmstress_finds_linux_right() {
     for line in ["--threads 4 --operations 2000", "--threads 3 --pages 7 --operations 2000 --seed 9"] {
         let report = json(env!("CARGO_BIN_EXE_vmstress"), &format!("{line} --json"));
@@ -182,6 +199,11 @@ fn bad_options_end_with_status_2_and_name_the_option() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("--threads none"));
     }
-    assert_eq!(run(env!("CARGO_BIN_EXE_wordindex"), "").status.code(), Some(2));
-    assert_eq!(run(env!("CARGO_BIN_EXE_wordindex"), "/no/such/text").status.code(), Some(1));
+    for program in [env!("CARGO_BIN_EXE_wordindex"), env!("CARGO_BIN_EXE_textindex")] {
+        assert_eq!(run(program, "").status.code(), Some(2));
+        assert_eq!(run(program, "--block x --buffer x /tmp").status.code(), Some(2));
+        let output = run(program, "/no/such/text");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/text"));
+    }
 }

@@ -1,6 +1,7 @@
 //! Tests that boot guests, through the command's front door: every one runs `radixvm` and looks at what a person or a
 //! script would see. `cargo xtask guest` runs them one at a time.
 
+mod applications;
 mod binaries;
 mod comparison;
 mod crashes;
@@ -17,4 +18,3 @@ mod programs;
 mod scale;
 mod statuses;
 mod streams;
-mod wordindex;
