@@ -169,6 +169,27 @@ fn textindex_finds_the_same_index_with_any_threads_and_buffers() {
 }
 
 #[test]
+fn dedup_makes_the_same_archive_with_any_threads_and_restores_it() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
+    let archive = concat!(env!("CARGO_TARGET_TMPDIR"), "/Cargo.lock.dedup");
+    let pack = |options: &str| {
+        json(env!("CARGO_BIN_EXE_dedup"), &format!("{options} --block 16K --repeat 3 --json {file}"))
+    };
+    let expected = pack("--threads 1");
+    for threads in [2, 3, 8] {
+        assert_eq!(pack(&format!("--threads {threads} --output {archive}"))["digest"], expected["digest"]);
+    }
+    let once = std::fs::read(file).unwrap();
+    assert!(expected["archive"].as_u64().unwrap() < once.len() as u64, "{expected}");
+    assert_eq!(expected["buffers"].as_u64().unwrap(), 2 * expected["blocks"].as_u64().unwrap());
+    let restored = run(env!("CARGO_BIN_EXE_dedup"), &format!("--restore {archive}"));
+    assert!(restored.stdout == once.repeat(3), "{} bytes", restored.stdout.len());
+    let restored = run(env!("CARGO_BIN_EXE_dedup"), &format!("--restore {file}"));
+    assert_eq!(restored.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&restored.stderr).contains("not an archive"));
+}
+
+#[test]
 fn vmstress_finds_linux_right() {
     for line in ["--threads 4 --operations 2000", "--threads 3 --pages 7 --operations 2000 --seed 9"] {
         let report = json(env!("CARGO_BIN_EXE_vmstress"), &format!("{line} --json"));
@@ -199,7 +220,9 @@ fn bad_options_end_with_status_2_and_name_the_option() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("--threads none"));
     }
-    for program in [env!("CARGO_BIN_EXE_wordindex"), env!("CARGO_BIN_EXE_textindex")] {
+    for program in
+        [env!("CARGO_BIN_EXE_wordindex"), env!("CARGO_BIN_EXE_textindex"), env!("CARGO_BIN_EXE_dedup")]
+    {
         assert_eq!(run(program, "").status.code(), Some(2));
         assert_eq!(run(program, "--block x --buffer x /tmp").status.code(), Some(2));
         let output = run(program, "/no/such/text");

@@ -10,7 +10,7 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
-const BENCHMARKS: [(&str, u64); 10] = [
+const BENCHMARKS: [(&str, u64); 11] = [
     ("microbench", 2000),
     ("forkexit", 100),
     ("local", 2000),
@@ -21,6 +21,7 @@ const BENCHMARKS: [(&str, u64); 10] = [
     ("probe", 1000),
     ("wordindex", 0),
     ("textindex", 0),
+    ("dedup", 0),
 ];
 
 /// How many rounds all threads of a benchmark do together; None for other programs.

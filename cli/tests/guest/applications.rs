@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::harness::{here, radixvm, root, run};
+use crate::harness::{here, radixvm, root, run, scratch};
 
 /// An application with what it works on, which lies at the same path in the guest.
 struct Application {
@@ -73,4 +73,22 @@ fn wordindex_makes_few_mmaps_of_large_blocks() {
 fn textindex() {
     let report = Application::new("textindex", &["--slots", "1024"], "crates").is_the_same_everywhere();
     assert!(report["files"].as_u64().unwrap() > 50, "{report}");
+}
+
+#[test]
+fn dedup() {
+    let lock = Application::new("dedup", &["--block", "16K", "--repeat", "12"], "Cargo.lock");
+    let report = lock.is_the_same_everywhere();
+    assert!(report["new"].as_u64().unwrap() < report["chunks"].as_u64().unwrap(), "{report}");
+}
+
+/// What this machine's kernel has packed, the guest unpacks.
+#[test]
+fn dedup_restores_an_archive_from_elsewhere() {
+    let (file, archive) = (root().join("Cargo.lock"), scratch("dedup").join("archive").display().to_string());
+    let program = program("dedup").display().to_string();
+    let (_, status) = here(&[&program, file.to_str().unwrap(), "--output", &archive], b"");
+    assert_eq!(status, Some(0));
+    let restored = run(&["--file", &format!("{archive}:/archive")], &["dedup", "--restore", "/archive"]);
+    assert!(restored.stdout == std::fs::read(file).unwrap(), "{} bytes", restored.stdout.len());
 }
