@@ -119,7 +119,7 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// One block through one stage: whether one was ready.
+    /// One block through one stage, which is a round for the meter: whether one was ready.
     fn step(&mut self, stage: usize) -> bool {
         if stage == CUT && self.next == self.input.len() {
             self.ring.end();
@@ -136,6 +136,7 @@ impl<'a> Hand<'a> {
                 _ => self.write(block),
             }
             marker::phase(0);
+            marker::iter();
         })
     }
 

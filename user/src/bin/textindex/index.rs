@@ -70,7 +70,8 @@ pub fn build(job: &Job, threads: usize) -> Index {
 }
 
 impl Share {
-    /// One thread's work: whoever is done with a file takes the next.
+    /// One thread's work: whoever is done with a file takes the next. For the meter a file is a round: how many there are does not
+    /// depend on the threads.
     fn collect(job: &Job, next: &AtomicUsize) -> Share {
         marker::phase(TABLE);
         let mut arena = Arena::new(BLOCK);
@@ -82,6 +83,7 @@ impl Share {
             let Some(path) = job.files.get(file) else { return share };
             let read = share.add(file, path, job.buffer);
             require(read.map_err(|error| named(path, error)), "cannot index a file");
+            marker::iter();
         }
     }
 
