@@ -15,8 +15,8 @@
 //! 2. A piece is at a stage once: whoever moved the head from its number has it.
 //! 3. Tickets of a place only grow, and no two pieces share one. So a head that has come round to a place still being
 //!    worked on does not match its ticket.
-//! 4. Who waits for nothing but tickets waits for work that somebody has taken, or that is his own to take: a thread that
-//!    serves several stages takes the last that is ready, and nobody is stuck.
+//! 4. Nobody waits in a stage: a thread that serves several takes any that is ready. So a full ring empties as long as its
+//!    last stage is served.
 //!
 //! Orderings: a ticket is stored with Release after the work, and loaded with Acquire before the next stage's: the stage sees
 //! what all stages before it did to the piece. Heads publish nothing and are Relaxed.
