@@ -80,6 +80,7 @@ fn the_keys_of_a_block_get_their_parts_when_it_is_cut() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of slots by ways that the others take too")]
 fn a_holder_who_needs_no_parts_leaves_what_is_alike_folded() {
     let piece = START + 5..START + 6;
     filled(START..START + BLOCK, SAME, |pin, map| {
@@ -93,6 +94,7 @@ fn a_holder_who_needs_no_parts_leaves_what_is_alike_folded() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of slots by ways that the others take too")]
 fn a_fault_takes_a_block_whole_if_it_is_folded_and_wanted() {
     for keys in [START..START + BLOCK, 0..1 << 27] {
         filled(keys, SAME, |pin, map| {

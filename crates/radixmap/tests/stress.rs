@@ -13,14 +13,14 @@ use percore::{CoreId, Pinned};
 use radixmap::{Expand, RadixMap, RangeGuard};
 use refcache::Refcache;
 
-const THREADS: usize = 4;
+const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
 /// All threads do some rounds, then all let a few epochs pass, so that what is empty then goes.
 const PHASES: usize = if cfg!(miri) { 1 } else { 400 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 50 };
 
 /// The keys of the test: islands, each across a boundary between two leaves, in nodes far apart. Nobody is on most of
 /// them most of the time, so their nodes collapse and grow again.
-const ISLANDS: u64 = if cfg!(miri) { 4 } else { 8 };
+const ISLANDS: u64 = if cfg!(miri) { 2 } else { 8 };
 const ISLAND: u64 = 24;
 const DISTANCE: u64 = 3 << 26;
 const ALL: Range<u64> = 0..ISLANDS * DISTANCE;
