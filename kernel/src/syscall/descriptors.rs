@@ -7,7 +7,7 @@ use abi::file::*;
 
 use super::{Call, Outcome};
 use crate::fs::page_cache::PAGE;
-use crate::fs::{FdTable, MAX_FILES, OpenFile, pipe as pipes};
+use crate::fs::{MAX_FILES, OpenFile, pipe as pipes};
 use crate::mm::user;
 
 pub fn dup(call: &mut Call<'_>) -> Outcome {
@@ -51,16 +51,11 @@ fn make_pipe(call: &Call<'_>, flags: u32) -> Outcome {
     let (reader, writer) =
         (OpenFile::new(reader, flags | O_RDONLY)?, OpenFile::new(writer, flags | O_WRONLY)?);
     let files = call.files();
-    let from = files.add(reader, 0, close_on_exec)?;
-    let to = files.add(writer, 0, close_on_exec).inspect_err(|_| give_up(files, from))?;
-    let told = user::write(call.arg(0), &[from, to]);
-    told.inspect_err(|_| [from, to].into_iter().for_each(|fd| give_up(files, fd)))?;
+    let (from, to) = (files.reserve(0)?, files.reserve(0)?);
+    user::write(call.arg(0), &[from.number(), to.number()])?;
+    from.fill(reader, close_on_exec);
+    to.fill(writer, close_on_exec);
     Ok(0)
-}
-
-/// Another thread may have closed it already.
-fn give_up(files: &FdTable, fd: i32) {
-    let _gone = files.close(fd);
 }
 
 pub fn fcntl(call: &mut Call<'_>) -> Outcome {
