@@ -17,7 +17,7 @@ macro_rules! for_each_syscall {
             6 lstat full;
             7 poll full;
             8 lseek full;
-            9 mmap partial "MAP_GROWSDOWN and MAP_HUGETLB are refused";
+            9 mmap partial "MAP_GROWSDOWN is refused (EINVAL); no huge pages are set aside for MAP_HUGETLB (ENOMEM, with MAP_NORESERVE too)";
             10 mprotect partial "PROT_GROWSDOWN and PROT_GROWSUP are refused";
             11 munmap full;
             12 brk full;
@@ -36,7 +36,7 @@ macro_rules! for_each_syscall {
             25 mremap full;
             26 msync partial "checks the range: files live in memory, and mappings show their own pages";
             27 mincore full;
-            28 madvise partial "MADV_DONTNEED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
+            28 madvise partial "MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
             29 shmget none;
             30 shmat none;
             31 shmctl none;

@@ -15,6 +15,21 @@ use crate::mm::file_mapping::Held;
 
 /// /dev/zero, which is another way to ask for anonymous memory.
 const ZERO_DEVICE: (u32, u32) = (1, 5);
+/// What MAP_SHARED_VALIDATE lets through: flags from before it.
+const OLD_FLAGS: u64 = MAP_TYPE
+    | MAP_FIXED
+    | MAP_ANONYMOUS
+    | MAP_32BIT
+    | MAP_GROWSDOWN
+    | MAP_DENYWRITE
+    | MAP_EXECUTABLE
+    | MAP_LOCKED
+    | MAP_NORESERVE
+    | MAP_POPULATE
+    | MAP_NONBLOCK
+    | MAP_STACK
+    | MAP_HUGETLB
+    | (21 | 30) << MAP_HUGE_SHIFT;
 
 /// Shared memory: a file's pages without a file.
 pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
@@ -48,7 +63,8 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
         return Err(Errno::EACCES);
     }
     match request.flags & MAP_TYPE {
-        MAP_SHARED_VALIDATE if request.flags & MAP_SYNC != 0 => Err(Errno::EOPNOTSUPP),
+        MAP_SHARED_VALIDATE if request.flags & !OLD_FLAGS != 0 => Err(Errno::EOPNOTSUPP),
+        _ if request.flags & MAP_HUGETLB != 0 => Err(Errno::EINVAL),
         _ => Ok(()),
     }
 }

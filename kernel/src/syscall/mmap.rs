@@ -19,7 +19,8 @@ use crate::sched::Task;
 /// Where MAP_32BIT mappings end.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
 const PROT_KNOWN: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
-const REFUSED: u64 = MAP_GROWSDOWN | MAP_HUGETLB;
+/// Logarithms of the sizes of huge pages, as Linux knows them; 0 is the usual one.
+const HUGE_SIZES: [u64; 3] = [0, 21, 30];
 
 /// What an mmap asks for, checked.
 pub(super) struct Request {
@@ -45,11 +46,24 @@ pub fn mmap(call: &mut Call<'_>) -> Outcome {
         let file = call.file(4)?;
         return map_file(call, &file, &check(call)?);
     }
+    if call.arg(3) & MAP_HUGETLB != 0 {
+        return Err(no_huge_pages(call));
+    }
     let request = check(call)?;
     if request.is_shared() {
         return map_shared_memory(call, &request);
     }
     map(call, &request, Mapping::anonymous(request.prot))
+}
+
+/// None are set aside. What is wrong besides comes first.
+#[cold]
+fn no_huge_pages(call: &Call<'_>) -> Errno {
+    let size = call.arg(3) >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
+    match check(call) {
+        Ok(_) if HUGE_SIZES.contains(&size) => Errno::ENOMEM,
+        _ => Errno::EINVAL,
+    }
 }
 
 #[inline]
@@ -59,7 +73,7 @@ fn check(call: &Call<'_>) -> Result<Request, Errno> {
         MAP_PRIVATE | MAP_SHARED => true,
         kind => kind == MAP_SHARED_VALIDATE && flags & MAP_ANONYMOUS == 0,
     };
-    if length == 0 || !known_type || flags & REFUSED != 0 {
+    if length == 0 || !known_type || flags & MAP_GROWSDOWN != 0 {
         return Err(Errno::EINVAL);
     }
     let pages = pages_for(length).filter(|&pages| pages <= USER_END / PAGE_SIZE).ok_or(Errno::ENOMEM)?;
