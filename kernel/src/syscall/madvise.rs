@@ -130,9 +130,12 @@ fn shown(region: &Region) -> Result<Stretch, Errno> {
     Ok(Stretch { file, first, pages })
 }
 
-/// Faults the pages in, up to the first that cannot be.
+/// Faults the pages in, up to the first that cannot be: EINTR if the process ends meanwhile.
 pub(super) fn populate(task: &Task, pages: PageRange, access: Access) -> Outcome {
     for address in pages.iter().map(PageNum::address) {
+        if task.is_killed() {
+            return Err(Errno::EINTR);
+        }
         touch(task, address.ok_or(Errno::ENOMEM)?, access)?;
     }
     Ok(0)

@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::memory::*;
 use percore::pin;
 use sync::atomic::Ordering;
-use vm::{Access, AddressSpace, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
+use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
 use super::map_file::{map_file, map_shared_memory};
 use super::ranges::{pages_for, refusal};
@@ -104,11 +104,8 @@ pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outco
     let locks = Locks::of(call, request.flags);
     let start = place(call.task, request, locks.mark(mapping))?;
     if request.flags & MAP_POPULATE != 0 || locks.bring_in() {
-        bring_in(
-            &***call.task.space(),
-            PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY),
-            request.prot,
-        );
+        let pages = PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY);
+        bring_in(call.task, pages, request.prot);
     }
     Ok(start.get() * PAGE_SIZE)
 }
@@ -157,11 +154,12 @@ fn growth(space: &SpaceHandle, request: &Request, mapping: Mapping) -> Growth {
     Growth::of(mapping, request.pages.saturating_sub(replaced))
 }
 
-/// Faults the pages in, as far as memory goes.
-fn bring_in(space: &dyn AddressSpace, pages: PageRange, prot: Prot) {
+/// Faults the pages in, as far as memory goes and somebody wants them.
+fn bring_in(task: &Task, pages: PageRange, prot: Prot) {
     let access = if prot.allows(Access::Write) { Access::Write } else { Access::Read };
-    let addresses = pages.iter().filter_map(PageNum::address);
-    let _enough = addresses.map(|at| space.fault(&pin(), at, access)).take_while(Result::is_ok).count();
+    let mut addresses = pages.iter().filter_map(PageNum::address);
+    let comes = |at| !task.is_killed() && task.space().fault(&pin(), at, access).is_ok();
+    let _enough = addresses.all(comes);
 }
 
 /// Moves the end of the data segment; says where it is, moved or not.
@@ -172,7 +170,7 @@ pub fn brk(call: &mut Call<'_>) -> Outcome {
     let new = memory.heap.set_break(call.task, call.arg(0), what);
     if new > old && locks.bring_in() {
         let [old, new] = [old, new].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));
-        bring_in(&***call.task.space(), PageRange::between(old, new), what.prot());
+        bring_in(call.task, PageRange::between(old, new), what.prot());
     }
     Ok(new)
 }
