@@ -65,6 +65,8 @@ pub struct PageCache {
     mappings: Mappings,
     /// 0: nobody has asked for it.
     name: AtomicU64,
+    /// The last [`Self::weigh`]ing it was counted in. Relaxed: whoever weighs has it to themselves, or near enough.
+    weighed: AtomicU64,
 }
 
 /// The next name. Relaxed: only uniqueness matters.
@@ -94,6 +96,7 @@ impl PageCache {
             changing: SpinLock::new(()),
             mappings: Mappings::new(),
             name: AtomicU64::new(0),
+            weighed: AtomicU64::new(0),
         }
     }
 
@@ -118,6 +121,13 @@ impl PageCache {
     /// Whether `page` is in memory.
     pub fn has(&self, page: u64) -> bool {
         self.pages.get(&pin(), page).is_some()
+    }
+
+    /// Pages that go with the programs that hold the file, unless it was counted in this `weighing`.
+    pub fn weigh(&self, weighing: u64) -> u64 {
+        let is_new = matches!(self.kind, Kind::Anonymous)
+            && self.weighed.swap(weighing, Ordering::Relaxed) != weighing;
+        if is_new { self.pages.count() } else { 0 }
     }
 
     /// A number that no other file has or will have. Below any address in the kernel.

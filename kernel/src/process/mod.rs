@@ -13,7 +13,7 @@
 //! | `family`, `wait`, `usage` | parents and children; waiting; what was used |
 //! | `pidfd` | descriptors of processes |
 //! | `groups`, `stop` | groups and sessions; stopping and going on |
-//! | `fault`, `starve` | exceptions of programs; what to do when there is no memory for a page |
+//! | `fault`, `starve`, `weight` | exceptions of programs; what to do when there is no memory for a page; who has most of it |
 //! | `signal` | signals and their handlers |
 //! | `patience` | what to do when memory is short |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
@@ -49,6 +49,7 @@ mod thread;
 mod usage;
 mod vfork;
 mod wait;
+mod weight;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
