@@ -80,7 +80,7 @@ macro_rules! for_each_syscall {
             69 msgsnd none;
             70 msgrcv none;
             71 msgctl none;
-            72 fcntl partial "leases, seals, notifications and open-file-description locks are refused; locks are always granted; SIGIO is never sent; O_DIRECT has no effect; a pipe keeps its size";
+            72 fcntl partial "leases, notifications and open-file-description locks are refused; locks are always granted; SIGIO is never sent; O_DIRECT has no effect; a pipe keeps its size";
             73 flock partial "always granted";
             74 fsync full;
             75 fdatasync full;
@@ -327,7 +327,7 @@ macro_rules! for_each_syscall {
             316 renameat2 partial "RENAME_EXCHANGE and RENAME_WHITEOUT are refused";
             317 seccomp none;
             318 getrandom full;
-            319 memfd_create partial "sealing and huge pages are refused";
+            319 memfd_create partial "huge pages and MFD_NOEXEC_SEAL are refused (EINVAL)";
             320 kexec_file_load none;
             321 bpf none;
             322 execveat partial "as execve";

@@ -6,7 +6,8 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
-use crate::fs::page_cache::PAGE;
+use crate::fs::content::Content;
+use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{MAX_FILES, OpenFile, pipe as pipes};
 use crate::mm::user;
 
@@ -79,6 +80,12 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
         F_GETPIPE_SZ if file.node().kind() == S_IFIFO => Ok(pipes::CAPACITY as u64),
         F_SETPIPE_SZ if file.node().kind() == S_IFIFO => pipe_size(&file, argument),
         F_GETPIPE_SZ | F_SETPIPE_SZ => Err(Errno::EBADF),
+        F_GET_SEALS => Ok(pages(&file)?.seals()?.into()),
+        F_ADD_SEALS if !file.is_writable() => Err(Errno::EPERM),
+        F_ADD_SEALS => {
+            pages(&file)?.seal(argument as u32)?;
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
@@ -89,6 +96,11 @@ fn dup_from(call: &Call<'_>, file: Arc<OpenFile>, close_on_exec: bool) -> Outcom
         return Err(Errno::EINVAL);
     }
     Ok(call.files().add(file, lowest, close_on_exec)? as u64)
+}
+
+/// The pages of a file, which may know seals.
+fn pages(file: &OpenFile) -> Result<&Arc<PageCache>, Errno> {
+    file.node().content().and_then(Content::pages).ok_or(Errno::EINVAL)
 }
 
 /// Says in a `struct flock` that nothing is locked.

@@ -100,7 +100,7 @@ fn remove(task: &Task, pages: PageRange) -> Outcome {
     let mut rest = pages;
     while !rest.is_empty() {
         let stretch = stretch(task, rest)?;
-        stretch.file.punch(stretch.first * PAGE_SIZE, stretch.pages.pages() * PAGE_SIZE);
+        stretch.file.punch(stretch.first * PAGE_SIZE, stretch.pages.pages() * PAGE_SIZE)?;
         rest = PageRange::between(stretch.pages.end(), rest.end());
     }
     Ok(0)

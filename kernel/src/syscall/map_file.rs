@@ -33,7 +33,7 @@ const OLD_FLAGS: u64 = MAP_TYPE
 
 /// Shared memory: a file's pages without a file.
 pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
-    let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE))?;
+    let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE, false))?;
     let record = Held::new(&pages, None, call.task.space(), 0, request.pages)?;
     map(call, request, Mapping::shared(request.prot, record.number()))
 }
@@ -72,11 +72,11 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
 fn map_pages(call: &Call<'_>, request: &Request, file: &Arc<OpenFile>, pages: &Arc<PageCache>) -> Outcome {
     let first = call.arg(5) / PAGE_SIZE;
     let record = Held::new(pages, Some(file), call.task.space(), first, request.pages)?;
-    let shared = Mapping::shared(request.prot, record.number());
-    let mapping = match request.is_shared() {
-        true if file.is_writable() => shared,
-        true => shared.sealed(),
-        false => Mapping::private(request.prot, record.number()),
-    };
-    map(call, request, mapping)
+    if !request.is_shared() {
+        return map(call, request, Mapping::private(request.prot, record.number()));
+    }
+    pages.map_shared(request.prot.allows(Access::Write), |is_sealed| {
+        let shared = Mapping::shared(request.prot, record.number());
+        map(call, request, if is_sealed || !file.is_writable() { shared.sealed() } else { shared })
+    })
 }
