@@ -56,6 +56,8 @@ static pid_t start(void (*body)(long), long argument)
     pid_t child = fork();
     if (child == 0)
         body(argument);
+    if (child < 0)
+        check("starts", 0), exit(1);
     return child;
 }
 

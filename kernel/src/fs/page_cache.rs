@@ -315,16 +315,20 @@ impl PageCache {
     }
 
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
-        if matches!(self.kind, Kind::File) {
-            budget::take(pin)?;
+        match self.kind {
+            Kind::File => budget::take(pin)?,
+            Kind::Image(_) => counters::add(pin, Counter::CleanPages, 1),
+            Kind::Anonymous => {}
         }
         counters::add(pin, Counter::FilePages, 1);
         Ok(())
     }
 
     fn uncharge(&self, pin: &Pinned) {
-        if matches!(self.kind, Kind::File) {
-            budget::give(pin);
+        match self.kind {
+            Kind::File => budget::give(pin),
+            Kind::Image(_) => counters::add(pin, Counter::CleanPages, -1),
+            Kind::Anonymous => {}
         }
         counters::add(pin, Counter::FilePages, -1);
     }

@@ -27,8 +27,13 @@ const DRAIN_NS: u64 = 1_000_000_000;
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
 /// Pages of files that stay when memory is short.
 const WORKING_SET: i64 = 256;
-/// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and its page tables.
+/// Frames of the page table of a program that runs that stay: with fewer it is back at once.
+const TABLE_FLOOR: u64 = WORTH_A_RETRY;
+/// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and idle ones their page
+/// tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
+/// Those of them to which that was not enough: every core gives its page tables.
+static DESPERATE: AtomicUsize = AtomicUsize::new(0);
 /// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
 static LOCKED: [CachePadded<AtomicBool>; MAX_CORES] =
     [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
@@ -51,7 +56,7 @@ pub fn domain() -> &'static Refcache {
 pub fn tick_if_due(pin: &Pinned) {
     let short = is_short();
     if short {
-        space::drop_my_tables();
+        give_tables();
     }
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
         counters::add(pin, Counter::Epochs, 1);
@@ -60,6 +65,13 @@ pub fn tick_if_due(pin: &Pinned) {
     if short {
         frames::give_back(pin, true);
     }
+}
+
+/// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
+fn give_tables() {
+    // Relaxed: see `is_short`.
+    let desperate = DESPERATE.load(Ordering::Relaxed) > 0;
+    space::drop_my_tables(desperate.then_some(TABLE_FLOOR));
 }
 
 /// Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
@@ -112,17 +124,19 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Memory is short: drops pages that can be made again and this core's page tables, forces epochs and fetches back the frames that other cores keep. Returns
-/// whether that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
-pub fn reclaim() -> bool {
+/// Memory is short: drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and
+/// page tables: those of programs that run only if it is `desperate`, for they are back at the next touches. Returns whether
+/// that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
+pub fn reclaim(desperate: bool) -> bool {
     if LOCKED[pin().core().index()].load(Ordering::Relaxed) {
         return false;
     }
     let before = frames::stats().pooled;
     drop_clean();
-    space::drop_my_tables();
     // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
     SHORT.fetch_add(1, Ordering::Relaxed);
+    DESPERATE.fetch_add(desperate.into(), Ordering::Relaxed);
+    give_tables();
     drain();
     frames::give_back(&pin(), true);
     let (enough, deadline) =
@@ -130,6 +144,7 @@ pub fn reclaim() -> bool {
     while !enough() && arch::now_ns() < deadline {
         percore::relax();
     }
+    DESPERATE.fetch_sub(desperate.into(), Ordering::Relaxed);
     SHORT.fetch_sub(1, Ordering::Relaxed);
     enough()
 }
@@ -137,7 +152,7 @@ pub fn reclaim() -> bool {
 /// Drops pages that can be made again; not the last of them, which are those that programs run on: they would be back at
 /// once, and go again, for ever.
 fn drop_clean() {
-    if counters::sum(Counter::FilePages) > WORKING_SET {
+    if counters::sum(Counter::CleanPages) > WORKING_SET {
         counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);
     }
 }

@@ -9,13 +9,15 @@ use abi::signal::SIGKILL;
 use sync::SpinLock;
 
 use super::{Ending, Memory, Process, numbers};
-use crate::control;
 use crate::mm::epoch;
 use crate::mm::space::SpaceHandle;
 use crate::sched::{self, Task};
+use crate::{arch, control};
 
-/// Epochs after which whatever a program gave up is free.
+/// Epochs after which whatever a program gave up is free; they may not turn if there is nothing to free.
 const EPOCHS: u64 = 4;
+/// Long enough, whatever the epochs do.
+const SETTLED_NS: u64 = 1_000_000_000;
 
 /// The last one that was killed. Locked by who chooses: one at a time, and nobody waits for that.
 static LAST: SpinLock<Option<Victim>> = SpinLock::new(None);
@@ -23,8 +25,8 @@ static LAST: SpinLock<Option<Victim>> = SpinLock::new(None);
 struct Victim {
     process: Weak<Process>,
     space: Weak<SpaceHandle>,
-    /// The epoch by which all is back, once it has let go of everything.
-    back: Option<u64>,
+    /// The epoch and the time by which all is back, once it has let go of everything.
+    back: Option<(u64, u64)>,
 }
 
 impl Victim {
@@ -34,8 +36,9 @@ impl Victim {
         if runs || self.space.strong_count() > 0 {
             return true;
         }
-        let now = epoch::domain().epoch();
-        now < *self.back.get_or_insert(now + EPOCHS)
+        let (epoch, now) = (epoch::domain().epoch(), arch::now_ns());
+        let back = self.back.get_or_insert((epoch + EPOCHS, now + SETTLED_NS));
+        epoch < back.0 && now < back.1
     }
 }
 
