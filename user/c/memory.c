@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -275,6 +276,37 @@ static void others(void)
     check("nobody", is(process_vm_readv(child, &ours, 1, &at, 1, 0), ESRCH));
 }
 
+static pthread_barrier_t together;
+
+static void *take_all(void *unused)
+{
+    pthread_barrier_wait(&together);
+    while (mmap(NULL, PAGE, PROT_NONE, PRIVATE, -1, 0) != MAP_FAILED)
+        ;
+    pthread_barrier_wait(&together);
+    /* The stack stays until it was counted. */
+    pthread_barrier_wait(&together);
+    return unused;
+}
+
+/* Threads that map at once reach the limit, and do not pass it. */
+static void limit_together(void)
+{
+    pthread_t ids[4];
+    pthread_barrier_init(&together, NULL, 5);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&ids[i], NULL, take_all, NULL);
+    long most = status("VmSize:") + 500 * PAGE;
+    limit(RLIMIT_AS, most);
+    pthread_barrier_wait(&together);
+    pthread_barrier_wait(&together);
+    check("as much as the limit, together", status("VmSize:") == most);
+    limit(RLIMIT_AS, -1);
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < 4; i++)
+        pthread_join(ids[i], NULL);
+}
+
 static void refusals(void)
 {
     char *own = map(8, RW, PRIVATE), *shared = map(8, RW, SHARED);
@@ -305,6 +337,7 @@ int main(void)
     holes();
     locks();
     limits();
+    limit_together();
     heap();
     others();
     refusals();
