@@ -29,8 +29,6 @@ const DRAIN_NS: u64 = 1_000_000_000;
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
 /// Pages of files that stay when memory is short.
 const WORKING_SET: i64 = 256;
-/// Frames of the page table of a program that runs that stay: with fewer it is back at once.
-const TABLE_FLOOR: u64 = WORTH_A_RETRY;
 /// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and idle ones their page
 /// tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
@@ -72,8 +70,7 @@ pub fn tick_if_due(pin: &Pinned) {
 /// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
 fn give_tables() {
     // Relaxed: see `is_short`.
-    let desperate = DESPERATE.load(Ordering::Relaxed) > 0;
-    space::drop_my_tables(desperate.then_some(TABLE_FLOOR));
+    space::drop_my_tables(DESPERATE.load(Ordering::Relaxed) > 0);
 }
 
 /// Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
