@@ -19,6 +19,8 @@ const CACHE_SLOTS: usize = 2048;
 const REVIEW_BUDGET: usize = 128;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
 const WORTH_A_RETRY: u64 = 16;
+/// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
+const PLENTY: u64 = 512;
 /// How long to wait for other cores to give frames back.
 const PATIENCE_NS: u64 = 5_000_000;
 /// How long to wait for epochs that do not turn: far longer than every core needs for its ticks.
@@ -33,8 +35,6 @@ static DOMAIN: SetOnce<Refcache> = SetOnce::new();
 static RCU: SetOnce<rcu::Domain> = SetOnce::new();
 /// Pages of files that stay when memory is short.
 const WORKING_SET: i64 = 256;
-/// Frames of the page table of a program that runs that stay: with fewer it is back at once.
-const TABLE_FLOOR: u64 = WORTH_A_RETRY;
 /// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and idle ones their page
 /// tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
@@ -88,8 +88,7 @@ pub fn tick_if_due(pin: &Pinned) {
 /// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
 fn give_tables() {
     // Relaxed: see `is_short`.
-    let desperate = DESPERATE.load(Ordering::Relaxed) > 0;
-    space::drop_my_tables(desperate.then_some(TABLE_FLOOR));
+    space::drop_my_tables(DESPERATE.load(Ordering::Relaxed) > 0);
 }
 
 /// Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
@@ -165,8 +164,8 @@ pub fn reclaim(desperate: bool) -> bool {
     give_tables();
     drain();
     frames::give_back(&pin(), true);
-    let (enough, deadline) =
-        (|| frames::stats().pooled >= before + WORTH_A_RETRY, arch::now_ns() + PATIENCE_NS);
+    let wanted = (before + WORTH_A_RETRY).min(PLENTY);
+    let (enough, deadline) = (|| frames::stats().pooled >= wanted, arch::now_ns() + PATIENCE_NS);
     while !enough() && arch::now_ns() < deadline {
         percore::relax();
     }
