@@ -218,6 +218,6 @@ pub fn drop_my_tables(desperate: bool) {
     // Locked until the tables are gone: see `settle`.
     let ran = RAN[core].lock();
     if let Some(space) = ran.upgrade() {
-        space.tables.drop_mine(&pin, 0);
+        space.tables.drop_mine(&pin);
     }
 }
