@@ -119,6 +119,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn pages_that_become_huge() {
+                same($compiler, "collapse", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
             fn pipes() {
                 same($compiler, "pipes", &["-c", "4"], &["6", "200"], b"");
             }
