@@ -7,6 +7,7 @@ mod crashes;
 mod files;
 mod harness;
 mod hostile;
+mod huge;
 mod launching;
 mod lifecycle;
 mod meter;

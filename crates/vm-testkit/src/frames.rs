@@ -138,6 +138,10 @@ impl Frames for FrameStore {
         Some(FrameNum::new(block.start as u64))
     }
 
+    fn allows_huge(&self, _: bool) -> bool {
+        true
+    }
+
     fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         let first = self.alloc_huge(pin, wanted)?;
         let spoil = |frame| (0..WORDS).for_each(|word| self.write(FrameNum::new(frame), word, SPOILT));

@@ -16,6 +16,9 @@ impl Frames for Memory {
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         self.0.frames.alloc_huge(pin, wanted)
     }
+    fn allows_huge(&self, wanted: bool) -> bool {
+        self.0.frames.allows_huge(wanted)
+    }
     fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         self.0.frames.alloc_huge_raw(pin, wanted)
     }

@@ -30,17 +30,21 @@ pub fn alloc(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
 
 /// The same with anything in it.
 pub fn alloc_raw(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
-    let allowed = match options::get().huge {
-        Huge::Never => false,
-        Huge::Advised => wanted,
-        Huge::Always => true,
-    };
-    if !allowed || scarcity::strikes() {
+    if !allowed(wanted) || scarcity::strikes() {
         return None;
     }
     let block = frames::mine(pin).huge.pop().or_else(from_pool)?;
     counters::add(pin, Counter::FramesUsed, HUGE_PAGES as i64);
     Some(FrameNum::new(block))
+}
+
+/// Whether the user of the kernel has nothing against huge pages.
+pub fn allowed(wanted: bool) -> bool {
+    match options::get().huge {
+        Huge::Never => false,
+        Huge::Advised => wanted,
+        Huge::Always => true,
+    }
 }
 
 fn from_pool() -> Option<u64> {

@@ -17,6 +17,9 @@ impl Frames for MachineMemory {
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         huge_frames::alloc(pin, wanted)
     }
+    fn allows_huge(&self, wanted: bool) -> bool {
+        huge_frames::allowed(wanted)
+    }
     fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         huge_frames::alloc_raw(pin, wanted)
     }

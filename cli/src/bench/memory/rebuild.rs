@@ -125,6 +125,10 @@ impl Frames for Numbers {
         None
     }
 
+    fn allows_huge(&self, _: bool) -> bool {
+        false
+    }
+
     fn alloc_huge_raw(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
         None
     }

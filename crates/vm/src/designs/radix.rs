@@ -232,7 +232,7 @@ where
 
     fn collapse(&self, pin: &Pinned, block: PageNum) -> Result<(), VmError> {
         assert!(block.get().is_multiple_of(HUGE_PAGES), "not the first page of a block");
-        self.promote(pin, PageRange::new(block, HUGE_PAGES).ok_or(VmError::OutOfRange)?, |_| true)
+        self.promote(pin, PageRange::new(block, HUGE_PAGES).ok_or(VmError::OutOfRange)?, true)
     }
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {

@@ -45,45 +45,47 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     #[inline(never)]
     fn promote_if_filled(&self, pin: &Pinned, block: PageRange) {
-        let owned = |page| {
-            let mut owned = false;
-            self.look_at(pin, page, |page| owned = is_owned(page));
-            owned
+        let fits = |at| {
+            let mut fits = false;
+            self.look_at(pin, at, |page| fits = is_owned(page) && self.may_be_huge(page.mapping(), false));
+            fits
         };
-        if block.iter().step_by(PROBE_DISTANCE).all(owned) {
+        if block.iter().step_by(PROBE_DISTANCE).all(fits) {
             // What cannot be promoted stays as it is.
-            let _ = self.promote(pin, block, is_owned);
+            let _ = self.promote(pin, block, false);
         }
     }
 
-    /// Makes the pages of `block` a huge page, if all of them `fit`.
-    pub(super) fn promote(
-        &self,
-        pin: &Pinned,
-        block: PageRange,
-        fit: impl Fn(Page) -> bool,
-    ) -> Result<(), VmError> {
+    /// Makes the pages of `block` a huge page: if they are `asked` for, or all of them own their frames.
+    pub(super) fn promote(&self, pin: &Pinned, block: PageRange, asked: bool) -> Result<(), VmError> {
         let mut guard = self.lock_leaves(pin, self.check(block)?);
         let mapping = uniform(&mut guard, keys(block))?;
         match folded(&mut guard) {
             Some(page) if page.is_huge() => return Ok(()),
             Some(_) => return Err(VmError::Mixed),
-            None if !may_be_huge(mapping) || !all(&mut guard, |_, page| fit(page)) => {
-                return Err(VmError::Mixed);
-            }
+            None if !self.may_be_huge(mapping, asked) => return Err(VmError::Mixed),
+            None if !asked && !all(&mut guard, |_, page| is_owned(page)) => return Err(VmError::Mixed),
             None => {}
         }
-        let first = self.bring_together(pin, &mut guard, mapping).ok_or(VmError::OutOfMemory)?;
+        let wanted = asked || mapping.flags().contains(Flags::HUGE);
+        let first = self.bring_together(pin, &mut guard, wanted).ok_or(VmError::OutOfMemory)?;
         let huge = Page::new(mapping).with_huge(first);
         guard.fold(keys(block), huge).map_err(|_| VmError::OutOfMemory)?;
         self.rig.tally.add(pin, Event::Promotion, 1);
         Ok(())
     }
 
+    /// Only plain anonymous memory is ever huge, if its program and the machine's user have nothing against it.
+    fn may_be_huge(&self, mapping: Mapping, asked: bool) -> bool {
+        let flags = mapping.flags();
+        mapping.backing().is_none()
+            && !flags.contains(Flags::NOHUGE)
+            && self.rig.memory.allows_huge(asked || flags.contains(Flags::HUGE))
+    }
+
     /// Sees to it that no core translates the locked pages, and that their frames lie side by side: the first one.
-    fn bring_together(&self, pin: &Pinned, guard: &mut Guard<'_>, mapping: Mapping) -> Option<FrameNum> {
+    fn bring_together(&self, pin: &Pinned, guard: &mut Guard<'_>, wanted: bool) -> Option<FrameNum> {
         let beside = side_by_side(guard);
-        let wanted = mapping.flags().contains(Flags::HUGE);
         let first = beside.or_else(|| self.rig.memory.alloc_huge_raw(pin, wanted))?;
         let reach = Reach::of(guard, self.rig.grain, |_| true);
         self.rig.take_back(pin, reach);
@@ -109,11 +111,6 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 fn block_of(page: PageNum) -> PageRange {
     let start = page.get() & !(HUGE_PAGES - 1);
     range(start..start + HUGE_PAGES)
-}
-
-/// Only plain anonymous memory is ever huge.
-fn may_be_huge(mapping: Mapping) -> bool {
-    mapping.backing().is_none() && !mapping.flags().contains(Flags::NOHUGE)
 }
 
 fn is_owned(page: Page) -> bool {
