@@ -139,6 +139,23 @@ fn pages_that_lie_side_by_side_stay_where_they_are() {
 }
 
 #[test]
+fn a_block_of_which_all_was_dropped_is_as_it_was_at_first() {
+    for_each_world(|world| {
+        fill(world, HUGE_PAGES);
+        assert_kept(world, PageRange::EMPTY, Ok(0));
+        let nodes = world.space.nodes();
+        on_one(world, |pin| world.space.discard(pin, range(0, HUGE_PAGES)).unwrap());
+        for _ in 0..8 {
+            world.machine.on_each(|pin| _ = world.machine.refcache.tick(pin));
+        }
+        assert_eq!(world.space.nodes().collapsed, nodes.collapsed + 1, "the leaf stays");
+        world.frames().offer_huge(true);
+        assert_kept(world, range(0, HUGE_PAGES), Ok(0));
+        assert_eq!((world.count(Event::HugeFault), huge(world)), (1, HUGE_PAGES));
+    });
+}
+
+#[test]
 fn what_others_have_too_is_copied() {
     for_each_world(|world| {
         fill(world, HUGE_PAGES);

@@ -15,13 +15,16 @@
 //! 3. A huge frame is asked for before anything is done. If there is none nothing has changed.
 //! 4. A promotion is counted before the block is unlocked, for `fork`, which asks whether there may be huge pages.
 //!
+//! A block of which all was dropped folds too, untouched, so that its next touch finds it as it was at first.
+//!
 //! When: whenever a program asks (MADV_COLLAPSE), whatever the pages are; and by itself when a fault has filled the first
 //! or last page of a block and all pages of it have frames of their own. Who fills a block in order ends there. Most other faults
 //! at the ends of a block find one of [`PROBES`] pages missing, which costs a look or two.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
+use radixmap::Entry;
 use refcache::Domain;
 
 use super::remap::uniform;
@@ -75,6 +78,20 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Ok(())
     }
 
+    /// Leaves in the locked `keys` whose pages are alike and untouched fold into one slot, if the next touch may want a huge
+    /// page. Otherwise they would be back with it.
+    pub(super) fn fold_untouched(&self, guard: &mut Guard<'_>, mut keys: Range<u64>) {
+        while let Some(block) = first_leaf(guard, keys.clone()) {
+            keys.start = block.end;
+            if let Some(mapping) =
+                untouched(guard, block.clone()).filter(|&mapping| self.may_be_huge(mapping, false))
+            {
+                // Without memory for a second word the leaf stays.
+                let _ = guard.fold(block, Page::new(mapping));
+            }
+        }
+    }
+
     /// Only plain anonymous memory is ever huge, if its program and the machine's user have nothing against it.
     fn may_be_huge(&self, mapping: Mapping, asked: bool) -> bool {
         let flags = mapping.flags();
@@ -115,6 +132,27 @@ fn block_of(page: PageNum) -> PageRange {
 
 fn is_owned(page: Page) -> bool {
     page.frame().is_some() && !page.is_counted()
+}
+
+/// The first block in the locked `keys` that has a leaf.
+fn first_leaf(guard: &mut Guard<'_>, keys: Range<u64>) -> Option<Range<u64>> {
+    let first = guard.try_for_each_in(keys.clone(), |entry| {
+        let Range { start, end } = entry.keys();
+        match end - start == 1 && start.is_multiple_of(HUGE_PAGES) && start + HUGE_PAGES <= keys.end {
+            true => ControlFlow::Break(start..start + HUGE_PAGES),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    first.break_value()
+}
+
+/// The mapping of the locked `block`, if all of it is one, and no page has a frame.
+fn untouched(guard: &mut Guard<'_>, block: Range<u64>) -> Option<Mapping> {
+    let touched = |entry: &mut Entry<'_, Page>| match entry.value().and_then(Page::frame) {
+        Some(_) => ControlFlow::Break(()),
+        None => ControlFlow::Continue(()),
+    };
+    uniform(guard, block.clone()).ok().filter(|_| guard.try_for_each_in(block, touched).is_continue())
 }
 
 /// What a locked block has that has no leaf.
