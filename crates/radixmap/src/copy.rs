@@ -7,7 +7,7 @@
 //!           [ v ] [ - ] [ v ]                       [ w ] [ - ] [ w ]
 //! ```
 //! 1. Each slot of the twin is locked, set and unlocked by itself. Only empty ones can be: a key that the twin has is a
-//!    panic.
+//!    panic. Others may look there meanwhile, and are waited for: they hold nothing of the map that is copied.
 //! 2. A node of the twin is filled in private and published by one store. One that stays empty is given back.
 //! 3. If memory runs out, what was copied is published all the same: both maps are in order.
 
@@ -21,7 +21,6 @@ use crate::fold::HOLD;
 use crate::iter::{RangeGuard, Run, Tally, used};
 use crate::memory::Memory;
 use crate::node::{NodeRef, Part, Step};
-use crate::slot::Slot;
 use crate::{KEY_END, OutOfMemory, RadixMap, Value};
 
 impl<V: Value> RangeGuard<'_, V> {
@@ -110,6 +109,12 @@ fn put<V: Value>(twin: &Part<'_>, value: V) -> i64 {
     twin.slots().len() as i64
 }
 
+/// Locks the twin's slots, left to right.
 fn take(twin: &Part<'_>) {
-    assert!(twin.slots().iter().all(Slot::try_lock_empty), "the twin has keys of its own");
+    for slot in twin.slots() {
+        while !slot.try_lock_empty() {
+            assert!(!slot.held().is_used(), "the twin has keys of its own");
+            percore::relax();
+        }
+    }
 }

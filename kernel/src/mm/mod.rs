@@ -25,6 +25,7 @@ pub mod owner;
 pub mod owners;
 #[allow(unsafe_code)]
 pub mod page_tree;
+mod rivals;
 pub mod scarcity;
 #[allow(unsafe_code)]
 mod slab;
