@@ -17,6 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 #define PAGE 4096L
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
@@ -106,6 +109,25 @@ static void memory(void)
         refused("mlock");
     if (munmap(at + 8 * PAGE, 592 * PAGE))
         refused("munmap of the rest");
+}
+
+/* A few small pages of an aligned block become a huge one, or stay as they are. */
+static void collapse(void)
+{
+    long bytes = 512 * PAGE;
+    char *all = map("mmap", 3 * 512, PRIVATE, -1);
+    if (!all)
+        return;
+    char *block = (char *)(((uintptr_t)all + bytes - 1) & -bytes);
+    if (madvise(block, bytes, MADV_NOHUGEPAGE))
+        refused("no huge pages");
+    fill(block + 100 * PAGE, 3, 5);
+    if (madvise(block, bytes, MADV_HUGEPAGE))
+        refused("huge pages");
+    else if (madvise(block, bytes, MADV_COLLAPSE))
+        refused("a huge page");
+    must("contents of a block", block[0] == 0 && is_filled(block + 100 * PAGE, 3, 5));
+    munmap(all, 3 * bytes);
 }
 
 static void children(void)
@@ -228,6 +250,7 @@ static void script(long first, long failures)
     memset(ballast, 1, sizeof ballast);
     plan(first, failures);
     memory();
+    collapse();
     children();
     threads();
     files();

@@ -14,7 +14,7 @@ use crate::guest::kvm;
 use crate::guest::protocol::Stats;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Outcome, Plan};
-use crate::guest::system::{self, Design, Job, Refs, Size, Streams, System, Tables};
+use crate::guest::system::{self, Design, Huge, Job, Refs, Size, Streams, System, Tables};
 use crate::program::{self, Program};
 use crate::refusal::{FAILED, NOT_RUNNABLE};
 use crate::table::{Table, count};
@@ -60,6 +60,9 @@ pub struct Arguments {
     /// What counts the references to the pages of files
     #[arg(long, value_enum, default_value = "refcache", value_name = "COUNT")]
     refs: Refs,
+    /// Huge pages, for anonymous memory while there is plenty of it; else as the kernel has it: RadixVM always
+    #[arg(long, value_enum)]
+    huge: Option<Huge>,
     /// Kernel under the program
     #[arg(long, value_enum, default_value = "radix")]
     system: Kind,
@@ -144,6 +147,9 @@ impl Arguments {
         let size = Size { cpus: self.cpus, memory: self.memory, accel: self.accel()? };
         let streams = Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true };
         let mut plan = system::plan(self.system()?, job, size, streams)?;
+        if let Some(huge) = self.huge {
+            plan.command_line.push_str(&system::huge(self.system()?, huge));
+        }
         if self.fail_alloc {
             plan.command_line.push_str(" fail-alloc");
         }

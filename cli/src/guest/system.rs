@@ -45,6 +45,17 @@ pub enum Tables {
     Shared,
 }
 
+/// Who gets huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Huge {
+    /// Nobody.
+    Never,
+    /// Memory that was advised so.
+    Madvise,
+    /// All memory that was not advised against.
+    Always,
+}
+
 /// What counts the references to the pages of files in the RadixVM kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Refs {
@@ -289,6 +300,12 @@ fn command_line(system: System) -> String {
     }
 }
 
+/// What a kernel's command line says of huge pages, after a space.
+pub fn huge(system: System, huge: Huge) -> String {
+    let key = if system == System::Linux { "transparent_hugepage" } else { "huge" };
+    format!(" {key}={}", word(&huge))
+}
+
 fn image(system: System, job: &Job) -> Result<Vec<u8>> {
     let mut tree = Tree::default();
     let place = format!("bin/{}", job.program.name());
@@ -339,5 +356,7 @@ mod tests {
         }
         assert!(System::ours(Design::Rwlock, Some(Tables::Percore)).is_err());
         assert!(command_line(System::Linux).contains("console=ttyS3"));
+        assert_eq!(huge(System::PERCORE, Huge::Madvise), " huge=madvise");
+        assert_eq!(huge(System::Linux, Huge::Never), " transparent_hugepage=never");
     }
 }

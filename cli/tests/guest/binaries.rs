@@ -119,6 +119,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn pages_that_become_huge() {
+                same($compiler, "collapse", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
             fn seals() {
                 same($compiler, "seals", &["-c", "2"], &[], b"");
             }

@@ -9,6 +9,7 @@ mod figures;
 mod files;
 mod harness;
 mod hostile;
+mod huge;
 mod launching;
 mod lifecycle;
 mod meter;

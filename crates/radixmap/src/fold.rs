@@ -1,4 +1,4 @@
-//! How the tree changes shape: a folded slot expands into a child, an empty child collapses into its slot.
+//! How the tree changes shape: a folded slot expands into a child, a child folds back, an empty one collapses.
 //!
 //! ```text
 //!            expand: the slot is held                       collapse: nobody used a slot for an epoch
@@ -8,13 +8,25 @@
 //! ```
 //! A node's count is the number of its used slots (a value or a child; a lock is no use). The children hold their
 //! parent by the slots that they are in, so nodes go from the leaves up, one level every few epochs, and a root,
-//! which its map holds, goes last. There is no third direction: a node that is full of equal values stays.
+//! which its map holds, goes last.
+//!
+//! ```text
+//!            fold: all slots of the child are held
+//!   child, DYING or not ──── CAS by the holder ────▶ value, LOCK         and then each slot of the child ────▶ gone
+//! ```
+//! Whoever waits at a slot of the child, or comes to it by what the parent's slot said before, finds it gone and looks at
+//! the parent's slot again. The child goes to Refcache like any node that nobody uses, but not by the parent's slot,
+//! which is another's.
 //!
 //! 1. Nobody sees a new subtree before it is complete, locked where its maker will hold it, and published by one store.
 //! 2. A count is told of each transition of each slot once, by the slot's holder (who makes or clears it), by the
 //!    expander (empty to child), or by `collapse` (child to empty).
 //! 3. `collapse` has the node to itself: the count was 0 for an epoch and no core that entered before has kept its loan
-//!    through it; who came later took `DYING` off, and then Refcache's CAS failed.
+//!    through it; who came later took `DYING` off, and then Refcache's CAS failed. Of a folded node: who came later did
+//!    not find it any more, or told Refcache to wait, by folding it (`unname`).
+//! 4. A folder counts its value in the parent before the child stops being counted there, which is in `collapse`: the
+//!    parent stays as long as the child, whose parent others may ask for.
+//! 5. Nothing is used in a folded node: its slots are told off by the folder, when they are gone.
 
 use alloc::sync::Arc;
 use core::mem;
@@ -27,7 +39,7 @@ use crate::OutOfMemory;
 use crate::lock::{Here, PartOf};
 use crate::memory::{Links, Memory, Node};
 use crate::node::{FANOUT, NodeRef, Part, TOP, slot_index};
-use crate::slot::Word;
+use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 
 /// Every node starts with this count, and `settle` takes off what is not used: so a node whose slots stay empty falls to
@@ -50,6 +62,28 @@ pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result
     child.publish(part.slot);
     fresh.settle(here);
     Ok(child)
+}
+
+/// Replaces `node`, all slots of which the caller holds, by a value in `part.slot`, its parent's, which the caller holds
+/// from now on. If there is no memory for the second word nothing has changed.
+pub(crate) fn fold<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    part: &Part<'p>,
+    main: u64,
+    second: u64,
+) -> Result<(), OutOfMemory> {
+    if second != 0 {
+        part.node.widen(0)?;
+        part.set_second(second);
+    }
+    let used = node.slots().iter().filter(|slot| slot.held().is_used()).count();
+    part.node.count(here, 1);
+    node.unname();
+    part.slot.adopt(main, second != 0);
+    node.slots().iter().for_each(Slot::bury);
+    node.count(here, -(used as i64));
+    Ok(())
 }
 
 /// What the slots of new nodes say: what the expanded slot said, or in a leaf their parts of it.

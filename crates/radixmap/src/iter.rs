@@ -94,6 +94,17 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.held.widen(keys)
     }
 
+    /// Gives the keys of `block`, one [`BLOCK`](crate::BLOCK) within the locked range, which must have a leaf, the value
+    /// `value` as one slot: the leaf goes. If there is no memory for a second word nothing has changed.
+    ///
+    /// # Panics
+    /// If `block` is no block within the range, or has no leaf.
+    pub fn fold(&mut self, block: Range<u64>, value: V) -> Result<(), OutOfMemory> {
+        self.check(&block);
+        let (main, second) = value.to_words();
+        self.held.fold(block, main, second)
+    }
+
     fn check(&self, keys: &Range<u64>) {
         assert!(keys.start < keys.end && self.keys().start <= keys.start && keys.end <= self.keys().end);
     }

@@ -36,7 +36,7 @@
 //! ```
 //!
 //! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
-//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion and collapse), `iter` (what a holder
+//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion, folding, collapse), `iter` (what a holder
 //! does), `copy` (of a whole map). The arguments are in `docs/radix.md`.
 #![no_std]
 

@@ -6,8 +6,9 @@
 //! | `LOCK` | empty, held | the holder: to a value, a child, or `0` |
 //! | value | a value for every key below the slot | whoever wants it: CAS to value, `LOCK` |
 //! | value, `LOCK` | the same, held | the holder: to another value, to nothing, to a child, or unlocked |
-//! | child | its keys live in the child | Refcache: adds `DYING` |
-//! | child, `DYING` | the child was found empty | a traversal, or Refcache if it is used again: takes `DYING` off; Refcache: CAS to `0`, the child is gone |
+//! | child | its keys live in the child | Refcache: adds `DYING`; who holds all slots of the child: CAS to value, `LOCK` |
+//! | child, `DYING` | the child was found empty | a traversal, or Refcache if it is used again: takes `DYING` off; Refcache: CAS to `0`, the child is gone; who holds all slots of the child: as above |
+//! | gone | the slot's node was folded | nobody |
 //!
 //! ```text
 //!  lock 5..7 when slot S holds the folded value v (S covers 4..8):
@@ -29,7 +30,9 @@
 //!    that slot, or one that it was expanded into, goes first.
 //! 5. A waiter reads the word anew at every turn and locks by CAS from exactly what it read. If the slot became a child
 //!    meanwhile the waiter goes down; a lock bit is never set in a word that was judged before.
-//! 6. Whoever uses a node has a loan of the Refcache domain ([`Here`]), and read the word that leads to it without
+//! 6. Who finds a slot gone holds nothing of its node, as a node is folded by the holder of all its slots, and goes by
+//!    the parent's slot again (`fold.rs`).
+//! 7. Whoever uses a node has a loan of the Refcache domain ([`Here`]), and read the word that leads to it without
 //!    `DYING`, or took `DYING` off: the node stays until the loan ends. So nobody counts the nodes on its way.
 //!
 //! Orderings. A lock's CAS is Acquire and an unlock's store is Release: each holder sees what the last one wrote.
@@ -43,7 +46,9 @@ use refcache::{Loan, Refcache};
 
 use crate::node::{NodeRef, Step, slot_keys};
 use crate::slot::Word;
-use crate::subtree::{Acquired, acquire, descend, lock_below, split_below, unlock_below, walk_above};
+use crate::subtree::{
+    Acquired, Refusal, acquire, descend, lock_below, split_below, unlock_below, walk_above,
+};
 use crate::{BLOCK, Expand, KEY_END, OutOfMemory, Peek, fold};
 
 /// Who acts, and by what right: a pinned core that has a loan of its Refcache domain.
@@ -86,9 +91,14 @@ impl<'p> Held<'p> {
         keys: Range<u64>,
         expand: Expand,
     ) -> Result<Self, OutOfMemory> {
-        let node = descend(&here, root, &keys);
-        lock_below(&here, node, keys.clone(), expand)?;
-        Ok(Self { here, node, keys, locked: true })
+        loop {
+            let node = descend(&here, root, &keys);
+            match lock_below(&here, node, keys.clone(), expand) {
+                Ok(()) => return Ok(Self { here, node, keys, locked: true }),
+                Err(Refusal::NoMemory) => return Err(OutOfMemory),
+                Err(Refusal::Gone) => {}
+            }
+        }
     }
 
     /// Locks `key` alone, if it has a value; or its whole block, if that is folded and `whole` wants its words.
@@ -105,6 +115,7 @@ impl<'p> Held<'p> {
             match acquire(&here, node, slot, Word::is_used) {
                 Acquired::Child(child) => node = child,
                 Acquired::Unwanted => return Ok(None),
+                Acquired::Gone => node = root,
                 Acquired::Locked(word) => {
                     let keys = match node.level() {
                         0 => key..key + 1,
@@ -131,6 +142,17 @@ impl<'p> Held<'p> {
     /// what has grown stays.
     pub fn split(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         split_below(&self.here, self.node, keys)
+    }
+
+    /// Gives the keys of `block`, which are held and have a leaf, one value as one slot: the leaf goes.
+    pub fn fold(&mut self, block: Range<u64>, main: u64, second: u64) -> Result<(), OutOfMemory> {
+        let leaf = descend(&self.here, self.node, &block);
+        let parent = leaf.parent().expect("a leaf has a parent");
+        fold::fold(&self.here, leaf, &parent.part(block), main, second)?;
+        if self.node.level() == 0 {
+            self.node = parent;
+        }
+        Ok(())
     }
 
     /// Makes sure that values with second words can be stored for `keys`, which are held.

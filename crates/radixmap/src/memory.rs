@@ -105,6 +105,15 @@ impl Memory {
         }
     }
 
+    /// Tells Refcache that the parent's slot is about to be another's.
+    ///
+    /// # Safety
+    /// The node is initialised and stays for the time being.
+    pub unsafe fn unname(node: NonNull<Node>) {
+        // SAFETY: the caller's promise.
+        unsafe { node.as_ref().header.unname() }
+    }
+
     /// The memory behind `node`.
     ///
     /// # Safety

@@ -119,6 +119,18 @@ impl<'p> NodeRef<'p> {
         unsafe { &self.node.as_ref().links }
     }
 
+    /// The node that has us in a slot; none for the root.
+    pub fn parent(self) -> Option<Self> {
+        // SAFETY: our parent stays as long as we do: we are one of its used slots.
+        self.links().parent.map(|parent| unsafe { Self::new(parent, self.level + 1) })
+    }
+
+    /// Refcache leaves the parent's slot alone from now on.
+    pub fn unname(self) {
+        // SAFETY: the node stays for `'p`.
+        unsafe { Memory::unname(self.node) }
+    }
+
     pub fn counters(self) -> &'p NodeCounters {
         // SAFETY: the root, which keeps the counters, stays as long as any node; the field never changes.
         unsafe { self.links().counters.as_ref() }

@@ -6,6 +6,7 @@
 //! value     v     0     v                              v  01   LOCK v         v    v: the value's main word
 //! WIDE      v     0     v                              v  11   LOCK v         v
 //! child     -   DYING   s       node's address / 128      10    0   0         0    s: the address's sign
+//! gone      0     0     0                              0  10   LOCK 0         0    of a node that was folded
 //! ```
 //! The tags keep to bits that a machine's page-table entries leave to software (9 to 11 and 52 to 62), so that a value may
 //! be laid out as such an entry; and an empty slot is an entry that is not present, locked or not. A value whose second
@@ -42,6 +43,8 @@ pub(crate) struct Word(u64);
 
 impl Word {
     pub const EMPTY: Self = Self(0);
+    /// A slot of a node that was folded, for ever: locked by nobody, used so that who looks without a lock sees a value.
+    const GONE: Self = Self(LOCK | CHILD);
 
     /// Whether no bit is set.
     #[cfg(not(loom))]
@@ -90,7 +93,12 @@ impl Word {
 
     #[inline(always)]
     pub fn is_child(self) -> bool {
-        self.0 & KIND == CHILD
+        self.0 & (KIND | LOCK) == CHILD
+    }
+
+    #[inline(always)]
+    pub fn is_gone(self) -> bool {
+        self == Self::GONE
     }
 
     #[inline(always)]
@@ -166,10 +174,17 @@ impl Slot {
         self.held() == Word::EMPTY && self.try_lock(Word::EMPTY)
     }
 
-    /// Locks a slot of a leaf.
+    /// Locks a slot of a leaf, unless that was folded.
     #[inline(always)]
-    pub fn lock(&self) {
-        sync::lock_bit(self.word(), LOCK, percore::relax);
+    pub fn lock(&self) -> bool {
+        while sync::try_lock_bit(self.word(), LOCK).is_err() {
+            // Acquire: pairs with the Release in [`Slot::bury`].
+            if Word(self.word().load(Ordering::Acquire)).is_gone() {
+                return false;
+            }
+            percore::relax();
+        }
+        true
     }
 
     /// Clears the lock bit. Only the holder writes a locked word, so a store does. Release: pairs with the
@@ -206,6 +221,25 @@ impl Slot {
     /// with the Acquire in [`Slot::enter`], so whoever enters the child sees its slots.
     pub fn publish(&self, node: usize) {
         self.word().store(Word::child(node).0, Ordering::Release);
+    }
+
+    /// Replaces the child, all slots of which the caller holds, by a value: the slot is the caller's, locked. Refcache
+    /// leaves the slot alone, but may have marked the child, and traversals revive it meanwhile. Release, as Refcache
+    /// asks of who takes a word away from an object.
+    pub fn adopt(&self, main: u64, wide: bool) {
+        let mut seen = self.held();
+        let value = Word::value(main, wide).locked();
+        while let Err(now) =
+            self.word().compare_exchange(seen.0, value.0, Ordering::Release, Ordering::Relaxed)
+        {
+            seen = Word(now);
+        }
+    }
+
+    /// The slot's node was folded: whoever waits here looks at the parent's slot again. Release: pairs with the Acquire
+    /// of who finds it so ([`Slot::enter`], [`Slot::lock`]), and then sees what the parent's slot became.
+    pub fn bury(&self) {
+        self.word().store(Word::GONE.0, Ordering::Release);
     }
 
     #[inline(always)]

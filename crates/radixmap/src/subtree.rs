@@ -8,6 +8,14 @@ use crate::node::{NodeRef, Part, Step, slot_keys};
 use crate::slot::{Slot, Word};
 use crate::{Expand, OutOfMemory, fold};
 
+/// Why a range below a node was not locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    NoMemory,
+    /// The node was folded: the slot that led to it says what to do.
+    Gone,
+}
+
 /// Locks `keys`, which are below `node`. On failure none of them.
 #[inline(always)]
 pub(crate) fn lock_below<'p>(
@@ -15,12 +23,15 @@ pub(crate) fn lock_below<'p>(
     node: NodeRef<'p>,
     keys: Range<u64>,
     expand: Expand,
-) -> Result<(), OutOfMemory> {
+) -> Result<(), Refusal> {
     if node.level() > 0 {
         return lock_above(here, node, keys, expand);
     }
-    node.leaf_slots(keys).iter().for_each(Slot::lock);
-    Ok(())
+    // Only the first can be gone: who holds one keeps the leaf.
+    match node.leaf_slots(keys).iter().all(Slot::lock) {
+        true => Ok(()),
+        false => Err(Refusal::Gone),
+    }
 }
 
 /// `lock_below` above the leaves.
@@ -29,7 +40,7 @@ fn lock_above<'p>(
     node: NodeRef<'p>,
     keys: Range<u64>,
     expand: Expand,
-) -> Result<(), OutOfMemory> {
+) -> Result<(), Refusal> {
     let aligned = node.is_aligned(&keys);
     for part in node.parts_without(keys.clone(), |slot| aligned && slot.try_lock_empty()) {
         lock_part(here, &part, expand)
@@ -38,13 +49,21 @@ fn lock_above<'p>(
     Ok(())
 }
 
-fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand) -> Result<(), OutOfMemory> {
-    match acquire(here, part.node, part.slot, |_| true) {
-        Acquired::Child(child) => lock_below(here, child, part.keys.clone(), expand),
-        Acquired::Locked(word) if !part.whole && !expand.leaves(here, part, word) => {
-            fold::expand(here, part, word).map(|_| ()).inspect_err(|_| part.slot.unlock())
-        }
-        _ => Ok(()),
+/// A child that is gone by the time it is entered has made room for something else.
+fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand) -> Result<(), Refusal> {
+    loop {
+        return match acquire(here, part.node, part.slot, |_| true) {
+            Acquired::Child(child) => match lock_below(here, child, part.keys.clone(), expand) {
+                Err(Refusal::Gone) => continue,
+                locked => locked,
+            },
+            Acquired::Locked(word) if !part.whole && !expand.leaves(here, part, word) => {
+                fold::expand(here, part, word).inspect_err(|_| part.slot.unlock())?;
+                Ok(())
+            }
+            Acquired::Gone => Err(Refusal::Gone),
+            _ => Ok(()),
+        };
     }
 }
 
@@ -132,6 +151,14 @@ pub(crate) enum Acquired<'p> {
     Locked(Word),
     /// The slot was free, but not wanted.
     Unwanted,
+    /// Its node was folded.
+    Gone,
+}
+
+impl From<OutOfMemory> for Refusal {
+    fn from(_: OutOfMemory) -> Self {
+        Self::NoMemory
+    }
 }
 
 /// Locks `slot` of `node` if what it says is `wanted`, or enters its child; waits while somebody else holds it.
@@ -145,6 +172,7 @@ pub(crate) fn acquire<'p>(
     loop {
         match node.step(here, slot) {
             Step::Child(child) => return Acquired::Child(child),
+            Step::Slot(word) if word.is_gone() => return Acquired::Gone,
             Step::Slot(word) if word.is_locked() => {}
             Step::Slot(word) if !wanted(word) => return Acquired::Unwanted,
             Step::Slot(word) if slot.try_lock(word) => return Acquired::Locked(word),

@@ -127,3 +127,40 @@ fn a_block_is_split_under_its_lock() {
         drop(map.lock_range(pin, 0..1 << 27, Expand::Always).unwrap());
     });
 }
+
+/// Every way to hold a block, with or without more around it.
+const HOLDS: [Range<u64>; 3] = [START..START + BLOCK, START - 1..START + BLOCK + 1, 0..1 << 18];
+
+#[test]
+fn a_leaf_is_folded_under_its_lock() {
+    for (keys, of) in HOLDS.into_iter().zip([FIRST, SAME, Count { second: 5, ..FIRST }]) {
+        filled(0..1 << 18, SAME, |pin, map| {
+            drop(map.lock_key(pin, START + 9).unwrap());
+            let mut guard = map.lock_range(pin, keys.clone(), Expand::Always).unwrap();
+            let before = map.stats().live();
+            guard.fold(START..START + BLOCK, of).unwrap();
+            let mut seen = None;
+            guard.for_each(|entry| seen = seen.or((entry.keys().start == START).then(|| entry.value())));
+            assert_eq!(seen, Some(Some(of)));
+            drop(guard);
+            assert_eq!(slots(map, pin, START..START + BLOCK), [(START..START + BLOCK, Some(of))]);
+            map.domain().drain(pin);
+            assert_eq!(map.stats().live(), before - 1, "the leaf goes");
+            map.lock_range(pin, START + 77..START + 78, Expand::IfPresent)
+                .unwrap()
+                .for_each(|entry| entry.clear());
+            assert_parts(map, pin, of, 77);
+        });
+    }
+}
+
+#[test]
+fn a_leaf_with_holes_is_folded() {
+    filled(START + 3..START + 5, SAME, |pin, map| {
+        map.lock_range(pin, HOLDS[0].clone(), Expand::Always).unwrap().fold(HOLDS[0].clone(), FIRST).unwrap();
+        assert_eq!(slots(map, pin, HOLDS[0].clone()), [(HOLDS[0].clone(), Some(FIRST))]);
+        map.lock_range(pin, HOLDS[0].clone(), Expand::Always).unwrap().for_each(|entry| entry.clear());
+        map.domain().drain(pin);
+        assert_eq!(map.stats().live(), 1, "the leaf and what was above it go");
+    });
+}

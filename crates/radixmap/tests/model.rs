@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
 use proptest::prelude::*;
-use radixmap::{Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
+use radixmap::{BLOCK, Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
 use refcache::Refcache;
 
 /// Each key starts a segment that has this value up to the next key.
@@ -82,6 +82,7 @@ enum Op {
     Clear(Range<u64>, Lock),
     Bump(Range<u64>),
     Cut(Range<u64>, Range<u64>, u64),
+    Fold(Range<u64>, u64),
     SetKey(u64, u64),
     ClearKey(u64),
     Peek(u64),
@@ -123,6 +124,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (keys(), lock()).prop_map(|(keys, lock)| Op::Clear(keys, lock)),
         2 => keys().prop_map(Op::Bump),
         3 => (nested(), 1..1000u64).prop_map(|((all, part), value)| Op::Cut(all, part, value)),
+        2 => (keys(), 1..1000u64).prop_map(|(keys, value)| Op::Fold(keys, value)),
         2 => (key(), 1..1000u64).prop_map(|(key, value)| Op::SetKey(key, value)),
         1 => key().prop_map(Op::ClearKey),
         2 => key().prop_map(Op::Peek),
@@ -172,6 +174,7 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
             assert_eq!(contents(map, pin, keys.clone(), Expand::Always), model.used(keys));
         }
         Op::Cut(all, part, value) => cut(map, model, pin, all, part, value),
+        Op::Fold(keys, value) => fold(map, model, pin, keys, value),
         Op::SetKey(key, value) => change_key(map, model, pin, key, Some(value)),
         Op::ClearKey(key) => change_key(map, model, pin, key, None),
         Op::Peek(key) => {
@@ -202,6 +205,19 @@ fn cut(map: &Map<'_>, model: &mut Model, pin: &Pinned, all: Range<u64>, part: Ra
     });
     assert!(set.is_continue());
     model.set(part, Some(value));
+}
+
+/// Locks the blocks that `keys` touches at both ends, and folds those that have leaves.
+fn fold(map: &Map<'_>, model: &mut Model, pin: &Pinned, keys: Range<u64>, value: u64) {
+    let block = |key: u64| key & !(BLOCK - 1)..(key | (BLOCK - 1)) + 1;
+    let (first, last) = (block(keys.start), block(keys.end - 1));
+    let mut guard = map.lock_range(pin, first.start..last.end, Expand::Always).unwrap();
+    for block in if first == last { vec![first] } else { vec![first, last] } {
+        if map.peek(pin, block.start).span.end == block.start + 1 {
+            guard.fold(block.clone(), Twin(value)).unwrap();
+            model.set(block, Some(value));
+        }
+    }
 }
 
 /// The fault path: only a key that has a value is locked, and then alone. It gets a second word only if it has one.

@@ -4,13 +4,14 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use common::{Twin, domain, settle};
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, RadixMap, RangeGuard};
+use radixmap::{BLOCK, Expand, RadixMap, RangeGuard};
 use refcache::Refcache;
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
@@ -88,7 +89,7 @@ impl Arena {
     fn change(
         &self,
         pin: &Pinned,
-        mut guard: RangeGuard<'_, Twin>,
+        guard: &mut RangeGuard<'_, Twin>,
         mut change: impl FnMut(Option<Twin>) -> Option<Twin>,
     ) {
         let me = 1 + pin.core().index() as u64;
@@ -115,24 +116,42 @@ impl Arena {
         let part = random.part_of(keys);
         let lock = |keys, expand| map.lock_range(pin, keys, expand).unwrap();
         match random.below(64) {
-            0 => self.change(pin, lock(random.part_of(ALL), Expand::IfPresent), |_| None),
+            0 => self.change(pin, &mut lock(random.part_of(ALL), Expand::IfPresent), |_| None),
             1..20 => {
                 let value = random.below(1000);
                 let mut guard = lock(part.clone(), Expand::Always);
                 if value % 2 == 1 {
                     guard.widen(part).unwrap();
                 }
-                self.change(pin, guard, |_| Some(Twin(value)));
+                self.change(pin, &mut guard, |_| Some(Twin(value)));
             }
-            20..40 => self.change(pin, lock(part, Expand::Always), |_| None),
-            40..50 => self.change(pin, lock(part, Expand::IfPresent), |_| None),
+            20..40 => self.change(pin, &mut lock(part, Expand::Always), |_| None),
+            40..50 => self.change(pin, &mut lock(part, Expand::IfPresent), |_| None),
             50..60 => {
-                if let Some(guard) = map.lock_key(pin, part.start).unwrap() {
-                    self.change(pin, guard, |value| Some(Twin(value.expect("locked for its value").0 + 2)));
+                if let Some(mut guard) = map.lock_key(pin, part.start).unwrap() {
+                    self.change(pin, &mut guard, |value| {
+                        Some(Twin(value.expect("locked for its value").0 + 2))
+                    });
                 }
+            }
+            60 => {
+                let (start, end) = (part.start / BLOCK * BLOCK, part.end.next_multiple_of(BLOCK));
+                self.fold(pin, lock(start..end, Expand::Always), 2 * random.below(500));
             }
             _ => assert!(map.peek(pin, part.start).span.contains(&part.start)),
         }
+    }
+
+    /// Gives all keys of a guard, which are whole blocks, the value `value`, and folds those that have a leaf.
+    fn fold(&self, pin: &Pinned, mut guard: RangeGuard<'_, Twin>, value: u64) {
+        let mut leaves = BTreeSet::new();
+        guard.for_each(|entry| {
+            if entry.keys().end - entry.keys().start == 1 {
+                leaves.insert(entry.keys().start / BLOCK * BLOCK);
+            }
+        });
+        self.change(pin, &mut guard, |_| Some(Twin(value)));
+        leaves.into_iter().for_each(|start| guard.fold(start..start + BLOCK, Twin(value)).unwrap());
     }
 
     /// One thread's life as `core`, on the islands `mine`.
@@ -177,7 +196,7 @@ fn stress(first: usize, islands: impl Fn(u64) -> Range<u64>) {
     assert!(cfg!(miri) || map.stats().collapsed > 100, "too little happened: {:?}", map.stats());
 
     arena.refcache.online(&pin);
-    arena.change(&pin, map.lock_range(&pin, ALL, Expand::IfPresent).unwrap(), |_| None);
+    arena.change(&pin, &mut map.lock_range(&pin, ALL, Expand::IfPresent).unwrap(), |_| None);
     settle(&arena.refcache, &pin);
     assert_eq!(map.stats().live(), 1);
     map.destroy(&pin);

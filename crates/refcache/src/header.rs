@@ -34,17 +34,22 @@
 //!    it hands the reference on: what was sole is sole no more when the new holder asks, and what was to become
 //!    sole does not.
 //!
+//! 5. Who takes the weak word for something else says so first ([`Header::unname`]), and sets DIRTY before that if
+//!    the object is QUEUED: a review that sees no name judges by the count alone, and so must not believe a zero that
+//!    is older than the use.
+//!
 //! Orderings: the words of different cores are ordered by the epoch barrier, not here. The pairs in this file
-//! are the hand-over of `link` from one queue to the next, and of a sole object to its holder.
+//! are the hand-over of `link` from one queue to the next, of a sole object to its holder, and of a word that names
+//! something else to the readers who come after the review.
 
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use percore::Pinned;
 use sync::UnsafeCell;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::Refcache;
-use crate::weak::WeakWord;
+use crate::weak::{DYING, WeakWord};
 
 const QUEUED: u64 = 1 << 0;
 const DIRTY: u64 = 1 << 1;
@@ -65,7 +70,8 @@ pub struct Header {
     state: AtomicU64,
     /// Belongs to the queue that holds the object.
     pub(crate) link: UnsafeCell<Link>,
-    weak: Option<NonNull<WeakWord>>,
+    /// Null: no word names the object, or none does any more.
+    weak: AtomicPtr<WeakWord>,
     pub(crate) release: Release,
 }
 
@@ -112,7 +118,10 @@ impl Header {
             Self {
                 state: AtomicU64::new(state),
                 link: UnsafeCell::new(Link { next: None, epoch: 0 }),
-                weak,
+                weak: AtomicPtr::new(match weak {
+                    Some(word) => word.as_ptr(),
+                    None => ptr::null_mut(),
+                }),
                 release,
             }
         }
@@ -127,6 +136,18 @@ impl Header {
         self.state.load(Ordering::Acquire) == SOLE
     }
 
+    /// The weak word is about to name something else: the domain leaves it alone from then on, and releases the
+    /// object when its references are gone.
+    ///
+    /// The caller holds references, changes the word by a read-modify-write (Release) when this returns, and gives up
+    /// the references after that, all under one [`Loan`](crate::Loan).
+    pub fn unname(&self) {
+        // Relaxed: a review that sees the null below sees this.
+        update(&self.state, Ordering::Relaxed, |state| (state & QUEUED != 0).then_some(state | DIRTY));
+        // Release pairs with the Acquire in `word`.
+        self.weak.store(ptr::null_mut(), Ordering::Release);
+    }
+
     /// A reference is about to be added, in this core's cache.
     #[inline]
     pub(crate) fn touch_sole(&self) {
@@ -138,9 +159,11 @@ impl Header {
     /// Adds an evicted delta to the global count. True: the count is low, and the caller must queue the
     /// object.
     pub(crate) fn apply(&self, delta: i64) -> bool {
-        // Acquire pairs with the Release in `leave_unless_low`: the last queue is done with `link`.
+        // Acquire pairs with the Release in `leave_unless_low`: the last queue is done with `link`. Release pairs with
+        // the Acquire of the change that leaves the count low: a word that was taken away from the object before a
+        // reference was given up is seen by whoever sees the epoch turn after that.
         let change = |state| Some(applied(state, delta)).filter(|&next| next != state);
-        match update(&self.state, Ordering::Acquire, change) {
+        match update(&self.state, Ordering::AcqRel, change) {
             Some((before, after)) => after & !before & QUEUED != 0,
             None => false,
         }
@@ -148,12 +171,14 @@ impl Header {
 
     /// Judges the object. The caller took it off a queue that held it for two epochs.
     pub(crate) fn review(&self) -> Verdict {
+        // The word first: see invariant 5.
+        let word = self.word();
         let state = self.state.load(Ordering::Relaxed);
-        if state & !WATCHED == QUEUED && self.take_weak_word() {
+        if state & !WATCHED == QUEUED && word.is_none_or(|word| word.take(|| self.is_named())) {
             return Verdict::Dead;
         }
         if count(state) != 0 {
-            self.with_weak_word(WeakWord::clear_dying);
+            self.change_word(|word| word & !DYING);
         }
         if self.leave_unless_low() {
             return Verdict::InUse;
@@ -164,26 +189,33 @@ impl Header {
 
     /// From now on, a reader of the weak word must clear the mark before it may use the object.
     pub(crate) fn mark_dying(&self) {
-        self.with_weak_word(WeakWord::set_dying);
+        self.change_word(|word| word | DYING);
     }
 
     /// Clears `DIRTY`, and `QUEUED` too if there is nothing more to find out; tells whether it did.
     fn leave_unless_low(&self) -> bool {
-        // Release pairs with the Acquire in `apply`, which gives `link` to the next queue, and in `is_sole`.
+        // Release pairs with the Acquire in `apply`, which gives `link` to the next queue, and in `is_sole`. Acquire
+        // pairs with the Release in `apply`, as that of a change that leaves the count low does.
         let change = |state| Some(reviewed(state));
-        let (_, after) = update(&self.state, Ordering::Release, change).expect("always a change");
+        let (_, after) = update(&self.state, Ordering::AcqRel, change).expect("always a change");
         after & QUEUED == 0
     }
 
-    fn take_weak_word(&self) -> bool {
-        // SAFETY: a weak word outlives its object.
-        self.weak.is_none_or(|word| unsafe { word.as_ref() }.take())
+    /// The word that names the object, if there is one.
+    fn word(&self) -> Option<&WeakWord> {
+        // Acquire pairs with the Release in `unname`.
+        let word = NonNull::new(self.weak.load(Ordering::Acquire));
+        // SAFETY: a weak word outlives its object, named by it or not.
+        word.map(|word| unsafe { word.as_ref() })
     }
 
-    fn with_weak_word(&self, act: impl FnOnce(&WeakWord)) {
-        if let Some(word) = self.weak {
-            // SAFETY: a weak word outlives its object.
-            act(unsafe { word.as_ref() })
+    fn is_named(&self) -> bool {
+        self.word().is_some()
+    }
+
+    fn change_word(&self, change: impl Fn(u64) -> u64) {
+        if let Some(word) = self.word() {
+            word.change_while(|| self.is_named(), change);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | pointer | the owner (Release), or a reader's `revive` | the object is there |
 //! | pointer, DYING | the core that queued the object | its count was zero; use it only after clearing the mark |
 //! | 0 | the reviewer, by CAS from the marked word | gone |
+//! | anything | the owner, after [`Header::unname`](crate::Header::unname) | something else's: the object goes without it |
 //!
 //! Cases, when a reader and the reviewer meet:
 //! 1. The reader clears DYING first: the reviewer's CAS finds no mark and fails; it marks the word again and
@@ -63,22 +64,28 @@ impl WeakWord {
         word
     }
 
-    /// Marks the object. Relaxed: the epoch barrier takes the mark to every reader that matters.
-    pub(crate) fn set_dying(&self) {
-        self.0.fetch_or(DYING, Ordering::Relaxed);
+    /// Replaces the word by `change` of it, unless it is not the object's any more. Relaxed: the epoch barrier takes a
+    /// mark to every reader that matters, and a reader who does not see that a mark was taken back clears it itself.
+    pub(crate) fn change_while(&self, names: impl Fn() -> bool, change: impl Fn(u64) -> u64) {
+        // Acquire pairs with the Release by which the owner made it name something else: then `names` says so. If it
+        // does so after we asked, the word is another, and never what it was again.
+        let mut seen = self.0.load(Ordering::Acquire);
+        while names() && change(seen) != seen {
+            match self.0.compare_exchange_weak(seen, change(seen), Ordering::Relaxed, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
     }
 
-    /// The object is in use again. Relaxed: a reader who does not see it clears the mark itself.
-    pub(crate) fn clear_dying(&self) {
-        self.0.fetch_and(!DYING, Ordering::Relaxed);
-    }
-
-    /// Takes the object away, if it is still marked, and not locked by the word's owner.
-    pub(crate) fn take(&self) -> bool {
-        let word = self.0.load(Ordering::Relaxed);
+    /// Takes the object away, if the word still names it, is still marked, and is not locked by its owner.
+    pub(crate) fn take(&self, names: impl Fn() -> bool) -> bool {
+        // Acquire: as in `change_while`.
+        let word = self.0.load(Ordering::Acquire);
         // Release pairs with the Acquire of an owner who finds 0 and publishes another object: all that was
         // done to the old one comes before. A bit changed since the load makes it fail.
         word & (DYING | LOCK) == DYING
+            && names()
             && self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }

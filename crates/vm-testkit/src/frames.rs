@@ -10,6 +10,8 @@ use crate::huge_frames::HugeFrames;
 
 /// Words of a simulated page: enough to mix up, few enough to check all of them often.
 pub const WORDS: usize = 8;
+/// What a frame says that nobody has filled yet.
+const SPOILT: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
 #[derive(Default)]
 struct Frame {
@@ -134,6 +136,21 @@ impl Frames for FrameStore {
         let block = self.huge.take()?;
         block.clone().for_each(|frame| self.begin(FrameNum::new(frame as u64)));
         Some(FrameNum::new(block.start as u64))
+    }
+
+    fn allows_huge(&self, _: bool) -> bool {
+        true
+    }
+
+    fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
+        let first = self.alloc_huge(pin, wanted)?;
+        let spoil = |frame| (0..WORDS).for_each(|word| self.write(FrameNum::new(frame), word, SPOILT));
+        (first.get()..first.get() + HUGE_PAGES).for_each(spoil);
+        Some(first)
+    }
+
+    fn fill_frame(&self, _: &Pinned, frame: FrameNum, from: Option<FrameNum>) {
+        (0..WORDS).for_each(|word| self.write(frame, word, from.map_or(0, |from| self.read(from, word))));
     }
 
     fn free_huge(&self, pin: &Pinned, first: FrameNum) {

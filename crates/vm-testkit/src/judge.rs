@@ -8,7 +8,8 @@ use crate::{Model, Shows, World};
 /// Pages whose translations faults filled in. A fill fault may have been one of a huge page, so a space with huge pages
 /// counts as if all were.
 pub(crate) fn filled(world: &World) -> u64 {
-    let most = if world.count(Event::HugeFault) > 0 { HUGE_PAGES } else { 1 };
+    let huge = world.count(Event::HugeFault) + world.count(Event::Promotion);
+    let most = if huge > 0 { HUGE_PAGES } else { 1 };
     let faults: u64 =
         [Event::AllocFault, Event::HugeFault, Event::FillFault, Event::CowCopy, Event::CowReuse]
             .map(|event| world.count(event))

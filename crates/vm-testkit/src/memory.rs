@@ -16,6 +16,15 @@ impl Frames for Memory {
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         self.0.frames.alloc_huge(pin, wanted)
     }
+    fn allows_huge(&self, wanted: bool) -> bool {
+        self.0.frames.allows_huge(wanted)
+    }
+    fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
+        self.0.frames.alloc_huge_raw(pin, wanted)
+    }
+    fn fill_frame(&self, pin: &Pinned, frame: FrameNum, from: Option<FrameNum>) {
+        self.0.frames.fill_frame(pin, frame, from);
+    }
     fn free_huge(&self, pin: &Pinned, first: FrameNum) {
         self.0.frames.free_huge(pin, first);
     }

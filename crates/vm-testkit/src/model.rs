@@ -164,6 +164,23 @@ impl Model {
         if self.is_mapped(pages) { Ok(()) } else { Err(VmError::NotMapped) }
     }
 
+    /// Judges the space's answer to `collapse`, which changes nothing that can be told. That there is no huge frame, or
+    /// no page has one, is always a reason.
+    ///
+    /// # Panics
+    /// If the answer is wrong.
+    pub fn judge_collapse(&self, block: PageRange, answer: Result<(), VmError>) {
+        let pages = || self.pages.range(block.start().get()..block.end().get()).map(|(_, page)| page);
+        let fit = |page: &Page| page.shows == Shows::Zeroes && !page.advice.contains(Flags::NOHUGE);
+        let alike = |page: &Page| pages().all(|other| (other.prot, other.advice) == (page.prot, page.advice));
+        match answer {
+            Ok(()) => assert!(self.is_mapped(block) && pages().all(|page| fit(page) && alike(page))),
+            Err(VmError::NotMapped) => assert!(!self.is_mapped(block)),
+            Err(VmError::OutOfRange) => assert!(!self.user.covers(block)),
+            Err(error) => assert!(matches!(error, VmError::Mixed | VmError::OutOfMemory), "{error:?}"),
+        }
+    }
+
     /// Pages that show `file` from `first` on are as they were before they were written.
     pub fn zap(&mut self, file: usize, first: u64) {
         let gone = |shows| matches!(shows, Shows::Private(of, index) if of == file && index >= first);

@@ -17,6 +17,8 @@ pub enum Step {
     Advise(Target, Flags, Flags),
     /// Drop contents.
     Discard(Target),
+    /// Make a huge page of the block that a page is in.
+    Collapse(u64),
     /// Move, and grow by so many pages; keep the old ones or not.
     Remap(Target, u64, Place, bool),
     /// Grow by so many pages.

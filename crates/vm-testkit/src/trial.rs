@@ -1,7 +1,7 @@
 //! Spaces and their models do the same steps, and every answer and every translation is compared.
 
 use percore::Pinned;
-use vm::{Copies, FaultError, Flags, PageNum, PageRange, Placement, Prot, Remap, VmError};
+use vm::{Copies, FaultError, Flags, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap, VmError};
 
 use crate::judge::{filled, judge_regions, shot};
 use crate::step::{Place, Step, Target};
@@ -70,6 +70,7 @@ impl Trial {
             Step::Protect(target, prot) => self.protect(pin, self.range(target), prot),
             Step::Advise(target, set, clear) => self.advise(pin, self.range(target), set, clear),
             Step::Discard(target) => self.discard(pin, self.range(target)),
+            Step::Collapse(at) => self.collapse(pin, self.page(at)),
             Step::Remap(target, more, place, keep) => self.remap(pin, self.range(target), more, place, keep),
             Step::Extend(target, more) => self.extend(pin, self.range(target), more),
             Step::Load(at, word) => self.load(pin, self.page(at), word),
@@ -140,6 +141,12 @@ impl Trial {
         self.judge(answer, |model| model.discard(range));
         let mapped = self.world().space.mapped(pin, range);
         assert_eq!(mapped, self.model().is_mapped(range));
+    }
+
+    fn collapse(&mut self, pin: &Pinned, page: PageNum) {
+        let block = PageNum::new(page.get() / HUGE_PAGES * HUGE_PAGES);
+        let answer = self.world().space.collapse(pin, block);
+        self.model().judge_collapse(PageRange::new(block, HUGE_PAGES).expect("a range"), answer);
     }
 
     fn remap(&mut self, pin: &Pinned, from: PageRange, more: u64, to: Place, keep: bool) {

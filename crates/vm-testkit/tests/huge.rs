@@ -1,37 +1,12 @@
 //! Huge pages, verb by verb: one fault, one translation, and no page that loses its contents when another one goes.
 
-use percore::Pinned;
-use vm::{Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables};
-use vm_testkit::{Setup, Shows, World};
+mod blocks;
 
-const RW: Prot = Prot::from_bits(3);
-const BASE: u64 = 8 * HUGE_PAGES;
+use blocks::{RW, assert_kept, for_each_world, map, on_one, page, range, stamp};
+use vm::{Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap};
+use vm_testkit::{Shows, World};
 
-fn page(at: u64) -> PageNum {
-    PageNum::new(BASE + at)
-}
-
-fn range(at: u64, pages: u64) -> PageRange {
-    PageRange::new(page(at), pages).unwrap()
-}
-
-/// What is stored in a word of page `at`.
-fn stamp(at: u64) -> u64 {
-    at + 7
-}
-
-/// A world in which two blocks are mapped, with huge frames to be had.
-fn for_each_world(test: impl Fn(&World)) {
-    [Tables::PerCore, Tables::Shared].into_iter().for_each(|tables| {
-        let world = World::radix(Setup::new(), tables);
-        world.frames().offer_huge(true);
-        world.machine.on(0, |pin| map(&world, pin, 2 * HUGE_PAGES));
-        test(&world);
-        world.finish();
-    });
-}
-
-/// The same, and each core has written pages of its own in the first block, which all of them translate.
+/// A world in which each core has written pages of its own in the first block, which all of them translate.
 fn for_each_written(test: impl Fn(&World)) {
     for_each_world(|world| {
         let cores = world.machine.cores() as u64;
@@ -44,14 +19,6 @@ fn for_each_written(test: impl Fn(&World)) {
     });
 }
 
-fn map(world: &World, pin: &Pinned, pages: u64) {
-    world.map(pin, Placement::Fixed(page(0)), pages, RW, Shows::Zeroes).unwrap();
-}
-
-fn on_one<R>(world: &World, f: impl FnOnce(&Pinned) -> R) -> R {
-    world.machine.on(1, f)
-}
-
 fn unmap(world: &World, pages: PageRange) {
     on_one(world, |pin| world.space.unmap(pin, pages).unwrap());
 }
@@ -62,16 +29,6 @@ fn discard(world: &World, pages: PageRange) {
 
 fn protect(world: &World, pages: PageRange, prot: Prot) {
     on_one(world, |pin| world.space.protect(pin, pages, prot).unwrap());
-}
-
-/// Every core finds in the first block what was written, except in `gone`, where it finds what `there` says.
-fn assert_kept(world: &World, gone: PageRange, there: Result<u64, FaultError>) {
-    world.machine.on_each(|pin| {
-        for at in 0..HUGE_PAGES {
-            let expected = if gone.contains(page(at)) { there } else { Ok(stamp(at)) };
-            assert_eq!(world.load(pin, page(at), 1), expected, "page {at}");
-        }
-    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use vm::{FaultError, PageNum, PageRange, Placement, Prot, Remap};
+use vm::{FaultError, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap};
 use vm_testkit::{Attended, Design, Dice, Setup, Shows, World};
 
 const CORES: usize = 4;
@@ -146,6 +146,7 @@ fn children_everywhere_leave_nothing_behind() {
                 breathe(&world, core);
                 let at = page(AREA + dice.below(6) * 300);
                 let _short = world.store(pin, at, me as usize, dice.below(1000));
+                let _ = world.space.collapse(pin, page(at.get() & !(HUGE_PAGES - 1)));
                 let Ok(child) = world.fork(pin) else { continue };
                 let before = child.load(pin, at, me as usize);
                 let _short = world.store(pin, at, me as usize, dice.below(1000));

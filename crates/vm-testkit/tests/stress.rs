@@ -9,7 +9,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use percore::Pinned;
-use vm::{Access, FaultError, Locking, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm::{
+    Access, FaultError, HUGE_PAGES, Locking, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError,
+};
 use vm_testkit::{Design, Setup, WORDS, World};
 
 const CORES: usize = 4;
@@ -167,6 +169,11 @@ fn visit(world: &World, board: &Board, pin: &Pinned, dice: &mut Dice) {
     }
 }
 
+/// The block of `page` becomes a huge page, if it can.
+fn collapse(world: &World, pin: &Pinned, page: PageNum) {
+    let _ = world.space.collapse(pin, PageNum::new(page.get() & !(HUGE_PAGES - 1)));
+}
+
 /// Loads or stores every word of a page; what is there must be zero or its own stamp.
 fn touch(world: &World, pin: &Pinned, page: PageNum, access: Access) -> Result<(), FaultError> {
     for word in 0..WORDS {
@@ -199,6 +206,7 @@ fn owners_and_visitors(design: Design) {
     let board = Board::new();
     storm(design, PLENTY, |world, pin, dice| match dice.below(4) {
         0 => change_something(world, &board, pin, dice),
+        1 if dice.below(8) == 0 => collapse(world, pin, stripe(pin).start()),
         _ => visit(world, &board, pin, dice),
     });
 }
@@ -209,7 +217,7 @@ fn free_for_all(design: Design, frames: usize) {
     storm(design, frames, |world, pin, dice| {
         let (pages, prot) = (dice.range(everything()), dice.prot());
         let space = &world.space;
-        match dice.below(12) {
+        match dice.below(13) {
             0 => _ = space.map(pin, Placement::Fixed(pages.start()), pages.pages(), Mapping::anonymous(prot)),
             1 => {
                 _ = space.map(
@@ -222,6 +230,7 @@ fn free_for_all(design: Design, frames: usize) {
             2 => _ = space.unmap(pin, pages),
             3 => _ = space.protect(pin, pages, prot),
             4 => _ = space.discard(pin, pages),
+            12 => collapse(world, pin, pages.start()),
             5..8 => _ = touch(world, pin, pages.start(), Access::Write),
             _ => _ = touch(world, pin, pages.start(), Access::Read),
         }

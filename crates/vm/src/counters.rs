@@ -22,6 +22,8 @@ pub enum Event {
     AllocFault,
     /// A fault that allocated the frames of a huge page.
     HugeFault,
+    /// Pages that became a huge one.
+    Promotion,
     /// A fault that found one.
     FillFault,
     /// A write that copied what was not its page's alone.
@@ -38,7 +40,7 @@ pub enum Event {
     Look,
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "mmap",
     "munmap",
     "mprotect",
@@ -46,6 +48,7 @@ const NAMES: [&str; 14] = [
     "forks",
     "alloc_faults",
     "huge_faults",
+    "promotions",
     "fill_faults",
     "cow_copies",
     "cow_reuses",

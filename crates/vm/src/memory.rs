@@ -17,6 +17,15 @@ pub trait Frames: Send + Sync {
     /// `wanted` says that the program asked for them.
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
 
+    /// Whether pages may be huge, frames or not; `wanted` as above.
+    fn allows_huge(&self, wanted: bool) -> bool;
+
+    /// The same as `alloc_huge` with anything in them, for a caller who fills each of them before anybody else sees it.
+    fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
+
+    /// Fills `frame`, which the caller owns alone and nobody sees, with the bytes of `from`, or with zeroes.
+    fn fill_frame(&self, pin: &Pinned, frame: FrameNum, from: Option<FrameNum>);
+
     /// A copy of the bytes of `from`, owned by the caller alone.
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum>;
 

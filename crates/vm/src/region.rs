@@ -22,6 +22,8 @@ pub struct Region {
 pub struct Resident {
     /// Nobody.
     pub alone: u64,
+    /// Nobody, in huge pages: these are among those above.
+    pub huge: u64,
     /// Other spaces, since a fork.
     pub counted: u64,
     /// The backing.
@@ -40,6 +42,9 @@ impl Resident {
             (_, true, _) => self.shown += pages,
             (_, _, true) => self.counted += pages,
             _ => self.alone += pages,
+        }
+        if page.is_huge() {
+            self.huge += pages;
         }
     }
 

@@ -144,6 +144,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     /// The child's part of a locked page: what the child's page is, and what this one is from now on.
     pub(crate) fn inherit(&self, pin: &Pinned, page: Page) -> Heritage {
         let flags = page.flags() - Flags::LOCKED;
+        debug_assert!(!page.is_huge(), "a huge page is cut before others have its frames");
         let Some(frame) = page.frame().filter(|_| !flags.contains(Flags::WIPEONFORK)) else {
             return Heritage { kept: page, child: page.without_frame().with_flags(flags) };
         };

@@ -137,6 +137,14 @@ pub trait AddressSpace: Any + Send + Sync {
     /// anything else is changed it is [`VmError::Mixed`].
     fn advise(&self, pin: &Pinned, pages: PageRange, set: Flags, clear: Flags) -> Result<(), VmError>;
 
+    /// Makes the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `block`, which is the first of a block, a huge page, with the
+    /// contents they have (MADV_COLLAPSE).
+    ///
+    /// # Errors
+    /// `NotMapped`, `OutOfRange`; `Mixed` if they are of more than one mapping, of none that may be huge, or all of them
+    /// untouched; `OutOfMemory` if there is no huge frame, or it is better kept for others.
+    fn collapse(&self, pin: &Pinned, block: PageNum) -> Result<(), VmError>;
+
     /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then (MADV_DONTNEED). If
     /// part of the range is not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
     /// Needs memory only to cut a huge page.

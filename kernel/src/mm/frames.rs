@@ -93,6 +93,16 @@ pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
     Some(FrameNum::new(frame))
 }
 
+/// Fills a frame that the caller owns and nobody sees with the bytes of `from`, which he may read, or with zeroes.
+pub fn fill(pin: &Pinned, frame: FrameNum, from: Option<FrameNum>) {
+    let Some(from) = from else {
+        zeroed(pin, frame.get());
+        return;
+    };
+    // SAFETY: nobody else has the frame, and the caller keeps the other.
+    unsafe { arch::copy_frame(phys_to_virt(frame.get() * FRAME), phys_to_virt(from.get() * FRAME)) };
+}
+
 /// Takes a frame back.
 #[inline]
 pub fn free(pin: &Pinned, frame: FrameNum) {

@@ -9,6 +9,7 @@ use vm::{FrameNum, HUGE_PAGES};
 
 use super::frames;
 use super::memory_map::FRAME;
+use super::scarcity;
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
 use crate::options::{self, Huge};
@@ -20,18 +21,30 @@ const SHARE: u64 = 8;
 
 /// A block of zeroes, if the user of the kernel allows it; `wanted` says that the program asked for it.
 pub fn alloc(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
-    let allowed = match options::get().huge {
+    let block = alloc_raw(pin, wanted)?;
+    // SAFETY: nobody else has the frames.
+    unsafe { arch::zero_frames(phys_to_virt(block.get() * FRAME), HUGE_PAGES as usize) };
+    counters::add(pin, Counter::FramesZeroed, HUGE_PAGES as i64);
+    Some(block)
+}
+
+/// The same with anything in it.
+pub fn alloc_raw(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
+    if !allowed(wanted) || scarcity::strikes() {
+        return None;
+    }
+    let block = frames::mine(pin).huge.pop().or_else(from_pool)?;
+    counters::add(pin, Counter::FramesUsed, HUGE_PAGES as i64);
+    Some(FrameNum::new(block))
+}
+
+/// Whether the user of the kernel has nothing against huge pages.
+pub fn allowed(wanted: bool) -> bool {
+    match options::get().huge {
         Huge::Never => false,
         Huge::Advised => wanted,
         Huge::Always => true,
-    };
-    let kept = &frames::mine(pin).huge;
-    let block = allowed.then(|| kept.pop().or_else(from_pool)).flatten()?;
-    // SAFETY: nobody else has the frames.
-    unsafe { arch::zero_frames(phys_to_virt(block * FRAME), HUGE_PAGES as usize) };
-    counters::add(pin, Counter::FramesZeroed, HUGE_PAGES as i64);
-    counters::add(pin, Counter::FramesUsed, HUGE_PAGES as i64);
-    Some(FrameNum::new(block))
+    }
 }
 
 fn from_pool() -> Option<u64> {

@@ -17,6 +17,15 @@ impl Frames for MachineMemory {
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         huge_frames::alloc(pin, wanted)
     }
+    fn allows_huge(&self, wanted: bool) -> bool {
+        huge_frames::allowed(wanted)
+    }
+    fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
+        huge_frames::alloc_raw(pin, wanted)
+    }
+    fn fill_frame(&self, pin: &Pinned, frame: FrameNum, from: Option<FrameNum>) {
+        frames::fill(pin, frame, from);
+    }
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
         frames::alloc_copy(pin, from)
     }

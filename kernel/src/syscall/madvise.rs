@@ -6,7 +6,9 @@ use core::ops::ControlFlow;
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{Access, FaultError, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Region, VirtAddr, VmError};
+use vm::{
+    Access, FaultError, Flags, HUGE_PAGES, Mapping, PAGE_SIZE, PageNum, PageRange, Region, VirtAddr, VmError,
+};
 
 use super::ranges::{check_mapped, range, refusal, retry};
 use super::{Call, Outcome};
@@ -51,6 +53,7 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
         MADV_KEEPONFORK => advise(task, pages, Flags::NONE, Flags::WIPEONFORK),
         MADV_HUGEPAGE => advise(task, pages, Flags::HUGE, Flags::NOHUGE),
         MADV_NOHUGEPAGE => advise(task, pages, Flags::NOHUGE, Flags::HUGE),
+        MADV_COLLAPSE => collapse(task, pages),
         MADV_REMOVE => remove(task, pages),
         MADV_POPULATE_READ => populate(task, pages, Access::Read),
         MADV_POPULATE_WRITE => populate(task, pages, Access::Write),
@@ -86,6 +89,28 @@ pub(super) fn advise(task: &Task, pages: PageRange, set: Flags, clear: Flags) ->
         Err(VmError::Mixed) => Err(Errno::EINVAL),
         Err(error) => Err(refusal(error)),
     }
+}
+
+/// Makes huge pages of the blocks in `pages`, up to the first that cannot be one. Where a mapping begins but does not fill
+/// a block, as on Linux, it is the mapping that is unfit.
+fn collapse(task: &Task, pages: PageRange) -> Outcome {
+    let start = pages.start().get().next_multiple_of(HUGE_PAGES);
+    let end = pages.end().get();
+    if start + HUGE_PAGES > end {
+        return Err(Errno::EINVAL);
+    }
+    for block in (start..=end - HUGE_PAGES).step_by(HUGE_PAGES as usize) {
+        match task.space().collapse(&pin(), PageNum::new(block)) {
+            Ok(()) => {}
+            Err(VmError::NotMapped) => {
+                check_mapped(task, PageRange::one(PageNum::new(block)))?;
+                return Err(Errno::EINVAL);
+            }
+            Err(VmError::Mixed) => return Err(Errno::EINVAL),
+            Err(error) => return Err(refusal(error)),
+        }
+    }
+    Ok(0)
 }
 
 /// A stretch of a file that a mapping shows.

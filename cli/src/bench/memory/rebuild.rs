@@ -125,6 +125,16 @@ impl Frames for Numbers {
         None
     }
 
+    fn allows_huge(&self, _: bool) -> bool {
+        false
+    }
+
+    fn alloc_huge_raw(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
+        None
+    }
+
+    fn fill_frame(&self, _: &Pinned, _: FrameNum, _: Option<FrameNum>) {}
+
     fn alloc_copy(&self, _: &Pinned, _: FrameNum) -> Option<FrameNum> {
         Some(self.next())
     }

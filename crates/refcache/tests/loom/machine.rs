@@ -9,7 +9,7 @@ use loom::thread::{self, JoinHandle};
 use percore::{CoreId, Pinned};
 use refcache::{Config, Header, Refcache, WeakWord};
 use sync::UnsafeCell;
-use sync::atomic::AtomicU64;
+use sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
@@ -19,6 +19,9 @@ pub enum Kind {
     /// It can tell its sole holder.
     Watched,
 }
+
+/// What names something else.
+const ELSE: u64 = 8;
 
 #[repr(C, align(64))]
 pub struct Object {
@@ -180,7 +183,18 @@ impl Core {
 
     /// Looks the object up by its weak word.
     pub fn find(&self) -> bool {
-        self.object().word.revive(&self.pin) != 0
+        self.object().word.revive(&self.pin) == self.shared.object.addr().get() as u64
+    }
+
+    /// Takes the weak word for something else, which Refcache must not touch.
+    pub fn rename(&self) {
+        self.object().header.unname();
+        self.object().word.0.swap(ELSE, Ordering::Release);
+    }
+
+    /// Whether the weak word is what `rename` made it.
+    pub fn is_renamed(&self) -> bool {
+        self.object().word.0.load(Ordering::Relaxed) == ELSE
     }
 
     fn releases(&self) -> u32 {

@@ -73,3 +73,79 @@ fn a_reader_that_comes_back() {
         core.expect_release();
     });
 }
+
+/// The word is taken for something else while the object's review is due, by one who has just found it: he may use
+/// the object as long as he has references, and the word is left alone.
+#[test]
+fn renamed_during_review() {
+    explore(2, 2, Kind::Named, 1, |core| {
+        core.add(-1);
+        core.ticks(1);
+        core.as_core_1(|core1| core1.ticks(2));
+        core.ticks(1);
+        let other = core.spawn(1, |core| {
+            let loan = core.refcache().loan(&core.pin);
+            let found = core.find();
+            if found {
+                core.add(1);
+                core.rename();
+                core.read();
+                core.add(-1);
+            }
+            drop(loan);
+            core.ticks(2);
+            found
+        });
+        core.ticks(2);
+        let renamed = other.join().unwrap();
+        core.expect_release();
+        assert_eq!(core.is_renamed(), renamed);
+    });
+}
+
+/// The holder takes the word for something else and lets go: who still finds the object by it may read it.
+#[test]
+fn renamed_before_a_reader_comes() {
+    explore(2, 2, Kind::Named, 1, |core| {
+        let other = core.spawn(1, |core| {
+            for _ in 0..2 {
+                let loan = core.refcache().loan(&core.pin);
+                if core.find() {
+                    core.read();
+                }
+                drop(loan);
+                core.ticks(1);
+            }
+        });
+        let loan = core.refcache().loan(&core.pin);
+        core.rename();
+        core.add(-1);
+        core.conflict();
+        drop(loan);
+        core.ticks(4);
+        other.join().unwrap();
+        core.expect_release();
+        assert!(core.is_renamed());
+    });
+}
+
+/// A zero that is false is marked while the word is taken for something else.
+#[test]
+fn renamed_while_it_is_marked() {
+    explore(2, 2, Kind::Named, 1, |core| {
+        core.add(1);
+        let other = core.spawn(1, |core| {
+            core.add(-1);
+            core.ticks(3);
+        });
+        let loan = core.refcache().loan(&core.pin);
+        core.rename();
+        core.read();
+        core.add(-1);
+        drop(loan);
+        core.ticks(3);
+        other.join().unwrap();
+        core.expect_release();
+        assert!(core.is_renamed());
+    });
+}

@@ -71,6 +71,7 @@ fn quiet_step() -> impl Strategy<Value = Step> {
         3 => (target(), prot()).prop_map(|(target, prot)| Step::Protect(target, prot)),
         1 => (target(), advice(), advice()).prop_map(|(target, set, clear)| Step::Advise(target, set, clear)),
         2 => target().prop_map(Step::Discard),
+        2 => offset().prop_map(Step::Collapse),
         3 => (target(), 0..3_u64, place(), any::<bool>()).prop_map(|(target, more, place, keep)| {
             Step::Remap(target, more, place, keep)
         }),

@@ -9,6 +9,7 @@ mod fault;
 mod fork;
 mod huge;
 mod map;
+mod promote;
 mod remap;
 mod survey;
 
@@ -31,8 +32,9 @@ use crate::shootdown::{Removed, Rig, range};
 use crate::space::{Heir, Mover};
 use crate::tracker::Grain;
 use crate::{
-    Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
-    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, VirtAddr, VmError,
+    Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum,
+    HUGE_PAGES, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap,
+    VirtAddr, VmError,
 };
 
 /// An address space whose operations on disjoint ranges share nothing.
@@ -184,8 +186,20 @@ where
         let locked = self.map.lock_key_or_block(pin, at.get(), huge::is_meant_whole);
         let mut guard = locked.map_err(|_| FaultError::OutOfMemory)?.ok_or(FaultError::NotMapped)?;
         let outcome = self.resolve_locked(pin, at, &mut guard, access);
+        // Counted before the unlock: see `may_have_huge`.
+        if let Ok(fault) = outcome {
+            self.rig.count_fault(pin, fault);
+        }
         drop(guard);
-        outcome.inspect(|&fault| self.rig.count_fault(pin, fault))
+        if let Ok(Fault::Alloc | Fault::Copy | Fault::Reuse) = outcome {
+            self.promote_if_last(pin, at);
+        }
+        outcome
+    }
+
+    fn collapse(&self, pin: &Pinned, block: PageNum) -> Result<(), VmError> {
+        assert!(block.get().is_multiple_of(HUGE_PAGES), "not the first page of a block");
+        self.promote(pin, PageRange::new(block, HUGE_PAGES).ok_or(VmError::OutOfRange)?, true)
     }
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
@@ -203,10 +217,7 @@ where
     }
 
     fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping)) {
-        if self.user.contains(page) {
-            let mut guard = self.lock_leaves(pin, PageRange::one(page));
-            guard.for_each(|entry| entry.value().map(Page::mapping).into_iter().for_each(&mut *visit));
-        }
+        self.look_at(pin, page, |page| visit(page.mapping()));
     }
 
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {

@@ -161,6 +161,11 @@ where
         self.change_flags(pin, self.check(pages)?, set, clear)
     }
 
+    /// Huge pages are folded slots: there are none here.
+    fn collapse(&self, _: &Pinned, _: PageNum) -> Result<(), VmError> {
+        Err(VmError::Mixed)
+    }
+
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let pages = self.check(pages)?;
         let _space = self.locks.read();

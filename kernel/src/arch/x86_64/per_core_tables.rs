@@ -57,6 +57,12 @@ impl CoreTable {
         Ok(frame << 12)
     }
 
+    /// Takes a table back that nothing leads to.
+    fn free(&self, pin: &Pinned, table: u64) {
+        frames::free_table(pin, table >> 12);
+        self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
     /// Removes the translations of `pages`, also from the TLB if the table is in use. By the owner only.
     fn clear(&self, pages: PageRange) {
         if let Some(top) = self.top() {
@@ -167,7 +173,7 @@ impl Mmu for PerCoreTables {
             cpu::flush_page(first.get() << 12);
         }
         if old & bits::PRESENT != 0 && !is_huge(old) {
-            frames::free_table(pin, (old & bits::ADDRESS) >> 12);
+            mine.free(pin, old & bits::ADDRESS);
         }
         Ok(())
     }

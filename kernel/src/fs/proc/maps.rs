@@ -125,13 +125,14 @@ impl Sums {
 
     fn add(&mut self, other: Self) {
         self.resident.alone += other.resident.alone;
+        self.resident.huge += other.resident.huge;
         self.resident.counted += other.resident.counted;
         self.resident.shown += other.resident.shown;
         self.locked += other.locked;
     }
 
     fn write(&self, text: &mut Text) -> fmt::Result {
-        let Resident { alone, counted, shown } = self.resident;
+        let Resident { alone, huge, counted, shown } = self.resident;
         let total = self.resident.total();
         let lines = [
             ("Rss:", total),
@@ -144,7 +145,7 @@ impl Sums {
             ("Referenced:", total),
             ("Anonymous:", alone + counted),
             ("LazyFree:", 0),
-            ("AnonHugePages:", 0),
+            ("AnonHugePages:", huge),
             ("ShmemPmdMapped:", 0),
             ("FilePmdMapped:", 0),
             ("Shared_Hugetlb:", 0),

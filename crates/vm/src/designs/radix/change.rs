@@ -9,7 +9,7 @@ use refcache::Domain;
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
 use crate::shootdown::{Reach, Removed, pages};
-use crate::{BackingNum, Copies, Flags, Memory, Mmu, PageRange, Prot, VmError};
+use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn change_rights(&self, pin: &Pinned, range: PageRange, prot: Prot) -> Result<(), VmError> {
@@ -59,6 +59,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let quiet = Removed::scan(&mut guard, self.rig.grain, |_| true).take_back(pin, &self.rig);
         let holes = quiet.holes;
         quiet.forget(pin, &self.rig);
+        if pages.pages() >= HUGE_PAGES {
+            self.fold_untouched(&mut guard, keys(pages));
+        }
         if holes { Err(VmError::NotMapped) } else { Ok(()) }
     }
 

@@ -15,13 +15,13 @@ use crate::meta::Page;
 use crate::sharing::References;
 use crate::shootdown::{Rig, Scattered, range};
 use crate::space::Heir;
-use crate::{BackingNum, Event, Flags, Memory, Mmu, VmError};
+use crate::{BackingNum, Flags, Memory, Mmu, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
         let mut mine = lock_all(&self.map, pin);
         // A huge page's frames are its own alone: each gets references of its own now.
-        if self.rig.tally.sum()[Event::HugeFault] > 0 {
+        if self.may_have_huge() {
             let keys = mine.keys();
             cut_all(&mut mine, keys).map_err(|_| VmError::OutOfMemory)?;
         }

@@ -3,7 +3,8 @@
 //! ```text
 //!                first touch, a huge frame                 part of it changes: the map expands the slot
 //!   untouched ──────────────────────────────▶ huge ─────────────────────────────────────────────▶ 512 pages, each alone
-//!    (folded)                              (folded)
+//!    (folded)                              (folded) ◀─────────────────────────────────────────────
+//!                                                               promotion: `promote.rs`
 //! ```
 //!
 //! 1. A huge page's frames are its own alone. So it is cut before its frames get references (`fork`), and each of its
@@ -28,7 +29,7 @@ use refcache::Domain;
 use super::{Guard, RadixSpace};
 use crate::meta::Page;
 use crate::shootdown::{Rig, pages};
-use crate::{Access, Fault, FaultError, Flags, HUGE_PAGES, Memory, Mmu, OutOfMemory};
+use crate::{Access, Event, Fault, FaultError, Flags, HUGE_PAGES, Memory, Mmu, OutOfMemory};
 
 /// Whether a fault on a folded block of such pages is one of the whole block.
 pub(super) fn is_meant_whole(page: Page) -> bool {
@@ -49,6 +50,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             outcome = entry.value().and_then(|page| self.rig.whole(pin, entry, page, access))
         });
         outcome
+    }
+
+    /// Whether there may be huge pages, for one who holds all of the space: they are counted before they are unlocked.
+    pub(super) fn may_have_huge(&self) -> bool {
+        let counts = self.rig.tally.sum();
+        counts[Event::HugeFault] + counts[Event::Promotion] > 0
     }
 }
 

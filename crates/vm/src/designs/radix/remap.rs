@@ -137,7 +137,7 @@ where
 }
 
 /// What all of the locked `keys` are a mapping of.
-fn uniform(guard: &mut Guard<'_>, keys: Range<u64>) -> Result<Mapping, VmError> {
+pub(super) fn uniform(guard: &mut Guard<'_>, keys: Range<u64>) -> Result<Mapping, VmError> {
     let mut found = None;
     let walked = guard.try_for_each_in(keys, |entry| match entry.value().map(Page::mapping) {
         None => ControlFlow::Break(VmError::NotMapped),

@@ -44,6 +44,14 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         PageNum::new(slot.end.max((start.get() | (PIECE - 1)) + 1))
     }
 
+    /// Shows `page` to `visit`, if it is mapped.
+    pub(super) fn look_at(&self, pin: &Pinned, page: PageNum, mut visit: impl FnMut(Page)) {
+        if self.user.contains(page) {
+            let mut guard = self.lock_leaves(pin, PageRange::one(page));
+            guard.for_each(|entry| entry.value().into_iter().for_each(&mut visit));
+        }
+    }
+
     pub(super) fn each_region(
         &self,
         pin: &Pinned,

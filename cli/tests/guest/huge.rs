@@ -1,0 +1,31 @@
+//! Who gets huge pages: what the command says, and what programs do.
+
+use crate::harness::{Compiler, compiled, run};
+
+/// Huge pages that small ones became, in a heap of so many MiB that grows page by page.
+fn promotions(options: &[&str], mib: u64) -> u64 {
+    let run = run(options, &[&compiled("collapse", Compiler::Static), "fill", &mib.to_string()]);
+    assert_eq!(run.status, 0, "{run:?}");
+    let counts = run.stats["counters"]["promotions"].as_array().expect("a counter");
+    counts.iter().map(|count| count.as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn a_heap_that_grows_has_huge_pages_in_the_end() {
+    for tables in ["percore", "shared"] {
+        assert!(promotions(&["--tables", tables], 8) >= 3);
+    }
+}
+
+#[test]
+fn who_runs_the_kernel_may_not_want_them() {
+    assert_eq!(promotions(&["--huge", "never"], 4), 0);
+    assert_eq!(promotions(&["--huge", "madvise"], 4), 0);
+    assert!(promotions(&["--huge", "always"], 4) > 0);
+}
+
+/// An eighth of the memory is kept for small pages.
+#[test]
+fn where_memory_is_short_pages_stay_small() {
+    assert!(promotions(&["-m", "32M"], 24) < 11);
+}
