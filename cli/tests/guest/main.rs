@@ -5,6 +5,7 @@ mod applications;
 mod binaries;
 mod comparison;
 mod crashes;
+mod designs;
 mod figures;
 mod files;
 mod harness;

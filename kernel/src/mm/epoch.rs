@@ -114,14 +114,13 @@ pub fn idle_exit() {
 
 /// Forces epochs until what is dead is free or nothing more comes free, or for a second. The caller holds no lock.
 pub fn drain() {
-    let deadline = arch::now_ns() + DRAIN_NS;
-    rcu().drain_while(&pin(), hurrying(|| rcu().epoch(), deadline));
-    domain().drain_while(&pin(), hurrying(|| domain().epoch(), deadline));
+    rcu().drain_while(&pin(), hurrying(|| rcu().epoch()));
+    domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
 
-/// Hurries the others once in each epoch; false when the time is over.
-fn hurrying(epoch: impl Fn() -> u64, deadline: u64) -> impl Fn() -> bool {
-    let hurried = Cell::new(None);
+/// Hurries the others once in each epoch; false after a second.
+fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
+    let (deadline, hurried) = (arch::now_ns() + DRAIN_NS, Cell::new(None));
     move || {
         let epoch = Some(epoch());
         if hurried.replace(epoch) != epoch {

@@ -10,7 +10,7 @@ use abi::Errno;
 use percore::{MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SpinLock};
-use vm::{AddressSpace, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
+use vm::{AddressSpace, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
 
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
@@ -103,9 +103,10 @@ fn layout() -> Layout {
 /// An empty address space, unless memory is short.
 pub fn new() -> Option<Arc<SpaceHandle>> {
     let pin = percore::pin();
-    match options::get().tables {
-        Tables::PerCore => on(&pin, fallible::arc(PerCoreTables::new()?).ok()?),
-        Tables::Shared => on(&pin, fallible::arc(SharedTable::new(&pin)?).ok()?),
+    match (options::get().design, options::get().tables) {
+        (Design::Tree(locking), _) => tree(&pin, locking, fallible::arc(SharedTable::new(&pin)?).ok()?),
+        (Design::Radix, Tables::PerCore) => radix(&pin, fallible::arc(PerCoreTables::new()?).ok()?),
+        (Design::Radix, Tables::Shared) => radix(&pin, fallible::arc(SharedTable::new(&pin)?).ok()?),
     }
 }
 
@@ -124,21 +125,30 @@ pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
     }
 }
 
-fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
-    let nodes = fallible::arc(NodeCounters::try_new(arch::cores())?).ok()?;
-    let (mmu, counters) = (tables.clone(), nodes.clone());
-    let space: Box<dyn AddressSpace> = match options::get().design {
-        Design::Radix => {
-            let domain = epoch::domain();
-            let space = RadixSpace::with_counters(pin, domain, counters, mmu, MachineMemory, layout());
-            fallible::boxed(space.ok()?).ok()?
-        }
-        Design::Tree(locking) => {
-            let domains = (epoch::domain(), epoch::rcu());
-            let space = TreeSpace::new(pin, locking, domains, counters, mmu, MachineMemory, layout());
-            fallible::boxed(space.ok()?).ok()?
-        }
-    };
+fn radix<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
+    let (nodes, mmu) = (nodes()?, tables.clone());
+    let domain = epoch::domain();
+    let space = RadixSpace::with_counters(pin, domain, nodes.clone(), mmu, MachineMemory, layout());
+    handle(pin, fallible::boxed(space.ok()?).ok()?, tables, nodes)
+}
+
+fn tree(pin: &Pinned, locking: Locking, tables: Arc<SharedTable>) -> Option<Arc<SpaceHandle>> {
+    let (nodes, mmu) = (nodes()?, tables.clone());
+    let domains = (epoch::domain(), epoch::rcu());
+    let space = TreeSpace::new(pin, locking, domains, nodes.clone(), mmu, MachineMemory, layout());
+    handle(pin, fallible::boxed(space.ok()?).ok()?, tables, nodes)
+}
+
+fn nodes() -> Option<Arc<NodeCounters>> {
+    fallible::arc(NodeCounters::try_new(arch::cores())?).ok()
+}
+
+fn handle(
+    pin: &Pinned,
+    space: Box<dyn AddressSpace>,
+    tables: Arc<dyn SpaceTables>,
+    nodes: Arc<NodeCounters>,
+) -> Option<Arc<SpaceHandle>> {
     // Taken off again by the handle's drop, also if there is no memory for it.
     counters::add(pin, Counter::Spaces, 1);
     fallible::arc(SpaceHandle { space, tables, nodes }).ok()
