@@ -19,16 +19,19 @@ pub struct Arguments {
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Memory calls only: nothing that makes processes
+    #[arg(long)]
+    quick: bool,
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
 }
 
 /// Measures and reports.
-pub fn run(Arguments { json, memory }: Arguments) -> Result<u8> {
+pub fn run(Arguments { json, quick, memory }: Arguments) -> Result<u8> {
     // Before minutes of measuring that could not be kept.
     let json = json.map(Output::open).transpose()?;
-    let costs = calls::run(memory)?;
+    let costs = calls::run(quick, memory)?;
     let table = calls::table(&costs);
     write!(std::io::stdout(), "{table}\nInstructions, user and kernel: the median of rounds.\n")?;
     if let Some(file) = json {
