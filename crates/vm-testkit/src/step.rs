@@ -45,7 +45,7 @@ pub enum Step {
     Idle(bool),
 }
 
-/// A [`Placement`].
+/// A [`vm::Placement`].
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// Anywhere, without a wish.
