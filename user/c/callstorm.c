@@ -174,6 +174,9 @@ static void touch_files(void)
     case 5:
         syscall(SYS_readv, file(), buffer(), below(5));
         break;
+    case 6:
+        syscall(SYS_fcntl, file(), ONE_OF(F_GET_SEALS, F_ADD_SEALS), below(40) ? 0 : 1 << below(6));
+        break;
     default:
         syscall(SYS_memfd_create, buffer(), below(4));
         for (int old = 20; old < 40; old++)
@@ -305,7 +308,7 @@ static void child(uint64_t seed)
     signal(SIGSEGV, handle);
     signal(SIGBUS, handle);
     for (int i = 0; i < 4; i++)
-        files[i] = i < 3 ? memfd_create("storm", 0) : open("/dev/zero", O_RDWR);
+        files[i] = i < 3 ? memfd_create("storm", i < 2 ? MFD_ALLOW_SEALING : 0) : open("/dev/zero", O_RDWR);
     for (int i = 0; i < 3; i++)
         ftruncate(files[i], 20 * PAGE);
     for (uint64_t i = 0; i < THREADS; i++)
