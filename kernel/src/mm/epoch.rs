@@ -19,6 +19,8 @@ const CACHE_SLOTS: usize = 2048;
 const REVIEW_BUDGET: usize = 128;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
 const WORTH_A_RETRY: u64 = 16;
+/// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
+const PLENTY: u64 = 512;
 /// How long to wait for other cores to give frames back.
 const PATIENCE_NS: u64 = 5_000_000;
 /// How long to wait for epochs that do not turn: far longer than every core needs for its ticks.
@@ -165,8 +167,8 @@ pub fn reclaim(desperate: bool) -> bool {
     give_tables();
     drain();
     frames::give_back(&pin(), true);
-    let (enough, deadline) =
-        (|| frames::stats().pooled >= before + WORTH_A_RETRY, arch::now_ns() + PATIENCE_NS);
+    let wanted = (before + WORTH_A_RETRY).min(PLENTY);
+    let (enough, deadline) = (|| frames::stats().pooled >= wanted, arch::now_ns() + PATIENCE_NS);
     while !enough() && arch::now_ns() < deadline {
         percore::relax();
     }
