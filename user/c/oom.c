@@ -78,12 +78,12 @@ static void hoard(long unused)
         pause();
 }
 
-/* Wants some memory when all of it is taken. */
+/* Touches what it was promised when all is taken. */
 static void want(long pages)
 {
+    char *at = take(pages);
     while (!*full)
         sched_yield();
-    char *at = take(pages);
     for (long page = 0; page < pages; page++)
         at[page * PAGE] = 1;
     _exit(0);

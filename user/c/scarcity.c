@@ -188,7 +188,7 @@ static void names(void)
     int maps = open("/proc/self/smaps", O_RDONLY);
     if (maps < 0)
         return refused("maps");
-    must("reads", read(maps, text, sizeof text) > 0);
+    must("reads", read(maps, text, sizeof text) > 0 || errno == ENOMEM);
     close(maps);
 }
 
