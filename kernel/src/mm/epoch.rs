@@ -35,8 +35,6 @@ static DOMAIN: SetOnce<Refcache> = SetOnce::new();
 static RCU: SetOnce<rcu::Domain> = SetOnce::new();
 /// Pages of files that stay when memory is short.
 const WORKING_SET: i64 = 256;
-/// Frames of the page table of a program that runs that stay: with fewer it is back at once.
-const TABLE_FLOOR: u64 = WORTH_A_RETRY;
 /// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and idle ones their page
 /// tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
@@ -90,8 +88,7 @@ pub fn tick_if_due(pin: &Pinned) {
 /// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
 fn give_tables() {
     // Relaxed: see `is_short`.
-    let desperate = DESPERATE.load(Ordering::Relaxed) > 0;
-    space::drop_my_tables(desperate.then_some(TABLE_FLOOR));
+    space::drop_my_tables(DESPERATE.load(Ordering::Relaxed) > 0);
 }
 
 /// Relaxed: a hint. Whoever is short of memory from now on interrupts this core.

@@ -204,17 +204,20 @@ pub fn retire(space: &SpaceHandle) {
     space.destroy(&percore::pin());
 }
 
-/// Memory is short: frees this core's own tables of the space it ran before it went idle; of the one it runs only with a
-/// `floor`, and if they have more frames than that.
-pub fn drop_my_tables(floor: Option<u64>) {
+/// Memory is short: frees this core's own tables of the space it ran before it went idle; of the one it runs only if
+/// that is `desperate`.
+pub fn drop_my_tables(desperate: bool) {
     let pin = percore::pin();
     let core = pin.core().index();
     if let Some(running) = &*RUNNING[core].lock() {
-        return floor.into_iter().for_each(|floor| running.tables.drop_mine(&pin, floor));
+        if desperate {
+            running.tables.drop_mine(&pin);
+        }
+        return;
     }
     // Locked until the tables are gone: see `settle`.
     let ran = RAN[core].lock();
     if let Some(space) = ran.upgrade() {
-        space.tables.drop_mine(&pin, 0);
+        space.tables.drop_mine(&pin);
     }
 }
