@@ -3,9 +3,19 @@
 //! Threads share them, and processes may, under a spin lock that is held for a look or a change only. Files are
 //! dropped after the lock: closing one may wake somebody. Who shares a table counts itself in, because it is closed
 //! when the last one leaves, though others may still hold a reference for a while.
+//!
+//! ```text
+//!   parent's table ──▶ descriptors ◀── child's table           after a fork
+//!   parent's table ──▶ descriptors     child's table ──▶ its own copy           after the first change by either
+//! ```
+//! A child's table has its parent's descriptors until one of them changes its own: a fork counts no file, so processes that
+//! inherited the same files fork without meeting in the files' counts. A file closes when the last descriptors with it go:
+//! that is at once, as the other end of a pipe wants to know. The room for the copies is taken by the fork, which may fail:
+//! to close a descriptor may not.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
@@ -27,9 +37,16 @@ struct Descriptor {
 
 type Slots = Vec<Option<Descriptor>>;
 
+struct Descriptors {
+    /// Only who has them alone may change them.
+    slots: Arc<Slots>,
+    /// Room for a copy, as long as others may have the slots too.
+    room: Option<Arc<Slots>>,
+}
+
 /// See the module.
 pub struct FdTable {
-    slots: SpinLock<Slots>,
+    descriptors: SpinLock<Descriptors>,
     /// Threads that use it.
     users: AtomicUsize,
 }
@@ -47,17 +64,33 @@ impl FdTable {
     }
 
     fn with(slots: Slots) -> Result<Arc<Self>, Errno> {
-        fallible::arc(Self { slots: SpinLock::new(slots), users: AtomicUsize::new(0) })
+        Self::of(Descriptors { slots: fallible::arc(slots)?, room: None })
+    }
+
+    fn of(descriptors: Descriptors) -> Result<Arc<Self>, Errno> {
+        fallible::arc(Self { descriptors: SpinLock::new(descriptors), users: AtomicUsize::new(0) })
     }
 
     /// A table with the same open files.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
-        let slots = self.slots.lock();
-        let used = slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        let mut copy = fallible::empty(used)?;
-        copy.extend_from_slice(&slots[..used]);
-        drop(slots);
-        Self::with(copy)
+        let mut mine = self.descriptors.lock();
+        if mine.room.is_none() {
+            mine.room = Some(room_for(&mine.slots)?);
+        }
+        let theirs = Descriptors { slots: mine.slots.clone(), room: Some(room_for(&mine.slots)?) };
+        drop(mine);
+        Self::of(theirs)
+    }
+
+    /// Changes the slots, as copies if other tables have them too. What the table had goes without the lock: it may be the
+    /// last to have had it.
+    fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
+        let mut descriptors = self.descriptors.lock();
+        let old = descriptors.part();
+        let changed = change(descriptors.mine());
+        drop(descriptors);
+        drop(old);
+        changed
     }
 
     /// Another thread uses it.
@@ -85,48 +118,50 @@ impl FdTable {
         self.look_at(fd, |descriptor| descriptor.file.clone())
     }
 
-    fn look_at<R>(&self, fd: i32, f: impl FnOnce(&mut Descriptor) -> R) -> Result<R, Errno> {
-        let mut slots = self.slots.lock();
-        let slot = usize::try_from(fd).ok().and_then(|fd| slots.get_mut(fd)).ok_or(Errno::EBADF)?;
-        slot.as_mut().map(f).ok_or(Errno::EBADF)
+    fn look_at<R>(&self, fd: i32, f: impl FnOnce(&Descriptor) -> R) -> Result<R, Errno> {
+        let slots = &self.descriptors.lock().slots;
+        let slot = usize::try_from(fd).ok().and_then(|fd| slots.get(fd)).ok_or(Errno::EBADF)?;
+        slot.as_ref().map(f).ok_or(Errno::EBADF)
     }
 
     /// Puts `file` at the lowest free descriptor from `lowest` on.
     pub fn add(&self, file: Arc<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
-        let mut slots = self.slots.lock();
-        let free = (lowest..END).find(|&fd| slots.get(fd).is_none_or(Option::is_none));
-        let fd = free.ok_or(Errno::EMFILE)?;
-        grow(&mut slots, fd)?;
-        slots[fd] = Some(Descriptor { file, close_on_exec });
-        Ok(fd as i32)
+        self.change(|slots| {
+            let free = (lowest..END).find(|&fd| slots.get(fd).is_none_or(Option::is_none));
+            let fd = free.ok_or(Errno::EMFILE)?;
+            grow(slots, fd)?;
+            slots[fd] = Some(Descriptor { file, close_on_exec });
+            Ok(fd as i32)
+        })
     }
 
     /// Puts `file` at exactly `fd`, closing what is there.
     pub fn put(&self, file: Arc<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
-        let mut slots = self.slots.lock();
         if fd >= END {
             return Err(Errno::EBADF);
         }
-        grow(&mut slots, fd)?;
-        let closed = slots[fd].replace(Descriptor { file, close_on_exec });
-        drop(slots);
-        drop(closed);
-        Ok(fd as i32)
+        let closed = self.change(|slots| {
+            grow(slots, fd)?;
+            Ok(slots[fd].replace(Descriptor { file, close_on_exec }))
+        });
+        closed.map(|_| fd as i32)
     }
 
     /// Closes `fd`.
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
-        let mut slots = self.slots.lock();
-        let slot = usize::try_from(fd).ok().and_then(|fd| slots.get_mut(fd)).ok_or(Errno::EBADF)?;
-        let closed = slot.take();
-        drop(slots);
+        self.look_at(fd, |_| ())?;
+        let closed = self.change(|slots| slots.get_mut(fd as usize).and_then(Option::take));
         closed.map(drop).ok_or(Errno::EBADF)
     }
 
     /// Closes everything.
     fn close_all(&self) {
-        let closed = core::mem::take(&mut *self.slots.lock());
-        drop(closed);
+        let mut descriptors = self.descriptors.lock();
+        // What others have too is not copied for that.
+        let shared = descriptors.room.take().map(|room| mem::replace(&mut descriptors.slots, room));
+        let mine = mem::take(descriptors.mine());
+        drop(descriptors);
+        drop((shared, mine));
     }
 
     /// Closes every descriptor of the range, both ends included.
@@ -149,7 +184,9 @@ impl FdTable {
     /// Closes every descriptor that closes on exec. By a thread that has the table for itself.
     pub fn close_on_exec_all(&self) {
         let closes = |slot: &Option<Descriptor>| slot.as_ref().is_some_and(|slot| slot.close_on_exec);
-        let next = |from: usize| self.slots.lock()[from..].iter().position(closes).map(|at| from + at);
+        let next = |from: usize| {
+            self.descriptors.lock().slots.iter().skip(from).position(closes).map(|at| from + at)
+        };
         let mut from = 0;
         while let Some(fd) = next(from) {
             let _closed = self.close(fd as i32);
@@ -164,14 +201,52 @@ impl FdTable {
 
     /// Sets whether `fd` closes on exec.
     pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<(), Errno> {
-        self.look_at(fd, |descriptor| descriptor.close_on_exec = value)
+        if self.close_on_exec(fd)? == value {
+            return Ok(());
+        }
+        self.change(|slots| {
+            let descriptor = slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::EBADF)?;
+            descriptor.close_on_exec = value;
+            Ok(())
+        })
     }
 
     /// The lowest descriptor in use that is not below `from`.
     pub fn next_open(&self, from: usize) -> Option<usize> {
-        let slots = self.slots.lock();
+        let slots = &self.descriptors.lock().slots;
         (from..slots.len()).find(|&fd| slots[fd].is_some())
     }
+}
+
+impl Descriptors {
+    /// Has copies of the slots from now on, if others may have them. What it had.
+    fn part(&mut self) -> Option<Arc<Slots>> {
+        let mut room = self.room.take()?;
+        if Arc::get_mut(&mut self.slots).is_none() {
+            alone(&mut room).extend_from_slice(used(&self.slots));
+            return Some(mem::replace(&mut self.slots, room));
+        }
+        None
+    }
+
+    fn mine(&mut self) -> &mut Slots {
+        alone(&mut self.slots)
+    }
+}
+
+/// Slots that only the caller has.
+fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
+    Arc::get_mut(slots).unwrap_or_else(|| unreachable!("slots that others have are copied first"))
+}
+
+/// All up to the last one in use.
+fn used(slots: &Slots) -> &[Option<Descriptor>] {
+    &slots[..slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1)]
+}
+
+/// Room for copies of the slots.
+fn room_for(slots: &Slots) -> Result<Arc<Slots>, Errno> {
+    fallible::arc(fallible::empty(used(slots).len())?)
 }
 
 fn grow(slots: &mut Slots, fd: usize) -> Result<(), Errno> {

@@ -136,6 +136,12 @@ fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
     });
 }
 
+fn same_design<S: AddressSpace>(child: &dyn AddressSpace) -> &S {
+    let child: &dyn Any = child;
+    let Some(child) = child.downcast_ref() else { panic!("a child is of its parent's design") };
+    child
+}
+
 #[inline]
 fn keys(pages: PageRange) -> Range<u64> {
     pages.start().get()..pages.end().get()
@@ -202,9 +208,16 @@ where
     }
 
     fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
-        let child: &dyn Any = child;
-        let Some(child) = child.downcast_ref::<Self>() else { panic!("a child is of its parent's design") };
-        self.copy_to(pin, child, heir)?;
+        self.copy_to(pin, same_design(child), heir)?;
+        self.rig.tally.add(pin, Event::Fork, 1);
+        Ok(())
+    }
+
+    fn fork_alone(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
+        if self.has_huge_pages() {
+            return self.fork(pin, child, heir);
+        }
+        self.copy_each_to(pin, same_design(child), heir)?;
         self.rig.tally.add(pin, Event::Fork, 1);
         Ok(())
     }
