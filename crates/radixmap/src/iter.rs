@@ -223,10 +223,8 @@ impl<'a, V: Value> Entry<'a, V> {
         if second != 0 {
             self.part.set_second(second);
         }
-        if !self.slot().held().is_used() {
-            *self.used += 1;
-            self.part.node.touch(&self.part.keys);
-        }
+        *self.used += i64::from(!self.slot().held().is_used());
+        self.part.node.touch(&self.part.keys);
         self.slot().set(main, second != 0);
     }
 
