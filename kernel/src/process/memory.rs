@@ -10,14 +10,13 @@ use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering, fence};
 use vm::{PageRange, Region};
 
-use super::STACK_BYTES;
+use super::STACK_BOTTOM;
 use super::heap::Heap;
 use super::pages::Pages;
 use crate::fs::{OpenFile, fallible};
 use crate::mm::common::Common;
 use crate::mm::file_mapping;
 use crate::mm::space::{self, SpaceHandle, user_pages};
-use crate::mm::user::USER_END;
 
 /// The program in an address space, as it was started.
 pub struct Program {
@@ -76,7 +75,7 @@ impl Mapped {
 
     /// Whether it is the main thread's stack.
     pub fn is_stack(&self) -> bool {
-        self.source.is_none() && self.region.pages.end().get() > (USER_END - STACK_BYTES) / vm::PAGE_SIZE
+        self.source.is_none() && self.region.pages.end().get() > STACK_BOTTOM / vm::PAGE_SIZE
     }
 }
 
