@@ -569,7 +569,7 @@ fn collapse_of_a_side_against_use() {
 #[test]
 fn a_copy_against_a_removal_from_both() {
     model(2, || {
-        let world = World::new(2).filled(0..1, 1).filled(1..2, 2);
+        let world = World::new(2).filled(0..1, 1);
         let twin = RadixMap::with_counters(&pin(0), world.refcache.clone(), world.counters.clone()).unwrap();
         let twin = Arc::new(ManuallyDrop::new(twin));
         let theirs = twin.clone();
@@ -577,9 +577,9 @@ fn a_copy_against_a_removal_from_both() {
             world.map.copy_to(&pin(0), &twin, |run| Ok(Some(run.value()))).unwrap();
         };
         let clear = move |world: &World| {
-            world.clear(1, 0..2);
+            world.clear(1, 0..1);
             let pin = pin(1);
-            let mut guard = theirs.lock_range(&pin, 0..2, Expand::IfPresent).unwrap();
+            let mut guard = theirs.lock_range(&pin, 0..1, Expand::IfPresent).unwrap();
             guard.for_each(|entry| entry.clear());
         };
         let world = race(world, copy, clear);
