@@ -90,10 +90,13 @@ constants! { u64:
     F_DUPFD_CLOEXEC = 1030, "Duplicate with close-on-exec.";
     F_SETPIPE_SZ = 1031, "Set a pipe's capacity.";
     F_GETPIPE_SZ = 1032, "A pipe's capacity.";
+    F_ADD_SEALS = 1033, "Promises that a file will not change.";
+    F_GET_SEALS = 1034, "What is promised.";
 
     FALLOC_FL_KEEP_SIZE = 1, "The length stays.";
     FALLOC_FL_PUNCH_HOLE = 2, "Free the range.";
     MFD_CLOEXEC = 1, "Close on exec.";
+    MFD_ALLOW_SEALING = 2, "Seals may be added.";
     MFD_NOEXEC_SEAL = 8, "Not executable.";
     MFD_EXEC = 0x10, "Executable.";
 
@@ -103,6 +106,14 @@ constants! { u64:
     FIONBIO = 0x5421, "Set or clear O_NONBLOCK.";
     FIONCLEX = 0x5450, "Clear close-on-exec.";
     FIOCLEX = 0x5451, "Set close-on-exec.";
+}
+
+constants! { u32:
+    F_SEAL_SEAL = 1, "No more seals.";
+    F_SEAL_SHRINK = 2, "It does not get shorter.";
+    F_SEAL_GROW = 4, "It does not get longer.";
+    F_SEAL_WRITE = 8, "Nobody writes.";
+    F_SEAL_FUTURE_WRITE = 0x10, "Nobody writes who does not yet.";
 }
 
 constants! { u8:

@@ -7,6 +7,7 @@ constants! { u64:
     PROT_READ = 1, "May be read.";
     PROT_WRITE = 2, "May be written.";
     PROT_EXEC = 4, "May be executed.";
+    PROT_SEM = 8, "Ignored.";
     PROT_GROWSDOWN = 0x0100_0000, "mprotect: down to the start of a growing mapping.";
     PROT_GROWSUP = 0x0200_0000, "mprotect: up to the end of a growing mapping.";
 
@@ -26,6 +27,8 @@ constants! { u64:
     MAP_NONBLOCK = 0x1_0000, "Do not wait while populating.";
     MAP_STACK = 0x2_0000, "For a thread's stack.";
     MAP_HUGETLB = 0x4_0000, "Huge pages from the pool.";
+    MAP_HUGE_SHIFT = 26, "Where the logarithm of a huge page's size is, or 0.";
+    MAP_HUGE_MASK = 0x3f, "Its bits, shifted.";
     MAP_SYNC = 0x8_0000, "Synchronous faults of a persistent file.";
     MAP_FIXED_NOREPLACE = 0x10_0000, "Exactly there, or fail.";
 
@@ -54,6 +57,7 @@ constants! { u64:
     MADV_PAGEOUT = 21, "Reclaim.";
     MADV_POPULATE_READ = 22, "Fault in for reading.";
     MADV_POPULATE_WRITE = 23, "Fault in for writing.";
+    MADV_DONTNEED_LOCKED = 24, "Drop the pages now, locked or not.";
     MADV_COLLAPSE = 25, "Make huge pages now.";
 
     MCL_CURRENT = 1, "mlockall: what is mapped.";

@@ -17,7 +17,7 @@ macro_rules! for_each_syscall {
             6 lstat full;
             7 poll full;
             8 lseek full;
-            9 mmap partial "MAP_GROWSDOWN and MAP_HUGETLB are refused";
+            9 mmap partial "MAP_GROWSDOWN is refused (EINVAL); no huge pages are set aside for MAP_HUGETLB (ENOMEM, with MAP_NORESERVE too)";
             10 mprotect partial "PROT_GROWSDOWN and PROT_GROWSUP are refused";
             11 munmap full;
             12 brk full;
@@ -36,7 +36,7 @@ macro_rules! for_each_syscall {
             25 mremap full;
             26 msync partial "checks the range: files live in memory, and mappings show their own pages";
             27 mincore full;
-            28 madvise partial "MADV_DONTNEED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
+            28 madvise partial "MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
             29 shmget none;
             30 shmat none;
             31 shmctl none;
@@ -80,7 +80,7 @@ macro_rules! for_each_syscall {
             69 msgsnd none;
             70 msgrcv none;
             71 msgctl none;
-            72 fcntl partial "leases, seals, notifications and open-file-description locks are refused; locks are always granted; SIGIO is never sent; O_DIRECT has no effect; a pipe keeps its size";
+            72 fcntl partial "leases, notifications and open-file-description locks are refused; locks are always granted; SIGIO is never sent; O_DIRECT has no effect; a pipe keeps its size";
             73 flock partial "always granted";
             74 fsync full;
             75 fdatasync full;
@@ -327,7 +327,7 @@ macro_rules! for_each_syscall {
             316 renameat2 partial "RENAME_EXCHANGE and RENAME_WHITEOUT are refused";
             317 seccomp none;
             318 getrandom full;
-            319 memfd_create partial "sealing and huge pages are refused";
+            319 memfd_create partial "huge pages and MFD_NOEXEC_SEAL are refused (EINVAL)";
             320 kexec_file_load none;
             321 bpf none;
             322 execveat partial "as execve";

@@ -24,6 +24,8 @@ pub enum Counter {
     FramesUsed,
     /// Pages of files, in frames: made less dropped.
     FilePages,
+    /// Those of them that can be made again: the boot image's.
+    CleanPages,
     /// Clean pages of files that were dropped for their memory.
     PagesReclaimed,
     /// Frames zeroed.

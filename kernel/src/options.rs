@@ -1,13 +1,17 @@
 //! The kernel's command line.
 
 use sync::SetOnce;
-use vm::Tables;
+use vm::{Locking, Tables};
 
 /// What the user of the kernel chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `tables=percore|shared`.
+    /// `vm=radix|rwlock|faultlock|hybrid|bonsai|pervma`.
+    pub design: Design,
+    /// `tables=percore|shared`. Only radix can have one for each core.
     pub tables: Tables,
+    /// `refs=refcache|atomic|locked|snzi|sloppy|none`.
+    pub refs: Refs,
     /// `huge=never|madvise|always`.
     pub huge: Huge,
     /// `probe`: boot, say so, and stop.
@@ -18,6 +22,32 @@ pub struct Options {
     pub fail_alloc: bool,
     /// `meter`: who owns what memory, at the end.
     pub meter: bool,
+}
+
+/// What counts the references of pages to the frames of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refs {
+    /// Refcache.
+    Refcache,
+    /// A shared word.
+    Atomic,
+    /// A word under a lock.
+    Locked,
+    /// A tree of words.
+    Snzi,
+    /// A shared word, and spare references of each core.
+    Sloppy,
+    /// Nobody: such frames never come back.
+    Nobody,
+}
+
+/// What address spaces are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// The paper's.
+    Radix,
+    /// A rival: a tree of regions, with one page table.
+    Tree(Locking),
 }
 
 /// Which anonymous memory gets huge pages, as long as there is plenty.
@@ -40,7 +70,9 @@ pub fn get() -> Options {
 
 impl Options {
     const DEFAULT: Self = Self {
+        design: Design::Radix,
         tables: Tables::PerCore,
+        refs: Refs::Refcache,
         huge: Huge::Always,
         probe: false,
         stats: false,
@@ -61,9 +93,20 @@ impl Options {
 
     fn with(self, word: &str) -> Self {
         match word {
-            "vm=radix" => self,
+            "vm=radix" => Self { design: Design::Radix, ..self },
+            "vm=rwlock" => self.tree(Locking::RwLock),
+            "vm=faultlock" => self.tree(Locking::FaultLock),
+            "vm=hybrid" => self.tree(Locking::Hybrid),
+            "vm=bonsai" => self.tree(Locking::Bonsai),
+            "vm=pervma" => self.tree(Locking::PerVma),
             "tables=percore" => Self { tables: Tables::PerCore, ..self },
             "tables=shared" => Self { tables: Tables::Shared, ..self },
+            "refs=refcache" => Self { refs: Refs::Refcache, ..self },
+            "refs=atomic" => Self { refs: Refs::Atomic, ..self },
+            "refs=locked" => Self { refs: Refs::Locked, ..self },
+            "refs=snzi" => Self { refs: Refs::Snzi, ..self },
+            "refs=sloppy" => Self { refs: Refs::Sloppy, ..self },
+            "refs=none" => Self { refs: Refs::Nobody, ..self },
             "huge=never" => Self { huge: Huge::Never, ..self },
             "huge=madvise" => Self { huge: Huge::Advised, ..self },
             "huge=always" => Self { huge: Huge::Always, ..self },
@@ -73,5 +116,9 @@ impl Options {
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
         }
+    }
+
+    fn tree(self, locking: Locking) -> Self {
+        Self { design: Design::Tree(locking), tables: Tables::Shared, ..self }
     }
 }

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -275,6 +276,58 @@ static void others(void)
     check("nobody", is(process_vm_readv(child, &ours, 1, &at, 1, 0), ESRCH));
 }
 
+static pthread_barrier_t together;
+
+static void *take_all(void *unused)
+{
+    pthread_barrier_wait(&together);
+    while (mmap(NULL, PAGE, PROT_NONE, PRIVATE, -1, 0) != MAP_FAILED)
+        ;
+    pthread_barrier_wait(&together);
+    /* The stack stays until it was counted. */
+    pthread_barrier_wait(&together);
+    return unused;
+}
+
+/* Threads that map at once reach the limit, and do not pass it. */
+static void limit_together(void)
+{
+    pthread_t ids[4];
+    pthread_barrier_init(&together, NULL, 5);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&ids[i], NULL, take_all, NULL);
+    long most = status("VmSize:") + 500 * PAGE;
+    limit(RLIMIT_AS, most);
+    pthread_barrier_wait(&together);
+    pthread_barrier_wait(&together);
+    check("as much as the limit, together", status("VmSize:") == most);
+    limit(RLIMIT_AS, -1);
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < 4; i++)
+        pthread_join(ids[i], NULL);
+}
+
+static void refusals(void)
+{
+    char *own = map(8, RW, PRIVATE), *shared = map(8, RW, SHARED);
+    int fd = (int)syscall(SYS_memfd_create, "file", 0);
+    check("no huge pages are set aside", no_map(NULL, 512, RW, PRIVATE | MAP_HUGETLB, -1, ENOMEM) &&
+          no_map(NULL, 512, RW, SHARED | MAP_HUGETLB | 21 << 26, -1, ENOMEM));
+    check("nor of sizes that are not", no_map(NULL, 512, RW, PRIVATE | MAP_HUGETLB | 13 << 26, -1, EINVAL));
+    check("nor none of them", no_map(NULL, 0, RW, PRIVATE | MAP_HUGETLB, -1, EINVAL));
+    check("nor of files", fd >= 0 && ftruncate(fd, PAGE) == 0 && no_map(NULL, 1, RW, MAP_SHARED | MAP_HUGETLB, fd, EINVAL));
+    check("validated flags are known", no_map(NULL, 1, RW, MAP_SHARED_VALIDATE | 1 << 22, fd, EOPNOTSUPP));
+    check("others are not looked at", mmap(NULL, PAGE, RW, MAP_SHARED | 1 << 22, fd, 0) != MAP_FAILED);
+    check("a right for semaphores is none", mprotect(own, PAGE, RW | 8) == 0 && (own[0] = 1));
+    check("only one's own is free to go", madvise(own, PAGE, MADV_FREE) == 0 && is(madvise(shared, PAGE, MADV_FREE), EINVAL));
+    check("locked", mlock(own, PAGE) == 0 && mlock(shared, PAGE) == 0);
+    check("stays", is(madvise(own, 2 * PAGE, MADV_DONTNEED), EINVAL) && is(madvise(own, PAGE, MADV_FREE), EINVAL) &&
+          is(madvise(own, PAGE, 20), EINVAL) && is(madvise(own, PAGE, 21), EINVAL) && is(madvise(shared, PAGE, MADV_REMOVE), EINVAL));
+    own[0] = 1;
+    check("but if it must", madvise(own, PAGE, 24) == 0 && own[0] == 0);
+    check("a length that wraps", mlock(own, -1) == 0 && is(mlock((void *)-PAGE, 2 * PAGE), EINVAL));
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -284,7 +337,9 @@ int main(void)
     holes();
     locks();
     limits();
+    limit_together();
     heap();
     others();
+    refusals();
     return failures != 0;
 }

@@ -1,12 +1,15 @@
 /* A child takes all memory: it alone is killed, a small one beside it goes on, and what the large one had is there again.
+ * So it is with one that has it in a file without a name, which nobody maps, when another wants some.
  *
  * oom MEGABYTES: of the machine. Exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,7 +56,37 @@ static pid_t start(void (*body)(long), long argument)
     pid_t child = fork();
     if (child == 0)
         body(argument);
+    if (child < 0)
+        check("starts", 0), exit(1);
     return child;
+}
+
+/* Said in shared memory: that needs no more of it. */
+static volatile int *full;
+
+/* Fills a file that has no name, says so, and waits for its end. */
+static void hoard(long unused)
+{
+    (void)unused;
+    static char part[64 * 1024];
+    int file = (int)syscall(SYS_memfd_create, "hoard", 0);
+    memset(part, 1, sizeof part);
+    while (write(file, part, sizeof part) > 0)
+        ;
+    *full = 1;
+    for (;;)
+        pause();
+}
+
+/* Wants some memory when all of it is taken. */
+static void want(long pages)
+{
+    while (!*full)
+        sched_yield();
+    char *at = take(pages);
+    for (long page = 0; page < pages; page++)
+        at[page * PAGE] = 1;
+    _exit(0);
 }
 
 static void work_until(long told)
@@ -72,6 +105,16 @@ int main(int count, char **arguments)
         pid_t large = start(take_all, pages);
         check("waits", waitpid(large, &status, 0) == large);
         check("the large one is killed", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+    full = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        *full = 0;
+        pid_t modest = start(want, pages / 8), hoarder = start(hoard, 0);
+        check("waits", waitpid(hoarder, &status, 0) == hoarder);
+        check("the hoarder is killed", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        /* It may have gone for the sake of another. */
+        *full = 1;
+        check("the modest one is well", waitpid(modest, &status, 0) == modest && status == 0);
     }
     check("the small one is told", write(ends[1], "", 1) == 1);
     check("and was well", waitpid(small, &status, 0) == small && status == 0);

@@ -4,6 +4,7 @@
  * processes: prints a line per part and exits with 0 if every part was as it must be. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -493,6 +494,38 @@ static void clones(void)
           fails(syscall(SYS_clone, CLONE_THREAD, 0, 0, 0, 0), EINVAL));
 }
 
+static volatile int failing;
+
+/* Calls that know a descriptor's number, and then fail. */
+static void *make_and_fail(void *nowhere)
+{
+    for (int round = 0; round < 200; round++) {
+        pipe(nowhere);
+        syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, 0, nowhere, 0, 0);
+    }
+    failing = 0;
+    return NULL;
+}
+
+/* Meanwhile this thread closes whatever is open there, and uses the number itself. */
+static void numbers_of_others(void)
+{
+    pthread_t id;
+    int first = dup(0), good = 1;
+    failing = 1;
+    pthread_create(&id, NULL, make_and_fail, (void *)8);
+    while (failing) {
+        for (int fd = first; fd < first + 3; fd++)
+            close(fd);
+        int mine = dup(0);
+        good &= mine >= first && fcntl(mine, F_GETFD) == 0 && fcntl(mine, F_GETFD) == 0;
+    }
+    pthread_join(id, NULL);
+    for (int fd = first; fd < first + 3; fd++)
+        close(fd);
+    check("a call that fails closes nobody's file", good);
+}
+
 static void *fork_and_wait(void *arg)
 {
     (void)arg;
@@ -646,6 +679,7 @@ static void all(void)
     shared_memory();
     forgotten_words();
     clones();
+    numbers_of_others();
     threads();
     chain();
     rounds();

@@ -265,8 +265,9 @@ static int reads(pid_t pid, const char *name, char *text, int size)
     return length;
 }
 
-/* A signal comes while a child becomes one program after the other. The last one ends by itself, but only after that. */
-static void signals_in_between(void)
+/* A signal, to all of it or to its only thread, comes while a child becomes one program after the other. The last one ends by
+ * itself, but only after that. */
+static void signals_in_between(const char *what, int to_thread)
 {
     int good = 1;
     for (int round = 0; round < 30; round++) {
@@ -282,12 +283,15 @@ static void signals_in_between(void)
         }
         for (volatile int i = 0; i < round * 20000; i++)
             ;
-        kill(pid, SIGTERM);
+        if (to_thread)
+            syscall(SYS_tgkill, pid, pid, SIGTERM);
+        else
+            kill(pid, SIGTERM);
         close(ends[1]);
         good &= waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
         close(ends[0]);
     }
-    check("a signal in between", good);
+    check(what, good);
 }
 
 static void others(void)
@@ -381,7 +385,8 @@ int main(int count, char **words)
     what_stays();
     threads();
     vforked();
-    signals_in_between();
+    signals_in_between("a signal in between", 0);
+    signals_in_between("a signal to a thread in between", 1);
     others();
     printf("programs: %s\n", failures ? "FAILED" : "done");
     return failures != 0;

@@ -1,11 +1,13 @@
 //! What the programs of this folder share: options, pinned threads and the measured window, memory calls,
-//! counters, reports.
+//! counters, reports; and what both indexes are made of.
 //!
 //! Every program is one static ELF that runs unchanged on Linux and on the RadixVM kernel; the only thing
 //! that differs is where [`counters`] finds its numbers.
 
+pub mod arena;
 pub mod args;
 pub mod benchmark;
+pub mod buffer;
 pub mod cores;
 pub mod counters;
 pub mod marker;
@@ -13,7 +15,9 @@ pub mod memory;
 pub mod processes;
 pub mod random;
 pub mod spin;
+pub mod table;
 pub mod window;
+pub mod words;
 
 use std::fmt::Display;
 use std::io::Write;

@@ -82,6 +82,13 @@ pub unsafe fn discard(address: usize, length: usize) -> io::Result<()> {
     check(unsafe { libc::madvise(address as *mut _, length, libc::MADV_DONTNEED) })
 }
 
+/// `madvise(MADV_NOHUGEPAGE)`: every page has a frame of its own. A kernel without huge pages needs no advice.
+pub fn small_pages(address: usize, length: usize) -> io::Result<()> {
+    // SAFETY: the advice changes no contents.
+    let result = check(unsafe { libc::madvise(address as *mut _, length, libc::MADV_NOHUGEPAGE) });
+    result.or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) })
+}
+
 /// `mremap` to exactly `to`.
 ///
 /// # Safety

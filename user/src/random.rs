@@ -31,7 +31,7 @@ impl Random {
 }
 
 /// Spreads the bits of a number over all 64: nearby numbers get unlike results.
-pub fn mix(number: u64) -> u64 {
+pub const fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)

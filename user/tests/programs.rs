@@ -61,6 +61,40 @@ fn faultstorm_touches_a_page_every_round() {
 }
 
 #[test]
+fn one_thread_of_faultstorm_maps_for_a_fraction_of_its_time() {
+    for (threads, fraction, mappers) in [(1, 50, 0), (3, 0, 1), (2, 10, 1), (2, 100, 1)] {
+        let line = format!("--threads {threads} --mmap-fraction {fraction} --iterations 100 --json");
+        let report = json(env!("CARGO_BIN_EXE_faultstorm"), &line);
+        assert_eq!((&report["mappers"], &report["mmap_fraction"]), (&mappers.into(), &fraction.into()));
+        assert_eq!(report["rounds"], threads * 100);
+    }
+    for wrong in ["101", "-1", "half"] {
+        let output = run(env!("CARGO_BIN_EXE_faultstorm"), &format!("--mmap-fraction={wrong}"));
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--mmap-fraction"), "{wrong}");
+    }
+}
+
+#[test]
+fn microbenchmarks_do_their_rounds_apart_and_in_one_region() {
+    let touching = ["mmap-PF", "PF"];
+    for kind in ["mmap", "mmap-PF", "PF", "unmap-virt", "unmap", "mprotect"] {
+        for contention in ["low", "high"] {
+            let line =
+                format!("{kind} --contention {contention} --threads 3 --pages 2 --iterations 50 --json");
+            let report = json(env!("CARGO_BIN_EXE_microbench"), &line);
+            assert_eq!((&report["kind"], &report["contention"]), (&kind.into(), &contention.into()));
+            assert_eq!(report["rounds"], 150);
+            let faults = report["minor_faults"].as_u64().unwrap();
+            assert_eq!(faults >= 300, touching.contains(&kind), "{report}");
+        }
+    }
+    for wrong in ["", "brk", "mmap PF", "PF --contention some", "PF --iterations 1000000"] {
+        assert!(!run(env!("CARGO_BIN_EXE_microbench"), wrong).status.success(), "{wrong}");
+    }
+}
+
+#[test]
 fn neighbours_map_and_touch_every_round() {
     for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
         let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");
@@ -69,6 +103,39 @@ fn neighbours_map_and_touch_every_round() {
         assert!(report["minor_faults"].as_u64().unwrap() >= threads * pages * 10, "{report}");
     }
     assert_eq!(run(env!("CARGO_BIN_EXE_neighbours"), "--pages 8").status.code(), Some(2));
+}
+
+#[test]
+fn pageshare_faults_in_every_round() {
+    for (threads, keep) in [(1, ""), (3, ""), (3, "--keep")] {
+        let line = format!("--threads {threads} --iterations 50 {keep} --json");
+        let report = json(env!("CARGO_BIN_EXE_pageshare"), &line);
+        assert_eq!(
+            (&report["rounds"], &report["keep"]),
+            (&(threads * 50).into(), &(!keep.is_empty()).into())
+        );
+        assert!(report["minor_faults"].as_u64().unwrap() >= threads * 50, "{report}");
+    }
+}
+
+/// The program checks by itself that every lookup finds its region.
+#[test]
+fn treelookup_reads_beside_writers() {
+    for map in ["radix", "skiplist", "bonsai"] {
+        for (threads, writers) in [(1, 0), (3, 2)] {
+            let line = format!("--map {map} --threads {threads} --writers {writers} --lookups 20000 --json");
+            let report = json(env!("CARGO_BIN_EXE_treelookup"), &line);
+            // Batches of 64.
+            assert_eq!(
+                (&report["map"], &report["lookups"]),
+                (&map.into(), &((threads - writers) * 19968).into())
+            );
+            assert!(report["lookups_per_s"].as_f64().unwrap() > 0.0);
+            assert_eq!(report["changes"].as_u64().unwrap() > 0, writers > 0, "{report}");
+        }
+    }
+    let output = run(env!("CARGO_BIN_EXE_treelookup"), "--map list");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("radix, skiplist or bonsai"));
 }
 
 /// The programs check by themselves that every access took place, in its turn.
@@ -118,6 +185,44 @@ fn wordindex_finds_the_same_index_with_any_threads_and_blocks() {
 }
 
 #[test]
+fn textindex_finds_the_same_index_with_any_threads_and_buffers() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let index = |options: &str| json(env!("CARGO_BIN_EXE_textindex"), &format!("{options} --json {folder}"));
+    let expected = index("--threads 1");
+    for options in ["--threads 2 --buffer 64K", "--threads 7 --slots 3", "--threads 3 --buffer 5000"] {
+        let report = index(options);
+        for key in ["digest", "words", "distinct", "files", "bytes"] {
+            assert_eq!(report[key], expected[key], "{options}: {key}");
+        }
+        assert!(report["mmaps"].as_u64() > report["files"].as_u64(), "a buffer for each file");
+    }
+    let found = index("--find MUNMAP")["found"].clone();
+    let (file, at) = (found[0][0].as_str().unwrap(), found[0][1].as_u64().unwrap() as usize);
+    assert!(std::fs::read(file).unwrap()[at..at + 6].eq_ignore_ascii_case(b"munmap"), "{found}");
+}
+
+#[test]
+fn dedup_makes_the_same_archive_with_any_threads_and_restores_it() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
+    let archive = concat!(env!("CARGO_TARGET_TMPDIR"), "/Cargo.lock.dedup");
+    let pack = |options: &str| {
+        json(env!("CARGO_BIN_EXE_dedup"), &format!("{options} --block 16K --repeat 3 --json {file}"))
+    };
+    let expected = pack("--threads 1");
+    for threads in [2, 3, 8] {
+        assert_eq!(pack(&format!("--threads {threads} --output {archive}"))["digest"], expected["digest"]);
+    }
+    let once = std::fs::read(file).unwrap();
+    assert!(expected["archive"].as_u64().unwrap() < once.len() as u64, "{expected}");
+    assert_eq!(expected["buffers"].as_u64().unwrap(), 2 * expected["blocks"].as_u64().unwrap());
+    let restored = run(env!("CARGO_BIN_EXE_dedup"), &format!("--restore {archive}"));
+    assert!(restored.stdout == once.repeat(3), "{} bytes", restored.stdout.len());
+    let restored = run(env!("CARGO_BIN_EXE_dedup"), &format!("--restore {file}"));
+    assert_eq!(restored.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&restored.stderr).contains("not an archive"));
+}
+
+#[test]
 fn vmstress_finds_linux_right() {
     for line in ["--threads 4 --operations 2000", "--threads 3 --pages 7 --operations 2000 --seed 9"] {
         let report = json(env!("CARGO_BIN_EXE_vmstress"), &format!("{line} --json"));
@@ -148,6 +253,13 @@ fn bad_options_end_with_status_2_and_name_the_option() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("--threads none"));
     }
-    assert_eq!(run(env!("CARGO_BIN_EXE_wordindex"), "").status.code(), Some(2));
-    assert_eq!(run(env!("CARGO_BIN_EXE_wordindex"), "/no/such/text").status.code(), Some(1));
+    for program in
+        [env!("CARGO_BIN_EXE_wordindex"), env!("CARGO_BIN_EXE_textindex"), env!("CARGO_BIN_EXE_dedup")]
+    {
+        assert_eq!(run(program, "").status.code(), Some(2));
+        assert_eq!(run(program, "--block x --buffer x /tmp").status.code(), Some(2));
+        let output = run(program, "/no/such/text");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/text"));
+    }
 }

@@ -83,7 +83,7 @@ fn miri() -> Result<Tally> {
         println!("skipped: no nightly toolchain with Miri here (rustup toolchain install nightly -c miri)");
         return Ok(Tally::skip());
     }
-    let packages = ["sync", "percore", "refcache", "radixmap", "rcu", "bonsai"]
+    let packages = ["sync", "percore", "refcache", "radixmap", "rcu", "bonsai", "baselines"]
         .map(|name| format!("--package=radixvm-{name}"));
     let mut command = cargo("miri test --locked --no-fail-fast");
     command.args(packages).arg("--target-dir").arg(target_dir("miri"));

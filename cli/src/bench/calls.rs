@@ -9,12 +9,12 @@ use crate::table::{Table, count};
 
 /// What is measured: its name, and the program with its arguments whose round it is.
 const CALLS: [(&str, &str, &[&str]); 9] = [
-    ("mmap", "callcost", &["mmap"]),
-    ("mmap, touch", "callcost", &["mmap-touch"]),
-    ("fault", "callcost", &["fault"]),
-    ("munmap, untouched", "callcost", &["munmap"]),
-    ("munmap, touched", "callcost", &["munmap-touched"]),
-    ("mprotect", "callcost", &["mprotect"]),
+    ("mmap", "microbench", &["mmap"]),
+    ("mmap, touch", "microbench", &["mmap-PF"]),
+    ("fault", "microbench", &["PF"]),
+    ("munmap, untouched", "microbench", &["unmap-virt"]),
+    ("munmap, touched", "microbench", &["unmap"]),
+    ("mprotect", "microbench", &["mprotect"]),
     ("mmap, touch, munmap", "local", &[]),
     ("fork, exit, wait", "forkexit", &[]),
     ("fork, exec, exit, wait", "forkexit", &["--exec"]),
@@ -79,7 +79,7 @@ mod tests {
     fn a_row_says_what_it_is() {
         let cost = Cost {
             call: "mmap",
-            program: "callcost",
+            program: "microbench",
             arguments: vec!["mmap"],
             radixvm: 500.0,
             linux: 2000.0,

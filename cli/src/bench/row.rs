@@ -66,7 +66,7 @@ impl Row {
     /// The row of one run.
     pub fn new(program: &'static str, system: System, cpus: u16, report: &Report) -> Self {
         let (name, design, tables) = match system {
-            System::Radix(design, tables) => ("radixvm", Some(word(&design)), Some(word(&tables))),
+            System::Radix(design, tables, _) => ("radixvm", Some(word(&design)), Some(word(&tables))),
             System::Linux => ("linux", None, None),
         };
         Row {

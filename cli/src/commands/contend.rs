@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::guest::handed::Handed;
-use crate::guest::system::System;
+use crate::guest::system::{Refs, System};
 use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
@@ -49,7 +49,10 @@ pub struct Arguments {
         value_delimiter = ',',
         value_name = "SYSTEM,..."
     )]
-    systems: Vec<Kind>,
+    systems: Vec<System>,
+    /// What counts the references to the pages of files, on RadixVM
+    #[arg(long, value_enum, default_value = "refcache", value_delimiter = ',', value_name = "COUNT,...")]
+    refs: Vec<Refs>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -76,39 +79,25 @@ pub struct Arguments {
     command: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// The RadixVM kernel with a page table per core
-    Radix,
-    /// The RadixVM kernel with one page table
-    Shared,
-    /// The distribution's own kernel
-    Linux,
-}
-
-impl Kind {
-    fn system(self) -> System {
-        match self {
-            Kind::Radix => System::PERCORE,
-            Kind::Shared => System::SHARED,
-            Kind::Linux => System::Linux,
-        }
-    }
-}
-
 impl Arguments {
+    /// Each kernel with each way to count; there is one Linux.
+    fn systems(&self) -> Vec<System> {
+        once(self.systems.iter().flat_map(|system| self.refs.iter().map(|refs| system.counting(*refs))))
+    }
+
     fn experiment(&self) -> Result<Experiment> {
         let name = &self.command[0];
         let bundled = artifacts::is_bundled(name);
         let rounds = benchmarks::rounds(name);
         Ok(Experiment {
+            step: "metering".to_owned(),
             program: if bundled { artifacts::program(name)? } else { program::find(name)? },
             arguments: benchmarks::complete(&self.command[1..], rounds),
             rounds: rounds.unwrap_or(0),
             files: self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?,
             environment: self.env.clone(),
             cpus: sorted(if self.quick { &QUICK } else { &self.cpus }),
-            systems: once(self.systems.iter().map(|kind| kind.system())),
+            systems: self.systems(),
             repeats: self.repeats,
             memory: self.memory,
             slack: self.slack,

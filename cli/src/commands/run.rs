@@ -14,7 +14,7 @@ use crate::guest::kvm;
 use crate::guest::protocol::Stats;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Outcome, Plan};
-use crate::guest::system::{self, Design, Job, Size, Streams, System, Tables};
+use crate::guest::system::{self, Design, Job, Refs, Size, Streams, System, Tables};
 use crate::program::{self, Program};
 use crate::refusal::{FAILED, NOT_RUNNABLE};
 use crate::table::{Table, count};
@@ -52,11 +52,14 @@ pub struct Arguments {
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
     stats: Option<Form>,
     /// Address-space design
-    #[arg(long, value_enum, default_value = "radix", value_name = "DESIGN")]
+    #[arg(long, visible_alias = "design", value_enum, default_value = "radix", value_name = "DESIGN")]
     vm: Design,
-    /// Page tables
-    #[arg(long, value_enum, default_value = "percore")]
-    tables: Tables,
+    /// Page tables; percore if the design has them
+    #[arg(long, value_enum)]
+    tables: Option<Tables>,
+    /// What counts the references to the pages of files
+    #[arg(long, value_enum, default_value = "refcache", value_name = "COUNT")]
+    refs: Refs,
     /// Kernel under the program
     #[arg(long, value_enum, default_value = "radix")]
     system: Kind,
@@ -109,10 +112,10 @@ enum Choice {
 }
 
 impl Arguments {
-    fn system(&self) -> System {
+    fn system(&self) -> Result<System> {
         match self.system {
-            Kind::Radix => System::Radix(self.vm, self.tables),
-            Kind::Linux => System::Linux,
+            Kind::Radix => Ok(System::ours(self.vm, self.tables)?.counting(self.refs)),
+            Kind::Linux => Ok(System::Linux),
         }
     }
 
@@ -140,7 +143,7 @@ impl Arguments {
     fn plan(&self, job: &Job) -> Result<Plan> {
         let size = Size { cpus: self.cpus, memory: self.memory, accel: self.accel()? };
         let streams = Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true };
-        let mut plan = system::plan(self.system(), job, size, streams)?;
+        let mut plan = system::plan(self.system()?, job, size, streams)?;
         if self.fail_alloc {
             plan.command_line.push_str(" fail-alloc");
         }
@@ -184,7 +187,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         return Ok(0);
     }
     let remarks =
-        Remarks { talkative: arguments.talkative(), verbose: arguments.verbose, system: arguments.system() };
+        Remarks { talkative: arguments.talkative(), verbose: arguments.verbose, system: arguments.system()? };
     let outcome = session::run(plan, &mut |notice| remarks.tell(&notice))?;
     remarks.explain(&outcome, &job.program);
     if let Some(form) = arguments.stats {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 
 use super::channels::Sink;
 use super::handed::Handed;
@@ -23,6 +24,16 @@ use crate::program::Program;
 pub enum Design {
     /// A radix tree of page slots: the paper's design.
     Radix,
+    /// A tree of regions under one reader-writer lock, as in Linux 2.6.
+    Rwlock,
+    /// The same; faults have a lock of their own.
+    Faultlock,
+    /// The same; faults lock the tree only while they look a region up.
+    Hybrid,
+    /// The same; faults take no lock.
+    Bonsai,
+    /// The same; each region has a lock for faults, as in today's Linux.
+    Pervma,
 }
 
 /// Page tables of the RadixVM kernel.
@@ -34,29 +45,128 @@ pub enum Tables {
     Shared,
 }
 
+/// What counts the references to the pages of files in the RadixVM kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Refs {
+    /// Deltas for each core, and epochs.
+    Refcache,
+    /// One atomic word for all cores.
+    Atomic,
+    /// A word under a lock.
+    Locked,
+    /// A tree of words, with a leaf for each core.
+    Snzi,
+    /// A word, and spare references for each core.
+    Sloppy,
+    /// Nothing: pages that leave their file are lost.
+    None,
+}
+
 /// A kernel under which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Ours.
-    Radix(Design, Tables),
+    Radix(Design, Tables, Refs),
     /// The distribution's.
     Linux,
 }
 
+/// What is known of a system.
+struct Known {
+    system: System,
+    /// In options.
+    name: &'static str,
+    /// In tables.
+    title: &'static str,
+    /// Where there is room.
+    label: &'static str,
+}
+
+/// All systems that can be compared; what else is to be known of them is asked here.
+#[rustfmt::skip]
+const KNOWN: [Known; 8] = [
+    Known { system: System::PERCORE, name: "radix", title: "RadixVM percore", label: "RadixVM, a table per core" },
+    Known { system: System::SHARED, name: "shared", title: "RadixVM shared", label: "RadixVM, one shared table" },
+    Known { system: System::tree(Design::Rwlock), name: "rwlock", title: "rwlock", label: "read/write lock (Linux 2.6)" },
+    Known { system: System::tree(Design::Faultlock), name: "faultlock", title: "faultlock", label: "fault lock" },
+    Known { system: System::tree(Design::Hybrid), name: "hybrid", title: "hybrid", label: "hybrid lock/RCU" },
+    Known { system: System::tree(Design::Bonsai), name: "bonsai", title: "bonsai", label: "pure RCU (Bonsai)" },
+    Known { system: System::tree(Design::Pervma), name: "pervma", title: "pervma", label: "a lock per region (today's Linux)" },
+    Known { system: System::Linux, name: "linux", title: "stock Linux", label: "stock Linux" },
+];
+
 impl System {
     /// Ours as the paper has it.
-    pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore);
+    pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore, Refs::Refcache);
     /// Ours with one page table.
-    pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared);
+    pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared, Refs::Refcache);
+    /// All of them.
+    pub const ALL: [System; KNOWN.len()] = {
+        let mut all = [System::Linux; KNOWN.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = KNOWN[at].system;
+            at += 1;
+        }
+        all
+    };
+
+    const fn tree(design: Design) -> System {
+        System::Radix(design, Tables::Shared, Refs::Refcache)
+    }
+
+    /// Our kernel with a design, and the tables that go with it if none are named.
+    ///
+    /// # Errors
+    /// The design has no such tables.
+    pub fn ours(design: Design, tables: Option<Tables>) -> Result<System> {
+        match (design, tables) {
+            (Design::Radix, None | Some(Tables::Percore)) => Ok(System::PERCORE),
+            (_, Some(Tables::Percore)) => bail!("--vm {} has one page table for all cores", word(&design)),
+            _ => Ok(System::tree(design)),
+        }
+    }
+
+    /// The same with another way to count references, if it is ours.
+    pub fn counting(self, refs: Refs) -> System {
+        match self {
+            System::Radix(design, tables, _) => System::Radix(design, tables, refs),
+            System::Linux => System::Linux,
+        }
+    }
+
+    /// How it is called where there is room.
+    pub fn label(self) -> String {
+        format!("{}{}", self.known().label, self.counted())
+    }
+
+    /// What to say of the way to count, if it is not the usual one.
+    fn counted(self) -> String {
+        match self {
+            System::Linux | System::Radix(_, _, Refs::Refcache) => String::new(),
+            System::Radix(_, _, refs) => format!(", refs={}", word(&refs)),
+        }
+    }
+
+    fn known(self) -> &'static Known {
+        let usual = self.counting(Refs::Refcache);
+        KNOWN.iter().find(|known| known.system == usual).expect("every system is in the table")
+    }
+}
+
+impl ValueEnum for System {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.known().name).help(self.known().label))
+    }
 }
 
 impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            System::Radix(_, Tables::Percore) => "RadixVM percore",
-            System::Radix(_, Tables::Shared) => "RadixVM shared",
-            System::Linux => "stock Linux",
-        })
+        write!(f, "{}{}", self.known().title, self.counted())
     }
 }
 
@@ -172,7 +282,9 @@ fn kernel(system: System) -> Result<PathBuf> {
 
 fn command_line(system: System) -> String {
     match system {
-        System::Radix(design, tables) => format!("vm={} tables={} stats", word(&design), word(&tables)),
+        System::Radix(design, tables, refs) => {
+            format!("vm={} tables={} refs={} stats", word(&design), word(&tables), word(&refs))
+        }
         System::Linux => linux::COMMAND_LINE.to_owned(),
     }
 }
@@ -212,8 +324,20 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_name_design_and_tables() {
-        assert_eq!(command_line(System::SHARED), "vm=radix tables=shared stats");
+    fn command_lines_name_what_was_chosen() {
+        assert_eq!(command_line(System::SHARED), "vm=radix tables=shared refs=refcache stats");
+        assert_eq!(command_line(System::tree(Design::Bonsai)), "vm=bonsai tables=shared refs=refcache stats");
+    }
+
+    #[test]
+    fn every_design_is_in_the_table_and_has_tables() {
+        for &design in Design::value_variants() {
+            for tables in [None, Some(Tables::Shared)] {
+                let system = System::ours(design, tables).unwrap();
+                assert!(System::ALL.contains(&system), "{design:?}");
+            }
+        }
+        assert!(System::ours(Design::Rwlock, Some(Tables::Percore)).is_err());
         assert!(command_line(System::Linux).contains("console=ttyS3"));
     }
 }

@@ -10,16 +10,20 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
-const BENCHMARKS: [(&str, u64); 9] = [
-    ("callcost", 2000),
+const BENCHMARKS: [(&str, u64); 13] = [
+    ("microbench", 2000),
     ("forkexit", 100),
     ("local", 2000),
     ("pipeline", 2000),
     ("global", 64),
     ("faultstorm", 2000),
     ("neighbours", 2000),
+    ("pageshare", 2000),
     ("probe", 1000),
+    ("treelookup", 0),
     ("wordindex", 0),
+    ("textindex", 0),
+    ("dedup", 0),
 ];
 
 /// How many rounds all threads of a benchmark do together; None for other programs.
@@ -61,6 +65,7 @@ pub fn experiment(
     let (rounds, arguments) =
         (rounds(name), arguments.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
     Ok(Experiment {
+        step: "metering".to_owned(),
         program: artifacts::program(name)?,
         arguments: complete(&arguments, rounds),
         rounds: rounds.unwrap_or(0),

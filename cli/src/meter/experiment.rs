@@ -24,6 +24,8 @@ use crate::progress::Step;
 
 /// What is run, where, how often.
 pub struct Experiment {
+    /// What a waiting person sees of it.
+    pub step: String,
     /// The program's file.
     pub program: PathBuf,
     /// Its arguments; `{cpus}` stands for the number of CPUs, `{rounds}` and `{warmup}` for how many rounds a thread does
@@ -66,7 +68,7 @@ impl Experiment {
     /// The same, but a combination for which this machine is too busy is left out and told in `refused`.
     pub fn run_what_can_be(&self, refused: &mut Vec<anyhow::Error>) -> Result<Vec<Cell>> {
         let tools = Tools::prepare(&self.systems)?;
-        let step = Step::new("metering");
+        let step = Step::new(&self.step);
         let mut runs: BTreeMap<(usize, u16), Vec<Cell>> = BTreeMap::new();
         let plan = self.plan();
         for (number, &(cpus, place)) in plan.iter().enumerate() {

@@ -22,6 +22,8 @@
 //!
 //! Left out: queues in front of a line before it saturates, caches that are full, page walks, memory that is far.
 
+use serde::{Deserialize, Serialize};
+
 use super::statistics::Summary;
 
 /// Cycles per second: E7-8870 (RadixVM, EuroSys 2013, section 5.1).
@@ -95,7 +97,7 @@ pub fn send(cpus: f64) -> f64 {
 }
 
 /// What a round does, on average.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// User and kernel.
     pub instructions: f64,
@@ -131,20 +133,26 @@ impl Load {
         }
     }
 
+    /// So many rounds as one.
+    pub fn times(&self, rounds: f64) -> Load {
+        Load::default().toward(self, rounds)
+    }
+
     /// What is to be expected of `grown`, further along a line that ends in this load at `cpus`: what costs less than a
-    /// hundredth of a round here is noise, and stays.
+    /// hundredth of a round here is noise, and stays; and so does what falls, which would end at nothing.
     fn grown(&self, grown: &Load, cpus: f64) -> Load {
         let least = self.cycles(cpus) / 100.0;
-        let count = |here: f64, there: f64, cycles: f64| if here * cycles < least { here } else { there };
+        let count =
+            |here: f64, there: f64, cycles: f64| if here * cycles < least { here } else { there.max(here) };
         Load {
-            instructions: grown.instructions,
+            instructions: grown.instructions.max(self.instructions),
             read_modified: count(self.read_modified, grown.read_modified, READ_MODIFIED.cycles(cpus)),
             read_clean: count(self.read_clean, grown.read_clean, READ_CLEAN.cycles(cpus)),
             write: count(self.write, grown.write, WRITE.cycles(cpus)),
             upgrades: count(self.upgrades, grown.upgrades, UPGRADE.cycles(cpus)),
             targets: count(self.targets, grown.targets, answer(cpus)),
             hottest: count(self.hottest, grown.hottest, WRITE.cycles(cpus)),
-            waiting: grown.waiting,
+            waiting: grown.waiting.max(self.waiting),
         }
     }
 

@@ -64,6 +64,13 @@ fn noise_is_not_taken_for_growth() {
 }
 
 #[test]
+fn what_falls_does_not_end_at_nothing() {
+    let busy = |instructions: f64| Load { waiting: instructions, ..private(instructions) };
+    let points = curve(&[(4, busy(1100.0)), (8, busy(1000.0))]);
+    assert_eq!(points[127].growing, points[127].steady);
+}
+
+#[test]
 fn slow_rounds_make_the_low_percentile() {
     let instructions = Summary { median: 100.0, p10: 90.0, p90: 200.0, mean: 120.0 };
     let speed = summary(|pick| private(pick(&instructions)), 1);

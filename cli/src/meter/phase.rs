@@ -1,11 +1,11 @@
 //! What a program did in each of the phases that it marked.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::output::{FLUSHES, Output, TRANSFERS};
 
 /// Counts of one phase per round, in the mean: a round may pass through many phases, or a phase last many rounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// As the program numbers it; 0 is the one before all others.
     pub phase: u8,

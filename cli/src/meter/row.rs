@@ -1,6 +1,6 @@
 //! One result per (program, system, CPUs): what the JSON says, and what table, curves and page are made from.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::blame::Blame;
 use super::model::{self, Load};
@@ -13,16 +13,18 @@ use crate::guest::system::{System, word};
 const SLEPT: f64 = 1.25;
 
 /// One object of the JSON output. Counts are per round.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The program's name.
     pub program: String,
     /// radixvm or linux.
-    pub system: &'static str,
+    pub system: String,
     /// Address-space design; null on Linux.
     pub design: Option<String>,
     /// Page tables; null on Linux.
     pub tables: Option<String>,
+    /// What counts references to the pages of files; null on Linux.
+    pub refs: Option<String>,
     /// Virtual CPUs.
     pub cpus: u16,
     /// Rounds that were counted.
@@ -117,16 +119,19 @@ fn instructions(round: &Round) -> f64 {
 }
 
 fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> Row {
-    let (system, design, tables) = match label.system {
-        System::Radix(design, tables) => ("radixvm", Some(word(&design)), Some(word(&tables))),
-        System::Linux => ("linux", None, None),
+    let (system, design, tables, refs) = match label.system {
+        System::Radix(design, tables, refs) => {
+            ("radixvm", Some(word(&design)), Some(word(&tables)), Some(word(&refs)))
+        }
+        System::Linux => ("linux", None, None, None),
     };
     let of = |names: &[&str]| summary(output, rounds, names);
     Row {
         program: label.program.to_owned(),
-        system,
+        system: system.to_owned(),
         design,
         tables,
+        refs,
         cpus: output.cpus,
         rounds: rounds.len(),
         instructions: loads.instructions,
@@ -221,7 +226,7 @@ pub mod tests {
     fn a_row_has_exactly_the_documented_keys() {
         let value = serde_json::to_value(cell(System::Linux, 2).row).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-        let documented = "program system design tables cpus rounds instructions transfers invalidations ipis ipi_targets faults \
+        let documented = "program system design tables refs cpus rounds instructions transfers invalidations ipis ipi_targets faults \
                           tlb_flushes cold predicted_rounds_per_s ticks phases marked slack escapes qemu kernel";
         let mut documented: Vec<&str> = documented.split_whitespace().collect();
         keys.sort_unstable();
@@ -234,7 +239,7 @@ pub mod tests {
     #[test]
     fn counts_are_per_round() {
         let row = cell(System::PERCORE, 2).row;
-        assert_eq!((row.system, row.tables.as_deref(), row.rounds), ("radixvm", Some("percore"), 4));
+        assert_eq!((row.system.as_str(), row.tables.as_deref(), row.rounds), ("radixvm", Some("percore"), 4));
         assert_eq!(row.transfers, Summary { median: 2.0, p10: 1.0, p90: 6.0, mean: 2.75 });
         assert_eq!(row.instructions.median, 2920.0);
         assert_eq!((row.tlb_flushes.p90, row.ipis.mean, row.ipi_targets.mean), (2.0, 0.25, 0.25));

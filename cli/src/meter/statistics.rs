@@ -1,9 +1,9 @@
 //! What is said about many rounds: the middle, the tenth from below and above, the mean.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Percentiles and mean of one count over rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Half of the rounds have at most this.
     pub median: f64,

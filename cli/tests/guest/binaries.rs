@@ -119,6 +119,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn seals() {
+                same($compiler, "seals", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
             fn pipes() {
                 same($compiler, "pipes", &["-c", "4"], &["6", "200"], b"");
             }

@@ -11,13 +11,15 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
-/// Nothing here takes minutes; what does hangs.
-const LIMIT: &str = "300";
-
-/// The command under test, which `timeout` ends when it hangs.
+/// The command under test, which `timeout` ends when it hangs: nothing here takes minutes.
 pub fn radixvm() -> Command {
+    radixvm_within("300")
+}
+
+/// The same with so many seconds for what does take minutes.
+pub fn radixvm_within(limit: &str) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", LIMIT, env!("CARGO_BIN_EXE_radixvm")]);
+    command.args(["--kill-after=10", limit, env!("CARGO_BIN_EXE_radixvm")]);
     command.stdin(Stdio::null());
     command
 }
@@ -54,12 +56,20 @@ pub fn run(options: &[&str], words: &[&str]) -> Run {
     run_with(options, words, b"")
 }
 
-/// The same with something on standard input.
-pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
+/// The same for a kernel that was told to lose some.
+pub fn run_losing(options: &[&str], words: &[&str]) -> Run {
+    unchecked(options, words, b"")
+}
+
+fn unchecked(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
     let mut command = radixvm();
     command.args(["run", "--stats=json"]).args(options).arg("--").args(words);
-    let output = feed(command, stdin);
-    let run = split(output);
+    split(feed(command, stdin))
+}
+
+/// [`run`] with something on standard input.
+pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
+    let run = unchecked(options, words, stdin);
     assert_eq!(run.stats["leaked_frames"], 0, "{run:?}");
     assert_eq!(run.stats["leaked_nodes"], 0, "{run:?}");
     run

@@ -1,9 +1,11 @@
 //! Tests that boot guests, through the command's front door: every one runs `radixvm` and looks at what a person or a
 //! script would see. `cargo xtask guest` runs them one at a time.
 
+mod applications;
 mod binaries;
 mod comparison;
 mod crashes;
+mod figures;
 mod files;
 mod harness;
 mod hostile;
@@ -14,7 +16,7 @@ mod meter_programs;
 mod microbenchmarks;
 mod owners;
 mod programs;
+mod rivals;
 mod scale;
 mod statuses;
 mod streams;
-mod wordindex;

@@ -17,7 +17,7 @@ fn output(options: &[&str], words: &[&str]) -> Output {
 }
 
 /// The rows of `radixvm contend OPTIONS -- WORDS`.
-fn contend(name: &str, options: &[&str], words: &[&str]) -> Vec<Value> {
+pub fn contend(name: &str, options: &[&str], words: &[&str]) -> Vec<Value> {
     let json = scratch("meter").join(name).with_extension("json");
     let file = json.display().to_string();
     let output = output(&[options, &["--json", &file]].concat(), words);
@@ -29,7 +29,8 @@ fn on_radix(name: &str, cpus: &str, words: &[&str]) -> Vec<Value> {
     contend(name, &["--systems", "radix", "--cpus", cpus], words)
 }
 
-fn number(row: &Value, count: &str, of: &str) -> f64 {
+/// One of the percentiles, or the mean, of a count.
+pub fn number(row: &Value, count: &str, of: &str) -> f64 {
     row[count][of].as_f64().unwrap_or_else(|| panic!("no {of} of {count}: {row}"))
 }
 
@@ -92,7 +93,8 @@ fn readers_of_one_writer_cost_one_each() {
     probe("readers", 1.0 + 2.0);
 }
 
-fn is_private(row: &Value) {
+/// Nothing is shared but ticks and epochs, and nobody is interrupted.
+pub fn is_private(row: &Value) {
     assert_eq!(number(row, "transfers", "median"), 0.0, "{row}");
     assert!(number(row, "transfers", "mean") <= APART, "{row}");
     assert_eq!((number(row, "ipis", "mean"), number(row, "ipi_targets", "mean")), (0.0, 0.0), "{row}");

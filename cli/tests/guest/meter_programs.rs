@@ -38,6 +38,43 @@ fn faultstorm() {
     });
 }
 
+/// One thread maps in so many of a hundred rounds, and the others fault, whoever maps.
+#[test]
+fn faultstorm_maps_for_a_fraction_of_its_time() {
+    for tables in TABLES {
+        for (fraction, maps) in [("0", 0), ("25", 160), ("100", 640)] {
+            let words = ["--threads", "4", "--mmap-fraction", fraction, "--iterations", "640", "--json"];
+            let report =
+                run(&["-c", "4", "--tables", tables], &[&["faultstorm"], &words[..]].concat()).report();
+            assert_eq!(counter(&report, "munmap"), maps + 3 * 640 / 64, "{report}");
+            assert!(counter(&report, "alloc_faults") >= 3 * 640, "{report}");
+        }
+    }
+}
+
+/// Every kind of call, in regions apart and in one.
+#[test]
+fn microbench() {
+    for kind in ["mmap", "mmap-PF", "PF", "unmap-virt", "unmap", "mprotect"] {
+        for (contention, tables) in
+            ["low", "high"].into_iter().flat_map(|word| TABLES.map(|tables| (word, tables)))
+        {
+            let words = ["--contention", contention, "--threads", "4", "--iterations", "100", "--json"];
+            let words = [&["microbench", kind], &words[..]].concat();
+            did_what_it_says(kind, tables, &run(&["-c", "4", "--tables", tables], &words).report());
+        }
+    }
+}
+
+/// 400 rounds of a kind. No page has two users, so where tables are apart nobody is interrupted.
+fn did_what_it_says(kind: &str, tables: &str, report: &Value) {
+    assert_eq!(report["rounds"], 400);
+    assert_eq!(counter(report, "munmap"), if kind.starts_with("unmap") { 400 } else { 0 }, "{report}");
+    let faults = if kind.contains("PF") { 400 } else { 0 };
+    assert!(counter(report, "alloc_faults").abs_diff(faults) <= 32, "{report}");
+    assert!(tables == "shared" || counter(report, "ipi_targets") == 0, "{report}");
+}
+
 /// Pages of one leaf, each of one thread.
 #[test]
 fn neighbours() {

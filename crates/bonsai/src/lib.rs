@@ -117,9 +117,22 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
         Self::with_update(domain, Update::InPlace)
     }
 
+    /// An empty map, updated in place where that may be.
+    ///
+    /// # Errors
+    /// No memory for what there is one of for each core.
+    pub fn try_new(domain: D) -> Result<Self, OutOfMemory> {
+        let tally = Tally::try_new(domain.cores()).ok_or(OutOfMemory)?;
+        Ok(Self::with_tally(domain, Update::InPlace, tally))
+    }
+
     /// An empty map.
     pub fn with_update(domain: D, update: Update) -> Self {
         let tally = Tally::new(domain.cores());
+        Self::with_tally(domain, update, tally)
+    }
+
+    fn with_tally(domain: D, update: Update, tally: Tally) -> Self {
         Self { root: Link::new(None), writing: SpinLock::new(()), tally, update, domain }
     }
 

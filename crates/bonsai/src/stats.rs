@@ -30,6 +30,10 @@ impl Tally {
         Self(PerCore::new(cores, |_| Default::default()))
     }
 
+    pub fn try_new(cores: usize) -> Option<Self> {
+        PerCore::try_new(cores, |_| Default::default()).map(Self)
+    }
+
     /// Only the owner core writes its cells, so no read-modify-write is needed. Relaxed: a number, no message.
     pub fn count(&self, pin: &Pinned, event: Event) {
         let cell = &self.0.mine(pin)[event as usize];

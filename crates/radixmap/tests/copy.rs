@@ -4,6 +4,7 @@
 mod common;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
@@ -63,6 +64,9 @@ fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>, held: bool) {
     copied.unwrap();
 }
 
+/// Ranges that are filled, at most.
+const MOST: usize = if cfg!(miri) { 3 } else { 12 };
+
 /// Ranges of a key, of a few, and of whole slots of each level.
 fn range() -> impl Strategy<Value = Range<u64>> {
     let start = prop_oneof![0u64..1500, (1u64 << 27) - 3..(1 << 27) + 3, Just(5 << 18), Just(1 << 30)];
@@ -70,11 +74,51 @@ fn range() -> impl Strategy<Value = Range<u64>> {
     (start, size).prop_map(|(start, size)| start..(start + size).min(KEY_END))
 }
 
+/// Somebody looks for keys in the twin while it is made: what is locked there is waited for, and not taken for a key.
+#[test]
+fn who_looks_at_the_twin_is_waited_for() {
+    for _ in 0..if cfg!(miri) { 2 } else { 200 } {
+        on_two(|pin, map, twin| {
+            fill(map, pin, 5..6, 3);
+            let (looks, copies) = (AtomicBool::new(false), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| look(twin, &looks, &copies));
+                wait_for(&looks);
+                let mut all = map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap();
+                let copied = all.copy_to(pin, twin, |run| {
+                    copies.store(true, Ordering::Release);
+                    Ok(Some(run.value()))
+                });
+                copied.unwrap();
+            });
+            assert_eq!(slots(twin, pin), [(5..6, 3)]);
+        });
+    }
+}
+
+/// Holds all of an empty map until somebody copies into it.
+fn look(twin: &Map<'_>, looks: &AtomicBool, copies: &AtomicBool) {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    twin.domain().online(&pin);
+    let all = twin.lock_range(&pin, 0..KEY_END, Expand::IfPresent).unwrap();
+    looks.store(true, Ordering::Release);
+    wait_for(copies);
+    drop(all);
+    twin.domain().offline(&pin);
+}
+
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
     #[test]
     fn a_copy_is_what_was_made_of_each_slot(
-        fills in prop::collection::vec((range(), 0u64..32), 0..12),
+        fills in prop::collection::vec((range(), 0u64..32), 0..MOST),
         held in any::<bool>(),
     ) {
         on_two(|pin, map, twin| {
@@ -132,6 +176,7 @@ fn what_is_taken_from_both_is_in_neither() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "what panics under a lock leaves its nodes behind")]
 #[should_panic(expected = "keys of its own")]
 fn a_twin_must_be_empty() {
     on_two(|pin, map, twin| {

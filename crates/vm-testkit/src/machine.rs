@@ -33,6 +33,8 @@ pub struct Machine {
     pub files: FileStore,
     /// The domain of all spaces' nodes.
     pub refcache: Arc<Refcache>,
+    /// The domain of their trees' nodes.
+    pub rcu: Arc<rcu::Domain>,
     inboxes: PerCore<Mutex<Inbox>>,
     /// Something went wrong on some core: the others stop waiting for it.
     broken: AtomicBool,
@@ -75,15 +77,20 @@ impl Machine {
     pub fn new(cores: usize, frames: usize) -> Arc<Self> {
         let turn = Turn::wait();
         let refcache = Arc::new(Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX }));
+        let rcu = Arc::new(rcu::Domain::new(rcu::Config { cores, batch: usize::MAX, bound: usize::MAX }));
         let machine = Self {
             frames: FrameStore::new(cores, frames),
             files: FileStore::default(),
             refcache,
+            rcu,
             inboxes: PerCore::new(cores, |_| Mutex::default()),
             broken: AtomicBool::new(false),
             turn,
         };
-        machine.on_each(|pin| machine.refcache.online(pin));
+        machine.on_each(|pin| {
+            machine.refcache.online(pin);
+            machine.rcu.online(pin);
+        });
         Arc::new(machine)
     }
 
@@ -151,12 +158,17 @@ impl Machine {
         self.turn.end();
     }
 
+    /// This core is between two operations: an epoch may end.
+    pub fn tick(&self, pin: &Pinned) -> usize {
+        self.rcu.quiesce(pin) + self.refcache.tick(pin).freed
+    }
+
     /// Lets enough epochs pass for every dead node to go; nobody attends a core.
     pub fn settle(&self) {
         let mut quiet = 0;
         while quiet < 8 {
             let mut freed = 0;
-            self.on_each(|pin| freed += self.refcache.tick(pin).freed);
+            self.on_each(|pin| freed += self.tick(pin));
             quiet = if freed == 0 { quiet + 1 } else { 0 };
         }
     }

@@ -1,11 +1,11 @@
 //! Spaces and their models do the same steps, and every answer and every translation is compared.
 
 use percore::Pinned;
-use vm::{Copies, FaultError, Flags, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
+use vm::{Copies, FaultError, Flags, PageNum, PageRange, Placement, Prot, Remap, VmError};
 
 use crate::judge::{filled, judge_regions, shot};
 use crate::step::{Place, Step, Target};
-use crate::{Disk, Model, Setup, Shows, World};
+use crate::{Design, Disk, Model, Setup, Shows, World};
 
 /// Files of every trial.
 pub const FILES: usize = 2;
@@ -31,8 +31,8 @@ pub struct Trial {
 
 impl Trial {
     /// One space and its model, both empty.
-    pub fn new(setup: Setup, tables: Tables) -> Self {
-        let (world, disk) = (World::radix(setup, tables), Disk::default());
+    pub fn new(setup: Setup, design: Design) -> Self {
+        let (world, disk) = (World::new(setup, design), Disk::default());
         for file in (0..FILES).map(|_| world.machine.files.create(FILE_PAGES)) {
             disk.set_len(file, FILE_PAGES);
         }
@@ -83,7 +83,7 @@ impl Trial {
             }
             Step::Unsure(unsure) => machine.frames.set_unsure(unsure),
             Step::OfferHuge(offered) => machine.frames.offer_huge(offered),
-            Step::Tick => _ = machine.refcache.tick(pin),
+            Step::Tick => _ = machine.tick(pin),
             Step::Idle(idle) => machine.set_idle(core, idle),
         });
         self.audit();

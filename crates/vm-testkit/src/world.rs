@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, Event, FaultError, FrameNum, Layout, Mmu, NodeCounters, PAGE_SIZE, PageNum,
-    PageRange, RadixSpace, Tables, VirtAddr,
+    Access, AddressSpace, Event, FaultError, FrameNum, Layout, Locking, Mmu, NodeCounters, PAGE_SIZE,
+    PageNum, PageRange, RadixSpace, Tables, TreeSpace, VirtAddr,
 };
 
 use crate::memory::Memory;
@@ -53,6 +53,7 @@ pub struct World {
     pub space: Kept,
     nodes: Arc<NodeCounters>,
     layout: Layout,
+    design: Design,
 }
 
 /// A space that only [`World::finish`] drops: dropping one takes a core in order, which a test that has
@@ -78,20 +79,52 @@ impl Drop for Kept {
     }
 }
 
+/// An address space's design, and its kind of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// [`RadixSpace`].
+    Radix(Tables),
+    /// [`TreeSpace`], with one table.
+    Tree(Locking),
+}
+
+impl Design {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Radix(Tables::PerCore),
+        Self::Radix(Tables::Shared),
+        Self::Tree(Locking::RwLock),
+        Self::Tree(Locking::FaultLock),
+        Self::Tree(Locking::Hybrid),
+        Self::Tree(Locking::Bonsai),
+        Self::Tree(Locking::PerVma),
+    ];
+
+    fn tables(self) -> Tables {
+        match self {
+            Self::Radix(tables) => tables,
+            Self::Tree(_) => Tables::Shared,
+        }
+    }
+}
+
 /// Runs `test` on every design with every kind of tables, each in a new world.
 pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
-    for tables in [Tables::PerCore, Tables::Shared] {
-        test(World::radix(setup, tables));
-    }
+    Design::ALL.into_iter().for_each(|design| test(World::new(setup, design)));
 }
 
 impl World {
     /// A [`RadixSpace`] with `tables`, run by every core.
     pub fn radix(setup: Setup, tables: Tables) -> Self {
+        Self::new(setup, Design::Radix(tables))
+    }
+
+    /// A space, run by every core.
+    pub fn new(setup: Setup, design: Design) -> Self {
         let machine = Machine::new(setup.cores, setup.frames);
         let nodes = Arc::new(NodeCounters::new(setup.cores));
         let layout = Layout { cores: setup.cores, user: setup.user, anywhere: setup.user, seed: setup.seed };
-        machine.on(0, |pin| Self::on(pin, machine.clone(), nodes, layout, tables)).expect("memory for a root")
+        machine.on(0, |pin| Self::on(pin, machine.clone(), nodes, layout, design)).expect("memory for a root")
     }
 
     fn on(
@@ -99,19 +132,27 @@ impl World {
         machine: Arc<Machine>,
         nodes: Arc<NodeCounters>,
         layout: Layout,
-        tables: Tables,
+        design: Design,
     ) -> Option<Self> {
-        let mmu = Arc::new(SimMmu::new(&machine, tables));
+        let mmu = Arc::new(SimMmu::new(&machine, design.tables()));
         let (domain, memory) = (machine.refcache.clone(), Memory(machine.clone()));
-        let space =
-            RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout).ok()?;
-        let space = Kept { space: Some(Box::new(space)), machine: machine.clone() };
-        Some(Self { machine, mmu, space, nodes, layout })
+        let (counters, translations) = (nodes.clone(), mmu.clone());
+        let space: Box<dyn AddressSpace> = match design {
+            Design::Radix(_) => {
+                Box::new(RadixSpace::with_counters(pin, domain, counters, translations, memory, layout).ok()?)
+            }
+            Design::Tree(locking) => {
+                let domains = (domain, machine.rcu.clone());
+                Box::new(TreeSpace::new(pin, locking, domains, counters, translations, memory, layout).ok()?)
+            }
+        };
+        let space = Kept { space: Some(space), machine: machine.clone() };
+        Some(Self { machine, mmu, space, nodes, layout, design })
     }
 
     /// Another empty space on the same machine; none if there is no memory for it.
     pub fn sibling(&self, pin: &Pinned) -> Option<Self> {
-        Self::on(pin, self.machine.clone(), self.nodes.clone(), self.layout, self.mmu.tables())
+        Self::on(pin, self.machine.clone(), self.nodes.clone(), self.layout, self.design)
     }
 
     /// Ends the space, not the machine.
@@ -178,5 +219,6 @@ impl World {
         machine.settle();
         assert_eq!(nodes.total().live(), 0, "nodes are lost");
         assert_eq!(machine.refcache.garbage(), 0);
+        assert_eq!(machine.rcu.backlog(), 0);
     }
 }

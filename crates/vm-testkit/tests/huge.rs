@@ -1,8 +1,8 @@
 //! Huge pages, verb by verb: one fault, one translation, and no page that loses its contents when another one goes.
 
 use percore::Pinned;
-use vm::{Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap};
-use vm_testkit::{Setup, Shows, World, for_each_design};
+use vm::{Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables};
+use vm_testkit::{Setup, Shows, World};
 
 const RW: Prot = Prot::from_bits(3);
 const BASE: u64 = 8 * HUGE_PAGES;
@@ -22,7 +22,8 @@ fn stamp(at: u64) -> u64 {
 
 /// A world in which two blocks are mapped, with huge frames to be had.
 fn for_each_world(test: impl Fn(&World)) {
-    for_each_design(Setup::new(), |world| {
+    [Tables::PerCore, Tables::Shared].into_iter().for_each(|tables| {
+        let world = World::radix(Setup::new(), tables);
         world.frames().offer_huge(true);
         world.machine.on(0, |pin| map(&world, pin, 2 * HUGE_PAGES));
         test(&world);

@@ -5,11 +5,12 @@ mod common;
 
 use common::{CORES, setup, step};
 use proptest::prelude::*;
-use vm::Tables;
-use vm_testkit::{Setup, Step, Trial};
+use proptest::sample::select;
+use vm::{Locking, Tables};
+use vm_testkit::{Design, Setup, Step, Trial};
 
-fn run(setup: Setup, tables: Tables, steps: &[(usize, Step)]) {
-    let mut trial = Trial::new(setup, tables);
+fn run(setup: Setup, design: Design, steps: &[(usize, Step)]) {
+    let mut trial = Trial::new(setup, design);
     steps.iter().for_each(|(core, step)| trial.step(*core, step));
     trial.finish();
 }
@@ -23,11 +24,16 @@ proptest! {
 
     #[test]
     fn per_core_tables_do_what_the_model_does(setup in setup(), steps in steps()) {
-        run(setup, Tables::PerCore, &steps);
+        run(setup, Design::Radix(Tables::PerCore), &steps);
     }
 
     #[test]
     fn a_shared_table_does_what_the_model_does(setup in setup(), steps in steps()) {
-        run(setup, Tables::Shared, &steps);
+        run(setup, Design::Radix(Tables::Shared), &steps);
+    }
+
+    #[test]
+    fn a_tree_does_what_the_model_does(setup in setup(), locking in select(&Locking::ALL), steps in steps()) {
+        run(setup, Design::Tree(locking), &steps);
     }
 }

@@ -10,8 +10,11 @@ use std::cell::Cell;
 use common::{CORES, setup, step};
 use percore::Pinned;
 use proptest::prelude::*;
-use vm::{FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
-use vm_testkit::{Setup, Shows, Step, Trial, World};
+use proptest::sample::select;
+use vm::{
+    FaultError, HUGE_PAGES, Locking, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError,
+};
+use vm_testkit::{Design, Setup, Shows, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
 
@@ -22,9 +25,9 @@ thread_local! {
     static NODES_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Size and alignment of a node's blocks: header, slots, second words. What there is one of for each core is larger, or
-/// less aligned.
-const BLOCKS: [(usize, usize); 3] = [(128, 128), (4096, 4096), (4096, 64)];
+/// Size and alignment of a node's blocks: header, slots, second words; and of a tree's node. What there is one of for each core
+/// is larger, or less aligned.
+const BLOCKS: [(usize, usize); 4] = [(128, 128), (4096, 4096), (4096, 64), (192, 64)];
 
 fn refuses(layout: Layout) -> bool {
     let left = NODES_LEFT.get();
@@ -89,8 +92,8 @@ fn step_short_of(trial: &mut Trial, shortage: Shortage, core: usize, step: &Step
     with_blocks(blocks, || trial.step(core, step));
 }
 
-fn run(setup: Setup, tables: Tables, steps: &[(usize, Shortage, Step)]) {
-    let mut trial = Trial::new(setup, tables);
+fn run(setup: Setup, design: Design, steps: &[(usize, Shortage, Step)]) {
+    let mut trial = Trial::new(setup, design);
     steps.iter().for_each(|(core, shortage, step)| step_short_of(&mut trial, *shortage, *core, step));
     trial.finish();
 }
@@ -102,24 +105,32 @@ proptest! {
     fn shortages_change_nothing_with_tables_per_core(
         setup in setup(), steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
     ) {
-        run(setup, Tables::PerCore, &steps);
+        run(setup, Design::Radix(Tables::PerCore), &steps);
     }
 
     #[test]
     fn shortages_change_nothing_with_one_table(
         setup in setup(), steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
     ) {
-        run(setup, Tables::Shared, &steps);
+        run(setup, Design::Radix(Tables::Shared), &steps);
+    }
+
+    #[test]
+    fn shortages_change_nothing_with_a_tree(
+        setup in setup(), locking in select(&Locking::ALL),
+        steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
+    ) {
+        run(setup, Design::Tree(locking), &steps);
     }
 }
 
 /// sv6: out of memory after the invalidation skipped the shootdown.
 #[test]
 fn replacing_takes_effect_on_every_core_or_on_none() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for design in Design::ALL {
         let (mut refused, mut done) = (0, 0);
         for blocks in 0..12 {
-            let world = World::radix(Setup::new(), tables);
+            let world = World::new(Setup::new(), design);
             let old = PageRange::new(page(500), 4).unwrap();
             world
                 .machine
@@ -169,8 +180,8 @@ fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
 
 #[test]
 fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
-    for tables in [Tables::PerCore, Tables::Shared] {
-        let world = World::radix(Setup::new(), tables);
+    for design in Design::ALL {
+        let world = World::new(Setup::new(), design);
         world.machine.on(0, |pin| {
             world.space.map(pin, Placement::Fixed(page(512)), 512, Mapping::anonymous(RW)).unwrap();
             let store = || world.store(pin, page(600), 0, 5);
@@ -194,10 +205,10 @@ const HUGE: u64 = 12 * HUGE_PAGES;
 
 /// Runs `verb` on new worlds with memory for no block, one, two, ... until it succeeds. What the pages hold is the same
 /// each time it does not.
-fn sweep(tables: Tables, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) {
+fn sweep(design: Design, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) {
     let touched = [1000, 1511, 1512, 5000, HUGE, HUGE + 300].map(page);
     for blocks in 0.. {
-        let world = World::radix(Setup::new(), tables);
+        let world = World::new(Setup::new(), design);
         let file = world.machine.files.create(4000);
         let done = world.machine.on(0, |pin| {
             let at = |start| Placement::Fixed(page(start));
@@ -224,17 +235,17 @@ fn sweep(tables: Tables, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) 
 
 #[test]
 fn a_fork_that_fails_leaves_the_parent_as_it_was() {
-    for tables in [Tables::PerCore, Tables::Shared] {
-        sweep(tables, |world, pin| world.fork(pin).map(World::end));
+    for design in Design::ALL {
+        sweep(design, |world, pin| world.fork(pin).map(World::end));
     }
 }
 
 #[test]
 fn a_move_that_fails_has_moved_nothing() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for design in Design::ALL {
         for to in [Placement::Fixed(page(70_000)), Placement::Anywhere { hint: None }] {
             let from = PageRange::new(page(1000), 4000).unwrap();
-            sweep(tables, |world, pin| {
+            sweep(design, |world, pin| {
                 world.remap(pin, &Remap { from, pages: 4001, to, keep: false }).map(drop)
             });
         }
@@ -244,17 +255,17 @@ fn a_move_that_fails_has_moved_nothing() {
 #[test]
 fn a_huge_page_that_cannot_be_cut_stays_whole() {
     let part = PageRange::new(page(HUGE + 5), 3).unwrap();
-    for tables in [Tables::PerCore, Tables::Shared] {
-        sweep(tables, |world, pin| world.space.unmap(pin, part));
-        sweep(tables, |world, pin| world.space.discard(pin, part));
-        sweep(tables, |world, pin| world.space.protect(pin, part, Prot::NONE));
+    for design in [Tables::PerCore, Tables::Shared].map(Design::Radix) {
+        sweep(design, |world, pin| world.space.unmap(pin, part));
+        sweep(design, |world, pin| world.space.discard(pin, part));
+        sweep(design, |world, pin| world.space.protect(pin, part, Prot::NONE));
     }
 }
 
 #[test]
 fn destroying_needs_no_memory() {
-    for tables in [Tables::PerCore, Tables::Shared] {
-        let world = World::radix(Setup::new(), tables);
+    for design in Design::ALL {
+        let world = World::new(Setup::new(), design);
         world.machine.on(0, |pin| {
             world.space.map(pin, Placement::Fixed(page(1000)), 1 << 20, Mapping::anonymous(RW)).unwrap();
             (0..5).for_each(|at| world.store(pin, page(1000 + at * 999), 0, 1).unwrap());

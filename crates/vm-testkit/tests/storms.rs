@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use vm::{FaultError, PageNum, PageRange, Placement, Prot, Remap, Tables};
-use vm_testkit::{Attended, Dice, Setup, Shows, World};
+use vm::{FaultError, PageNum, PageRange, Placement, Prot, Remap};
+use vm_testkit::{Attended, Design, Dice, Setup, Shows, World};
 
 const CORES: usize = 4;
 const RW: Prot = Prot::from_bits(3);
@@ -14,11 +14,11 @@ fn page(number: u64) -> PageNum {
 
 /// Runs `lead` on core 0 and `follow` on the others, again and again until `lead` has ended.
 fn play(
-    tables: Tables,
+    design: Design,
     lead: impl Fn(&World, &Attended) + Sync,
     follow: impl Fn(&World, &Attended, u64) + Sync,
 ) {
-    let world = World::radix(Setup { cores: CORES, ..Setup::new() }, tables);
+    let world = World::new(Setup { cores: CORES, ..Setup::new() }, design);
     let over = AtomicBool::new(false);
     world.machine.on_threads(CORES, |core| {
         if core.pin().core().index() == 0 {
@@ -38,12 +38,7 @@ fn play(
 /// Takes interrupts, and lets an epoch pass.
 fn breathe(world: &World, core: &Attended) {
     core.serve();
-    world.machine.refcache.tick(core.pin());
-}
-
-fn for_both(test: impl Fn(Tables)) {
-    test(Tables::PerCore);
-    test(Tables::Shared);
+    world.machine.tick(core.pin());
 }
 
 /// Each core writes a number to one page, and then to another one far away.
@@ -64,7 +59,7 @@ fn judge_snapshot(child: &World, core: &Attended) -> Vec<u64> {
 
 #[test]
 fn a_child_is_a_copy_of_one_moment() {
-    for_both(|tables| {
+    Design::ALL.into_iter().for_each(|design| {
         let ready = AtomicBool::new(false);
         let fork = |world: &World, core: &Attended| {
             for at in (1..CORES as u64).flat_map(pair) {
@@ -89,7 +84,7 @@ fn a_child_is_a_copy_of_one_moment() {
             let pages = pair(core.pin().core().index() as u64);
             pages.iter().for_each(|&at| world.store(core.pin(), at, 0, turn).unwrap());
         };
-        play(tables, fork, write);
+        play(design, fork, write);
     });
 }
 
@@ -104,7 +99,7 @@ fn token(at: u64) -> u64 {
 
 #[test]
 fn what_moves_is_found_at_one_place_with_its_contents() {
-    for_both(|tables| {
+    Design::ALL.into_iter().for_each(|design| {
         let ready = AtomicBool::new(false);
         let carry = |world: &World, core: &Attended| {
             let (pin, mut dice) = (core.pin(), Dice(7));
@@ -131,15 +126,15 @@ fn what_moves_is_found_at_one_place_with_its_contents() {
                 Err(error) => assert_eq!(error, FaultError::NotMapped),
             }
         };
-        play(tables, carry, look);
+        play(design, carry, look);
     });
 }
 
 /// Everybody has children, and writes to pages that others write to as well.
 #[test]
 fn children_everywhere_leave_nothing_behind() {
-    for frames in [4096, 40] {
-        let world = World::radix(Setup { cores: CORES, frames, ..Setup::new() }, Tables::PerCore);
+    for (design, frames) in Design::ALL.into_iter().flat_map(|design| [(design, 4096), (design, 40)]) {
+        let world = World::new(Setup { cores: CORES, frames, ..Setup::new() }, design);
         world.frames().offer_huge(true);
         world.machine.on(0, |pin| {
             world.map(pin, Placement::Fixed(page(AREA)), SPAN, RW, Shows::Zeroes).unwrap();

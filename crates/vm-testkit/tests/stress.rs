@@ -9,8 +9,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use percore::Pinned;
-use vm::{Access, FaultError, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
-use vm_testkit::{Setup, WORDS, World};
+use vm::{Access, FaultError, Locking, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
+use vm_testkit::{Design, Setup, WORDS, World};
 
 const CORES: usize = 4;
 const STRIPE: u64 = 700;
@@ -181,23 +181,23 @@ fn touch(world: &World, pin: &Pinned, page: PageNum, access: Access) -> Result<(
 }
 
 /// Runs `step` many times on a thread for each core; then nothing may be lost.
-fn storm(tables: Tables, frames: usize, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
-    let world = World::radix(Setup { cores: CORES, frames, ..Setup::new() }, tables);
+fn storm(design: Design, frames: usize, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
+    let world = World::new(Setup { cores: CORES, frames, ..Setup::new() }, design);
     world.frames().offer_huge(true);
     world.machine.on_threads(CORES, |core| {
         let mut dice = Dice::new(core.pin());
         for _ in 0..STEPS {
             core.serve();
             step(&world, core.pin(), &mut dice);
-            world.machine.refcache.tick(core.pin());
+            world.machine.tick(core.pin());
         }
     });
     world.finish();
 }
 
-fn owners_and_visitors(tables: Tables) {
+fn owners_and_visitors(design: Design) {
     let board = Board::new();
-    storm(tables, PLENTY, |world, pin, dice| match dice.below(4) {
+    storm(design, PLENTY, |world, pin, dice| match dice.below(4) {
         0 => change_something(world, &board, pin, dice),
         _ => visit(world, &board, pin, dice),
     });
@@ -205,8 +205,8 @@ fn owners_and_visitors(tables: Tables) {
 
 /// Everybody changes everything at once. Who wins is open; what words may hold, and that nothing is lost, is
 /// not.
-fn free_for_all(tables: Tables, frames: usize) {
-    storm(tables, frames, |world, pin, dice| {
+fn free_for_all(design: Design, frames: usize) {
+    storm(design, frames, |world, pin, dice| {
         let (pages, prot) = (dice.range(everything()), dice.prot());
         let space = &world.space;
         match dice.below(12) {
@@ -230,26 +230,35 @@ fn free_for_all(tables: Tables, frames: usize) {
 
 #[test]
 fn owners_and_visitors_with_tables_per_core() {
-    owners_and_visitors(Tables::PerCore);
+    owners_and_visitors(Design::Radix(Tables::PerCore));
 }
 
 #[test]
 fn owners_and_visitors_with_one_table() {
-    owners_and_visitors(Tables::Shared);
+    owners_and_visitors(Design::Radix(Tables::Shared));
+}
+
+#[test]
+fn owners_and_visitors_with_trees() {
+    Locking::ALL.into_iter().for_each(|locking| owners_and_visitors(Design::Tree(locking)));
 }
 
 #[test]
 fn free_for_all_with_tables_per_core() {
-    free_for_all(Tables::PerCore, PLENTY);
+    free_for_all(Design::Radix(Tables::PerCore), PLENTY);
 }
 
 #[test]
 fn free_for_all_with_one_table() {
-    free_for_all(Tables::Shared, PLENTY);
+    free_for_all(Design::Radix(Tables::Shared), PLENTY);
+}
+
+#[test]
+fn free_for_all_with_trees() {
+    Locking::ALL.into_iter().for_each(|locking| free_for_all(Design::Tree(locking), PLENTY));
 }
 
 #[test]
 fn free_for_all_with_little_memory() {
-    free_for_all(Tables::PerCore, 30);
-    free_for_all(Tables::Shared, 30);
+    Design::ALL.into_iter().for_each(|design| free_for_all(design, 30));
 }

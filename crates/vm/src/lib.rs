@@ -16,6 +16,7 @@
 //! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
+//! | `resolve.rs` | a page fault, once its page is locked |
 //! | `region.rs` | what is mapped, as a list |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
@@ -38,6 +39,7 @@ mod page;
 mod presence;
 mod recent;
 mod region;
+mod resolve;
 mod sharing;
 mod shootdown;
 mod space;
@@ -45,7 +47,7 @@ mod sweep;
 mod tracker;
 
 pub use counters::{Counters, Event};
-pub use designs::RadixSpace;
+pub use designs::{Locking, RadixSpace, TreeSpace};
 pub use layout::Layout;
 pub use mapping::{BackingNum, Flags, Mapping};
 pub use memory::{BackingError, Backings, Frames, Memory};

@@ -12,7 +12,7 @@
 use radixmap::{TAGS, Value};
 
 use crate::tracker::Tracker;
-use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
+use crate::{Access, BackingNum, Copies, Flags, FrameNum, Mapping, Prot};
 
 const RIGHTS: u64 = Prot::ALL.bits();
 /// The page has a frame.
@@ -107,6 +107,11 @@ impl Page {
     /// Whether its contents are the backing's own, and no private copy.
     pub(crate) fn is_shown(self) -> bool {
         self.main & SHOWN != 0
+    }
+
+    /// Whether it has contents of `backing`, of the kind that `copies` drops.
+    pub(crate) fn shows(self, backing: BackingNum, copies: Copies) -> bool {
+        self.backing() == Some(backing) && (copies == Copies::Drop || self.is_shown())
     }
 
     /// Whether it holds contents that others may see too, and a write must not reach.

@@ -1,5 +1,8 @@
 //! What is mapped, as a whole: for lists of mappings and sums over them.
 
+use core::mem;
+use core::ops::ControlFlow;
+
 use crate::meta::Page;
 use crate::{Mapping, PageNum, PageRange};
 
@@ -39,6 +42,12 @@ impl Resident {
             _ => self.alone += pages,
         }
     }
+
+    fn join(&mut self, other: Self) {
+        self.alone += other.alone;
+        self.counted += other.counted;
+        self.shown += other.shown;
+    }
 }
 
 impl Region {
@@ -49,17 +58,77 @@ impl Region {
         Self { pages, mapping: page.mapping(), resident }
     }
 
-    /// The region with equal pages that follow, if they are of the same mapping.
-    pub(crate) fn joined(mut self, pages: PageRange, page: Page) -> Option<Self> {
-        if self.pages.end() != pages.start() || self.mapping != page.mapping() {
+    /// `pages` of the region are like `page`.
+    pub(crate) fn count(&mut self, pages: PageRange, page: Page) {
+        self.resident.add(pages.pages(), page);
+    }
+
+    /// The region with the one that follows, if it is of the same mapping.
+    fn joined(mut self, next: Self) -> Option<Self> {
+        if self.pages.end() != next.pages.start() || self.mapping != next.mapping {
             return None;
         }
-        self.pages = PageRange::between(self.start(), pages.end());
-        self.resident.add(pages.pages(), page);
+        self.pages = PageRange::between(self.start(), next.pages.end());
+        self.resident.join(next.resident);
         Some(self)
     }
 
     fn start(&self) -> PageNum {
         self.pages.start()
+    }
+}
+
+/// Regions on their way to a visitor, from the left: those that go together are joined.
+pub(crate) struct Joining<'v> {
+    open: Option<Region>,
+    visit: &'v mut dyn FnMut(&Region) -> ControlFlow<()>,
+}
+
+impl<'v> Joining<'v> {
+    pub(crate) fn new(visit: &'v mut dyn FnMut(&Region) -> ControlFlow<()>) -> Self {
+        Self { open: None, visit }
+    }
+
+    pub(crate) fn add(&mut self, next: Region) -> ControlFlow<()> {
+        let joined = self.open.and_then(|region| region.joined(next));
+        let done = if joined.is_some() { None } else { self.open };
+        self.open = joined.or(Some(next));
+        done.as_ref().map_or(ControlFlow::Continue(()), &mut *self.visit)
+    }
+
+    pub(crate) fn end(self) {
+        if let Some(last) = self.open {
+            let _ = (self.visit)(&last);
+        }
+    }
+}
+
+/// Runs of pages on their way to a visitor, from the left.
+pub(crate) struct Runs<'v> {
+    run: PageRange,
+    visit: &'v mut dyn FnMut(PageRange),
+}
+
+impl<'v> Runs<'v> {
+    pub(crate) fn new(visit: &'v mut dyn FnMut(PageRange)) -> Self {
+        Self { run: PageRange::EMPTY, visit }
+    }
+
+    pub(crate) fn add(&mut self, pages: PageRange) {
+        if self.run.end() != pages.start() {
+            self.show();
+        }
+        self.run = self.run.hull(pages);
+    }
+
+    pub(crate) fn end(mut self) {
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let run = mem::replace(&mut self.run, PageRange::EMPTY);
+        if !run.is_empty() {
+            (self.visit)(run);
+        }
     }
 }

@@ -46,10 +46,10 @@
 use core::mem;
 
 use percore::Pinned;
-use radixmap::Entry;
+use radixmap::{Entry, Run};
 
 use crate::meta::Page;
-use crate::shootdown::{Reach, Rig};
+use crate::shootdown::{Reach, Rig, Scattered, range};
 use crate::{
     Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, Memory, Mmu, PageNum,
     PageRange,
@@ -155,6 +155,19 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         Frames::adjust(&self.memory, pin, frame, 1);
         let kept = page.counted();
         Heritage { kept, child: kept.untracked().with_flags(flags) }
+    }
+}
+
+impl<M: Mmu, F: Memory> Scattered<'_, M, F> {
+    /// The page of `run`, to the right of all before, is `kept` from now on; if that has fewer rights its translations are taken back.
+    pub(crate) fn keep(&mut self, run: &mut Run<'_, Page>, kept: Page) {
+        let page = run.value();
+        if !kept.rights().contains(page.rights()) {
+            self.add(range(run.keys()), page.tracker());
+            run.set(kept.untracked());
+        } else if kept != page {
+            run.set(kept);
+        }
     }
 }
 

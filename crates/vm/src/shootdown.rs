@@ -257,6 +257,17 @@ impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
         });
     }
 
+    /// Gives the frames up and empties the slots, of a map that has resident pages only.
+    pub(crate) fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
+        let picked = self.picked;
+        self.guard.for_each_used(|run| {
+            if picked(run.value()) {
+                rig.give_up(pin, run.value());
+                run.clear();
+            }
+        });
+    }
+
     /// Gives the frames up; the pages stay mapped.
     pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
         let picked = self.picked;

@@ -4,6 +4,9 @@
 //! dropped after the lock: closing one may wake somebody. Who shares a table counts itself in, because it is closed
 //! when the last one leaves, though others may still hold a reference for a while.
 //!
+//! A call that may still fail once it knows a descriptor's number reserves it: nobody finds, closes or replaces it until
+//! the file is there, so nothing has to be undone by number.
+//!
 //! ```text
 //!   parent's table ──▶ descriptors ◀── child's table           after a fork
 //!   parent's table ──▶ descriptors     child's table ──▶ its own copy           after the first change by either
@@ -35,10 +38,24 @@ struct Descriptor {
     close_on_exec: bool,
 }
 
-type Slots = Vec<Option<Descriptor>>;
+#[derive(Clone)]
+enum Slot {
+    Free,
+    /// A call's that goes on ([`Reserved`]).
+    Reserved,
+    Open(Descriptor),
+}
+
+impl Slot {
+    fn is_open(&self) -> bool {
+        matches!(self, Slot::Open(_))
+    }
+}
+
+type Slots = Vec<Slot>;
 
 struct Descriptors {
-    /// Only who has them alone may change them.
+    /// Only who has them alone may change them. None is reserved while others have them.
     slots: Arc<Slots>,
     /// Room for a copy, as long as others may have the slots too.
     room: Option<Arc<Slots>>,
@@ -51,6 +68,38 @@ pub struct FdTable {
     users: AtomicUsize,
 }
 
+/// A number that a call will give to a file, unless it is dropped.
+pub struct Reserved<'t> {
+    table: &'t FdTable,
+    fd: usize,
+}
+
+impl Reserved<'_> {
+    /// The number.
+    pub fn number(&self) -> i32 {
+        self.fd as i32
+    }
+
+    /// Puts `file` there. Says where that is.
+    pub fn fill(self, file: Arc<OpenFile>, close_on_exec: bool) -> i32 {
+        self.set(Slot::Open(Descriptor { file, close_on_exec }));
+        let number = self.number();
+        core::mem::forget(self);
+        number
+    }
+
+    /// The table is not closed meanwhile: the thread that reserved uses it.
+    fn set(&self, slot: Slot) {
+        self.table.change(|slots| slots[self.fd] = slot);
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.set(Slot::Free);
+    }
+}
+
 impl FdTable {
     /// A table with standard input, output and error.
     pub fn new_stdio() -> Result<Arc<Self>, Errno> {
@@ -58,7 +107,7 @@ impl FdTable {
         let mut slots = Vec::new();
         for (node, flags) in [(input, O_RDONLY), (output, O_WRONLY), (errors, O_WRONLY)] {
             let file = OpenFile::new(node, flags)?;
-            fallible::push(&mut slots, Some(Descriptor { file, close_on_exec: false }))?;
+            fallible::push(&mut slots, Slot::Open(Descriptor { file, close_on_exec: false }))?;
         }
         Self::with(slots)
     }
@@ -73,13 +122,8 @@ impl FdTable {
 
     /// A table with the same open files.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
-        let mut mine = self.descriptors.lock();
-        if mine.room.is_none() {
-            mine.room = Some(room_for(&mine.slots)?);
-        }
-        let theirs = Descriptors { slots: mine.slots.clone(), room: Some(room_for(&mine.slots)?) };
-        drop(mine);
-        Self::of(theirs)
+        let copy = self.descriptors.lock().copy()?;
+        Self::of(copy)
     }
 
     /// Changes the slots, as copies if other tables have them too. What the table had goes without the lock: it may be the
@@ -87,7 +131,7 @@ impl FdTable {
     fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
         let mut descriptors = self.descriptors.lock();
         let old = descriptors.part();
-        let changed = change(descriptors.mine());
+        let changed = change(alone(&mut descriptors.slots));
         drop(descriptors);
         drop(old);
         changed
@@ -121,28 +165,46 @@ impl FdTable {
     fn look_at<R>(&self, fd: i32, f: impl FnOnce(&Descriptor) -> R) -> Result<R, Errno> {
         let slots = &self.descriptors.lock().slots;
         let slot = usize::try_from(fd).ok().and_then(|fd| slots.get(fd)).ok_or(Errno::EBADF)?;
-        slot.as_ref().map(f).ok_or(Errno::EBADF)
+        match slot {
+            Slot::Open(descriptor) => Ok(f(descriptor)),
+            Slot::Free | Slot::Reserved => Err(Errno::EBADF),
+        }
+    }
+
+    /// The lowest free descriptor from `lowest` on.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM.
+    pub fn reserve(&self, lowest: usize) -> Result<Reserved<'_>, Errno> {
+        let fd = self.change(|slots| {
+            let is_free = |&fd: &usize| matches!(slots.get(fd), None | Some(Slot::Free));
+            let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
+            grow(slots, fd)?;
+            slots[fd] = Slot::Reserved;
+            Ok(fd)
+        })?;
+        Ok(Reserved { table: self, fd })
     }
 
     /// Puts `file` at the lowest free descriptor from `lowest` on.
     pub fn add(&self, file: Arc<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
-        self.change(|slots| {
-            let free = (lowest..END).find(|&fd| slots.get(fd).is_none_or(Option::is_none));
-            let fd = free.ok_or(Errno::EMFILE)?;
-            grow(slots, fd)?;
-            slots[fd] = Some(Descriptor { file, close_on_exec });
-            Ok(fd as i32)
-        })
+        Ok(self.reserve(lowest)?.fill(file, close_on_exec))
     }
 
     /// Puts `file` at exactly `fd`, closing what is there.
+    ///
+    /// # Errors
+    /// EBADF beyond the limit; EBUSY if a call is about to put another one there; ENOMEM.
     pub fn put(&self, file: Arc<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
         if fd >= END {
             return Err(Errno::EBADF);
         }
         let closed = self.change(|slots| {
             grow(slots, fd)?;
-            Ok(slots[fd].replace(Descriptor { file, close_on_exec }))
+            match slots[fd] {
+                Slot::Reserved => Err(Errno::EBUSY),
+                _ => Ok(mem::replace(&mut slots[fd], Slot::Open(Descriptor { file, close_on_exec }))),
+            }
         });
         closed.map(|_| fd as i32)
     }
@@ -150,7 +212,10 @@ impl FdTable {
     /// Closes `fd`.
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
         self.look_at(fd, |_| ())?;
-        let closed = self.change(|slots| slots.get_mut(fd as usize).and_then(Option::take));
+        let closed = self.change(|slots| {
+            let slot = slots.get_mut(fd as usize).filter(|slot| slot.is_open());
+            slot.map(|slot| mem::replace(slot, Slot::Free))
+        });
         closed.map(drop).ok_or(Errno::EBADF)
     }
 
@@ -159,7 +224,7 @@ impl FdTable {
         let mut descriptors = self.descriptors.lock();
         // What others have too is not copied for that.
         let shared = descriptors.room.take().map(|room| mem::replace(&mut descriptors.slots, room));
-        let mine = mem::take(descriptors.mine());
+        let mine = mem::take(alone(&mut descriptors.slots));
         drop(descriptors);
         drop((shared, mine));
     }
@@ -183,7 +248,7 @@ impl FdTable {
 
     /// Closes every descriptor that closes on exec. By a thread that has the table for itself.
     pub fn close_on_exec_all(&self) {
-        let closes = |slot: &Option<Descriptor>| slot.as_ref().is_some_and(|slot| slot.close_on_exec);
+        let closes = |slot: &Slot| matches!(slot, Slot::Open(descriptor) if descriptor.close_on_exec);
         let next = |from: usize| {
             self.descriptors.lock().slots.iter().skip(from).position(closes).map(|at| from + at)
         };
@@ -204,33 +269,46 @@ impl FdTable {
         if self.close_on_exec(fd)? == value {
             return Ok(());
         }
-        self.change(|slots| {
-            let descriptor = slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::EBADF)?;
-            descriptor.close_on_exec = value;
-            Ok(())
+        self.change(|slots| match slots.get_mut(fd as usize) {
+            Some(Slot::Open(descriptor)) => {
+                descriptor.close_on_exec = value;
+                Ok(())
+            }
+            _ => Err(Errno::EBADF),
         })
     }
 
     /// The lowest descriptor in use that is not below `from`.
     pub fn next_open(&self, from: usize) -> Option<usize> {
         let slots = &self.descriptors.lock().slots;
-        (from..slots.len()).find(|&fd| slots[fd].is_some())
+        (from..slots.len()).find(|&fd| slots[fd].is_open())
     }
 }
 
 impl Descriptors {
+    /// The same for another table: shared, unless a thread here has reserved some.
+    fn copy(&mut self) -> Result<Self, Errno> {
+        let used = used(&self.slots);
+        if used.iter().any(|slot| matches!(slot, Slot::Reserved)) {
+            let mut copy = fallible::empty(used.len())?;
+            copy.extend(used.iter().map(|slot| if slot.is_open() { slot.clone() } else { Slot::Free }));
+            return Ok(Self { slots: fallible::arc(copy)?, room: None });
+        }
+        let theirs = room_for(used)?;
+        if self.room.is_none() {
+            self.room = Some(room_for(used)?);
+        }
+        Ok(Self { slots: self.slots.clone(), room: Some(theirs) })
+    }
+
     /// Has copies of the slots from now on, if others may have them. What it had.
     fn part(&mut self) -> Option<Arc<Slots>> {
         let mut room = self.room.take()?;
-        if Arc::get_mut(&mut self.slots).is_none() {
-            alone(&mut room).extend_from_slice(used(&self.slots));
-            return Some(mem::replace(&mut self.slots, room));
+        if Arc::get_mut(&mut self.slots).is_some() {
+            return None;
         }
-        None
-    }
-
-    fn mine(&mut self) -> &mut Slots {
-        alone(&mut self.slots)
+        alone(&mut room).extend_from_slice(used(&self.slots));
+        Some(mem::replace(&mut self.slots, room))
     }
 }
 
@@ -240,19 +318,20 @@ fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
 }
 
 /// All up to the last one in use.
-fn used(slots: &Slots) -> &[Option<Descriptor>] {
-    &slots[..slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1)]
+fn used(slots: &Slots) -> &[Slot] {
+    let is_used = |slot: &Slot| !matches!(slot, Slot::Free);
+    &slots[..slots.iter().rposition(is_used).map_or(0, |last| last + 1)]
 }
 
 /// Room for copies of the slots.
-fn room_for(slots: &Slots) -> Result<Arc<Slots>, Errno> {
-    fallible::arc(fallible::empty(used(slots).len())?)
+fn room_for(slots: &[Slot]) -> Result<Arc<Slots>, Errno> {
+    fallible::arc(fallible::empty(slots.len())?)
 }
 
 fn grow(slots: &mut Slots, fd: usize) -> Result<(), Errno> {
     if slots.len() <= fd {
         slots.try_reserve(fd + 1 - slots.len()).map_err(|_| Errno::ENOMEM)?;
-        slots.resize_with(fd + 1, || None);
+        slots.resize_with(fd + 1, || Slot::Free);
     }
     Ok(())
 }

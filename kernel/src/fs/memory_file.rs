@@ -17,9 +17,9 @@ impl MemoryFile {
         fallible::arc(PageCache::of_file()).map(Self)
     }
 
-    /// An empty file that is in no directory: its pages are memory of the programs that have it open.
-    pub fn anonymous() -> Result<Self, Errno> {
-        fallible::arc(PageCache::anonymous(0)).map(Self)
+    /// An empty file that is in no directory: its pages are memory of the programs that have it open. It may get seals.
+    pub fn anonymous(is_sealable: bool) -> Result<Self, Errno> {
+        fallible::arc(PageCache::anonymous(0, is_sealable)).map(Self)
     }
 
     /// A file that begins with `bytes`.

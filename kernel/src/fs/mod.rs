@@ -53,7 +53,7 @@ use sync::SpinLock;
 pub use budget::numbers as budget;
 pub use console::{input_arrived, on_input};
 pub use executable::Executable;
-pub use fd_table::{FdTable, MAX_FILES};
+pub use fd_table::{FdTable, MAX_FILES, Reserved};
 pub use image::BadImage;
 pub use open_file::OpenFile;
 pub use place::Place;

@@ -9,7 +9,7 @@
 //! | step | lock |
 //! |---|---|
 //! | read; write below the end; a fault | none: the tree is looked at, and grows, without one |
-//! | write beyond the end; a new length; a hole punched | `changing` |
+//! | write beyond the end, or to what can be sealed; a new length; a hole punched; a [seal](seals) | `changing` |
 //!
 //! 1. What lies beyond the end is rubbish. Whoever raises the end clears what it takes in, first.
 //! 2. The end is lowered first; then pages go out of the tree; then the translations are taken back everywhere. A
@@ -24,14 +24,17 @@
 //! again at any time. Nor does shared memory, which goes with the programs that share it.
 
 mod holes;
+mod seals;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
+use abi::file::F_SEAL_SEAL;
 use percore::{Pinned, pin};
 use sync::SpinLock;
 use vm::{Copies, FrameNum};
 
+use self::seals::Seals;
 use super::budget;
 use super::content::Place;
 use super::image::tail;
@@ -61,10 +64,14 @@ pub struct PageCache {
     len: AtomicU64,
     pages: PageTree,
     kind: Kind,
-    changing: SpinLock<()>,
+    changing: SpinLock<Seals>,
+    /// Whether seals may come.
+    is_sealable: bool,
     mappings: Mappings,
     /// 0: nobody has asked for it.
     name: AtomicU64,
+    /// The last [`Self::weigh`]ing it was counted in. Relaxed: whoever weighs has it to themselves, or near enough.
+    weighed: AtomicU64,
 }
 
 /// The next name. Relaxed: only uniqueness matters.
@@ -73,27 +80,29 @@ static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 impl PageCache {
     /// An empty file's.
     pub fn of_file() -> Self {
-        Self::with(Kind::File, 0)
+        Self::with(Kind::File, 0, false)
     }
 
     /// That of a file that never changes.
     pub fn of_image(image: &'static [u8]) -> Self {
-        Self::with(Kind::Image(image), image.len() as u64)
+        Self::with(Kind::Image(image), image.len() as u64, false)
     }
 
-    /// Memory of `len` bytes that is shared without a file, or by one without a place in the tree.
-    pub fn anonymous(len: u64) -> Self {
-        Self::with(Kind::Anonymous, len)
+    /// Memory of `len` bytes that is shared without a file, or by one without a place in the tree; that may get seals.
+    pub fn anonymous(len: u64, is_sealable: bool) -> Self {
+        Self::with(Kind::Anonymous, len, is_sealable)
     }
 
-    fn with(kind: Kind, len: u64) -> Self {
+    fn with(kind: Kind, len: u64, is_sealable: bool) -> Self {
         Self {
             len: AtomicU64::new(len),
             pages: PageTree::new(),
             kind,
-            changing: SpinLock::new(()),
+            changing: SpinLock::new(Seals::new(if is_sealable { 0 } else { F_SEAL_SEAL })),
+            is_sealable,
             mappings: Mappings::new(),
             name: AtomicU64::new(0),
+            weighed: AtomicU64::new(0),
         }
     }
 
@@ -118,6 +127,13 @@ impl PageCache {
     /// Whether `page` is in memory.
     pub fn has(&self, page: u64) -> bool {
         self.pages.get(&pin(), page).is_some()
+    }
+
+    /// Pages that go with the programs that hold the file, unless it was counted in this `weighing`.
+    pub fn weigh(&self, weighing: u64) -> u64 {
+        let is_new = matches!(self.kind, Kind::Anonymous)
+            && self.weighed.swap(weighing, Ordering::Relaxed) != weighing;
+        if is_new { self.pages.count() } else { 0 }
     }
 
     /// A number that no other file has or will have. Below any address in the kernel.
@@ -161,22 +177,25 @@ impl PageCache {
     pub fn write(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
         let end = self.len();
         match place {
-            Place::At(at) if at.saturating_add(from.len() as u64) <= end => self.put(at, from),
-            _ => self.write_beyond(place, from),
+            Place::At(at) if !self.is_sealable && at.saturating_add(from.len() as u64) <= end => {
+                self.put(at, from)
+            }
+            _ => self.write_locked(place, from),
         }
     }
 
-    fn write_beyond(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
-        let _alone = self.changing.lock();
+    fn write_locked(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
+        let seals = self.changing.lock();
         let len = self.len();
         let at = match place {
             Place::At(at) => at,
             Place::End => len,
         };
-        let room = MAX_LEN.saturating_sub(at).min(from.len() as u64) as usize;
+        let room = MAX_LEN.saturating_sub(at).min(from.len() as u64);
         if room == 0 && !from.is_empty() {
             return Err(Errno::EFBIG);
         }
+        let room = seals.room(len, at, room)? as usize;
         self.clear_rubbish(len, at, at + room as u64);
         let done = self.put(at, &from[..room])?;
         if done > 0 {
@@ -190,8 +209,9 @@ impl PageCache {
         if new > MAX_LEN {
             return Err(Errno::EFBIG);
         }
-        let _alone = self.changing.lock();
+        let seals = self.changing.lock();
         let len = self.len();
+        seals.allow_len(len, new)?;
         if new > len {
             self.clear_rubbish(len, new, new);
         }
@@ -260,7 +280,7 @@ impl PageCache {
         let put = self.pages.put(pin, page, new).map_err(|_| Errno::ENOMEM);
         if put != Ok(new) {
             // Nobody has seen it: it needs no epochs.
-            frames::free(pin, new);
+            descriptors::free_of_file(pin, new);
             self.uncharge(pin);
         }
         put
@@ -280,14 +300,20 @@ impl PageCache {
             let bytes = tail(image, page * PAGE as u64);
             contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
         }
-        descriptors::share_of_file(pin, frame);
-        Ok(frame)
+        match descriptors::share_of_file(pin, frame) {
+            Ok(()) => Ok(frame),
+            Err(error) => {
+                frames::free(pin, frame);
+                self.uncharge(pin);
+                Err(error)
+            }
+        }
     }
 
     fn drop_pages(&self, first: u64, end: u64) -> u64 {
         let (pin, mut dropped) = (pin(), 0);
         self.pages.take(first..end, |frame| {
-            descriptors::adjust(&pin, frame, -1);
+            descriptors::leave(&pin, frame);
             self.uncharge(&pin);
             dropped += 1;
         });
@@ -295,16 +321,20 @@ impl PageCache {
     }
 
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
-        if matches!(self.kind, Kind::File) {
-            budget::take(pin)?;
+        match self.kind {
+            Kind::File => budget::take(pin)?,
+            Kind::Image(_) => counters::add(pin, Counter::CleanPages, 1),
+            Kind::Anonymous => {}
         }
         counters::add(pin, Counter::FilePages, 1);
         Ok(())
     }
 
     fn uncharge(&self, pin: &Pinned) {
-        if matches!(self.kind, Kind::File) {
-            budget::give(pin);
+        match self.kind {
+            Kind::File => budget::give(pin),
+            Kind::Image(_) => counters::add(pin, Counter::CleanPages, -1),
+            Kind::Anonymous => {}
         }
         counters::add(pin, Counter::FilePages, -1);
     }

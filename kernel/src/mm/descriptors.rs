@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | owned alone | one page, or the pool | means nothing |
 //! | counted | all that hold a reference: pages, a file | a header of the Refcache domain |
+//! | counted by a [rival](super::rivals) | a file and pages that show it | the rival; the header is the file's hold on it |
 //!
 //! ```text
 //!   owned alone ──share──▶ counted, one reference ──adjust──▶ counted ──the last one goes──▶ this core's magazine
@@ -16,10 +17,17 @@
 //! 2. A frame of a file is never unshared: the file holds a reference, and who finds a page there may add one without
 //!    holding any (`page_tree.rs`). For the others, only a holder adds references: see [`Header::is_sole`].
 //! 3. Nobody needs descriptors of frames owned alone: they are written by `share`, and never read before.
+//! 4. Only a file's frame may have a rival. A forked frame has no owner who could ask whether it is still used, and its
+//!    last holder wants to know that it is the last: only Refcache can tell.
+//! 5. Rivals free a frame the moment it is nobody's, and who finds a page through its file has no reference yet. So when
+//!    the file lets go, that waits some epochs in the header, until all who found the page have unpinned; only then the
+//!    rival hears of it ([`release_of_file`]).
 
+use alloc::boxed::Box;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use abi::Errno;
 use percore::Pinned;
 use refcache::{Header, Refcache};
 use vm::FrameNum;
@@ -27,11 +35,17 @@ use vm::FrameNum;
 use super::epoch;
 use super::frames;
 use super::memory_map::MemoryMap;
+use super::rivals::Rival;
 use crate::arch::{phys_to_virt, virt_to_phys};
+use crate::options::{self, Refs};
 
 /// What is kept for a counted frame. A line of its own, so that frames do not disturb each other.
 #[repr(C, align(64))]
-struct Descriptor(Header);
+struct Descriptor {
+    header: Header,
+    /// From a `Box`: counts the pages, instead of the header.
+    rival: Option<NonNull<Rival>>,
+}
 
 const SIZE: u64 = size_of::<Descriptor>() as u64;
 const _: () = assert!(SIZE == 64);
@@ -48,23 +62,43 @@ pub(super) fn init(map: &mut MemoryMap) {
 /// The frame, which the caller owns alone, is counted from now on, with one reference: the caller's. Its last holder will
 /// want to know that ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
-    write(frame, Header::with_sole(1, release));
+    write(frame, Descriptor { header: Header::with_sole(1, release), rival: None });
 }
 
-/// The same for a file's frame: the file stays one of the holders.
-pub fn share_of_file(_pin: &Pinned, frame: FrameNum) {
-    write(frame, Header::new(1, None, release));
+/// The same for a file's frame: the file stays one of the holders, until it [lets go](leave).
+///
+/// # Errors
+/// ENOMEM, if it is counted by a rival.
+pub fn share_of_file(_pin: &Pinned, frame: FrameNum) -> Result<(), Errno> {
+    let rival = Rival::new(options::get().refs)?;
+    let release = if rival.is_some() { release_of_file } else { release };
+    let rival = rival.map(|rival| NonNull::from(Box::leak(rival)));
+    write(frame, Descriptor { header: Header::new(1, None, release), rival });
+    Ok(())
 }
 
-fn write(frame: FrameNum, header: Header) {
+fn write(frame: FrameNum, new: Descriptor) {
     // SAFETY: each frame has a descriptor, and no one but the owner of an uncounted frame uses it.
-    unsafe { descriptor(frame).write(Descriptor(header)) };
+    unsafe { descriptor(frame).write(new) };
 }
 
 /// Adds references to a counted frame of which the caller holds one, or gives some up. The last one frees it, some
 /// epochs later.
 #[inline]
 pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
+    match rival(frame) {
+        None => adjust_header(pin, frame, by),
+        Some(rival) => adjust_rival(pin, frame, rival, by),
+    }
+}
+
+/// A file's page is out of its tree: the file's reference is given up.
+pub fn leave(pin: &Pinned, frame: FrameNum) {
+    adjust_header(pin, frame, -1);
+}
+
+#[inline]
+fn adjust_header(pin: &Pinned, frame: FrameNum, by: i64) {
     let (domain, header) = (epoch::domain(), descriptor(frame).cast());
     // SAFETY: the frame lives as long as the caller's reference, and the header begins the descriptor.
     unsafe {
@@ -75,11 +109,34 @@ pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
     }
 }
 
+#[cold]
+fn adjust_rival(pin: &Pinned, frame: FrameNum, rival: NonNull<Rival>, by: i64) {
+    for _ in 0..by.unsigned_abs() {
+        // SAFETY: the caller's reference keeps the count; the last one to be given up is the last to be looked at.
+        let rival = unsafe { rival.as_ref() };
+        if by > 0 {
+            rival.inc(pin);
+        } else if rival.dec(pin) {
+            free_of_file(pin, frame);
+        }
+    }
+}
+
+/// What counts a counted frame, if not Refcache. Where that counts all, the descriptor is not looked at.
+#[inline]
+fn rival(frame: FrameNum) -> Option<NonNull<Rival>> {
+    match options::get().refs {
+        Refs::Refcache => None,
+        // SAFETY: the frame is counted, so its descriptor has been written.
+        _ => unsafe { descriptor(frame).as_ref() }.rival,
+    }
+}
+
 /// Makes a counted frame the caller's alone, if the caller's reference is known to be the only one. It may be the only
-/// one and not known to be.
+/// one and not known to be; a file's never is.
 pub fn unshare(_pin: &Pinned, frame: FrameNum) -> bool {
     // SAFETY: the frame is counted, so its descriptor has been written.
-    unsafe { descriptor(frame).as_ref() }.0.is_sole()
+    unsafe { descriptor(frame).as_ref() }.header.is_sole()
 }
 
 fn descriptor(frame: FrameNum) -> NonNull<Descriptor> {
@@ -88,11 +145,65 @@ fn descriptor(frame: FrameNum) -> NonNull<Descriptor> {
     unsafe { NonNull::new_unchecked(at) }
 }
 
+fn frame_of(header: NonNull<Header>) -> FrameNum {
+    let offset = virt_to_phys(header.as_ptr()) - START.load(Ordering::Relaxed);
+    FrameNum::new(offset / SIZE)
+}
+
 /// The last reference is gone: the frame goes to this core's magazine.
 ///
 /// # Safety
 /// Called once, by the domain, with the header of a descriptor.
 unsafe fn release(_: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    let offset = virt_to_phys(header.as_ptr()) - START.load(Ordering::Relaxed);
-    frames::free(pin, FrameNum::new(offset / SIZE));
+    frames::free(pin, frame_of(header));
+}
+
+/// The file has let go, and so has everybody who found the page there without a reference. From now on only those count
+/// whom the rival counts.
+///
+/// # Safety
+/// Called once, by the domain, with the header of a descriptor that has a rival.
+unsafe fn release_of_file(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
+    // SAFETY: the descriptor has a rival, and the file's reference, which ends here, has kept it.
+    let rival = unsafe { rival_of(header) };
+    let (asked, last) = (rival.is_asked(), rival.dec_of_file(pin));
+    if last {
+        free_of_file(pin, frame_of(header));
+    } else if asked {
+        // SAFETY: as here; a rival that is asked stays until the answer.
+        unsafe { ask(domain, pin, header) }
+    }
+}
+
+/// Asks the rival whether the frame is nobody's, now and every few epochs until it is.
+///
+/// # Safety
+/// Called once for each header, by the domain or on its behalf, for a rival that [is asked](Rival::is_asked).
+unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
+    // SAFETY: the rival stays until it says yes, here.
+    if unsafe { rival_of(header) }.settle(pin) {
+        return free_of_file(pin, frame_of(header));
+    }
+    // SAFETY: the domain has forgotten the header; it comes back as that of an object with one reference, which is given
+    // up at once.
+    unsafe {
+        header.write(Header::new(1, None, ask));
+        domain.adjust(pin, header, -1);
+    }
+}
+
+/// # Safety
+/// The header of a descriptor that has a rival, which lives for `'r`.
+unsafe fn rival_of<'r>(header: NonNull<Header>) -> &'r Rival {
+    // SAFETY: the caller's promise; the header begins the descriptor.
+    unsafe { header.cast::<Descriptor>().as_ref().rival.expect("only rivals are heard").as_ref() }
+}
+
+/// A file's frame is nobody's any more: neither the tree's nor a page's.
+pub fn free_of_file(pin: &Pinned, frame: FrameNum) {
+    if let Some(rival) = rival(frame) {
+        // SAFETY: it came from a box in `share_of_file`, and nobody is left who counts by it.
+        drop(unsafe { Box::from_raw(rival.as_ptr()) });
+    }
+    frames::free(pin, frame);
 }

@@ -1,4 +1,4 @@
-//! The one Refcache domain, when its epochs move, and what to do when memory is short.
+//! The one Refcache domain and the one RCU domain, when their epochs move, and what to do when memory is short.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,18 +24,30 @@ const PATIENCE_NS: u64 = 5_000_000;
 /// How long to wait for epochs that do not turn: far longer than every core needs for its ticks.
 const DRAIN_NS: u64 = 1_000_000_000;
 
+/// What one tick frees at most that waited for readers: far more than a core can retire from one tick to the next.
+const RCU_BATCH: usize = 1 << 16;
+/// Who has more that waits than this asks the others to hurry.
+const RCU_BOUND: usize = 1 << 14;
+
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
+static RCU: SetOnce<rcu::Domain> = SetOnce::new();
 /// Pages of files that stay when memory is short.
 const WORKING_SET: i64 = 256;
-/// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and its page tables.
+/// Frames of the page table of a program that runs that stay: with fewer it is back at once.
+const TABLE_FLOOR: u64 = WORTH_A_RETRY;
+/// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and idle ones their page
+/// tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
+/// Those of them to which that was not enough: every core gives its page tables.
+static DESPERATE: AtomicUsize = AtomicUsize::new(0);
 /// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
 static LOCKED: [CachePadded<AtomicBool>; MAX_CORES] =
     [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
 
-/// Makes the domain, with every core offline. Once, at boot.
+/// Makes the domains, with every core offline. Once, at boot.
 pub fn init(cores: usize) {
     DOMAIN.set(Refcache::new(Config { cores, cache_slots: CACHE_SLOTS, review_budget: REVIEW_BUDGET }));
+    RCU.set(rcu::Domain::new(rcu::Config { cores, batch: RCU_BATCH, bound: RCU_BOUND }));
 }
 
 /// The domain.
@@ -46,20 +58,38 @@ pub fn domain() -> &'static Refcache {
     DOMAIN.get().expect("the domain is made at boot")
 }
 
+/// Where the nodes of regions' trees wait for their readers. Nobody reads on the way to user mode, or idles and reads.
+///
+/// # Panics
+/// Before `init`.
+pub fn rcu() -> &'static rcu::Domain {
+    RCU.get().expect("the domain is made at boot")
+}
+
 /// Runs epoch work if some is due. On the way to user mode and in the idle loop only: never where a
 /// reference might be held.
 pub fn tick_if_due(pin: &Pinned) {
     let short = is_short();
     if short {
-        space::drop_my_tables();
+        give_tables();
     }
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
         counters::add(pin, Counter::Epochs, 1);
     }
-    // After the tick, which frees too.
+    if rcu().wants_quiesce(pin) {
+        rcu().quiesce(pin);
+    }
+    // After the ticks, which free too.
     if short {
         frames::give_back(pin, true);
     }
+}
+
+/// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
+fn give_tables() {
+    // Relaxed: see `is_short`.
+    let desperate = DESPERATE.load(Ordering::Relaxed) > 0;
+    space::drop_my_tables(desperate.then_some(TABLE_FLOOR));
 }
 
 /// Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
@@ -71,6 +101,7 @@ fn is_short() -> bool {
 pub fn idle_enter() {
     let pin = pin();
     domain().offline(&pin);
+    rcu().offline(&pin);
     let short = is_short();
     while !short && frames::prepare_one(&pin) {}
     frames::give_back(&pin, short);
@@ -79,19 +110,26 @@ pub fn idle_enter() {
 /// This core is awake again.
 pub fn idle_exit() {
     domain().online(&pin());
+    rcu().online(&pin());
 }
 
 /// Forces epochs until what is dead is free or nothing more comes free, or for a second. The caller holds no lock.
 pub fn drain() {
     let deadline = arch::now_ns() + DRAIN_NS;
+    rcu().drain_while(&pin(), hurrying(|| rcu().epoch(), deadline));
+    domain().drain_while(&pin(), hurrying(|| domain().epoch(), deadline));
+}
+
+/// Hurries the others once in each epoch; false when the time is over.
+fn hurrying(epoch: impl Fn() -> u64, deadline: u64) -> impl Fn() -> bool {
     let hurried = Cell::new(None);
-    domain().drain_while(&pin(), || {
-        let epoch = Some(domain().epoch());
+    move || {
+        let epoch = Some(epoch());
         if hurried.replace(epoch) != epoch {
             hurry_others();
         }
         arch::now_ns() < deadline
-    });
+    }
 }
 
 /// Makes every other core look for work now, and not at its next tick.
@@ -112,17 +150,19 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Memory is short: drops pages that can be made again and this core's page tables, forces epochs and fetches back the frames that other cores keep. Returns
-/// whether that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
-pub fn reclaim() -> bool {
+/// Memory is short: drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and
+/// page tables: those of programs that run only if it is `desperate`, for they are back at the next touches. Returns whether
+/// that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
+pub fn reclaim(desperate: bool) -> bool {
     if LOCKED[pin().core().index()].load(Ordering::Relaxed) {
         return false;
     }
     let before = frames::stats().pooled;
     drop_clean();
-    space::drop_my_tables();
     // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
     SHORT.fetch_add(1, Ordering::Relaxed);
+    DESPERATE.fetch_add(desperate.into(), Ordering::Relaxed);
+    give_tables();
     drain();
     frames::give_back(&pin(), true);
     let (enough, deadline) =
@@ -130,6 +170,7 @@ pub fn reclaim() -> bool {
     while !enough() && arch::now_ns() < deadline {
         percore::relax();
     }
+    DESPERATE.fetch_sub(desperate.into(), Ordering::Relaxed);
     SHORT.fetch_sub(1, Ordering::Relaxed);
     enough()
 }
@@ -137,7 +178,7 @@ pub fn reclaim() -> bool {
 /// Drops pages that can be made again; not the last of them, which are those that programs run on: they would be back at
 /// once, and go again, for ever.
 fn drop_clean() {
-    if counters::sum(Counter::FilePages) > WORKING_SET {
+    if counters::sum(Counter::CleanPages) > WORKING_SET {
         counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);
     }
 }

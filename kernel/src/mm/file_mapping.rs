@@ -136,6 +136,11 @@ impl FileMapping {
         PageRange::between(PageNum::new(at(from)), PageNum::new(at(to.max(from))))
     }
 
+    /// Where it is shown, or was.
+    pub fn shown(&self) -> PageRange {
+        self.shown_at(0, u64::MAX)
+    }
+
     /// A reference more, for a caller that found the record in the file's list, under its lock. `None`: it is gone.
     pub(super) fn hold(&self, pin: &Pinned) -> Option<Held> {
         let _loan = epoch::domain().loan(pin);

@@ -26,6 +26,7 @@ pub mod owner;
 pub mod owners;
 #[allow(unsafe_code)]
 pub mod page_tree;
+mod rivals;
 pub mod scarcity;
 #[allow(unsafe_code)]
 mod slab;

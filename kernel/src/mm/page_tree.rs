@@ -98,6 +98,16 @@ impl PageTree {
         found.break_value()
     }
 
+    /// How many pages have a frame.
+    pub fn count(&self) -> u64 {
+        let mut count = 0;
+        let _all = self.for_each(0..END, &mut |_, word| {
+            count += u64::from(word.load(Ordering::Relaxed) != 0);
+            ControlFlow::<()>::Continue(())
+        });
+        count
+    }
+
     fn for_each<B>(&self, range: Range<u64>, visit: Visit<'_, B>) -> ControlFlow<B> {
         (0..HEIGHTS).try_for_each(|level| walk(&self.roots[level], level, 0, &range, visit))
     }

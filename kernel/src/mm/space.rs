@@ -10,7 +10,7 @@ use abi::Errno;
 use percore::{MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SpinLock};
-use vm::{AddressSpace, Heir, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables};
+use vm::{AddressSpace, Heir, Layout, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
 
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
@@ -20,7 +20,7 @@ use super::{epoch, file_mapping};
 use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::fs::fallible;
-use crate::options;
+use crate::options::{self, Design};
 use crate::sched;
 
 const PAGE: u64 = 4096;
@@ -126,16 +126,19 @@ pub fn fork(parent: &SpaceHandle, alone: bool) -> Result<Arc<SpaceHandle>, Errno
 
 fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
     let nodes = fallible::arc(NodeCounters::try_new(arch::cores())?).ok()?;
-    let space = RadixSpace::with_counters(
-        pin,
-        epoch::domain(),
-        nodes.clone(),
-        tables.clone(),
-        MachineMemory,
-        layout(),
-    )
-    .ok()?;
-    let space = fallible::boxed(space).ok()?;
+    let (mmu, counters) = (tables.clone(), nodes.clone());
+    let space: Box<dyn AddressSpace> = match options::get().design {
+        Design::Radix => {
+            let domain = epoch::domain();
+            let space = RadixSpace::with_counters(pin, domain, counters, mmu, MachineMemory, layout());
+            fallible::boxed(space.ok()?).ok()?
+        }
+        Design::Tree(locking) => {
+            let domains = (epoch::domain(), epoch::rcu());
+            let space = TreeSpace::new(pin, locking, domains, counters, mmu, MachineMemory, layout());
+            fallible::boxed(space.ok()?).ok()?
+        }
+    };
     // Taken off again by the handle's drop, also if there is no memory for it.
     counters::add(pin, Counter::Spaces, 1);
     fallible::arc(SpaceHandle { space, tables, nodes }).ok()
@@ -201,16 +204,17 @@ pub fn retire(space: &SpaceHandle) {
     space.destroy(&percore::pin());
 }
 
-/// Frees this core's own tables of the space it runs, or ran before it went idle: memory is short.
-pub fn drop_my_tables() {
+/// Memory is short: frees this core's own tables of the space it ran before it went idle; of the one it runs only with a
+/// `floor`, and if they have more frames than that.
+pub fn drop_my_tables(floor: Option<u64>) {
     let pin = percore::pin();
     let core = pin.core().index();
     if let Some(running) = &*RUNNING[core].lock() {
-        return running.tables.drop_mine(&pin);
+        return floor.into_iter().for_each(|floor| running.tables.drop_mine(&pin, floor));
     }
     // Locked until the tables are gone: see `settle`.
     let ran = RAN[core].lock();
     if let Some(space) = ran.upgrade() {
-        space.tables.drop_mine(&pin);
+        space.tables.drop_mine(&pin, 0);
     }
 }

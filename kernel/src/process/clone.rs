@@ -39,22 +39,23 @@ impl Clone {
     }
 }
 
-/// A thread or a process like `task`, which runs; calls `meet` with it before it runs, and for CLONE_VFORK waits for
-/// it. Its number.
+/// A thread or a process like `task`, which runs; calls `meet` with it while the call may still fail, then what that
+/// returns, before it runs; and for CLONE_VFORK waits for it. Its number.
 ///
 /// # Errors
 /// EAGAIN beyond a limit or if the caller is ending, ENOMEM; what `meet` says: there is no child then.
-pub fn clone(
+pub fn clone<Then: FnOnce()>(
     task: &Task,
     wanted: &Clone,
-    meet: impl FnOnce(&Arc<Process>, u32) -> Result<(), Errno>,
+    meet: impl FnOnce(&Arc<Process>, u32) -> Result<Then, Errno>,
 ) -> Result<u32, Errno> {
     check_limit(task.process())?;
     let latch = if wanted.has(CLONE_VFORK) { Some(Latch::new()?) } else { None };
     let child = make(task, wanted, &latch)?;
     let tid = child.tid();
-    meet(child.process(), tid)?;
+    let then = meet(child.process(), tid)?;
     join(task, wanted, &child)?;
+    then();
     sched::enqueue(child);
     if let Some(latch) = latch {
         latch.wait(task);

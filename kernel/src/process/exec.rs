@@ -3,8 +3,8 @@
 //! 1. All that can fail comes first, in the new memory and the new task: an error leaves the caller as it was.
 //! 2. Then the process's other threads end. From here on the call returns only to die.
 //! 3. The new task stands in the list of threads instead of the old one, in one step under the list's lock: whoever sends
-//!    a signal finds the one or the other. The old one exits without a word; the new one goes on with what was sent to it, and
-//!    with what it was told of.
+//!    a signal finds the one or the other, and a signal to the thread alone is added under that lock too. The old one exits
+//!    without a word; the new one goes on with what was sent to it, and with what it was told of.
 
 use alloc::sync::Arc;
 

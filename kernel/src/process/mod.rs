@@ -13,7 +13,7 @@
 //! | `family`, `wait`, `usage` | parents and children; waiting; what was used |
 //! | `pidfd` | descriptors of processes |
 //! | `groups`, `stop` | groups and sessions; stopping and going on |
-//! | `fault`, `starve` | exceptions of programs; what to do when there is no memory for a page |
+//! | `fault`, `starve`, `weight` | exceptions of programs; what to do when there is no memory for a page; who has most of it |
 //! | `signal` | signals and their handlers |
 //! | `patience` | what to do when memory is short |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
@@ -49,10 +49,12 @@ mod thread;
 mod usage;
 mod vfork;
 mod wait;
+mod weight;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use abi::Errno;
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use vm::{HUGE_PAGES, PAGE_SIZE};
@@ -178,9 +180,17 @@ impl Process {
 
     /// The thread with this number.
     pub fn thread(&self, tid: u32) -> Option<Arc<Task>> {
+        self.with_thread(tid, Arc::clone).ok()
+    }
+
+    /// Calls `f` with the thread with this number, which stays in its place meanwhile.
+    ///
+    /// # Errors
+    /// ESRCH if there is none.
+    fn with_thread<R>(&self, tid: u32, f: impl FnOnce(&Arc<Task>) -> R) -> Result<R, Errno> {
         let threads = self.threads.lock();
-        let at = threads.binary_search_by_key(&tid, |task| task.tid()).ok()?;
-        Some(threads[at].clone())
+        let at = threads.binary_search_by_key(&tid, |task| task.tid()).map_err(|_| Errno::ESRCH)?;
+        Ok(f(&threads[at]))
     }
 
     /// Calls `f` with every thread.

@@ -150,13 +150,15 @@ impl Drop for Number {
     }
 }
 
+/// The process that has the thread with this number.
+pub fn owner(number: u32) -> Option<Arc<Process>> {
+    let shard = shard(number);
+    shard[find(&shard, number).ok()?].process.upgrade()
+}
+
 /// The thread with this number.
 pub fn thread(number: u32) -> Option<Arc<Task>> {
-    let owner = {
-        let shard = shard(number);
-        shard[find(&shard, number).ok()?].process.upgrade()
-    };
-    owner?.thread(number)
+    owner(number)?.thread(number)
 }
 
 /// The process with this number, a zombie perhaps.

@@ -12,6 +12,8 @@ use crate::mm::epoch;
 /// How often memory is looked for before a call fails, or a program dies of the lack of it. What is found may be of no
 /// use, frames that lie apart where two side by side are wanted.
 const TRIES: usize = 8;
+/// How often, in each, without the tables of programs that run.
+const MODEST: usize = 2;
 
 /// The tries of one call.
 pub struct Patience(usize);
@@ -30,7 +32,7 @@ impl Patience {
             return false;
         }
         self.0 -= 1;
-        epoch::reclaim()
+        (0..MODEST).any(|_| epoch::reclaim(false)) || epoch::reclaim(true)
     }
 }
 

@@ -1,46 +1,89 @@
-//! No memory is left for a page that a program may touch: the program that uses most is killed, and only that.
+//! No memory is left for a page that a program may touch: the program that has most (`weight`) is killed, and only that.
 //!
-//! The one that asked faults again, and finds what comes back; or waits once more for the one that is being killed.
+//! The one that asked faults again, and finds what comes back; or waits once more for the one that was killed: until its
+//! space is gone and Refcache has seen the epochs go by that it needs, or another one would be killed for nothing.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 
 use abi::signal::SIGKILL;
+use sync::SpinLock;
 
 use super::{Ending, Memory, Process, numbers};
-use crate::control;
+use crate::mm::epoch;
+use crate::mm::space::SpaceHandle;
 use crate::sched::{self, Task};
+use crate::{arch, control};
 
-/// There is no memory for the page of the running `task` at `address`.
-pub fn starve(task: &Task, address: u64) {
-    match choose(task) {
-        Some(victim) => kill(&victim, address),
-        None => sched::yield_now(),
+/// Epochs after which whatever a program gave up is free; they may not turn if there is nothing to free.
+const EPOCHS: u64 = 4;
+/// Long enough, whatever the epochs do.
+const SETTLED_NS: u64 = 1_000_000_000;
+
+/// The last one that was killed. Locked by who chooses: one at a time, and nobody waits for that.
+static LAST: SpinLock<Option<Victim>> = SpinLock::new(None);
+
+struct Victim {
+    process: Weak<Process>,
+    space: Weak<SpaceHandle>,
+    /// The epoch and the time by which all is back, once it has let go of everything.
+    back: Option<(u64, u64)>,
+}
+
+impl Victim {
+    /// Whether some of its memory is still to come.
+    fn has_more(&mut self) -> bool {
+        let runs = self.process.upgrade().is_some_and(|process| process.count_threads() > 0);
+        if runs || self.space.strong_count() > 0 {
+            return true;
+        }
+        let (epoch, now) = (epoch::domain().epoch(), arch::now_ns());
+        let back = self.back.get_or_insert((epoch + EPOCHS, now + SETTLED_NS));
+        epoch < back.0 && now < back.1
     }
 }
 
-/// The process with most pages in memory, that of `task` if others have as many; none if one is being killed already.
-fn choose(task: &Task) -> Option<Arc<Process>> {
-    let mut largest = (task.process().pages().resident(), task.process().clone());
+/// There is no memory for the page of the running `task` at `address`.
+pub fn starve(task: &Task, address: u64) {
+    if !kill_one(task, address) {
+        sched::yield_now();
+    }
+}
+
+/// Whether somebody is killed now; not if memory is to come from another one.
+fn kill_one(task: &Task, address: u64) -> bool {
+    let Some(mut last) = LAST.try_lock() else { return false };
+    if last.as_mut().is_some_and(Victim::has_more) {
+        return false;
+    }
+    let Some((heaviest, weight)) = choose(task) else { return false };
+    *last = Some(kill(&heaviest, weight, address));
+    true
+}
+
+/// The process with most memory, that of `task` if others have as much, and how many pages that is; none if one is being
+/// killed already.
+fn choose(task: &Task) -> Option<(Arc<Process>, u64)> {
+    let mut heaviest = (task.process().clone(), task.process().weight());
     let mut dying = false;
     numbers::for_each(|process| {
-        let resident = process.pages().resident();
-        dying |= process.ending().is_some() && resident > 0;
-        if resident > largest.0 {
-            largest = (resident, process.clone());
+        let weight = process.weight();
+        dying |= process.ending().is_some() && weight > 0;
+        if weight > heaviest.1 {
+            heaviest = (process.clone(), weight);
         }
     });
-    if dying { None } else { Some(largest.1) }
+    if dying { None } else { Some(heaviest) }
 }
 
 /// With all that share its memory, or that would not come back.
-fn kill(victim: &Process, address: u64) {
-    let (memory, resident) = (victim.memory(), victim.pages().resident());
+fn kill(victim: &Arc<Process>, weight: u64, address: u64) -> Victim {
+    let memory = victim.memory();
     let shares = |other: &Option<Arc<Memory>>| match (&memory, other) {
         (Some(memory), Some(other)) => Arc::ptr_eq(memory, other),
         _ => false,
     };
     if victim.end(Ending::Signal(SIGKILL)) {
-        let (pid, kib) = (victim.pid(), resident * (vm::PAGE_SIZE / 1024));
+        let (pid, kib) = (victim.pid(), weight * (vm::PAGE_SIZE / 1024));
         control::oom(format_args!(
             "out of memory: no frame for a page at {address:#x}; process {pid} with {kib} KiB is killed"
         ));
@@ -50,4 +93,6 @@ fn kill(victim: &Process, address: u64) {
             process.end(Ending::Signal(SIGKILL));
         }
     });
+    let space = memory.map_or(Weak::new(), |memory| Arc::downgrade(&memory.space));
+    Victim { process: Arc::downgrade(victim), space, back: None }
 }

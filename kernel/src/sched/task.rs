@@ -179,10 +179,15 @@ impl Task {
     /// # Errors
     /// EINTR if the task should leave the call it sleeps in: a signal is pending, or its process ends.
     pub fn check_interrupted(&self) -> Result<(), Errno> {
-        match self.attention.has(attention::KILLED) || self.signal_pending() {
+        match self.is_killed() || self.signal_pending() {
             true => Err(Errno::EINTR),
             false => Ok(()),
         }
+    }
+
+    /// Whether what it does is for nobody any more: its process ends, or goes on with another thread only.
+    pub fn is_killed(&self) -> bool {
+        self.attention.has(attention::KILLED)
     }
 
     fn signal_pending(&self) -> bool {

@@ -1,13 +1,16 @@
 //! fork, vfork, clone, clone3.
 
+use alloc::sync::Arc;
+
 use abi::Errno;
 use abi::process::*;
 use abi::signal::{NSIG, SIGCHLD};
 
 use super::{Call, Outcome};
 use crate::arch::{self, TrapFrame};
+use crate::fs::{OpenFile, Reserved};
 use crate::mm::user::{self, USER_END};
-use crate::process::{self, Clone, FIRST, pidfd};
+use crate::process::{self, Clone, FIRST, Process, pidfd};
 
 /// Flags that change nothing here, or that we do.
 const KNOWN: u64 = CLONE_VM
@@ -104,22 +107,28 @@ fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
         clear_tid: if has(CLONE_CHILD_CLEARTID) { args.child_tid } else { 0 },
         exit_signal: args.exit_signal as u32,
     };
-    let mut descriptor = None;
     let made = process::clone(call.task, &wanted, |child, tid| {
-        if has(CLONE_PIDFD) {
-            let fd = *descriptor.insert(call.files().add(pidfd::open(child.clone(), 0)?, 0, true)?);
-            user::write(args.pidfd, &fd)?;
-        }
+        let descriptor = if has(CLONE_PIDFD) { Some(prepare(call, child, args.pidfd)?) } else { None };
         if has(CLONE_PARENT_SETTID) {
             // Linux ignores bad addresses here.
             let _bad_address = user::write(args.parent_tid, &tid);
         }
-        Ok(())
+        Ok(|| {
+            descriptor.map(|(fd, file)| fd.fill(file, true));
+        })
     });
-    if let (Some(fd), Err(_)) = (descriptor, &made) {
-        let _gone = call.files().close(fd);
-    }
     Ok(made?.into())
+}
+
+/// A descriptor to be for `child`, whose number is told at `at`.
+fn prepare<'c>(
+    call: &'c Call<'_>,
+    child: &Arc<Process>,
+    at: u64,
+) -> Result<(Reserved<'c>, Arc<OpenFile>), Errno> {
+    let (fd, file) = (call.files().reserve(0)?, pidfd::open(child.clone(), 0)?);
+    user::write(at, &fd.number())?;
+    Ok((fd, file))
 }
 
 /// # Errors

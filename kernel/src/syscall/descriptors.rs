@@ -6,8 +6,9 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
-use crate::fs::page_cache::PAGE;
-use crate::fs::{FdTable, MAX_FILES, OpenFile, pipe as pipes};
+use crate::fs::content::Content;
+use crate::fs::page_cache::{PAGE, PageCache};
+use crate::fs::{MAX_FILES, OpenFile, pipe as pipes};
 use crate::mm::user;
 
 pub fn dup(call: &mut Call<'_>) -> Outcome {
@@ -51,16 +52,11 @@ fn make_pipe(call: &Call<'_>, flags: u32) -> Outcome {
     let (reader, writer) =
         (OpenFile::new(reader, flags | O_RDONLY)?, OpenFile::new(writer, flags | O_WRONLY)?);
     let files = call.files();
-    let from = files.add(reader, 0, close_on_exec)?;
-    let to = files.add(writer, 0, close_on_exec).inspect_err(|_| give_up(files, from))?;
-    let told = user::write(call.arg(0), &[from, to]);
-    told.inspect_err(|_| [from, to].into_iter().for_each(|fd| give_up(files, fd)))?;
+    let (from, to) = (files.reserve(0)?, files.reserve(0)?);
+    user::write(call.arg(0), &[from.number(), to.number()])?;
+    from.fill(reader, close_on_exec);
+    to.fill(writer, close_on_exec);
     Ok(0)
-}
-
-/// Another thread may have closed it already.
-fn give_up(files: &FdTable, fd: i32) {
-    let _gone = files.close(fd);
 }
 
 pub fn fcntl(call: &mut Call<'_>) -> Outcome {
@@ -84,6 +80,12 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
         F_GETPIPE_SZ if file.node().kind() == S_IFIFO => Ok(pipes::CAPACITY as u64),
         F_SETPIPE_SZ if file.node().kind() == S_IFIFO => pipe_size(&file, argument),
         F_GETPIPE_SZ | F_SETPIPE_SZ => Err(Errno::EBADF),
+        F_GET_SEALS => Ok(pages(&file)?.seals()?.into()),
+        F_ADD_SEALS if !file.is_writable() => Err(Errno::EPERM),
+        F_ADD_SEALS => {
+            pages(&file)?.seal(argument as u32)?;
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
@@ -94,6 +96,11 @@ fn dup_from(call: &Call<'_>, file: Arc<OpenFile>, close_on_exec: bool) -> Outcom
         return Err(Errno::EINVAL);
     }
     Ok(call.files().add(file, lowest, close_on_exec)? as u64)
+}
+
+/// The pages of a file, which may know seals.
+fn pages(file: &OpenFile) -> Result<&Arc<PageCache>, Errno> {
+    file.node().content().and_then(Content::pages).ok_or(Errno::EINVAL)
 }
 
 /// Says in a `struct flock` that nothing is locked.

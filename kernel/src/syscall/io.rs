@@ -69,7 +69,8 @@ fn output(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
 /// What a write returns; SIGPIPE goes with EPIPE.
 pub(super) fn told_if_broken(outcome: Result<usize, Errno>) -> Outcome {
     if outcome == Err(Errno::EPIPE) {
-        signal::send_to_thread(&sched::current(), SIGPIPE, Origin::default());
+        let task = sched::current();
+        signal::send_to_thread(task.process(), task.tid(), SIGPIPE, Origin::default())?;
     }
     Ok(outcome? as u64)
 }

@@ -6,7 +6,7 @@ use core::ops::ControlFlow;
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{Access, FaultError, Flags, PAGE_SIZE, PageNum, PageRange, Region, VirtAddr, VmError};
+use vm::{Access, FaultError, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Region, VirtAddr, VmError};
 
 use super::ranges::{check_mapped, range, refusal, retry};
 use super::{Call, Outcome};
@@ -24,21 +24,27 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
             | MADV_RANDOM
             | MADV_SEQUENTIAL
             | MADV_WILLNEED
-            | MADV_FREE
             | MADV_MERGEABLE
             | MADV_UNMERGEABLE
             | MADV_DONTDUMP
             | MADV_DODUMP
-            | MADV_COLD
-            | MADV_PAGEOUT
     );
+    let is_locked = |mapping: Mapping| mapping.flags().contains(Flags::LOCKED);
     match call.arg(2) {
         _ if is_hint => check_mapped(task, pages).map(|()| 0),
-        MADV_DONTNEED if pages.is_empty() => Ok(0),
-        MADV_DONTNEED => {
-            retry(|| task.space().discard(&pin(), pages)).map_err(refusal)?;
-            Ok(0)
+        MADV_COLD | MADV_PAGEOUT => {
+            refuse(task, pages, is_locked)?;
+            check_mapped(task, pages).map(|()| 0)
         }
+        MADV_FREE => {
+            refuse(task, pages, |mapping| is_locked(mapping) || mapping.backing().is_some())?;
+            check_mapped(task, pages).map(|()| 0)
+        }
+        MADV_DONTNEED => {
+            refuse(task, pages, is_locked)?;
+            discard(task, pages)
+        }
+        MADV_DONTNEED_LOCKED => discard(task, pages),
         MADV_DONTFORK => advise(task, pages, Flags::DONTFORK, Flags::NONE),
         MADV_DOFORK => advise(task, pages, Flags::NONE, Flags::DONTFORK),
         MADV_WIPEONFORK => advise(task, pages, Flags::WIPEONFORK, Flags::NONE),
@@ -50,6 +56,24 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
         MADV_POPULATE_WRITE => populate(task, pages, Access::Write),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// # Errors
+/// EINVAL if one of the mappings is such that the advice is not for it.
+fn refuse(task: &Task, pages: PageRange, is_refused: impl Fn(Mapping) -> bool) -> Result<(), Errno> {
+    let mut refused = false;
+    task.space().regions(&pin(), pages, &mut |region| {
+        refused = is_refused(region.mapping);
+        if refused { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if refused { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+fn discard(task: &Task, pages: PageRange) -> Outcome {
+    if !pages.is_empty() {
+        retry(|| task.space().discard(&pin(), pages)).map_err(refusal)?;
+    }
+    Ok(0)
 }
 
 /// `AddressSpace::advise`, as madvise and mlock answer.
@@ -76,7 +100,7 @@ fn remove(task: &Task, pages: PageRange) -> Outcome {
     let mut rest = pages;
     while !rest.is_empty() {
         let stretch = stretch(task, rest)?;
-        stretch.file.punch(stretch.first * PAGE_SIZE, stretch.pages.pages() * PAGE_SIZE);
+        stretch.file.punch(stretch.first * PAGE_SIZE, stretch.pages.pages() * PAGE_SIZE)?;
         rest = PageRange::between(stretch.pages.end(), rest.end());
     }
     Ok(0)
@@ -96,7 +120,8 @@ fn stretch(task: &Task, pages: PageRange) -> Result<Stretch, Errno> {
 
 fn shown(region: &Region) -> Result<Stretch, Errno> {
     let (mapping, pages) = (region.mapping, region.pages);
-    let backing = mapping.backing().ok_or(Errno::EINVAL)?;
+    let backing =
+        mapping.backing().filter(|_| !mapping.flags().contains(Flags::LOCKED)).ok_or(Errno::EINVAL)?;
     if !mapping.flags().contains(Flags::SHARED) || mapping.flags().contains(Flags::SEALED) {
         return Err(Errno::EACCES);
     }
@@ -105,9 +130,12 @@ fn shown(region: &Region) -> Result<Stretch, Errno> {
     Ok(Stretch { file, first, pages })
 }
 
-/// Faults the pages in, up to the first that cannot be.
+/// Faults the pages in, up to the first that cannot be: EINTR if the process ends meanwhile.
 pub(super) fn populate(task: &Task, pages: PageRange, access: Access) -> Outcome {
     for address in pages.iter().map(PageNum::address) {
+        if task.is_killed() {
+            return Err(Errno::EINTR);
+        }
         touch(task, address.ok_or(Errno::ENOMEM)?, access)?;
     }
     Ok(0)

@@ -15,10 +15,25 @@ use crate::mm::file_mapping::Held;
 
 /// /dev/zero, which is another way to ask for anonymous memory.
 const ZERO_DEVICE: (u32, u32) = (1, 5);
+/// What MAP_SHARED_VALIDATE lets through: flags from before it.
+const OLD_FLAGS: u64 = MAP_TYPE
+    | MAP_FIXED
+    | MAP_ANONYMOUS
+    | MAP_32BIT
+    | MAP_GROWSDOWN
+    | MAP_DENYWRITE
+    | MAP_EXECUTABLE
+    | MAP_LOCKED
+    | MAP_NORESERVE
+    | MAP_POPULATE
+    | MAP_NONBLOCK
+    | MAP_STACK
+    | MAP_HUGETLB
+    | (21 | 30) << MAP_HUGE_SHIFT;
 
 /// Shared memory: a file's pages without a file.
 pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
-    let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE))?;
+    let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE, false))?;
     let record = Held::new(&pages, None, call.task.space(), 0, request.pages)?;
     map(call, request, Mapping::shared(request.prot, record.number()))
 }
@@ -48,7 +63,8 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
         return Err(Errno::EACCES);
     }
     match request.flags & MAP_TYPE {
-        MAP_SHARED_VALIDATE if request.flags & MAP_SYNC != 0 => Err(Errno::EOPNOTSUPP),
+        MAP_SHARED_VALIDATE if request.flags & !OLD_FLAGS != 0 => Err(Errno::EOPNOTSUPP),
+        _ if request.flags & MAP_HUGETLB != 0 => Err(Errno::EINVAL),
         _ => Ok(()),
     }
 }
@@ -56,11 +72,11 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
 fn map_pages(call: &Call<'_>, request: &Request, file: &Arc<OpenFile>, pages: &Arc<PageCache>) -> Outcome {
     let first = call.arg(5) / PAGE_SIZE;
     let record = Held::new(pages, Some(file), call.task.space(), first, request.pages)?;
-    let shared = Mapping::shared(request.prot, record.number());
-    let mapping = match request.is_shared() {
-        true if file.is_writable() => shared,
-        true => shared.sealed(),
-        false => Mapping::private(request.prot, record.number()),
-    };
-    map(call, request, mapping)
+    if !request.is_shared() {
+        return map(call, request, Mapping::private(request.prot, record.number()));
+    }
+    pages.map_shared(request.prot.allows(Access::Write), |is_sealed| {
+        let shared = Mapping::shared(request.prot, record.number());
+        map(call, request, if is_sealed || !file.is_writable() { shared.sealed() } else { shared })
+    })
 }

@@ -15,8 +15,7 @@ const NAME: usize = NAME_MAX - b"memfd:".len();
 /// The name is for `/proc` only.
 pub fn memfd_create(call: &mut Call<'_>) -> Outcome {
     let flags = u64::from(call.arg(1) as u32);
-    let both = MFD_EXEC | MFD_NOEXEC_SEAL;
-    if flags & !(MFD_CLOEXEC | MFD_EXEC) != 0 || flags & both == both {
+    if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC) != 0 {
         return Err(Errno::EINVAL);
     }
     let name = user::read_cstr(call.arg(0), NAME + 1).map_err(|error| match error {
@@ -24,7 +23,8 @@ pub fn memfd_create(call: &mut Call<'_>) -> Outcome {
         other => other,
     })?;
     let name = fallible::extended(fallible::copied(b"memfd:")?, &name)?;
-    let file = OpenFile::called(tree::unnamed(MemoryFile::anonymous()?, 0o777)?, name, O_RDWR | O_LARGEFILE)?;
+    let content = MemoryFile::anonymous(flags & MFD_ALLOW_SEALING != 0)?;
+    let file = OpenFile::called(tree::unnamed(content, 0o777)?, name, O_RDWR | O_LARGEFILE)?;
     Ok(call.files().add(file, 0, flags & MFD_CLOEXEC != 0)? as u64)
 }
 
@@ -45,7 +45,7 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     match mode {
         0 => pages.reserve(at, len)?,
         FALLOC_FL_KEEP_SIZE => {}
-        HOLE => pages.punch(at, len),
+        HOLE => pages.punch(at, len)?,
         _ => return Err(Errno::EOPNOTSUPP),
     }
     file.node().touch();

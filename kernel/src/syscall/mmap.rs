@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::memory::*;
 use percore::pin;
 use sync::atomic::Ordering;
-use vm::{Access, AddressSpace, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
+use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
 use super::map_file::{map_file, map_shared_memory};
 use super::ranges::{pages_for, refusal};
@@ -19,7 +19,8 @@ use crate::sched::Task;
 /// Where MAP_32BIT mappings end.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
 const PROT_KNOWN: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
-const REFUSED: u64 = MAP_GROWSDOWN | MAP_HUGETLB;
+/// Logarithms of the sizes of huge pages, as Linux knows them; 0 is the usual one.
+const HUGE_SIZES: [u64; 3] = [0, 21, 30];
 
 /// What an mmap asks for, checked.
 pub(super) struct Request {
@@ -45,11 +46,24 @@ pub fn mmap(call: &mut Call<'_>) -> Outcome {
         let file = call.file(4)?;
         return map_file(call, &file, &check(call)?);
     }
+    if call.arg(3) & MAP_HUGETLB != 0 {
+        return Err(no_huge_pages(call));
+    }
     let request = check(call)?;
     if request.is_shared() {
         return map_shared_memory(call, &request);
     }
     map(call, &request, Mapping::anonymous(request.prot))
+}
+
+/// None are set aside. What is wrong besides comes first.
+#[cold]
+fn no_huge_pages(call: &Call<'_>) -> Errno {
+    let size = call.arg(3) >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
+    match check(call) {
+        Ok(_) if HUGE_SIZES.contains(&size) => Errno::ENOMEM,
+        _ => Errno::EINVAL,
+    }
 }
 
 #[inline]
@@ -59,7 +73,7 @@ fn check(call: &Call<'_>) -> Result<Request, Errno> {
         MAP_PRIVATE | MAP_SHARED => true,
         kind => kind == MAP_SHARED_VALIDATE && flags & MAP_ANONYMOUS == 0,
     };
-    if length == 0 || !known_type || flags & REFUSED != 0 {
+    if length == 0 || !known_type || flags & MAP_GROWSDOWN != 0 {
         return Err(Errno::EINVAL);
     }
     let pages = pages_for(length).filter(|&pages| pages <= USER_END / PAGE_SIZE).ok_or(Errno::ENOMEM)?;
@@ -90,11 +104,8 @@ pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outco
     let locks = Locks::of(call, request.flags);
     let start = place(call.task, request, locks.mark(mapping))?;
     if request.flags & MAP_POPULATE != 0 || locks.bring_in() {
-        bring_in(
-            &***call.task.space(),
-            PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY),
-            request.prot,
-        );
+        let pages = PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY);
+        bring_in(call.task, pages, request.prot);
     }
     Ok(start.get() * PAGE_SIZE)
 }
@@ -143,11 +154,12 @@ fn growth(space: &SpaceHandle, request: &Request, mapping: Mapping) -> Growth {
     Growth::of(mapping, request.pages.saturating_sub(replaced))
 }
 
-/// Faults the pages in, as far as memory goes.
-fn bring_in(space: &dyn AddressSpace, pages: PageRange, prot: Prot) {
+/// Faults the pages in, as far as memory goes and somebody wants them.
+fn bring_in(task: &Task, pages: PageRange, prot: Prot) {
     let access = if prot.allows(Access::Write) { Access::Write } else { Access::Read };
-    let addresses = pages.iter().filter_map(PageNum::address);
-    let _enough = addresses.map(|at| space.fault(&pin(), at, access)).take_while(Result::is_ok).count();
+    let mut addresses = pages.iter().filter_map(PageNum::address);
+    let comes = |at| !task.is_killed() && task.space().fault(&pin(), at, access).is_ok();
+    let _enough = addresses.all(comes);
 }
 
 /// Moves the end of the data segment; says where it is, moved or not.
@@ -158,7 +170,7 @@ pub fn brk(call: &mut Call<'_>) -> Outcome {
     let new = memory.heap.set_break(call.task, call.arg(0), what);
     if new > old && locks.bring_in() {
         let [old, new] = [old, new].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));
-        bring_in(&***call.task.space(), PageRange::between(old, new), what.prot());
+        bring_in(call.task, PageRange::between(old, new), what.prot());
     }
     Ok(new)
 }

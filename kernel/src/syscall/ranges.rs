@@ -85,7 +85,7 @@ fn unmap_above_lowest(task: &Task, pages: PageRange) -> Outcome {
 /// Changes the rights of the range, up to the first hole.
 pub fn mprotect(call: &mut Call<'_>) -> Outcome {
     let prot = call.arg(2);
-    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 {
+    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM) != 0 {
         return Err(Errno::EINVAL);
     }
     let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;

@@ -50,10 +50,14 @@ fn note_files(task: &Task, pages: PageRange, found: &mut [u8]) {
 
 /// The pages that a range of bytes touches.
 fn touched(call: &Call<'_>) -> Result<PageRange, Errno> {
-    let start = call.arg(0);
-    let end = start.checked_add(call.arg(1)).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
-    let end = end.ok_or(Errno::EINVAL)?;
-    Ok(PageRange::between(PageNum::new(start / PAGE_SIZE), PageNum::new(end / PAGE_SIZE)))
+    let (start, offset) = (call.arg(0) / PAGE_SIZE, call.arg(0) % PAGE_SIZE);
+    // A length that wraps when it is rounded up is none, on Linux too.
+    let bytes = call.arg(1).checked_add(offset).and_then(|bytes| bytes.checked_next_multiple_of(PAGE_SIZE));
+    let end = start + bytes.unwrap_or(0) / PAGE_SIZE;
+    if end > u64::MAX / PAGE_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    Ok(PageRange::between(PageNum::new(start), PageNum::new(end)))
 }
 
 /// Brings the pages in, and notes that they stay: memory of programs is never paged out anyway.

@@ -198,8 +198,7 @@ pub fn tgkill(call: &mut Call<'_>) -> Outcome {
     }
     let signal = number(call.arg(2))?;
     let process = numbers::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
-    let task = process.thread(call.arg(1) as u32).ok_or(Errno::ESRCH)?;
-    send_to_thread(call, &task, signal)
+    send_to_thread(call, &process, call.arg(1) as u32, signal)
 }
 
 /// Sends a signal to a thread.
@@ -208,13 +207,14 @@ pub fn tkill(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let signal = number(call.arg(1))?;
-    let task = numbers::thread(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
-    send_to_thread(call, &task, signal)
+    let process = numbers::owner(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    send_to_thread(call, &process, call.arg(0) as u32, signal)
 }
 
-fn send_to_thread(call: &Call<'_>, task: &Arc<Task>, signal: Option<u32>) -> Outcome {
-    if let Some(signal) = signal {
-        signal::send_to_thread(task, signal, origin(call, SI_TKILL));
+fn send_to_thread(call: &Call<'_>, process: &Arc<Process>, tid: u32, signal: Option<u32>) -> Outcome {
+    match signal {
+        Some(signal) => signal::send_to_thread(process, tid, signal, origin(call, SI_TKILL))?,
+        None => drop(process.thread(tid).ok_or(Errno::ESRCH)?),
     }
     Ok(0)
 }

@@ -5,10 +5,12 @@
 //! shared; kernels that guard a process's mappings by one lock make every fault wait for every map.
 //!
 //! A region that has been touched to its end is unmapped, and the next one mapped, in the round that needs it: frames go
-//! round, and a run of any length takes the same memory. For the contention meter faults are phase 0, maps phase 1.
+//! round, and a run of any length takes the same memory. With `--mmap-fraction` one thread maps, for so much of its time:
+//! section 7.3 of the Bonsai paper. For the contention meter faults are phase 0, maps phase 1, a mapper's waiting phase 2.
 
 use programs::args::{Args, Parsed};
 use programs::benchmark::{Options, Program};
+use programs::cores::cycles;
 use programs::memory::Region;
 use programs::{marker, require};
 use serde_json::{Map, json};
@@ -16,13 +18,17 @@ use serde_json::{Map, json};
 const PROGRAM: Program = Program {
     usage: "usage: faultstorm [OPTIONS]\nSome threads touch pages of their own for the first time, the others map and \
             unmap elsewhere.",
-    options: "  --mappers M     how many of the threads map and unmap (default: half, and no less than one faults)\n",
+    options: "  --mappers M     how many of the threads map and unmap (default: half, and no less than one faults)\n  \
+              --mmap-fraction F  percent of its time that a mapper maps and unmaps, waiting else (default 100; if given, \
+              there is one mapper)\n",
     pages: (64, 1 << 20),
     iterations: 10_000,
 };
 
 /// The phase of threads that map.
 const MAPPING: usize = 1;
+/// Their phase while they wait.
+const WAITING: usize = 2;
 /// Pages that a mapper maps at a time.
 const MAPPED: usize = 16;
 
@@ -48,30 +54,110 @@ impl Fresh {
     }
 }
 
-fn mappers(args: &mut Args, threads: usize) -> Parsed<usize> {
-    let most = threads as u64 - 1;
-    Ok(args.number("--mappers", threads as u64 / 2, 0..=most)? as usize)
+/// A thread that maps for a fraction of its time: of a hundred rounds so many map, and the others take as long as the last
+/// of those did.
+struct Mapper {
+    percent: u64,
+    took: u64,
 }
 
-fn map_and_unmap() {
-    require(require(Region::map(MAPPED), "mmap").unmap(), "munmap");
+impl Mapper {
+    fn new(percent: u64) -> Mapper {
+        marker::phase(MAPPING);
+        let mut mapper = Mapper { percent, took: 0 };
+        mapper.map_and_unmap();
+        mapper
+    }
+
+    fn round(&mut self, number: u64) {
+        if maps(number, self.percent) { self.map_and_unmap() } else { self.wait() }
+    }
+
+    fn map_and_unmap(&mut self) {
+        let start = cycles();
+        require(require(Region::map(MAPPED), "mmap").unmap(), "munmap");
+        self.took = cycles() - start;
+    }
+
+    fn wait(&self) {
+        marker::phase(WAITING);
+        let start = cycles();
+        while cycles() - start < self.took {
+            std::hint::spin_loop();
+        }
+        marker::phase(MAPPING);
+    }
+}
+
+/// Whether this round is one of the `percent` in a hundred, which are spread evenly.
+fn maps(round: u64, percent: u64) -> bool {
+    (round + 1) * percent / 100 > round * percent / 100
+}
+
+/// What a thread does.
+enum Role {
+    Fault(Fresh),
+    Map(Mapper),
+}
+
+/// Who does what.
+struct Roles {
+    mappers: usize,
+    percent: u64,
+}
+
+impl Roles {
+    fn parse(args: &mut Args, threads: usize) -> Parsed<Roles> {
+        let given = args.value("--mmap-fraction")?;
+        let most = threads as u64 - 1;
+        let usual = if given.is_some() { most.min(1) } else { threads as u64 / 2 };
+        let mappers = args.number("--mappers", usual, 0..=most)? as usize;
+        Ok(Roles { mappers, percent: given.as_deref().map_or(Ok(100), percent)? })
+    }
+
+    fn role(&self, index: usize, options: &Options) -> Role {
+        let faulters = options.threads - self.mappers;
+        if index < faulters {
+            Role::Fault(Fresh::map(options.pages))
+        } else {
+            Role::Map(Mapper::new(self.percent))
+        }
+    }
+}
+
+fn percent(text: &str) -> Parsed<u64> {
+    let number = text.parse().ok().filter(|number| *number <= 100);
+    number.ok_or_else(|| {
+        format!("--mmap-fraction {text}: give a whole number from 0 to 100, percent of the time")
+    })
 }
 
 fn main() {
-    let (options, mappers) = Options::parse_with(&PROGRAM, mappers);
-    let faulters = options.threads - mappers;
-    let more = Map::from_iter([("mappers".to_string(), json!(mappers))]);
-    let prepare = |index: usize| {
-        marker::phase(if index < faulters { 0 } else { MAPPING });
-        (index < faulters).then(|| Fresh::map(options.pages))
-    };
+    let (options, roles) = Options::parse_with(&PROGRAM, Roles::parse);
+    let more = [("mappers", json!(roles.mappers)), ("mmap_fraction", json!(roles.percent))];
+    let more = Map::from_iter(more.map(|(name, value)| (name.to_string(), value)));
     options.run_with(
         "faultstorm",
         more,
-        |worker| prepare(worker.index),
-        |_, fresh, round| match fresh {
-            Some(fresh) => fresh.touch(options.pages, round),
-            None => map_and_unmap(),
+        |worker| roles.role(worker.index, &options),
+        |_, role, round| match role {
+            Role::Fault(fresh) => fresh.touch(options.pages, round),
+            Role::Map(mapper) => mapper.round(round),
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_of_a_hundred_rounds_map_and_they_are_spread() {
+        for percent in 0..=100 {
+            let mapping: Vec<u64> = (0..1000).filter(|round| maps(*round, percent)).collect();
+            assert_eq!(mapping.len() as u64, 10 * percent);
+            let gaps = mapping.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(gaps.max().is_none_or(|gap| gap <= 100_u64.div_ceil(percent)), "{percent}");
+        }
+    }
 }

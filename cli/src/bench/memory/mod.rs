@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `snapshot` | an address space written down: its regions and which of their pages have memory |
 //! | `live` | a snapshot of a process of this machine's Linux |
+//! | `row` | what both cost |
 //! | `rebuild` | the same space in the core, every byte that it allocates counted |
 //! | `tables` | page tables that are only counted |
 
 pub mod live;
 pub mod rebuild;
+pub mod row;
 pub mod snapshot;
 mod tables;

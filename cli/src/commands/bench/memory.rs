@@ -1,18 +1,15 @@
 //! `radixvm bench memory`: what address spaces of real programs cost beside their pages.
 
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use serde::Serialize;
 
 use super::output::Output;
 use crate::bench::memory::live;
-use crate::bench::memory::rebuild::{Cost, rebuild};
+use crate::bench::memory::row::{Row, read, recorded};
 use crate::bench::memory::snapshot::Snapshot;
-use crate::place;
 use crate::table::{Table, count};
 
 /// Options of `radixvm bench memory`.
@@ -35,42 +32,6 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// One object of the JSON output.
-#[derive(Debug, Serialize)]
-struct Row {
-    program: String,
-    /// Bytes of pages that have memory.
-    resident_bytes: u64,
-    /// Regions on Linux.
-    vmas: u64,
-    /// Linux's regions and page tables.
-    linux_bytes: u64,
-    /// Linux's page tables.
-    linux_table_bytes: u64,
-    /// Our metadata.
-    metadata_bytes: u64,
-    /// Our page tables, of one core.
-    table_bytes: u64,
-    /// Ours as a multiple of Linux's.
-    ratio: f64,
-}
-
-impl Row {
-    fn new(snapshot: &Snapshot, cost: Cost) -> Self {
-        let linux = snapshot.linux;
-        Row {
-            program: snapshot.program.clone(),
-            resident_bytes: 4096 * snapshot.resident(),
-            vmas: linux.vmas,
-            linux_bytes: linux.bytes(),
-            linux_table_bytes: linux.table_bytes,
-            metadata_bytes: cost.metadata,
-            table_bytes: cost.tables,
-            ratio: cost.bytes() as f64 / linux.bytes() as f64,
-        }
-    }
-}
-
 /// Measures and reports.
 pub fn run(arguments: Arguments) -> Result<u8> {
     let Arguments { snapshots, pid, save, json } = arguments;
@@ -80,8 +41,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         ensure!(snapshots.len() == 1, "--save takes the snapshot of one process");
         Output::open(path)?.write(&snapshots[0].to_string())?;
     }
-    let cost = |snapshot: &Snapshot| rebuild(snapshot).with_context(|| snapshot.program.clone());
-    let rows = snapshots.iter().map(|of| Ok(Row::new(of, cost(of)?))).collect::<Result<Vec<_>>>()?;
+    let rows = snapshots.iter().map(Row::of).collect::<Result<Vec<_>>>()?;
     write!(std::io::stdout(), "{}\n{NOTES}", report(&rows))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
@@ -92,25 +52,9 @@ pub fn run(arguments: Arguments) -> Result<u8> {
 /// What was asked for: files, processes, or the recorded snapshots.
 fn gather(files: &[PathBuf], pids: &[u32]) -> Result<Vec<Snapshot>> {
     if files.is_empty() && pids.is_empty() {
-        return recorded()?.iter().map(|path| read(path)).collect();
+        return recorded();
     }
     files.iter().map(|path| read(path)).chain(pids.iter().map(|pid| live::snapshot(*pid))).collect()
-}
-
-/// The snapshots in docs/snapshots, by name.
-fn recorded() -> Result<Vec<PathBuf>> {
-    let folder = place::root().join("docs/snapshots");
-    let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
-}
-
-fn read(path: &Path) -> Result<Snapshot> {
-    fs::read_to_string(path)
-        .map_err(Into::into)
-        .and_then(|text| text.parse())
-        .with_context(|| path.display().to_string())
 }
 
 fn report(rows: &[Row]) -> Table {
@@ -143,24 +87,3 @@ const NOTES: &str = "\
 Linux: its regions (VMAs, without the tree that finds them) and its page tables, as it counted them when the snapshot was taken.
 metadata: what the core allocated for the same space. tables: page tables of one core. of Linux: the two as a multiple of Linux's.
 ";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_recorded_programs_are_there_and_can_be_rebuilt() {
-        let snapshots = gather(&[], &[]).unwrap();
-        assert!(snapshots.len() >= 3);
-        for snapshot in snapshots {
-            let row = Row::new(&snapshot, rebuild(&snapshot).unwrap());
-            assert!(row.table_bytes > 0 && row.metadata_bytes > 0 && row.resident_bytes > 0, "{row:?}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_is_no_snapshot_is_named() {
-        let error = read(Path::new("Cargo.toml")).unwrap_err();
-        assert!(format!("{error:#}").starts_with("Cargo.toml: not a snapshot"), "{error:#}");
-    }
-}

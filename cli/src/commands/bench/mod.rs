@@ -1,6 +1,7 @@
 //! `radixvm bench`: measurements on RadixVM and on stock Linux.
 
 mod calls;
+mod figures;
 mod memory;
 mod micro;
 mod output;
@@ -17,6 +18,8 @@ pub enum Bench {
     Calls(calls::Arguments),
     /// What address spaces of real programs cost beside their pages: on Linux and in our core
     Memory(memory::Arguments),
+    /// The figures of the RadixVM and Bonsai papers, from counts and the cost model
+    Figures(figures::Arguments),
 }
 
 /// Measures and reports.
@@ -25,5 +28,6 @@ pub fn run(bench: Bench) -> Result<u8> {
         Bench::Micro(arguments) => micro::run(arguments),
         Bench::Calls(arguments) => calls::run(arguments),
         Bench::Memory(arguments) => memory::run(arguments),
+        Bench::Figures(arguments) => figures::run(arguments),
     }
 }

@@ -1,10 +1,12 @@
-//! A chart as SVG inside the page: CPUs on a logarithmic axis, a count or a speed above.
+//! A chart as SVG inside a page: curves over numbers of CPUs, or whatever else was varied.
 
 use std::fmt::Write;
 
 use super::html::escape;
 use super::scale::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, nice, powers_around};
 
+/// Numbers of CPUs that double: 1, 2, 4, ...
+pub const CPUS: (&str, Axis) = ("CPUs", Axis::Logarithmic);
 /// Room for a legend of one line per curve.
 const LEGEND: f64 = 20.0;
 
@@ -14,11 +16,11 @@ pub struct Curve {
     pub label: String,
     /// Which colour.
     pub color: usize,
-    /// CPUs and value.
+    /// Where, and the value there.
     pub points: Vec<(f64, f64)>,
-    /// From this number of CPUs on it is a guess, and dashed.
+    /// From here on it is a guess, and dashed.
     pub known_to: f64,
-    /// CPUs, and the range that the value may lie in.
+    /// Where, and the range that the value may lie in.
     pub band: Vec<(f64, f64, f64)>,
     /// Places that were measured.
     pub dots: Vec<(f64, f64)>,
@@ -26,8 +28,10 @@ pub struct Curve {
 
 /// A chart with its curves.
 pub struct Chart {
-    /// Which kind of vertical axis.
-    pub axis: Axis,
+    /// What was varied, and on which kind of axis.
+    pub across: (&'static str, Axis),
+    /// What is drawn, if the caption does not say so, and on which kind of axis.
+    pub up: (&'static str, Axis),
     /// What it shows.
     pub title: String,
     /// The curves.
@@ -45,8 +49,9 @@ impl Chart {
             escape(&self.title)
         );
         grid(&mut svg, &scale);
+        self.name_axes(&mut svg);
         self.draw_ideal(&mut svg, &scale);
-        self.curves.iter().for_each(|curve| draw(&mut svg, curve, &scale));
+        self.curves.iter().for_each(|curve| draw(&mut svg, curve, &scale, self.across.0));
         self.curves.iter().enumerate().for_each(|(place, curve)| legend(&mut svg, curve, place));
         svg + "</svg>"
     }
@@ -66,23 +71,34 @@ impl Chart {
     fn scale(&self) -> Scale {
         let points = || self.curves.iter().flat_map(|curve| curve.points.iter().chain(&curve.dots).copied());
         let bands = self.curves.iter().flat_map(|curve| curve.band.iter().map(|(_, _, high)| *high));
-        let most_cpus = points().map(|point| point.0).fold(2.0, f64::max);
+        let right = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
         let high = points().map(|point| point.1).chain(bands).fold(0.0, f64::max);
         let positive = points().map(|point| point.1).filter(|value| *value > 0.0);
         let least = positive.fold(f64::INFINITY, f64::min);
-        let (low, high) = match self.axis {
+        let (low, high) = match self.up.1 {
             Axis::Linear => (0.0, nice(high.max(0.1))),
             Axis::Logarithmic => powers_around(least.min(high), high),
         };
-        Scale { axis: self.axis, most_cpus, low, high, top: TOP + LEGEND * self.curves.len() as f64 }
+        let top = TOP + LEGEND * self.curves.len() as f64;
+        Scale { across: self.across.1, axis: self.up.1, right, low, high, top }
+    }
+
+    fn name_axes(&self, svg: &mut String) {
+        let (middle, bottom) = ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 6.0);
+        let side = format!("transform=\"translate(12 {}) rotate(-90)\"", (HEIGHT - BOTTOM) / 2.0);
+        let names = [(format!("x=\"{middle:.1}\" y=\"{bottom}\""), self.across.0), (side, self.up.0)];
+        for (place, name) in names.iter().filter(|(_, name)| !name.is_empty()) {
+            let _ =
+                writeln!(svg, "<text class=\"soft\" {place} text-anchor=\"middle\">{}</text>", escape(name));
+        }
     }
 
     fn draw_ideal(&self, svg: &mut String, scale: &Scale) {
         let curve = self.ideal.and_then(|place| self.curves.get(place));
-        let Some(&(cpus, value)) = curve.and_then(|curve| curve.points.first()) else { return };
+        let Some(&(first, value)) = curve.and_then(|curve| curve.points.first()) else { return };
         // Further than the chart is high it would lie on its edge.
-        let end = scale.most_cpus.min(cpus * scale.high / value.max(f64::MIN_POSITIVE));
-        let line = scale.places([(cpus, value), (end, value * end / cpus)].into_iter());
+        let end = scale.right.min(first * scale.high / value.max(f64::MIN_POSITIVE));
+        let line = scale.places([(first, value), (end, value * end / first)].into_iter());
         let _ = writeln!(svg, "<polyline class=\"ideal\" points=\"{line}\"/>");
     }
 }
@@ -101,27 +117,22 @@ fn grid(svg: &mut String, scale: &Scale) {
         );
     }
     let bottom = HEIGHT - BOTTOM;
-    for cpus in (0..8).map(|power| f64::from(1 << power)).filter(|cpus| *cpus <= scale.most_cpus) {
+    for value in scale.marks() {
         let _ = writeln!(
             svg,
-            "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{cpus}</text>",
-            scale.x(cpus),
-            bottom + 18.0
+            "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            scale.x(value),
+            bottom + 18.0,
+            short(value)
         );
     }
-    let _ = writeln!(
-        svg,
-        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">CPUs</text>",
-        (LEFT + WIDTH - RIGHT) / 2.0,
-        HEIGHT - 6.0
-    );
 }
 
-fn draw(svg: &mut String, curve: &Curve, scale: &Scale) {
+fn draw(svg: &mut String, curve: &Curve, scale: &Scale, across: &str) {
     let color = curve.color;
     if !curve.band.is_empty() {
-        let upper = curve.band.iter().map(|(cpus, _, high)| (*cpus, *high));
-        let lower = curve.band.iter().rev().map(|(cpus, low, _)| (*cpus, *low));
+        let upper = curve.band.iter().map(|(x, _, high)| (*x, *high));
+        let lower = curve.band.iter().rev().map(|(x, low, _)| (*x, *low));
         let _ = writeln!(
             svg,
             "<polygon class=\"band f{color}\" points=\"{}\"/>",
@@ -139,8 +150,8 @@ fn draw(svg: &mut String, curve: &Curve, scale: &Scale) {
         let (x, y) = (scale.x(dot.0), scale.y(dot.1));
         let _ = writeln!(
             svg,
-            "<circle class=\"f{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{} CPUs: {}</title></circle>",
-            dot.0,
+            "<circle class=\"f{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{} {across}: {}</title></circle>",
+            short(dot.0),
             short(dot.1)
         );
     }
@@ -188,7 +199,14 @@ mod tests {
     #[test]
     fn what_is_known_is_solid_and_what_is_not_is_dashed() {
         let curves = vec![curve(&[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0), (8.0, 80.0)], 4.0)];
-        let svg = Chart { axis: Axis::Logarithmic, title: "t".to_owned(), curves, ideal: Some(0) }.svg();
+        let svg = Chart {
+            across: CPUS,
+            up: ("", Axis::Logarithmic),
+            title: "t".to_owned(),
+            curves,
+            ideal: Some(0),
+        }
+        .svg();
         assert_eq!(svg.matches("<polyline class=\"curve").count(), 2, "{svg}");
         assert!(
             svg.contains("beyond") && svg.contains("class=\"ideal\"") && svg.contains("a &lt; b"),
@@ -202,7 +220,8 @@ mod tests {
     fn nothing_but_zeroes_can_be_drawn() {
         for axis in [Axis::Linear, Axis::Logarithmic] {
             let curves = vec![curve(&[(1.0, 0.0), (4.0, 0.0)], 4.0)];
-            let svg = Chart { axis, title: String::new(), curves, ideal: Some(0) }.svg();
+            let svg =
+                Chart { across: CPUS, up: ("", axis), title: String::new(), curves, ideal: Some(0) }.svg();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }

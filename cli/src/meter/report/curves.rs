@@ -1,9 +1,9 @@
 //! The page's curves: predicted speed, and counts per round, over numbers of CPUs.
 
-use super::chart::{Chart, Curve, short};
+use super::chart::{CPUS, Chart, Curve, short};
 use super::html::{escape, table};
 use super::scale::Axis;
-use super::{label, style, systems};
+use super::{style, systems};
 use crate::guest::system::System;
 use crate::meter::model::{self, Point};
 use crate::meter::row::{Cell, Row};
@@ -49,7 +49,7 @@ fn speeds(cells: &[Cell]) -> Chart {
         let beyond = points.iter().filter(|point| f64::from(point.cpus) >= known_to);
         let dot = |cell: &&Cell| (f64::from(cell.row.cpus), cell.row.predicted_rounds_per_s.mean);
         Curve {
-            label: label(system).to_owned(),
+            label: system.label(),
             color,
             band: beyond.map(|point| (point.cpus.into(), point.growing, point.steady)).collect(),
             points: points.iter().map(|point| (point.cpus.into(), point.growing)).collect(),
@@ -60,7 +60,7 @@ fn speeds(cells: &[Cell]) -> Chart {
     let title = "Predicted rounds per second of all CPUs. Dots: from counts at that number of CPUs. Dashed: beyond what was \
                  counted, counts going on as before; shaded: up to counts staying as they are. Dotted: perfect scaling.";
     let curves = systems(cells).into_iter().enumerate().map(curve).collect();
-    Chart { axis: Axis::Logarithmic, title: title.to_owned(), curves, ideal: Some(0) }
+    Chart { across: CPUS, up: ("", Axis::Logarithmic), title: title.to_owned(), curves, ideal: Some(0) }
 }
 
 fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
@@ -68,7 +68,7 @@ fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
         let measured = || cells.iter().filter(move |cell| cell.system == system).map(|cell| &cell.row);
         let points: Vec<_> = measured().map(|row| (f64::from(row.cpus), of(row).median)).collect();
         Curve {
-            label: label(system).to_owned(),
+            label: system.label(),
             color,
             band: measured().map(|row| (row.cpus.into(), of(row).p10, of(row).p90)).collect(),
             known_to: f64::INFINITY,
@@ -77,7 +77,7 @@ fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
         }
     };
     let curves = systems(cells).into_iter().enumerate().map(curve).collect();
-    Chart { axis: Axis::Linear, title: title.to_owned(), curves, ideal: None }
+    Chart { across: CPUS, up: ("", Axis::Linear), title: title.to_owned(), curves, ideal: None }
 }
 
 /// The first chart as a picture of its own.
@@ -92,11 +92,7 @@ pub fn predictions(cells: &[Cell]) -> String {
         let at = |cpus: &u16| points.get(usize::from(*cpus) - 1);
         let cell = |cpus: &u16| at(cpus).map_or_else(String::new, |point| short(point.growing));
         let limit = points.last().map_or("", |point| point.limit.describe());
-        [label(system).to_owned()]
-            .into_iter()
-            .chain(PRINTED.iter().map(cell))
-            .chain([limit.to_owned()])
-            .collect()
+        [system.label()].into_iter().chain(PRINTED.iter().map(cell)).chain([limit.to_owned()]).collect()
     };
     let numbers = PRINTED.map(|cpus| cpus.to_string());
     let heading: Vec<&str> = ["predicted/s at CPUs"]

@@ -1,7 +1,7 @@
 //! The page's list of contended lines, with the code on both sides.
 
 use super::html::escape;
-use super::{is_last, label, number};
+use super::{is_last, number};
 use crate::meter::blame::{Blame, Fight};
 use crate::meter::row::Cell;
 
@@ -20,7 +20,7 @@ pub fn blame(cells: &[Cell]) -> String {
 }
 
 fn lines_of(cell: &Cell, open: usize) -> String {
-    let heading = format!("{}, {} CPUs", label(cell.system), cell.row.cpus);
+    let heading = format!("{}, {} CPUs", cell.system.label(), cell.row.cpus);
     if cell.blame.is_empty() {
         return format!("<h3>{heading}</h3><p>No line was transferred.</p>\n");
     }

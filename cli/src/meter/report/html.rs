@@ -22,8 +22,9 @@ fn row(cells: Vec<String>) -> String {
 }
 
 fn is_number(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_digit() || ",.xkM%".contains(c))
+    let number = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || ",.xkMG%".contains(c));
+    number || text == "–"
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ Trigonakis, <i>Everything you always wanted to know about synchronization but we
 the mean over seven, three of them one hop away and four two hops.</p>";
 
 const EXTRAPOLATION: &str = "<p><b>Between</b> numbers of CPUs that were counted, counts per round go in straight lines. <b>Beyond</b> the largest, \
-the dashed curve continues the line through the last two (both of more than one CPU), except of what costs less than a hundredth of a round; the shaded area reaches to where counts would stay as they were \
+the dashed curve continues the line through the last two (both of more than one CPU), except of what costs less than a hundredth of a round, and of what falls; the shaded area reaches to where counts would stay as they were \
 last. Only the latencies change then. Queues in front of a line that is not yet saturated, caches that are full, and memory that is far are left out, \
 so real machines are slower; the shape is the prediction.</p>";
 

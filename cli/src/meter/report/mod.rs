@@ -1,14 +1,14 @@
 //! The results for people: a table in the terminal, a page in a browser.
 
-mod chart;
+pub mod chart;
 mod curves;
 mod fights;
-mod html;
-mod law;
+pub mod html;
+pub mod law;
 mod page;
 mod phases;
-mod scale;
-mod style;
+pub mod scale;
+pub mod style;
 
 pub use curves::picture;
 pub use page::page;
@@ -112,15 +112,6 @@ fn number(value: f64) -> String {
         100.0.. => count(value.round() as i64),
         10.0.. => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    }
-}
-
-/// How a system is called where there is room.
-fn label(system: System) -> &'static str {
-    match system {
-        System::Linux => "stock Linux",
-        System::SHARED => "RadixVM, one shared table",
-        System::Radix(..) => "RadixVM, a table per core",
     }
 }
 

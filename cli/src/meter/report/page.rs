@@ -5,7 +5,7 @@ use super::fights::blame;
 use super::html::{escape, table};
 use super::law::model_text;
 use super::style::CSS;
-use super::{is_last, label, number, phases, scaling, systems};
+use super::{is_last, number, phases, scaling, systems};
 use crate::guest::system::System;
 use crate::meter::output::TRANSFERS;
 use crate::meter::row::{Cell, Row};
@@ -51,7 +51,7 @@ fn summary(cells: &[Cell], title: &str) -> String {
 
 fn kernel(cells: &[Cell], system: System) -> Option<String> {
     let cell = cells.iter().find(|cell| cell.system == system)?;
-    Some(format!("{}: {}", label(system), cell.row.kernel))
+    Some(format!("{}: {}", system.label(), cell.row.kernel))
 }
 
 fn results(cells: &[Cell]) -> String {

@@ -1,4 +1,4 @@
-//! Where numbers of CPUs and values are on a chart's paper.
+//! Where values are on a chart's paper.
 
 /// The paper.
 pub const WIDTH: f64 = 640.0;
@@ -13,21 +13,23 @@ pub const TOP: f64 = 16.0;
 /// Room for labels.
 pub const BOTTOM: f64 = 40.0;
 
-/// A vertical axis.
+/// An axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     /// From 0.
     Linear,
-    /// Powers of ten.
+    /// Powers: of ten upwards, of two across.
     Logarithmic,
 }
 
 /// Where values are on the paper.
 pub struct Scale {
-    /// Which kind.
+    /// Which kind of horizontal axis.
+    pub across: Axis,
+    /// Which kind of vertical axis.
     pub axis: Axis,
     /// At the right end.
-    pub most_cpus: f64,
+    pub right: f64,
     /// At the bottom.
     pub low: f64,
     /// At the top.
@@ -38,8 +40,12 @@ pub struct Scale {
 
 impl Scale {
     /// From the left.
-    pub fn x(&self, cpus: f64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * cpus.log2() / self.most_cpus.log2().max(1.0)
+    pub fn x(&self, value: f64) -> f64 {
+        let part = match self.across {
+            Axis::Linear => value / self.right,
+            Axis::Logarithmic => value.log2() / self.right.log2().max(1.0),
+        };
+        LEFT + (WIDTH - LEFT - RIGHT) * part
     }
 
     /// From above.
@@ -51,13 +57,22 @@ impl Scale {
         HEIGHT - BOTTOM - (HEIGHT - BOTTOM - self.top) * part.clamp(0.0, 1.0)
     }
 
-    fn place(&self, (cpus, value): (f64, f64)) -> String {
-        format!("{:.1},{:.1}", self.x(cpus), self.y(value))
+    fn place(&self, (x, y): (f64, f64)) -> String {
+        format!("{:.1},{:.1}", self.x(x), self.y(y))
     }
 
     /// As the points of a line.
     pub fn places(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         points.map(|point| self.place(point)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Values that are named below the chart.
+    pub fn marks(&self) -> Vec<f64> {
+        let marks = match self.across {
+            Axis::Linear => (0..=8).map(|part| nice(self.right / 8.0) * f64::from(part)).collect::<Vec<_>>(),
+            Axis::Logarithmic => (0..8).map(|power| f64::from(1 << power)).collect(),
+        };
+        marks.into_iter().filter(|value| *value <= self.right).collect()
     }
 
     /// Values with a line across the chart.

@@ -17,13 +17,15 @@ use core::any::Any;
 use core::ops::{ControlFlow, Range};
 
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
+use radixmap::{Expand, KEY_END, NodeCounters, RadixMap};
 use refcache::Domain;
 
+use super::locked::{Guard, check, keys, lock_all, make_fit, set_all, show_frame};
 use crate::arena::Arenas;
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
+use crate::resolve::give;
 use crate::sharing::References;
 use crate::shootdown::{Removed, Rig, range};
 use crate::space::{Heir, Mover};
@@ -32,8 +34,6 @@ use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
     Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, VirtAddr, VmError,
 };
-
-type Guard<'g> = RangeGuard<'g, Page>;
 
 /// An address space whose operations on disjoint ranges share nothing.
 ///
@@ -89,11 +89,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     #[inline]
     fn check(&self, pages: PageRange) -> Result<PageRange, VmError> {
-        match (pages.is_empty(), self.user.covers(pages)) {
-            (true, _) => Err(VmError::Empty),
-            (_, false) => Err(VmError::OutOfRange),
-            _ => Ok(pages),
-        }
+        check(self.user, pages)
     }
 
     #[inline]
@@ -112,39 +108,10 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
-fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard<'g> {
-    let Ok(guard) = map.lock_range(pin, 0..KEY_END, Expand::Never) else {
-        unreachable!("nothing is expanded")
-    };
-    guard
-}
-
-/// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
-#[inline]
-fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
-    match page.is_wide() {
-        true => guard.widen(keys).map_err(|_| VmError::OutOfMemory),
-        false => Ok(()),
-    }
-}
-
-/// Sets locked keys that no slot sticks out of, and that were made fit.
-fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
-    let _ = guard.try_for_each_in(keys, |entry| {
-        entry.set(page);
-        ControlFlow::<()>::Continue(())
-    });
-}
-
 fn same_design<S: AddressSpace>(child: &dyn AddressSpace) -> &S {
     let child: &dyn Any = child;
     let Some(child) = child.downcast_ref() else { panic!("a child is of its parent's design") };
     child
-}
-
-#[inline]
-fn keys(pages: PageRange) -> Range<u64> {
-    pages.start().get()..pages.end().get()
 }
 
 impl<R, M: Mmu + 'static, F: Memory + 'static> AddressSpace for RadixSpace<R, M, F>
@@ -231,14 +198,16 @@ where
         let mut guard = locked.map_err(|_| FaultError::OutOfMemory)?.ok_or(FaultError::NotMapped)?;
         let outcome = self.resolve_locked(pin, at, &mut guard, access);
         drop(guard);
-        outcome.inspect(|&fault| self.count_fault(pin, fault))
+        outcome.inspect(|&fault| self.rig.count_fault(pin, fault))
     }
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
         self.check(PageRange::one(page))?;
         let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
         let mut outcome = Err(VmError::NotMapped);
-        locked.ok_or(VmError::NotMapped)?.for_each(|entry| outcome = fault::give(entry, frame));
+        locked.ok_or(VmError::NotMapped)?.for_each(|entry| {
+            outcome = entry.value().map_or(Err(VmError::NotMapped), |page| give(entry, page, frame));
+        });
         outcome
     }
 
@@ -254,7 +223,8 @@ where
     }
 
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
-        self.user.contains(page) && self.show_frame(pin, page, access, visit)
+        self.user.contains(page)
+            && show_frame(&mut self.lock_leaves(pin, PageRange::one(page)), access, visit)
     }
 
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {

@@ -219,9 +219,12 @@ impl SpaceTables for PerCoreTables {
         self.cores.mine(pin).presence.leave();
     }
 
-    fn drop_mine(&self, pin: &Pinned) {
+    fn drop_mine(&self, pin: &Pinned, floor: u64) {
         let _off = interrupts::off();
         let mine = self.cores.mine(pin);
+        if mine.tables.load(Ordering::Relaxed) <= floor {
+            return;
+        }
         let root = mine.root.swap(0, Ordering::Relaxed);
         if root == 0 {
             return;

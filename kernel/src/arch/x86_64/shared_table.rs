@@ -188,7 +188,7 @@ impl SpaceTables for SharedTable {
     }
 
     /// The one table is not this core's to drop.
-    fn drop_mine(&self, _pin: &Pinned) {}
+    fn drop_mine(&self, _pin: &Pinned, _floor: u64) {}
 
     fn table_pages(&self) -> u64 {
         // SAFETY: tables are freed with the space only.

@@ -10,8 +10,9 @@ pub trait SpaceTables: Send + Sync {
     fn enter(&self, pin: &Pinned);
     /// This core stops running it; the kernel's own map is loaded.
     fn leave(&self, pin: &Pinned);
-    /// Frees this core's own table, if it has one: memory is short, and faults will bring back what is needed.
-    fn drop_mine(&self, pin: &Pinned);
+    /// Frees this core's own table, if it has one of more than `floor` frames: memory is short, and faults will bring back
+    /// what is needed.
+    fn drop_mine(&self, pin: &Pinned, floor: u64);
     /// Frames in the tables. Exact while no core runs the space.
     fn table_pages(&self) -> u64;
     /// Calls `visit` with every frame that the tables hold or are made of. While no core runs the space, nor will.

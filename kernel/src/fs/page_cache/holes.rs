@@ -12,24 +12,31 @@ use crate::mm::page_tree;
 
 impl PageCache {
     /// Makes a hole of `len` bytes from `at` on. The length stays.
-    pub fn punch(&self, at: u64, len: u64) {
-        let _alone = self.changing.lock();
+    ///
+    /// # Errors
+    /// EPERM if it is sealed.
+    pub fn punch(&self, at: u64, len: u64) -> Result<(), Errno> {
+        let seals = self.changing.lock();
+        seals.allow_write()?;
         let end = at.saturating_add(len).min(MAX_LEN);
         let (first, last) = (pages(at), end / PAGE as u64);
         if first > last {
-            return self.clear(at, end);
+            self.clear(at, end);
+            return Ok(());
         }
         self.clear(at, first * PAGE as u64);
         self.clear(last * PAGE as u64, end);
         self.drop_pages(first, last);
         self.take_back(first, last, Copies::Keep);
+        Ok(())
     }
 
     /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there. If there is no room for all, those
     /// beyond the end go again: they are nobody's to give back later.
     pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let _alone = self.changing.lock();
+        let seals = self.changing.lock();
         let (old, end) = (self.len(), at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)?);
+        seals.allow_len(old, end.max(old))?;
         if end > old {
             self.clear_rubbish(old, end, end);
         }

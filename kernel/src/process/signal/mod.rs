@@ -232,17 +232,24 @@ fn before_sending(process: &Arc<Process>, signal: u32) {
     }
 }
 
-/// Sends `signal` to `task` alone.
-pub fn send_to_thread(task: &Arc<Task>, signal: u32, origin: Origin) {
-    let process = task.process();
-    before_sending(process, signal);
-    let blocked = task.thread.signals.blocks(signal);
+/// Sends `signal` to the thread `tid` of `process` alone.
+///
+/// # Errors
+/// ESRCH if there is none.
+pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Origin) -> Result<(), Errno> {
     if signal == SIGKILL {
+        process.thread(tid).ok_or(Errno::ESRCH)?;
         process.end(Ending::Signal(SIGKILL));
-    } else if blocked || !process.signals.ignores(signal) {
-        task.thread.signals.pending.add(signal, origin);
-        Task::notify(task, attention::SIGNAL);
+        return Ok(());
     }
+    before_sending(process, signal);
+    // Under the lock that changes one thread for another: what the old one has by then, the new one takes over.
+    process.with_thread(tid, |task| {
+        if task.thread.signals.blocks(signal) || !process.signals.ignores(signal) {
+            task.thread.signals.pending.add(signal, origin);
+            Task::notify(task, attention::SIGNAL);
+        }
+    })
 }
 
 /// Who takes `signal` if it is sent to `process`: who waits for it, else who does not block it.

@@ -6,12 +6,13 @@
 //! thread 1 text part 1 ─> tables ┴ table 1 of all ─> run ┴ words k..z ─> leaves ┘
 //! ```
 
-use crate::arena::Arena;
-use crate::map::{Table, map};
+use crate::map::map;
 use crate::reduce::{Entry, reduce};
 use crate::text;
 use crate::tree::{Node, merge};
+use programs::arena::Arena;
 use programs::marker;
+use programs::table::Table;
 use programs::window::{Window, Worker, measure};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -112,6 +113,7 @@ impl Phase<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use programs::words::words;
 
     fn text() -> &'static [u8] {
         let mut random = programs::random::Random::new(1);
@@ -137,7 +139,7 @@ mod tests {
         let mut count = 0;
         index.tree.for_each(&mut |entry| count += entry.positions.len());
         assert_eq!(count, 20_000);
-        for (position, word) in text::words(text, 0..text.len()) {
+        for (position, word) in words(text, 0..text.len()) {
             let entry = index.tree.find(word).expect("the word is there");
             assert!(entry.positions.binary_search(&(position as u64)).is_ok());
         }

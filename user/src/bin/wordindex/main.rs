@@ -5,7 +5,6 @@
 //! tables, and all share the finished tree. Memory is mapped in blocks and never unmapped: small blocks
 //! stress mmap, large ones page faults.
 
-mod arena;
 mod index;
 mod map;
 mod reduce;

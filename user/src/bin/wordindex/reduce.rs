@@ -1,8 +1,8 @@
 //! The reduce phase: one thread takes its table of every mapper, which is the pairwise sharing of the
 //! benchmark, and joins the positions of each word.
 
-use crate::arena::{Arena, List};
-use crate::map::{Slot, Table};
+use programs::arena::{Arena, List};
+use programs::table::{Slot, Table};
 
 /// A word of the finished index.
 #[derive(Clone, Copy, Debug, PartialEq)]

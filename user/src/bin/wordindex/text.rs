@@ -1,10 +1,8 @@
-//! The input: all files in one piece of memory, in lower case, and its words.
-//!
-//! A word is a run of ASCII letters and digits and of bytes beyond ASCII; its position is its offset in the
-//! whole input.
+//! The input: all files in one piece of memory, in lower case. The position of a word is its offset in the whole input.
 
 use programs::memory::{self, READ_WRITE};
 use programs::require;
+use programs::words::in_word;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -47,33 +45,10 @@ pub fn parts(text: &[u8], count: usize) -> Vec<Range<usize>> {
     cuts.windows(2).map(|pair| cut(pair[0])..cut(pair[1])).collect()
 }
 
-/// The words of a part of the text, with their positions in the text.
-pub fn words(text: &[u8], part: Range<usize>) -> impl Iterator<Item = (usize, &[u8])> {
-    let mut at = part.start;
-    std::iter::from_fn(move || {
-        at += text[at..part.end].iter().take_while(|byte| !in_word(**byte)).count();
-        let length = text[at..part.end].iter().take_while(|byte| in_word(**byte)).count();
-        let word = (at, &text[at..at + length]);
-        at += length;
-        (length > 0).then_some(word)
-    })
-}
-
-fn in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || !byte.is_ascii()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_have_the_positions_of_the_whole_text() {
-        let text = "on, naïve x2\n".as_bytes();
-        let found: Vec<_> = words(text, 2..text.len()).collect();
-        assert_eq!(found, [(4, "naïve".as_bytes()), (11, b"x2")]);
-        assert_eq!(words(b" ,. ", 0..4).count(), 0);
-    }
+    use programs::words::words;
 
     #[test]
     fn parts_cover_the_text_and_never_cut_a_word() {

@@ -3,9 +3,10 @@
 //! Each thread merges one range of words out of all reducers' sorted runs into leaves of its own memory; the
 //! first one then builds the levels above them.
 
-use crate::arena::{Arena, List};
 use crate::reduce::Entry;
+use programs::arena::{Arena, List};
 use programs::random::mix;
+use programs::table::hash;
 
 const FAN_OUT: usize = 32;
 /// Samples per run from which the ranges are chosen.
@@ -88,7 +89,7 @@ impl Node {
         let mut digest = 0;
         self.for_each(&mut |entry| {
             let positions = entry.positions.iter().fold(0, |sum, position| mix(sum ^ (position + 1)));
-            digest = mix(digest ^ crate::map::hash(entry.word)) ^ positions;
+            digest = mix(digest ^ hash(entry.word)) ^ positions;
         });
         digest
     }

@@ -65,8 +65,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Only leaves show a backing, so nothing is expanded.
     pub(super) fn drop_shown(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies) {
         let mut guard = self.lock_leaves(pin, pages);
-        let picked =
-            |page: Page| page.backing() == Some(backing) && (copies == Copies::Drop || page.is_shown());
+        let picked = |page: Page| page.shows(backing, copies);
         Removed::scan(&mut guard, self.rig.grain, picked).take_back(pin, &self.rig).forget(pin, &self.rig);
     }
 }

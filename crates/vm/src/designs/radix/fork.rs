@@ -9,13 +9,14 @@ use percore::Pinned;
 use radixmap::{OutOfMemory, Run};
 use refcache::Domain;
 
+use super::RadixSpace;
 use super::huge::cut_all;
-use super::{RadixSpace, lock_all};
+use crate::designs::locked::lock_all;
 use crate::meta::Page;
 use crate::sharing::References;
 use crate::shootdown::{Rig, Scattered, range};
 use crate::space::Heir;
-use crate::{BackingNum, Event, Flags, Memory, Mmu, PageRange, VmError};
+use crate::{BackingNum, Event, Flags, Memory, Mmu, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// A copy of what is mapped at one moment.
@@ -82,20 +83,9 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
         }
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
         let heritage = self.parent.inherit(self.pin, page);
-        self.keep(run, pages, heritage.kept);
+        self.lowered.keep(run, heritage.kept);
         self.references.add(backing, pages.pages() as i64);
         Ok(Some(heritage.child.with_backing(backing)))
-    }
-
-    /// The parent's `pages` are `kept` from now on.
-    fn keep(&mut self, run: &mut Run<'_, Page>, pages: PageRange, kept: Page) {
-        let page = run.value();
-        if !kept.rights().contains(page.rights()) {
-            self.lowered.add(pages, page.tracker());
-            run.set(kept.untracked());
-        } else if kept != page {
-            run.set(kept);
-        }
     }
 
     /// The child's backing, asked for once for each run.

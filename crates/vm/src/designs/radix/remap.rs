@@ -11,6 +11,7 @@ use refcache::Domain;
 
 use super::huge::cut_all;
 use super::{Guard, RadixSpace, keys, make_fit, set_all};
+use crate::designs::locked::{for_each_resident, make_room};
 use crate::meta::Page;
 use crate::shootdown::Reach;
 use crate::space::Mover;
@@ -58,7 +59,7 @@ where
         let mapping = uniform(&mut old, keys(from))?;
         cut_all(&mut old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         let shift = |at: u64| at - from.start().get() + to.start().get();
-        self.make_room(&mut old, &mut new, shift)?;
+        make_room(&mut old, &mut new, shift)?;
         make_fit(&mut new, keys(to), Page::new(mapping))?;
         let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
         let backing = mapping.backing().map(moved).transpose()?;
@@ -90,21 +91,6 @@ where
         old.for_each(|entry| entry.clear());
         drop(old);
         self.arenas.released(pin, pages);
-    }
-
-    /// Sees to it that there is a slot for each page that has a frame.
-    fn make_room(
-        &self,
-        old: &mut Guard<'_>,
-        new: &mut Guard<'_>,
-        shift: impl Fn(u64) -> u64,
-    ) -> Result<(), VmError> {
-        let mut room = Ok(());
-        for_each_resident(old, |entry, _| {
-            let at = shift(entry.keys().start);
-            room = room.and_then(|()| new.split(at..at + 1));
-        });
-        room.map_err(|_| VmError::OutOfMemory)
     }
 
     /// Locks two ranges, the lower one first.
@@ -162,12 +148,4 @@ fn uniform(guard: &mut Guard<'_>, keys: Range<u64>) -> Result<Mapping, VmError> 
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => found.ok_or(VmError::Empty),
     }
-}
-
-fn for_each_resident(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Entry<'_, Page>, Page)) {
-    guard.for_each(|entry| {
-        if let Some(page) = entry.value().filter(|page| page.frame().is_some()) {
-            f(entry, page);
-        }
-    });
 }

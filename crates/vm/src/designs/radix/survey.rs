@@ -3,13 +3,14 @@
 use core::ops::ControlFlow;
 
 use percore::Pinned;
-use radixmap::Expand;
 use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
+use crate::designs::locked::lock_leaves;
 use crate::meta::Page;
+use crate::region::{Joining, Runs};
 use crate::shootdown::pages;
-use crate::{Access, FrameNum, Memory, Mmu, PageNum, PageRange, Region, VmError};
+use crate::{Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.
 const PIECE: u64 = 1 << 18;
@@ -17,10 +18,7 @@ const PIECE: u64 = 1 << 18;
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Locks `pages`, and more where they lie in folded slots.
     pub(super) fn lock_leaves<'g>(&'g self, pin: &'g Pinned, pages: PageRange) -> Guard<'g> {
-        let Ok(guard) = self.map.lock_range(pin, keys(pages), Expand::Never) else {
-            unreachable!("nothing is expanded")
-        };
-        guard
+        lock_leaves(&self.map, pin, keys(pages))
     }
 
     /// Shows the slots of `within` to `visit`, from the left: their pages, and what these are, if mapped.
@@ -46,36 +44,18 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         PageNum::new(slot.end.max((start.get() | (PIECE - 1)) + 1))
     }
 
-    pub(super) fn show_frame(
-        &self,
-        pin: &Pinned,
-        page: PageNum,
-        access: Access,
-        visit: &mut dyn FnMut(FrameNum),
-    ) -> bool {
-        let mut shown = false;
-        self.lock_leaves(pin, PageRange::one(page)).for_each(|entry| {
-            let reached = entry.value().filter(|page| page.rights().allows(access)).and_then(Page::frame);
-            shown |= reached.map(&mut *visit).is_some();
-        });
-        shown
-    }
-
     pub(super) fn each_region(
         &self,
         pin: &Pinned,
         within: PageRange,
         visit: &mut dyn FnMut(&Region) -> ControlFlow<()>,
     ) {
-        let mut open: Option<Region> = None;
+        let mut joining = Joining::new(visit);
         let walked = self.survey(pin, within, |pages, page| {
-            let joined = open.zip(page).and_then(|(region, page)| region.joined(pages, page));
-            let done = if joined.is_some() { None } else { open };
-            open = joined.or_else(|| page.map(|page| Region::new(pages, page)));
-            done.as_ref().map_or(ControlFlow::Continue(()), &mut *visit)
+            page.map_or(ControlFlow::Continue(()), |page| joining.add(Region::new(pages, page)))
         });
-        if let (true, Some(last)) = (walked.is_continue(), open) {
-            let _ = visit(&last);
+        if walked.is_continue() {
+            joining.end();
         }
     }
 
@@ -85,21 +65,15 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         within: PageRange,
         visit: &mut dyn FnMut(PageRange),
     ) -> Result<(), VmError> {
-        let (mut run, mut holes) = (PageRange::EMPTY, false);
+        let (mut runs, mut holes) = (Runs::new(visit), false);
         let _ = self.survey(pin, within, |pages, page| {
             holes |= page.is_none();
             if page.is_some_and(|page| page.frame().is_some()) {
-                if run.end() != pages.start() && !run.is_empty() {
-                    visit(run);
-                    run = PageRange::EMPTY;
-                }
-                run = run.hull(pages);
+                runs.add(pages);
             }
             ControlFlow::<()>::Continue(())
         });
-        if !run.is_empty() {
-            visit(run);
-        }
+        runs.end();
         if holes { Err(VmError::NotMapped) } else { Ok(()) }
     }
 

@@ -1,4 +1,4 @@
-//! Memory for the index: one arena per thread, as in section 5.1 of the paper.
+//! Memory for an index: one arena per thread, as in section 5.1 of the paper.
 //!
 //! Memory is mapped in blocks of a fixed size, free lists belong to one thread, and nothing is ever given
 //! back to the kernel. The last point makes what an arena hands out `'static`, and lets threads read each
@@ -7,8 +7,8 @@
 //! Pieces are powers of two, at least 16 bytes. A freed piece keeps the address of the next one in its first
 //! word. What is left of a block when the next one is mapped goes to the free lists too.
 
-use programs::memory::{self, PAGE, READ_WRITE};
-use programs::require;
+use crate::memory::{self, PAGE, READ_WRITE};
+use crate::require;
 use std::mem::{MaybeUninit, size_of};
 use std::ops::Deref;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -84,6 +84,14 @@ pub struct List<T: 'static> {
 impl<T> Default for List<T> {
     fn default() -> List<T> {
         List { room: &mut [], length: 0 }
+    }
+}
+
+impl<T: Copy> List<T> {
+    /// A list of these elements.
+    pub fn copy_of(elements: &[T], arena: &mut Arena) -> List<T> {
+        let mut elements = elements.iter().copied();
+        List::filled(elements.len(), arena, || elements.next().expect("as many as there are"))
     }
 }
 
@@ -167,6 +175,12 @@ mod tests {
         (0..10_000u64).for_each(|number| list.push(number, &mut arena));
         assert!(list.iter().copied().eq(0..10_000));
         assert_eq!(list.freeze().len(), 10_000);
+    }
+
+    #[test]
+    fn a_copy_holds_the_elements() {
+        let copy = List::copy_of(&[3, 1, 4], &mut Arena::new(PAGE));
+        assert_eq!(copy.freeze(), [3, 1, 4]);
     }
 
     #[test]

@@ -1,0 +1,184 @@
+//! Figures of *Scalable address spaces using RCU balanced trees* (Clements, Kaashoek, Zeldovich, ASPLOS 2012).
+
+use super::claims::{Claim, Ours, claim};
+use super::radixvm::metis;
+use super::{Across, Axes, BONSAI, Content, Figure, Panel, Plot, Series, Work, ours};
+
+/// The paper's four designs and two more, on one program.
+const fn designs(work: Work) -> [Series; 6] {
+    [
+        Series { label: "Pure RCU", on: BONSAI, work },
+        Series { label: "Hybrid locking/RCU", on: ours("hybrid", "shared", "refcache"), work },
+        Series { label: "Fault locking", on: ours("faultlock", "shared", "refcache"), work },
+        Series { label: "Read/write locking", on: ours("rwlock", "shared", "refcache"), work },
+        Series { label: "Lock per VMA", on: ours("pervma", "shared", "refcache"), work },
+        Series { label: "RadixVM", on: super::RADIX, work },
+    ]
+}
+
+/// The same with today's Linux in place of our copy of its locks.
+const fn designs_and_linux(work: Work) -> [Series; 6] {
+    let [pure, hybrid, fault, stock, _, radix] = designs(work);
+    [pure, hybrid, fault, stock, Series { label: "Linux", on: super::Machine::Linux, work }, radix]
+}
+
+const METIS: Work = metis!("8M");
+const PSEARCHY: Work = Work {
+    program: "textindex",
+    arguments: &["--slots", "1024", "{file}"],
+    reads: Some("crates/vm"),
+    apart: 0,
+};
+const DEDUP: Work = Work {
+    program: "dedup",
+    arguments: &["--block", "16K", "--repeat", "{size}", "{file}"],
+    reads: Some("Cargo.lock"),
+    apart: 0,
+};
+/// Faults in regions too small for a huge page, and in no second one; beside a thread that maps for so much of its time.
+macro_rules! faults {
+    ($option:literal, $value:literal) => {
+        Work::new("faultstorm", &[$option, $value, "--pages", "511", "--iterations", "480", "--warmup", "24"])
+    };
+}
+
+const FAULTS: Work = faults!("--mappers", "0");
+const FAULTS_BESIDE_MAPS: Work = faults!("--mmap-fraction", "{x}");
+
+const JOBS: Axes = Axes { across: Across::Cores, up: "throughput (jobs/hour)" };
+
+const fn speedup(paper: &'static str, of: &'static str) -> Claim {
+    claim(of, "7.2: 80 cores of 1", paper, Ours::Speedup(of, 80))
+}
+
+const fn of_stock(paper: &'static str, what: &'static str) -> Claim {
+    claim(what, "7.2: of read/write locking, at 80 cores", paper, Ours::Ratio(what, "Read/write locking", 80))
+}
+
+/// The figures of section 7.
+pub const FIGURES: [Figure; 6] = [
+    Figure {
+        id: "fig13",
+        paper: "Bonsai, figure 13 (section 7.2)",
+        title: "Metis throughput for each page fault concurrency design",
+        note: "wordindex with blocks of 8 MB, Streamflow's segments. The job is much smaller than the paper's.",
+        content: Content::Curves(
+            JOBS,
+            &[Panel {
+                title: "Metis",
+                plot: Plot::Jobs,
+                series: &designs_and_linux(METIS),
+                claims: &[
+                    speedup("75", "Pure RCU"),
+                    speedup("59", "Hybrid locking/RCU"),
+                    of_stock("3.4", "Pure RCU"),
+                    of_stock("2.7", "Hybrid locking/RCU"),
+                ],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig14",
+        paper: "Bonsai, figure 14 (section 7.2)",
+        title: "Psearchy throughput for each page fault concurrency design",
+        note: "textindex over one of this repository's crates; the paper's tree is Linux.",
+        content: Content::Curves(
+            JOBS,
+            &[Panel {
+                title: "Psearchy",
+                plot: Plot::Jobs,
+                series: &designs_and_linux(PSEARCHY),
+                claims: &[
+                    speedup("25", "Pure RCU"),
+                    of_stock("1.27", "Fault locking"),
+                    of_stock("1.7 (best of each)", "Hybrid locking/RCU"),
+                    of_stock("1.8", "Pure RCU"),
+                ],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig15",
+        paper: "Bonsai, figure 15 (section 7.2)",
+        title: "Dedup throughput for each page fault concurrency design",
+        note: "A small file many times over: most of it is found to be there already.",
+        content: Content::Curves(
+            JOBS,
+            &[Panel {
+                title: "Dedup",
+                plot: Plot::Jobs,
+                series: &designs_and_linux(DEDUP),
+                claims: &[of_stock("1.6", "Hybrid locking/RCU"), of_stock("1.7", "Pure RCU")],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig16",
+        paper: "Bonsai, figure 16 (section 7.3)",
+        title: "Microbenchmark throughput with no lock contention",
+        note: "Every thread touches one fresh page a round, in one region of its own. A fault here is much shorter than on Linux 2.6.37.",
+        content: Content::Curves(
+            Axes { across: Across::Cores, up: "page faults/s" },
+            &[Panel {
+                title: "faults alone",
+                plot: Plot::PerRound(1.0),
+                series: &designs_and_linux(FAULTS),
+                claims: &[claim("Pure RCU, at 80 cores", "7.3", "20 million/s", Ours::Value("Pure RCU", 80))],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig17",
+        paper: "Bonsai, figure 17 (section 7.3)",
+        title: "Microbenchmark page fault cost with no lock contention",
+        note: "The same runs as figure 16.",
+        content: Content::Curves(
+            Axes { across: Across::Cores, up: "cycles/page fault" },
+            &[Panel {
+                title: "faults alone",
+                plot: Plot::Cycles,
+                series: &designs_and_linux(FAULTS),
+                claims: &[
+                    claim(
+                        "Read/write locking, at 10 cores",
+                        "7.3",
+                        "about 7,400",
+                        Ours::Value("Read/write locking", 10),
+                    ),
+                    claim("Pure RCU, at 80 cores", "7.3", "8,869", Ours::Value("Pure RCU", 80)),
+                    claim("RadixVM, 80 cores of 1", "not in this paper", "", Ours::Speedup("RadixVM", 80)),
+                ],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig18",
+        paper: "Bonsai, figure 18 (section 7.3)",
+        title: "Microbenchmark page fault cost with varying time spent in mmap and munmap, relative to the cost with no concurrent memory mapping operations",
+        note: "On the most CPUs of this run, one of which maps; what the others do for a fault, waiting for locks included while they spin.",
+        content: Content::Curves(
+            Axes {
+                across: Across::Argument(
+                    "% of time in mmap and munmap",
+                    &["0", "10", "20", "40", "60", "80", "100"],
+                ),
+                up: "relative page fault cost",
+            },
+            &[Panel {
+                title: "faults beside maps",
+                plot: Plot::FaultRelative,
+                series: &designs(FAULTS_BESIDE_MAPS),
+                claims: &[
+                    claim(
+                        "Read/write locking, at 100 %",
+                        "7.3",
+                        "29",
+                        Ours::Value("Read/write locking", 100),
+                    ),
+                    claim("Fault locking, at 100 %", "7.3", "21", Ours::Value("Fault locking", 100)),
+                    claim("Pure RCU, at 100 %", "7.3", "near 1", Ours::Value("Pure RCU", 100)),
+                ],
+            }],
+        ),
+    },
+];

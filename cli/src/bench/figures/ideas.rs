@@ -1,0 +1,146 @@
+//! Figures of the same paper, section 5.5: each of RadixVM's ideas against what it replaces.
+
+use super::claims::{Ours, claim};
+use super::radixvm::{GLOBAL, LOCAL, PAGES, PIPELINE, tables};
+use super::{Across, Axes, Content, Figure, Panel, Plot, RADIX, Series, Work, ours};
+
+/// Look-ups of each reader of figures 6 and 7.
+const LOOKUPS: f64 = 6400.0;
+
+/// Look-ups in a map beside so many writers.
+macro_rules! lookups {
+    ($label:literal, $map:literal, $writers:literal) => {
+        Series {
+            label: $label,
+            on: RADIX,
+            work: Work {
+                program: "treelookup",
+                arguments: &["--map", $map, "--lookups", "6400", "--writers", stringify!($writers)],
+                reads: None,
+                apart: $writers,
+            },
+        }
+    };
+}
+
+const fn counted_by(label: &'static str, refs: &'static str) -> Series {
+    Series { label, on: ours("radix", "percore", refs), work: Work::new("pageshare", &[]) }
+}
+
+/// The figures of section 5.5.
+pub const FIGURES: [Figure; 4] = [
+    Figure {
+        id: "fig6",
+        paper: "RadixVM, figure 6 (section 5.5)",
+        title: "Total throughput of concurrent skip list lookups contending with inserts and deletes",
+        note: "",
+        content: Content::Curves(
+            Axes { across: Across::Cores, up: "lookups/s" },
+            &[Panel {
+                title: "skip list",
+                plot: Plot::Lookups(LOOKUPS),
+                series: &[
+                    lookups!("0 writers", "skiplist", 0),
+                    lookups!("1 writer", "skiplist", 1),
+                    lookups!("5 writers", "skiplist", 5),
+                ],
+                claims: &[
+                    claim("0 writers, per core", "5.5", "5.7 million/s", Ours::Value("0 writers", 1)),
+                    claim("5 writers, at 80 cores", "5.5", "64 million/s", Ours::Value("5 writers", 80)),
+                ],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig7",
+        paper: "RadixVM, figure 7 (section 5.5)",
+        title: "Total throughput of concurrent radix tree lookups contending with inserts and deletes",
+        note: "Writers are among the cores: a curve with ten of them begins at eleven.",
+        content: Content::Curves(
+            Axes { across: Across::Cores, up: "lookups/s" },
+            &[Panel {
+                title: "radix tree",
+                plot: Plot::Lookups(LOOKUPS),
+                series: &[
+                    lookups!("0 writers", "radix", 0),
+                    lookups!("10 writers", "radix", 10),
+                    lookups!("40 writers", "radix", 40),
+                ],
+                claims: &[claim(
+                    "10 writers of none, at 80 cores",
+                    "5.5",
+                    "1: unaffected by writers",
+                    Ours::Ratio("10 writers", "0 writers", 80),
+                )],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig8",
+        paper: "RadixVM, figure 8 (section 5.5)",
+        title: "Page sharing throughput for different reference counting methods",
+        note: "",
+        content: Content::Curves(
+            Axes { across: Across::Cores, up: "iterations/s" },
+            &[Panel {
+                title: "one shared page",
+                plot: Plot::PerRound(1.0),
+                series: &[
+                    counted_by("Refcache", "refcache"),
+                    counted_by("SNZI", "snzi"),
+                    counted_by("Shared counter", "atomic"),
+                ],
+                claims: &[claim(
+                    "Refcache, 80 cores of 1",
+                    "5.5",
+                    "scales perfectly: 80",
+                    Ours::Speedup("Refcache", 80),
+                )],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig9",
+        paper: "RadixVM, figure 9 (section 5.5)",
+        title: "Throughput of local, pipeline, and global microbenchmarks using per-core page tables and shared page tables",
+        note: "The meter does not see the hardware's page walks, which make shared tables dearer than they look here.",
+        content: Content::Curves(
+            PAGES,
+            &[
+                Panel {
+                    title: "local",
+                    plot: Plot::PerRound(1.0),
+                    series: &tables(LOCAL),
+                    claims: &[claim(
+                        "shared of per-core at 80 cores",
+                        "5.5",
+                        "grinds to a halt",
+                        Ours::Ratio("Shared", "Per-core", 80),
+                    )],
+                },
+                Panel {
+                    title: "pipeline",
+                    plot: Plot::PerRound(2.0),
+                    series: &tables(PIPELINE),
+                    claims: &[claim(
+                        "shared of per-core at 80 cores",
+                        "5.5",
+                        "grinds to a halt",
+                        Ours::Ratio("Shared", "Per-core", 80),
+                    )],
+                },
+                Panel {
+                    title: "global",
+                    plot: Plot::PerRoundAndCore(16.0),
+                    series: &tables(GLOBAL),
+                    claims: &[claim(
+                        "shared of per-core at 80 cores",
+                        "5.5",
+                        "below 1, much closer",
+                        Ours::Ratio("Shared", "Per-core", 80),
+                    )],
+                },
+            ],
+        ),
+    },
+];

@@ -1,0 +1,95 @@
+//! All runs of some figures, one after the other, and the figures made of them.
+
+use anyhow::Result;
+
+use super::curve::Curve;
+use super::identity::Identity;
+use super::measure::{self, Effort, Measured};
+use super::plan::{self, Extent, Known, Run};
+use super::results::{Drawn, Results};
+use super::store::Store;
+use super::{Across, Axes, Figure, Panel, Series};
+
+/// What is to be done.
+pub struct Job {
+    /// The figures.
+    pub figures: Vec<&'static Figure>,
+    /// How far curves go.
+    pub extent: Extent,
+    /// How much is run.
+    pub effort: Effort,
+    /// What this build has.
+    pub known: Known,
+    /// What is done.
+    pub store: Store,
+    /// What this build is.
+    pub identity: Identity,
+}
+
+/// Every run with what became of it.
+type Done = Vec<(Run, Result<Measured>)>;
+
+impl Job {
+    /// The results, and how many runs gave none.
+    ///
+    /// # Errors
+    /// A folder that cannot be written; snapshots that cannot be read.
+    pub fn measure(&self) -> Result<(Results, usize)> {
+        let runs = plan::all(&self.figures, &self.extent, &self.known);
+        let kept = runs.iter().filter(|run| self.store.get(run).is_some()).count();
+        let of = runs.len();
+        let done = runs.into_iter().enumerate().map(|(number, run)| self.once(run, number + 1, of));
+        let done: Done = done.collect::<Result<_>>()?;
+        let left_out = done.iter().filter(|(_, result)| result.is_err()).count();
+        let figures = self
+            .figures
+            .iter()
+            .map(|figure| Drawn::new(figure, |axes, panel, series| self.curve(&done, axes, panel, series)));
+        let figures = figures.collect::<Result<_>>()?;
+        let (identity, cpus) = (self.identity.clone(), self.extent.cpus.clone());
+        let measured = of - kept - left_out;
+        Ok((Results { identity, quick: self.effort.quick, cpus, measured, kept, figures }, left_out))
+    }
+
+    /// Finds or does one run. One that fails is told and left out.
+    fn once(&self, run: Run, number: usize, of: usize) -> Result<(Run, Result<Measured>)> {
+        if let Some(kept) = self.store.get(&run) {
+            return Ok((run, Ok(kept)));
+        }
+        let name = run.name();
+        let result = measure::run(&run, self.effort, format!("run {number} of {of}: {name}"));
+        match &result {
+            Ok(measured) => self.store.put(&run, measured.clone())?,
+            Err(error) => eprintln!("radixvm: left out: {name}: {error:#}"),
+        }
+        Ok((run, result))
+    }
+
+    fn curve(&self, done: &Done, axes: &Axes, panel: &Panel, series: &Series) -> Curve {
+        let mut curve = Curve::empty(series);
+        curve.not_in_this_build = self.known.missing(series);
+        if curve.not_in_this_build.is_some() {
+            return curve;
+        }
+        let mut points = Vec::new();
+        for run in plan::runs(axes.across, panel.plot, series, &self.extent) {
+            let x = place(axes.across, &run);
+            match done.iter().find(|(other, _)| *other == run) {
+                Some((_, Err(error))) => curve.left_out.push(format!("{x}: {error:#}")),
+                done => {
+                    points.extend(done.and_then(|(_, done)| Some((x, run.cpus, done.as_ref().ok()?.clone()))))
+                }
+            }
+        }
+        curve.fill(axes.across, panel.plot, &points);
+        curve
+    }
+}
+
+/// Where a run is drawn.
+fn place(across: Across, run: &Run) -> f64 {
+    match across {
+        Across::Cores => run.cpus.into(),
+        Across::Argument(..) => run.x.and_then(|x| x.parse().ok()).unwrap_or(0.0),
+    }
+}

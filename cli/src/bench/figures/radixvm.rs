@@ -1,0 +1,181 @@
+//! Figures of *RadixVM: Scalable address spaces for multithreaded applications* (Clements, Kaashoek, Zeldovich, EuroSys 2013):
+//! applications, microbenchmarks and memory, sections 5.2 to 5.4.
+
+use super::claims::{Ours, claim};
+use super::{Across, Axes, BONSAI, Content, Figure, Machine, Panel, Plot, RADIX, SHARED, Series, Work};
+
+/// The Metis job on a small text, with blocks of this size.
+macro_rules! metis {
+    ($block:literal) => {
+        Work {
+            program: "wordindex",
+            arguments: &["--block", $block, "--repeat", "{size}", "{file}"],
+            reads: Some("LICENSE-APACHE"),
+            apart: 0,
+        }
+    };
+}
+pub(super) use metis;
+
+/// The programs of section 5.1.
+pub const LOCAL: Work = Work::new("local", &[]);
+/// The second.
+pub const PIPELINE: Work = Work::new("pipeline", &[]);
+/// The third.
+pub const GLOBAL: Work = Work::new("global", &[]);
+/// What is drawn of them.
+pub const PAGES: Axes = Axes { across: Across::Cores, up: "pages written/s" };
+
+/// The three systems of figure 5, on one program.
+const fn systems(work: Work) -> [Series; 3] {
+    [
+        Series { label: "RadixVM", on: RADIX, work },
+        Series { label: "Bonsai", on: BONSAI, work },
+        Series { label: "Linux", on: Machine::Linux, work },
+    ]
+}
+
+/// The two kinds of page tables, on one program.
+pub const fn tables(work: Work) -> [Series; 2] {
+    [Series { label: "Per-core", on: RADIX, work }, Series { label: "Shared", on: SHARED, work }]
+}
+
+/// The figures up to section 5.4.
+pub const FIGURES: [Figure; 4] = [
+    Figure {
+        id: "fig4",
+        paper: "RadixVM, figure 4 (section 5.2)",
+        title: "Metis scalability for different VM systems and allocation block sizes",
+        note: "wordindex indexes a small text many times over; the paper's 4 GB do not fit into a metered guest. One job is one index.",
+        content: Content::Curves(
+            Axes { across: Across::Cores, up: "jobs/hour" },
+            &[Panel {
+                title: "Metis",
+                plot: Plot::Jobs,
+                series: &[
+                    Series { label: "RadixVM/8 MB", on: RADIX, work: metis!("8M") },
+                    Series { label: "RadixVM/64 KB", on: RADIX, work: metis!("64K") },
+                    Series { label: "Bonsai/8 MB", on: BONSAI, work: metis!("8M") },
+                    Series { label: "Bonsai/64 KB", on: BONSAI, work: metis!("64K") },
+                    Series { label: "Linux/8 MB", on: Machine::Linux, work: metis!("8M") },
+                    Series { label: "Linux/64 KB", on: Machine::Linux, work: metis!("64K") },
+                ],
+                claims: &[
+                    claim(
+                        "RadixVM of Bonsai, 8 MB, at 80 cores",
+                        "5.2",
+                        "about 0.95 at all core counts",
+                        Ours::Ratio("RadixVM/8 MB", "Bonsai/8 MB", 80),
+                    ),
+                    claim(
+                        "RadixVM of Linux, 64 KB, at 80 cores",
+                        "5.2",
+                        "substantially more",
+                        Ours::Ratio("RadixVM/64 KB", "Linux/64 KB", 80),
+                    ),
+                ],
+            }],
+        ),
+    },
+    Figure {
+        id: "fig5",
+        paper: "RadixVM, figure 5 (section 5.3)",
+        title: "Throughput of local, pipeline, and global microbenchmarks as the total number of pages written per second",
+        note: "Linux is 6.1, the paper's 3.5; Bonsai is the design in our kernel, the paper's a patched Linux 2.6.37. In global every thread writes to 16 pages of each thread's part, in the paper too (64 KB).",
+        content: Content::Curves(
+            PAGES,
+            &[
+                Panel {
+                    title: "local",
+                    plot: Plot::PerRound(1.0),
+                    series: &systems(LOCAL),
+                    claims: &[
+                        claim("RadixVM, 80 cores of 1", "5.3", "linear: 80", Ours::Speedup("RadixVM", 80)),
+                        claim(
+                            "RadixVM of Linux at 1 core",
+                            "5.3",
+                            "within 8 %: 0.92",
+                            Ours::Ratio("RadixVM", "Linux", 1),
+                        ),
+                        claim(
+                            "Linux, 80 cores of 1",
+                            "5.3",
+                            "below 1: slows down",
+                            Ours::Speedup("Linux", 80),
+                        ),
+                        claim("RadixVM, shootdown targets a round", "5.3", "none", Ours::Targets("RadixVM")),
+                        claim(
+                            "RadixVM, lines transferred a round",
+                            "5.3",
+                            "essentially zero",
+                            Ours::Transfers("RadixVM"),
+                        ),
+                    ],
+                },
+                Panel {
+                    title: "pipeline",
+                    plot: Plot::PerRound(2.0),
+                    series: &systems(PIPELINE),
+                    claims: &[
+                        claim(
+                            "RadixVM, shootdown targets a round",
+                            "5.3",
+                            "exactly 1",
+                            Ours::Targets("RadixVM"),
+                        ),
+                        claim(
+                            "RadixVM of Linux at 1 core",
+                            "5.3",
+                            "within 8 %: 0.92",
+                            Ours::Ratio("RadixVM", "Linux", 1),
+                        ),
+                        claim(
+                            "RadixVM of Linux at 80 cores",
+                            "5.3",
+                            "significantly more",
+                            Ours::Ratio("RadixVM", "Linux", 80),
+                        ),
+                    ],
+                },
+                Panel {
+                    title: "global",
+                    plot: Plot::PerRoundAndCore(16.0),
+                    series: &systems(GLOBAL),
+                    claims: &[claim(
+                        "RadixVM, 80 cores of 1",
+                        "5.3",
+                        "scales well",
+                        Ours::Speedup("RadixVM", 80),
+                    )],
+                },
+            ],
+        ),
+    },
+    Figure {
+        id: "table2",
+        paper: "RadixVM, table 2 (section 5.4)",
+        title: "Memory usage for alternate VM representations",
+        note: "Of the snapshots in docs/snapshots: other programs than the paper's. Its radix trees take about twice the memory of Linux's VMAs and page tables (section 5.6), and at most 3.7 % of the resident memory (section 5.4).",
+        content: Content::Memory,
+    },
+    Figure {
+        id: "tables",
+        paper: "RadixVM, section 5.4",
+        title: "Page tables of Metis, per core and shared",
+        note: "A number in the paper's text, drawn here as a figure. The kernel's own count of the run, without the meter; tables of the program's start are not in it.",
+        content: Content::Curves(
+            Axes { across: Across::Cores, up: "page-table pages" },
+            &[Panel {
+                title: "Metis, 64 KB",
+                plot: Plot::TablePages,
+                series: &tables(metis!("64K")),
+                claims: &[claim(
+                    "per-core of shared at the most CPUs",
+                    "5.4",
+                    "13 at 80 cores",
+                    Ours::LastRatio("Per-core", "Shared"),
+                )],
+            }],
+        ),
+    },
+];

@@ -1,0 +1,90 @@
+//! What RadixVM is measured against, in the guest: counts of pages (`--refs`), and maps.
+
+use serde_json::Value;
+
+use crate::harness::{Compiler, compiled, run, run_losing};
+use crate::meter::{contend, is_private, number};
+
+/// Counts that free what nobody uses.
+const HONEST: [&str; 5] = ["refcache", "atomic", "locked", "snzi", "sloppy"];
+
+/// RadixVM's figure 8: a page is taken and given up again by four cores.
+fn sharing(refs: &str) -> Value {
+    let options = ["--systems", "radix", "--cpus", "4", "--refs", refs];
+    let row = contend(refs, &options, &["pageshare", "--keep", "--iterations", "300"]).remove(0);
+    assert_eq!(row["refs"], refs);
+    row
+}
+
+#[test]
+fn counts_by_core_share_nothing() {
+    for refs in ["refcache", "sloppy", "none"] {
+        is_private(&sharing(refs));
+    }
+}
+
+/// A word that all cores change comes and goes for each reference. A leaf of SNZI that goes to zero and back takes the root
+/// along.
+#[test]
+fn counts_that_know_zero_at_once_share_lines() {
+    for (refs, least) in [("atomic", 2.0), ("locked", 2.0), ("snzi", 1.0)] {
+        let row = sharing(refs);
+        assert!(number(&row, "transfers", "median") >= least, "{row}");
+    }
+}
+
+/// Threads that map and unmap one page, and the pages that a program starts from: all come back.
+#[test]
+fn a_page_that_is_mapped_by_all_comes_back_by_every_count() {
+    for refs in HONEST {
+        let words = ["pageshare", "--threads", "4", "--iterations", "200", "--json"];
+        let report = run(&["-c", "4", "--refs", refs], &words).report();
+        assert_eq!((&report["rounds"], &report["keep"]), (&800.into(), &false.into()));
+        assert_eq!(report["counters"]["mmap"], 800);
+    }
+}
+
+/// Files are cut and punched while their pages are mapped, and whoever is last frees the frame: it must not be too soon.
+#[test]
+fn a_storm_on_a_mapped_file_by_every_count() {
+    for refs in &HONEST[1..] {
+        let words = [&compiled("mapstorm", Compiler::Musl), "4", "400", "7"];
+        let run = run(&["-c", "3", "--refs", refs], &words);
+        assert!(run.status == 0 && run.text() == "mapstorm: done\n", "{refs}: {run:?}");
+    }
+}
+
+/// Without a count a page that has left its file is lost; that is what makes the other tests worth something.
+#[test]
+fn what_nobody_counts_is_lost() {
+    let run = run_losing(&["-c", "2", "--refs", "none"], &["pageshare", "--iterations", "20", "--json"]);
+    assert_eq!(run.report()["rounds"], 40);
+    assert!(run.stats["leaked_frames"].as_u64() >= Some(1), "{run:?}");
+}
+
+/// RadixVM's figures 6 and 7: what a lookup costs beside so many writers, in transfers.
+fn lookup(map: &str, writers: &str) -> f64 {
+    const LOOKUPS: f64 = 6400.0;
+    let readers = 4.0 - writers.parse::<f64>().unwrap();
+    let words = ["treelookup", "--map", map, "--writers", writers, "--lookups", "6400"];
+    let row = contend(map, &["--systems", "radix", "--cpus", "4"], &words).remove(0);
+    let phases = row["phases"].as_array().unwrap();
+    let looking = phases.iter().find(|phase| phase["phase"] == 1).unwrap();
+    looking["transfers"].as_f64().unwrap() * row["rounds"].as_f64().unwrap() / (readers * LOOKUPS)
+}
+
+#[test]
+fn lookups_of_the_radix_map_do_not_see_writers() {
+    for writers in ["0", "1", "2"] {
+        let transfers = lookup("radix", writers);
+        assert!(transfers < 0.01, "{transfers} beside {writers} writers");
+    }
+}
+
+#[test]
+fn lookups_of_the_skip_list_and_of_bonsai_see_writers() {
+    for map in ["skiplist", "bonsai"] {
+        let (alone, beside) = (lookup(map, "0"), lookup(map, "1"));
+        assert!(alone < 0.01 && beside > 0.03, "{map}: {alone}, and {beside} beside a writer");
+    }
+}

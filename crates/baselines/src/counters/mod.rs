@@ -1,0 +1,9 @@
+//! One file for each way to count.
+
+pub(crate) mod deltas;
+pub(crate) mod locked;
+pub(crate) mod paygo;
+pub(crate) mod shared;
+pub(crate) mod sloppy;
+pub(crate) mod snzi;
+pub(crate) mod uncounted;

@@ -1,0 +1,34 @@
+//! No count at all: what counting costs is the distance from here.
+
+use percore::Pinned;
+
+use crate::{OutOfMemory, Scheme, Zero};
+
+/// Counts nothing; objects live for ever.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uncounted;
+
+impl Scheme<'_> for Uncounted {
+    type Count = ();
+    type Place = ();
+
+    const NAME: &'static str = "none";
+    const ZERO: Zero = Zero::Never;
+    const FIRST: () = ();
+
+    fn count(_cores: usize) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+
+    fn object_bytes(_cores: usize) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn inc(&self, _pin: &Pinned, _count: &()) {}
+
+    #[inline(always)]
+    fn dec(&self, _pin: &Pinned, _count: &(), _place: ()) -> bool {
+        false
+    }
+}

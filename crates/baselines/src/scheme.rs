@@ -1,0 +1,75 @@
+//! What all counters can do.
+
+use percore::Pinned;
+
+use crate::OutOfMemory;
+
+/// Who learns that the last reference is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zero {
+    /// Whoever gives it up: [`Scheme::dec`] says so.
+    AtOnce,
+    /// Whoever asks ([`Scheme::settle`]) first after it.
+    WhenAsked,
+    /// Whoever asks, once all cores have [ticked](Scheme::tick) a few times.
+    ByEpoch,
+    /// Nobody.
+    Never,
+}
+
+/// A way to count the references to objects. Each object has a [`Count`](Self::Count); what it needs for each core of
+/// the machine is in the scheme itself.
+///
+/// Who has a reference may take another ([`inc`](Self::inc)), hand it to another core by synchronisation, and gives
+/// each up once ([`dec`](Self::dec)). In return exactly one call of `dec` or [`settle`](Self::settle) says that the
+/// object is nobody's any more, and all that its users did happens before that answer.
+///
+/// A scheme may remember counts by their address: they stay where they are for `'c`, which is longer than the scheme.
+pub trait Scheme<'c>: Sync {
+    /// What an object carries.
+    type Count: Send + Sync + 'c;
+    /// Where a reference is counted. It goes with the reference, and back to [`dec`](Self::dec).
+    type Place: Copy + Send;
+
+    /// What it is called in tables and on command lines.
+    const NAME: &'static str;
+    /// Who learns of zero.
+    const ZERO: Zero;
+    /// Where the one reference of a new count is counted.
+    const FIRST: Self::Place;
+
+    /// A count of one reference, on a machine of `cores` cores.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`], if it needs memory.
+    fn count(cores: usize) -> Result<Self::Count, OutOfMemory>;
+
+    /// The bytes of such a count, those that it points to included.
+    fn object_bytes(cores: usize) -> usize;
+
+    /// The bytes that each core has for all objects together.
+    fn core_bytes(&self) -> usize {
+        0
+    }
+
+    /// Takes a reference. The caller has one.
+    fn inc(&self, pin: &Pinned, count: &'c Self::Count) -> Self::Place;
+
+    /// Gives up a reference. True: it was the last.
+    fn dec(&self, pin: &Pinned, count: &'c Self::Count, place: Self::Place) -> bool;
+
+    /// For an object that nobody finds any more, only those who have references use it: is the last one gone? True
+    /// for one caller. To be asked again after a false.
+    fn settle(&self, _pin: &Pinned, _count: &'c Self::Count) -> bool {
+        false
+    }
+
+    /// This core begins to use counts.
+    fn online(&self, _pin: &Pinned) {}
+
+    /// This core does not use counts until it is online again.
+    fn offline(&self, _pin: &Pinned) {}
+
+    /// A core's regular duty.
+    fn tick(&self, _pin: &Pinned) {}
+}

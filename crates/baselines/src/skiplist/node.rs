@@ -1,0 +1,195 @@
+//! Nodes, their towers of links, and marks.
+
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::{self, NonNull};
+
+use rcu::Owned;
+use sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Levels of a list: enough for 4^12 entries. A model has entries for two.
+pub(crate) const LEVELS: usize = if cfg!(loom) { 2 } else { 12 };
+
+/// The lowest bit of a pointer to a node.
+const MARK: usize = 1;
+
+/// Inserted and removed: see the module's head, 4.
+const PARTIES: usize = 2;
+
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Node<T> {
+    pub key: u64,
+    value: T,
+    parties: AtomicUsize,
+    pub tower: Tower<T>,
+}
+
+/// A link for each level.
+#[derive(Debug)]
+pub(crate) struct Tower<T>([Link<T>; LEVELS]);
+
+/// A pointer to the next node on a level, and a mark.
+#[derive(Debug)]
+pub(crate) struct Link<T>(AtomicPtr<Node<T>>);
+
+/// A node that was found: it lives for `'g`, the rest of a read section.
+pub(crate) struct Found<'g, T> {
+    node: NonNull<Node<T>>,
+    _section: PhantomData<&'g Node<T>>,
+}
+
+/// What is next on a level; none at its end.
+pub(crate) type Next<'g, T> = Option<Found<'g, T>>;
+
+/// What a link says.
+pub(crate) struct Seen<'g, T> {
+    pub next: Next<'g, T>,
+    pub marked: bool,
+}
+
+/// How many levels the node of a key is on: a fourth of the keys is on the second, and so on. It depends on nothing
+/// else, so that there is no generator of numbers to share.
+pub(crate) fn height(key: u64) -> usize {
+    // The finish of SplitMix64.
+    let mut bits = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (1 + (bits ^ bits >> 31).trailing_zeros() as usize / 2).min(LEVELS)
+}
+
+impl<T> Node<T> {
+    pub fn new(key: u64, value: T) -> Self {
+        Self { key, value, parties: AtomicUsize::new(PARTIES), tower: Tower::empty() }
+    }
+}
+
+impl<T> Tower<T> {
+    pub fn empty() -> Self {
+        Self(core::array::from_fn(|_| Link(AtomicPtr::new(ptr::null_mut()))))
+    }
+
+    #[inline(always)]
+    pub fn link(&self, level: usize) -> &Link<T> {
+        &self.0[level]
+    }
+}
+
+impl<T> Link<T> {
+    /// What the link says now.
+    ///
+    /// # Safety
+    /// `'g` ends with a read section. The node that this link is in, if it is in one, was found in it on this level or
+    /// the one above; see the module's head, 3.
+    #[inline(always)]
+    pub unsafe fn load<'g>(&self) -> Seen<'g, T> {
+        // Acquire: partner of the Release in `swing` and `mark`.
+        let word = self.0.load(Ordering::Acquire);
+        let node = NonNull::new(word.map_addr(|address| address & !MARK));
+        let next = node.map(|node| Found { node, _section: PhantomData });
+        Seen { next, marked: word.addr() & MARK != 0 }
+    }
+
+    /// Leads the link to `to`, if it leads to `from` and is not marked.
+    pub fn swing(&self, from: Next<'_, T>, to: Next<'_, T>) -> bool {
+        let (from, to) = (to_pointer(from), to_pointer(to));
+        // Release: partner of the Acquire in `load`.
+        self.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// Marks the link; whether it was this call that did.
+    pub fn mark(&self) -> bool {
+        // Relaxed: the exchange decides.
+        let mut seen = self.0.load(Ordering::Relaxed);
+        while seen.addr() & MARK == 0 {
+            let marked = seen.map_addr(|address| address | MARK);
+            // Release: partner of the Acquire in `load`. The levels above were marked before.
+            match self.0.compare_exchange(seen, marked, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+}
+
+impl<T> Clone for Found<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Found<'_, T> {}
+
+impl<T> PartialEq for Found<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+impl<T> Deref for Found<'_, T> {
+    type Target = Node<T>;
+    #[inline(always)]
+    fn deref(&self) -> &Node<T> {
+        self.node()
+    }
+}
+
+impl<'g, T> Found<'g, T> {
+    /// A node that was just made.
+    pub fn made(node: Owned<Node<T>>) -> Self {
+        Self { node: node.into_raw(), _section: PhantomData }
+    }
+
+    #[inline(always)]
+    pub fn node(self) -> &'g Node<T> {
+        // SAFETY: the node lives for `'g`, and is changed by atomic stores only.
+        unsafe { self.node.as_ref() }
+    }
+
+    #[inline(always)]
+    pub fn value(self) -> &'g T {
+        &self.node().value
+    }
+
+    /// What the node's link on `level` says.
+    #[inline(always)]
+    pub fn load(self, level: usize) -> Seen<'g, T> {
+        // SAFETY: this node was found in the section.
+        unsafe { self.tower.link(level).load() }
+    }
+
+    /// A party is done with linking or unlinking; whether it was the second.
+    pub fn is_last_party(self) -> bool {
+        // AcqRel: partner of itself by the other party, see the module's head.
+        self.parties.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Takes the node back.
+    ///
+    /// # Safety
+    /// Nobody else does. As long as others may have found it, all that the caller does with the result is to retire
+    /// it, after the sweep.
+    pub unsafe fn into_owned(self) -> Owned<Node<T>> {
+        // SAFETY: made by `made`; the rest is the caller's promise.
+        unsafe { Owned::from_raw(self.node) }
+    }
+}
+
+fn to_pointer<T>(next: Next<'_, T>) -> *mut Node<T> {
+    next.map_or(ptr::null_mut(), |found| found.node.as_ptr())
+}
+
+/// Frees all nodes of a list.
+///
+/// # Safety
+/// They are the caller's alone, and not used again.
+pub(crate) unsafe fn free_all<T>(head: &Tower<T>) {
+    // SAFETY: as the caller says, there is no other use.
+    let mut next = unsafe { head.link(0).load() }.next;
+    while let Some(node) = next {
+        next = node.load(0).next;
+        // SAFETY: no link is followed to it any more.
+        drop(unsafe { node.into_owned() });
+    }
+}

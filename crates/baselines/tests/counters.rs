@@ -1,0 +1,281 @@
+//! Every counter against a naive one: by one flow of control that plays all cores, and by threads.
+#![cfg(not(loom))]
+
+#[path = "support/forgetful.rs"]
+mod forgetful;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use baselines::{Deltas, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted, Zero};
+use forgetful::Forgetful;
+use percore::{CoreId, Pinned, threads};
+use proptest::prelude::*;
+use refcache::Config;
+
+const CORES: usize = 5;
+const THREADS: u64 = 3;
+const ROUNDS: u64 = if cfg!(miri) { 50 } else { 200_000 };
+/// Ticks of all cores after which an epoch's verdict is there.
+const PATIENCE: usize = 20;
+const SLOPPY: Sloppy = Sloppy { threshold: 3 };
+
+/// With one entry for each core, two objects are in each other's way.
+fn paygo() -> PayGo {
+    PayGo::new(CORES, 1)
+}
+
+/// The same.
+fn deltas<'c>() -> Deltas<'c> {
+    Deltas::new(Config { cores: CORES, cache_slots: 1, review_budget: 4 })
+}
+
+/// Counts of two objects.
+fn counts<'c, S: Scheme<'c>>() -> [S::Count; 2] {
+    [(); 2].map(|()| S::count(CORES).unwrap())
+}
+
+/// What a scheme says of two objects, beside what is true.
+struct World<'c, S: Scheme<'c>> {
+    scheme: &'c S,
+    counts: &'c [S::Count; 2],
+    held: [Vec<S::Place>; 2],
+    told: [usize; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Inc { object: usize, core: usize },
+    Dec { object: usize, core: usize, which: usize },
+    Settle { object: usize, core: usize },
+    Tick { core: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let (object, core) = (0..2_usize, 0..CORES);
+    let pair = (object, core.clone());
+    let step = prop_oneof![
+        4 => pair.clone().prop_map(|(object, core)| Step::Inc { object, core }),
+        4 => (pair.clone(), any::<usize>()).prop_map(|((object, core), which)| Step::Dec { object, core, which }),
+        1 => pair.prop_map(|(object, core)| Step::Settle { object, core }),
+        1 => core.prop_map(|core| Step::Tick { core }),
+    ];
+    prop::collection::vec(step, 0..if cfg!(miri) { 30 } else { 200 })
+}
+
+/// The calling thread as a core. It is the only one.
+fn as_core(core: usize) -> Pinned {
+    // SAFETY: one thread plays all cores of the scheme, in turn.
+    unsafe { Pinned::assume(CoreId::new(core)) }
+}
+
+impl<'c, S: Scheme<'c>> World<'c, S> {
+    fn new(scheme: &'c S, counts: &'c [S::Count; 2]) -> Self {
+        (0..CORES).for_each(|core| scheme.online(&as_core(core)));
+        Self { scheme, counts, held: [(); 2].map(|()| vec![S::FIRST]), told: [0; 2] }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Inc { object, core } => self.inc(object, core),
+            Step::Dec { object, core, which } => self.dec(object, core, which),
+            Step::Settle { object, core } => self.settle(object, core),
+            Step::Tick { core } => self.scheme.tick(&as_core(core)),
+        }
+    }
+
+    fn inc(&mut self, object: usize, core: usize) {
+        if !self.held[object].is_empty() {
+            let place = self.scheme.inc(&as_core(core), &self.counts[object]);
+            self.held[object].push(place);
+        }
+    }
+
+    fn dec(&mut self, object: usize, core: usize, which: usize) {
+        let held = &mut self.held[object];
+        if !held.is_empty() {
+            let place = held.swap_remove(which % held.len());
+            let last = self.scheme.dec(&as_core(core), &self.counts[object], place);
+            assert!(S::ZERO != Zero::AtOnce || last == held.is_empty(), "not told at once");
+            self.hear(object, last);
+        }
+    }
+
+    fn settle(&mut self, object: usize, core: usize) {
+        let last = self.scheme.settle(&as_core(core), &self.counts[object]);
+        self.hear(object, last);
+    }
+
+    fn hear(&mut self, object: usize, last: bool) {
+        assert!(!last || self.held[object].is_empty(), "an object in use is said to be nobody's");
+        self.told[object] += usize::from(last);
+    }
+
+    /// Gives up what is held. Each object was said to be nobody's once, as soon as it may be.
+    fn end(mut self) {
+        for object in 0..2 {
+            while !self.held[object].is_empty() {
+                self.dec(object, CORES - 1, 0);
+            }
+        }
+        let rounds = if S::ZERO == Zero::ByEpoch { PATIENCE } else { 1 };
+        for core in (0..rounds).flat_map(|_| 0..CORES) {
+            self.scheme.tick(&as_core(core));
+        }
+        (0..2).for_each(|object| self.settle(object, 0));
+        assert_eq!(self.told, [1, 1], "{}", S::NAME);
+        (0..2).for_each(|object| self.settle(object, 0));
+        assert_eq!(self.told, [1, 1], "{} says it twice", S::NAME);
+        (0..CORES).for_each(|core| self.scheme.offline(&as_core(core)));
+    }
+}
+
+fn follow<'c, S: Scheme<'c>>(scheme: &'c S, counts: &'c [S::Count; 2], steps: &[Step]) {
+    let mut world = World::new(scheme, counts);
+    steps.iter().for_each(|&step| world.step(step));
+    world.end();
+}
+
+fn config() -> ProptestConfig {
+    let cases = if cfg!(miri) { 2 } else { 400 };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn as_a_naive_count(steps in steps()) {
+        follow(&Shared, &counts::<Shared>(), &steps);
+        follow(&Locked, &counts::<Locked>(), &steps);
+        follow(&Snzi, &counts::<Snzi>(), &steps);
+        follow(&Forgetful, &counts::<Forgetful>(), &steps);
+        follow(&SLOPPY, &counts::<Sloppy>(), &steps);
+        follow(&paygo(), &counts::<PayGo>(), &steps);
+        let counts = counts::<Deltas<'_>>();
+        follow(&deltas(), &counts, &steps);
+    }
+}
+
+/// Objects that threads pass around; spoilt once they are said to be nobody's.
+struct Shelf<'c, S: Scheme<'c>> {
+    scheme: &'c S,
+    counts: &'c [S::Count; 2],
+    /// One reference to each object, for whoever comes.
+    places: [Mutex<Option<S::Place>>; 2],
+    told: [AtomicUsize; 2],
+}
+
+impl<'c, S: Scheme<'c>> Shelf<'c, S> {
+    /// A reference of one's own, by the one on the shelf.
+    fn take(&self, object: usize, pin: &Pinned) -> S::Place {
+        let shelf = self.places[object].lock().unwrap();
+        assert!(shelf.is_some(), "the shelf is emptied at the end");
+        self.check(object);
+        self.scheme.inc(pin, &self.counts[object])
+    }
+
+    /// Puts one's own reference on the shelf, and drops what was there.
+    fn swap(&self, object: usize, place: S::Place, pin: &Pinned) {
+        let before = self.places[object].lock().unwrap().replace(place);
+        self.dec(object, before.unwrap(), pin);
+    }
+
+    fn dec(&self, object: usize, place: S::Place, pin: &Pinned) {
+        self.check(object);
+        let last = self.scheme.dec(pin, &self.counts[object], place);
+        self.told[object].fetch_add(last.into(), Ordering::Relaxed);
+    }
+
+    fn settle(&self, object: usize, pin: &Pinned) {
+        let last = self.scheme.settle(pin, &self.counts[object]);
+        self.told[object].fetch_add(last.into(), Ordering::Relaxed);
+    }
+
+    /// The caller or the shelf has a reference.
+    fn check(&self, object: usize) {
+        let told = self.told[object].load(Ordering::Relaxed);
+        assert_eq!(told, 0, "{}: an object in use is said to be nobody's", S::NAME);
+    }
+
+    fn play(&self, seed: u64) {
+        let _core = threads::enter_any(256);
+        // SAFETY: threads have different seeds, and nobody else plays cores of this scheme now.
+        let pin = unsafe { Pinned::assume(CoreId::new(seed as usize)) };
+        self.scheme.online(&pin);
+        for round in 0..ROUNDS {
+            let dice = (round * THREADS + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            self.one_round(dice, &pin);
+        }
+        self.scheme.offline(&pin);
+    }
+
+    fn one_round(&self, dice: u64, pin: &Pinned) {
+        let object = (dice % 2) as usize;
+        match dice / 2 % 8 {
+            0..4 => {
+                let (first, second) = (self.take(object, pin), self.take(object, pin));
+                self.dec(object, first, pin);
+                self.dec(object, second, pin);
+            }
+            4..7 => self.swap(object, self.take(object, pin), pin),
+            _ if (dice / 16).is_multiple_of(512) => self.settle(object, pin),
+            _ => self.scheme.tick(pin),
+        }
+    }
+
+    fn end(self) {
+        let (scheme, counts) = (self.scheme, self.counts);
+        let held = self.places.map(|place| Vec::from_iter(place.into_inner().unwrap()));
+        World { scheme, counts, held, told: self.told.map(AtomicUsize::into_inner) }.online().end();
+    }
+}
+
+impl<'c, S: Scheme<'c>> World<'c, S> {
+    fn online(self) -> Self {
+        (0..CORES).for_each(|core| self.scheme.online(&as_core(core)));
+        self
+    }
+}
+
+fn pass_around<'c, S: Scheme<'c>>(scheme: &'c S, counts: &'c [S::Count; 2]) {
+    let places = [(); 2].map(|()| Mutex::new(Some(S::FIRST)));
+    let shelf = Shelf { scheme, counts, places, told: Default::default() };
+    std::thread::scope(|scope| {
+        let shelf = &shelf;
+        (0..THREADS).for_each(|seed| drop(scope.spawn(move || shelf.play(seed))));
+    });
+    shelf.end();
+}
+
+#[test]
+fn threads_pass_references_around() {
+    pass_around(&Shared, &counts::<Shared>());
+    pass_around(&Locked, &counts::<Locked>());
+    pass_around(&Snzi, &counts::<Snzi>());
+    pass_around(&Forgetful, &counts::<Forgetful>());
+    pass_around(&SLOPPY, &counts::<Sloppy>());
+    pass_around(&paygo(), &counts::<PayGo>());
+    let counts = counts::<Deltas<'_>>();
+    pass_around(&deltas(), &counts);
+}
+
+#[test]
+fn what_is_not_counted_is_never_nobodys() {
+    let pin = as_core(0);
+    assert!(!Uncounted.dec(&pin, &(), ()));
+    assert!(!Uncounted.settle(&pin, &()));
+}
+
+/// The table in the crate's head.
+#[test]
+fn the_bytes_of_an_object() {
+    for cores in [1, 4, 64] {
+        assert_eq!((Uncounted::object_bytes(cores), Shared::object_bytes(cores)), (0, 8));
+        assert_eq!((Locked::object_bytes(cores), PayGo::object_bytes(cores)), (16, 16));
+        assert!(Deltas::object_bytes(cores) <= 48);
+        assert!((128 * cores..128 * (cores + 1)).contains(&Sloppy::object_bytes(cores)));
+        assert!(Snzi::object_bytes(cores) >= 128 * cores);
+    }
+    assert_eq!(Snzi::object_bytes(64), size_of::<baselines::SnziCount>() + 128 * (64 + 21));
+}

@@ -1,0 +1,262 @@
+//! References that are taken, handed over and dropped by two or three cores. The object tells when it is used after its
+//! end: loom reports an end that is not ordered after every use, and a use after the end finds it spoilt.
+
+use std::sync::Arc;
+
+use crate::forgetful::{Arrived, Forgetful};
+use baselines::{PayGo, PayGoCount, PayGoPlace, Scheme, Sloppy, SloppyCount, Snzi, SnziCount, SnziPlace};
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::thread::{self, JoinHandle};
+use percore::{CoreId, Pinned};
+
+const CORES: usize = 3;
+
+/// A counted object.
+struct Object<S, C> {
+    scheme: S,
+    count: C,
+    ends: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks every access to the cell; the rest is shared by its own types.
+unsafe impl<S: Sync, C: Sync> Sync for Object<S, C> {}
+// SAFETY: as for `Sync`.
+unsafe impl<S: Send, C: Send> Send for Object<S, C> {}
+
+/// The object, as one core sees it.
+struct Core<S, C> {
+    object: Arc<Object<S, C>>,
+    pin: Pinned,
+}
+
+impl<S, C, P> Core<S, C>
+where
+    S: for<'c> Scheme<'c, Count = C, Place = P> + Send + 'static,
+    C: Send + Sync + 'static,
+    P: Copy + Send + 'static,
+{
+    fn new(object: &Arc<Object<S, C>>, core: usize) -> Self {
+        // SAFETY: each model has one thread for each core.
+        Self { object: Arc::clone(object), pin: unsafe { Pinned::assume(CoreId::new(core)) } }
+    }
+
+    /// Another core's thread, which has a reference.
+    fn spawn(&self, core: usize, place: P, run: fn(&Self, P)) -> JoinHandle<()> {
+        let object = Arc::clone(&self.object);
+        thread::spawn(move || run(&Self::new(&object, core), place))
+    }
+
+    fn inc(&self) -> P {
+        self.object.scheme.inc(&self.pin, &self.object.count)
+    }
+
+    /// Uses the object, and drops a reference to it.
+    fn dec(&self, place: P) {
+        self.check(0);
+        let last = self.object.scheme.dec(&self.pin, &self.object.count, place);
+        self.hear(last);
+    }
+
+    fn settle(&self) {
+        let last = self.object.scheme.settle(&self.pin, &self.object.count);
+        self.hear(last);
+    }
+
+    fn hear(&self, last: bool) {
+        if last {
+            // SAFETY: loom checks that nobody uses it.
+            self.object.ends.with_mut(|ends| unsafe { *ends += 1 });
+        }
+    }
+
+    fn check(&self, expected: u32) {
+        // SAFETY: loom checks that nobody ends it meanwhile.
+        self.object
+            .ends
+            .with(|ends| unsafe { assert_eq!(*ends, expected, "used after its end, or ended twice") });
+    }
+
+    /// After all threads have been joined: the end came once, or comes when somebody asks.
+    fn expect_one_end(&self) {
+        self.settle();
+        self.check(1);
+        self.settle();
+        self.check(1);
+    }
+
+    /// Takes a reference and drops both.
+    fn comes_and_goes(&self, mine: P) {
+        let another = self.inc();
+        self.dec(mine);
+        self.dec(another);
+    }
+}
+
+type SnziCore = Core<Snzi, SnziCount>;
+type ForgetfulCore = Core<Forgetful, SnziCount>;
+type SloppyCore = Core<Sloppy, SloppyCount>;
+type PayGoCore = Core<PayGo, PayGoCount>;
+
+/// Explores `model`, which has the first reference and plays core 0.
+fn explore<S, C, P>(preemptions: usize, scheme: fn() -> S, model: fn(&Core<S, C>, P))
+where
+    S: for<'c> Scheme<'c, Count = C, Place = P> + Send + 'static,
+    C: Send + Sync + 'static,
+    P: Copy + Send + 'static,
+{
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        let object = Object { scheme: scheme(), count: S::count(CORES).unwrap(), ends: UnsafeCell::new(0) };
+        let core = Core::new(&Arc::new(object), 0);
+        model(&core, S::FIRST);
+        core.expect_one_end();
+    });
+}
+
+fn sloppy() -> Sloppy {
+    Sloppy { threshold: 1 }
+}
+
+fn paygo() -> PayGo {
+    PayGo::new(CORES, 1)
+}
+
+/// Two threads arrive at the same leaf and depart from it: whoever finds the half step completes it. (A leaf may have
+/// any number of visitors; in a kernel they are threads that migrated.)
+#[test]
+fn snzi_half_steps_at_one_leaf() {
+    explore(
+        3,
+        || Snzi,
+        |core: &SnziCore, first: SnziPlace| {
+            let other = core.spawn(0, Core::new(&core.object, 1).inc(), SnziCore::comes_and_goes);
+            core.comes_and_goes(first);
+            other.join().unwrap();
+        },
+    );
+}
+
+/// The arrival of one core, and the departure of another from the leaf where it arrived.
+#[test]
+fn snzi_departs_elsewhere() {
+    explore(
+        3,
+        || Snzi,
+        |core: &SnziCore, first: SnziPlace| {
+            let given = core.inc();
+            let other = core.spawn(1, given, SnziCore::comes_and_goes);
+            core.comes_and_goes(first);
+            other.join().unwrap();
+        },
+    );
+}
+
+/// Two who have forgotten where they arrived: one finds the other's arrival, before it is complete or after.
+#[test]
+fn snzi_departs_anywhere() {
+    explore(
+        3,
+        || Forgetful,
+        |core: &ForgetfulCore, first: Arrived| {
+            let given = core.inc();
+            let other = core.spawn(1, given, ForgetfulCore::comes_and_goes);
+            core.comes_and_goes(first);
+            other.join().unwrap();
+        },
+    );
+}
+
+/// Spares are taken while another core gives them back.
+#[test]
+fn sloppy_zero_is_exact() {
+    explore(3, sloppy, |core: &SloppyCore, ()| {
+        core.inc();
+        let other = core.spawn(1, (), |core, ()| {
+            core.comes_and_goes(());
+            core.settle();
+        });
+        core.comes_and_goes(());
+        core.settle();
+        other.join().unwrap();
+    });
+}
+
+/// Two ask at once, while a third drops what they wait for.
+#[test]
+fn sloppy_tells_one() {
+    explore(2, sloppy, |core: &SloppyCore, ()| {
+        core.inc();
+        let dropper = core.spawn(1, (), SloppyCore::dec);
+        let asker = core.spawn(2, (), |core, ()| core.settle());
+        core.dec(());
+        core.settle();
+        dropper.join().unwrap();
+        asker.join().unwrap();
+    });
+}
+
+/// A reference is taken here and dropped there, while its anchor core goes on counting.
+#[test]
+fn paygo_pays_the_tax() {
+    explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {
+        let travels = core.inc();
+        assert!(matches!(travels, PayGoPlace::Anchor(_)));
+        let other = core.spawn(1, travels, PayGoCore::comes_and_goes);
+        core.comes_and_goes(first);
+        core.settle();
+        other.join().unwrap();
+    });
+}
+
+/// The count is closed while another core takes references: they are seen, or are moved.
+#[test]
+fn paygo_is_closed_while_references_are_taken() {
+    explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {
+        let given = core.inc();
+        let other = core.spawn(1, given, |core, given| {
+            core.comes_and_goes(given);
+            core.settle();
+        });
+        core.dec(first);
+        core.settle();
+        other.join().unwrap();
+    });
+}
+
+/// The same, with a reference that moves from an entry that is read late to one that is read early.
+#[test]
+fn paygo_is_closed_while_a_reference_moves() {
+    explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {
+        let given = Core::new(&core.object, 1).inc();
+        let other = core.spawn(1, first, |core, first| {
+            core.dec(first);
+            core.settle();
+        });
+        core.comes_and_goes(given);
+        other.join().unwrap();
+    });
+}
+
+/// The entry serves another object while the first is asked about.
+#[test]
+fn paygo_entries_change_objects() {
+    explore(2, paygo, |core: &PayGoCore, first: PayGoPlace| {
+        let given = core.inc();
+        let other = core.spawn(1, given, |core, given| {
+            let another = PayGo::count(CORES).unwrap();
+            let scheme = &core.object.scheme;
+            core.dec(core.inc());
+            let place = scheme.inc(&core.pin, &another);
+            let taken = core.inc();
+            assert!(matches!(taken, PayGoPlace::Central), "one entry holds references to two objects");
+            core.dec(given);
+            assert!(!scheme.dec(&core.pin, &another, place));
+            core.dec(taken);
+        });
+        core.dec(first);
+        core.settle();
+        other.join().unwrap();
+    });
+}

@@ -1,0 +1,9 @@
+//! The counters and the skip list, model-checked. Refcache has models of its own.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-baselines --test loom --release`
+#![cfg(loom)]
+
+mod counters;
+#[path = "../support/forgetful.rs"]
+mod forgetful;
+mod skiplist;

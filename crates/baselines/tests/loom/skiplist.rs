@@ -1,0 +1,238 @@
+//! Insertions, removals and lookups of few keys by two or three cores. Nodes that are freed are overwritten, and values
+//! tell when they are used after their end.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+
+use baselines::SkipList;
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::thread::{self, JoinHandle};
+use percore::{CoreId, Pinned};
+use rcu::{Config, Domain};
+
+/// Overwrites the nodes that are freed, and never gives them out again: a model that touches one goes astray at once.
+struct Poison;
+
+// SAFETY: the system's allocator, but for blocks that it never gets back.
+unsafe impl GlobalAlloc for Poison {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller gives up the block; only nodes are aligned like this.
+        unsafe {
+            match layout.align() {
+                64 => memory.write_bytes(0x5a, layout.size()),
+                _ => System.dealloc(memory, layout),
+            }
+        }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Poison = Poison;
+
+/// Loom sees a use that is not ordered before the end.
+struct Value {
+    key: u64,
+    ended: UnsafeCell<bool>,
+}
+
+// SAFETY: loom checks every access.
+unsafe impl Sync for Value {}
+
+impl Value {
+    fn check(&self, key: u64) {
+        assert_eq!(self.key, key, "the value of another key");
+        // SAFETY: loom checks that nobody writes meanwhile.
+        self.ended.with(|ended| unsafe { assert!(!*ended, "a value was used after its end") });
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: loom checks that nobody uses it.
+        self.ended.with_mut(|ended| unsafe { *ended = true });
+    }
+}
+
+type List = SkipList<Value, Arc<Domain>>;
+
+/// A core, its domain and the list.
+struct Core {
+    domain: Arc<Domain>,
+    list: Arc<List>,
+    pin: Pinned,
+}
+
+impl Core {
+    /// A core that is online. It is played by one thread at a time.
+    fn new(domain: &Arc<Domain>, list: &Arc<List>, core: usize) -> Self {
+        // SAFETY: as said.
+        let pin = unsafe { Pinned::assume(CoreId::new(core)) };
+        domain.online(&pin);
+        Self { domain: Arc::clone(domain), list: Arc::clone(list), pin }
+    }
+
+    fn insert(&self, key: u64) -> bool {
+        let value = Value { key, ended: UnsafeCell::new(false) };
+        let new = self.list.insert(&self.pin, key, value).unwrap();
+        self.domain.quiesce(&self.pin);
+        new
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        let was_there = self.list.remove(&self.pin, key);
+        self.domain.quiesce(&self.pin);
+        was_there
+    }
+
+    fn has(&self, key: u64) -> bool {
+        let reader = self.list.read(&self.pin);
+        reader.get(key).inspect(|value| value.check(key)).is_some()
+    }
+
+    fn floor(&self, key: u64) -> Option<u64> {
+        let reader = self.list.read(&self.pin);
+        reader.floor(key).map(|(at, value)| {
+            value.check(at);
+            at
+        })
+    }
+
+    /// The core's thread; its domain does not wait for it afterwards.
+    fn spawn(self, run: impl FnOnce(&Core) -> bool + 'static) -> JoinHandle<bool> {
+        thread::spawn(move || {
+            let answer = run(&self);
+            self.domain.offline(&self.pin);
+            answer
+        })
+    }
+}
+
+/// A key whose tower has two levels in a model, above each other key that there is.
+const TALL: u64 = tall(10);
+/// Another, above it.
+const TALLER: u64 = tall(TALL + 1);
+
+/// The first key from `from` on that is on the second level: the list's own rule.
+const fn tall(from: u64) -> u64 {
+    let mut key = from;
+    loop {
+        let mut bits = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        if (bits ^ bits >> 31) & 3 == 0 {
+            return key;
+        }
+        key += 1;
+    }
+}
+
+/// Explores `model` on three cores, with these keys in the list.
+fn explore(preemptions: usize, keys: &'static [u64], model: fn([Core; 3])) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        let domain = Arc::new(Domain::new(Config { cores: 3, batch: 8, bound: 100 }));
+        let list = Arc::new(List::new(Arc::clone(&domain)));
+        let cores = [0, 1, 2].map(|core| Core::new(&domain, &list, core));
+        keys.iter().for_each(|&key| assert!(cores[0].insert(key)));
+        model(cores);
+    });
+}
+
+/// A node is removed while it is still being linked upwards: it is retired by the later one of the two.
+#[test]
+fn insertion_against_removal_of_a_tall_node() {
+    explore(3, &[], |[first, second, third]| {
+        third.domain.offline(&third.pin);
+        let other = second.spawn(|core| core.remove(TALL));
+        assert!(first.insert(TALL));
+        let removed = other.join().unwrap();
+        assert_eq!(first.has(TALL), !removed);
+        assert_eq!(first.remove(TALL), !removed);
+    });
+}
+
+/// The same key comes again while the node before is going.
+#[test]
+fn the_same_key_again() {
+    explore(3, &[TALL], |[first, second, third]| {
+        third.domain.offline(&third.pin);
+        let other = second.spawn(|core| core.insert(TALL));
+        assert!(first.remove(TALL));
+        let again = other.join().unwrap();
+        // The node before is freed, if it is retired; a lookup that passes it goes astray.
+        (0..4).for_each(|_| _ = first.domain.quiesce(&first.pin));
+        assert_eq!(first.floor(u64::MAX), again.then_some(TALL));
+    });
+}
+
+/// A new node is hung in before one that goes.
+#[test]
+fn insertion_before_a_removal() {
+    explore(3, &[TALLER], |[first, second, third]| {
+        third.domain.offline(&third.pin);
+        let other = second.spawn(|core| core.insert(TALL));
+        assert!(first.remove(TALLER));
+        assert!(other.join().unwrap());
+        assert_eq!(first.floor(u64::MAX), Some(TALL));
+        assert!(!first.has(TALLER));
+    });
+}
+
+/// Neighbours go at once.
+#[test]
+fn removal_against_removal() {
+    explore(2, &[TALL, TALLER], |[first, second, third]| {
+        third.domain.offline(&third.pin);
+        let other = second.spawn(|core| core.remove(TALLER));
+        assert!(first.remove(TALL));
+        assert!(other.join().unwrap());
+        assert_eq!(first.floor(u64::MAX), None);
+    });
+}
+
+/// Two remove the same key: one did.
+#[test]
+fn one_removes() {
+    explore(3, &[TALL], |[first, second, third]| {
+        third.domain.offline(&third.pin);
+        let other = second.spawn(|core| core.remove(TALL));
+        let mine = first.remove(TALL);
+        assert_ne!(mine, other.join().unwrap());
+    });
+}
+
+/// What is there all the time is found, and what is found is alive.
+#[test]
+fn a_lookup_against_a_removal() {
+    explore(3, &[5, TALL, TALLER], |[first, second, third]| {
+        second.domain.offline(&second.pin);
+        let reader = third.spawn(|core| {
+            core.has(TALL);
+            [Some(5), Some(TALL)].contains(&core.floor(TALLER - 1)) && core.has(TALLER)
+        });
+        assert!(first.remove(TALL));
+        assert!(reader.join().unwrap(), "a key was missed that is always there");
+    });
+}
+
+/// The same beside an insertion.
+#[test]
+fn a_lookup_against_an_insertion() {
+    explore(3, &[5, TALLER], |[first, second, third]| {
+        second.domain.offline(&second.pin);
+        let reader = third.spawn(|core| {
+            core.has(TALL);
+            [Some(5), Some(TALL)].contains(&core.floor(TALLER - 1)) && core.has(TALLER)
+        });
+        assert!(first.insert(TALL));
+        assert!(reader.join().unwrap(), "a key was missed that is always there");
+    });
+}

@@ -1,0 +1,90 @@
+//! What designs do with pages whose slots are locked.
+
+use core::ops::{ControlFlow, Range};
+
+use percore::Pinned;
+use radixmap::{Entry, Expand, KEY_END, RadixMap, RangeGuard};
+use refcache::Domain;
+
+use crate::meta::Page;
+use crate::{Access, FrameNum, PageRange, VmError};
+
+pub(super) type Guard<'g> = RangeGuard<'g, Page>;
+
+#[inline]
+pub(super) fn keys(pages: PageRange) -> Range<u64> {
+    pages.start().get()..pages.end().get()
+}
+
+/// `pages`, if they are in user space and not none.
+#[inline]
+pub(super) fn check(user: PageRange, pages: PageRange) -> Result<PageRange, VmError> {
+    match (pages.is_empty(), user.covers(pages)) {
+        (true, _) => Err(VmError::Empty),
+        (_, false) => Err(VmError::OutOfRange),
+        _ => Ok(pages),
+    }
+}
+
+/// Locks `pages`, and more where they lie in folded slots.
+pub(super) fn lock_leaves<'g, R: Domain>(
+    map: &'g RadixMap<Page, R>,
+    pin: &'g Pinned,
+    pages: Range<u64>,
+) -> Guard<'g> {
+    let Ok(guard) = map.lock_range(pin, pages, Expand::Never) else { unreachable!("nothing is expanded") };
+    guard
+}
+
+pub(super) fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard<'g> {
+    lock_leaves(map, pin, 0..KEY_END)
+}
+
+/// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
+#[inline]
+pub(super) fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
+    match page.is_wide() {
+        true => guard.widen(keys).map_err(|_| VmError::OutOfMemory),
+        false => Ok(()),
+    }
+}
+
+/// Sets locked keys that no slot sticks out of, and that were made fit.
+pub(super) fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
+    let _ = guard.try_for_each_in(keys, |entry| {
+        entry.set(page);
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+pub(super) fn for_each_resident(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Entry<'_, Page>, Page)) {
+    guard.for_each(|entry| {
+        if let Some(page) = entry.value().filter(|page| page.frame().is_some()) {
+            f(entry, page);
+        }
+    });
+}
+
+/// Sees to it that there is a slot in `new` for each page of `old` that has a frame, where `shift` says.
+pub(super) fn make_room(
+    old: &mut Guard<'_>,
+    new: &mut Guard<'_>,
+    shift: impl Fn(u64) -> u64,
+) -> Result<(), VmError> {
+    let mut room = Ok(());
+    for_each_resident(old, |entry, _| {
+        let at = shift(entry.keys().start);
+        room = room.and_then(|()| new.split(at..at + 1));
+    });
+    room.map_err(|_| VmError::OutOfMemory)
+}
+
+/// Shows the frame that `access` reaches on the one locked page to `visit`. Whether there is one.
+pub(super) fn show_frame(guard: &mut Guard<'_>, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
+    let mut shown = false;
+    guard.for_each(|entry| {
+        let reached = entry.value().filter(|page| page.rights().allows(access)).and_then(Page::frame);
+        shown |= reached.map(&mut *visit).is_some();
+    });
+    shown
+}

@@ -1,0 +1,274 @@
+//! The designs that keep regions in a balanced tree: five ways to synchronise the same data.
+//!
+//! ```text
+//!    tree of regions (Bonsai)                 resident pages (radix map)            the page table (Mmu)
+//!    first page -> end, mapping               page -> frame, mapping                page -> frame, rights
+//!    written by mapping operations            written by whoever holds the slot     the same
+//!    read by faults                           of the page: the paper's PTE lock     read by hardware
+//! ```
+//!
+//! A mapping operation changes the tree first, and then the pages that were touched, under their slots' locks. A fault looks its
+//! region up, locks the page's slot, looks at the region once more, and fills. How the two are kept apart is `locking.rs`; what
+//! happens if they are not, `fault.rs`. Everything else is the same for all five.
+//!
+//! The map of resident pages takes the place of what Linux keeps in page-table entries and in frames' descriptors: its nodes
+//! come with the first page that is touched below them, and go with the last, like page tables. There is one table for all
+//! cores, and what is taken back is taken back from all that run the space.
+
+mod change;
+mod edit;
+mod fault;
+mod find;
+mod fork;
+mod locking;
+mod map;
+mod remap;
+mod rwlock;
+mod survey;
+mod vma;
+
+use alloc::sync::Arc;
+use core::any::Any;
+use core::ops::ControlFlow;
+
+use bonsai::Bonsai;
+use percore::{CoreId, Pinned};
+use radixmap::{Expand, KEY_END, NodeCounters, RadixMap};
+use rcu::Handle;
+use refcache::Domain;
+
+use self::edit::Edit;
+use self::locking::Locks;
+use self::vma::Vma;
+use super::locked::{Guard, check, keys, lock_leaves, make_fit, show_frame};
+use crate::arena::Arenas;
+use crate::counters::Tally;
+use crate::layout::Layout;
+use crate::meta::Page;
+use crate::resolve::give;
+use crate::shootdown::{Removed, Rig};
+use crate::space::{Heir, Mover};
+use crate::tracker::Grain;
+use crate::{
+    Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
+    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, VirtAddr,
+    VmError,
+};
+
+pub use self::locking::Locking;
+
+type Tree<D> = Bonsai<u64, Vma, D>;
+
+/// An address space with a tree of regions.
+///
+/// `R` reaches the reference-count domain of the resident pages' nodes, `D` the RCU domain of the tree's.
+pub struct TreeSpace<R: Domain, D: Handle, M: Mmu, F: Memory> {
+    tree: Tree<D>,
+    locks: Locks,
+    pages: RadixMap<Page, R>,
+    rig: Rig<M, F>,
+    arenas: Arenas,
+    user: PageRange,
+}
+
+impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
+    /// An empty space that counts the nodes of its resident pages in `nodes`.
+    ///
+    /// # Errors
+    /// No memory for what there is one of, or one of for each core.
+    ///
+    /// # Panics
+    /// If the cores do not share one table.
+    pub fn new(
+        pin: &Pinned,
+        locking: Locking,
+        (refcache, rcu): (R, D),
+        nodes: Arc<NodeCounters>,
+        mmu: M,
+        memory: F,
+        layout: Layout,
+    ) -> Result<Self, OutOfMemory> {
+        assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
+        assert!(mmu.tables() == Tables::Shared, "these designs have one table");
+        let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
+        let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
+        let rig = Rig { mmu, memory, tally, grain: Grain::new(layout.cores) };
+        let pages = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
+        let tree = Bonsai::try_new(rcu).map_err(|_| OutOfMemory)?;
+        Ok(Self { tree, locks: Locks::new(locking), pages, rig, arenas, user: layout.user })
+    }
+
+    fn check(&self, pages: PageRange) -> Result<PageRange, VmError> {
+        check(self.user, pages)
+    }
+
+    /// `pages` pages from `start`, if that is in user space and not nothing.
+    fn range(&self, start: PageNum, pages: u64) -> Result<PageRange, VmError> {
+        self.check(PageRange::new(start, pages).ok_or(VmError::OutOfRange)?)
+    }
+
+    fn edit<'a>(&'a self, pin: &'a Pinned) -> Edit<'a> {
+        Edit::begin(&self.locks, &self.tree, pin)
+    }
+
+    /// Locks the slots of `pages` that are there, and more where none are.
+    fn lock_pages<'g>(&'g self, pin: &'g Pinned, pages: PageRange) -> Guard<'g> {
+        lock_leaves(&self.pages, pin, keys(pages))
+    }
+
+    /// Locks the slot of a page that may be given `mapping`, and makes it if need be.
+    #[inline]
+    fn lock_page<'g>(&'g self, pin: &'g Pinned, at: PageNum, mapping: Mapping) -> Result<Guard<'g>, VmError> {
+        let one = keys(PageRange::one(at));
+        let locked = self.pages.lock_range(pin, one.clone(), Expand::Always);
+        let mut guard = locked.map_err(|_| VmError::OutOfMemory)?;
+        make_fit(&mut guard, one, Page::new(mapping))?;
+        Ok(guard)
+    }
+
+    /// The locked pages that `picked` says are resident no more, or translated.
+    fn drop_locked(&self, pin: &Pinned, guard: &mut Guard<'_>, picked: impl Fn(Page) -> bool) {
+        Removed::scan(guard, self.rig.grain, picked).take_back(pin, &self.rig).empty(pin, &self.rig);
+    }
+}
+
+impl<R, D, M: Mmu + 'static, F: Memory + 'static> AddressSpace for TreeSpace<R, D, M, F>
+where
+    R: Domain + Send + Sync + 'static,
+    D: Handle + Send + Sync + 'static,
+{
+    fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError> {
+        let start = self.place(pin, &mut self.edit(pin), place, pages, mapping)?;
+        self.rig.tally.add(pin, Event::Mmap, 1);
+        Ok(start)
+    }
+
+    fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+        let pages = self.check(pages)?;
+        self.remove(pin, &mut self.edit(pin), pages)?;
+        self.arenas.released(pin, pages);
+        self.rig.tally.add(pin, Event::Munmap, 1);
+        Ok(())
+    }
+
+    fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+        self.change_rights(pin, self.check(pages)?, prot)?;
+        self.rig.tally.add(pin, Event::Mprotect, 1);
+        Ok(())
+    }
+
+    fn advise(&self, pin: &Pinned, pages: PageRange, set: Flags, clear: Flags) -> Result<(), VmError> {
+        self.change_flags(pin, self.check(pages)?, set, clear)
+    }
+
+    fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+        let pages = self.check(pages)?;
+        let _space = self.locks.read();
+        self.drop_locked(pin, &mut self.lock_pages(pin, pages), |_| true);
+        if self.all_mapped(pin, pages) { Ok(()) } else { Err(VmError::NotMapped) }
+    }
+
+    fn zap(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies) {
+        if self.check(pages).is_ok() {
+            let picked = |page: Page| page.shows(backing, copies);
+            self.drop_locked(pin, &mut self.lock_pages(pin, pages), picked);
+        }
+    }
+
+    fn extend(&self, pin: &Pinned, pages: PageRange, more: u64) -> Result<(), VmError> {
+        self.grow(pin, self.check(pages)?, more)
+    }
+
+    fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError> {
+        let start = self.relocate(pin, what, mover)?;
+        self.rig.tally.add(pin, Event::Mremap, 1);
+        Ok(start)
+    }
+
+    fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
+        let child: &dyn Any = child;
+        let Some(child) = child.downcast_ref::<Self>() else { panic!("a child is of its parent's design") };
+        self.copy_to(pin, child, heir)?;
+        self.rig.tally.add(pin, Event::Fork, 1);
+        Ok(())
+    }
+
+    fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError> {
+        let fault = self.resolve(pin, address.page(), access)?;
+        self.rig.count_fault(pin, fault);
+        Ok(fault)
+    }
+
+    fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
+        self.check(PageRange::one(page))?;
+        let _space = self.locks.read();
+        let region = find::at(&self.tree.read(pin), page).ok_or(VmError::NotMapped)?;
+        let mut outcome = Ok(());
+        self.lock_page(pin, page, region.mapping)?.for_each(|entry| {
+            outcome = give(entry, entry.value().unwrap_or(Page::new(region.mapping)), frame);
+        });
+        outcome
+    }
+
+    fn mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
+        let _space = self.locks.read();
+        self.user.covers(pages) && self.all_mapped(pin, pages)
+    }
+
+    fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping)) {
+        let _space = self.locks.read();
+        if let Some(region) = find::at(&self.tree.read(pin), page) {
+            visit(region.mapping);
+        }
+    }
+
+    fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
+        self.user.contains(page) && show_frame(&mut self.lock_pages(pin, PageRange::one(page)), access, visit)
+    }
+
+    fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {
+        self.each_region(pin, pages.common(self.user), visit);
+    }
+
+    fn resident(
+        &self,
+        pin: &Pinned,
+        pages: PageRange,
+        visit: &mut dyn FnMut(PageRange),
+    ) -> Result<(), VmError> {
+        self.each_resident(pin, self.check(pages)?, visit)
+    }
+
+    fn counters(&self) -> Counters {
+        self.rig.tally.sum()
+    }
+
+    fn core_counters(&self, core: CoreId) -> Counters {
+        self.rig.tally.of(core)
+    }
+
+    fn nodes(&self) -> Nodes {
+        let stats = self.pages.stats();
+        Nodes { created: stats.created, collapsed: stats.collapsed }
+    }
+
+    fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        self.pages.each_frame(pin, visit);
+    }
+
+    fn destroy(&self, pin: &Pinned) {
+        self.take_away(pin, &mut self.edit(pin), self.user);
+    }
+}
+
+impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
+    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the table.
+    fn drop(&mut self) {
+        let pin = percore::pin();
+        for region in find::all(&self.tree.read(&pin), self.user) {
+            self.rig.refer(&pin, region.mapping.backing(), -(region.pages.pages() as i64));
+        }
+        let rig = &self.rig;
+        self.pages.dismantle(&pin, |_, page| rig.give_up(&pin, page));
+    }
+}

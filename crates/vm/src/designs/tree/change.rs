@@ -1,0 +1,86 @@
+//! What changes mapped pages where they are: protect, advise.
+
+use percore::Pinned;
+use rcu::Handle;
+use refcache::Domain;
+
+use super::{TreeSpace, find, keys};
+use crate::meta::Page;
+use crate::shootdown::{Reach, range};
+use crate::{Flags, Memory, Mmu, PageNum, PageRange, Prot, VmError};
+
+impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
+    pub(super) fn change_rights(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+        let mut edit = self.edit(pin);
+        let (end, outcome) = up_to_refusal(&edit, pages, prot);
+        let pages = PageRange::between(pages.start(), end);
+        if !pages.is_empty() {
+            edit.cut(pages)?;
+            edit.set_mappings(pages, |mapping| mapping.with_prot(prot));
+            self.lower(pin, pages, prot);
+            edit.join_all(pages);
+        }
+        outcome
+    }
+
+    /// The resident pages of `pages` get the rights `prot`, which all mappings there have.
+    fn lower(&self, pin: &Pinned, pages: PageRange, prot: Prot) {
+        let mut guard = self.lock_pages(pin, pages);
+        let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
+        let mut reach = Reach::NONE;
+        guard.for_each_used(|run| {
+            if loses(run.value()) {
+                reach.add(range(run.keys()), run.value().tracker(), self.rig.grain);
+            }
+        });
+        self.rig.take_back(pin, reach);
+        guard.for_each_used(|run| {
+            let page = run.value();
+            let kept = if loses(page) { page.untracked() } else { page };
+            run.set(kept.with_prot(prot));
+        });
+    }
+
+    /// The slots are locked first: they may need room for what their pages' mappings say from then on.
+    pub(super) fn change_flags(
+        &self,
+        pin: &Pinned,
+        pages: PageRange,
+        set: Flags,
+        clear: Flags,
+    ) -> Result<(), VmError> {
+        assert!(Flags::ADVICE.contains(set | clear), "more than advice");
+        let mut edit = self.edit(pin);
+        let unfit = find::all(&edit, pages).any(|region| region.mapping.backing().is_some());
+        if unfit && set.contains(Flags::WIPEONFORK) {
+            return Err(VmError::Mixed);
+        }
+        edit.cut(pages)?;
+        edit.hold(pages);
+        let mut guard = self.lock_pages(pin, pages);
+        if set != Flags::NONE {
+            guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
+        }
+        let flags = |before: Flags| (before - clear) | set;
+        edit.set_mappings(pages, |mapping| mapping.with_flags(flags(mapping.flags())));
+        guard.for_each_used(|run| run.set(run.value().with_flags(flags(run.value().flags()))));
+        drop(guard);
+        edit.join_all(pages);
+        if self.all_mapped(pin, pages) { Ok(()) } else { Err(VmError::NotMapped) }
+    }
+}
+
+/// Where the first page of `pages` is that cannot be given the rights `prot`, or is not there, and which of the two.
+fn up_to_refusal(tree: &find::Look<'_>, pages: PageRange, prot: Prot) -> (PageNum, Result<(), VmError>) {
+    let mut end = pages.start();
+    for region in find::all(tree, pages) {
+        if region.pages.start() > end {
+            break;
+        }
+        if !Page::new(region.mapping).may_be(prot) {
+            return (end, Err(VmError::Denied));
+        }
+        end = region.pages.end().min(pages.end());
+    }
+    (end, if end == pages.end() { Ok(()) } else { Err(VmError::NotMapped) })
+}

@@ -1,0 +1,182 @@
+//! A mapping operation: it holds the space's lock, and nobody else changes regions.
+//!
+//! What needs memory comes before what takes effect. A region is *split* by opening its upper part first and shortening
+//! it then; neither shows. A place is *reserved* by a region that is gone. All else needs no memory. So an operation that
+//! runs out of it has changed nothing that anybody could tell.
+
+use core::ops::Deref;
+
+use bonsai::Writer;
+use percore::Pinned;
+use rcu::Handle;
+
+use super::Tree;
+use super::find::{self, Look};
+use super::locking::Locks;
+use super::rwlock::WriteGuard;
+use super::vma::Vma;
+use crate::{Mapping, PageNum, PageRange, Region, VmError};
+
+/// It derefs to the tree, to look at.
+pub(super) struct Edit<'a> {
+    writer: Writer<'a, u64, Vma>,
+    locks: &'a Locks,
+    faults: Option<WriteGuard<'a>>,
+    _space: WriteGuard<'a>,
+}
+
+impl<'a> Deref for Edit<'a> {
+    type Target = Look<'a>;
+    fn deref(&self) -> &Look<'a> {
+        &self.writer
+    }
+}
+
+impl Drop for Edit<'_> {
+    fn drop(&mut self) {
+        self.locks.unlock_vmas();
+    }
+}
+
+impl<'a> Edit<'a> {
+    pub(super) fn begin<D: Handle>(locks: &'a Locks, tree: &'a Tree<D>, pin: &'a Pinned) -> Self {
+        let space = locks.write();
+        Self { writer: tree.write(pin), locks, faults: None, _space: space }
+    }
+
+    /// What comes now may be seen by faults. (The paper: until then the operation has only looked.)
+    fn touch(&mut self) {
+        if self.faults.is_none() {
+            self.faults = self.locks.exclude_faults();
+        }
+    }
+
+    /// The region that begins at `start`, locked, to be changed.
+    fn change(&mut self, start: PageNum) -> &Vma {
+        self.touch();
+        let Some(vma) = self.writer.get(start.get()) else { unreachable!("no region begins there") };
+        self.locks.lock_vma(&vma.lock);
+        vma
+    }
+
+    /// Sees to it that there is a region at `start`, if only one that is gone.
+    pub(super) fn reserve(&mut self, start: PageNum) -> Result<(), VmError> {
+        self.touch();
+        if self.writer.get(start.get()).is_none() {
+            let _tree = self.locks.change_tree();
+            self.writer.insert(start.get(), Vma::gone(start)).map_err(|_| VmError::OutOfMemory)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the region that was reserved at the start of `pages`.
+    pub(super) fn open(&mut self, pages: PageRange, mapping: Mapping) {
+        self.change(pages.start()).open(pages.end(), mapping);
+    }
+
+    /// No region reaches across `at` from now on.
+    fn split(&mut self, at: PageNum) -> Result<(), VmError> {
+        let Some(whole) = find::at(self, at).filter(|region| region.pages.start() < at) else {
+            return Ok(());
+        };
+        self.reserve(at)?;
+        self.open(PageRange::between(at, whole.pages.end()), whole.mapping);
+        self.set_end(whole.pages.start(), at);
+        Ok(())
+    }
+
+    /// No region sticks out of `pages` from now on.
+    pub(super) fn cut(&mut self, pages: PageRange) -> Result<(), VmError> {
+        self.split(pages.start())?;
+        self.split(pages.end())
+    }
+
+    /// What begins in `pages` is about to change, with slots locked: a fault that holds a region waits for slots, so regions come
+    /// first. (Joining, which changes what is outside, waits until the slots are unlocked.)
+    pub(super) fn hold(&mut self, pages: PageRange) {
+        self.touch();
+        let mut from = pages.start().get();
+        while let Some((start, vma)) = self.begins_in(from, pages) {
+            self.locks.lock_vma(&vma.lock);
+            from = start + 1;
+        }
+    }
+
+    /// The first region that begins in `pages`, at `from` or later, if only one that is gone.
+    fn begins_in(&self, from: u64, pages: PageRange) -> Option<(u64, &Vma)> {
+        self.writer.ceiling(from).filter(|&(start, _)| start < pages.end().get())
+    }
+
+    pub(super) fn set_end(&mut self, start: PageNum, end: PageNum) {
+        self.change(start).set_end(end);
+    }
+
+    /// Gives each region of `pages`, out of which none sticks, the mapping that `change` says.
+    pub(super) fn set_mappings(&mut self, pages: PageRange, change: impl Fn(Mapping) -> Mapping) {
+        let mut rest = pages;
+        while let Some(region) = self.first(rest) {
+            let mapping = change(region.mapping);
+            if mapping != region.mapping {
+                self.change(region.pages.start()).open(region.pages.end(), mapping);
+            }
+            rest = PageRange::between(region.pages.end(), pages.end());
+        }
+    }
+
+    /// No fault may use the regions of `pages` any more; none sticks out.
+    pub(super) fn close(&mut self, pages: PageRange) {
+        let mut rest = pages;
+        while let Some(region) = self.first(rest) {
+            self.change(region.pages.start()).close();
+            rest = PageRange::between(region.pages.end(), pages.end());
+        }
+    }
+
+    /// The closed regions of `pages` are shown to `visit`, and gone.
+    pub(super) fn bury(&mut self, pages: PageRange, mut visit: impl FnMut(Region)) {
+        while let Some(region) = self.first(pages) {
+            visit(region);
+            self.set_end(region.pages.start(), region.pages.start());
+        }
+    }
+
+    /// Takes the regions out that begin in `pages`, and are gone.
+    pub(super) fn clean(&mut self, pages: PageRange) {
+        let mut from = pages.start().get();
+        while let Some((start, _)) = self.begins_in(from, pages) {
+            let _tree = self.locks.change_tree();
+            // Without memory it stays, and says nothing.
+            let _ = self.writer.remove(start);
+            from = start + 1;
+        }
+    }
+
+    /// Joins the regions that meet in `pages`, or at an end of it, if they are alike.
+    pub(super) fn join_all(&mut self, pages: PageRange) {
+        self.join(pages.start());
+        let mut rest = pages;
+        while let Some(region) = self.first(rest).filter(|region| region.pages.end() <= pages.end()) {
+            self.join(region.pages.end());
+            rest = PageRange::between(region.pages.end(), pages.end());
+        }
+    }
+
+    /// The region before `at` takes over the one that begins there, if they are alike.
+    fn join(&mut self, at: PageNum) {
+        let Some(before) = at.get().checked_sub(1).and_then(|before| find::at(self, PageNum::new(before)))
+        else {
+            return;
+        };
+        let Some(after) = find::at(self, at).filter(|after| after.mapping == before.mapping) else { return };
+        if after.pages.start() == at {
+            self.set_end(before.pages.start(), after.pages.end());
+            self.change(at).close();
+            self.set_end(at, at);
+            self.clean(PageRange::one(at));
+        }
+    }
+
+    fn first(&self, pages: PageRange) -> Option<Region> {
+        find::all(self, pages).next()
+    }
+}

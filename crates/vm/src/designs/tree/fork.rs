@@ -1,0 +1,101 @@
+//! Fork: the child gets the regions, and then the resident pages, node by node.
+//!
+//! The parent's lock keeps mapping operations out, and its slots, all of them, faults. If memory runs out, the child has some of the
+//! regions, and all is in order in both spaces: the parent's translations of what was copied are taken back all the same.
+
+use percore::Pinned;
+use radixmap::{OutOfMemory, Run};
+use rcu::Handle;
+use refcache::Domain;
+
+use super::edit::Edit;
+use super::{TreeSpace, find};
+use crate::designs::locked::lock_all;
+use crate::meta::Page;
+use crate::shootdown::{Rig, Scattered, range};
+use crate::space::Heir;
+use crate::{BackingNum, Flags, Mapping, Memory, Mmu, PageNum, Region, VmError};
+
+impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
+    pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
+        let (mine, mut theirs) = (self.edit(pin), child.edit(pin));
+        let regions = self.copy_regions(pin, &mine, child, &mut theirs, ask);
+        let mut guard = lock_all(&self.pages, pin);
+        let lowered = Scattered::new(&self.rig, pin);
+        let mut copy = Copying { pin, parent: &self.rig, lowered, child: &theirs, last: None };
+        let copied = guard.copy_to(pin, &child.pages, |run| Ok(copy.run(run)));
+        copy.lowered.take_back();
+        regions.and(copied.map_err(|_: OutOfMemory| VmError::OutOfMemory))
+    }
+
+    fn copy_regions(
+        &self,
+        pin: &Pinned,
+        mine: &Edit<'_>,
+        child: &Self,
+        theirs: &mut Edit<'_>,
+        ask: &mut Heir<'_>,
+    ) -> Result<(), VmError> {
+        let mut last = None;
+        for Region { pages, mapping, .. } in find::all(mine, self.user) {
+            if !mapping.flags().contains(Flags::DONTFORK) {
+                let backing = mapping.backing().map(|backing| heir(backing, &mut last, ask)).transpose()?;
+                theirs.reserve(pages.start())?;
+                child.put(pin, theirs, pages, inherited(mapping, backing));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn inherited(mapping: Mapping, backing: Option<BackingNum>) -> Mapping {
+    mapping.with_flags(mapping.flags() - Flags::LOCKED).with_backing(backing)
+}
+
+/// The child's backing, asked for once for regions side by side: the answer before is in `last`.
+fn heir(
+    backing: BackingNum,
+    last: &mut Option<(BackingNum, BackingNum)>,
+    ask: &mut Heir<'_>,
+) -> Result<BackingNum, VmError> {
+    match *last {
+        Some((parents, childs)) if parents == backing => Ok(childs),
+        _ => {
+            let childs = ask(backing).ok_or(VmError::OutOfMemory)?;
+            *last = Some((backing, childs));
+            Ok(childs)
+        }
+    }
+}
+
+/// The copy of the resident pages, on its way.
+struct Copying<'a, M: Mmu, F: Memory> {
+    pin: &'a Pinned,
+    parent: &'a Rig<M, F>,
+    /// Translations of the parent that allow too much now.
+    lowered: Scattered<'a, M, F>,
+    child: &'a Edit<'a>,
+    /// The region of the child that was last looked up.
+    last: Option<Region>,
+}
+
+impl<M: Mmu, F: Memory> Copying<'_, M, F> {
+    /// What the child has for a page of the parent.
+    fn run(&mut self, run: &mut Run<'_, Page>) -> Option<Page> {
+        let mapping = self.mapping_at(range(run.keys()).start())?;
+        if mapping.flags().contains(Flags::WIPEONFORK) {
+            return None;
+        }
+        let heritage = self.parent.inherit(self.pin, run.value());
+        self.lowered.keep(run, heritage.kept);
+        Some(heritage.child.with_mapping(mapping))
+    }
+
+    /// What the page is a mapping of in the child.
+    fn mapping_at(&mut self, at: PageNum) -> Option<Mapping> {
+        if !self.last.is_some_and(|region| region.pages.contains(at)) {
+            self.last = find::at(self.child, at);
+        }
+        self.last.map(|region| region.mapping)
+    }
+}

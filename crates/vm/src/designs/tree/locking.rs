@@ -1,0 +1,158 @@
+//! What keeps mapping operations and faults apart: all that distinguishes the designs with a tree.
+//!
+//! | design | a mapping operation holds | a fault holds |
+//! |---|---|---|
+//! | `rwlock` | the space's lock, to write | the space's lock, to read |
+//! | `faultlock` | the same; and the *fault lock*, to write, from its first change on | the fault lock, to read |
+//! | `hybrid` | the same; and the *tree's lock*, to write, around each change of the tree | the tree's lock, to read, while it looks its region up |
+//! | `bonsai` | the space's lock, to write | nothing |
+//! | `pervma` | the same; and the lock of each region that it changes, until it ends | its region's lock, to read |
+//!
+//! The first four are those of the Bonsai paper (sections 4.1, 5.1 to 5.3); the fifth has the shape of today's Linux. Whoever
+//! only looks holds the space's lock to read. In all five a page's slot is locked while its translation changes (the paper's
+//! PTE locks).
+//!
+//! A fault of the last three may find its region changing, or gone. It finds out (`fault.rs`), and tries again with the space's
+//! lock, to read, which keeps mapping operations out.
+//!
+//! Order: the space's lock, then the second one, or regions' locks, then slots.
+//!
+//! # The lock of a region
+//!
+//! A region is locked to write if its sequence number is that of the space: so one store to the space's unlocks all that an
+//! operation has locked. Readers are counted.
+//!
+//! ```text
+//!   a mapping operation                          a fault
+//!   1  region.sequence := space.sequence         1  region.readers += 1
+//!   2  wait until region.readers = 0             2  region.sequence = space.sequence?  then it leaves
+//! ```
+//! All of it is SeqCst: one of the two comes first, so the fault sees the lock, or the operation sees the reader. The number of
+//! the space is read after the region's: an operation that is over has raised it before, so an old number locks nothing.
+
+use percore::relax;
+use sync::CachePadded;
+use sync::atomic::{AtomicU64, Ordering};
+
+use super::rwlock::{ReadGuard, RwLock, WriteGuard};
+
+/// How mapping operations and faults are kept apart: see `docs/designs.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locking {
+    /// One reader-writer lock, as Linux 2.6 had it.
+    RwLock,
+    /// A lock of their own for faults.
+    FaultLock,
+    /// Regions are found under the tree's lock, and used without one.
+    Hybrid,
+    /// Faults take no lock.
+    Bonsai,
+    /// Each region has a lock, as in today's Linux.
+    PerVma,
+}
+
+impl Locking {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::RwLock, Self::FaultLock, Self::Hybrid, Self::Bonsai, Self::PerVma];
+}
+
+/// The locks of one space. Each has a line of its own.
+pub(super) struct Locks {
+    locking: Locking,
+    space: CachePadded<RwLock>,
+    /// The fault lock, or the tree's.
+    second: CachePadded<RwLock>,
+    sequence: CachePadded<AtomicU64>,
+}
+
+impl Locks {
+    pub(super) fn new(locking: Locking) -> Self {
+        let lock = || CachePadded::new(RwLock::default());
+        Self { locking, space: lock(), second: lock(), sequence: CachePadded::new(AtomicU64::new(1)) }
+    }
+
+    fn second_of(&self, locking: Locking) -> Option<&RwLock> {
+        (self.locking == locking).then_some(&*self.second)
+    }
+
+    /// For a mapping operation.
+    pub(super) fn write(&self) -> WriteGuard<'_> {
+        self.space.write()
+    }
+
+    /// For whoever looks, and for faults that try again.
+    pub(super) fn read(&self) -> ReadGuard<'_> {
+        self.space.read()
+    }
+
+    /// For a mapping operation that begins to change something.
+    pub(super) fn exclude_faults(&self) -> Option<WriteGuard<'_>> {
+        self.second_of(Locking::FaultLock).map(RwLock::write)
+    }
+
+    /// For a change of the tree.
+    pub(super) fn change_tree(&self) -> Option<WriteGuard<'_>> {
+        self.second_of(Locking::Hybrid).map(RwLock::write)
+    }
+
+    /// For a fault that is to find its region changing.
+    pub(super) fn look_up(&self) -> Option<ReadGuard<'_>> {
+        self.second_of(Locking::Hybrid).map(RwLock::read)
+    }
+
+    /// Whether a fault may find its region changing.
+    #[inline]
+    pub(super) fn is_optimistic(&self) -> bool {
+        !matches!(self.locking, Locking::RwLock | Locking::FaultLock)
+    }
+
+    /// For a fault that is not to.
+    pub(super) fn fault(&self) -> ReadGuard<'_> {
+        self.second_of(Locking::FaultLock).unwrap_or(&self.space).read()
+    }
+
+    /// Locks a region that is about to change.
+    pub(super) fn lock_vma(&self, lock: &VmaLock) {
+        if self.locking == Locking::PerVma {
+            lock.sequence.store(self.sequence.load(Ordering::SeqCst), Ordering::SeqCst);
+            while lock.readers.load(Ordering::SeqCst) != 0 {
+                relax();
+            }
+        }
+    }
+
+    /// The mapping operation is over.
+    pub(super) fn unlock_vmas(&self) {
+        if self.locking == Locking::PerVma {
+            self.sequence.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// For a fault that has found its region; none if that is changing.
+    pub(super) fn enter<'v>(&self, lock: &'v VmaLock) -> Option<VmaGuard<'v>> {
+        if self.locking != Locking::PerVma {
+            return Some(VmaGuard(None));
+        }
+        lock.readers.fetch_add(1, Ordering::SeqCst);
+        let guard = VmaGuard(Some(lock));
+        (lock.sequence.load(Ordering::SeqCst) != self.sequence.load(Ordering::SeqCst)).then_some(guard)
+    }
+}
+
+/// The lock of a region; used by [`Locking::PerVma`] only.
+#[derive(Debug, Default)]
+pub(super) struct VmaLock {
+    sequence: AtomicU64,
+    readers: AtomicU64,
+}
+
+/// Unlocks when dropped what was locked.
+pub(super) struct VmaGuard<'v>(Option<&'v VmaLock>);
+
+impl Drop for VmaGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(lock) = self.0 {
+            lock.readers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Map and unmap.
+
+use core::ops::Range;
+
+use percore::Pinned;
+use rcu::Handle;
+use refcache::Domain;
+
+use super::edit::Edit;
+use super::find::{self, is_free};
+use super::{Guard, TreeSpace, keys};
+use crate::hole::any_hole;
+use crate::{Event, Mapping, Memory, Mmu, PageNum, PageRange, Placement, VmError};
+
+impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
+    /// Maps `pages` pages, and says where.
+    pub(super) fn place(
+        &self,
+        pin: &Pinned,
+        edit: &mut Edit<'_>,
+        place: Placement,
+        pages: u64,
+        mapping: Mapping,
+    ) -> Result<PageNum, VmError> {
+        let pages = self.choose(pin, edit, place, pages)?;
+        if let Placement::Fixed(_) = place {
+            self.make_way(pin, edit, pages)?;
+        }
+        edit.reserve(pages.start())?;
+        if let Some(backing) = mapping.backing() {
+            self.rig.memory.placed(pin, backing, pages.start());
+        }
+        self.put(pin, edit, pages, mapping);
+        edit.join_all(pages);
+        Ok(pages.start())
+    }
+
+    /// Opens a region at a place that was reserved.
+    pub(super) fn put(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange, mapping: Mapping) {
+        self.rig.refer(pin, mapping.backing(), pages.pages() as i64);
+        edit.open(pages, mapping);
+    }
+
+    /// Where a mapping goes. The answer holds as long as the operation.
+    pub(super) fn choose(
+        &self,
+        pin: &Pinned,
+        edit: &Edit<'_>,
+        place: Placement,
+        pages: u64,
+    ) -> Result<PageRange, VmError> {
+        if pages == 0 {
+            return Err(VmError::Empty);
+        }
+        match place {
+            Placement::Anywhere { hint } => self.anywhere(pin, edit, hint, pages),
+            Placement::Below(limit) => self.below(pin, edit, limit, pages),
+            Placement::Fixed(start) => self.range(start, pages),
+            Placement::FixedNoReplace(start) => {
+                Some(self.range(start, pages)?).filter(|&range| is_free(edit, range)).ok_or(VmError::Exists)
+            }
+        }
+    }
+
+    fn anywhere(
+        &self,
+        pin: &Pinned,
+        edit: &Edit<'_>,
+        hint: Option<PageNum>,
+        pages: u64,
+    ) -> Result<PageRange, VmError> {
+        let recent = || self.arenas.recent(pin, pages);
+        let search = || self.arenas.search(pin, pages, |keys| self.first_used(pin, edit, keys));
+        let mut wish = hint;
+        while let Some(start) = wish.take().or_else(recent).or_else(search) {
+            if let Some(range) = self.range(start, pages).ok().filter(|&range| is_free(edit, range)) {
+                return Ok(range);
+            }
+        }
+        self.below(pin, edit, self.user.end(), pages)
+    }
+
+    /// The highest hole below `limit`.
+    fn below(&self, pin: &Pinned, edit: &Edit<'_>, limit: PageNum, pages: u64) -> Result<PageRange, VmError> {
+        let limit = limit.clamp(self.user.start(), self.user.end());
+        let within = keys(PageRange::between(self.user.start(), limit));
+        let hole = any_hole(within, pages, &|keys| self.first_used(pin, edit, keys));
+        self.range(PageNum::new(hole.ok_or(VmError::NoSpace)?), pages)
+    }
+
+    /// Where the first region that has some of `keys` starts.
+    fn first_used(&self, pin: &Pinned, edit: &Edit<'_>, keys: Range<u64>) -> Option<u64> {
+        self.rig.tally.add(pin, Event::Look, 1);
+        let used = find::next(edit, PageNum::new(keys.start))?.pages.start().get();
+        (used < keys.end).then_some(used)
+    }
+
+    /// Takes away what is at `pages`, and leaves a region there that is gone.
+    pub(super) fn make_way(
+        &self,
+        pin: &Pinned,
+        edit: &mut Edit<'_>,
+        pages: PageRange,
+    ) -> Result<(), VmError> {
+        if !is_free(edit, pages) {
+            edit.cut(pages)?;
+            edit.reserve(pages.start())?;
+            self.take_away(pin, edit, pages);
+        }
+        Ok(())
+    }
+
+    /// Unmaps `pages`.
+    pub(super) fn remove(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange) -> Result<(), VmError> {
+        if !is_free(edit, pages) {
+            edit.cut(pages)?;
+            self.take_away(pin, edit, pages);
+            edit.clean(pages);
+        }
+        Ok(())
+    }
+
+    /// Unmaps `pages`, out of which no region sticks. Their regions are gone, and the first may stay in the tree.
+    pub(super) fn take_away(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange) {
+        edit.close(pages);
+        self.vacate(pin, edit, pages, &mut self.lock_pages(pin, pages));
+        edit.clean(PageRange::between(PageNum::new(pages.start().get() + 1), pages.end()));
+    }
+
+    /// Unmaps `pages`, whose regions are closed, and whose slots are locked: the pages go, and then what the regions stand for.
+    pub(super) fn vacate(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange, guard: &mut Guard<'_>) {
+        self.drop_locked(pin, guard, |_| true);
+        edit.bury(pages, |region| {
+            self.rig.refer(pin, region.mapping.backing(), -(region.pages.pages() as i64));
+        });
+    }
+}

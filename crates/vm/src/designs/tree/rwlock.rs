@@ -1,0 +1,72 @@
+//! A reader-writer lock that spins, and serves what other cores ask meanwhile. A writer that waits keeps new readers out.
+//!
+//! | word | state |
+//! |---|---|
+//! | `2n` | n readers |
+//! | `2n + 1` | a writer waits for n readers: some that were in, and some that look in, see it, and leave |
+//! | `1` | a writer is in |
+//!
+//! A reader writes the word twice, so readers pass its line around: that is what the designs without it avoid.
+//!
+//! Orderings: whoever enters does so by Acquire, whoever leaves by Release, both by read-modify-writes of one word; so each
+//! sees what those did who had left before, and could have kept it out.
+
+use percore::relax;
+use sync::atomic::{AtomicU64, Ordering};
+
+const WRITER: u64 = 1;
+const READER: u64 = 2;
+
+/// It protects no value: see `locking.rs` for what.
+#[derive(Debug, Default)]
+pub(super) struct RwLock(AtomicU64);
+
+impl RwLock {
+    #[inline]
+    pub(super) fn read(&self) -> ReadGuard<'_> {
+        // Acquire: partner of the writer's Release.
+        while self.0.fetch_add(READER, Ordering::Acquire) & WRITER != 0 {
+            // Relaxed: nothing was read.
+            self.0.fetch_sub(READER, Ordering::Relaxed);
+            self.wait_while(|word| word & WRITER != 0);
+        }
+        ReadGuard(self)
+    }
+
+    pub(super) fn write(&self) -> WriteGuard<'_> {
+        // Acquire: partner of the last writer's Release.
+        while self.0.fetch_or(WRITER, Ordering::Acquire) & WRITER != 0 {
+            self.wait_while(|word| word & WRITER != 0);
+        }
+        self.wait_while(|word| word != WRITER);
+        WriteGuard(self)
+    }
+
+    /// Acquire: partner of the readers' Release.
+    fn wait_while(&self, busy: impl Fn(u64) -> bool) {
+        while busy(self.0.load(Ordering::Acquire)) {
+            relax();
+        }
+    }
+}
+
+/// Unlocks when dropped.
+#[must_use = "the lock is released at once"]
+pub(super) struct ReadGuard<'a>(&'a RwLock);
+
+impl Drop for ReadGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(READER, Ordering::Release);
+    }
+}
+
+/// Unlocks when dropped.
+#[must_use = "the lock is released at once"]
+pub(super) struct WriteGuard<'a>(&'a RwLock);
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_and(!WRITER, Ordering::Release);
+    }
+}

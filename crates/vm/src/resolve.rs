@@ -1,0 +1,71 @@
+//! A page fault, once the page is locked: what it needs, and what came of it.
+
+use percore::Pinned;
+use radixmap::Entry;
+
+use crate::meta::Page;
+use crate::shootdown::Rig;
+use crate::{Access, Event, Fault, FaultError, FrameNum, Memory, Mmu, PageNum, VmError};
+
+impl<M: Mmu, F: Memory> Rig<M, F> {
+    /// Resolves a fault on the locked `page` at `at`, whose slot is `entry`.
+    #[inline]
+    pub(crate) fn resolve(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+        access: Access,
+    ) -> Result<Fault, FaultError> {
+        if !page.prot().allows(access) {
+            return Err(FaultError::Denied);
+        }
+        match (page.frame(), page.backing()) {
+            (None, None) => self.alloc(pin, at, entry, page),
+            (None, Some(backing)) => self.show(pin, at, entry, (page, backing), access),
+            (Some(_), _) if access == Access::Write && page.is_copied_on_write() => {
+                self.own(pin, at, entry, page)
+            }
+            (Some(_), _) => self.fill(pin, at, entry, page),
+        }
+    }
+
+    /// First touch of the page: a zeroed frame. If the table has no room the frame goes back.
+    #[inline]
+    fn alloc(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let frame = self.memory.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
+        if let Err(error) = self.fill(pin, at, entry, page.with_frame(frame)) {
+            self.memory.free(pin, frame);
+            return Err(error);
+        }
+        Ok(Fault::Alloc)
+    }
+
+    pub(crate) fn count_fault(&self, pin: &Pinned, fault: Fault) {
+        let event = match fault {
+            Fault::Alloc => Event::AllocFault,
+            Fault::AllocHuge => Event::HugeFault,
+            Fault::Fill => Event::FillFault,
+            Fault::Copy => Event::CowCopy,
+            Fault::Reuse => Event::CowReuse,
+            Fault::Spurious => return,
+        };
+        self.tally.add(pin, event, 1);
+    }
+}
+
+/// Gives the locked `page`, whose slot is `entry`, the frame `frame`, if it has none.
+pub(crate) fn give(entry: &mut Entry<'_, Page>, page: Page, frame: FrameNum) -> Result<(), VmError> {
+    if page.frame().is_some() {
+        return Err(VmError::Exists);
+    }
+    entry.set(page.with_frame(frame));
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The counts that Refcache is measured against (`refs=`): one for each page of a file.
+//!
+//! | `refs=` | a page that is mapped, or unmapped, writes | who frees the frame |
+//! |---|---|---|
+//! | `refcache` | this core's delta cache | the review, some epochs after the last one let go |
+//! | `atomic` | the count | who lets go last |
+//! | `locked` | the count and its lock | who lets go last |
+//! | `snzi` | this core's leaf, and what is above it when that comes from 0 or goes there | who lets go last |
+//! | `sloppy` | this core's spares; the count if there are none | who asks, every few epochs, once the file has let go |
+//! | `none` | nothing | nobody: a page that leaves its file is lost until the machine goes |
+//!
+//! A page's word has no room to say where its reference was counted. SNZI does without ([`Snzi::dec_anywhere`]); PayGo
+//! cannot, so it is not here. Spares have no threshold: who wants to know of zero asks for all of them.
+
+use alloc::boxed::Box;
+
+use abi::Errno;
+use baselines::{Locked, Scheme, Shared, Sloppy, SloppyCount, Snzi, SnziCount};
+use percore::Pinned;
+use sync::SpinLock;
+use sync::atomic::AtomicU64;
+
+use crate::arch;
+use crate::fs::fallible;
+use crate::options::Refs;
+
+const SLOPPY: Sloppy = Sloppy { threshold: u64::MAX };
+
+/// The count of one frame. On lines of its own.
+#[repr(align(64))]
+pub enum Rival {
+    Atomic(AtomicU64),
+    Locked(SpinLock<u64>),
+    Snzi(SnziCount),
+    Sloppy(SloppyCount),
+    Uncounted,
+}
+
+impl Rival {
+    /// A count of one reference, the file's. `None`: Refcache counts.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn new(refs: Refs) -> Result<Option<Box<Self>>, Errno> {
+        let cores = arch::cores();
+        let count = match refs {
+            Refs::Refcache => return Ok(None),
+            Refs::Atomic => Shared::count(cores).map(Self::Atomic),
+            Refs::Locked => Locked::count(cores).map(Self::Locked),
+            Refs::Snzi => Snzi::count(cores).map(Self::Snzi),
+            Refs::Sloppy => Sloppy::count(cores).map(Self::Sloppy),
+            Refs::Nobody => Ok(Self::Uncounted),
+        };
+        fallible::boxed(count.map_err(|_| Errno::ENOMEM)?).map(Some)
+    }
+
+    /// A page refers to the frame. The caller knows of another reference.
+    #[inline]
+    pub fn inc(&self, pin: &Pinned) {
+        match self {
+            Self::Atomic(count) => Shared.inc(pin, count),
+            Self::Locked(count) => Locked.inc(pin, count),
+            Self::Snzi(count) => drop(Snzi.inc(pin, count)),
+            Self::Sloppy(count) => SLOPPY.inc(pin, count),
+            Self::Uncounted => {}
+        }
+    }
+
+    /// A page lets go. True: it was the last of all.
+    #[inline]
+    pub fn dec(&self, pin: &Pinned) -> bool {
+        match self {
+            Self::Atomic(count) => Shared.dec(pin, count, Shared::FIRST),
+            Self::Locked(count) => Locked.dec(pin, count, Locked::FIRST),
+            Self::Snzi(count) => Snzi.dec_anywhere(pin, count),
+            Self::Sloppy(count) => SLOPPY.dec(pin, count, Sloppy::FIRST),
+            Self::Uncounted => false,
+        }
+    }
+
+    /// The file lets go: no page refers to the frame from now on that does not yet. True: it was the last of all.
+    pub fn dec_of_file(&self, pin: &Pinned) -> bool {
+        match self {
+            Self::Snzi(count) => Snzi.dec(pin, count, Snzi::FIRST),
+            _ => self.dec(pin),
+        }
+    }
+
+    /// Whether it has to be asked for zero ([`settle`](Self::settle)): no `dec` says that it was the last.
+    pub fn is_asked(&self) -> bool {
+        matches!(self, Self::Sloppy(_))
+    }
+
+    /// Whether the last reference is gone, asked after the file has let go. True once.
+    pub fn settle(&self, pin: &Pinned) -> bool {
+        match self {
+            Self::Sloppy(count) => SLOPPY.settle(pin, count),
+            _ => false,
+        }
+    }
+}
