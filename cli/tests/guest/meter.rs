@@ -227,15 +227,15 @@ fn mistakes_are_named() {
     assert!(text.contains("status 2") && text.contains("--paegs"), "{text}");
 }
 
-/// Processes that have nothing to do with one another make and end children. What they inherited from one ancestor (open
-/// files, the program, its frames) is counted in common, so a round is not free of transfers; but what it costs is bounded by
-/// what was inherited, whatever the number of CPUs.
+/// Processes that have nothing to do with one another make and end children. What they inherited from one ancestor is counted
+/// where they do not meet. What is left is the pool, asked now and then for frames, as long as too few epochs have passed
+/// for those of the first rounds to come back: it may be another CPU that asked last, the more so the more there are.
 #[test]
-fn forks_cost_no_more_than_what_was_inherited() {
+fn forks_share_nothing_but_the_pool() {
     let rows = on_radix("forkexit", GATED, &["forkexit", "--iterations", "60"]);
     let few = number(&rows[0], "instructions", "median");
     for row in &rows {
-        assert!(number(row, "transfers", "median") <= 80.0, "{row}");
+        assert!(number(row, "transfers", "median") <= 10.0, "{row}");
         let change = number(row, "instructions", "median") / few - 1.0;
         assert!(change.abs() <= 0.02, "instructions change by {change} from {few}: {row}");
         assert_eq!(number(row, "ipi_targets", "mean"), 0.0, "{row}");

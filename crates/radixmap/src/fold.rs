@@ -58,6 +58,7 @@ pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result
     if !word.is_used() {
         // Before anybody can see the child, let alone take it away again.
         part.node.count(here, 1);
+        part.node.touch(&part.keys);
     }
     child.publish(part.slot);
     fresh.settle(here);
@@ -123,6 +124,7 @@ impl<'p> Fresh<'p> {
         let node = self.plant(part, seed)?;
         for end in node.parts(part.keys.clone()).filter(|part| !part.whole) {
             self.grow(&end, seed)?.publish(end.slot);
+            node.touch(&end.keys);
             if let (false, Some(sapling)) = (seed.word.is_used(), &mut self.nodes[at]) {
                 sapling.used += 1;
             }
@@ -142,6 +144,9 @@ impl<'p> Fresh<'p> {
         // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
         let node = unsafe { memory.init(HOLD, Some(part), NonNull::from(part.node.counters()), level) };
         let used = if seed.word.is_used() { HOLD } else { 0 };
+        if seed.word.is_used() {
+            node.touch(&part.node.whole(part).keys);
+        }
         self.nodes[self.len] = Some(Sapling { memory, node, used });
         self.len += 1;
         if seed.word.is_wide() {

@@ -155,7 +155,7 @@ fn visit_used<V: Value>(tally: &mut Tally<'_, '_>, keys: Range<u64>, f: &mut imp
 /// The used slots of a node, as a value joins them.
 #[inline(always)]
 pub(crate) fn used<V: Value>(node: NodeRef<'_>, keys: Range<u64>) -> impl Iterator<Item = Part<'_>> {
-    node.used_parts(keys, |main, second| V::from_words(main, second).joins())
+    node.used_parts(keys, V::joins)
 }
 
 /// Held slots that have the same value: neighbours in a leaf, if [`Value::joins`] says so, or one slot.
@@ -235,6 +235,7 @@ impl<'a, V: Value> Entry<'a, V> {
             self.part.set_second(second);
         }
         *self.used += i64::from(!self.slot().held().is_used());
+        self.part.node.touch(&self.part.keys);
         self.slot().set(main, second != 0);
     }
 
@@ -268,13 +269,19 @@ impl<'a, 'p> Tally<'a, 'p> {
     pub fn new(here: &'a Here<'p>, node: NodeRef<'p>) -> Self {
         Self { here, node, used: 0 }
     }
+
+    #[inline(always)]
+    pub fn tell(&mut self) {
+        if self.used != 0 {
+            self.node.count(self.here, self.used);
+            self.used = 0;
+        }
+    }
 }
 
 impl Drop for Tally<'_, '_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.used != 0 {
-            self.node.count(self.here, self.used);
-        }
+        self.tell();
     }
 }

@@ -81,9 +81,9 @@ pub trait Value: Copy {
     fn to_words(self) -> (u64, u64);
     /// The value that `to_words` took apart.
     fn from_words(main: u64, second: u64) -> Self;
-    /// Whether neighbours that have this value may be shown as one ([`Run`]).
+    /// Whether neighbours that have the same value, with this main word, may be shown as one ([`Run`]).
     #[inline]
-    fn joins(self) -> bool {
+    fn joins(_main: u64) -> bool {
         true
     }
     /// What key `key` of a folded [`BLOCK`] that has this value has, counted from the block's first key. The second word is

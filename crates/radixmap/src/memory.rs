@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! parent's slot ──▶ node: Refcache header                      128 bytes, two cache lines
-//!                         parent | slots | side | counters
+//!                         parent | slots | side | counters | touched
 //!                                   │       └────────▶ side:   512 × 8 bytes, one frame, if there is one
 //!                                   └────────────────▶ slots:  512 × 8 bytes, one frame
 //! ```
@@ -14,6 +14,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 use refcache::Header;
+use sync::atomic::AtomicU64;
 
 use crate::OutOfMemory;
 use crate::node::{FANOUT, NodeRef, Part};
@@ -41,7 +42,7 @@ pub(crate) struct Node {
     pub links: Links,
 }
 
-/// What never changes while others see the node, but for the side, which comes once.
+/// What others see of the node beside its slots, and what hardly ever changes.
 #[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -51,6 +52,9 @@ pub(crate) struct Links {
     pub side: Side,
     /// Kept alive by the root, which goes last.
     pub counters: NonNull<NodeCounters>,
+    /// A bit for each group of slots that may ever have been used; of a leaf, which is looked at as a whole, all. It is
+    /// changed 64 times in a node's life at most.
+    pub touched: AtomicU64,
 }
 
 /// The memory of one node.
@@ -97,7 +101,8 @@ impl Memory {
         let weak = parent.map(|part| NonNull::from(part.slot.weak()));
         let header = Header::new(count, weak, crate::fold::collapse);
         let parent = parent.map(|part| part.node.memory());
-        let links = Links { parent, slots: self.slots, side: Side::none(), counters };
+        let touched = AtomicU64::new(if level == 0 { u64::MAX } else { 0 });
+        let links = Links { parent, slots: self.slots, side: Side::none(), counters, touched };
         // SAFETY: the allocation is ours alone; after the write, all of it is initialised.
         unsafe {
             self.node.write(Node { header, links });

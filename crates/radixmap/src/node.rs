@@ -7,11 +7,13 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 use percore::Pinned;
+use sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Here;
 use crate::memory::{Links, Memory, Node, Slots};
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
+use crate::subtree::{Acquired, acquire};
 use crate::{KEY_BITS, OutOfMemory};
 
 /// Key bits that one level consumes.
@@ -21,8 +23,9 @@ pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
 /// The root's level; leaves are level 0.
 pub(crate) const TOP: u32 = KEY_BITS / LEVEL_BITS - 1;
 
-/// Slots that are looked at together.
-const GROUP: usize = 8;
+/// Slots that are looked at together. A word has a bit for each group of a node.
+const GROUP: usize = if FANOUT < 8 { FANOUT } else { 8 };
+const _: () = assert!(FANOUT <= GROUP * u64::BITS as usize);
 
 /// How many keys one slot of a node at `level` covers.
 #[inline(always)]
@@ -136,6 +139,25 @@ impl<'p> NodeRef<'p> {
         unsafe { self.links().counters.as_ref() }
     }
 
+    /// The slots of an upper node that `keys`, a range inside it, touches may be used from now on. Relaxed: whoever must
+    /// not miss them holds them, or has the map alone, and so comes after whoever unlocked them.
+    #[inline(always)]
+    pub fn touch(self, keys: &Range<u64>) {
+        if self.level > 0 {
+            self.touch_above(keys);
+        }
+    }
+
+    #[inline(never)]
+    fn touch_above(self, keys: &Range<u64>) {
+        let groups = self.indices(keys).fold(0, |groups, index| groups | 1 << (index / GROUP));
+        let touched = &self.links().touched;
+        // Bits only come, and once they are all there the line is only read.
+        if touched.load(Ordering::Relaxed) & groups != groups {
+            touched.fetch_or(groups, Ordering::Relaxed);
+        }
+    }
+
     /// The slot that covers `key`.
     #[inline(always)]
     pub fn slot(self, key: u64) -> &'p Slot {
@@ -145,11 +167,6 @@ impl<'p> NodeRef<'p> {
     /// Makes sure that second words can be stored here. A new side says `second` for every slot.
     pub fn widen(self, second: u64) -> Result<(), OutOfMemory> {
         self.links().side.ensure(second)
-    }
-
-    /// Whether second words can be stored here.
-    pub fn is_wide(self) -> bool {
-        self.links().side.is_there()
     }
 
     /// Reads `slot`, one of ours, and enters the child if there is one.
@@ -192,19 +209,42 @@ impl<'p> NodeRef<'p> {
 
     /// The used ones, for the holder of all: neighbours in a leaf that say the same come as one part, if it `joins` them.
     #[inline(always)]
-    pub fn used_parts(
-        self,
-        keys: Range<u64>,
-        joins: impl Fn(u64, u64) -> bool,
-    ) -> impl Iterator<Item = Part<'p>> {
+    pub fn used_parts(self, keys: Range<u64>, joins: impl Fn(u64) -> bool) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
-            let first = slots.start + first_used(&self.slots.0[slots.clone()])?;
-            let (word, second) = self.words(first);
-            let joins = self.level == 0 && joins(word.main(), second);
-            let same = |&index: &usize| joins && self.words(index) == (word, second);
-            let more = (first + 1..slots.end).take_while(same).count();
-            Some(first..first + 1 + more)
+            let first = self.first_used(slots.clone())?;
+            let Some(like) = self.like(first, &joins) else { return Some(one(first)) };
+            let end = (first + 1..slots.end).find(|&index| !like.is(index)).unwrap_or(slots.end);
+            Some(first..end)
         })
+    }
+
+    /// The same for somebody who holds none: of the next ones, those that have no child are locked now. Who holds the first
+    /// of them is waited for.
+    #[inline(always)]
+    pub fn lock_used_part(
+        self,
+        here: &Here<'p>,
+        keys: Range<u64>,
+        joins: impl Fn(u64) -> bool,
+    ) -> Option<Part<'p>> {
+        let run = |slots: Range<usize>| {
+            let first = self.lock_first_used(here, slots.clone())?;
+            let Some(like) = self.like(first, &joins) else { return Some(one(first)) };
+            let end = (first + 1..slots.end).find(|&index| !like.try_lock(index)).unwrap_or(slots.end);
+            Some(first..end)
+        };
+        self.picked(keys, run).next()
+    }
+
+    /// The first of `slots` that has a child, or had a value and is the caller's now.
+    fn lock_first_used(self, here: &Here<'p>, mut slots: Range<usize>) -> Option<usize> {
+        loop {
+            let at = self.first_used(slots.clone())?;
+            match acquire(here, self, &self.slots.0[at], Word::is_used) {
+                Acquired::Unwanted => slots.start = at + 1,
+                _ => return Some(at),
+            }
+        }
     }
 
     /// The runs of slots that `pick` picks, each from what is left.
@@ -215,10 +255,7 @@ impl<'p> NodeRef<'p> {
         pick: impl Fn(Range<usize>) -> Option<Range<usize>>,
     ) -> impl Iterator<Item = Part<'p>> {
         let shift = LEVEL_BITS * self.level;
-        let mut left = match keys.is_empty() {
-            true => 0..0,
-            false => slot_index(keys.start, self.level)..slot_index(keys.end - 1, self.level) + 1,
-        };
+        let mut left = self.indices(&keys);
         let base = (keys.start >> shift) - left.start as u64;
         iter::from_fn(move || {
             let run = if left.is_empty() { None } else { pick(left.clone()) }?;
@@ -229,11 +266,51 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// What a slot says that the caller holds.
+    /// The slots that `keys`, a range inside this node, touches.
     #[inline(always)]
-    fn words(self, index: usize) -> (Word, u64) {
-        let word = self.slots.0[index].held();
-        (word, if word.is_value() && word.is_wide() { self.links().side.get(index) } else { 0 })
+    fn indices(self, keys: &Range<u64>) -> Range<usize> {
+        match keys.is_empty() {
+            true => 0..0,
+            false => slot_index(keys.start, self.level)..slot_index(keys.end - 1, self.level) + 1,
+        }
+    }
+
+    /// The first of `slots` that is used. Most slots of most nodes are empty, so those are looked at in groups, and of an
+    /// upper node only the groups that were ever used.
+    #[inline(always)]
+    pub fn first_used(self, slots: Range<usize>) -> Option<usize> {
+        let touched = self.links().touched.load(Ordering::Relaxed);
+        let groups = self.slots.0.as_chunks::<GROUP>().0;
+        let mut at = slots.start;
+        while at < slots.end {
+            if self.slots.0[at].held().is_used() {
+                return Some(at);
+            }
+            let group = at / GROUP + (touched >> (at / GROUP)).trailing_zeros() as usize;
+            let next = (group + 1) * GROUP;
+            if is_any_used(groups.get(group)?) {
+                let mut left = at.max(group * GROUP)..slots.end.min(next);
+                if let Some(used) = left.find(|&index| self.slots.0[index].held().is_used()) {
+                    return Some(used);
+                }
+            }
+            at = next;
+        }
+        None
+    }
+
+    /// What slot `index` says, which the caller holds, if neighbours that say the same are joined.
+    #[inline(always)]
+    fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
+        let word = (self.level == 0).then(|| self.slots.0[index].held()).filter(|word| joins(word.main()))?;
+        let seconds = if word.is_wide() { self.links().side.all() } else { &[] };
+        Some(Like { slots: self.slots, word, second: self.second(index, word), seconds })
+    }
+
+    /// The second word of slot `index`, which the caller holds and which says `word`: no child.
+    #[inline(always)]
+    fn second(self, index: usize, word: Word) -> u64 {
+        if word.is_wide() { self.links().side.get(index) } else { 0 }
     }
 
     /// The slot that covers `keys`, which it covers alone.
@@ -287,16 +364,44 @@ fn one(index: usize) -> Range<usize> {
     index..index + 1
 }
 
-/// The first used one. Most slots of most nodes are empty, so those are looked at in groups.
 #[inline(always)]
-fn first_used(slots: &[Slot]) -> Option<usize> {
-    if slots[0].held().is_used() {
-        return Some(0);
+fn is_any_used(slots: &[Slot; GROUP]) -> bool {
+    slots.iter().fold(Word::EMPTY, |all, slot| all.or(slot.held())).is_used()
+}
+
+/// What a slot of a leaf says, to find others that say the same.
+struct Like<'p> {
+    slots: &'p Slots,
+    word: Word,
+    second: u64,
+    /// All second words, if the slot has one.
+    seconds: &'p [AtomicU64],
+}
+
+impl Like<'_> {
+    /// Whether slot `index`, which the caller holds, says it too.
+    #[inline(always)]
+    fn is(&self, index: usize) -> bool {
+        self.slots.0[index].held() == self.word && self.is_second(index)
     }
-    let all = |group: &[Slot]| group.iter().fold(Word::EMPTY, |all, slot| all.or(slot.held()));
-    let groups = slots.chunks_exact(GROUP).take_while(|group| !all(group).is_used()).count();
-    let rest = slots[groups * GROUP..].iter().position(|slot| slot.held().is_used());
-    rest.map(|at| groups * GROUP + at)
+
+    /// Locks slot `index`, if nobody holds it and it says the same.
+    #[inline(always)]
+    fn try_lock(&self, index: usize) -> bool {
+        let (slot, free) = (&self.slots.0[index], self.word.unlocked());
+        let locked = slot.held() == free && slot.try_lock(free);
+        let alike = locked && self.is_second(index);
+        if locked && !alike {
+            slot.unlock();
+        }
+        alike
+    }
+
+    #[inline(always)]
+    fn is_second(&self, index: usize) -> bool {
+        // Relaxed: as in `Side::get`.
+        self.seconds.get(index).is_none_or(|second| second.load(Ordering::Relaxed) == self.second)
+    }
 }
 
 /// A slot, and the part of a range that falls on it; or a run of slots of a leaf that say the same.
@@ -308,17 +413,17 @@ pub(crate) struct Part<'p> {
     pub whole: bool,
 }
 
-impl Part<'_> {
+impl<'p> Part<'p> {
     /// The second word of the slot, which the caller holds and which says `word`.
     #[inline(always)]
     pub fn second(&self, word: Word) -> u64 {
-        if word.is_wide() { self.node.links().side.get(self.index()) } else { 0 }
+        self.node.second(self.index(), word)
     }
 
     /// Stores the second word of the slots, which the caller holds, having made sure of the side.
     #[inline(always)]
     pub fn set_second(&self, second: u64) {
-        (0..self.slots().len()).for_each(|at| self.node.links().side.set(self.index() + at, second));
+        self.node.links().side.set(self.index()..self.index() + self.slots().len(), second);
     }
 
     /// The same slots of another node.
@@ -329,7 +434,7 @@ impl Part<'_> {
 
     /// The slots of a run in a leaf, or the only one.
     #[inline(always)]
-    pub fn slots(&self) -> &[Slot] {
+    pub fn slots(&self) -> &'p [Slot] {
         match self.node.level {
             0 => self.node.leaf_slots(self.keys.clone()),
             _ => slice::from_ref(self.slot),

@@ -21,6 +21,7 @@
 //! are Relaxed: the slot's lock orders them. `get` and `set` are out of line, so that the paths of values without second
 //! words stay short.
 
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,13 +43,9 @@ impl Side {
         Self(AtomicUsize::new(0))
     }
 
-    pub fn is_there(&self) -> bool {
-        self.words().is_some()
-    }
-
     /// Makes sure that there is a side. A new one says `second` for every slot.
     pub fn ensure(&self, second: u64) -> Result<(), OutOfMemory> {
-        if self.is_there() {
+        if self.words().is_some() {
             return Ok(());
         }
         let words = allocate_words::<Words, _>(|_| AtomicU64::new(second))?;
@@ -64,14 +61,14 @@ impl Side {
     /// The second word of slot `index`, which the caller holds and which is WIDE. Relaxed: the lock orders it.
     #[inline(never)]
     pub fn get(&self, index: usize) -> u64 {
-        self.word(index).load(Ordering::Relaxed)
+        self.all()[index].load(Ordering::Relaxed)
     }
 
-    /// Stores the second word of slot `index`, which the caller holds, having made sure of the side. Relaxed: the
-    /// unlock publishes.
+    /// Stores the second word of slots, which the caller holds, having made sure of the side. Relaxed: the unlock
+    /// publishes.
     #[inline(never)]
-    pub fn set(&self, index: usize, second: u64) {
-        self.word(index).store(second, Ordering::Relaxed);
+    pub fn set(&self, slots: Range<usize>, second: u64) {
+        self.all()[slots].iter().for_each(|word| word.store(second, Ordering::Relaxed));
     }
 
     /// Where it is, if there is one.
@@ -79,10 +76,11 @@ impl Side {
         self.words().map(|words| words.addr().get())
     }
 
-    fn word(&self, index: usize) -> &AtomicU64 {
+    /// All words, relaxed as `get`.
+    pub fn all(&self) -> &[AtomicU64] {
         let words = self.words().expect("a second word in a range that was not widened for it");
         // SAFETY: published by `ensure`, initialised; it stays as long as the node does.
-        unsafe { &words.as_ref().0[index] }
+        unsafe { &words.as_ref().0 }
     }
 
     fn words(&self) -> Option<NonNull<Words>> {

@@ -211,6 +211,13 @@ impl Slot {
         self.word().store(Word::value(main, wide).locked().0, Ordering::Relaxed);
     }
 
+    /// Stores a value, as `set`, into a slot that the caller holds, or that nobody else can see yet. It is unlocked then.
+    /// Release: as in [`Slot::unlock`].
+    #[inline(always)]
+    pub fn give(&self, main: u64, wide: bool) {
+        self.word().store(Word::value(main, wide).0, Ordering::Release);
+    }
+
     /// Empties a slot that the caller holds; it stays locked. Relaxed: the unlock publishes.
     #[inline(always)]
     pub fn clear(&self) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
 use proptest::prelude::*;
-use radixmap::{Expand, KEY_END, RadixMap};
+use radixmap::{Expand, KEY_END, OutOfMemory, RadixMap, Run};
 use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
@@ -47,15 +47,20 @@ fn made(value: u64) -> Option<u64> {
     (value % 8 > 1).then_some(value + 100)
 }
 
-fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>) {
-    let mut all = map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap();
-    let copied = all.copy_to(pin, twin, |run| {
-        let value = run.value().0;
-        if value >= 16 {
-            run.set(Twin(value + 1000));
-        }
-        Ok(made(value).map(Twin))
-    });
+fn made_of(run: &mut Run<'_, Twin>) -> Result<Option<Twin>, OutOfMemory> {
+    let value = run.value().0;
+    if value >= 16 {
+        run.set(Twin(value + 1000));
+    }
+    Ok(made(value).map(Twin))
+}
+
+/// Holding everything, or nothing.
+fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>, held: bool) {
+    let copied = match held {
+        true => map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap().copy_to(pin, twin, made_of),
+        false => map.copy_to(pin, twin, made_of),
+    };
     copied.unwrap();
 }
 
@@ -112,11 +117,14 @@ fn wait_for(flag: &AtomicBool) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
     #[test]
-    fn a_copy_is_what_was_made_of_each_slot(fills in prop::collection::vec((range(), 0u64..32), 0..MOST)) {
+    fn a_copy_is_what_was_made_of_each_slot(
+        fills in prop::collection::vec((range(), 0u64..32), 0..MOST),
+        held in any::<bool>(),
+    ) {
         on_two(|pin, map, twin| {
             fills.iter().for_each(|(keys, value)| fill(map, pin, keys.clone(), *value));
             let before = slots(map, pin);
-            copy(map, pin, twin);
+            copy(map, pin, twin, held);
             let copied = before.iter().filter_map(|(keys, value)| Some((keys.clone(), made(*value)?)));
             assert_eq!(slots(twin, pin), copied.collect::<Vec<_>>());
             let kept = |value| if value >= 16 { value + 1000 } else { value };
@@ -129,12 +137,41 @@ proptest! {
 }
 
 #[test]
-fn there_is_no_node_for_nothing() {
+fn a_node_for_nothing_goes() {
+    for held in [true, false] {
+        on_two(|pin, map, twin| {
+            fill(map, pin, 3..9, 1);
+            copy(map, pin, twin, held);
+            settle(map.domain(), pin);
+            assert_eq!((map.stats().live(), twin.stats().live()), (4, 1));
+        });
+    }
+}
+
+/// Who clears a key of the map and then of the twin, while it is copied, has cleared it in both.
+#[test]
+fn what_is_taken_from_both_is_in_neither() {
     on_two(|pin, map, twin| {
-        fill(map, pin, 3..9, 1);
-        map.lock_range(pin, 1 << 27..(1 << 27) + 7, Expand::Always).unwrap();
-        copy(map, pin, twin);
-        assert_eq!((map.stats().created, twin.stats().created), (7, 1));
+        let keys = 0..1030;
+        let clear = |map: &Map<'_>, pin: &Pinned| {
+            let mut guard = map.lock_range(pin, keys.clone(), Expand::IfPresent).unwrap();
+            guard.for_each(|entry| entry.clear());
+        };
+        for _ in 0..if cfg!(miri) { 1 } else { 50 } {
+            fill(map, pin, keys.clone(), 2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _core = percore::threads::enter_any(CORES);
+                    let pin = percore::pin();
+                    map.domain().online(&pin);
+                    [map, twin].into_iter().for_each(|map| clear(map, &pin));
+                    map.domain().offline(&pin);
+                });
+                map.copy_to(pin, twin, |run| Ok(Some(run.value()))).unwrap();
+            });
+            assert_eq!((slots(map, pin), slots(twin, pin)), (vec![], vec![]));
+            settle(map.domain(), pin);
+        }
     });
 }
 
@@ -144,6 +181,6 @@ fn there_is_no_node_for_nothing() {
 fn a_twin_must_be_empty() {
     on_two(|pin, map, twin| {
         [map, twin].into_iter().for_each(|map| fill(map, pin, 0..KEY_END, 2));
-        copy(map, pin, twin);
+        copy(map, pin, twin, true);
     });
 }

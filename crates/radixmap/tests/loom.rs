@@ -704,3 +704,30 @@ fn a_fold_against_a_look() {
         race(world, |world| world.fold(0, 0..2, 10), look).end(2);
     });
 }
+
+/// What is cleared in a map and then in its twin, while it is copied, is in neither: the copy of a slot is there before the
+/// slot is unlocked.
+#[test]
+fn a_copy_against_a_removal_from_both() {
+    model(2, || {
+        let world = World::new(2).filled(0..1, 1);
+        let twin = RadixMap::with_counters(&pin(0), world.refcache.clone(), world.counters.clone()).unwrap();
+        let twin = Arc::new(ManuallyDrop::new(twin));
+        let theirs = twin.clone();
+        let copy = |world: &World| {
+            world.map.copy_to(&pin(0), &twin, |run| Ok(Some(run.value()))).unwrap();
+        };
+        let clear = move |world: &World| {
+            world.clear(1, 0..1);
+            let pin = pin(1);
+            let mut guard = theirs.lock_range(&pin, 0..1, Expand::IfPresent).unwrap();
+            guard.for_each(|entry| entry.clear());
+        };
+        let world = race(world, copy, clear);
+        assert_eq!(world.values(), [0; 8]);
+        let Some(twin) = Arc::into_inner(twin) else { panic!("both are done") };
+        assert_eq!(twin.first_used(&pin(0), KEYS), None);
+        ManuallyDrop::into_inner(twin).destroy(&pin(0));
+        world.end(2);
+    });
+}

@@ -4,7 +4,10 @@
 //! dropped and the strong side's hold on the weak one is given up. The weak one counts `Weak`s, plus one for
 //! all `Ref`s together; when it dies, the block is deallocated.
 
+use alloc::alloc::handle_alloc_error;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::alloc::Layout;
 use core::fmt;
 use core::mem::{ManuallyDrop, offset_of};
 use core::ops::Deref;
@@ -43,8 +46,12 @@ impl<T> Clone for Handle<T> {
 impl<T> Copy for Handle<T> {}
 
 impl<T: Send + Sync + 'static> Handle<T> {
-    fn new(domain: &'static Refcache, value: T) -> Self {
-        let block = NonNull::from(Box::leak(Box::<Block<T>>::new_uninit())).cast::<Block<T>>();
+    /// `None`: there is no memory.
+    fn try_new(domain: &'static Refcache, value: T) -> Option<Self> {
+        let mut room = Vec::<Block<T>>::new();
+        room.try_reserve_exact(1).ok()?;
+        // `release_block` frees it as a `Box`: room for one has the same layout.
+        let block = NonNull::from(ManuallyDrop::new(room).spare_capacity_mut()).cast::<Block<T>>();
         let handle = Self(block);
         let init = Block {
             strong: Header::new(1, Some(handle.word_pointer()), release_value::<T>),
@@ -55,7 +62,7 @@ impl<T: Send + Sync + 'static> Handle<T> {
         };
         // SAFETY: the allocation is ours, has this type's layout and is not initialised yet.
         unsafe { block.write(init) }
-        handle
+        Some(handle)
     }
 }
 
@@ -115,7 +122,7 @@ unsafe fn release_value<T>(_: &Refcache, pin: &Pinned, strong: NonNull<Header>) 
 /// The last `Weak` is gone too.
 ///
 /// # Safety
-/// Called once, by the domain, with the weak header of a `Block<T>` made by [`Handle::new`].
+/// Called once, by the domain, with the weak header of a `Block<T>` made by [`Handle::try_new`].
 unsafe fn release_block<T>(_: &Refcache, _: &Pinned, weak: NonNull<Header>) {
     // SAFETY: the header lies in a block that came from a `Box`; the pointer is good for all of it; nobody
     // refers to it.
@@ -139,7 +146,12 @@ unsafe impl<T: Send + Sync> Sync for Ref<T> {}
 impl<T: Send + Sync + 'static> Ref<T> {
     /// A value counted by `domain`.
     pub fn new(domain: &'static Refcache, value: T) -> Self {
-        Self(Handle::new(domain, value))
+        Self::try_new(domain, value).unwrap_or_else(|| handle_alloc_error(Layout::new::<Block<T>>()))
+    }
+
+    /// The same, unless there is no memory for it.
+    pub fn try_new(domain: &'static Refcache, value: T) -> Option<Self> {
+        Handle::try_new(domain, value).map(Self)
     }
 }
 

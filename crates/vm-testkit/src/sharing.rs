@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use percore::Pinned;
-use vm::{Access, BackingNum, Copies, Mapping, PageNum, PageRange, Placement, Prot, Region, Remap, VmError};
+use vm::{
+    Access, AddressSpace, BackingNum, Copies, Heir, Mapping, PageNum, PageRange, Placement, Prot, Region,
+    Remap, VmError,
+};
 
 use crate::World;
 
@@ -84,9 +87,25 @@ impl World {
     /// # Errors
     /// Those of `fork`; then there is no child.
     pub fn fork(&self, pin: &Pinned) -> Result<World, VmError> {
+        self.fork_by(pin, |child, heir| self.space.fork(pin, child, heir))
+    }
+
+    /// The same, when nobody else maps anything.
+    ///
+    /// # Errors
+    /// Those of `fork`; then there is no child.
+    pub fn fork_alone(&self, pin: &Pinned) -> Result<World, VmError> {
+        self.fork_by(pin, |child, heir| self.space.fork_alone(pin, child, heir))
+    }
+
+    fn fork_by(
+        &self,
+        pin: &Pinned,
+        fork: impl FnOnce(&dyn AddressSpace, &mut Heir<'_>) -> Result<(), VmError>,
+    ) -> Result<World, VmError> {
         let child = self.sibling(pin).ok_or(VmError::OutOfMemory)?;
         let mut heirs = BTreeMap::new();
-        let answer = self.space.fork(pin, &*child.space, &mut |backing| {
+        let answer = fork(&*child.space, &mut |backing| {
             Some(*heirs.entry(backing).or_insert_with(|| self.machine.files.again(backing)))
         });
         self.let_go(heirs.into_values());

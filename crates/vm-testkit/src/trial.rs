@@ -75,7 +75,7 @@ impl Trial {
             Step::Extend(target, more) => self.extend(pin, self.range(target), more),
             Step::Load(at, word) => self.load(pin, self.page(at), word),
             Step::Store(at, word, value) => self.store(pin, self.page(at), word, value),
-            Step::Fork => self.fork(pin),
+            Step::Fork(whole) => self.fork(pin, whole),
             Step::Switch(to) => self.at = to % self.spaces.len(),
             Step::End => self.end(),
             Step::Truncate(file, len) => self.truncate(pin, file, len),
@@ -162,11 +162,11 @@ impl Trial {
         self.judge(answer, |model| model.extend(range, more));
     }
 
-    fn fork(&mut self, pin: &Pinned) {
+    fn fork(&mut self, pin: &Pinned, whole: bool) {
         if self.spaces.len() == SPACES {
             return;
         }
-        match self.world().fork(pin) {
+        match if whole { self.world().fork(pin) } else { self.world().fork_alone(pin) } {
             Ok(child) => {
                 let model = self.model().fork();
                 self.spaces.push((child, model));

@@ -103,6 +103,11 @@ impl Tally {
         Counters(self.0.of(core).each_ref().map(|cell| cell.load(Ordering::Relaxed)))
     }
 
+    /// How often `event` happened.
+    pub(crate) fn total(&self, event: Event) -> u64 {
+        self.0.iter().map(|cells| cells[event as usize].load(Ordering::Relaxed)).sum()
+    }
+
     pub(crate) fn sum(&self) -> Counters {
         let mut sum = Counters::default();
         (0..self.0.cores()).for_each(|core| sum += self.of(CoreId::new(core)));

@@ -212,8 +212,8 @@ impl Value for Page {
 
     /// Untouched pages are alike; a frame is one page's affair.
     #[inline(always)]
-    fn joins(self) -> bool {
-        self.frame().is_none()
+    fn joins(main: u64) -> bool {
+        main & PRESENT == 0
     }
 
     /// A page of a huge one has a frame of its own, and who translates the whole translates the page.

@@ -141,11 +141,13 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill }
     }
 
-    /// The child's part of a locked page: what the child's page is, and what this one is from now on.
+    /// The child's part of a locked page: what the child's page is, and what this one is from now on. What the backing can
+    /// show the child too is not counted for it before it looks.
     pub(crate) fn inherit(&self, pin: &Pinned, page: Page) -> Heritage {
         let flags = page.flags() - Flags::LOCKED;
         debug_assert!(!page.is_huge(), "a huge page is cut before others have its frames");
-        let Some(frame) = page.frame().filter(|_| !flags.contains(Flags::WIPEONFORK)) else {
+        let is_inherited = !flags.contains(Flags::WIPEONFORK) && !page.is_shown();
+        let Some(frame) = page.frame().filter(|_| is_inherited) else {
             return Heritage { kept: page, child: page.without_frame().with_flags(flags) };
         };
         if !page.is_counted() {

@@ -183,11 +183,19 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
         }
     }
 
-    /// When this returns, no core has any of them.
-    pub(crate) fn take_back(mut self) {
+    /// When this returns, no core has any of those that were added.
+    #[inline]
+    pub(crate) fn take_back(&mut self) {
+        if !self.run.cores.is_empty() || !self.far.cores.is_empty() {
+            self.take_all_back();
+        }
+    }
+
+    fn take_all_back(&mut self) {
         self.end_run();
-        if !self.far.cores.is_empty() {
-            self.rig.clear_there(self.pin, &self.far.cores, self.far.pages);
+        let far = mem::replace(&mut self.far, Reach::NONE);
+        if !far.cores.is_empty() {
+            self.rig.clear_there(self.pin, &far.cores, far.pages);
         }
     }
 }

@@ -173,6 +173,15 @@ pub trait AddressSpace: Any + Send + Sync {
     /// `OutOfMemory`: `child` is a copy of part of the space, to be destroyed.
     fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError>;
 
+    /// The same for a caller who knows that nobody maps anything here meanwhile, because no other thread runs in the space:
+    /// so the child need not be a copy of one moment.
+    ///
+    /// # Errors
+    /// As [`fork`](Self::fork).
+    fn fork_alone(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
+        self.fork(pin, child, heir)
+    }
+
     /// Resolves a fault of this core at `address`.
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError>;
 

@@ -6,9 +6,19 @@
 //!
 //! A call that may still fail once it knows a descriptor's number reserves it: nobody finds, closes or replaces it until
 //! the file is there, so nothing has to be undone by number.
+//!
+//! ```text
+//!   parent's table ──▶ descriptors ◀── child's table           after a fork
+//!   parent's table ──▶ descriptors     child's table ──▶ its own copy           after the first change by either
+//! ```
+//! A child's table has its parent's descriptors until one of them changes its own: a fork counts no file, so processes that
+//! inherited the same files fork without meeting in the files' counts. A file closes when the last descriptors with it go:
+//! that is at once, as the other end of a pipe wants to know. The room for the copies is taken by the fork, which may fail:
+//! to close a descriptor may not.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
@@ -44,9 +54,16 @@ impl Slot {
 
 type Slots = Vec<Slot>;
 
+struct Descriptors {
+    /// Only who has them alone may change them. None is reserved while others have them.
+    slots: Arc<Slots>,
+    /// Room for a copy, as long as others may have the slots too.
+    room: Option<Arc<Slots>>,
+}
+
 /// See the module.
 pub struct FdTable {
-    slots: SpinLock<Slots>,
+    descriptors: SpinLock<Descriptors>,
     /// Threads that use it.
     users: AtomicUsize,
 }
@@ -73,7 +90,7 @@ impl Reserved<'_> {
 
     /// The table is not closed meanwhile: the thread that reserved uses it.
     fn set(&self, slot: Slot) {
-        self.table.slots.lock()[self.fd] = slot;
+        self.table.change(|slots| slots[self.fd] = slot);
     }
 }
 
@@ -96,17 +113,28 @@ impl FdTable {
     }
 
     fn with(slots: Slots) -> Result<Arc<Self>, Errno> {
-        fallible::arc(Self { slots: SpinLock::new(slots), users: AtomicUsize::new(0) })
+        Self::of(Descriptors { slots: fallible::arc(slots)?, room: None })
+    }
+
+    fn of(descriptors: Descriptors) -> Result<Arc<Self>, Errno> {
+        fallible::arc(Self { descriptors: SpinLock::new(descriptors), users: AtomicUsize::new(0) })
     }
 
     /// A table with the same open files.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
-        let slots = self.slots.lock();
-        let used = slots.iter().rposition(Slot::is_open).map_or(0, |last| last + 1);
-        let mut copy = fallible::empty(used)?;
-        copy.extend(slots[..used].iter().map(|slot| if slot.is_open() { slot.clone() } else { Slot::Free }));
-        drop(slots);
-        Self::with(copy)
+        let copy = self.descriptors.lock().copy()?;
+        Self::of(copy)
+    }
+
+    /// Changes the slots, as copies if other tables have them too. What the table had goes without the lock: it may be the
+    /// last to have had it.
+    fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
+        let mut descriptors = self.descriptors.lock();
+        let old = descriptors.part();
+        let changed = change(alone(&mut descriptors.slots));
+        drop(descriptors);
+        drop(old);
+        changed
     }
 
     /// Another thread uses it.
@@ -134,9 +162,9 @@ impl FdTable {
         self.look_at(fd, |descriptor| descriptor.file.clone())
     }
 
-    fn look_at<R>(&self, fd: i32, f: impl FnOnce(&mut Descriptor) -> R) -> Result<R, Errno> {
-        let mut slots = self.slots.lock();
-        let slot = usize::try_from(fd).ok().and_then(|fd| slots.get_mut(fd)).ok_or(Errno::EBADF)?;
+    fn look_at<R>(&self, fd: i32, f: impl FnOnce(&Descriptor) -> R) -> Result<R, Errno> {
+        let slots = &self.descriptors.lock().slots;
+        let slot = usize::try_from(fd).ok().and_then(|fd| slots.get(fd)).ok_or(Errno::EBADF)?;
         match slot {
             Slot::Open(descriptor) => Ok(f(descriptor)),
             Slot::Free | Slot::Reserved => Err(Errno::EBADF),
@@ -148,11 +176,13 @@ impl FdTable {
     /// # Errors
     /// EMFILE, ENOMEM.
     pub fn reserve(&self, lowest: usize) -> Result<Reserved<'_>, Errno> {
-        let mut slots = self.slots.lock();
-        let is_free = |&fd: &usize| matches!(slots.get(fd), None | Some(Slot::Free));
-        let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
-        grow(&mut slots, fd)?;
-        slots[fd] = Slot::Reserved;
+        let fd = self.change(|slots| {
+            let is_free = |&fd: &usize| matches!(slots.get(fd), None | Some(Slot::Free));
+            let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
+            grow(slots, fd)?;
+            slots[fd] = Slot::Reserved;
+            Ok(fd)
+        })?;
         Ok(Reserved { table: self, fd })
     }
 
@@ -166,35 +196,37 @@ impl FdTable {
     /// # Errors
     /// EBADF beyond the limit; EBUSY if a call is about to put another one there; ENOMEM.
     pub fn put(&self, file: Arc<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
-        let mut slots = self.slots.lock();
         if fd >= END {
             return Err(Errno::EBADF);
         }
-        grow(&mut slots, fd)?;
-        if matches!(slots[fd], Slot::Reserved) {
-            return Err(Errno::EBUSY);
-        }
-        let closed = core::mem::replace(&mut slots[fd], Slot::Open(Descriptor { file, close_on_exec }));
-        drop(slots);
-        drop(closed);
-        Ok(fd as i32)
+        let closed = self.change(|slots| {
+            grow(slots, fd)?;
+            match slots[fd] {
+                Slot::Reserved => Err(Errno::EBUSY),
+                _ => Ok(mem::replace(&mut slots[fd], Slot::Open(Descriptor { file, close_on_exec }))),
+            }
+        });
+        closed.map(|_| fd as i32)
     }
 
     /// Closes `fd`.
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
-        let mut slots = self.slots.lock();
-        let slot = usize::try_from(fd).ok().and_then(|fd| slots.get_mut(fd));
-        let open = slot.filter(|slot| slot.is_open()).ok_or(Errno::EBADF)?;
-        let closed = core::mem::replace(open, Slot::Free);
-        drop(slots);
-        drop(closed);
-        Ok(())
+        self.look_at(fd, |_| ())?;
+        let closed = self.change(|slots| {
+            let slot = slots.get_mut(fd as usize).filter(|slot| slot.is_open());
+            slot.map(|slot| mem::replace(slot, Slot::Free))
+        });
+        closed.map(drop).ok_or(Errno::EBADF)
     }
 
     /// Closes everything.
     fn close_all(&self) {
-        let closed = core::mem::take(&mut *self.slots.lock());
-        drop(closed);
+        let mut descriptors = self.descriptors.lock();
+        // What others have too is not copied for that.
+        let shared = descriptors.room.take().map(|room| mem::replace(&mut descriptors.slots, room));
+        let mine = mem::take(alone(&mut descriptors.slots));
+        drop(descriptors);
+        drop((shared, mine));
     }
 
     /// Closes every descriptor of the range, both ends included.
@@ -217,7 +249,9 @@ impl FdTable {
     /// Closes every descriptor that closes on exec. By a thread that has the table for itself.
     pub fn close_on_exec_all(&self) {
         let closes = |slot: &Slot| matches!(slot, Slot::Open(descriptor) if descriptor.close_on_exec);
-        let next = |from: usize| self.slots.lock()[from..].iter().position(closes).map(|at| from + at);
+        let next = |from: usize| {
+            self.descriptors.lock().slots.iter().skip(from).position(closes).map(|at| from + at)
+        };
         let mut from = 0;
         while let Some(fd) = next(from) {
             let _closed = self.close(fd as i32);
@@ -232,14 +266,66 @@ impl FdTable {
 
     /// Sets whether `fd` closes on exec.
     pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<(), Errno> {
-        self.look_at(fd, |descriptor| descriptor.close_on_exec = value)
+        if self.close_on_exec(fd)? == value {
+            return Ok(());
+        }
+        self.change(|slots| match slots.get_mut(fd as usize) {
+            Some(Slot::Open(descriptor)) => {
+                descriptor.close_on_exec = value;
+                Ok(())
+            }
+            _ => Err(Errno::EBADF),
+        })
     }
 
     /// The lowest descriptor in use that is not below `from`.
     pub fn next_open(&self, from: usize) -> Option<usize> {
-        let slots = self.slots.lock();
+        let slots = &self.descriptors.lock().slots;
         (from..slots.len()).find(|&fd| slots[fd].is_open())
     }
+}
+
+impl Descriptors {
+    /// The same for another table: shared, unless a thread here has reserved some.
+    fn copy(&mut self) -> Result<Self, Errno> {
+        let used = used(&self.slots);
+        if used.iter().any(|slot| matches!(slot, Slot::Reserved)) {
+            let mut copy = fallible::empty(used.len())?;
+            copy.extend(used.iter().map(|slot| if slot.is_open() { slot.clone() } else { Slot::Free }));
+            return Ok(Self { slots: fallible::arc(copy)?, room: None });
+        }
+        let theirs = room_for(used)?;
+        if self.room.is_none() {
+            self.room = Some(room_for(used)?);
+        }
+        Ok(Self { slots: self.slots.clone(), room: Some(theirs) })
+    }
+
+    /// Has copies of the slots from now on, if others may have them. What it had.
+    fn part(&mut self) -> Option<Arc<Slots>> {
+        let mut room = self.room.take()?;
+        if Arc::get_mut(&mut self.slots).is_some() {
+            return None;
+        }
+        alone(&mut room).extend_from_slice(used(&self.slots));
+        Some(mem::replace(&mut self.slots, room))
+    }
+}
+
+/// Slots that only the caller has.
+fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
+    Arc::get_mut(slots).unwrap_or_else(|| unreachable!("slots that others have are copied first"))
+}
+
+/// All up to the last one in use.
+fn used(slots: &Slots) -> &[Slot] {
+    let is_used = |slot: &Slot| !matches!(slot, Slot::Free);
+    &slots[..slots.iter().rposition(is_used).map_or(0, |last| last + 1)]
+}
+
+/// Room for copies of the slots.
+fn room_for(slots: &[Slot]) -> Result<Arc<Slots>, Errno> {
+    fallible::arc(fallible::empty(slots.len())?)
 }
 
 fn grow(slots: &mut Slots, fd: usize) -> Result<(), Errno> {

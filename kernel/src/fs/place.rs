@@ -9,11 +9,12 @@ use sync::SpinLock;
 use super::fallible;
 use super::node::Node;
 use super::path::{self, Found};
+use crate::mm::common::Common;
 
 /// See the module. Threads share it, and processes may.
 pub struct Place {
-    root: Arc<Node>,
-    directory: SpinLock<Arc<Node>>,
+    root: Common<Arc<Node>>,
+    directory: SpinLock<Common<Arc<Node>>>,
     /// Relaxed: it orders nothing.
     umask: AtomicU32,
 }
@@ -21,7 +22,7 @@ pub struct Place {
 impl Place {
     /// In the root directory.
     pub fn new() -> Result<Arc<Self>, Errno> {
-        let root = super::root();
+        let root = Common::new(super::root())?;
         fallible::arc(Self { directory: SpinLock::new(root.clone()), root, umask: AtomicU32::new(0o022) })
     }
 
@@ -29,14 +30,14 @@ impl Place {
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         fallible::arc(Self {
             root: self.root.clone(),
-            directory: SpinLock::new(self.directory()),
+            directory: SpinLock::new(self.directory.lock().clone()),
             umask: AtomicU32::new(self.umask.load(Ordering::Relaxed)),
         })
     }
 
     /// The current directory.
     pub fn directory(&self) -> Arc<Node> {
-        self.directory.lock().clone()
+        Arc::clone(&self.directory.lock())
     }
 
     /// Changes the current directory.
@@ -44,6 +45,7 @@ impl Place {
         if !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
+        let node = Common::new(node)?;
         let _old = core::mem::replace(&mut *self.directory.lock(), node);
         Ok(())
     }

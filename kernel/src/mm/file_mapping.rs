@@ -30,6 +30,7 @@ use percore::{Pinned, pin};
 use refcache::{Header, Refcache, WeakWord};
 use vm::{BackingNum, PageNum, PageRange};
 
+use super::common::Common;
 use super::epoch;
 use super::mappings::{Links, Place};
 use super::space::SpaceHandle;
@@ -49,9 +50,7 @@ pub struct FileMapping {
     word: WeakWord,
     pub(super) links: Links,
     pub(super) place: Place,
-    file: Arc<PageCache>,
-    /// How the program came by it; none: memory that is shared without a file.
-    opened: Option<Arc<OpenFile>>,
+    source: Common<Source>,
     space: Weak<SpaceHandle>,
     /// The virtual page where the file's page 0 would be; it may lie below 0. Relaxed, like the next: set before any page
     /// shows the record, and published by the locks of their slots.
@@ -59,6 +58,13 @@ pub struct FileMapping {
     /// Pages of the file that it may show: the first, and one past the last.
     first: u64,
     end: AtomicU64,
+}
+
+/// What a record shows, and the copies of it.
+struct Source {
+    file: Arc<PageCache>,
+    /// How the program came by it; none: memory that is shared without a file.
+    opened: Option<Arc<OpenFile>>,
 }
 
 /// A reference to a record.
@@ -72,14 +78,13 @@ impl FileMapping {
     fn copied(&self, space: Weak<SpaceHandle>, shift: u64) -> Result<Held, Errno> {
         let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
         let shown = (base, self.first, self.end.load(Ordering::Relaxed));
-        let source = (self.file.clone(), self.opened.clone());
-        let copy = Self::make(source, space, shown)?;
-        self.file.mappings().add_copy(self, copy.0);
+        let copy = Self::make(self.source.clone(), space, shown)?;
+        self.file().mappings().add_copy(self, copy.0);
         Ok(copy)
     }
 
     fn make(
-        (file, opened): (Arc<PageCache>, Option<Arc<OpenFile>>),
+        source: Common<Source>,
         space: Weak<SpaceHandle>,
         (base, first, end): (u64, u64, u64),
     ) -> Result<Held, Errno> {
@@ -93,8 +98,7 @@ impl FileMapping {
                 word: WeakWord(AtomicU64::new(block.addr().get() as u64)),
                 links: Links::new(),
                 place: Place::here(),
-                file,
-                opened,
+                source,
                 space,
                 base: AtomicU64::new(base),
                 first,
@@ -106,12 +110,12 @@ impl FileMapping {
 
     /// The file.
     pub fn file(&self) -> &Arc<PageCache> {
-        &self.file
+        &self.source.file
     }
 
     /// What the program had open when it mapped the file.
     pub fn opened(&self) -> Option<&Arc<OpenFile>> {
-        self.opened.as_ref()
+        self.source.opened.as_ref()
     }
 
     /// The space, if it is still there.
@@ -158,7 +162,7 @@ impl Held {
         pages: u64,
     ) -> Result<Self, Errno> {
         file.mappings().open()?;
-        let source = (file.clone(), opened.cloned());
+        let source = Common::new(Source { file: file.clone(), opened: opened.cloned() })?;
         let made = FileMapping::make(source, Arc::downgrade(space), (0, first, first + pages))?;
         file.mappings().add(made.0);
         Ok(made)
@@ -242,7 +246,7 @@ unsafe fn release(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
     let record = header.cast::<FileMapping>();
     // SAFETY: the record lives until the end of this function; then nobody finds it any more.
     unsafe {
-        record.as_ref().file.mappings().remove(record);
+        record.as_ref().file().mappings().remove(record);
         drop(Box::from_raw(record.as_ptr()));
     }
 }

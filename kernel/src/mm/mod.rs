@@ -3,6 +3,7 @@
 
 #[allow(unsafe_code)]
 mod buddy;
+pub mod common;
 #[allow(unsafe_code)]
 pub mod contents;
 #[allow(unsafe_code)]

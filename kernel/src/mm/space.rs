@@ -10,7 +10,7 @@ use abi::Errno;
 use percore::{MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SpinLock};
-use vm::{AddressSpace, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
+use vm::{AddressSpace, Heir, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
 
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
@@ -110,19 +110,19 @@ pub fn new() -> Option<Arc<SpaceHandle>> {
     }
 }
 
-/// A copy of `parent`, page for page, that changes independently.
+/// A copy of `parent`, page for page, that changes independently. `alone`: the caller is the only thread that runs there.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
+pub fn fork(parent: &SpaceHandle, alone: bool) -> Result<Arc<SpaceHandle>, Errno> {
     let (pin, child) = (percore::pin(), new().ok_or(Errno::ENOMEM)?);
-    match parent
-        .space
-        .fork(&pin, &*child.space, &mut |backing| file_mapping::inherited(&pin, backing, &child))
-    {
-        Ok(()) => Ok(child),
-        Err(_) => Err(Errno::ENOMEM),
-    }
+    let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited(&pin, backing, &child);
+    let copied = match alone {
+        true => parent.space.fork_alone(&pin, &*child.space, heir),
+        false => parent.space.fork(&pin, &*child.space, heir),
+    };
+    copied.map_err(|_| Errno::ENOMEM)?;
+    Ok(child)
 }
 
 fn radix<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {

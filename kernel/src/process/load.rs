@@ -12,13 +12,12 @@ use super::arguments::Strings;
 use super::elf::{Elf, Flaw, INTERPRETER_BASE, OUTSIDE, PROGRAM_BASE, Segment};
 use super::heap::Heap;
 use super::stack::{self, Told};
-use super::{Memory, Program, STACK_BYTES, image};
+use super::{Memory, Program, STACK_BOTTOM, STACK_TOP, image};
 use crate::fs::{self, Executable, fallible};
+use crate::mm::common::Common;
 use crate::mm::file_mapping::Held;
 use crate::mm::space::{self, SpaceHandle};
 use crate::mm::user::USER_END;
-
-const STACK_BOTTOM: u64 = USER_END - STACK_BYTES;
 
 /// Why a program cannot be run: an error, and what is wrong with the file if it is that.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, 
     let sp = set_up_stack(&space, &strings, &told)?;
     let Strings { argv, envp, .. } = strings;
     let program = Program { file: file.file().clone(), argv, envp, load_bias: elf.bias };
-    let memory = Memory::new(space, Heap::new(heap_start), fallible::arc(program)?);
+    let memory = Memory::new(space, Heap::new(heap_start), Common::new(program)?);
     Ok(Loaded { memory: fallible::arc(memory)?, entry: start.entry, sp })
 }
 
@@ -140,9 +139,9 @@ fn map(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Result<(), Refused>
 }
 
 fn set_up_stack(space: &SpaceHandle, strings: &Strings, told: &Told<'_>) -> Result<u64, Refused> {
-    let stack = PageRange::between(VirtAddr::new(STACK_BOTTOM).page(), VirtAddr::new(USER_END).page());
+    let stack = PageRange::between(VirtAddr::new(STACK_BOTTOM).page(), VirtAddr::new(STACK_TOP).page());
     map(space, stack, Prot::READ | Prot::WRITE)?;
-    let (sp, bytes): (u64, Vec<u8>) = stack::build(USER_END, strings, told)?;
+    let (sp, bytes): (u64, Vec<u8>) = stack::build(STACK_TOP, strings, told)?;
     image::write(&**space, sp, &bytes)?;
     Ok(sp)
 }

@@ -7,16 +7,16 @@ use core::ops::ControlFlow;
 use abi::Errno;
 use percore::{Pinned, pin};
 use sync::SpinLock;
-use sync::atomic::AtomicU64;
+use sync::atomic::{AtomicU64, Ordering, fence};
 use vm::{PageRange, Region};
 
-use super::STACK_BYTES;
+use super::STACK_BOTTOM;
 use super::heap::Heap;
 use super::pages::Pages;
 use crate::fs::{OpenFile, fallible};
+use crate::mm::common::Common;
 use crate::mm::file_mapping;
 use crate::mm::space::{self, SpaceHandle, user_pages};
-use crate::mm::user::USER_END;
 
 /// The program in an address space, as it was started.
 pub struct Program {
@@ -37,7 +37,7 @@ pub struct Memory {
     /// The end of the data segment.
     pub heap: Heap,
     /// Whose it is.
-    pub program: Arc<Program>,
+    pub program: Common<Program>,
     /// `MCL_*`: whether what will be mapped is locked. Relaxed: it binds calls that begin later.
     pub locks: AtomicU64,
     /// Held by who adds memory in a process with limits.
@@ -75,7 +75,7 @@ impl Mapped {
 
     /// Whether it is the main thread's stack.
     pub fn is_stack(&self) -> bool {
-        self.source.is_none() && self.region.pages.end().get() > (USER_END - STACK_BYTES) / vm::PAGE_SIZE
+        self.source.is_none() && self.region.pages.end().get() > STACK_BOTTOM / vm::PAGE_SIZE
     }
 }
 
@@ -84,7 +84,7 @@ const BATCH: usize = 16;
 
 impl Memory {
     /// The memory of a program that was just loaded.
-    pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: Arc<Program>) -> Self {
+    pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: Common<Program>) -> Self {
         Self { space, heap, program, locks: AtomicU64::new(0), growing: SpinLock::new(()) }
     }
 
@@ -123,12 +123,22 @@ impl Memory {
         pages
     }
 
-    /// A copy, page for page, that changes independently. What it will map is not locked.
+    /// A copy, page for page, that changes independently, by a thread that runs here. What it will map is not locked.
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn fork(&self) -> Result<Arc<Self>, Errno> {
-        let (heap, space) = self.heap.copy_with(|| space::fork(&self.space));
+    pub fn fork(self: &Arc<Self>) -> Result<Arc<Self>, Errno> {
+        let alone = self.is_mine_alone();
+        let (heap, space) = self.heap.copy_with(|| space::fork(&self.space, alone));
         fallible::arc(Self::new(space?, heap, self.program.clone()))
+    }
+
+    /// Whether the caller is the only thread that runs here: each has a reference. Nobody else can make one of it; who looks
+    /// at the memory from outside maps nothing.
+    fn is_mine_alone(self: &Arc<Self>) -> bool {
+        let alone = Arc::strong_count(self) == 1;
+        // Acquire: pairs with the Release by which a thread that ended gave its reference up. What it mapped is seen.
+        fence(Ordering::Acquire);
+        alone
     }
 }

@@ -57,8 +57,10 @@ use alloc::vec::Vec;
 use abi::Errno;
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use vm::{HUGE_PAGES, PAGE_SIZE};
 
 use crate::arch::TrapFrame;
+use crate::mm::user::USER_END;
 use crate::sched::{self, Task, attention};
 
 pub use arguments::Strings;
@@ -83,6 +85,11 @@ pub use wait::{Found, Kind, Wanted, Who};
 
 /// Bytes of a main thread's stack.
 pub const STACK_BYTES: u64 = 8 << 20;
+/// Where the main thread's stack ends: a few pages into a block. The block has a leaf of the radix map, which each fork
+/// copies, and those below stay folded until they are used.
+const STACK_TOP: u64 = LAST_BLOCK + 64 * PAGE_SIZE;
+const STACK_BOTTOM: u64 = LAST_BLOCK - STACK_BYTES;
+const LAST_BLOCK: u64 = USER_END & !(HUGE_PAGES * PAGE_SIZE - 1);
 
 /// The number of the first process, with which the machine ends.
 pub const FIRST: u32 = 1;

@@ -84,7 +84,7 @@ fn quiet_step() -> impl Strategy<Value = Step> {
 /// What concerns other spaces, files and the machine.
 fn common_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => Just(Step::Fork),
+        4 => any::<bool>().prop_map(Step::Fork),
         4 => (0..4_usize).prop_map(Step::Switch),
         2 => Just(Step::End),
         1 => (0..FILES, 0..40_u64).prop_map(|(file, len)| Step::Truncate(file, len)),

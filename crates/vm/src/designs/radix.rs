@@ -110,6 +110,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
+fn same_design<S: AddressSpace>(child: &dyn AddressSpace) -> &S {
+    let child: &dyn Any = child;
+    let Some(child) = child.downcast_ref() else { panic!("a child is of its parent's design") };
+    child
+}
+
 impl<R, M: Mmu + 'static, F: Memory + 'static> AddressSpace for RadixSpace<R, M, F>
 where
     R: Domain + Send + Sync + 'static,
@@ -171,9 +177,16 @@ where
     }
 
     fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
-        let child: &dyn Any = child;
-        let Some(child) = child.downcast_ref::<Self>() else { panic!("a child is of its parent's design") };
-        self.copy_to(pin, child, heir)?;
+        self.copy_to(pin, same_design(child), heir)?;
+        self.rig.tally.add(pin, Event::Fork, 1);
+        Ok(())
+    }
+
+    fn fork_alone(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
+        if self.may_have_huge() {
+            return self.fork(pin, child, heir);
+        }
+        self.copy_each_to(pin, same_design(child), heir)?;
         self.rig.tally.add(pin, Event::Fork, 1);
         Ok(())
     }

@@ -21,6 +21,8 @@ pub mod bits {
 
 /// Entries of a table.
 pub const ENTRIES: usize = 512;
+/// Entries in a cache line.
+pub const LINE: usize = 8;
 /// The level of the top table; leaves of 4 KiB are in tables of level 0.
 pub const TOP: u32 = 3;
 
@@ -43,6 +45,11 @@ impl Table {
     #[inline(always)]
     pub fn entry(&self, index: usize) -> &AtomicU64 {
         &self.0[index % ENTRIES]
+    }
+
+    /// The first `entries` entries, those of a cache line together.
+    pub fn groups(&self, entries: usize) -> impl Iterator<Item = &[AtomicU64; LINE]> {
+        self.0[..entries].as_chunks().0.iter()
     }
 
     /// The entry on the way to page number `page`, in a table of level `level`.

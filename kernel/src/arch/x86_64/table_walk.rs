@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use percore::Pinned;
 use vm::PageRange;
 
-use super::page_table::{ENTRIES, TOP, Table, bits, is_huge};
+use super::page_table::{ENTRIES, LINE, TOP, Table, bits, is_huge};
 use super::tlb::Flusher;
 use crate::mm::frames;
 use crate::mm::owner::Owner;
@@ -120,9 +120,13 @@ pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64, Owner)) {
     unsafe { each_table(root, TOP, ENTRIES / 2, &mut both) };
 }
 
-/// What the first `entries` entries of a table say.
-fn values(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
-    (0..entries).map(|index| table.entry(index).load(Ordering::Relaxed))
+fn value(entry: &AtomicU64) -> u64 {
+    entry.load(Ordering::Relaxed)
+}
+
+/// Most entries of most tables are empty.
+fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
+    group.iter().map(value).fold(0, |all, value| all | value) & bits::PRESENT != 0
 }
 
 /// The frames of the pages, small or huge, that a table of this level has.
@@ -135,7 +139,7 @@ fn pages(table: &Table, level: u32) -> impl Iterator<Item = u64> {
         let first = (value & bits::ADDRESS) >> 12;
         first..first + (1 << (9 * level))
     };
-    values(table, ENTRIES).filter(is_page).flat_map(frames)
+    table.groups(ENTRIES).flatten().map(value).filter(is_page).flat_map(frames)
 }
 
 /// Calls `visit` with the table at `phys`, and its level, and every one below it, the lowest first.
@@ -145,10 +149,12 @@ fn pages(table: &Table, level: u32) -> impl Iterator<Item = u64> {
 unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64, u32)) {
     if level > 0 {
         // SAFETY: still a table.
-        let values = values(unsafe { Table::at(phys) }, entries);
-        for link in values.filter(|&value| value & bits::PRESENT != 0 && !is_huge(value)) {
-            // SAFETY: a present upper entry that is no large page leads to a table of the level below.
-            unsafe { each_table(link & bits::ADDRESS, level - 1, ENTRIES, visit) };
+        for group in unsafe { Table::at(phys) }.groups(entries).filter(is_any_present) {
+            for link in group.iter().map(value).filter(|&value| value & bits::PRESENT != 0 && !is_huge(value))
+            {
+                // SAFETY: a present upper entry that is no large page leads to a table of the level below.
+                unsafe { each_table(link & bits::ADDRESS, level - 1, ENTRIES, visit) };
+            }
         }
     }
     visit(phys, level);

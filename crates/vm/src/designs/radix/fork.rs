@@ -1,8 +1,9 @@
 //! Fork: one walk over the parent, left to right; what it maps is set in the child at the same level, folded or not.
 //!
-//! The parent is locked as a whole, and the child, which nobody else knows, a slot at a time: so two forks cannot wait for
-//! each other. What is not mapped costs a look. If memory runs out, what was walked is in order in both spaces,
-//! and the parent's translations of it are taken back all the same.
+//! The parent is locked as a whole: the child has what was mapped at one moment. If no other thread runs in the parent, there
+//! is only one moment, and each slot is locked as long as it is copied: what is not mapped costs less than a look. In the
+//! child, which nobody else knows, nothing is waited for: so two forks cannot wait for each other. If memory runs out, what
+//! was walked is in order in both spaces, and the parent's translations of it are taken back all the same.
 
 use percore::Pinned;
 use radixmap::{OutOfMemory, Run};
@@ -18,6 +19,7 @@ use crate::space::Heir;
 use crate::{BackingNum, Flags, Memory, Mmu, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
+    /// A copy of what is mapped at one moment.
     pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
         let mut mine = lock_all(&self.map, pin);
         // A huge page's frames are its own alone: each gets references of its own now.
@@ -25,11 +27,20 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             let keys = mine.keys();
             cut_all(&mut mine, keys).map_err(|_| VmError::OutOfMemory)?;
         }
-        let lowered = Scattered::new(&self.rig, pin);
-        let references = References::new(&child.rig, pin);
-        let mut copy = Copying { pin, parent: &self.rig, references, lowered, ask, last: None };
+        let mut copy = Copying::new(pin, self, child, ask);
         let copied = mine.copy_to(pin, &child.map, |run| copy.run(run));
         copy.lowered.take_back();
+        copied.map_err(|_| VmError::OutOfMemory)
+    }
+
+    /// A copy of what is mapped, slot by slot; there are no huge pages.
+    pub(super) fn copy_each_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
+        let mut copy = Copying::new(pin, self, child, ask);
+        let copied = self.map.copy_to(pin, &child.map, |run| {
+            let copied = copy.run(run);
+            copy.lowered.take_back();
+            copied
+        });
         copied.map_err(|_| VmError::OutOfMemory)
     }
 }
@@ -47,7 +58,18 @@ struct Copying<'a, 'h, M: Mmu, F: Memory> {
     last: Option<(BackingNum, BackingNum)>,
 }
 
-impl<M: Mmu, F: Memory> Copying<'_, '_, M, F> {
+impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
+    fn new<R: Domain>(
+        pin: &'a Pinned,
+        parent: &'a RadixSpace<R, M, F>,
+        child: &'a RadixSpace<R, M, F>,
+        ask: &'a mut Heir<'h>,
+    ) -> Self {
+        let (parent, child) = (&parent.rig, &child.rig);
+        let (references, lowered) = (References::new(child, pin), Scattered::new(parent, pin));
+        Self { pin, parent, references, lowered, ask, last: None }
+    }
+
     /// What the child has for some pages of the parent.
     fn run(&mut self, run: &mut Run<'_, Page>) -> Result<Option<Page>, OutOfMemory> {
         let (pages, page) = (range(run.keys()), run.value());
