@@ -3,11 +3,11 @@
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
-use radixmap::{Entry, Expand, KEY_END, RadixMap, RangeGuard};
+use radixmap::{Entry, Expand, KEY_END, RadixMap, RangeGuard, Value};
 use refcache::Domain;
 
 use crate::meta::Page;
-use crate::{Access, FrameNum, PageRange, VmError};
+use crate::{Access, FrameNum, HUGE_PAGES, PageRange, VmError};
 
 pub(super) type Guard<'g> = RangeGuard<'g, Page>;
 
@@ -83,8 +83,9 @@ pub(super) fn make_room(
 pub(super) fn show_frame(guard: &mut Guard<'_>, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
     let mut shown = false;
     guard.for_each(|entry| {
-        let reached = entry.value().filter(|page| page.rights().allows(access)).and_then(Page::frame);
-        shown |= reached.map(&mut *visit).is_some();
+        let reached = entry.value().filter(|page| page.rights().allows(access));
+        let frame = reached.and_then(|page| page.part(entry.keys().start % HUGE_PAGES).frame());
+        shown |= frame.map(&mut *visit).is_some();
     });
     shown
 }
