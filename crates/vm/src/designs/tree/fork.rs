@@ -80,7 +80,7 @@ struct Copying<'a, M: Mmu, F: Memory> {
 }
 
 impl<M: Mmu, F: Memory> Copying<'_, M, F> {
-    /// What the child has for a page of the parent.
+    /// What the child has for a page of the parent: nothing of what it looks up itself.
     fn run(&mut self, run: &mut Run<'_, Page>) -> Option<Page> {
         let mapping = self.mapping_at(range(run.keys()).start())?;
         if mapping.flags().contains(Flags::WIPEONFORK) {
@@ -88,7 +88,7 @@ impl<M: Mmu, F: Memory> Copying<'_, M, F> {
         }
         let heritage = self.parent.inherit(self.pin, run.value());
         self.lowered.keep(run, heritage.kept);
-        Some(heritage.child.with_mapping(mapping))
+        heritage.child.frame().map(|_| heritage.child.with_mapping(mapping))
     }
 
     /// What the page is a mapping of in the child.
