@@ -36,11 +36,11 @@ impl Application {
     /// Returns what it says here.
     fn is_the_same_everywhere(&self) -> Value {
         let expected = self.here();
-        for tables in ["percore", "shared"] {
-            for cpus in ["1", "2", "4", "8"] {
-                let report = self.in_guest(cpus, tables);
-                assert_eq!(report["digest"], expected["digest"], "{cpus} CPUs, {tables}: {report}");
-            }
+        let machines =
+            [("1", "percore"), ("2", "percore"), ("4", "percore"), ("8", "percore"), ("4", "shared")];
+        for (cpus, tables) in machines {
+            let report = self.in_guest(cpus, tables);
+            assert_eq!(report["digest"], expected["digest"], "{cpus} CPUs, {tables}: {report}");
         }
         expected
     }
@@ -77,7 +77,7 @@ fn textindex() {
 
 #[test]
 fn dedup() {
-    let lock = Application::new("dedup", &["--block", "16K", "--repeat", "12"], "Cargo.lock");
+    let lock = Application::new("dedup", &["--block", "8K", "--repeat", "4"], "Cargo.lock");
     let report = lock.is_the_same_everywhere();
     assert!(report["new"].as_u64().unwrap() < report["chunks"].as_u64().unwrap(), "{report}");
 }
