@@ -52,6 +52,7 @@ impl Resident {
         self.alone += other.alone;
         self.counted += other.counted;
         self.shown += other.shown;
+        self.huge += other.huge;
     }
 }
 

@@ -145,7 +145,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     /// show the child too is not counted for it before it looks.
     pub(crate) fn inherit(&self, pin: &Pinned, page: Page) -> Heritage {
         let flags = page.flags() - Flags::LOCKED;
-        debug_assert!(!page.is_huge(), "a huge page is cut before others have its frames");
+        assert!(!page.is_huge(), "a huge page is cut before others have its frames");
         let is_inherited = !flags.contains(Flags::WIPEONFORK) && !page.is_shown();
         let Some(frame) = page.frame().filter(|_| is_inherited) else {
             return Heritage { kept: page, child: page.without_frame().with_flags(flags) };

@@ -13,6 +13,8 @@
 //!    original. Otherwise it goes to the list of the core that makes it, so that forks on different cores share nothing.
 //!    Whether somebody walks is asked with that list locked: either the walk locks the list later and finds the copy, or it
 //!    was counted before it locked the list, and that is seen.
+//! 5. A copy that was there when the walk began may be passed before it has anything, and be given later what the walk then
+//!    takes from its original. So a walk goes round twice: in the second round no original has anything left to give.
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -116,10 +118,15 @@ impl Mappings {
         self.list(record).lock().remove(record);
     }
 
-    /// Calls `visit` with every mapping that there is now, with no lock held. Those that are added meanwhile may be missed,
-    /// unless they are copies of one that has not been visited yet.
+    /// Calls `visit` with every mapping that there is now, twice, with no lock held. Those that are added meanwhile may be
+    /// missed, unless they are copies.
     pub fn for_each(&self, mut visit: impl FnMut(&Held)) {
         self.walks.fetch_add(1, Ordering::Relaxed);
+        (0..2).for_each(|_| self.go_round(&mut visit));
+        self.walks.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn go_round(&self, visit: &mut impl FnMut(&Held)) {
         for list in self.lists.get().into_iter().flatten() {
             let mut at = list.lock().held_behind(None);
             while let Some(held) = at {
@@ -128,7 +135,6 @@ impl Mappings {
                 at = next;
             }
         }
-        self.walks.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn list(&self, record: NonNull<FileMapping>) -> &SpinLock<List> {

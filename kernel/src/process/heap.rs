@@ -39,6 +39,12 @@ impl Heap {
         (Self(SpinLock::new(*bounds)), memory)
     }
 
+    /// Does `what` while nobody makes such a copy.
+    pub fn while_not_copied<R>(&self, what: impl FnOnce() -> R) -> R {
+        let _bounds = self.0.lock();
+        what()
+    }
+
     /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,
     /// nor over a mapping. `what` is what new pages are.
     pub fn set_break(&self, task: &Task, wanted: u64, what: Mapping) -> u64 {

@@ -59,7 +59,7 @@ impl Limits {
     /// Whether a process that uses `used` may have `more`.
     fn allow(&self, used: &Pages, more: Growth) -> bool {
         let fits = |resource, pages: u64| pages <= self.current(resource) / PAGE_SIZE;
-        fits(RLIMIT_AS, used.mapped + more.pages)
+        (more.pages == 0 || fits(RLIMIT_AS, used.mapped + more.pages))
             && (more.data == 0 || fits(RLIMIT_DATA, used.data + more.data))
     }
 }

@@ -8,7 +8,7 @@ use abi::Errno;
 use percore::{Pinned, pin};
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering, fence};
-use vm::{PageRange, Region};
+use vm::{Access, Fault, FaultError, PageRange, Region, VirtAddr};
 
 use super::STACK_BOTTOM;
 use super::heap::Heap;
@@ -133,8 +133,16 @@ impl Memory {
         fallible::arc(Self::new(space?, heap, self.program.clone()))
     }
 
+    /// A fault by a call of another process: before a copy or after it, which may count on nobody else being here.
+    ///
+    /// # Errors
+    /// As for the program's own.
+    pub fn fault_from_outside(&self, at: VirtAddr, access: Access) -> Result<Fault, FaultError> {
+        self.heap.while_not_copied(|| self.space.fault(&pin(), at, access))
+    }
+
     /// Whether the caller is the only thread that runs here: each has a reference. Nobody else can make one of it; who looks
-    /// at the memory from outside maps nothing.
+    /// at the memory from outside has one, or waits until it is copied.
     fn is_mine_alone(self: &Arc<Self>) -> bool {
         let alone = Arc::strong_count(self) == 1;
         // Acquire: pairs with the Release by which a thread that ended gave its reference up. What it mapped is seen.

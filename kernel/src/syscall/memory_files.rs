@@ -44,7 +44,7 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     match mode {
         0 => pages.reserve(at, len)?,
-        FALLOC_FL_KEEP_SIZE => {}
+        FALLOC_FL_KEEP_SIZE => pages.check_reach(at, len)?,
         HOLE => pages.punch(at, len)?,
         _ => return Err(Errno::EOPNOTSUPP),
     }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Remap, VmError};
+use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Remap, VmError};
 
 use super::ranges::{pages_for, range, refusal, retry};
 use super::{Call, Outcome};
@@ -124,10 +124,14 @@ fn map_again(task: &Task, mapping: Mapping, request: &Request) -> Outcome {
         return Err(Errno::ENOMEM);
     }
     let record = second_record(task.space(), request)?;
-    let mapping = match mapping.flags().contains(Flags::SEALED) {
-        true => Mapping::shared(mapping.prot(), record.number()).sealed(),
-        false => Mapping::shared(mapping.prot(), record.number()),
-    };
+    record.file().map_shared(mapping.prot().allows(Access::Write), |is_sealed| {
+        let shared = Mapping::shared(mapping.prot(), record.number());
+        let is_sealed = is_sealed || mapping.flags().contains(Flags::SEALED);
+        map_second(task, request, if is_sealed { shared.sealed() } else { shared })
+    })
+}
+
+fn map_second(task: &Task, request: &Request, mapping: Mapping) -> Outcome {
     let mut start = PageNum::new(0);
     let mut map = || task.space().map(&pin(), request.to, request.pages, mapping).map(|at| start = at);
     let mapped = retry(|| within_limits(task, || Growth::of(mapping, request.pages), &mut map));

@@ -19,23 +19,23 @@ use crate::process::{Memory, Patience, numbers, pidfd};
 
 /// Reads the memory of another process into the caller's.
 pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
-    transfer(call, |space, at, page, ours| {
-        reach(space, at, Access::Read, &mut |frame| contents::read(frame, offset(at), page))?;
+    transfer(call, |memory, at, page, ours| {
+        reach(memory, at, Access::Read, &mut |frame| contents::read(frame, offset(at), page))?;
         ours.copy_out(page)
     })
 }
 
 /// Writes the caller's memory to that of another process.
 pub fn process_vm_writev(call: &mut Call<'_>) -> Outcome {
-    transfer(call, |space, at, page, ours| {
+    transfer(call, |memory, at, page, ours| {
         let len = ours.copy_in(page)?;
-        reach(space, at, Access::Write, &mut |frame| contents::write(frame, offset(at), &page[..len]))?;
+        reach(memory, at, Access::Write, &mut |frame| contents::write(frame, offset(at), &page[..len]))?;
         Ok(len)
     })
 }
 
-/// Moves as many bytes as the slice has, all in one page there: by the space, the address there, and what we have here.
-type Move = fn(&SpaceHandle, u64, &mut [u8], &mut Buffers) -> Result<usize, Errno>;
+/// Moves as many bytes as the slice has, all in one page there: by the memory, the address there, and what we have here.
+type Move = fn(&Memory, u64, &mut [u8], &mut Buffers) -> Result<usize, Errno>;
 
 fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
     if call.arg(5) != 0 {
@@ -51,7 +51,7 @@ fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
     let mut done = 0;
     for IoVec { base, len } in theirs.into_iter().flat_map(pieces) {
         let len = len.min(ours.left() as u64) as usize;
-        match move_some(&memory.space, base, &mut page[..len], &mut ours) {
+        match move_some(&memory, base, &mut page[..len], &mut ours) {
             Ok(moved) => done += moved as u64,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
@@ -98,10 +98,10 @@ fn offset(at: u64) -> usize {
 }
 
 /// Shows the frame that `access` to `at` reaches to `visit`; it is made, or copied, if need be, as by a fault there.
-fn reach(space: &SpaceHandle, at: u64, access: Access, visit: &mut dyn FnMut(FrameNum)) -> Result<(), Errno> {
+fn reach(memory: &Memory, at: u64, access: Access, visit: &mut dyn FnMut(FrameNum)) -> Result<(), Errno> {
     let (at, mut patience) = (VirtAddr::new(at), Patience::new());
-    while !space.frame(&pin(), at.page(), access, visit) {
-        match space.fault(&pin(), at, access) {
+    while !memory.space.frame(&pin(), at.page(), access, visit) {
+        match memory.fault_from_outside(at, access) {
             Ok(_) => {}
             Err(FaultError::OutOfMemory) if patience.found_memory() => {}
             Err(_) => return Err(Errno::EFAULT),

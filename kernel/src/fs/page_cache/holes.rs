@@ -31,6 +31,17 @@ impl PageCache {
         Ok(())
     }
 
+    /// Whether the file might reach to the end of `len` bytes from `at` on.
+    ///
+    /// # Errors
+    /// EFBIG if none can; EPERM if it is sealed against it.
+    pub fn check_reach(&self, at: u64, len: u64) -> Result<(), Errno> {
+        let end = at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)?;
+        let seals = self.changing.lock();
+        let old = self.len();
+        seals.allow_len(old, end.max(old))
+    }
+
     /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there. If there is no room for all, those
     /// beyond the end go again: they are nobody's to give back later.
     pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {

@@ -1,6 +1,7 @@
 //! What changes mapped pages where they are: protect, advise.
 
 use percore::Pinned;
+use radixmap::RangeGuard;
 use rcu::Handle;
 use refcache::Domain;
 
@@ -16,16 +17,19 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let pages = PageRange::between(pages.start(), end);
         if !pages.is_empty() {
             edit.cut(pages)?;
+            edit.hold(pages);
+            let mut guard = self.lock_pages(pin, pages);
             edit.set_mappings(pages, |mapping| mapping.with_prot(prot));
-            self.lower(pin, pages, prot);
+            self.lower(pin, &mut guard, prot);
+            drop(guard);
             edit.join_all(pages);
         }
         outcome
     }
 
-    /// The resident pages of `pages` get the rights `prot`, which all mappings there have.
-    fn lower(&self, pin: &Pinned, pages: PageRange, prot: Prot) {
-        let mut guard = self.lock_pages(pin, pages);
+    /// The resident pages that are held get the rights `prot`, which all mappings there have. They were locked before the
+    /// mappings changed: or a fault in between would give a page its new rights, and the old translations would stay.
+    fn lower(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>, prot: Prot) {
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
         let mut reach = Reach::NONE;
         guard.for_each_used(|run| {

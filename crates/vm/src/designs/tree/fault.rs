@@ -20,8 +20,8 @@
 //!   3  unlock                                  3  fill; unlock
 //! ```
 //! If the fault's lock came first, the operation finds the page that was filled in, and takes it away. If the operation's came
-//! first, what it stored before is seen after: Acquire and Release of the slot's lock. mprotect is the same, with the region's
-//! mapping for whether it is open.
+//! first, what it stored before is seen after: Acquire and Release of the slot's lock. mprotect locks the slots first, and changes
+//! the mapping and the pages under their locks.
 //!
 //! Frees wait for readers: regions and the tree's nodes for RCU (the fault reads until it is done), nodes of the resident
 //! pages for Refcache, whose epochs wait for pinned cores in the same way; the hardware's tables stay until the space goes.
