@@ -221,7 +221,8 @@ fn mistakes_are_named() {
     for cpus in ["0", "129", "two", ""] {
         assert!(refused(&["--cpus", cpus], &["local"]).contains("1 to 128"), "{cpus}");
     }
-    assert!(refused(&["--systems", "windows"], &["local"]).contains("radix, shared, linux"));
+    let text = refused(&["--systems", "windows"], &["local"]);
+    assert!(text.contains("radix, shared") && text.contains("linux"), "{text}");
     assert!(refused(&["--slack", "0"], &["local"]).contains("--slack"));
     let text = refused(&["--systems", "radix", "--cpus", "1"], &["local", "--paegs", "1"]);
     assert!(text.contains("status 2") && text.contains("--paegs"), "{text}");
