@@ -77,7 +77,7 @@ fn textindex() {
 
 #[test]
 fn dedup() {
-    let lock = Application::new("dedup", &["--block", "8K", "--repeat", "4"], "Cargo.lock");
+    let lock = Application::new("dedup", &["--block", "16K", "--repeat", "4"], "Cargo.lock");
     let report = lock.is_the_same_everywhere();
     assert!(report["new"].as_u64().unwrap() < report["chunks"].as_u64().unwrap(), "{report}");
 }
