@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use sync::SetOnce;
+use sync::{CachePadded, SetOnce};
 use vm::{Locking, Tables};
 
 /// What the user of the kernel chose.
@@ -61,7 +61,8 @@ pub enum Huge {
     Always,
 }
 
-static OPTIONS: SetOnce<Options> = SetOnce::new();
+/// Read all the time: what lies beside it must not be written.
+static OPTIONS: CachePadded<SetOnce<Options>> = CachePadded::new(SetOnce::new());
 
 /// The options of this boot; the defaults before they are known.
 pub fn get() -> Options {

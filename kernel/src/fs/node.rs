@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use abi::Errno;
 use abi::file::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use abi::time::Timespec;
-use sync::SpinLock;
+use percore::MAX_CORES;
+use sync::{CachePadded, SpinLock};
 
 use super::content::Content;
 use super::directory::Entries;
@@ -73,14 +74,21 @@ pub struct Listed<'a> {
     pub position: u64,
 }
 
-/// The next inode number. Relaxed everywhere in this file: numbers, times and permissions order nothing.
-static NEXT_INO: AtomicU64 = AtomicU64::new(1);
+/// How many nodes each core has made, so that cores which make some meet nowhere. Relaxed everywhere in this file: numbers,
+/// times and permissions order nothing.
+static MADE: [CachePadded<AtomicU64>; MAX_CORES] = [const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES];
+
+/// An inode number that nobody else has.
+fn new_ino() -> u64 {
+    let core = percore::pin().core().index();
+    MADE[core].fetch_add(1, Ordering::Relaxed) * MAX_CORES as u64 + core as u64 + 1
+}
 
 impl Node {
     /// A node that has no name yet.
     pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<Arc<Self>, Errno> {
         fallible::arc(Self {
-            ino: NEXT_INO.fetch_add(1, Ordering::Relaxed),
+            ino: new_ino(),
             volume,
             permissions: AtomicU32::new(permissions & 0o7777),
             changed_ns: AtomicU64::new(arch::wall_ns()),
