@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -22,14 +24,6 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define THREADS 4
 #define TURNS 40
-
-static int failures;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static int *word(char *at, long page)
 {

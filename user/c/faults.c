@@ -8,15 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int failures;
+#include "check.h"
+
 static volatile int code, steps;
 static sigjmp_buf back;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static void handle(int signal, void (*handler)(int, siginfo_t *, void *))
 {

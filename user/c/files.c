@@ -13,13 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static int failures;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
+#include "check.h"
 
 /* Reads by an odd size, so that reads straddle pages. */
 static void read_all(const char *path)

@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51
 #endif
@@ -26,17 +28,10 @@ enum { ROOM = 1 << 16, FILL = 0x5a };
 static struct {
     char below[ROOM], stack[ROOM];
 } memory __attribute__((aligned(64)));
-static int failures;
 static volatile int depth, code;
 static stack_t inside;
 static int change;
 static sigjmp_buf back;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static void handle(int signal, void (*handler)(int, siginfo_t *, void *), int flags)
 {

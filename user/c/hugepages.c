@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #define PAGE 4096L
 #define BLOCK 512L
 #define PAGES (2 * BLOCK)
@@ -22,14 +24,7 @@
 #define THREADS 4
 #define TURNS 60
 
-static int failures;
 static sigjmp_buf back;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static void on_segv(int signal)
 {

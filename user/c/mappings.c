@@ -15,18 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #define PAGE 4096L
 #define TURNS 200
 
-static int failures;
 static sigjmp_buf back;
 static siginfo_t last;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static void on_bus(int signal, siginfo_t *info, void *context)
 {

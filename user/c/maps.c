@@ -12,19 +12,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #define PAGE 4096L
 #define RW (PROT_READ | PROT_WRITE)
 #define READINGS 200
 #define THREADS 3
 
-static int failures;
 static char text[1 << 21];
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static void read_text(const char *name)
 {

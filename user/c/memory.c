@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -45,23 +47,9 @@
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 #define SHARED (MAP_SHARED | MAP_ANONYMOUS)
 
-static int failures;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
-
-/* Whether a call said `error`. */
-static int is(long result, int error)
-{
-    return result == -1 && errno == error;
-}
-
 static int no_map(void *at, long pages, int prot, int flags, int fd, int error)
 {
-    return is((long)mmap(at, pages * PAGE, prot, flags, fd, 0), error);
+    return fails((long)mmap(at, pages * PAGE, prot, flags, fd, 0), error);
 }
 
 static char *map(long pages, int prot, int flags)
@@ -94,7 +82,7 @@ static void flags(void)
     check("no length", no_map(NULL, 0, RW, PRIVATE, -1, EINVAL));
     check("no type", no_map(NULL, 1, RW, MAP_ANONYMOUS, -1, EINVAL));
     check("no file", no_map(NULL, 1, RW, MAP_PRIVATE, -1, EBADF));
-    check("too much", is((long)mmap(NULL, -PAGE, RW, PRIVATE, -1, 0), ENOMEM));
+    check("too much", fails((long)mmap(NULL, -PAGE, RW, PRIVATE, -1, 0), ENOMEM));
     check("fixed and crooked", no_map(at + 1, 1, RW, PRIVATE | MAP_FIXED, -1, EINVAL));
     check("fixed over it", mmap(at + PAGE, PAGE, PROT_READ, PRIVATE | MAP_FIXED, -1, 0) == at + PAGE);
     check("fixed but not over it", no_map(at + 3 * PAGE, 2, RW, PRIVATE | MAP_FIXED_NOREPLACE, -1, EEXIST));
@@ -123,9 +111,9 @@ static void code(void)
     memcpy(at, answer, sizeof answer);
     check("rights are given", mprotect(at, PAGE, PROT_READ | PROT_EXEC) == 0);
     check("code runs", ((int (*)(void))(uintptr_t)at)() == 42);
-    check("no such right", is(mprotect(at, PAGE, 0x40), EINVAL));
+    check("no such right", fails(mprotect(at, PAGE, 0x40), EINVAL));
     munmap(at, PAGE);
-    check("no rights in a hole", is(mprotect(at, PAGE, RW), ENOMEM));
+    check("no rights in a hole", fails(mprotect(at, PAGE, RW), ENOMEM));
 }
 
 static void again(void)
@@ -136,8 +124,8 @@ static void again(void)
     check("mapped again", second != MAP_FAILED && second[0] == 5);
     second[PAGE] = 6;
     check("the same memory", at[3 * PAGE] == 6 && mapped(at, 6));
-    check("private is not", is((long)mremap(own, 0, PAGE, MREMAP_MAYMOVE), EINVAL));
-    check("nor without a move", is((long)mremap(at, 0, PAGE, 0), ENOMEM));
+    check("private is not", fails((long)mremap(own, 0, PAGE, MREMAP_MAYMOVE), EINVAL));
+    check("nor without a move", fails((long)mremap(at, 0, PAGE, 0), ENOMEM));
     munmap(at, 6 * PAGE);
     check("it lives on", second[0] == 5 && second[PAGE] == 6);
 }
@@ -149,17 +137,17 @@ static void holes(void)
     middle[0] = middle[PAGE] = 1;
     check("holes where something was", madvise(middle, PAGE, MADV_REMOVE) == 0 && !middle[0] && middle[PAGE] == 1);
     munmap(at, 2048 * PAGE);
-    check("no holes in a hole", is(madvise(middle, PAGE, MADV_REMOVE), ENOMEM));
-    check("no such advice", is(madvise(at, PAGE, 77), EINVAL));
+    check("no holes in a hole", fails(madvise(middle, PAGE, MADV_REMOVE), ENOMEM));
+    check("no such advice", fails(madvise(at, PAGE, 77), EINVAL));
 }
 
 static void locks(void)
 {
     char *at = map(4, RW, PRIVATE);
     check("locks on a fault", syscall(SYS_mlock2, at, PAGE, MLOCK_ONFAULT) == 0 && !resident(at));
-    check("no other way", is(syscall(SYS_mlock2, at, PAGE, 8), EINVAL));
+    check("no other way", fails(syscall(SYS_mlock2, at, PAGE, 8), EINVAL));
     check("crooked is rounded", mlock(at + PAGE + 5, 10) == 0 && resident(at + PAGE) && !resident(at + 2 * PAGE));
-    check("all of nothing", is(mlockall(0), EINVAL) && is(mlockall(MCL_ONFAULT), EINVAL) && is(mlockall(16), EINVAL));
+    check("all of nothing", fails(mlockall(0), EINVAL) && fails(mlockall(MCL_ONFAULT), EINVAL) && fails(mlockall(16), EINVAL));
     check("what will be mapped", mlockall(MCL_FUTURE) == 0);
     char *later = map(2, RW, PRIVATE), *heap = set_break(NULL), *end = set_break(heap + 2 * PAGE);
     check("is there at once", resident(later) && resident(later + PAGE) && end == heap + 2 * PAGE);
@@ -202,7 +190,7 @@ static void limits(void)
     check("just enough", most != NULL);
     check("not a page more", no_map(NULL, 1, RW, PRIVATE, -1, ENOMEM));
     check("in its place", mmap(most, 10 * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0) == most);
-    check("no growing", is((long)mremap(at, 8 * PAGE, 9 * PAGE, MREMAP_MAYMOVE), ENOMEM));
+    check("no growing", fails((long)mremap(at, 8 * PAGE, 9 * PAGE, MREMAP_MAYMOVE), ENOMEM));
     check("but moving", (at = mremap(at, 8 * PAGE, 8 * PAGE, MREMAP_MAYMOVE)) != MAP_FAILED);
     check("no heap", set_break(set_break(NULL) + PAGE) == set_break(NULL));
     munmap(most, 4 * PAGE);
@@ -215,7 +203,7 @@ static void limits(void)
     check("too much data", no_map(NULL, 6, RW, PRIVATE, -1, ENOMEM));
     check("shared is none", map(50, RW, SHARED) != NULL);
     check("nor what is only read", map(50, PROT_READ, PRIVATE) != NULL);
-    check("until it is written", is(mprotect(read_only, 6 * PAGE, RW), ENOMEM) && mprotect(read_only, 5 * PAGE, RW) == 0);
+    check("until it is written", fails(mprotect(read_only, 6 * PAGE, RW), ENOMEM) && mprotect(read_only, 5 * PAGE, RW) == 0);
     check("no more data", no_map(NULL, 1, RW, PRIVATE, -1, ENOMEM));
     limit(RLIMIT_DATA, -1);
 }
@@ -257,23 +245,23 @@ static void others(void)
     at = (struct iovec){ theirs + 1, 8 };
     check("writes", process_vm_writev(child, parts, 2, &at, 1, 0) == 8 && theirs[1] == 0);
     at = (struct iovec){ theirs + 2 * PAGE, 1 };
-    check("not what they may not", is(process_vm_writev(child, &ours, 1, &at, 1, 0), EFAULT));
+    check("not what they may not", fails(process_vm_writev(child, &ours, 1, &at, 1, 0), EFAULT));
     struct iovec cut[2] = { { theirs + PAGE, PAGE }, { theirs + 2 * PAGE, PAGE } };
     check("up to there", process_vm_writev(child, &ours, 1, cut, 2, 0) == PAGE);
     at = (struct iovec){ (void *)PAGE, 1 };
-    check("nothing there", is(process_vm_readv(child, &ours, 1, &at, 1, 0), EFAULT));
-    check("no flags", is(process_vm_readv(child, &ours, 1, &at, 1, 1), EINVAL));
-    check("too many", is(process_vm_readv(child, &ours, 1, &at, 1025, 0), EINVAL));
+    check("nothing there", fails(process_vm_readv(child, &ours, 1, &at, 1, 0), EFAULT));
+    check("no flags", fails(process_vm_readv(child, &ours, 1, &at, 1, 1), EINVAL));
+    check("too many", fails(process_vm_readv(child, &ours, 1, &at, 1025, 0), EINVAL));
     check("none of it", process_vm_readv(child, NULL, 0, &at, 1, 0) == 0 && process_vm_readv(child, &ours, 1, NULL, 0, 0) == 0);
     int fd = syscall(SYS_pidfd_open, child, 0);
     at = (struct iovec){ theirs, 2 * PAGE };
     check("advises", syscall(SYS_process_madvise, fd, &at, 1, MADV_WILLNEED, 0) == 2 * PAGE);
-    check("not everything", is(syscall(SYS_process_madvise, fd, &at, 1, MADV_DONTNEED, 0), EINVAL));
-    check("no flags", is(syscall(SYS_process_madvise, fd, &at, 1, MADV_WILLNEED, 1), EINVAL));
-    check("no process", is(syscall(SYS_process_madvise, ends[0], &at, 1, MADV_WILLNEED, 0), EBADF));
+    check("not everything", fails(syscall(SYS_process_madvise, fd, &at, 1, MADV_DONTNEED, 0), EINVAL));
+    check("no flags", fails(syscall(SYS_process_madvise, fd, &at, 1, MADV_WILLNEED, 1), EINVAL));
+    check("no process", fails(syscall(SYS_process_madvise, ends[0], &at, 1, MADV_WILLNEED, 0), EBADF));
     int status = 1;
     check("wakes it", write(ends[1], "", 1) == 1 && waitpid(child, &status, 0) == child && status == 0);
-    check("nobody", is(process_vm_readv(child, &ours, 1, &at, 1, 0), ESRCH));
+    check("nobody", fails(process_vm_readv(child, &ours, 1, &at, 1, 0), ESRCH));
 }
 
 static pthread_barrier_t together;
@@ -319,13 +307,13 @@ static void refusals(void)
     check("validated flags are known", no_map(NULL, 1, RW, MAP_SHARED_VALIDATE | 1 << 22, fd, EOPNOTSUPP));
     check("others are not looked at", mmap(NULL, PAGE, RW, MAP_SHARED | 1 << 22, fd, 0) != MAP_FAILED);
     check("a right for semaphores is none", mprotect(own, PAGE, RW | 8) == 0 && (own[0] = 1));
-    check("only one's own is free to go", madvise(own, PAGE, MADV_FREE) == 0 && is(madvise(shared, PAGE, MADV_FREE), EINVAL));
+    check("only one's own is free to go", madvise(own, PAGE, MADV_FREE) == 0 && fails(madvise(shared, PAGE, MADV_FREE), EINVAL));
     check("locked", mlock(own, PAGE) == 0 && mlock(shared, PAGE) == 0);
-    check("stays", is(madvise(own, 2 * PAGE, MADV_DONTNEED), EINVAL) && is(madvise(own, PAGE, MADV_FREE), EINVAL) &&
-          is(madvise(own, PAGE, 20), EINVAL) && is(madvise(own, PAGE, 21), EINVAL) && is(madvise(shared, PAGE, MADV_REMOVE), EINVAL));
+    check("stays", fails(madvise(own, 2 * PAGE, MADV_DONTNEED), EINVAL) && fails(madvise(own, PAGE, MADV_FREE), EINVAL) &&
+          fails(madvise(own, PAGE, 20), EINVAL) && fails(madvise(own, PAGE, 21), EINVAL) && fails(madvise(shared, PAGE, MADV_REMOVE), EINVAL));
     own[0] = 1;
     check("but if it must", madvise(own, PAGE, 24) == 0 && own[0] == 0);
-    check("a length that wraps", mlock(own, -1) == 0 && is(mlock((void *)-PAGE, 2 * PAGE), EINVAL));
+    check("a length that wraps", mlock(own, -1) == 0 && fails(mlock((void *)-PAGE, 2 * PAGE), EINVAL));
 }
 
 int main(void)

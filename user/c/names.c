@@ -12,18 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int failures;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
-
-static int fails(long result, int error)
-{
-    return result == -1 && errno == error;
-}
+#include "check.h"
 
 static int touch(const char *path)
 {

@@ -14,23 +14,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "check.h"
+
 enum { CAPACITY = 65536, RECORD = 1000, RECORDS = 100, WRITERS = 3, MAX_PAIRS = 64 };
 
-static int failures, rounds;
+static int rounds;
 /* Volatile, or the compiler knows better than to try it. */
 static void *volatile nowhere = (void *)8;
 static volatile sig_atomic_t broken;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
-
-static int fails(long result, int error)
-{
-    return result == -1 && errno == error;
-}
 
 static void on_broken_pipe(int signal)
 {

@@ -21,23 +21,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 enum { PAGE = 4096, ROUNDS = 1000, FUTEX_WAIT = 0, FUTEX_WAKE = 1, FUTEX_REQUEUE = 3 };
 
-static int failures;
 static volatile sig_atomic_t heard, heard_code, heard_status;
 static volatile pid_t heard_pid;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    fflush(stdout);
-    failures += !good;
-}
-
-static int fails(long result, int error)
-{
-    return result == -1 && errno == error;
-}
 
 /* The child's status as wait tells it. */
 static int status_of(pid_t pid)

@@ -19,23 +19,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 extern char **environ;
-static int failures;
 /* Volatile, or the compiler knows better than to try it. */
 static char **volatile nowhere = (char **)8;
 static const char *me = "/proc/self/exe";
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    fflush(stdout);
-    failures += !good;
-}
-
-static int fails(long result, int error)
-{
-    return result == -1 && errno == error;
-}
 
 static int exited(pid_t pid, int code)
 {

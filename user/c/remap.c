@@ -11,16 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #define PAGE 4096L
 #define RW (PROT_READ | PROT_WRITE)
-
-static int failures;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static char *map(long pages, int prot, int flags, int fd)
 {
@@ -61,9 +55,9 @@ static int mapped(void *at, long pages)
     return msync(at, pages * PAGE, MS_ASYNC) == 0;
 }
 
-static int fails(void *result, int error)
+static int no_map(void *result, int error)
 {
-    return result == MAP_FAILED && errno == error;
+    return fails((long)result, error);
 }
 
 static void sizes(void)
@@ -72,7 +66,7 @@ static void sizes(void)
     check("grows in place", mremap(at, 4 * PAGE, 6 * PAGE, 0) == at && has_numbers(at, 4) && at[5 * PAGE] == 0);
     check("shrinks", mremap(at, 6 * PAGE, 2 * PAGE, 0) == at && mapped(at, 2) && !mapped(at + 2 * PAGE, 1));
     char *wall = mmap(at + 2 * PAGE, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    check("has no room to grow", fails(mremap(at, 2 * PAGE, 3 * PAGE, 0), ENOMEM));
+    check("has no room to grow", no_map(mremap(at, 2 * PAGE, 3 * PAGE, 0), ENOMEM));
     char *moved = mremap(at, 2 * PAGE, 300 * PAGE, MREMAP_MAYMOVE);
     check("moves to grow", moved != at && has_numbers(moved, 2) && moved[299 * PAGE] == 0 && !mapped(at, 1));
     munmap(moved, 300 * PAGE);
@@ -86,11 +80,11 @@ static void places(void)
     char *to = mremap(at, 5 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, room + 2 * PAGE);
     check("moves over another", to == room + 2 * PAGE && has_numbers(to, 5) && !mapped(at, 1));
     check("may not meet itself",
-          fails(mremap(to, 5 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to + PAGE), EINVAL));
+          no_map(mremap(to, 5 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to + PAGE), EINVAL));
     char *other = mremap(to, 5 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
     check("leaves empty pages behind", other != MAP_FAILED && other != to && has_numbers(other, 5) && to[PAGE] == 0);
     check("leaves as many as it takes",
-          fails(mremap(to, PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL), EINVAL));
+          no_map(mremap(to, PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL), EINVAL));
     munmap(other, 5 * PAGE);
     munmap(room, 8 * PAGE);
 }
@@ -99,13 +93,13 @@ static void refusals(void)
 {
     char *at = anonymous(4);
     mprotect(at + PAGE, PAGE, PROT_READ);
-    check("one mapping at a time", fails(mremap(at, 2 * PAGE, 9 * PAGE, MREMAP_MAYMOVE), EFAULT));
+    check("one mapping at a time", no_map(mremap(at, 2 * PAGE, 9 * PAGE, MREMAP_MAYMOVE), EFAULT));
     munmap(at + 3 * PAGE, PAGE);
-    check("no holes", fails(mremap(at + 2 * PAGE, 2 * PAGE, 9 * PAGE, MREMAP_MAYMOVE), EFAULT));
-    check("not mapped", fails(mremap(at + 3 * PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EFAULT));
-    check("not aligned", fails(mremap(at + 1, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EINVAL));
-    check("fixed must may move", fails(mremap(at, PAGE, PAGE, MREMAP_FIXED, at + 2 * PAGE), EINVAL));
-    check("to nothing", fails(mremap(at, PAGE, 0, MREMAP_MAYMOVE), EINVAL));
+    check("no holes", no_map(mremap(at + 2 * PAGE, 2 * PAGE, 9 * PAGE, MREMAP_MAYMOVE), EFAULT));
+    check("not mapped", no_map(mremap(at + 3 * PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EFAULT));
+    check("not aligned", no_map(mremap(at + 1, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EINVAL));
+    check("fixed must may move", no_map(mremap(at, PAGE, PAGE, MREMAP_FIXED, at + 2 * PAGE), EINVAL));
+    check("to nothing", no_map(mremap(at, PAGE, 0, MREMAP_MAYMOVE), EINVAL));
     munmap(at, 3 * PAGE);
 }
 

@@ -13,15 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static int failures;
+#include "check.h"
+
 static volatile sig_atomic_t caught, caught_by, code;
 static volatile void *seen_at, *stack_at;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
 
 static void catch(int signal, siginfo_t *info, void *context)
 {

@@ -9,13 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int failures;
-
-static void check(const char *part, int good)
-{
-    printf("%s: %s\n", part, good ? "ok" : "WRONG");
-    failures += !good;
-}
+#include "check.h"
 
 static long long now(clockid_t clock)
 {

@@ -2,40 +2,10 @@
 // Miri has seen this memory come and go in the other tests.
 #![cfg(not(any(loom, miri)))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use bonsai::{Bonsai, OutOfMemory, Update, Writer};
 use percore::{CoreId, Pinned};
 use rcu::{Config, Domain};
-
-/// Fails on demand, and counts what this thread owns.
-struct Failing;
-
-thread_local! {
-    /// So many allocations succeed; none: all of them.
-    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
-    static OWNED: Cell<isize> = const { Cell::new(0) };
-}
-
-// SAFETY: either the system's allocator, or a refusal.
-unsafe impl GlobalAlloc for Failing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if LEFT.get() == Some(0) {
-            return std::ptr::null_mut();
-        }
-        LEFT.set(LEFT.get().map(|left| left - 1));
-        OWNED.set(OWNED.get() + 1);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        OWNED.set(OWNED.get() - 1);
-        // SAFETY: passed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
+use test_memory::{Failing, owned, with_allocations};
 
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
@@ -54,22 +24,20 @@ fn fails_cleanly(update: Update, keys: impl Iterator<Item = u32> + Clone, change
     // SAFETY: the domain is this thread's alone.
     let pin = unsafe { Pinned::assume(CoreId::new(0)) };
     domain.online(&pin);
-    let before = OWNED.get();
+    let before = owned();
     let succeeds = |&left: &usize| {
         let tree = Bonsai::with_update(&domain, update);
         keys.clone().for_each(|key| assert_eq!(tree.write(&pin).insert(key, key), Ok(false)));
         let mut writer = tree.write(&pin);
         let whole = contents(&writer);
-        LEFT.set(Some(left));
-        let result = change(&mut writer);
-        LEFT.set(None);
+        let result = with_allocations(left, || change(&mut writer));
         if result == Err(OutOfMemory) {
             assert_eq!(contents(&writer), whole, "allocation {left} failed and the map changed");
         }
         drop((writer, whole));
         drop(tree);
         domain.quiesce(&pin);
-        assert_eq!(OWNED.get(), before, "allocation {left} failed and others were leaked");
+        assert_eq!(owned(), before, "allocation {left} failed and others were leaked");
         result.is_ok()
     };
     (0..).find(succeeds).unwrap()

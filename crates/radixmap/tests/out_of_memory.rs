@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,48 +12,10 @@ use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
 use radixmap::{Expand, KEY_END, NodeCounters, OutOfMemory, RadixMap};
 use refcache::Refcache;
-
-/// Fails on demand, and counts what this thread owns.
-struct Failing;
-
-thread_local! {
-    /// So many allocations succeed; none: all of them.
-    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
-    static OWNED: Cell<isize> = const { Cell::new(0) };
-}
-
-// SAFETY: either the system's allocator, or a refusal.
-unsafe impl GlobalAlloc for Failing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if LEFT.get() == Some(0) {
-            return std::ptr::null_mut();
-        }
-        LEFT.set(LEFT.get().map(|left| left - 1));
-        OWNED.set(OWNED.get() + 1);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        OWNED.set(OWNED.get() - 1);
-        // SAFETY: passed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
+use test_memory::{Failing, owned, with_allocations};
 
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
-
-/// Runs `operation` with room for `left` allocations.
-fn with_allocations<T>(
-    left: usize,
-    operation: impl FnOnce() -> Result<T, OutOfMemory>,
-) -> Result<T, OutOfMemory> {
-    LEFT.set(Some(left));
-    let result = operation();
-    LEFT.set(None);
-    result
-}
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
@@ -85,15 +45,15 @@ fn fails_cleanly(
     let refcache = domain();
     refcache.online(&pin);
     let succeeds = |&left: &usize| {
-        let owned = OWNED.get();
+        let before = owned();
         let map = RadixMap::new(&pin, &refcache).unwrap();
         prepare(&map, &pin);
-        let before = contents(&map, &pin);
+        let whole = contents(&map, &pin);
         let result = with_allocations(left, || operation(&map, &pin));
-        assert_eq!(contents(&map, &pin), before, "allocation {left} failed and the map changed");
-        drop((map, before));
+        assert_eq!(contents(&map, &pin), whole, "allocation {left} failed and the map changed");
+        drop((map, whole));
         settle(&refcache, &pin);
-        assert_eq!(OWNED.get(), owned, "allocation {left} failed and others were leaked");
+        assert_eq!(owned(), before, "allocation {left} failed and others were leaked");
         result.is_ok()
     };
     (0..).find(succeeds).unwrap()
@@ -255,7 +215,7 @@ fn a_copy() {
     let refcache = domain();
     refcache.online(&pin);
     let succeeds = |&left: &usize| {
-        let owned = OWNED.get();
+        let before = owned();
         let [map, twin] = [(); 2].map(|()| RadixMap::new(&pin, &refcache).unwrap());
         [1000..1003, 1 << 27..(1 << 27) + 1].into_iter().for_each(|keys| fill(&map, &pin, keys));
         let copied = with_allocations(left, || {
@@ -266,7 +226,7 @@ fn a_copy() {
         assert!(all.starts_with(&had) && (copied.is_err() || had == all), "{had:?} of {all:?}");
         drop((map, twin, all, had));
         settle(&refcache, &pin);
-        assert_eq!(OWNED.get(), owned, "allocation {left} failed and others were leaked");
+        assert_eq!(owned(), before, "allocation {left} failed and others were leaked");
         copied.is_ok()
     };
     assert_eq!((0..).find(succeeds), Some(12), "two paths of three nodes of two blocks");

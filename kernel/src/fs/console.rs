@@ -171,10 +171,6 @@ impl Content for Stdin {
         }
     }
 
-    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
-        Err(Errno::EBADF)
-    }
-
     fn ready(&self) -> i16 {
         look(|input| {
             input.receive();
@@ -212,10 +208,6 @@ impl Content for Output {
 
     fn is_stream(&self) -> bool {
         true
-    }
-
-    fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
-        Err(Errno::EBADF)
     }
 
     fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {

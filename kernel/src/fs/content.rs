@@ -41,10 +41,14 @@ pub trait Content: Send + Sync {
     }
 
     /// Reads from `at` on; 0 is the end of the file.
-    fn read(&self, at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno>;
+    fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EBADF)
+    }
 
     /// Writes to `place`.
-    fn write(&self, place: Place, from: &[u8], wait: bool) -> Result<usize, Errno>;
+    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EBADF)
+    }
 
     /// Cuts the file, or extends it with zeroes.
     fn set_len(&self, _len: u64) -> Result<(), Errno> {

@@ -138,10 +138,6 @@ impl Content for ReadEnd {
         Ok(len)
     }
 
-    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
-        Err(Errno::EBADF)
-    }
-
     fn ready(&self) -> i16 {
         let state = self.0.state.lock();
         let bytes = if state.waiting() > 0 { POLLIN | POLLRDNORM } else { 0 };
@@ -170,10 +166,6 @@ impl Content for WriteEnd {
 
     fn is_stream(&self) -> bool {
         true
-    }
-
-    fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
-        Err(Errno::EBADF)
     }
 
     fn write(&self, _place: Place, from: &[u8], wait: bool) -> Result<usize, Errno> {

@@ -1,65 +1,19 @@
 //! Insertions, removals and lookups of few keys by two or three cores. Nodes that are freed are overwritten, and values
 //! tell when they are used after their end.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 
 use baselines::SkipList;
-use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread::{self, JoinHandle};
 use percore::{CoreId, Pinned};
 use rcu::{Config, Domain};
-
-/// Overwrites the nodes that are freed, and never gives them out again: a model that touches one goes astray at once.
-struct Poison;
-
-// SAFETY: the system's allocator, but for blocks that it never gets back.
-unsafe impl GlobalAlloc for Poison {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives up the block; only nodes are aligned like this.
-        unsafe {
-            match layout.align() {
-                64 => memory.write_bytes(0x5a, layout.size()),
-                _ => System.dealloc(memory, layout),
-            }
-        }
-    }
-}
+use test_memory::{Mortal, Poison};
 
 #[global_allocator]
 static ALLOCATOR: Poison = Poison;
 
-/// Loom sees a use that is not ordered before the end.
-struct Value {
-    key: u64,
-    ended: UnsafeCell<bool>,
-}
-
-// SAFETY: loom checks every access.
-unsafe impl Sync for Value {}
-
-impl Value {
-    fn check(&self, key: u64) {
-        assert_eq!(self.key, key, "the value of another key");
-        // SAFETY: loom checks that nobody writes meanwhile.
-        self.ended.with(|ended| unsafe { assert!(!*ended, "a value was used after its end") });
-    }
-}
-
-impl Drop for Value {
-    fn drop(&mut self) {
-        // SAFETY: loom checks that nobody uses it.
-        self.ended.with_mut(|ended| unsafe { *ended = true });
-    }
-}
-
-type List = SkipList<Value, Arc<Domain>>;
+type List = SkipList<Mortal, Arc<Domain>>;
 
 /// A core, its domain and the list.
 struct Core {
@@ -78,7 +32,7 @@ impl Core {
     }
 
     fn insert(&self, key: u64) -> bool {
-        let value = Value { key, ended: UnsafeCell::new(false) };
+        let value = Mortal::new(key);
         let new = self.list.insert(&self.pin, key, value).unwrap();
         self.domain.quiesce(&self.pin);
         new

@@ -1,68 +1,18 @@
 //! A tree, a writer and a reader, whose nodes and values tell when they are reached too late.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 
 use bonsai::{Bonsai, Reader, Update, Writer};
-use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
 use percore::{CoreId, Pinned};
 use rcu::{Config, Domain};
-
-/// Overwrites the nodes that are freed, and never gives them out again: a model that touches one goes astray at once.
-struct Poison;
-
-// SAFETY: the system's allocator, but for blocks that it never gets back.
-unsafe impl GlobalAlloc for Poison {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives up the block; only nodes are aligned like this.
-        unsafe {
-            match layout.align() {
-                64 => memory.write_bytes(0x5a, layout.size()),
-                _ => System.dealloc(memory, layout),
-            }
-        }
-    }
-}
+use test_memory::{Mortal, Poison};
 
 #[global_allocator]
 static ALLOCATOR: Poison = Poison;
 
-/// Loom sees a use that is not ordered before the end.
-struct Value {
-    key: u32,
-    ended: UnsafeCell<bool>,
-}
-
-// SAFETY: loom checks every access.
-unsafe impl Sync for Value {}
-
-impl Value {
-    fn new(key: u32) -> Self {
-        Self { key, ended: UnsafeCell::new(false) }
-    }
-
-    fn check(&self, key: u32) {
-        assert_eq!(self.key, key, "the value of another key");
-        // SAFETY: loom checks that nobody writes meanwhile.
-        self.ended.with(|ended| unsafe { assert!(!*ended, "a value was used after its end") });
-    }
-}
-
-impl Drop for Value {
-    fn drop(&mut self) {
-        // SAFETY: loom checks that nobody uses it.
-        self.ended.with_mut(|ended| unsafe { *ended = true });
-    }
-}
-
-type Tree = Bonsai<u32, Value, Arc<Domain>>;
+type Tree = Bonsai<u32, Mortal, Arc<Domain>>;
 
 /// A core, its domain and the tree.
 pub struct Core {
@@ -81,14 +31,14 @@ impl Core {
     }
 
     pub fn insert(&self, key: u32) {
-        self.change(|writer| writer.insert(key, Value::new(key)).map(drop).unwrap());
+        self.change(|writer| writer.insert(key, Mortal::new(key)).map(drop).unwrap());
     }
 
     pub fn remove(&self, key: u32) {
         self.change(|writer| assert_eq!(writer.remove(key), Ok(true)));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Writer<'_, u32, Value>)) {
+    fn change(&self, change: impl FnOnce(&mut Writer<'_, u32, Mortal>)) {
         change(&mut self.tree.write(&self.pin));
         self.quiesce();
     }
@@ -115,13 +65,13 @@ pub enum Look {
     Ceiling(u32, &'static [u32]),
 }
 
-fn nearest(found: Option<(u32, &Value)>, allowed: &[u32]) {
+fn nearest(found: Option<(u32, &Mortal)>, allowed: &[u32]) {
     let (key, value) = found.expect("something is always there");
     value.check(key);
     assert!(allowed.contains(&key), "{key} was never the nearest");
 }
 
-fn look(reader: &Reader<'_, u32, Value>, what: Look) {
+fn look(reader: &Reader<'_, u32, Mortal>, what: Look) {
     match what {
         Look::Always(key) => reader.get(key).expect("a key was missed that is always there").check(key),
         Look::Maybe(key) => reader.get(key).iter().for_each(|value| value.check(key)),
