@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
+use crate::leaf::{self, Leaf};
 use crate::lock::{Held, Here};
 use crate::node::{NodeRef, Part};
 use crate::slot::Slot;
@@ -94,6 +95,17 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.for_each(|entry| entry.set(value));
     }
 
+    /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
+    pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
+        let _ = self.held.walk(self.keys(), |node, run| {
+            if node.level() == 0 && leaf::is_whole(&run) {
+                let mut tally = Tally { here: &self.held.here, node, used: 0 };
+                visit(Leaf { node, count: &mut tally.used }, run);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
     /// Whether no key of the range has a value.
     #[inline(always)]
     pub fn is_empty(&mut self) -> bool {
@@ -155,6 +167,16 @@ impl<V: Value> Entry<'_, V> {
         self.slot().clear();
     }
 
+    /// The leaf that the slot is of.
+    ///
+    /// # Panics
+    /// If it is above the leaves: it covers more than one key.
+    #[inline(always)]
+    pub fn leaf(&mut self) -> Leaf<'_> {
+        assert!(self.part.node.level() == 0, "the slot is not of a leaf");
+        Leaf { node: self.part.node, count: self.used }
+    }
+
     fn slot(&self) -> &Slot {
         self.part.slot
     }
@@ -166,7 +188,7 @@ impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
     }
 }
 
-/// Collects the change of a node's used slots, to tell Refcache once; also when a visitor panics.
+/// Collects the change of a node's count, to tell Refcache once; also when a visitor panics.
 struct Tally<'a, 'p> {
     here: &'a Here<'p>,
     node: NodeRef<'p>,
@@ -176,8 +198,6 @@ struct Tally<'a, 'p> {
 impl Drop for Tally<'_, '_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.used != 0 {
-            self.node.count(self.here, self.used);
-        }
+        self.node.count_if_changed(self.here, self.used);
     }
 }

@@ -36,13 +36,14 @@
 //! ```
 //!
 //! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock` (the protocol of ranges), `fold`
-//! (expansion and collapse), `iter` (what a holder does). The arguments are in `docs/radix.md`.
+//! (expansion and collapse), `iter` (what a holder does), `leaf` (leaves whose frames serve as page tables). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
 
 mod fold;
 mod iter;
+mod leaf;
 mod lock;
 mod memory;
 mod node;
@@ -58,6 +59,7 @@ use percore::Pinned;
 use refcache::{Domain, Refcache};
 
 pub use iter::{Entry, RangeGuard};
+pub use leaf::{Annex, Leaf};
 use lock::{Held, Here};
 use node::Root;
 pub use slot::TAGS;
@@ -167,6 +169,22 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     pub fn peek(&self, pin: &Pinned, key: u64) -> Peek {
         assert!(key < KEY_END, "not a key");
         lock::peek(self.here(pin), self.root.node(), key)
+    }
+
+    /// Where the frame of main words is that has `key` in a leaf, and what a machine reads there that walks it as a page
+    /// table: the main word and the map's tags. None: no leaf covers the key.
+    ///
+    /// # Panics
+    /// If the key is not below [`KEY_END`].
+    pub fn leaf_word(&self, pin: &Pinned, key: u64) -> Option<(usize, u64)> {
+        assert!(key < KEY_END, "not a key");
+        lock::leaf_word(self.here(pin), self.root.node(), key)
+    }
+
+    /// Shows every leaf to `visit`, without a lock: one that comes or goes meanwhile may be missed. `visit` must not use
+    /// the map.
+    pub fn each_leaf(&self, pin: &Pinned, mut visit: impl FnMut(Leaf<'_>)) {
+        leaf::each(&self.here(pin), self.root.node(), &mut visit);
     }
 
     /// The domain that counts the nodes.

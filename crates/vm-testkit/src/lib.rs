@@ -31,4 +31,4 @@ pub use model::Model;
 pub use sharing::Shows;
 pub use sim_mmu::{SimMmu, Translation};
 pub use trial::{FILES, Place, Step, Target, Trial};
-pub use world::{Kept, Setup, World, for_each_design};
+pub use world::{ALL_TABLES, Kept, Setup, World, for_each_design};

@@ -4,13 +4,16 @@
 //! interrupt on it, takes entries out of its TLB. So a shootdown that was forgotten leaves a usable
 //! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
 //! to light.
+//!
+//! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at that moment; a
+//! leaf that has gone meanwhile is noticed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use percore::{CoreId, CoreSet, PerCore, Pinned};
-use vm::{Access, FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+use vm::{Access, AddressSpace, FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
 use crate::{FrameStore, Machine};
 
@@ -22,6 +25,17 @@ pub struct Translation {
     /// What may be done to it.
     pub prot: Prot,
 }
+
+impl Translation {
+    /// What the entry `word` of a leaf says; nothing if it is none.
+    fn decode(word: u64) -> Option<Self> {
+        let frame = FrameNum::new(word >> 12 & ((1 << FrameNum::BITS) - 1));
+        (word & 1 != 0).then(|| Self { frame, prot: Prot::from_bits(word >> 1) })
+    }
+}
+
+/// Pages of a leaf.
+const LEAF: u64 = 512;
 
 /// Entries of a TLB: direct-mapped, so that evictions happen.
 const TLB: usize = 32;
@@ -72,23 +86,34 @@ struct State {
     /// One for each core; of [`Tables::Shared`] only the first is used.
     tables: PerCore<Mutex<Cache>>,
     tlbs: PerCore<Mutex<Cache>>,
+    /// The leaves that each core is linked to: which, and where.
+    links: PerCore<Mutex<HashMap<u64, usize>>>,
 }
 
 impl State {
     fn table(&self, core: CoreId) -> &Mutex<Cache> {
         match self.kind {
-            Tables::PerCore => self.tables.of(core),
+            Tables::PerCore | Tables::Adaptive => self.tables.of(core),
             Tables::Shared => self.tables.of(CoreId::new(0)),
         }
     }
 
     /// What an interrupt does on `core`.
     fn flush(&self, frames: &FrameStore, core: CoreId, pages: PageRange) {
-        if self.kind == Tables::PerCore {
-            self.table(core).lock().unwrap().clear(frames, pages);
+        if self.kind != Tables::Shared {
+            self.clear(frames, core, pages);
         }
         self.tlbs.of(core).lock().unwrap().clear(frames, pages);
     }
+
+    fn clear(&self, frames: &FrameStore, core: CoreId, pages: PageRange) {
+        self.table(core).lock().unwrap().clear(frames, pages);
+        self.links.of(core).lock().unwrap().retain(|&leaf, _| !pages.covers(pages_of(leaf)));
+    }
+}
+
+fn pages_of(leaf: u64) -> PageRange {
+    PageRange::between(PageNum::new(leaf * LEAF), PageNum::new((leaf + 1) * LEAF))
 }
 
 /// The translations of one space on a [`Machine`].
@@ -103,7 +128,8 @@ impl SimMmu {
     /// No translations; every core runs the space.
     pub fn new(machine: &Arc<Machine>, kind: Tables) -> Self {
         let caches = || PerCore::new(machine.cores(), |_| Mutex::default());
-        let state = State { kind, tables: caches(), tlbs: caches() };
+        let links = PerCore::new(machine.cores(), |_| Mutex::default());
+        let state = State { kind, tables: caches(), tlbs: caches(), links };
         Self {
             machine: machine.clone(),
             state: Arc::new(state),
@@ -117,21 +143,61 @@ impl SimMmu {
         self.refuses.store(exhausted, SeqCst);
     }
 
-    /// How this core's hardware translates `page`, filling its TLB from the table on the way.
-    pub fn translate(&self, pin: &Pinned, page: PageNum, access: Access) -> Option<FrameNum> {
+    /// How this core's hardware translates `page` of `space`, which is ours, filling its TLB from the table on the way.
+    pub fn translate(
+        &self,
+        pin: &Pinned,
+        space: &dyn AddressSpace,
+        page: PageNum,
+        access: Access,
+    ) -> Option<FrameNum> {
         let mut tlb = self.state.tlbs.mine(pin).lock().unwrap();
         if let Some(hit) = tlb.get(page, access) {
             return Some(hit.frame);
         }
-        let table = self.state.table(pin.core()).lock().unwrap();
-        let found = table.get(page, access)?;
+        let found = self.walk(pin, space, page).filter(|found| found.prot.allows(access))?;
         let evicted = |other: PageNum| other.get() as usize % TLB == page.get() as usize % TLB;
         tlb.remove(&self.machine.frames, evicted);
         tlb.put(&self.machine.frames, page, found);
         Some(found.frame)
     }
 
-    /// Every translation that any core could use: core, page, what it says.
+    fn walk(&self, pin: &Pinned, space: &dyn AddressSpace, page: PageNum) -> Option<Translation> {
+        let leaf = self.state.links.mine(pin).lock().unwrap().get(&(page.get() / LEAF)).copied();
+        match leaf {
+            Some(leaf) => read_leaf(pin, space, page, leaf),
+            None => self.state.table(pin.core()).lock().unwrap().0.get(&page.get()).copied(),
+        }
+    }
+
+    /// What the cores that are linked to the leaf of `page` find there: core, what it says.
+    pub fn through_leaf(
+        &self,
+        pin: &Pinned,
+        space: &dyn AddressSpace,
+        page: PageNum,
+    ) -> Vec<(usize, Translation)> {
+        let read = |(core, links): (usize, &Mutex<HashMap<_, _>>)| {
+            let leaf = *links.lock().unwrap().get(&(page.get() / LEAF))?;
+            read_leaf(pin, space, page, leaf).map(|found| (core, found))
+        };
+        self.state.links.iter().enumerate().filter_map(read).collect()
+    }
+
+    /// How many links to leaves there are, on all cores.
+    pub fn links(&self) -> usize {
+        self.state.links.iter().map(|links| links.lock().unwrap().len()).sum()
+    }
+
+    /// Takes this core's own table away, and what it has in its TLB.
+    pub fn drop_mine(&self, pin: &Pinned) {
+        let frames = &self.machine.frames;
+        self.state.links.mine(pin).lock().unwrap().clear();
+        self.state.tables.mine(pin).lock().unwrap().remove(frames, |_| true);
+        self.state.tlbs.mine(pin).lock().unwrap().remove(frames, |_| true);
+    }
+
+    /// Every translation that any core could use without a leaf: core, page, what it says.
     pub fn translations(&self) -> Vec<(usize, PageNum, Translation)> {
         let entries = |(core, cache): (usize, &Mutex<Cache>)| {
             let entries: Vec<_> =
@@ -150,6 +216,8 @@ impl Mmu for SimMmu {
 
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
         assert!(prot != Prot::NONE, "{page:?} is filled without rights");
+        let linked = self.state.links.mine(pin).lock().unwrap().contains_key(&(page.get() / LEAF));
+        assert!(!linked, "{page:?} is filled behind a link");
         if self.refuses.load(SeqCst) {
             return Err(OutOfMemory);
         }
@@ -160,7 +228,7 @@ impl Mmu for SimMmu {
     }
 
     fn clear(&self, pin: &Pinned, pages: PageRange) {
-        self.state.table(pin.core()).lock().unwrap().clear(&self.machine.frames, pages);
+        self.state.clear(&self.machine.frames, pin.core(), pages);
         self.state.tlbs.mine(pin).lock().unwrap().clear(&self.machine.frames, pages);
     }
 
@@ -185,4 +253,32 @@ impl Mmu for SimMmu {
     fn users(&self, _: &Pinned) -> CoreSet {
         self.users
     }
+
+    fn entry(&self, prot: Prot) -> u64 {
+        1 | prot.bits() << 1
+    }
+
+    fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        let region = page.get() / LEAF;
+        let mut links = self.state.links.mine(pin).lock().unwrap();
+        if links.get(&region) == Some(&leaf) {
+            return Ok(false);
+        }
+        if self.refuses.load(SeqCst) {
+            return Err(OutOfMemory);
+        }
+        links.insert(region, leaf);
+        drop(links);
+        let frames = &self.machine.frames;
+        self.state.tables.mine(pin).lock().unwrap().clear(frames, pages_of(region));
+        self.state.tlbs.mine(pin).lock().unwrap().clear(frames, pages_of(region));
+        Ok(true)
+    }
+}
+
+/// What a walk that comes to the leaf at `leaf` finds for `page`.
+fn read_leaf(pin: &Pinned, space: &dyn AddressSpace, page: PageNum, leaf: usize) -> Option<Translation> {
+    let (at, word) = space.walk(pin, page).expect("a core is linked to a leaf that has gone");
+    assert_eq!(at, leaf, "a core is linked to a leaf that has gone");
+    Translation::decode(word)
 }

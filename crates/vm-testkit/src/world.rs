@@ -10,7 +10,7 @@ use vm::{
 };
 
 use crate::memory::Memory;
-use crate::{FrameStore, Machine, Model, SimMmu, WORDS};
+use crate::{FrameStore, Machine, Model, SimMmu, Translation, WORDS};
 
 /// What kind of world a test wants.
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +71,12 @@ impl Drop for Kept {
     }
 }
 
+/// Every kind of tables.
+pub const ALL_TABLES: [Tables; 3] = [Tables::PerCore, Tables::Shared, Tables::Adaptive];
+
 /// Runs `test` on every design with every kind of tables, each in a new world.
 pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         test(World::radix(setup, tables));
     }
 }
@@ -113,6 +116,7 @@ impl World {
     pub fn end(mut self) {
         drop(self.space.space.take());
         assert_eq!(self.mmu.translations(), [], "translations outlive their space");
+        assert_eq!(self.mmu.links(), 0, "links outlive their space");
     }
 
     /// Memory of the machine.
@@ -123,6 +127,17 @@ impl World {
     /// Whether all cores share one table.
     pub fn is_shared(&self) -> bool {
         self.mmu.tables() == Tables::Shared
+    }
+
+    /// Whether a shootdown reaches none but cores that had one of the pages.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.mmu.tables() == Tables::PerCore
+    }
+
+    /// This core's tables of the space are dropped: memory is short.
+    pub fn drop_tables(&self, pin: &Pinned) {
+        self.mmu.drop_mine(pin);
+        self.space.tables_dropped(pin);
     }
 
     /// How often `event` happened.
@@ -143,7 +158,7 @@ impl World {
     /// A program on this core does `access`: the frame it reaches, after the faults it takes.
     pub fn reach(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<FrameNum, FaultError> {
         loop {
-            if let Some(frame) = self.mmu.translate(pin, page, access) {
+            if let Some(frame) = self.mmu.translate(pin, &*self.space, page, access) {
                 return Ok(frame);
             }
             let address = VirtAddr::new(page.get() * PAGE_SIZE);
@@ -153,11 +168,25 @@ impl World {
 
     /// Judges every translation that any core could use by what `model` says.
     pub fn audit(&self, model: &Model) {
-        for (core, page, found) in self.mmu.translations() {
+        for (core, page, found) in self.translations() {
             let contents: [u64; WORDS] = self.frames().contents(found.frame);
             let counted = self.frames().is_counted(found.frame);
             model.judge_translation(core, page, found.prot, counted, contents);
         }
+    }
+
+    /// Every translation that any core could use: core, page, what it says. While nothing happens.
+    pub fn translations(&self) -> Vec<(usize, PageNum, Translation)> {
+        let mut all = self.mmu.translations();
+        self.machine.on(0, |pin| {
+            let mut resident = Vec::new();
+            let _holes = self.space.resident(pin, self.user, &mut |run| resident.extend(run.iter()));
+            for page in resident {
+                let found = self.mmu.through_leaf(pin, &*self.space, page);
+                all.extend(found.into_iter().map(|(core, found)| (core, page, found)));
+            }
+        });
+        all
     }
 
     /// Ends the world, all other spaces of which have ended; nobody attends a core. Everything that was ever taken must be

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use common::{CORES, setup, step};
 use proptest::prelude::*;
 use vm::{FaultError, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
-use vm_testkit::{Setup, Step, Trial, World};
+use vm_testkit::{ALL_TABLES, Setup, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
 
@@ -110,12 +110,19 @@ proptest! {
     ) {
         run(setup, Tables::Shared, &steps);
     }
+
+    #[test]
+    fn shortages_change_nothing_with_adaptive_tables(
+        setup in setup(), steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
+    ) {
+        run(setup, Tables::Adaptive, &steps);
+    }
 }
 
 /// sv6: out of memory after the invalidation skipped the shootdown.
 #[test]
 fn replacing_takes_effect_on_every_core_or_on_none() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let (mut refused, mut done) = (0, 0);
         for blocks in 0..12 {
             let world = World::radix(Setup::new(), tables);
@@ -145,7 +152,7 @@ fn replacing_takes_effect_on_every_core_or_on_none() {
 
 #[test]
 fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = World::radix(Setup::new(), tables);
         let huge = PageRange::new(page(1 << 18), 1 << 18).unwrap();
         let hole = PageRange::one(page((1 << 18) + 777));
@@ -168,7 +175,7 @@ fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
 
 #[test]
 fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = World::radix(Setup::new(), tables);
         world.machine.on(0, |pin| {
             world.space.map(pin, Placement::Fixed(page(512)), 512, Mapping::anonymous(RW)).unwrap();
@@ -190,7 +197,7 @@ fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
 
 #[test]
 fn destroying_needs_no_memory() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = World::radix(Setup::new(), tables);
         world.machine.on(0, |pin| {
             world.space.map(pin, Placement::Fixed(page(1000)), 1 << 20, Mapping::anonymous(RW)).unwrap();

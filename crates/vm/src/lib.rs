@@ -14,9 +14,11 @@
 //! | `space.rs` | the trait a kernel calls, its errors |
 //! | `counters.rs` | per-core counts of what happened |
 //! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
+//! | `fill.rs` | a core gets a translation |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
 //! | `region.rs` | what is mapped, as a list |
+//! | `linkage.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
@@ -28,8 +30,10 @@ extern crate alloc;
 mod arena;
 mod counters;
 mod designs;
+mod fill;
 mod hole;
 mod layout;
+mod linkage;
 mod mapping;
 mod memory;
 mod meta;
@@ -45,6 +49,7 @@ mod tracker;
 pub use counters::{Counters, Event};
 pub use designs::RadixSpace;
 pub use layout::Layout;
+pub use linkage::Linkage;
 pub use mapping::{BackingNum, Flags, Mapping};
 pub use memory::{BackingError, Backings, Frames, Memory};
 pub use mmu::{Mmu, OutOfMemory, Shot, Tables};

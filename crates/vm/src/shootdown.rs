@@ -17,7 +17,8 @@
 //!
 //! 1. A core translates a page only if the page's tracker names it. `fault` fills and tracks under the slot's
 //!    lock; `take_back` runs before a tracker is emptied. (One table for all: the tracker says whether the
-//!    table holds the page, and [`Mmu::users`] who may have it in a TLB.)
+//!    table holds the page, and [`Mmu::users`] who may have it in a TLB. A linked page's translations are its leaf's:
+//!    `linkage.rs`.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
 //! 3. A frame leaves its slot only in `release`, which only [`Quiet`] has, which only `take_back` makes.
 //!
@@ -34,13 +35,13 @@
 
 use core::mem;
 
-use percore::{CoreId, CoreSet, Pinned};
-use radixmap::{Entry, RangeGuard};
+use percore::{CoreSet, Pinned};
+use radixmap::{Entry, Leaf, RangeGuard};
 
 use crate::counters::Tally;
 use crate::meta::Page;
-use crate::tracker::{Grain, Tracker};
-use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
+use crate::tracker::Grain;
+use crate::{Event, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
 
 /// What a design needs to work on locked pages.
 pub(crate) struct Rig<M, F> {
@@ -51,16 +52,6 @@ pub(crate) struct Rig<M, F> {
 }
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
-    /// `page` once this core translates it. One table for all is tracked as if core 0 owned it.
-    #[inline]
-    pub(crate) fn track(&self, pin: &Pinned, tracker: Tracker) -> Tracker {
-        let owner = match self.mmu.tables() {
-            Tables::PerCore => pin.core(),
-            Tables::Shared => CoreId::new(0),
-        };
-        tracker.with(owner, self.grain)
-    }
-
     /// When this returns, no core translates what `reach` covers.
     #[inline]
     pub(crate) fn take_back(&self, pin: &Pinned, reach: Reach) {
@@ -78,7 +69,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     #[inline]
     fn clear_here(&self, pin: &Pinned, reach: &Reach) -> CoreSet {
         match self.mmu.tables() {
-            Tables::PerCore => {
+            Tables::PerCore | Tables::Adaptive => {
                 if reach.cores.contains(pin.core()) {
                     self.mmu.clear(pin, reach.pages);
                 }
@@ -111,11 +102,9 @@ pub(crate) struct Reach {
 impl Reach {
     pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
 
-    /// The translations of one locked page.
-    pub(crate) fn one(at: PageNum, tracker: Tracker, grain: Grain) -> Self {
-        let mut reach = Self::NONE;
-        reach.add(PageRange::one(at), tracker, grain);
-        reach
+    /// The translations of one locked page that `cores` have.
+    pub(crate) fn one(at: PageNum, cores: CoreSet) -> Self {
+        Self { cores, pages: PageRange::one(at), holes: false }
     }
 
     /// The translations of those locked pages that `concerns` picks.
@@ -128,18 +117,33 @@ impl Reach {
         let mut reach = Self::NONE;
         guard.for_each(|entry| match entry.value() {
             None => reach.holes = true,
-            Some(page) if concerns(page) => reach.add(pages(entry), page.tracker(), grain),
+            Some(page) if concerns(page) => reach.add(entry, page, grain),
             Some(_) => {}
         });
         reach
     }
 
+    /// The translations of another one, `page`. If they are the leaf's, its word is no entry from now on.
     #[inline]
-    pub(crate) fn add(&mut self, pages: PageRange, tracker: Tracker, grain: Grain) {
-        if !tracker.is_empty() {
-            self.pages = self.pages.hull(pages);
-            tracker.add_to(&mut self.cores, grain);
+    pub(crate) fn add(&mut self, entry: &mut Entry<'_, Page>, page: Page, grain: Grain) {
+        if page.is_linked() {
+            return self.unlink(entry, page);
         }
+        if !page.tracker().is_empty() {
+            self.pages = self.pages.hull(pages(entry));
+            page.tracker().add_to(&mut self.cores, grain);
+        }
+    }
+
+    fn unlink(&mut self, entry: &mut Entry<'_, Page>, page: Page) {
+        entry.set(page.untracked());
+        let users = linkage(&entry.leaf()).users(page.has_guest());
+        self.add_cores(&users, pages(entry));
+    }
+
+    fn add_cores(&mut self, cores: &CoreSet, pages: PageRange) {
+        self.pages = self.pages.hull(pages);
+        self.cores.union(cores);
     }
 }
 
@@ -161,11 +165,11 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
     }
 
     /// The translations of more pages, to the right of all before.
-    pub(crate) fn add(&mut self, pages: PageRange, tracker: Tracker) {
-        if pages.start() != self.run.pages.end() {
+    pub(crate) fn add(&mut self, entry: &mut Entry<'_, Page>, page: Page) {
+        if pages(entry).start() != self.run.pages.end() {
             self.end_run();
         }
-        self.run.add(pages, tracker, self.rig.grain);
+        self.run.add(entry, page, self.rig.grain);
     }
 
     fn end_run(&mut self) {
@@ -190,6 +194,13 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
     }
 }
 
+/// Who translates through the leaf.
+#[inline(always)]
+pub(crate) fn linkage<'a>(leaf: &Leaf<'a>) -> Linkage<'a> {
+    let annex = leaf.annex();
+    Linkage::new(annex.mark, annex.cores)
+}
+
 /// The pages of a locked slot.
 #[inline]
 pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {
@@ -208,6 +219,19 @@ impl<'r, 'g, P: Fn(Page) -> bool> Removed<'r, 'g, P> {
     #[inline]
     pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page>, grain: Grain, picked: P) -> Self {
         let reach = Reach::of(guard, grain, &picked);
+        Self { guard, reach, picked }
+    }
+
+    /// Besides, whoever is linked to a leaf of which all is locked unlinks.
+    pub(crate) fn with_whole_leaves(self) -> Self {
+        let Self { guard, mut reach, picked } = self;
+        guard.for_each_whole_leaf(|leaf, keys| {
+            let linked = linkage(&leaf).linked();
+            if !linked.is_empty() {
+                let (start, end) = (PageNum::new(keys.start), PageNum::new(keys.end));
+                reach.add_cores(&linked, PageRange::between(start, end));
+            }
+        });
         Self { guard, reach, picked }
     }
 
@@ -239,6 +263,14 @@ impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
                 rig.refer(pin, page.backing(), -(pages(entry).pages() as i64));
                 entry.clear();
             }
+        });
+    }
+
+    /// Leaves of which all is locked, and from which everybody has unlinked, are nobody's again.
+    pub(crate) fn reset_whole_leaves(&mut self) {
+        self.guard.for_each_whole_leaf(|mut leaf, _| {
+            let gone = linkage(&leaf).reset();
+            leaf.hold(-(gone as i64));
         });
     }
 

@@ -81,6 +81,19 @@ impl Tracker {
         self.coarse(grain).add_group(core, grain)
     }
 
+    /// Whether one more core would have no name.
+    #[inline]
+    pub(crate) fn is_full(self) -> bool {
+        self.count() >= NAMED
+    }
+
+    /// The cores that may be in this set.
+    pub(crate) fn cores(self, grain: Grain) -> CoreSet {
+        let mut cores = CoreSet::EMPTY;
+        self.add_to(&mut cores, grain);
+        cores
+    }
+
     /// Adds every core that may be in this set to `cores`.
     #[inline]
     pub(crate) fn add_to(self, cores: &mut CoreSet, grain: Grain) {

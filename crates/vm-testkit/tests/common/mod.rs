@@ -91,6 +91,7 @@ fn common_step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Unsure),
         2 => Just(Step::Tick),
         1 => any::<bool>().prop_map(Step::Idle),
+        1 => Just(Step::DropTables),
     ]
 }
 

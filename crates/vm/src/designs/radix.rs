@@ -16,7 +16,7 @@ use core::any::Any;
 use core::ops::{ControlFlow, Range};
 
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
+use radixmap::{Expand, KEY_END, Leaf, NodeCounters, RadixMap, RangeGuard};
 use refcache::Domain;
 
 use crate::arena::Arenas;
@@ -24,12 +24,13 @@ use crate::counters::Tally;
 use crate::hole::Look;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::shootdown::{Removed, Rig};
+use crate::shootdown::{Removed, Rig, linkage};
 use crate::space::{Heir, Mover};
 use crate::tracker::Grain;
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
-    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, VirtAddr, VmError,
+    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, VirtAddr,
+    VmError,
 };
 
 type Guard<'g> = RangeGuard<'g, Page>;
@@ -104,7 +105,13 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 
     fn remove(&self, pin: &Pinned, guard: &mut Guard<'_>) {
-        Removed::scan(guard, self.rig.grain, |_| true).take_back(pin, &self.rig).unmap(pin, &self.rig);
+        let removed = Removed::scan(guard, self.rig.grain, |_| true);
+        if self.rig.mmu.tables() != Tables::Adaptive {
+            return removed.take_back(pin, &self.rig).unmap(pin, &self.rig);
+        }
+        let mut quiet = removed.with_whole_leaves().take_back(pin, &self.rig);
+        quiet.reset_whole_leaves();
+        quiet.unmap(pin, &self.rig);
     }
 }
 
@@ -261,6 +268,19 @@ where
     fn nodes(&self) -> Nodes {
         let stats = self.map.stats();
         Nodes { created: stats.created, collapsed: stats.collapsed }
+    }
+
+    fn tables_dropped(&self, pin: &Pinned) {
+        let leave = |mut leaf: Leaf<'_>| {
+            if linkage(&leaf).leave(pin.core()) {
+                leaf.hold(-1);
+            }
+        };
+        self.map.domain().while_online(pin, || self.map.each_leaf(pin, leave));
+    }
+
+    fn walk(&self, pin: &Pinned, page: PageNum) -> Option<(usize, u64)> {
+        self.map.leaf_word(pin, page.get())
     }
 
     fn destroy(&self, pin: &Pinned) {

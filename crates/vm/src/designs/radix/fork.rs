@@ -68,7 +68,7 @@ impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
                 entry.set(kept)
             };
         }
-        self.lowered.add(pages(entry), page.tracker());
+        self.lowered.add(entry, page);
         entry.set(kept.untracked());
     }
 
