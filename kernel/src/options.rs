@@ -6,7 +6,7 @@ use vm::Tables;
 /// What the user of the kernel chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `tables=percore|shared`.
+    /// `tables=percore|shared|adaptive`.
     pub tables: Tables,
     /// `probe`: boot, say so, and stop.
     pub probe: bool,
@@ -42,6 +42,7 @@ impl Options {
             "vm=radix" => self,
             "tables=percore" => Self { tables: Tables::PerCore, ..self },
             "tables=shared" => Self { tables: Tables::Shared, ..self },
+            "tables=adaptive" => Self { tables: Tables::Adaptive, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "meter" => Self { meter: true, ..self },

@@ -110,10 +110,13 @@ impl<'g> Linkage<'g> {
 
     /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold the leaf.
     pub fn link(self, core: CoreId) -> bool {
+        if self.is_linked(core) {
+            return false;
+        }
         let (word, bit) = self.bit(core);
-        let before = word.fetch_or(bit, Ordering::Relaxed); // L1
+        word.fetch_or(bit, Ordering::Relaxed); // L1
         fence(Ordering::SeqCst); // L2, partner of T2
-        before & bit == 0
+        true
     }
 
     /// After `core`, which calls, has given up its tables. Whether it was in the set: then it holds the leaf no more.
@@ -166,4 +169,69 @@ impl<'g> Linkage<'g> {
 /// `core` in a stage.
 fn name(core: CoreId, shift: u32) -> u64 {
     (core.index() as u64 + 1) << shift
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[derive(Default)]
+    struct Leaf {
+        stage: AtomicU64,
+        linked: [AtomicU64; WORDS],
+    }
+
+    impl Leaf {
+        fn linkage(&self) -> Linkage<'_> {
+            Linkage::new(&self.stage, &self.linked)
+        }
+    }
+
+    fn core(index: usize) -> CoreId {
+        CoreId::new(index)
+    }
+
+    #[test]
+    fn the_first_comes_home_and_the_others_wait_until_it_is_shared() {
+        let leaf = Leaf::default();
+        let linkage = leaf.linkage();
+        assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
+        assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
+        linkage.share();
+        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)));
+        assert_eq!(linkage.users(true).iter().collect::<Vec<_>>(), [core(0), core(255)]);
+    }
+
+    #[test]
+    fn there_is_one_seat_for_a_guest() {
+        let leaf = Leaf::default();
+        let linkage = leaf.linkage();
+        assert!(linkage.welcomes(core(3)) && linkage.link(core(3)));
+        assert!(linkage.admit(core(0)) && linkage.admit(core(0)) && !linkage.admit(core(7)));
+        assert_eq!(linkage.users(true).len(), 2);
+        assert_eq!(linkage.users(false).len(), 1);
+        assert!(!linkage.leave(core(0)), "a guest holds nothing");
+        assert!(linkage.admit(core(7)));
+    }
+
+    #[test]
+    fn who_leaves_gives_up_its_home() {
+        let leaf = Leaf::default();
+        let linkage = leaf.linkage();
+        assert!(linkage.welcomes(core(3)) && linkage.link(core(3)) && linkage.admit(core(5)));
+        assert!(linkage.leave(core(3)) && !linkage.leave(core(3)));
+        assert!(linkage.welcomes(core(4)) && !linkage.welcomes(core(3)));
+        assert_eq!(linkage.users(true).iter().collect::<Vec<_>>(), [core(5)]);
+    }
+
+    #[test]
+    fn a_reset_leaf_is_as_new() {
+        let leaf = Leaf::default();
+        let linkage = leaf.linkage();
+        linkage.share();
+        (0..100).for_each(|index| assert!(linkage.link(core(index))));
+        assert_eq!((linkage.reset(), linkage.reset()), (100, 0));
+        assert!(linkage.welcomes(core(9)) && !linkage.welcomes(core(8)));
+    }
 }

@@ -17,7 +17,7 @@ use super::owner::Owner;
 use super::owners;
 use super::user::USER_END;
 use super::{epoch, file_mapping};
-use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
+use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::options;
 use crate::sched;
@@ -52,6 +52,12 @@ impl SpaceHandle {
     /// Calls `visit` with every frame that the page tables hold or are made of. After [`settle`].
     pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
         self.tables.each_frame(visit);
+    }
+
+    /// Frees this core's own tables.
+    fn drop_mine(&self, pin: &Pinned) {
+        self.tables.drop_mine(pin);
+        self.space.tables_dropped(pin);
     }
 
     /// The objects that make up the space, and where they are.
@@ -91,6 +97,7 @@ pub fn new() -> Option<Arc<SpaceHandle>> {
     match options::get().tables {
         Tables::PerCore => on(&pin, Arc::new(PerCoreTables::new())),
         Tables::Shared => on(&pin, Arc::new(SharedTable::new(&pin)?)),
+        Tables::Adaptive => on(&pin, Arc::new(AdaptiveTables::new())),
     }
 }
 
@@ -187,11 +194,11 @@ pub fn drop_my_tables() {
     let pin = percore::pin();
     let core = pin.core().index();
     if let Some(running) = &*RUNNING[core].lock() {
-        return running.tables.drop_mine(&pin);
+        return running.drop_mine(&pin);
     }
     // Locked until the tables are gone: see `settle`.
     let ran = RAN[core].lock();
     if let Some(space) = ran.upgrade() {
-        space.tables.drop_mine(&pin);
+        space.drop_mine(&pin);
     }
 }

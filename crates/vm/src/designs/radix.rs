@@ -276,7 +276,9 @@ where
                 leaf.hold(-1);
             }
         };
-        self.map.domain().while_online(pin, || self.map.each_leaf(pin, leave));
+        if self.rig.mmu.tables() == Tables::Adaptive {
+            self.map.domain().while_online(pin, || self.map.each_leaf(pin, leave));
+        }
     }
 
     fn walk(&self, pin: &Pinned, page: PageNum) -> Option<(usize, u64)> {

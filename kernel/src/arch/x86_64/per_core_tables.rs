@@ -6,20 +6,24 @@
 //! A core that does not run the space is not interrupted: `vm::Presence` holds what it missed, and it clears that before it
 //! loads its table again.
 //!
+//! With adaptive tables an entry of level 1 may lead to a leaf of the space's own map: see `vm::Linkage`. Then the entries of
+//! level 0 are the map's, which writes them; this table only leads there.
+//!
 //! # Interrupt handlers and the table
 //! A shootdown's handler may hit this core while it fills or clears. They never meet in an entry: both hold
 //! the slots of their pages in the space's map, and `enter`, which holds none, has interrupts off. Tables are added by the
-//! owner outside handlers, and freed with interrupts off.
+//! owner outside handlers, and freed with interrupts off, or, where a leaf is linked, after they are out of reach.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use percore::{CoreSet, PerCore, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot, Tables};
 
-use super::page_table::{TOP, Table, bits, user_leaf, user_link};
+use super::page_table::{TOP, Table, bits, user_leaf, user_leaf_link, user_link};
+use super::physmap::virt_to_phys;
 use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
-use super::{cpu, interrupts, kernel_map, table_walk};
+use super::{cpu, interrupts, kernel_map, table_walk, tlb};
 use crate::mm::frames;
 use crate::mm::owner::Owner;
 
@@ -58,11 +62,16 @@ impl CoreTable {
 }
 
 /// The tables of one space, one for each core.
-pub struct PerCoreTables {
+pub struct CoreTables<const ADAPTIVE: bool> {
     cores: PerCore<CoreTable>,
 }
 
-impl PerCoreTables {
+/// All tables are the cores' own.
+pub type PerCoreTables = CoreTables<false>;
+/// Leaves may be linked.
+pub type AdaptiveTables = CoreTables<true>;
+
+impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
     /// Tables for every core, all empty.
     pub fn new() -> Self {
         Self { cores: PerCore::new(super::cores(), |_| CoreTable::new()) }
@@ -86,14 +95,21 @@ impl PerCoreTables {
     }
 }
 
-/// The table of level 0 that holds `page`'s entry, made if need be. By the owner only.
-#[inline]
-fn leaf_table<'a>(pin: &Pinned, top: &'a Table, page: PageNum) -> Result<&'a Table, OutOfMemory> {
+/// `page`'s entry in a table of level `level`, which is made if need be. By the owner only.
+#[inline(always)]
+fn entry_at<'a>(
+    pin: &Pinned,
+    top: &'a Table,
+    page: PageNum,
+    level: u32,
+) -> Result<&'a AtomicU64, OutOfMemory> {
     let mut table = top;
-    for level in (1..=TOP).rev() {
-        let entry = table.toward(page.get(), level);
+    for above in (level + 1..=TOP).rev() {
+        let entry = table.toward(page.get(), above);
+        let value = entry.load(Ordering::Relaxed);
+        debug_assert!(value & bits::LINKED == 0, "a leaf's entries are its map's");
         // SAFETY: upper entries of a user half lead to tables; the owner frees none while it fills.
-        table = match unsafe { Table::below(entry.load(Ordering::Relaxed)) } {
+        table = match unsafe { Table::below(value) } {
             Some(below) => below,
             None => {
                 let below = frames::alloc_table(pin).ok_or(OutOfMemory)? << 12;
@@ -103,17 +119,17 @@ fn leaf_table<'a>(pin: &Pinned, top: &'a Table, page: PageNum) -> Result<&'a Tab
             }
         };
     }
-    Ok(table)
+    Ok(table.toward(page.get(), level))
 }
 
-impl Mmu for PerCoreTables {
+impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
     fn tables(&self) -> Tables {
-        Tables::PerCore
+        if ADAPTIVE { Tables::Adaptive } else { Tables::PerCore }
     }
 
     #[inline]
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        let entry = leaf_table(pin, self.top_or_new(pin)?, page)?.toward(page.get(), 0);
+        let entry = entry_at(pin, self.top_or_new(pin)?, page, 0)?;
         let old = entry.load(Ordering::Relaxed);
         // Relaxed: only this core walks the table.
         entry.store(user_leaf(frame.get(), prot), Ordering::Relaxed);
@@ -146,15 +162,37 @@ impl Mmu for PerCoreTables {
     fn users(&self, _pin: &Pinned) -> CoreSet {
         CoreSet::first(super::cores())
     }
+
+    #[inline]
+    fn entry(&self, prot: Prot) -> u64 {
+        user_leaf(0, prot) | bits::ACCESSED | bits::DIRTY
+    }
+
+    #[inline]
+    fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        let entry = entry_at(pin, self.top_or_new(pin)?, page, 1)?;
+        let link = user_leaf_link(virt_to_phys(leaf as *const Table));
+        let old = entry.load(Ordering::Relaxed);
+        if old == link {
+            return Ok(false);
+        }
+        // Relaxed: only this core walks the entry. It comes after the fence in `vm::Linkage::link`.
+        entry.store(link, Ordering::Relaxed);
+        if old & bits::PRESENT != 0 {
+            tlb::flush_user();
+            frames::free_table(pin, (old & bits::ADDRESS) >> 12);
+        }
+        Ok(true)
+    }
 }
 
-impl Clearable for PerCoreTables {
+impl<const ADAPTIVE: bool> Clearable for CoreTables<ADAPTIVE> {
     fn clear_here(&self, pin: &Pinned, pages: PageRange) {
         self.cores.mine(pin).clear(pages);
     }
 }
 
-impl SpaceTables for PerCoreTables {
+impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
     fn enter(&self, pin: &Pinned) {
         let mine = self.cores.mine(pin);
         if let Some(missed) = mine.presence.enter() {
@@ -197,7 +235,7 @@ impl SpaceTables for PerCoreTables {
     }
 }
 
-impl Drop for PerCoreTables {
+impl<const ADAPTIVE: bool> Drop for CoreTables<ADAPTIVE> {
     fn drop(&mut self) {
         let pin = percore::pin();
         for table in self.cores.iter().filter(|table| table.root() != 0) {

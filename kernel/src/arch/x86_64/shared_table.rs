@@ -113,6 +113,15 @@ impl Mmu for SharedTable {
         };
         (0..super::cores()).map(CoreId::new).filter(is_user).collect()
     }
+
+    /// Never asked, as [`link`](Mmu::link).
+    fn entry(&self, prot: Prot) -> u64 {
+        user_leaf(0, prot)
+    }
+
+    fn link(&self, _pin: &Pinned, _page: PageNum, _leaf: usize) -> Result<bool, OutOfMemory> {
+        Err(OutOfMemory)
+    }
 }
 
 impl Clearable for SharedTable {

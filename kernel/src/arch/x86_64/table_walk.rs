@@ -1,6 +1,6 @@
 //! Walking what is present of a user half: clearing a range, freeing all of it.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use percore::Pinned;
 use vm::PageRange;
@@ -10,7 +10,8 @@ use super::tlb::Flusher;
 use crate::mm::frames;
 use crate::mm::owner::Owner;
 
-/// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table.
+/// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table. A linked leaf is left
+/// alone: its pages are flushed, or, if all are in `pages`, it is unlinked.
 ///
 /// # Safety
 /// `top` is a top table, and none of its tables is freed meanwhile.
@@ -21,31 +22,54 @@ pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
     while at < end {
         // SAFETY: the caller's table.
         let (lowest, next) = unsafe { descend(top, at) };
-        if let Some(leaves) = lowest {
-            clear_leaves(leaves, at, next.min(end), &mut flusher);
+        match lowest {
+            Some(Lowest::Table(leaves)) => clear_leaves(leaves, at, next.min(end), &mut flusher),
+            Some(Lowest::Link(entry)) => clear_link(entry, at, next.min(end), &mut flusher),
+            None => {}
         }
         at = next;
     }
     flusher.finish();
 }
 
-/// The table of level 0 for page number `page`, if there is one, and the first page beyond what was looked at.
+/// Where a page's entry of level 0 is.
+enum Lowest<'a> {
+    /// In this table.
+    Table(&'a Table),
+    /// In a leaf, to which this entry leads.
+    Link(&'a AtomicU64),
+}
+
+/// Where the entry of level 0 is for page number `page`, if there is one, and the first page beyond what was looked at.
 ///
 /// # Safety
 /// As for [`clear`].
 #[inline(always)]
-unsafe fn descend(top: &Table, page: u64) -> (Option<&Table>, u64) {
+unsafe fn descend(top: &Table, page: u64) -> (Option<Lowest<'_>>, u64) {
     let mut table = top;
     for level in (1..=TOP).rev() {
+        let entry = table.toward(page, level);
         // Relaxed: slots of these pages are locked by whoever clears; the CPU's walks need no order.
-        let entry = table.toward(page, level).load(Ordering::Relaxed);
+        let value = entry.load(Ordering::Relaxed);
+        if value & bits::LINKED != 0 {
+            return (Some(Lowest::Link(entry)), beyond(page, 1));
+        }
         // SAFETY: an upper entry of a user half leads to a table one level down.
-        match unsafe { Table::below(entry) } {
+        match unsafe { Table::below(value) } {
             Some(below) => table = below,
             None => return (None, beyond(page, level)),
         }
     }
-    (Some(table), beyond(page, 1))
+    (Some(Lowest::Table(table)), beyond(page, 1))
+}
+
+fn clear_link(entry: &AtomicU64, start: u64, end: u64, flusher: &mut Flusher) {
+    if end - start == ENTRIES as u64 {
+        // Relaxed: only this core walks it.
+        entry.store(0, Ordering::Relaxed);
+        return flusher.cleared_many();
+    }
+    (start..end).for_each(|page| flusher.cleared(page));
 }
 
 /// The first page that another entry of level `level` is responsible for.
@@ -102,10 +126,12 @@ pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64, Owner)) {
     unsafe { each_table(root, TOP, ENTRIES / 2, &mut both) };
 }
 
-/// The addresses in the present ones of a table's first `entries` entries.
+/// The addresses in the present ones of a table's first `entries` entries; leaves that are linked are not the table's.
 fn present(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
     let values = (0..entries).map(|index| table.entry(index).load(Ordering::Relaxed));
-    values.filter(|value| value & bits::PRESENT != 0).map(|value| value & bits::ADDRESS)
+    values
+        .filter(|value| value & (bits::PRESENT | bits::LINKED) == bits::PRESENT)
+        .map(|value| value & bits::ADDRESS)
 }
 
 /// Calls `visit` with the table at `phys`, and its level, and every one below it, the lowest first.
