@@ -33,10 +33,10 @@ macro_rules! for_each_syscall {
             22 pipe full;
             23 select none;
             24 sched_yield full;
-            25 mremap partial "shrinks; growing and moving answer ENOMEM";
-            26 msync full;
-            27 mincore partial "every mapped page counts as resident";
-            28 madvise partial "MADV_DONTNEED and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
+            25 mremap partial "an old size of 0, which maps shared memory a second time, is refused";
+            26 msync partial "checks the range: files live in memory, and mappings show their own pages";
+            27 mincore partial "a file's page counts as resident once this process has touched it";
+            28 madvise partial "MADV_DONTNEED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK and MADV_POPULATE_* are real, hints are accepted without effect, the rest is refused";
             29 shmget none;
             30 shmat none;
             31 shmctl none;
@@ -157,9 +157,9 @@ macro_rules! for_each_syscall {
             146 sched_get_priority_max full;
             147 sched_get_priority_min full;
             148 sched_rr_get_interval none;
-            149 mlock partial "nothing is ever paged out, and nothing is faulted in ahead";
+            149 mlock partial "brings the pages in; nothing is ever paged out, so there is no limit";
             150 munlock full;
-            151 mlockall partial "nothing is ever paged out, and nothing is faulted in ahead";
+            151 mlockall partial "nothing is ever paged out, and nothing is brought in ahead";
             152 munlockall full;
             153 vhangup none;
             154 modify_ldt none;
@@ -333,7 +333,7 @@ macro_rules! for_each_syscall {
             322 execveat partial "as execve";
             323 userfaultfd none;
             324 membarrier partial "MEMBARRIER_CMD_QUERY answers that no command is offered";
-            325 mlock2 partial "nothing is ever paged out, and nothing is faulted in ahead";
+            325 mlock2 partial "as mlock";
             326 copy_file_range full;
             327 preadv2 none;
             328 pwritev2 none;

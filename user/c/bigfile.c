@@ -1,7 +1,7 @@
 /* A large file, read by mapping: every page must be what read says it is, whatever happens to its memory meanwhile.
  *
  * bigfile FILE THREADS: each thread goes over the whole file, the first from the start to the end, the others from places
- * of their own; a page in 64 is written to, privately, and must stay so. Prints the sum of all bytes. */
+ * of their own; a page in 64 is written to, privately, and must stay so, and one in 64 is copied to another file. Prints the sum of all bytes. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +28,9 @@ static void die(const char *what)
 static void *go_over(void *argument)
 {
     long number = (long)argument, start = number * 7919 % pages;
-    char page[PAGE];
+    char page[PAGE], path[] = "/tmp/bigfile-XXXXXX";
+    int notes = mkstemp(path);
+    unlink(path);
     for (long i = 0; i < pages; i++) {
         long at = (start + i) % pages;
         memset(page, 0, PAGE);
@@ -36,6 +38,8 @@ static void *go_over(void *argument)
             die("a page is not the file's");
         for (long byte = 0; byte < PAGE; byte++)
             sums[number] += (unsigned char)page[byte];
+        if (i % OWN == 0 && write(notes, page, PAGE) != PAGE)
+            die("a write found no memory");
     }
     return NULL;
 }

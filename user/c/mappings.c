@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define PAGE 4096L
+#define TURNS 200
 
 static int failures;
 static sigjmp_buf back;
@@ -132,6 +134,20 @@ static void rights(const char *path)
     close(fd), close(blind);
 }
 
+/* A mapping that moves and grows takes its file along: the part that was not mapped before is cut off like the rest. */
+static void moving(int fd)
+{
+    check("six pages", ftruncate(fd, 0) == 0 && ftruncate(fd, 6 * PAGE) == 0);
+    char *old = map(fd, 2, RW, MAP_SHARED, 1), *place = map(-1, 8, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
+    old[0] = 1;
+    char *at = mremap(old, 2 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place), byte = 0;
+    check("moved", at == place && at[0] == 1);
+    at[4 * PAGE] = 2;
+    check("grown", pread(fd, &byte, 1, 5 * PAGE) == 1 && byte == 2);
+    check("cut", ftruncate(fd, 3 * PAGE) == 0 && beyond(at + 4 * PAGE, 0) && beyond(at + 2 * PAGE, 1) && at[PAGE] == 0);
+    munmap(place, 8 * PAGE);
+}
+
 /* A child has the same files mapped, and its own private copies. */
 static void children(int fd)
 {
@@ -153,6 +169,27 @@ static void children(int fd)
     munmap(shared, 3 * PAGE), munmap(own, 3 * PAGE), munmap(memory, PAGE);
 }
 
+/* Two processes take turns by semaphores in a file, each seeing it at addresses of its own. */
+static void turns(int fd)
+{
+    check("for turns", ftruncate(fd, 0) == 0 && ftruncate(fd, PAGE) == 0);
+    sem_t *mine = (sem_t *)map(fd, 1, RW, MAP_SHARED, 0), *elsewhere = (sem_t *)map(fd, 1, RW, MAP_SHARED, 0);
+    check("semaphores", sem_init(&mine[0], 1, 0) == 0 && sem_init(&mine[1], 1, 0) == 0);
+    int *count = (int *)&mine[2];
+    pid_t child = fork();
+    for (int i = 0; i < TURNS; i++) {
+        if (child == 0)
+            sem_wait(&elsewhere[0]), ++*count, sem_post(&elsewhere[1]);
+        else
+            sem_post(&mine[0]), sem_wait(&mine[1]), ++*count;
+    }
+    if (child == 0)
+        _exit(0);
+    int status = 1;
+    check("took turns", waitpid(child, &status, 0) == child && status == 0 && *count == 2 * TURNS);
+    munmap(mine, PAGE), munmap(elsewhere, PAGE);
+}
+
 static void memory_files(void)
 {
     int fd = memfd_create("name", MFD_CLOEXEC);
@@ -163,7 +200,9 @@ static void memory_files(void)
     check("empty: beyond the end", beyond(map(fd, 1, RW, MAP_SHARED, 0), 1));
     ends(fd);
     holes(fd);
+    moving(fd);
     children(fd);
+    turns(fd);
     close(fd);
     char *shared = map(-1, 2, RW, MAP_SHARED | MAP_ANONYMOUS, 0);
     shared[PAGE] = 1;

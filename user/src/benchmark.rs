@@ -2,6 +2,7 @@
 //! meter. Common options and report.
 
 use crate::args::{Args, Parsed, options};
+use crate::processes::measure_processes;
 use crate::window::{Rounds, Window, Worker, measure_rounds};
 use crate::{cores, say};
 use serde_json::{Map, Value, json};
@@ -100,8 +101,17 @@ impl Options {
         round: impl Fn(&Worker, &mut T, u64) + Sync,
     ) {
         let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
-        let window = measure_rounds(self.threads, rounds, prepare, round);
-        if self.json { say(self.report(program, more, &window)) } else { say(self.line(program, &window)) }
+        self.tell(program, more, &measure_rounds(self.threads, rounds, prepare, round));
+    }
+
+    /// The same for processes instead of threads.
+    pub fn run_processes(&self, program: &str, round: impl Fn(u64)) {
+        let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
+        self.tell(program, Map::new(), &measure_processes(self.threads, rounds, round));
+    }
+
+    fn tell(&self, program: &str, more: Map<String, Value>, window: &Window) {
+        if self.json { say(self.report(program, more, window)) } else { say(self.line(program, window)) }
     }
 
     fn rounds(&self) -> u64 {

@@ -10,6 +10,7 @@ pub mod cores;
 pub mod counters;
 pub mod marker;
 pub mod memory;
+pub mod processes;
 pub mod random;
 pub mod spin;
 pub mod window;

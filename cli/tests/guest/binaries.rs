@@ -66,6 +66,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn mappings_that_move() {
+                same($compiler, "remap", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
             fn pipes() {
                 same($compiler, "pipes", &["-c", "4"], &["6", "200"], b"");
             }

@@ -20,6 +20,16 @@ fn a_storm_of_file_calls_harms_nobody() {
     }
 }
 
+/// A file that is cut, punched, mapped and unmapped while other threads read and write it in every way there is.
+#[test]
+fn a_storm_on_a_mapped_file_keeps_its_pages_apart() {
+    for (cpus, tables) in [("1", "percore"), ("2", "percore"), ("4", "percore"), ("2", "shared")] {
+        let options = ["-c", cpus, "--tables", tables];
+        let run = run(&options, &[&compiled("mapstorm", Compiler::Musl), "6", "1500", cpus]);
+        assert!(run.status == 0 && run.text() == "mapstorm: done\n", "{run:?}");
+    }
+}
+
 /// Touching more memory than there is: told so by mmap, or killed with a message.
 #[test]
 fn memory_that_runs_out_ends_the_program_only() {

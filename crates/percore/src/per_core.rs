@@ -1,4 +1,5 @@
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use sync::CachePadded;
 
@@ -12,6 +13,14 @@ impl<T> PerCore<T> {
     /// `make(core)` for each of `cores` cores.
     pub fn new(cores: usize, mut make: impl FnMut(CoreId) -> T) -> Self {
         Self((0..cores).map(|core| CachePadded::new(make(CoreId::new(core)))).collect())
+    }
+
+    /// The same; `None` if there is no memory for it.
+    pub fn try_new(cores: usize, mut make: impl FnMut(CoreId) -> T) -> Option<Self> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(cores).ok()?;
+        all.extend((0..cores).map(|core| CachePadded::new(make(CoreId::new(core)))));
+        Some(Self(all.into_boxed_slice()))
     }
 
     /// The caller's own.

@@ -187,6 +187,16 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         leaf::each(&self.here(pin), self.root.node(), &mut visit);
     }
 
+    /// Looks along `keys` without a lock for a value: the keys of the first slot that has one, which may begin before
+    /// the range. A hint, like [`RadixMap::peek`]; land without nodes costs one step for each empty slot.
+    ///
+    /// # Panics
+    /// If the range is empty or goes beyond [`KEY_END`].
+    pub fn first_used(&self, pin: &Pinned, keys: Range<u64>) -> Option<Range<u64>> {
+        assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
+        lock::first_used(self.here(pin), self.root.node(), keys)
+    }
+
     /// The domain that counts the nodes.
     pub fn domain(&self) -> &Refcache {
         &self.refcache

@@ -320,10 +320,33 @@ pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
         match node.step(&here, node.slot(key)) {
             Step::Child(child) => node = child,
             Step::Slot(word) => {
-                let keys = slot_keys(node.level());
-                let start = key & !(keys - 1);
-                return Peek { span: start..start + keys, used: word.is_used() };
+                return Peek { span: span(node, key), used: word.is_used() };
             }
         }
     }
+}
+
+/// The keys of the first slot with a value that `keys` touches: each slot as it is when the walk comes by.
+pub(crate) fn first_used<'p>(here: Here<'p>, root: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
+    first_used_below(&here, descend(&here, root, &keys), keys)
+}
+
+#[inline]
+fn first_used_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
+    if node.level() == 0 {
+        let used =
+            node.leaf_slots(keys.clone()).iter().position(|slot| slot.enter(here.pin).is_used())? as u64;
+        return Some(keys.start + used..keys.start + used + 1);
+    }
+    node.parts(keys).find_map(|part| match node.step(here, part.slot) {
+        Step::Child(child) => first_used_below(here, child, part.keys),
+        Step::Slot(word) => word.is_used().then(|| span(node, part.keys.start)),
+    })
+}
+
+/// The keys of the slot of `node` that covers `key`.
+fn span(node: NodeRef<'_>, key: u64) -> Range<u64> {
+    let keys = slot_keys(node.level());
+    let start = key & !(keys - 1);
+    start..start + keys
 }

@@ -21,7 +21,7 @@ impl Stats {
 #[derive(Debug)]
 pub struct NodeCounters(PerCore<Cells>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cells {
     created: AtomicU64,
     collapsed: AtomicU64,
@@ -30,7 +30,12 @@ struct Cells {
 impl NodeCounters {
     /// Zero everywhere, for cores 0 to `cores - 1`.
     pub fn new(cores: usize) -> Self {
-        Self(PerCore::new(cores, |_| Cells { created: AtomicU64::new(0), collapsed: AtomicU64::new(0) }))
+        Self(PerCore::new(cores, |_| Cells::default()))
+    }
+
+    /// The same; `None` if there is no memory for it.
+    pub fn try_new(cores: usize) -> Option<Self> {
+        PerCore::try_new(cores, |_| Cells::default()).map(Self)
     }
 
     /// How many cores there are.

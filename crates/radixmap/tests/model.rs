@@ -180,6 +180,9 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
             assert!(seen.span.contains(&key));
             assert_eq!(seen.used, model.get(key).is_some());
             assert!(seen.used || model.used(seen.span).is_empty());
+            let keys = key..(key + 1000).min(KEY_END);
+            let first = map.first_used(pin, keys.clone()).map(|span| span.start.max(key));
+            assert_eq!(first, model.used(keys).first().map(|(segment, _)| segment.start));
         }
         Op::Tick(times) => (0..times).for_each(|_| _ = refcache.tick(pin)),
     }

@@ -1,33 +1,41 @@
 //! A counted object's header: its global count, and what a review makes of it.
 //!
-//! One atomic word holds the count and two flags, so that every change is one compare-and-swap and nobody
-//! waits.
+//! One atomic word holds the count and three flags, so that every change is one compare-and-swap and nobody
+//! waits. A count is *low* if a review may believe it: 0, and also 1 if the object is WATCHED, which it is, or
+//! is not, for good.
 //!
 //! | count | QUEUED | DIRTY | the object |
 //! |---|---|---|---|
-//! | not 0 | | | in use, as far as the flushed deltas tell |
-//! | 0 | yes | | on a review queue; not touched since it was put there, or last reviewed |
-//! | not 0 | yes | any | on a review queue, and somebody flushed a reference since |
-//! | 0 | yes | yes | on a review queue, and touched since: this zero proves nothing |
+//! | not low | | any | in use, as far as the flushed deltas tell |
+//! | low | yes | | on a review queue; not touched since it was put there, or last reviewed |
+//! | not low | yes | any | on a review queue, and somebody flushed a reference since |
+//! | low | yes | yes | on a review queue, and touched since: this count proves nothing |
+//! | 1, low | | | *sole*: there is one reference, unless its holder has given it up and not flushed that yet |
+//! | 1, low | | yes | was sole; its holder has added a reference that is not flushed yet |
 //!
 //! ```text
-//!                     evict makes the count 0: set DYING, join the evicting core's queue
-//!     in use  ------------------------------------------------------------->  queued
-//!        ^                                                                    |    ^
-//!        |   review, count not 0: clear DYING, leave the queue                |    | review, count 0, but DIRTY, or
-//!        +--------------------------------------------------------------------+    | DYING was cleared: set DYING,
-//!                                                                             |----+ wait two epochs more
-//!                                                                             |
-//!                                 review, count 0, clean, and the weak word's CAS succeeds --> released
+//!                evict leaves the count low: set DYING, join the evicting core's queue
+//!     in use  --------------------------------------------------------------->  queued
+//!      ^   ^                                                                    |    ^
+//!      |   |   review, count not low: clear DYING, leave the queue              |    | review, count low, but DIRTY, or
+//!      |   +--------------------------------------------------------------------+    | DYING was cleared: set DYING,
+//!      |                                                                        |----+ wait two epochs more
+//!      |                                                                        |
+//!      +--- a reference is added, or given up --- sole <--- review, 1, clean ---+
+//!                                                                               |
+//!                                   review, count 0, clean, and the weak word's CAS succeeds --> released
 //! ```
 //!
-//! 1. The evict that sets QUEUED owns `link` and puts the object on its own core's queue. Only the core whose
-//!    queue holds the object clears QUEUED or DIRTY.
+//! 1. The evict that sets QUEUED owns `link` and puts the object on its own core's queue. While QUEUED, only
+//!    the core whose queue holds the object clears that or DIRTY.
 //! 2. While QUEUED, only that core sets DYING. Anybody may clear it.
-//! 3. An evict that finds the count at zero on a queue, and adds nothing, still sets DIRTY.
+//! 3. An evict that finds a low count on a queue, and adds nothing, still sets DIRTY.
+//! 4. Who adds a reference to a watched object that is clean at 1 sets DIRTY, before its core flushes and before
+//!    it hands the reference on: what was sole is sole no more when the new holder asks, and what was to become
+//!    sole does not.
 //!
-//! Orderings: the words of different cores are ordered by the epoch barrier, not here. The only pair in this
-//! file is the hand-over of `link` from one queue to the next.
+//! Orderings: the words of different cores are ordered by the epoch barrier, not here. The pairs in this file
+//! are the hand-over of `link` from one queue to the next, and of a sole object to its holder.
 
 use core::ptr::NonNull;
 
@@ -40,7 +48,10 @@ use crate::weak::WeakWord;
 
 const QUEUED: u64 = 1 << 0;
 const DIRTY: u64 = 1 << 1;
-const COUNT_SHIFT: u32 = 2;
+const WATCHED: u64 = 1 << 2;
+const COUNT_SHIFT: u32 = 3;
+/// One reference, and nothing to say about it.
+const SOLE: u64 = 1 << COUNT_SHIFT | WATCHED;
 
 /// Takes a dead object apart. Called once, from [`Refcache::tick`], with no lock held and the weak word
 /// already 0. It may adjust other objects' counts; it must neither tick nor go offline.
@@ -50,7 +61,7 @@ pub type Release = unsafe fn(&Refcache, &Pinned, NonNull<Header>);
 #[derive(Debug)]
 #[repr(C)]
 pub struct Header {
-    /// Global count (signed, from bit 2), `DIRTY`, `QUEUED`.
+    /// Global count (signed, from bit 3), `WATCHED`, `DIRTY`, `QUEUED`.
     state: AtomicU64,
     /// Belongs to the queue that holds the object.
     pub(crate) link: UnsafeCell<Link>,
@@ -88,8 +99,18 @@ impl Header {
         /// A header with `count` references. `weak` is the word that names the object, if there is one: it
         /// must outlive the object. `release` takes the object apart.
         pub fn new(count: i64, weak: Option<NonNull<WeakWord>>, release: Release) -> Self {
+            Self::with_state((count as u64) << COUNT_SHIFT, weak, release)
+        }
+
+        /// A header that can tell who holds its last reference ([`is_sole`](Self::is_sole)). No weak word names
+        /// the object, and references are added by [`Refcache::add_references`] only.
+        pub fn with_sole(count: i64, release: Release) -> Self {
+            Self::with_state((count as u64) << COUNT_SHIFT | WATCHED, None, release)
+        }
+
+        fn with_state(state: u64, weak: Option<NonNull<WeakWord>>, release: Release) -> Self {
             Self {
-                state: AtomicU64::new((count as u64) << COUNT_SHIFT),
+                state: AtomicU64::new(state),
                 link: UnsafeCell::new(Link { next: None, epoch: 0 }),
                 weak,
                 release,
@@ -97,10 +118,27 @@ impl Header {
         }
     }
 
-    /// Adds an evicted delta to the global count. True: the count is zero, and the caller must queue the
+    /// For a caller who holds a reference, by which nobody else touches the object meanwhile. True: there is no
+    /// other reference, all use by former holders is over, and the domain has forgotten the object. Its header
+    /// may stay as it is, be written over, or be freed. False: there may be another, or it is too early to tell.
+    #[inline]
+    pub fn is_sole(&self) -> bool {
+        // Acquire pairs with the Release in `leave_unless_low`, which comes after all that the former holders did.
+        self.state.load(Ordering::Acquire) == SOLE
+    }
+
+    /// A reference is about to be added, in this core's cache.
+    #[inline]
+    pub(crate) fn touch_sole(&self) {
+        // Relaxed: whoever gets the new reference sees this, because it comes by synchronisation. A review that
+        // is under way finds the mark, or has made the object sole before, and that is taken back here.
+        update(&self.state, Ordering::Relaxed, |state| (state & !QUEUED == SOLE).then_some(state | DIRTY));
+    }
+
+    /// Adds an evicted delta to the global count. True: the count is low, and the caller must queue the
     /// object.
     pub(crate) fn apply(&self, delta: i64) -> bool {
-        // Acquire pairs with the Release in `leave_unless_zero`: the last queue is done with `link`.
+        // Acquire pairs with the Release in `leave_unless_low`: the last queue is done with `link`.
         let change = |state| Some(applied(state, delta)).filter(|&next| next != state);
         match update(&self.state, Ordering::Acquire, change) {
             Some((before, after)) => after & !before & QUEUED != 0,
@@ -111,13 +149,13 @@ impl Header {
     /// Judges the object. The caller took it off a queue that held it for two epochs.
     pub(crate) fn review(&self) -> Verdict {
         let state = self.state.load(Ordering::Relaxed);
-        if state == QUEUED && self.take_weak_word() {
+        if state & !WATCHED == QUEUED && self.take_weak_word() {
             return Verdict::Dead;
         }
         if count(state) != 0 {
             self.with_weak_word(WeakWord::clear_dying);
         }
-        if self.leave_unless_zero() {
+        if self.leave_unless_low() {
             return Verdict::InUse;
         }
         self.mark_dying();
@@ -129,13 +167,10 @@ impl Header {
         self.with_weak_word(WeakWord::set_dying);
     }
 
-    /// Clears `DIRTY`, and `QUEUED` too if the count is not zero; tells whether it did.
-    fn leave_unless_zero(&self) -> bool {
-        let change = |state| match count(state) {
-            0 => Some(state & !DIRTY),
-            _ => Some(state & !(DIRTY | QUEUED)),
-        };
-        // Release pairs with the Acquire in `apply`, which gives `link` to the next queue.
+    /// Clears `DIRTY`, and `QUEUED` too if there is nothing more to find out; tells whether it did.
+    fn leave_unless_low(&self) -> bool {
+        // Release pairs with the Acquire in `apply`, which gives `link` to the next queue, and in `is_sole`.
+        let change = |state| Some(reviewed(state));
         let (_, after) = update(&self.state, Ordering::Release, change).expect("always a change");
         after & QUEUED == 0
     }
@@ -157,14 +192,25 @@ fn count(state: u64) -> i64 {
     state as i64 >> COUNT_SHIFT
 }
 
+/// Whether a review may believe the count, if it is clean.
+fn is_low(state: u64) -> bool {
+    count(state) == 0 || state & !(QUEUED | DIRTY) == SOLE
+}
+
 /// The state after an evict.
 fn applied(state: u64, delta: i64) -> u64 {
     let moved = state.wrapping_add((delta as u64) << COUNT_SHIFT);
-    match (count(moved), state & QUEUED) {
-        (0, 0) => moved | QUEUED,
-        (0, _) => moved | DIRTY,
-        _ => moved,
+    match (is_low(moved), state & QUEUED) {
+        (true, 0) => moved & !DIRTY | QUEUED,
+        (true, _) => moved | DIRTY,
+        (false, _) => moved,
     }
+}
+
+/// The state after a review that releases nothing. A clean 1 leaves the queue: it is believed.
+fn reviewed(state: u64) -> u64 {
+    let stays = count(state) == 0 || is_low(state) && state & DIRTY != 0;
+    state & !if stays { DIRTY } else { DIRTY | QUEUED }
 }
 
 /// Replaces the word by `change` of it, unless that is `None`; returns the word before and after.

@@ -41,6 +41,13 @@
 //! its core cannot flush, so the epochs that a review must wait for cannot pass. `docs/refcache.md` has the
 //! invariants and the proof.
 //!
+//! # Sole holders
+//!
+//! A one is believed like a zero: if no core has touched an object since its global count became 1, a whole
+//! epoch ago, there is one reference. Whoever holds it may learn so ([`Header::is_sole`]), and write where it
+//! would have had to copy. Only that holder can make a second reference; it then says so in the header
+//! ([`Refcache::add_references`]), once, before it touches its delta cache.
+//!
 //! # Use
 //!
 //! [`Ref`] and [`Weak`] are like `Arc` and its `Weak`. A data structure that lays out its own objects embeds
@@ -137,13 +144,30 @@ impl Refcache {
     /// # Safety
     /// The object lives: the caller holds a reference, or got the object from its weak word under a [`Loan`]
     /// that it still has. The reference must have come from another core, if it did, by synchronisation. A
-    /// negative delta gives references up. The pointer may be used for the whole object that the header
-    /// begins.
+    /// negative delta gives references up; a positive one is for headers made by [`Header::new`]. The pointer
+    /// may be used for the whole object that the header begins.
     #[inline(always)]
     pub unsafe fn adjust(&self, pin: &Pinned, object: NonNull<Header>, delta: i64) {
         let core = self.cores.mine(pin);
         if !core.add(pin, object, delta) {
             core.with(pin, |local| local.miss(object, delta));
+        }
+    }
+
+    /// Adds references to an object that may be [sole](Header::is_sole), as [`adjust`](Self::adjust) does. It
+    /// looks at the header, and writes there only if that, for all it tells, counts no other reference.
+    ///
+    /// # Panics
+    /// If this core is offline.
+    ///
+    /// # Safety
+    /// As for [`adjust`](Self::adjust). Nobody has been told by [`Header::is_sole`] that the object is theirs.
+    #[inline]
+    pub unsafe fn add_references(&self, pin: &Pinned, object: NonNull<Header>, references: u32) {
+        // SAFETY: the caller's promises. The core does not flush between the two.
+        unsafe {
+            object.as_ref().touch_sole();
+            self.adjust(pin, object, references.into());
         }
     }
 

@@ -133,7 +133,7 @@ impl Local {
     }
 }
 
-/// Applies a delta to its object. `epoch` is what a zero is dated: the epoch after this core's last flush,
+/// Applies a delta to its object. `epoch` is what a low count is dated: the epoch after this core's last flush,
 /// which is the current one or, if the core has flushed in the current one, the next. It needs no look at the
 /// barrier, and the epoch cannot pass it before this core has come to the barrier again.
 fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {

@@ -1,4 +1,4 @@
-//! Review queues: objects whose global count became zero, waiting until the zero can be believed.
+//! Review queues: objects whose global count became low, waiting until it can be believed.
 //!
 //! A queue is a list through the objects' own headers, so that queueing allocates nothing. Each core has one,
 //! and the domain has one more for *orphans*, the objects of cores that went offline; whoever ticks next
@@ -65,7 +65,7 @@ impl Refcache {
         tick
     }
 
-    /// How many objects wait for review: a sum over counters that the cores keep for it, read without
+    /// How many objects wait for review, in use or not: a sum over counters that the cores keep for it, read without
     /// disturbing them.
     pub fn garbage(&self) -> usize {
         self.cores.iter().map(Core::waiting).sum::<usize>() + self.orphans.waiting()

@@ -24,6 +24,8 @@ struct View {
     file: usize,
     offset: u64,
     start: Option<u64>,
+    /// The first page of the file that it must not show.
+    end: u64,
     references: i64,
 }
 
@@ -53,15 +55,16 @@ impl FileStore {
         files.len() - 1
     }
 
-    /// A backing that shows `file` from page `offset` on, with one reference for the caller.
-    pub fn view(&self, file: usize, offset: u64) -> BackingNum {
-        self.add(View { file, offset, start: None, references: 1 })
+    /// A backing that shows `pages` pages of `file` from `offset` on, with one reference for the caller.
+    pub fn view(&self, file: usize, offset: u64, pages: u64) -> BackingNum {
+        self.add(View { file, offset, start: None, end: offset + pages, references: 1 })
     }
 
     /// A backing that shows at `to` what `backing` shows at `from`, with one reference for the caller.
     pub fn moved(&self, backing: BackingNum, from: PageNum, to: PageNum) -> BackingNum {
         let (file, offset) = self.shown(backing, from);
-        self.add(View { file, offset, start: Some(to.get()), references: 1 })
+        let end = self.lock().views[backing.get() as usize - 1].end;
+        self.add(View { file, offset, start: Some(to.get()), end, references: 1 })
     }
 
     /// A backing that shows what `backing` shows, where it does, with one reference for the caller.
@@ -82,6 +85,12 @@ impl FileStore {
     pub(crate) fn place(&self, backing: BackingNum, start: PageNum) {
         let was = self.lock().views[backing.get() as usize - 1].start.replace(start.get());
         assert_eq!(was, None, "{backing:?} is placed twice");
+    }
+
+    /// A backing shows pages up to `end`.
+    pub(crate) fn grow(&self, backing: BackingNum, end: PageNum) {
+        let view = &mut self.lock().views[backing.get() as usize - 1];
+        view.end = view.end.max(view.index(end));
     }
 
     fn add(&self, view: View) -> BackingNum {
@@ -138,6 +147,10 @@ impl FileStore {
     ) -> Result<FrameNum, BackingError> {
         let (file, index) = self.shown(backing, page);
         let mut state = self.lock();
+        assert!(
+            index < state.views[backing.get() as usize - 1].end,
+            "{backing:?} was not told that it has grown"
+        );
         let File { len, pages } = &mut state.files[file];
         if index >= *len {
             return Err(BackingError::BeyondEnd);

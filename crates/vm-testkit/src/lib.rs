@@ -12,17 +12,21 @@
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]
 
+mod dice;
 mod disk;
 mod files;
 mod frames;
+mod judge;
 mod machine;
 mod memory;
 mod model;
 mod sharing;
 mod sim_mmu;
+mod step;
 mod trial;
 mod world;
 
+pub use dice::Dice;
 pub use disk::Disk;
 pub use files::{FileStore, original};
 pub use frames::{FrameStore, WORDS};
@@ -30,5 +34,6 @@ pub use machine::{Attended, Machine};
 pub use model::Model;
 pub use sharing::Shows;
 pub use sim_mmu::{SimMmu, Translation};
-pub use trial::{FILES, Place, Step, Target, Trial};
+pub use step::{Place, Step, Target};
+pub use trial::{FILES, Trial};
 pub use world::{ALL_TABLES, Kept, Setup, World, for_each_design};

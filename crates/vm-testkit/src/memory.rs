@@ -34,7 +34,9 @@ impl Backings for Memory {
     fn placed(&self, _: &Pinned, backing: BackingNum, start: PageNum) {
         self.0.files.place(backing, start);
     }
-    fn grown(&self, _: &Pinned, _: BackingNum, _: PageNum) {}
+    fn grown(&self, _: &Pinned, backing: BackingNum, end: PageNum) {
+        self.0.files.grow(backing, end);
+    }
     fn frame(
         &self,
         pin: &Pinned,

@@ -56,7 +56,7 @@ impl World {
         prot: Prot,
         shows: Shows,
     ) -> Result<PageNum, VmError> {
-        let backing = |file, offset| self.machine.files.view(file, offset);
+        let backing = |file, offset| self.machine.files.view(file, offset, pages);
         let mapping = match shows {
             Shows::Zeroes => Mapping::anonymous(prot),
             Shows::Private(file, offset) => Mapping::private(prot, backing(file, offset)),

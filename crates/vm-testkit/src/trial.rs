@@ -1,76 +1,11 @@
 //! Spaces and their models do the same steps, and every answer and every translation is compared.
 
 use percore::Pinned;
-use vm::{
-    Copies, Event, FaultError, Flags, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, VmError,
-};
+use vm::{Copies, FaultError, Flags, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
 
+use crate::judge::{filled, judge_regions, shot};
+use crate::step::{Place, Step, Target};
 use crate::{Disk, Model, Setup, Shows, World};
-
-/// One step of one core. Pages are counted from the start of user space.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// Map so many pages.
-    Map(Place, u64, Prot, Shows),
-    /// Unmap.
-    Unmap(Target),
-    /// Change rights.
-    Protect(Target, Prot),
-    /// Set and clear flags.
-    Advise(Target, Flags, Flags),
-    /// Drop contents.
-    Discard(Target),
-    /// Move, and grow by so many pages; keep the old ones or not.
-    Remap(Target, u64, Place, bool),
-    /// Grow by so many pages.
-    Extend(Target, u64),
-    /// Load a word of a page.
-    Load(u64, usize),
-    /// Store a word of a page.
-    Store(u64, usize, u64),
-    /// The space has a child, and the next steps are the child's.
-    Fork,
-    /// The next steps are those of another space.
-    Switch(usize),
-    /// The space is ended, unless it is the last.
-    End,
-    /// A file has another length.
-    Truncate(usize, u64),
-    /// A file wants its frames back.
-    Reclaim(usize),
-    /// Nobody is told that it is the last to hold a frame, or everybody.
-    Unsure(bool),
-    /// Let epochs pass.
-    Tick,
-    /// The core is idle from now on, or no longer.
-    Idle(bool),
-    /// The core's tables are dropped.
-    DropTables,
-}
-
-/// A [`Placement`].
-#[derive(Clone, Copy, Debug)]
-pub enum Place {
-    /// Anywhere, without a wish.
-    Anywhere,
-    /// Anywhere, best there.
-    Hint(u64),
-    /// There, over what is mapped.
-    Fixed(u64),
-    /// There, if nothing is mapped.
-    NoReplace(u64),
-    /// Anywhere before it.
-    Below(u64),
-}
-
-/// Pages: may be none, may leave user space.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// The first.
-    pub offset: u64,
-    /// How many.
-    pub pages: u64,
-}
 
 /// Files of every trial.
 pub const FILES: usize = 2;
@@ -294,45 +229,6 @@ impl Trial {
             Place::Below(at) => Placement::Below(self.page(at)),
         }
     }
-}
-
-fn filled(world: &World) -> u64 {
-    [Event::AllocFault, Event::FillFault, Event::CowCopy, Event::CowReuse]
-        .map(|event| world.count(event))
-        .iter()
-        .sum()
-}
-
-fn shot(world: &World) -> u64 {
-    world.count(Event::IpiTarget) + world.count(Event::AvoidedIpi)
-}
-
-/// The list of regions says of each page what the model says, and no two of them could be one.
-fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: PageRange) {
-    let regions = world.regions(pin, user);
-    assert_eq!(regions.iter().map(|region| region.pages.pages()).sum::<u64>(), model.len() as u64);
-    for pair in regions.windows(2) {
-        let apart = pair[0].pages.end() < pair[1].pages.start();
-        assert!(apart || pair[0].pages.end() == pair[1].pages.start() && pair[0].mapping != pair[1].mapping);
-    }
-    let mut resident = 0;
-    let _holes = world.space.resident(pin, user, &mut |run| resident += run.pages());
-    assert_eq!(regions.iter().map(|region| region.resident.total()).sum::<u64>(), resident);
-    for region in regions {
-        region.pages.iter().for_each(|page| assert_eq!(model.describe(page), describe(world, &region, page)));
-    }
-}
-
-fn describe(world: &World, region: &Region, page: PageNum) -> Option<(Prot, Flags, Shows)> {
-    let (prot, flags) = (region.mapping.prot(), region.mapping.flags());
-    let (shared, sealed) = (flags.contains(Flags::SHARED), flags.contains(Flags::SEALED));
-    let shows = match region.mapping.backing().map(|backing| world.machine.files.shown(backing, page)) {
-        None => Shows::Zeroes,
-        Some((file, index)) if sealed => Shows::Sealed(file, index),
-        Some((file, index)) if shared => Shows::Shared(file, index),
-        Some((file, index)) => Shows::Private(file, index),
-    };
-    Some((prot, flags & Flags::ADVICE, shows))
 }
 
 /// Errors one of which says that memory ran out.

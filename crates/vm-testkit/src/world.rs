@@ -21,12 +21,19 @@ pub struct Setup {
     pub frames: usize,
     /// What may be mapped.
     pub user: PageRange,
+    /// Where the arenas begin.
+    pub seed: u64,
 }
 
 impl Setup {
     /// 4 cores, 4096 frames, 47 bits of addresses.
     pub fn new() -> Self {
-        Self { cores: 4, frames: 4096, user: PageRange::between(PageNum::new(16), PageNum::new(1 << 35)) }
+        Self {
+            cores: 4,
+            frames: 4096,
+            user: PageRange::between(PageNum::new(16), PageNum::new(1 << 35)),
+            seed: 1,
+        }
     }
 }
 
@@ -45,7 +52,7 @@ pub struct World {
     /// It.
     pub space: Kept,
     nodes: Arc<NodeCounters>,
-    user: PageRange,
+    layout: Layout,
 }
 
 /// A space that only [`World::finish`] drops: dropping one takes a core in order, which a test that has
@@ -86,30 +93,28 @@ impl World {
     pub fn radix(setup: Setup, tables: Tables) -> Self {
         let machine = Machine::new(setup.cores, setup.frames);
         let nodes = Arc::new(NodeCounters::new(setup.cores));
-        machine
-            .on(0, |pin| Self::on(pin, machine.clone(), nodes, setup.user, tables))
-            .expect("memory for a root")
+        let layout = Layout { cores: setup.cores, user: setup.user, anywhere: setup.user, seed: setup.seed };
+        machine.on(0, |pin| Self::on(pin, machine.clone(), nodes, layout, tables)).expect("memory for a root")
     }
 
     fn on(
         pin: &Pinned,
         machine: Arc<Machine>,
         nodes: Arc<NodeCounters>,
-        user: PageRange,
+        layout: Layout,
         tables: Tables,
     ) -> Option<Self> {
         let mmu = Arc::new(SimMmu::new(&machine, tables));
-        let layout = Layout { cores: machine.cores(), user, anywhere: user };
         let (domain, memory) = (machine.refcache.clone(), Memory(machine.clone()));
         let space =
             RadixSpace::with_counters(pin, domain, nodes.clone(), mmu.clone(), memory, layout).ok()?;
         let space = Kept { space: Some(Box::new(space)), machine: machine.clone() };
-        Some(Self { machine, mmu, space, nodes, user })
+        Some(Self { machine, mmu, space, nodes, layout })
     }
 
     /// Another empty space on the same machine; none if there is no memory for it.
     pub(crate) fn sibling(&self, pin: &Pinned) -> Option<Self> {
-        Self::on(pin, self.machine.clone(), self.nodes.clone(), self.user, self.mmu.tables())
+        Self::on(pin, self.machine.clone(), self.nodes.clone(), self.layout, self.mmu.tables())
     }
 
     /// Ends the space, not the machine.
@@ -180,7 +185,7 @@ impl World {
         let mut all = self.mmu.translations();
         self.machine.on(0, |pin| {
             let mut resident = Vec::new();
-            let _holes = self.space.resident(pin, self.user, &mut |run| resident.extend(run.iter()));
+            let _holes = self.space.resident(pin, self.layout.user, &mut |run| resident.extend(run.iter()));
             for page in resident {
                 let found = self.mmu.through_leaf(pin, &*self.space, page);
                 all.extend(found.into_iter().map(|(core, found)| (core, page, found)));

@@ -8,9 +8,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{CORES, setup, step};
+use percore::Pinned;
 use proptest::prelude::*;
-use vm::{FaultError, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
-use vm_testkit::{ALL_TABLES, Setup, Step, Trial, World};
+use vm::{FaultError, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
+use vm_testkit::{ALL_TABLES, Setup, Shows, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
 
@@ -192,6 +193,53 @@ fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
             assert_eq!(world.load(pin, page(600), 0), Ok(5));
         });
         world.finish();
+    }
+}
+
+/// Runs `verb` on new worlds with memory for no block, one, two, ... until it succeeds. What the pages hold is the same
+/// each time it does not.
+fn sweep(tables: Tables, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) {
+    let touched = [1000, 1511, 1512, 5000].map(page);
+    for blocks in 0.. {
+        let world = World::radix(Setup::new(), tables);
+        let file = world.machine.files.create(4000);
+        let done = world.machine.on(0, |pin| {
+            let at = |start| Placement::Fixed(page(start));
+            world.map(pin, at(1000), 4000, RW, Shows::Private(file, 0)).unwrap();
+            world.map(pin, at(5000), 7, RW, Shows::Zeroes).unwrap();
+            touched.iter().for_each(|&at| world.store(pin, at, 0, at.get()).unwrap());
+            let answer = with_blocks(blocks, || verb(&world, pin));
+            assert!(matches!(answer, Ok(()) | Err(VmError::OutOfMemory)), "{blocks} blocks: {answer:?}");
+            answer.is_ok()
+        });
+        if !done {
+            world
+                .machine
+                .on_each(|pin| touched.iter().for_each(|&at| assert_eq!(world.glance(pin, at), at.get())));
+        }
+        world.finish();
+        if done {
+            return assert!(blocks > 4, "there was never too little");
+        }
+    }
+}
+
+#[test]
+fn a_fork_that_fails_leaves_the_parent_as_it_was() {
+    for tables in ALL_TABLES {
+        sweep(tables, |world, pin| world.fork(pin).map(World::end));
+    }
+}
+
+#[test]
+fn a_move_that_fails_has_moved_nothing() {
+    for tables in ALL_TABLES {
+        for to in [Placement::Fixed(page(70_000)), Placement::Anywhere { hint: None }] {
+            let from = PageRange::new(page(1000), 4000).unwrap();
+            sweep(tables, |world, pin| {
+                world.remap(pin, &Remap { from, pages: 4001, to, keep: false }).map(drop)
+            });
+        }
     }
 }
 

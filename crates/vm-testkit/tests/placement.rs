@@ -1,4 +1,4 @@
-//! Where mappings go: near to what the core used last, apart from other cores, never out of addresses.
+//! Choosing an address never fails while there is a hole, however few there are and whoever else is after them.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use percore::Pinned;
 use vm::{Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
-use vm_testkit::{Setup, World};
+use vm_testkit::{Dice, Setup, World};
 
 const ANYWHERE: Placement = Placement::Anywhere { hint: None };
 
@@ -18,121 +18,6 @@ fn map(world: &World, pin: &Pinned, pages: u64) -> Result<PageRange, VmError> {
 fn small(cores: usize, pages: u64) -> World {
     let user = PageRange::new(PageNum::new(700), pages).unwrap();
     World::radix(Setup { cores, user, ..Setup::new() }, Tables::PerCore)
-}
-
-/// A generator of numbers, so that every run does the same.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
-
-#[test]
-fn who_maps_and_unmaps_in_a_loop_stays_on_the_same_pages() {
-    let world = World::radix(Setup::new(), Tables::PerCore);
-    world.machine.on_each(|pin| {
-        for pages in [1, 3, 512, 2000] {
-            let first = map(&world, pin, pages).unwrap();
-            let nodes = world.space.nodes().created;
-            for _ in 0..1000 {
-                world.space.unmap(pin, first).unwrap();
-                assert_eq!(map(&world, pin, pages), Ok(first));
-            }
-            assert_eq!(world.space.nodes().created, nodes, "the loop makes no nodes");
-        }
-    });
-    world.finish();
-}
-
-#[test]
-fn cores_stay_out_of_each_others_nodes() {
-    for cores in [2, 64, 250] {
-        let world = World::radix(Setup { cores, ..Setup::new() }, Tables::PerCore);
-        let mut top_slots = HashSet::new();
-        world.machine.on_each(|pin| {
-            let at = map(&world, pin, 1000).unwrap().start();
-            assert!(top_slots.insert(at.get() >> 27), "{cores} cores: two cores share more than the root");
-        });
-        world.finish();
-    }
-}
-
-/// What one core has mapped, and how far it got.
-struct Tenant {
-    dice: Dice,
-    live: Vec<PageRange>,
-    pages: u64,
-    peak: u64,
-    lowest: u64,
-    highest: u64,
-}
-
-impl Tenant {
-    fn new(seed: u64) -> Self {
-        Self { dice: Dice(seed), live: Vec::new(), pages: 0, peak: 0, lowest: u64::MAX, highest: 0 }
-    }
-
-    fn map(&mut self, world: &World, pin: &Pinned) {
-        let class = [4, 30, 600][self.dice.below(20) as usize / 9];
-        let pages = 1 + self.dice.below(class);
-        let range = map(world, pin, pages).expect("there is plenty of space");
-        self.live.push(range);
-        self.pages += pages;
-        self.peak = self.peak.max(self.pages);
-        self.lowest = self.lowest.min(range.start().get());
-        self.highest = self.highest.max(range.end().get());
-    }
-
-    fn take(&mut self) -> PageRange {
-        let at = self.dice.below(self.live.len() as u64) as usize;
-        let range = self.live.swap_remove(at);
-        self.pages -= range.pages();
-        range
-    }
-}
-
-/// sv6: the mmap address hint only ever advanced.
-#[test]
-fn a_million_operations_of_random_size_and_lifetime_stay_within_a_bounded_spread() {
-    let world = World::radix(Setup { cores: 3, ..Setup::new() }, Tables::PerCore);
-    world.machine.on_threads(3, |core| {
-        let pin = core.pin();
-        let mut tenant = Tenant::new(0x9e37_79b9 + pin.core().index() as u64);
-        for _ in 0..340_000 {
-            if tenant.dice.below(100) < tenant.live.len() as u64 {
-                let range = tenant.take();
-                world.space.unmap(pin, range).unwrap();
-            } else {
-                tenant.map(&world, pin);
-            }
-            world.machine.refcache.tick(pin);
-        }
-        let spread = tenant.highest - tenant.lowest;
-        assert!(spread <= 8 * tenant.peak, "{} pages at most were mapped, over {spread}", tenant.peak);
-    });
-    world.finish();
-}
-
-#[test]
-fn what_others_unmap_is_used_again() {
-    let world = World::radix(Setup { cores: 2, ..Setup::new() }, Tables::PerCore);
-    let mut tenant = Tenant::new(77);
-    for _ in 0..20_000 {
-        world.machine.on(0, |pin| tenant.map(&world, pin));
-        if tenant.live.len() > 50 {
-            let range = tenant.take();
-            world.machine.on(1, |pin| world.space.unmap(pin, range).unwrap());
-        }
-        world.machine.on_each(|pin| _ = world.machine.refcache.tick(pin));
-    }
-    let spread = tenant.highest - tenant.lowest;
-    assert!(spread <= 8 * tenant.peak, "{} pages at most were mapped, over {spread}", tenant.peak);
-    world.finish();
 }
 
 #[test]

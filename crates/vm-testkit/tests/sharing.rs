@@ -199,6 +199,8 @@ fn fork_shoots_at_exactly_those_who_could_write() {
     assert_eq!((world.count(Event::Shootdown), world.count(Event::IpiTarget)), (1, 2));
     let second = world.machine.on(0, |pin| world.fork(pin).unwrap());
     assert_eq!(world.count(Event::IpiTarget), 2, "nobody could write any more");
+    world.machine.on(0, |pin| world.space.unmap(pin, range(100, 50)).unwrap());
+    assert_eq!(world.count(Event::IpiTarget), 2, "nobody had anything left to lose");
     world.machine.on(3, |_| [child, second].map(World::end));
     world.finish();
 }

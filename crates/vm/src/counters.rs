@@ -32,9 +32,11 @@ pub enum Event {
     IpiTarget,
     /// A core that a shootdown could leave alone.
     AvoidedIpi,
+    /// A look at the map in search of a hole.
+    Look,
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "mmap",
     "munmap",
     "mprotect",
@@ -47,6 +49,7 @@ const NAMES: [&str; 12] = [
     "shootdowns",
     "ipi_targets",
     "avoided_ipis",
+    "looks",
 ];
 
 /// One number for each [`Event`].
@@ -78,8 +81,8 @@ impl AddAssign for Counters {
 pub(crate) struct Tally(PerCore<[AtomicU64; NAMES.len()]>);
 
 impl Tally {
-    pub(crate) fn new(cores: usize) -> Self {
-        Self(PerCore::new(cores, |_| Default::default()))
+    pub(crate) fn try_new(cores: usize) -> Option<Self> {
+        PerCore::try_new(cores, |_| Default::default()).map(Self)
     }
 
     /// Counts `times` events. Relaxed, and not read-modify-write: only this core writes the cell.

@@ -5,53 +5,73 @@ use core::ops::Range;
 /// Pages of a leaf node, of a table page, and of a large page. Larger mappings start at a multiple of it.
 pub(crate) const LARGE: u64 = 512;
 
-/// What one look at the map says about a page: how far down the same holds, and whether it is in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    pub(crate) start: u64,
-    pub(crate) used: bool,
-}
+/// A look at the map: where the lowest used slot that overlaps a range starts, if there is one.
+///
+/// What is left of the range above that slot is too small for a hole of the range's size. So land that is densely
+/// used costs a search for `n` pages one look for every `n` of them, and no page is looked at twice in vain.
+pub(crate) trait Look: Fn(Range<u64>) -> Option<u64> {}
+
+impl<F: Fn(Range<u64>) -> Option<u64>> Look for F {}
 
 /// The highest hole of `pages` pages in `within`: an aligned one if there is one.
-pub(crate) fn any_hole(within: Range<u64>, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
-    let aligned = hole_below(within.clone(), pages, look);
-    if pages < LARGE { aligned } else { aligned.or_else(|| hole_aligned(within, pages, 1, look)) }
+pub(crate) fn any_hole(within: Range<u64>, pages: u64, look: &impl Look) -> Option<u64> {
+    let aligned = hole_below(within.clone(), pages, look).ok();
+    if pages < LARGE { aligned } else { aligned.or_else(|| hole_aligned(within, pages, 1, look).ok()) }
 }
 
-/// The highest aligned hole of `pages` pages in `within`. Looks at each page at most once, alignment aside.
-pub(crate) fn hole_below(within: Range<u64>, pages: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+/// The highest aligned hole of `pages` pages in `within`, or else how far down it was searched for: no such
+/// hole ends above that page.
+pub(crate) fn hole_below(within: Range<u64>, pages: u64, look: &impl Look) -> Result<u64, u64> {
     hole_aligned(within, pages, alignment(pages), look)
 }
 
 /// [`hole_below`] at multiples of `align` only.
-fn hole_aligned(within: Range<u64>, pages: u64, align: u64, look: &impl Fn(u64) -> Look) -> Option<u64> {
+fn hole_aligned(within: Range<u64>, pages: u64, align: u64, look: &impl Look) -> Result<u64, u64> {
     let mut end = within.end;
     loop {
-        let start = end.checked_sub(pages)? / align * align;
+        let start = end.checked_sub(pages).ok_or(end)? / align * align;
         if start < within.start {
-            return None;
+            return Err(end);
         }
-        match used_in(start..start + pages, look) {
-            None => return Some(start),
+        match look(start..start + pages) {
+            None => return Ok(start),
             Some(used) => end = used,
         }
     }
 }
 
-/// Where the highest used slot that overlaps `range` starts.
-fn used_in(range: Range<u64>, look: &impl Fn(u64) -> Look) -> Option<u64> {
-    let mut at = range.end;
-    while at > range.start {
-        let Look { start, used } = look(at - 1);
-        if used {
-            return Some(start);
-        }
-        at = start;
-    }
-    None
-}
-
 /// Where a mapping of `pages` pages may start: at multiples of this.
+#[inline]
 pub(crate) fn alignment(pages: u64) -> u64 {
     if pages < LARGE { 1 } else { LARGE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    /// Searches pages 0 to 3000, of which some are `used`, and counts the looks.
+    fn search(used: impl Fn(u64) -> bool, pages: u64) -> (Result<u64, u64>, u64) {
+        let looks = Cell::new(0);
+        let look = |mut pages: Range<u64>| {
+            looks.set(looks.get() + 1);
+            pages.find(|&page| used(page))
+        };
+        (hole_below(0..3000, pages, &look), looks.get())
+    }
+
+    #[test]
+    fn the_highest_hole_is_found_wherever_the_used_pages_lie() {
+        assert_eq!(search(|_| false, 7).0, Ok(2993));
+        assert_eq!(search(|page| page == 2995, 7).0, Ok(2988));
+        assert_eq!(search(|page| page == 2990 || page == 2993, 6).0, Ok(2994));
+        assert_eq!(search(|page| page >= 2990, 512).0, Ok(2048));
+        assert_eq!(search(|page| page >= 10, 11).0, Err(10));
+    }
+
+    #[test]
+    fn dense_land_costs_a_look_for_each_time_the_size_of_the_request() {
+        assert_eq!(search(|page| page >= 100, 100), (Ok(0), 30));
+    }
 }

@@ -13,9 +13,12 @@ pub struct Layout {
     pub user: PageRange,
     /// Where mappings without a fixed address go first, and where the cores' arenas lie. Within `user`.
     pub anywhere: PageRange,
+    /// A random number: the arenas begin at places that nobody can guess without it (see `docs/arenas.md`).
+    pub seed: u64,
 }
 
 /// How `anywhere` is divided: along the largest node boundaries that give each core a part.
+#[derive(Debug)]
 pub(crate) struct Split {
     grain: u64,
     units: Range<u64>,
@@ -49,7 +52,7 @@ mod tests {
 
     fn layout(cores: usize, pages: Range<u64>) -> Layout {
         let all = PageRange::between(PageNum::new(pages.start), PageNum::new(pages.end));
-        Layout { cores, user: all, anywhere: all }
+        Layout { cores, user: all, anywhere: all, seed: 0 }
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //! | `region.rs` | what is mapped, as a list |
 //! | `linkage.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
-//! | `arena.rs`, `layout.rs`, `hole.rs` | where a mapping goes when the caller does not say |
+//! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,10 +40,12 @@ mod meta;
 mod mmu;
 mod page;
 mod presence;
+mod recent;
 mod region;
 mod sharing;
 mod shootdown;
 mod space;
+mod sweep;
 mod tracker;
 
 pub use counters::{Counters, Event};

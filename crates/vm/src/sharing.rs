@@ -35,7 +35,8 @@
 //! # Orders
 //!
 //! - *fork counts, then takes back, then unlocks.* Until the translations are back, other cores may still write the frame
-//!   that the child shall have: the child does not run yet, so it is as if they had written before the fork.
+//!   that the child shall have: the child does not run yet, so it is as if they had written before the fork. Who writes a
+//!   page that was taken back waits for the unlock: nothing that comes after that write is in the child.
 //! - *A write copies, then takes back, then fills, then gives up.* Cores that only read the old frame would go on reading
 //!   it, unlocked, after a write: so their translations go before the new one is there. If the fill fails the page has
 //!   its old frame still, untranslated.

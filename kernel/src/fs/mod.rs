@@ -28,6 +28,7 @@ mod console;
 pub mod content;
 mod device;
 mod directory;
+mod executable;
 pub mod fallible;
 mod fd_table;
 mod image;
@@ -50,6 +51,7 @@ use sync::SpinLock;
 
 pub use budget::numbers as budget;
 pub use console::{input_arrived, on_input};
+pub use executable::Executable;
 pub use fd_table::{FdTable, MAX_FILES};
 pub use image::BadImage;
 pub use open_file::OpenFile;
@@ -70,7 +72,7 @@ static FILES: SpinLock<Option<Files>> = SpinLock::new(None);
 pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
     let root = Node::directory(Volume::Image, 0o755)?;
     root.set_parent(Arc::downgrade(&root));
-    proc::populate(&root, archive)?;
+    proc::populate(&root)?;
     tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?)?;
     budget::set_limit(crate::mm::frames::stats().total / 2);
     image::unpack(archive, &root)?;
@@ -93,7 +95,7 @@ pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
 }
 
 /// The program at `path`: ENOENT if there is none.
-pub fn program(path: &[u8]) -> Result<Arc<Node>, Errno> {
+pub fn program(path: &[u8]) -> Result<Executable, Errno> {
     let root = root();
-    path::find(&root, &root, path, true)?.existing().cloned()
+    Executable::found(&path::find(&root, &root, path, true)?)
 }

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
@@ -12,9 +11,9 @@ use sync::SpinLock;
 
 use super::content::Content;
 use super::directory::Entries;
-use super::fallible::{self, Text};
+use super::fallible;
 use super::page_cache::PAGE;
-use super::proc;
+use super::proc::{self, Folder};
 use crate::arch;
 
 /// Where a node lives; its number is `st_dev`.
@@ -39,16 +38,16 @@ pub enum Body {
         /// The same once it was removed: `..` still leads there.
         kept: SpinLock<Option<Arc<Node>>>,
     },
-    /// `/proc/self/fd`.
-    Descriptors,
+    /// A directory whose names are made when somebody looks.
+    Folder(Box<dyn Folder>),
     /// A symbolic link.
     Link(Box<[u8]>),
-    /// A name in `/proc/self/fd`: a link that leads to an open file without a path.
+    /// A name in `/proc/PID/fd`: a link that leads to an open file without a path.
     Descriptor(Arc<Node>),
     /// Anything with contents.
     File(Box<dyn Content>),
     /// A text that is made anew by every open.
-    Generated(fn(&mut Text) -> fmt::Result),
+    Generated(Box<proc::Writer>),
 }
 
 /// See the module.
@@ -127,7 +126,7 @@ impl Node {
     /// `S_IF*`.
     pub fn kind(&self) -> u32 {
         match &self.body {
-            Body::Directory { .. } | Body::Descriptors => S_IFDIR,
+            Body::Directory { .. } | Body::Folder(_) => S_IFDIR,
             Body::Link(_) | Body::Descriptor(_) => S_IFLNK,
             Body::File(content) => content.kind(),
             Body::Generated(_) => S_IFREG,
@@ -189,11 +188,11 @@ impl Node {
         self.links.store(0, Ordering::Relaxed);
     }
 
-    /// The names in it: ENOTDIR unless it has some, EROFS for `/proc/self/fd`.
+    /// The names in it: ENOTDIR unless it has some, EROFS for those of `/proc`.
     pub fn names(&self) -> Result<&SpinLock<Entries>, Errno> {
         match &self.body {
             Body::Directory { names, .. } => Ok(names),
-            Body::Descriptors => Err(Errno::EROFS),
+            Body::Folder(_) => Err(Errno::EROFS),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -202,6 +201,7 @@ impl Node {
     pub fn parent(self: &Arc<Self>) -> Option<Arc<Node>> {
         match &self.body {
             Body::Directory { parent, .. } => parent.lock().upgrade(),
+            Body::Folder(folder) => folder.parent(),
             _ => None,
         }
     }
@@ -230,10 +230,10 @@ impl Node {
     /// What `name` names in this directory.
     pub fn lookup(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Node>, Errno> {
         match (&self.body, name) {
-            (Body::Directory { .. } | Body::Descriptors, b"." | b"") => Ok(self.clone()),
-            (Body::Directory { .. }, b"..") => self.parent().ok_or(Errno::ENOENT),
+            (Body::Directory { .. } | Body::Folder(_), b"." | b"") => Ok(self.clone()),
+            (Body::Directory { .. } | Body::Folder(_), b"..") => self.parent().ok_or(Errno::ENOENT),
             (Body::Directory { names, .. }, _) => names.lock().get(name).cloned().ok_or(Errno::ENOENT),
-            (Body::Descriptors, _) => proc::descriptor(name),
+            (Body::Folder(folder), _) => folder.lookup(name),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -251,7 +251,7 @@ impl Node {
             }
         }
         match &self.body {
-            Body::Descriptors => proc::list_descriptors(position, show),
+            Body::Folder(folder) => folder.list(position.max(2), show),
             _ => list_entries(&self.names()?.lock(), position, show),
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Node {
         match &self.body {
             Body::File(content) => content.len(),
             Body::Link(target) => target.len() as u64,
-            Body::Directory { .. } | Body::Descriptors | Body::Descriptor(_) | Body::Generated(_) => 0,
+            Body::Directory { .. } | Body::Folder(_) | Body::Descriptor(_) | Body::Generated(_) => 0,
         }
     }
 }

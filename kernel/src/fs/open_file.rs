@@ -34,7 +34,7 @@ impl OpenFile {
     /// `node`, opened with `flags`.
     pub fn new(node: Arc<Node>, flags: u32) -> Result<Arc<Self>, Errno> {
         let node = match node.body() {
-            Body::Generated(write) if flags & O_PATH == 0 => proc::snapshot(&node, *write)?,
+            Body::Generated(write) if flags & O_PATH == 0 => proc::snapshot(&node, &**write)?,
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);

@@ -298,6 +298,10 @@ impl PageCache {
     }
 
     fn new_frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
+        if matches!(self.kind, Kind::Image(_)) && frames::is_low() {
+            // The fault will look for memory; others, who would not, find the reserve.
+            return Err(Errno::ENOMEM);
+        }
         self.charge(pin)?;
         let Some(frame) = frames::alloc_zeroed(pin) else {
             self.uncharge(pin);
@@ -307,7 +311,7 @@ impl PageCache {
             let bytes = tail(image, page * PAGE as u64);
             contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
         }
-        descriptors::share(pin, frame);
+        descriptors::share_of_file(pin, frame);
         Ok(frame)
     }
 

@@ -13,7 +13,9 @@
 //!
 //! 1. Only the owner shares a frame, and hands references on by synchronisation (the lock of a slot): whoever holds one
 //!    sees the header.
-//! 2. Nobody needs descriptors of frames owned alone: they are written by `share`, and never read before.
+//! 2. A frame of a file is never unshared: the file holds a reference, and who finds a page there may add one without
+//!    holding any (`page_tree.rs`). For the others, only a holder adds references: see [`Header::is_sole`].
+//! 3. Nobody needs descriptors of frames owned alone: they are written by `share`, and never read before.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -43,24 +45,41 @@ pub(super) fn init(map: &mut MemoryMap) {
     START.store(start, Ordering::Relaxed);
 }
 
-/// The frame, which the caller owns alone, is counted from now on, with one reference: the caller's.
+/// The frame, which the caller owns alone, is counted from now on, with one reference: the caller's. Its last holder will
+/// want to know that ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
+    write(frame, Header::with_sole(1, release));
+}
+
+/// The same for a file's frame: the file stays one of the holders.
+pub fn share_of_file(_pin: &Pinned, frame: FrameNum) {
+    write(frame, Header::new(1, None, release));
+}
+
+fn write(frame: FrameNum, header: Header) {
     // SAFETY: each frame has a descriptor, and no one but the owner of an uncounted frame uses it.
-    unsafe { descriptor(frame).write(Descriptor(Header::new(1, None, release))) };
+    unsafe { descriptor(frame).write(Descriptor(header)) };
 }
 
 /// Adds references to a counted frame of which the caller holds one, or gives some up. The last one frees it, some
 /// epochs later.
 #[inline]
 pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
+    let (domain, header) = (epoch::domain(), descriptor(frame).cast());
     // SAFETY: the frame lives as long as the caller's reference, and the header begins the descriptor.
-    unsafe { epoch::domain().adjust(pin, descriptor(frame).cast(), by) };
+    unsafe {
+        match u32::try_from(by) {
+            Ok(more) => domain.add_references(pin, header, more),
+            Err(_) => domain.adjust(pin, header, by),
+        }
+    }
 }
 
 /// Makes a counted frame the caller's alone, if the caller's reference is known to be the only one. It may be the only
 /// one and not known to be.
-pub fn unshare(_pin: &Pinned, _frame: FrameNum) -> bool {
-    false
+pub fn unshare(_pin: &Pinned, frame: FrameNum) -> bool {
+    // SAFETY: the frame is counted, so its descriptor has been written.
+    unsafe { descriptor(frame).as_ref() }.0.is_sole()
 }
 
 fn descriptor(frame: FrameNum) -> NonNull<Descriptor> {

@@ -28,7 +28,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::Errno;
 use percore::{Pinned, pin};
 use refcache::{Header, Refcache, WeakWord};
-use vm::{BackingNum, PageNum, PageRange};
+use vm::{BackingNum, Flags, PageNum, PageRange, VirtAddr};
 
 use super::epoch;
 use super::mappings::{Links, Place};
@@ -217,6 +217,22 @@ pub fn moved(_pin: &Pinned, backing: BackingNum, from: PageNum, to: PageNum) -> 
     let shift = to.get().wrapping_sub(from.get());
     let copy = with(backing, |record| record.copied(record.space.clone(), shift));
     copy.ok().map(|copy| copy.number())
+}
+
+/// What tells a word at `at` of memory that programs share from all others, in whichever space it is seen: the file, and
+/// where in it. `None`: the space's own memory.
+pub fn shared_word(space: &SpaceHandle, at: VirtAddr) -> Option<(u64, u64)> {
+    let mut word = None;
+    space.look(&pin(), at.page(), &mut |mapping| {
+        let shared = mapping.backing().filter(|_| mapping.flags().contains(Flags::SHARED));
+        word = shared.map(|backing| {
+            with(backing, |record| {
+                let file = Arc::as_ptr(&record.file) as u64;
+                (file, record.file_page(at.page()) * PAGE as u64 + at.offset())
+            })
+        });
+    });
+    word
 }
 
 /// No page refers to the record, and nobody else.

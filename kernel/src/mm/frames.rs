@@ -3,7 +3,7 @@
 //! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
 //! gives a batch back, so a frame may be freed on any core and used again on any other.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use percore::{MAX_CORES, Pinned};
 use sync::{CachePadded, SpinGuard, SpinLock};
@@ -23,6 +23,10 @@ static POOL: SpinLock<Buddy> = SpinLock::new(Buddy::empty());
 /// Relaxed, like the next: written at boot.
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
+/// Whether less than [`RESERVE`] frames are in the pool. Relaxed: a hint.
+static LOW: AtomicBool = AtomicBool::new(false);
+/// Frames that clean pages of files leave to those who cannot wait for memory: the kernel's heap, writes.
+const RESERVE: u64 = 256;
 
 #[inline(always)]
 fn mine(pin: &Pinned) -> &'static Magazine {
@@ -102,9 +106,24 @@ pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
 fn dirty(pin: &Pinned) -> Option<u64> {
     let dirty = &mine(pin).dirty;
     dirty.pop().or_else(|| {
-        dirty.refill(&mut pool(), 0);
+        let mut pool = pool();
+        dirty.refill(&mut pool, 0);
+        note_level(&pool);
         dirty.pop()
     })
+}
+
+/// Whether the pool has only the reserve left: what can do without memory now leaves that to the others.
+pub fn is_low() -> bool {
+    LOW.load(Ordering::Relaxed)
+}
+
+/// Called with the pool locked, once in a batch. Written when it changes, so that asking shares nothing.
+fn note_level(pool: &Buddy) {
+    let low = pool.free_frames() < RESERVE;
+    if low != is_low() {
+        LOW.store(low, Ordering::Relaxed);
+    }
 }
 
 /// Takes back what [`alloc_raw`] gave.
@@ -229,6 +248,7 @@ pub fn give_back(pin: &Pinned, all: bool) {
     if all {
         magazine.zeroed.spill_all(pool, 0);
     }
+    note_level(pool);
 }
 
 /// How much memory there is.

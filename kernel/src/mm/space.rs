@@ -19,6 +19,7 @@ use super::user::USER_END;
 use super::{epoch, file_mapping};
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
+use crate::fs::fallible;
 use crate::options;
 use crate::sched;
 
@@ -85,19 +86,31 @@ static RAN: [CachePadded<SpinLock<Weak<SpaceHandle>>>; MAX_CORES] =
 static LEFT: [CachePadded<SpinLock<Option<SpaceHandle>>>; MAX_CORES] =
     [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
 
+fn pages(start: u64, end: u64) -> PageRange {
+    PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE))
+}
+
+/// All pages that a program may map.
+pub fn user_pages() -> PageRange {
+    pages(LOWEST, USER_END)
+}
+
 fn layout() -> Layout {
-    let pages =
-        |start: u64, end: u64| PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE));
-    Layout { cores: arch::cores(), user: pages(LOWEST, USER_END), anywhere: pages(ANYWHERE.0, ANYWHERE.1) }
+    Layout {
+        cores: arch::cores(),
+        user: user_pages(),
+        anywhere: pages(ANYWHERE.0, ANYWHERE.1),
+        seed: arch::random_u64(),
+    }
 }
 
 /// An empty address space, unless memory is short.
 pub fn new() -> Option<Arc<SpaceHandle>> {
     let pin = percore::pin();
     match options::get().tables {
-        Tables::PerCore => on(&pin, Arc::new(PerCoreTables::new())),
-        Tables::Shared => on(&pin, Arc::new(SharedTable::new(&pin)?)),
-        Tables::Adaptive => on(&pin, Arc::new(AdaptiveTables::new())),
+        Tables::PerCore => on(&pin, fallible::arc(PerCoreTables::new()?).ok()?),
+        Tables::Shared => on(&pin, fallible::arc(SharedTable::new(&pin)?).ok()?),
+        Tables::Adaptive => on(&pin, fallible::arc(AdaptiveTables::new()?).ok()?),
     }
 }
 
@@ -117,7 +130,7 @@ pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
 }
 
 fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
-    let nodes = Arc::new(NodeCounters::new(arch::cores()));
+    let nodes = fallible::arc(NodeCounters::try_new(arch::cores())?).ok()?;
     let space = RadixSpace::with_counters(
         pin,
         epoch::domain(),
@@ -127,8 +140,10 @@ fn on<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Ar
         layout(),
     )
     .ok()?;
+    let space = fallible::boxed(space).ok()?;
+    // Taken off again by the handle's drop, also if there is no memory for it.
     counters::add(pin, Counter::Spaces, 1);
-    Some(Arc::new(SpaceHandle { space: Box::new(space), tables, nodes }))
+    fallible::arc(SpaceHandle { space, tables, nodes }).ok()
 }
 
 impl Drop for SpaceHandle {

@@ -10,7 +10,7 @@ use sync::atomic::Ordering;
 use super::patience::Patience;
 use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
-use super::{EndingCell, Family, Groups, Number, Process, Stop};
+use super::{EndingCell, Family, Groups, NAME_BYTES, Number, Process, Stop};
 use crate::arch::{FpuState, TrapFrame};
 use crate::counters::{Counter, sum};
 use crate::fs::{FdTable, Place, fallible};
@@ -127,6 +127,7 @@ impl Process {
             executor: Default::default(),
             executed: Default::default(),
             main_status: Default::default(),
+            last_name: SpinLock::new([0; NAME_BYTES]),
             past: Default::default(),
             children_usage: Default::default(),
         })

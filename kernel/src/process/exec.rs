@@ -6,10 +6,8 @@
 //!    a signal finds the one or the other. The old one exits without a word.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::file::S_IFREG;
 use sync::atomic::Ordering;
 
 use super::arguments::Strings;
@@ -17,8 +15,7 @@ use super::load::load;
 use super::script::{HEAD, Script};
 use super::thread::{NAME_BYTES, NewThread, Shared, leave_memory};
 use crate::arch::{FpuState, TrapFrame};
-use crate::fs::node::Node;
-use crate::fs::{FdTable, fallible};
+use crate::fs::{Executable, FdTable, fallible};
 use crate::sched::{self, Task};
 
 /// Scripts whose interpreters are scripts.
@@ -29,10 +26,10 @@ const DEEPEST: usize = 5;
 ///
 /// # Errors
 /// EACCES, ENOENT, ENOEXEC, ELOOP, ENOMEM, E2BIG: nothing has changed. EINTR if the process ends.
-pub fn exec(task: &Task, file: Arc<Node>, name: &[u8], strings: Strings) -> Result<(), Errno> {
-    let (file, name, strings) = find_program(task, file, fallible::copied(name)?, strings)?;
+pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Result<(), Errno> {
+    let (file, strings) = find_program(task, file, name, strings)?;
     let process = task.process();
-    let new = prepare(task, &file, &name, strings)?;
+    let new = prepare(task, &file, name, strings)?;
     let signals = process.signals.for_new_program()?;
     process.end_others(task)?;
     leave_memory(task);
@@ -48,38 +45,31 @@ pub fn exec(task: &Task, file: Arc<Node>, name: &[u8], strings: Strings) -> Resu
     Ok(())
 }
 
-type Program = (Arc<Node>, Vec<u8>, Strings);
-
 /// Follows scripts to a program that is none.
 fn find_program(
     task: &Task,
-    mut file: Arc<Node>,
-    mut name: Vec<u8>,
+    mut file: Executable,
+    name: &[u8],
     mut strings: Strings,
-) -> Result<Program, Errno> {
+) -> Result<(Executable, Strings), Errno> {
+    let mut name = fallible::copied(name)?;
     for _ in 0..=DEEPEST {
-        check_file(&file)?;
         let mut head = [0; HEAD];
-        let read = file.content().ok_or(Errno::EACCES)?.read(0, &mut head, false)?;
-        let Some(script) = Script::parse(&head[..read])? else { return Ok((file, name, strings)) };
+        let read = file.content()?.read(0, &mut head, false)?;
+        let Some(script) = Script::parse(&head[..read])? else { return Ok((file, strings)) };
         match script.argument {
             Some(argument) => strings.replace_first(&[script.interpreter, argument, &name])?,
             None => strings.replace_first(&[script.interpreter, &name])?,
         }
-        file = task.place().find(&task.place().directory(), script.interpreter, true)?.existing()?.clone();
+        let place = task.place();
+        file = Executable::found(&place.find(&place.directory(), script.interpreter, true)?)?;
         name = fallible::copied(script.interpreter)?;
     }
     Err(Errno::ELOOP)
 }
 
-/// EACCES unless it is a file that may be executed.
-fn check_file(file: &Node) -> Result<(), Errno> {
-    let may = file.kind() == S_IFREG && file.permissions() & 0o111 != 0;
-    if may { Ok(()) } else { Err(Errno::EACCES) }
-}
-
 /// The task to be, which the process does not know yet.
-fn prepare(task: &Task, file: &Node, name: &[u8], strings: Strings) -> Result<Arc<Task>, Errno> {
+fn prepare(task: &Task, file: &Executable, name: &[u8], strings: Strings) -> Result<Arc<Task>, Errno> {
     let loaded = load(file, name, strings).map_err(|refused| refused.0)?;
     let old = task.shared();
     let new = NewThread {

@@ -7,6 +7,7 @@ use vm::{Access, FaultError, VirtAddr};
 use super::Ending;
 use super::patience::Patience;
 use super::signal::{self, Fate, Fault, Origin};
+use super::starve::starve;
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
 use crate::mm::user::USER_END;
@@ -76,13 +77,6 @@ fn name(access: Access) -> &'static str {
 pub fn may_touch(task: &Task, address: u64, access: Access) -> bool {
     address < USER_END
         && matches!(resolve(task, VirtAddr::new(address), access), Ok(()) | Err(FaultError::OutOfMemory))
-}
-
-/// Kills the program, which can neither go on nor be told.
-fn starve(task: &Task, address: u64) {
-    if task.process().end(Ending::Signal(SIGKILL)) {
-        control::oom(format_args!("out of memory: no frame for the program's page at {address:#x}"));
-    }
 }
 
 /// Any other exception in user mode.

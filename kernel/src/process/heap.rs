@@ -23,6 +23,12 @@ impl Heap {
         Self(SpinLock::new(Bounds { start, end: start }))
     }
 
+    /// Where it starts and ends.
+    pub fn bounds(&self) -> (u64, u64) {
+        let bounds = self.0.lock();
+        (bounds.start, bounds.end)
+    }
+
     /// One with the same bounds.
     pub fn copy(&self) -> Self {
         Self(SpinLock::new(*self.0.lock()))

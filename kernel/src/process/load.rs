@@ -13,8 +13,7 @@ use super::elf::{Elf, Flaw, INTERPRETER_BASE, OUTSIDE, PROGRAM_BASE, Segment};
 use super::heap::Heap;
 use super::stack::{self, Told};
 use super::{Memory, Program, STACK_BYTES, image};
-use crate::fs::node::Node;
-use crate::fs::{fallible, path};
+use crate::fs::{self, Executable, fallible};
 use crate::mm::file_mapping::Held;
 use crate::mm::space::{self, SpaceHandle};
 use crate::mm::user::USER_END;
@@ -61,8 +60,8 @@ pub struct Loaded {
 ///
 /// # Errors
 /// ENOEXEC, ENOMEM, E2BIG; ENOENT for the interpreter.
-pub fn load(file: &Node, name: &[u8], strings: Strings) -> Result<Loaded, Refused> {
-    let elf = Elf::parse(content(file)?, PROGRAM_BASE)?;
+pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, Refused> {
+    let elf = Elf::parse(file.content()?, PROGRAM_BASE)?;
     let space = space::new().ok_or(Errno::ENOMEM)?;
     let heap_start = load_segments(&space, &elf)?;
     let start = match elf.interpreter()? {
@@ -72,7 +71,7 @@ pub fn load(file: &Node, name: &[u8], strings: Strings) -> Result<Loaded, Refuse
     let told = Told { elf: &elf, interpreter_base: start.base, name };
     let sp = set_up_stack(&space, &strings, &told)?;
     let Strings { argv, envp, .. } = strings;
-    let program = Program { path: fallible::copied(name)?, argv, envp, load_bias: elf.bias };
+    let program = Program { path: fallible::copied(&file.path)?, argv, envp, load_bias: elf.bias };
     let memory = Memory { space, heap: Heap::new(heap_start), program: fallible::arc(program)? };
     Ok(Loaded { memory: fallible::arc(memory)?, entry: start.entry, sp })
 }
@@ -83,16 +82,10 @@ struct Start {
 }
 
 fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, Refused> {
-    let root = crate::fs::root();
-    let found = path::find(&root, &root, name, true)?;
-    let elf = Elf::parse(content(found.existing()?)?, INTERPRETER_BASE)?;
+    let file = fs::program(name)?;
+    let elf = Elf::parse(file.content()?, INTERPRETER_BASE)?;
     load_segments(space, &elf)?;
     Ok(Start { entry: elf.entry, base: elf.bias })
-}
-
-/// The bytes of a file that is to be executed.
-fn content(file: &Node) -> Result<&dyn crate::fs::content::Content, Errno> {
-    file.content().ok_or(Errno::EACCES)
 }
 
 /// Loads the segments; returns where the heap starts: after the last.

@@ -2,12 +2,15 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use abi::Errno;
+use percore::pin;
+use vm::Region;
 
 use super::heap::Heap;
 use crate::fs::fallible;
-use crate::mm::space::{self, SpaceHandle};
+use crate::mm::space::{self, SpaceHandle, user_pages};
 
 /// The program in an address space, as it was started.
 pub struct Program {
@@ -21,6 +24,15 @@ pub struct Program {
     pub load_bias: u64,
 }
 
+/// Pages of a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pages {
+    /// All.
+    pub mapped: u64,
+    /// Those in memory.
+    pub resident: u64,
+}
+
 /// An address space with what runs in it.
 pub struct Memory {
     /// The space.
@@ -32,6 +44,22 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Shows what is mapped to `visit`, which must not touch memory of the program, or sleep.
+    pub fn each_region(&self, mut visit: impl FnMut(&Region) -> ControlFlow<()>) {
+        self.space.regions(&pin(), user_pages(), &mut visit);
+    }
+
+    /// How much of it is used.
+    pub fn pages(&self) -> Pages {
+        let mut pages = Pages::default();
+        self.each_region(|region| {
+            pages.mapped += region.pages.pages();
+            pages.resident += region.resident.total();
+            ControlFlow::Continue(())
+        });
+        pages
+    }
+
     /// A copy, page for page, that changes independently.
     ///
     /// # Errors

@@ -40,6 +40,7 @@ mod script;
 pub mod signal;
 mod stack;
 mod start;
+mod starve;
 mod stop;
 mod thread;
 mod usage;
@@ -63,14 +64,14 @@ use end::EndingCell;
 pub use exec::exec;
 pub use family::{Family, State};
 pub use groups::Groups;
-pub use memory::{Memory, Program};
+pub use memory::{Memory, Pages, Program};
 pub use numbers::Number;
 pub use patience::{Patience, under_lock};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
 pub use start::start_first;
 pub use stop::{News, Stop};
-pub use thread::{Shared, Thread, exit_thread};
+pub use thread::{NAME_BYTES, Shared, Thread, exit_thread};
 pub use usage::{Total, Usage};
 pub use wait::{Found, Kind, Wanted, Who};
 
@@ -103,6 +104,8 @@ pub struct Process {
     executed: AtomicBool,
     /// What the main thread said when it exited alone: the process's status if no thread ends it otherwise.
     pub main_status: AtomicU8,
+    /// The name of the last thread that left.
+    last_name: SpinLock<[u8; NAME_BYTES]>,
     /// What threads used that are gone.
     past: Total,
     /// What children used that were waited for.
@@ -124,9 +127,44 @@ impl Process {
         self.number.get()
     }
 
-    /// Its memory, that of its first thread; none once it has ended.
+    /// One of its threads, the main thread if that is there; none once it has ended.
+    pub fn any_thread(&self) -> Option<Arc<Task>> {
+        self.threads.lock().first().cloned()
+    }
+
+    /// Its memory; none once it has ended.
     pub fn memory(&self) -> Option<Arc<Memory>> {
-        self.threads.lock().first().map(|task| task.shared().memory.clone())
+        self.any_thread().map(|task| task.shared().memory.clone())
+    }
+
+    /// How much memory it uses; none once it has ended.
+    pub fn pages(&self) -> Pages {
+        self.memory().map(|memory| memory.pages()).unwrap_or_default()
+    }
+
+    /// How many threads it has.
+    pub fn count_threads(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    /// The lowest number of a thread from `from` on.
+    pub fn next_tid(&self, from: u32) -> Option<u32> {
+        self.threads.lock().iter().map(|task| task.tid()).find(|&tid| tid >= from)
+    }
+
+    /// The name of its main thread; the last one, once it has ended.
+    pub fn name(&self) -> [u8; NAME_BYTES] {
+        self.any_thread().map_or(*self.last_name.lock(), |task| *task.thread.name.lock())
+    }
+
+    /// Whether one of its threads runs.
+    pub fn is_running(&self) -> bool {
+        self.threads.lock().iter().any(|task| task.is_running())
+    }
+
+    /// Whether it is stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_stopped()
     }
 
     /// Whether it ever ran another program.

@@ -4,7 +4,7 @@ use abi::Errno;
 use abi::process::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, RobustListHead};
 use sync::atomic::Ordering;
 
-use super::futex;
+use super::futex::{self, Word};
 use crate::mm::user;
 use crate::sched::Task;
 
@@ -52,7 +52,7 @@ fn mark_dead(task: &Task, entry: u64, offset: i64) -> Result<(), Errno> {
         word = found;
     }
     if word & FUTEX_TID_MASK == task.tid() && word & FUTEX_WAITERS != 0 {
-        futex::wake(task, at, 1, u32::MAX)?;
+        futex::wake(task, Word { at, private: false }, 1, u32::MAX)?;
     }
     Ok(())
 }

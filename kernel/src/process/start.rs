@@ -10,7 +10,7 @@ use super::exec::name_of;
 use super::load::{Refused, load};
 use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
-use super::{EndingCell, Family, Groups, Number, Process, Stop, default_limits};
+use super::{EndingCell, Family, Groups, NAME_BYTES, Number, Process, Stop, default_limits};
 use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, Place, fallible};
 use crate::sched;
@@ -24,7 +24,7 @@ pub fn start_first() -> Result<(), Refused> {
     let path = path.strip_suffix(b"\0").unwrap_or(path);
     let strings = |name| fs::boot_file(name).and_then(fallible::copied);
     let strings = Strings::new(strings(".radixvm/argv")?, strings(".radixvm/envp")?);
-    let loaded = load(&*fs::program(path)?, path, strings)?;
+    let loaded = load(&fs::program(path)?, path, strings)?;
     let number = Number::new()?;
     let pid = number.get();
     let process = fallible::arc(Process {
@@ -39,6 +39,7 @@ pub fn start_first() -> Result<(), Refused> {
         executor: Default::default(),
         executed: Default::default(),
         main_status: Default::default(),
+        last_name: SpinLock::new([0; NAME_BYTES]),
         past: Default::default(),
         children_usage: Default::default(),
     })?;

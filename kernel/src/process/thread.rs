@@ -8,7 +8,7 @@ use percore::CoreSet;
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::futex::{self, Waiter};
+use super::futex::{self, Waiter, Word};
 use super::signal::{ThreadSignals, retarget};
 use super::usage::faults;
 use super::vfork::Latch;
@@ -123,6 +123,7 @@ impl Process {
         let at = threads.iter().position(|task| core::ptr::eq(&raw const **task, leaving));
         let gone = at.map(|at| threads.remove(at));
         let is_last = threads.is_empty();
+        *self.last_name.lock() = *leaving.thread.name.lock();
         let faults = if is_last { faults(leaving.space()) } else { 0 };
         self.past.add(&Usage { cpu_ns: leaving.cpu_ns(), faults });
         if let ([left], true) = (&threads[..], self.executor.load(Ordering::Relaxed) != 0) {
@@ -212,7 +213,7 @@ pub(super) fn leave_memory(task: &Task) {
 fn announce(task: &Task) {
     let at = task.thread.clear_tid.load(Ordering::Relaxed);
     if at != 0 && user::write(at, &0u32).is_ok() {
-        let _nobody = futex::wake(task, at, 1, u32::MAX);
+        let _nobody = futex::wake(task, Word { at, private: false }, 1, u32::MAX);
     }
 }
 

@@ -136,6 +136,11 @@ impl Task {
         *self.affinity.lock() = cores;
     }
 
+    /// Whether a core runs it.
+    pub fn is_running(&self) -> bool {
+        self.since_ns.load(Ordering::Relaxed) != 0
+    }
+
     /// CPU time so far, in nanoseconds. Exact for the caller itself, up to one slice old for others.
     pub fn cpu_ns(&self) -> u64 {
         // Relaxed: a statistic.

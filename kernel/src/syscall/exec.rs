@@ -1,10 +1,14 @@
 //! execve, execveat.
 
+use alloc::vec::Vec;
+use core::fmt::Write;
+
 use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, S_IFLNK};
 
 use super::{Call, Outcome};
-use crate::fs::fallible::Text;
+use crate::fs::Executable;
+use crate::fs::fallible::{Text, copied};
 use crate::process::{self, Strings};
 use crate::sched;
 
@@ -31,27 +35,30 @@ fn execute(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Outcome 
 
 fn run(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Result<(), Errno> {
     let name = call.path(path)?;
-    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
-    let file = match name.is_empty() && flags & AT_EMPTY_PATH != 0 {
-        true => call.files().get(directory)?.node().clone(),
-        false => call.find_from(directory, &name, follow)?.existing()?.clone(),
+    let is_descriptor = name.is_empty() && flags & AT_EMPTY_PATH != 0;
+    let told = told_name(directory, &name)?;
+    let file = match is_descriptor {
+        true => Executable::open(call.files().get(directory)?.node().clone(), copied(&told)?)?,
+        false => find(call, directory, &name, flags & AT_SYMLINK_NOFOLLOW == 0)?,
     };
-    if file.kind() == S_IFLNK {
-        return Err(Errno::ELOOP);
-    }
     let strings = Strings::read(call.arg(path + 1), call.arg(path + 2))?;
-    process::exec(call.task, file, &told_name(directory, name)?, strings)
+    process::exec(call.task, file, &told, strings)
+}
+
+fn find(call: &Call<'_>, directory: i32, name: &[u8], follow: bool) -> Result<Executable, Errno> {
+    let found = call.find_from(directory, name, follow)?;
+    let is_link = found.existing()?.kind() == S_IFLNK;
+    if is_link { Err(Errno::ELOOP) } else { Executable::found(&found) }
 }
 
 /// The name under which a program is told that it was started.
-fn told_name(directory: i32, name: alloc::vec::Vec<u8>) -> Result<alloc::vec::Vec<u8>, Errno> {
-    if directory == AT_FDCWD || name.starts_with(b"/") {
-        return Ok(name);
+fn told_name(directory: i32, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut told = Text::default();
+    if directory != AT_FDCWD && !name.starts_with(b"/") {
+        let slash = if name.is_empty() { "" } else { "/" };
+        write!(told, "/dev/fd/{directory}{slash}").map_err(|_| Errno::ENOMEM)?;
     }
-    let mut text = Text::default();
-    let slash = if name.is_empty() { "" } else { "/" };
-    core::fmt::write(&mut text, format_args!("/dev/fd/{directory}{slash}")).map_err(|_| Errno::ENOMEM)?;
-    text.0.try_reserve(name.len()).map_err(|_| Errno::ENOMEM)?;
-    text.0.extend_from_slice(&name);
-    Ok(text.0)
+    told.0.try_reserve(name.len()).map_err(|_| Errno::ENOMEM)?;
+    told.0.extend_from_slice(name);
+    Ok(told.0)
 }

@@ -8,21 +8,21 @@ use super::clock::deadline;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
-use crate::process::futex::{requeue, wait, wake, wake_op};
+use crate::process::futex::{Word, requeue, wait, wake, wake_op};
 
 const ANY: u32 = FUTEX_BITSET_MATCH_ANY;
 
-/// Sleeping on words, waking, requeueing. Private and shared futexes are the same but for one thing, see [`word`]:
-/// no memory is shared by processes but all of it.
+/// Sleeping on words, waking, requeueing. A private futex is known by its address, a shared one by the file
+/// that it lies in, if there is one.
 pub fn futex(call: &mut Call<'_>) -> Outcome {
     let operation = call.arg(1) & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) & 0xffff_ffff;
     if call.arg(1) & FUTEX_CLOCK_REALTIME != 0 && operation != FUTEX_WAIT_BITSET {
         return Err(Errno::ENOSYS);
     }
-    let (at, value, last) = (call.arg(0), call.arg(2) as u32, call.arg(5) as u32);
+    let (value, last) = (call.arg(2) as u32, call.arg(5) as u32);
     let woken = match operation {
-        FUTEX_WAIT => return sleep(call, at, value, ANY, false),
-        FUTEX_WAIT_BITSET if last != 0 => return sleep(call, at, value, last, true),
+        FUTEX_WAIT => return sleep(call, value, ANY, false),
+        FUTEX_WAIT_BITSET if last != 0 => return sleep(call, value, last, true),
         FUTEX_WAKE => wake(call.task, word(call, 0)?, count(value), ANY),
         FUTEX_WAKE_BITSET if last != 0 => wake(call.task, word(call, 0)?, count(value), last),
         FUTEX_REQUEUE => move_sleepers(call, None),
@@ -34,17 +34,17 @@ pub fn futex(call: &mut Call<'_>) -> Outcome {
     woken.map(|count| count as u64)
 }
 
-/// The address of a word. That of a shared futex must lead somewhere, since Linux knows it by what it leads to.
-fn word(call: &Call<'_>, index: usize) -> Result<u64, Errno> {
-    let at = call.arg(index);
-    if call.arg(1) & FUTEX_PRIVATE_FLAG == 0 {
-        user::load_u32(at)?;
+/// A word. That of a shared futex must lead somewhere, since it is known by what it leads to.
+fn word(call: &Call<'_>, index: usize) -> Result<Word, Errno> {
+    let word = Word { at: call.arg(index), private: call.arg(1) & FUTEX_PRIVATE_FLAG != 0 };
+    if !word.private {
+        user::load_u32(word.at)?;
     }
-    Ok(at)
+    Ok(word)
 }
 
-/// The addresses of the two words of the calls that have two.
-fn words(call: &Call<'_>) -> Result<(u64, u64), Errno> {
+/// The two words of the calls that have two.
+fn words(call: &Call<'_>) -> Result<(Word, Word), Errno> {
     Ok((word(call, 0)?, word(call, 4)?))
 }
 
@@ -64,7 +64,7 @@ fn counts(call: &Call<'_>) -> Result<(usize, usize), Errno> {
     Ok((exact(2)?, exact(3)?))
 }
 
-fn sleep(call: &Call<'_>, at: u64, value: u32, bits: u32, absolute: bool) -> Outcome {
+fn sleep(call: &Call<'_>, value: u32, bits: u32, absolute: bool) -> Outcome {
     let until = match call.arg(3) {
         0 => None,
         timeout => {
@@ -73,7 +73,7 @@ fn sleep(call: &Call<'_>, at: u64, value: u32, bits: u32, absolute: bool) -> Out
             Some(if absolute { deadline(time, on_wall_clock) } else { arch::now_ns().saturating_add(time) })
         }
     };
-    let slept = wait(at, value, bits, until);
+    let slept = wait(word(call, 0)?, value, bits, until);
     if slept == Err(Errno::EINTR) && until.is_none() {
         call.task.thread.signals.allow_restart();
     }

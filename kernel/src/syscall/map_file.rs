@@ -19,7 +19,8 @@ const ZERO_DEVICE: (u32, u32) = (1, 5);
 /// Shared memory: a file's pages without a file.
 pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
     let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE))?;
-    map_pages(call, request, &pages, 0)
+    let record = record(call, request, &pages, 0)?;
+    map(call, request, Mapping::shared(request.prot, record.number()))
 }
 
 /// The file's pages from the call's offset on.
@@ -27,7 +28,7 @@ pub(super) fn map_file(call: &Call<'_>, file: &OpenFile, request: &Request) -> O
     check(call, file, request)?;
     let content = file.content().map_err(|_| Errno::ENODEV)?;
     match content.pages() {
-        Some(pages) => map_pages(call, request, pages, call.arg(5) / PAGE_SIZE),
+        Some(pages) => map_pages(call, request, file, pages),
         None if content.device() != ZERO_DEVICE => Err(Errno::ENODEV),
         None if request.is_shared() => map_shared_memory(call, request),
         None => map(call, request, Mapping::anonymous(request.prot)),
@@ -52,11 +53,17 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
     }
 }
 
-fn map_pages(call: &Call<'_>, request: &Request, pages: &Arc<PageCache>, first: u64) -> Outcome {
-    let record = Held::new(pages, call.task.space(), first, request.pages)?;
+fn map_pages(call: &Call<'_>, request: &Request, file: &OpenFile, pages: &Arc<PageCache>) -> Outcome {
+    let record = record(call, request, pages, call.arg(5) / PAGE_SIZE)?;
+    let shared = Mapping::shared(request.prot, record.number());
     let mapping = match request.is_shared() {
-        true => Mapping::shared(request.prot, record.number()),
+        true if file.is_writable() => shared,
+        true => shared.sealed(),
         false => Mapping::private(request.prot, record.number()),
     };
     map(call, request, mapping)
+}
+
+fn record(call: &Call<'_>, request: &Request, pages: &Arc<PageCache>, first: u64) -> Result<Held, Errno> {
+    Held::new(pages, call.task.space(), first, request.pages)
 }

@@ -1,9 +1,9 @@
-//! Calls on a range of existing mappings: munmap, mprotect, mremap, msync, mincore, the mlock family.
+//! Calls on a range of existing mappings: munmap, mprotect, msync; and what such calls have in common.
 
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr, VmError};
+use vm::{PAGE_SIZE, PageRange, Prot, VirtAddr, VmError};
 
 use super::{Call, Outcome};
 use crate::mm::space::LOWEST;
@@ -109,37 +109,13 @@ fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
     Err(Errno::ENOMEM)
 }
 
-/// Shrinks a mapping. Growing is refused as if there were no room, which makes allocators copy instead.
-pub fn mremap(call: &mut Call<'_>) -> Outcome {
-    let [address, old, new, flags] = [0, 1, 2, 3].map(|index| call.arg(index));
-    let moves = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0;
-    let unknown = flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0;
-    if unknown || moves && flags & MREMAP_MAYMOVE == 0 || new == 0 || old == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let mapped = range(address, old, Errno::EINVAL)?;
-    let wanted = range(address, new, Errno::EINVAL)?;
-    let space = call.task.space();
-    if !space.mapped(&pin(), mapped) {
-        return Err(Errno::EFAULT);
-    }
-    if moves || wanted.pages() > mapped.pages() {
-        return Err(Errno::ENOMEM);
-    }
-    let rest = PageRange::between(wanted.end(), mapped.end());
-    if !rest.is_empty() {
-        retry(|| space.unmap(&pin(), rest)).map_err(refusal)?;
-    }
-    Ok(address)
-}
-
 /// # Errors
 /// ENOMEM unless all of the range is mapped.
 pub(super) fn check_mapped(task: &Task, pages: PageRange) -> Result<(), Errno> {
     if pages.is_empty() || task.space().mapped(&pin(), pages) { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
-/// Nothing waits to be written back; the range is checked.
+/// Files live in memory, and mappings show their own pages: nothing waits to be written back; the range is checked.
 pub fn msync(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(2);
     let both = MS_ASYNC | MS_SYNC;
@@ -147,57 +123,4 @@ pub fn msync(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     check_mapped(call.task, range(call.arg(0), call.arg(1), Errno::ENOMEM)?).map(|()| 0)
-}
-
-/// Every mapped page counts as resident: none is ever paged out.
-pub fn mincore(call: &mut Call<'_>) -> Outcome {
-    const CHUNK: usize = 256;
-    let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;
-    check_mapped(call.task, pages)?;
-    let mut done = 0;
-    while done < pages.pages() {
-        let count = (pages.pages() - done).min(CHUNK as u64);
-        user::copy_out(call.arg(2).wrapping_add(done), &[1; CHUNK][..count as usize])?;
-        done += count;
-    }
-    Ok(0)
-}
-
-/// The pages that a range of bytes touches.
-fn touched(call: &Call<'_>) -> Result<PageRange, Errno> {
-    let start = call.arg(0);
-    let end = start.checked_add(call.arg(1)).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
-    let end = end.ok_or(Errno::EINVAL)?;
-    Ok(PageRange::between(PageNum::new(start / PAGE_SIZE), PageNum::new(end / PAGE_SIZE)))
-}
-
-/// Memory is never paged out: locking checks the range.
-pub fn mlock(call: &mut Call<'_>) -> Outcome {
-    check_mapped(call.task, touched(call)?).map(|()| 0)
-}
-
-/// See [`mlock`].
-pub fn mlock2(call: &mut Call<'_>) -> Outcome {
-    const MLOCK_ONFAULT: u64 = 1;
-    if call.arg(2) & !MLOCK_ONFAULT != 0 { Err(Errno::EINVAL) } else { mlock(call) }
-}
-
-/// See [`mlock`].
-pub fn munlock(call: &mut Call<'_>) -> Outcome {
-    mlock(call)
-}
-
-/// See [`mlock`].
-pub fn mlockall(call: &mut Call<'_>) -> Outcome {
-    const CURRENT_FUTURE: u64 = 3;
-    const ONFAULT: u64 = 4;
-    match call.arg(0) & !ONFAULT {
-        1..=CURRENT_FUTURE => Ok(0),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// See [`mlock`].
-pub fn munlockall(_call: &mut Call<'_>) -> Outcome {
-    Ok(0)
 }

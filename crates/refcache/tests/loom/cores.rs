@@ -1,11 +1,11 @@
 //! Cores that come and go.
 
-use crate::machine::{Core, Named, explore};
+use crate::machine::{Core, Kind, explore};
 
 /// A core takes a reference, goes offline with it, comes back and gives it up, while the other turns epochs.
 #[test]
 fn a_reference_is_kept_through_an_absence() {
-    explore(2, 2, Named::Yes, 1, |core| {
+    explore(2, 2, Kind::Named, 1, |core| {
         core.add(-1);
         core.as_core_1(|core1| core1.refcache().offline(&core1.pin));
         let other = core.spawn(1, |core| {
@@ -32,7 +32,7 @@ fn a_reference_is_kept_through_an_absence() {
 /// A core that was away, and flushed nothing, reads the weak word as soon as it is back.
 #[test]
 fn a_reader_just_come_online() {
-    explore(2, 2, Named::Yes, 1, |core| {
+    explore(2, 2, Kind::Named, 1, |core| {
         core.add(-1);
         core.as_core_1(|core1| core1.refcache().offline(&core1.pin));
         let other = core.spawn(1, |core| {
@@ -55,7 +55,7 @@ fn a_reader_just_come_online() {
 /// An increment flushed by going offline against a decrement flushed by a tick.
 #[test]
 fn going_offline_is_a_flush() {
-    explore(2, 2, Named::No, 1, |core| {
+    explore(2, 2, Kind::Plain, 1, |core| {
         core.add(1);
         let other = core.spawn(1, |core| {
             core.add(-1);
@@ -73,7 +73,7 @@ fn going_offline_is_a_flush() {
 /// The core that found the zero goes; whoever ticks adopts the object. Nobody releases it twice.
 #[test]
 fn orphans_are_adopted() {
-    explore(2, 2, Named::No, 2, |core| {
+    explore(2, 2, Kind::Plain, 2, |core| {
         core.add(-1);
         let other = core.spawn(1, |core| {
             core.read();
@@ -89,7 +89,7 @@ fn orphans_are_adopted() {
 /// Two cores adopt while a third leaves an object behind.
 #[test]
 fn one_of_two_adopts() {
-    explore(1, 3, Named::No, 1, |core| {
+    explore(1, 3, Kind::Plain, 1, |core| {
         let heir = core.spawn(1, |core| core.ticks(2));
         let leaver = core.spawn(2, |core| {
             core.add(-1);
@@ -105,7 +105,7 @@ fn one_of_two_adopts() {
 /// Everybody goes, in any order; what they leave is found by the next to come.
 #[test]
 fn the_last_one_out() {
-    explore(3, 2, Named::No, 2, |core| {
+    explore(3, 2, Kind::Plain, 2, |core| {
         let go = |core: &Core| {
             core.read();
             core.add(-1);

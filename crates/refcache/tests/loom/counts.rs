@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sync::atomic::{AtomicUsize, Ordering};
 
-use crate::machine::{Core, Named, explore};
+use crate::machine::{Core, Kind, explore};
 
 /// Waits for the other thread's `step`.
 fn wait_for(steps: &AtomicUsize, step: usize) {
@@ -20,7 +20,7 @@ fn announce(steps: &AtomicUsize, step: usize) {
 /// Core 0 makes a reference for core 1, which gives it up: the decrement may be flushed before the increment.
 #[test]
 fn increments_and_decrements_are_flushed_in_any_order() {
-    explore(2, 2, Named::No, 1, |core| {
+    explore(2, 2, Kind::Plain, 1, |core| {
         core.add(1);
         let other = core.spawn(1, |core| {
             core.read();
@@ -37,7 +37,7 @@ fn increments_and_decrements_are_flushed_in_any_order() {
 /// Both give up what they have; one of the two finds the zero, and one releases.
 #[test]
 fn the_last_of_two_references() {
-    explore(2, 2, Named::No, 2, |core| {
+    explore(2, 2, Kind::Plain, 2, |core| {
         let give_up = |core: Core| {
             core.read();
             core.add(-1);
@@ -57,7 +57,7 @@ fn the_last_of_two_references() {
 /// evicted, this fails with "a released object was used": core 0 reviews a count that was zero, and clean,
 /// for a whole epoch.
 fn dodge(evict: fn(&Core)) {
-    explore(2, 2, Named::No, 1, move |core| {
+    explore(2, 2, Kind::Plain, 1, move |core| {
         let steps = Arc::new(AtomicUsize::new(0));
         core.as_core_1(|core1| core1.add(1));
         core.add(-1);
@@ -108,7 +108,7 @@ fn a_reference_that_dodges_by_conflicts() {
 /// flushed. A review that does not mind the dirt fails here.
 #[test]
 fn a_dirty_zero() {
-    explore(3, 2, Named::No, 1, |core| {
+    explore(3, 2, Kind::Plain, 1, |core| {
         core.as_core_1(|core1| core1.add(1));
         core.add(-1);
         core.ticks(1);
@@ -132,7 +132,7 @@ fn a_dirty_zero() {
 /// has flushed in that epoch before it takes its reference.
 #[test]
 fn a_zero_found_between_two_flushes() {
-    explore(2, 2, Named::No, 1, |core| {
+    explore(2, 2, Kind::Plain, 1, |core| {
         core.ticks(1);
         core.add(-1);
         let other = core.spawn(1, |core| {
@@ -152,7 +152,7 @@ fn a_zero_found_between_two_flushes() {
 /// goes from one queue to the other, or stays on the first.
 #[test]
 fn from_one_queue_to_another() {
-    explore(2, 2, Named::No, 1, |core| {
+    explore(2, 2, Kind::Plain, 1, |core| {
         core.as_core_1(|core1| core1.add(1));
         core.add(-1);
         for _ in 0..2 {

@@ -11,11 +11,13 @@ use refcache::{Config, Header, Refcache, WeakWord};
 use sync::UnsafeCell;
 use sync::atomic::AtomicU64;
 
-/// Whether an object has a weak word.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Named {
-    Yes,
-    No,
+pub enum Kind {
+    Plain,
+    /// It has a weak word.
+    Named,
+    /// It can tell its sole holder.
+    Watched,
 }
 
 #[repr(C, align(64))]
@@ -47,12 +49,16 @@ impl Drop for Shared {
     }
 }
 
-fn new_object(count: i64, named: Named) -> NonNull<Object> {
+fn new_object(count: i64, kind: Kind) -> NonNull<Object> {
     let place = NonNull::from(Box::leak(Box::<Object>::new_uninit())).cast::<Object>();
     // SAFETY: within the allocation.
     let word = unsafe { NonNull::new_unchecked(&raw mut (*place.as_ptr()).word) };
+    let header = match kind {
+        Kind::Watched => Header::with_sole(count, release),
+        _ => Header::new(count, (kind == Kind::Named).then_some(word), release),
+    };
     let object = Object {
-        header: Header::new(count, (named == Named::Yes).then_some(word), release),
+        header,
         word: WeakWord(AtomicU64::new(place.addr().get() as u64)),
         releases: UnsafeCell::new(0),
     };
@@ -77,7 +83,7 @@ pub struct Core {
 pub fn explore(
     preemptions: usize,
     cores: usize,
-    named: Named,
+    kind: Kind,
     count: i64,
     model: impl Fn(Core) + Send + Sync + 'static,
 ) {
@@ -88,8 +94,8 @@ pub fn explore(
         let shared = Arc::new(Shared {
             refcache: Refcache::new(config),
             cores,
-            object: new_object(count, named),
-            bystander: new_object(1, Named::No),
+            object: new_object(count, kind),
+            bystander: new_object(1, Kind::Plain),
         });
         let first = Core::new(&shared, 0);
         first.everywhere(|core| core.refcache().online(&core.pin));
@@ -105,7 +111,7 @@ impl Core {
     }
 
     /// Starts another core's thread.
-    pub fn spawn(&self, core: usize, run: impl FnOnce(Core) + 'static) -> JoinHandle<()> {
+    pub fn spawn<R: 'static>(&self, core: usize, run: impl FnOnce(Core) -> R + 'static) -> JoinHandle<R> {
         let shared = Arc::clone(&self.shared);
         thread::spawn(move || run(Core::new(&shared, core)))
     }
@@ -132,6 +138,27 @@ impl Core {
     pub fn add(&self, delta: i64) {
         // SAFETY: that references are held as claimed is what the models are about; the memory stays.
         unsafe { self.refcache().adjust(&self.pin, self.shared.object.cast(), delta) }
+    }
+
+    /// Makes a second reference, to hand on.
+    pub fn share(&self) {
+        // SAFETY: as in `add`.
+        unsafe { self.refcache().add_references(&self.pin, self.shared.object.cast(), 1) }
+    }
+
+    pub fn is_sole(&self) -> bool {
+        self.object().header.is_sole()
+    }
+
+    /// Does with the object what only its sole holder may: loom checks that nobody else is at the payload. Tells whether
+    /// it did.
+    pub fn take_if_sole(&self) -> bool {
+        let sole = self.is_sole();
+        if sole {
+            // SAFETY: as in `release`.
+            self.object().releases.with_mut(|releases| unsafe { *releases += 1 });
+        }
+        sole
     }
 
     /// Evicts the object from this core's cache.
@@ -173,6 +200,12 @@ impl Core {
         self.read();
         self.add(-references);
         self.expect_release();
+    }
+
+    /// After all threads have been joined: there is one reference, and that is found out.
+    pub fn expect_sole(&self) {
+        self.settle();
+        assert!(self.is_sole(), "the sole holder was not told");
     }
 
     /// Epochs enough for any review.

@@ -7,4 +7,5 @@
 mod cores;
 mod counts;
 mod machine;
+mod sole;
 mod weak_words;

@@ -1,11 +1,11 @@
 //! Readers against the reviewer.
 
-use crate::machine::{Named, explore};
+use crate::machine::{Kind, explore};
 
 /// A reader counts what it finds, while the object's review is due.
 #[test]
 fn revive_during_review() {
-    explore(2, 2, Named::Yes, 1, |core| {
+    explore(2, 2, Kind::Named, 1, |core| {
         core.add(-1);
         core.ticks(1);
         core.as_core_1(|core1| core1.ticks(2));
@@ -35,7 +35,7 @@ fn revive_during_review() {
 /// mark already, so it may hold on until the end of the next one, when the review is due.
 #[test]
 fn a_pinned_reader_counts_nothing() {
-    explore(2, 2, Named::Yes, 1, |core| {
+    explore(2, 2, Kind::Named, 1, |core| {
         core.as_core_1(|core1| core1.ticks(1));
         core.add(-1);
         let other = core.spawn(1, |core| {
@@ -56,7 +56,7 @@ fn a_pinned_reader_counts_nothing() {
 /// A reader that finds the object again and again, before and after the mark.
 #[test]
 fn a_reader_that_comes_back() {
-    explore(2, 2, Named::Yes, 1, |core| {
+    explore(2, 2, Kind::Named, 1, |core| {
         core.add(-1);
         let other = core.spawn(1, |core| {
             for _ in 0..2 {

@@ -5,5 +5,7 @@
 mod cores;
 mod counts;
 mod random;
+mod sole;
+mod sole_random;
 mod weak_words;
 mod world;

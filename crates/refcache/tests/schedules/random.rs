@@ -6,10 +6,10 @@ use refcache::Config;
 use crate::world::{Name, World, roomy};
 
 /// xorshift64*: enough to pick schedules, and the same everywhere.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -29,6 +29,11 @@ impl Name {
         unsafe { self.0.as_ref() }
     }
 
+    /// What a holder is told.
+    pub fn is_sole(self) -> bool {
+        self.object().header.is_sole()
+    }
+
     /// Whether it was released; never twice.
     pub fn is_released(self) -> bool {
         let times = self.object().released.get();
@@ -80,25 +85,30 @@ impl World {
 
     /// An object with `count` references and no weak word.
     pub fn object(&mut self, count: i64) -> Name {
-        self.make(count, false, None)
+        self.make(|_| Header::new(count, None, release), None)
     }
 
     /// An object with `count` references that its weak word names.
     pub fn weak_object(&mut self, count: i64) -> Name {
-        self.make(count, true, None)
+        self.make(|word| Header::new(count, Some(word), release), None)
+    }
+
+    /// An object with `count` references that can tell its sole holder.
+    pub fn watched_object(&mut self, count: i64) -> Name {
+        self.make(|_| Header::with_sole(count, release), None)
     }
 
     /// An object that holds a reference to `next`.
     pub fn object_holding(&mut self, count: i64, next: Name) -> Name {
-        self.make(count, false, Some(next))
+        self.make(|_| Header::new(count, None, release), Some(next))
     }
 
-    fn make(&mut self, count: i64, weak: bool, next: Option<Name>) -> Name {
+    fn make(&mut self, header: impl FnOnce(NonNull<WeakWord>) -> Header, next: Option<Name>) -> Name {
         let place = NonNull::from(Box::leak(Box::<Object>::new_uninit())).cast::<Object>();
         // SAFETY: within the allocation.
         let word = unsafe { NonNull::new_unchecked(&raw mut (*place.as_ptr()).word) };
         let object = Object {
-            header: Header::new(count, weak.then_some(word), release),
+            header: header(word),
             word: WeakWord(AtomicU64::new(place.addr().get() as u64)),
             released: Cell::new(0),
             next,
@@ -113,6 +123,20 @@ impl World {
         assert!(!name.is_released(), "a test touched a released object");
         // SAFETY: the object lives; that references are held as claimed is what the tests are about.
         unsafe { self.refcache.adjust(self.pin(core), name.0.cast(), delta) }
+    }
+
+    /// Adds a reference to a watched object.
+    pub fn share(&self, core: usize, name: Name) {
+        assert!(!name.is_released(), "a test touched a released object");
+        // SAFETY: as in `adjust`.
+        unsafe { self.refcache.add_references(self.pin(core), name.0.cast(), 1) }
+    }
+
+    /// What its sole holder may do to an object: its header is made anew, with one reference.
+    pub fn renew(&self, name: Name) {
+        assert!(name.is_sole());
+        // SAFETY: the test holds a reference, there is no other, and the domain has forgotten the object.
+        unsafe { (&raw mut (*name.0.as_ptr()).header).write(Header::with_sole(1, release)) }
     }
 
     pub fn tick(&self, core: usize) -> Tick {

@@ -11,9 +11,9 @@ const PAGES: u64 = 2100;
 
 /// User space at low addresses, in the middle, and at the very top of what a key can say; all cut nodes in two.
 pub fn setup() -> impl Strategy<Value = Setup> {
-    select(vec![16, (1 << 18) - 1000, (1 << 36) - PAGES]).prop_map(|start| {
+    (select(vec![16, (1 << 18) - 1000, (1 << 36) - PAGES]), any::<u64>()).prop_map(|(start, seed)| {
         let user = PageRange::new(PageNum::new(start), PAGES).unwrap();
-        Setup { cores: CORES, frames: 4096, user }
+        Setup { cores: CORES, frames: 4096, user, seed }
     })
 }
 

@@ -21,7 +21,6 @@ use refcache::Domain;
 
 use crate::arena::Arenas;
 use crate::counters::Tally;
-use crate::hole::Look;
 use crate::layout::Layout;
 use crate::meta::Page;
 use crate::shootdown::{Removed, Rig, linkage};
@@ -59,7 +58,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// this one.
     ///
     /// # Errors
-    /// No memory for the first node.
+    /// No memory for the first node, or for what there is one of for each core.
     pub fn with_counters(
         pin: &Pinned,
         refcache: R,
@@ -69,9 +68,11 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         layout: Layout,
     ) -> Result<Self, OutOfMemory> {
         assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
+        let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
+        let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
+        let rig = Rig { mmu, memory, tally, grain: Grain::new(layout.cores) };
         let map = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
-        let rig = Rig { mmu, memory, tally: Tally::new(layout.cores), grain: Grain::new(layout.cores) };
-        Ok(Self { map, rig, arenas: Arenas::new(&layout), user: layout.user })
+        Ok(Self { map, rig, arenas, user: layout.user })
     }
 
     /// The machine's side of the space.
@@ -99,9 +100,10 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         self.map.lock_range(pin, keys(pages), expand).map_err(|_| VmError::OutOfMemory)
     }
 
-    fn look(&self, pin: &Pinned, page: u64) -> Look {
-        let peek = self.map.peek(pin, page);
-        Look { start: peek.span.start, used: peek.used }
+    /// Looks for what is mapped in `pages`: where the lowest slot of it starts.
+    fn look(&self, pin: &Pinned, pages: Range<u64>) -> Option<u64> {
+        self.rig.tally.add(pin, Event::Look, 1);
+        self.map.first_used(pin, pages).map(|used| used.start)
     }
 
     fn remove(&self, pin: &Pinned, guard: &mut Guard<'_>) {

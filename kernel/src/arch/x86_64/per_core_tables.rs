@@ -72,9 +72,9 @@ pub type PerCoreTables = CoreTables<false>;
 pub type AdaptiveTables = CoreTables<true>;
 
 impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
-    /// Tables for every core, all empty.
-    pub fn new() -> Self {
-        Self { cores: PerCore::new(super::cores(), |_| CoreTable::new()) }
+    /// Tables for every core, all empty; `None` without memory.
+    pub fn new() -> Option<Self> {
+        Some(Self { cores: PerCore::try_new(super::cores(), |_| CoreTable::new())? })
     }
 
     fn top_or_new(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {

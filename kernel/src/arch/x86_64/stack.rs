@@ -1,10 +1,12 @@
 //! Kernel stacks, each above an unmapped hole: running over the end is a double fault, not silent corruption.
 //!
 //! A stack's pages stay mapped when it is given back (taking them away would need every core's TLB); a new
-//! task gets a used stack before a new one is made.
+//! task gets a used stack before a new one is made. Each core keeps a few, so that making and ending tasks on one core is
+//! nobody else's business.
 
 use alloc::vec::Vec;
-use sync::SpinLock;
+use percore::MAX_CORES;
+use sync::{CachePadded, SpinLock};
 
 use super::kernel_map::{STACKS, map_new_page};
 
@@ -27,6 +29,25 @@ struct Stacks {
 
 static ALL: SpinLock<Stacks> = SpinLock::new(Stacks { unused: Vec::new(), made: 0, begun: 0 });
 
+/// Stacks that a core keeps.
+const KEPT: usize = 8;
+
+/// Tops of the stacks without a task that a core keeps; 0 is none.
+static MINE: [CachePadded<SpinLock<[u64; KEPT]>>; MAX_CORES] =
+    [const { CachePadded::new(SpinLock::new([0; KEPT])) }; MAX_CORES];
+
+fn take_mine() -> Option<u64> {
+    let mut mine = MINE[super::core().index()].lock();
+    mine.iter_mut().find(|top| **top != 0).map(core::mem::take)
+}
+
+/// Whether there was room for it.
+fn keep(top: u64) -> bool {
+    let mut mine = MINE[super::core().index()].lock();
+    let free = mine.iter_mut().find(|top| **top == 0);
+    free.map(|free| *free = top).is_some()
+}
+
 /// A task's kernel stack; given back when dropped.
 #[derive(Debug)]
 pub struct KernelStack {
@@ -36,15 +57,19 @@ pub struct KernelStack {
 impl KernelStack {
     /// A stack, unless memory is short.
     pub fn new() -> Option<Self> {
-        let mut all = ALL.lock();
-        let used = all.unused.pop();
-        used.or_else(|| all.make()).map(|top| Self { top })
+        take_mine().or_else(take_any).map(|top| Self { top })
     }
 
     /// The address just above it.
     pub fn top(&self) -> u64 {
         self.top
     }
+}
+
+fn take_any() -> Option<u64> {
+    let mut all = ALL.lock();
+    let used = all.unused.pop();
+    used.or_else(|| all.make())
 }
 
 impl Stacks {
@@ -67,6 +92,8 @@ impl Stacks {
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
-        ALL.lock().unused.push(self.top);
+        if !keep(self.top) {
+            ALL.lock().unused.push(self.top);
+        }
     }
 }

@@ -3,27 +3,43 @@
 use alloc::sync::Arc;
 
 use abi::Errno;
+use vm::VirtAddr;
 
+use crate::mm::file_mapping::shared_word;
 use crate::mm::user;
 use crate::sched::Task;
+
+/// A word as a thread names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Word {
+    /// Its address in the thread's memory.
+    pub at: u64,
+    /// Whether only threads that share all memory use it (FUTEX_PRIVATE_FLAG).
+    pub private: bool,
+}
 
 /// A word: where it is, and in whose memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Names the address space by a place in memory that is its own while threads run in it.
+    /// Names the address space, or the file of shared memory, by a place in the kernel's memory that is its own while
+    /// threads run in it, or it is mapped.
     pub home: u64,
-    /// The address. Never 0.
+    /// The address there, or the place in the file, plus 1: never 0.
     pub at: u64,
 }
 
 impl Key {
-    /// The word at `at` in the memory of `task`. It is aligned and in user space: that is also what keeps it from 0.
+    /// What `word` leads to in the memory of `task`. It is aligned and in user space.
     ///
     /// # Errors
     /// EINVAL, EFAULT.
-    pub fn of(task: &Task, at: u64) -> Result<Self, Errno> {
+    pub fn of(task: &Task, Word { at, private }: Word) -> Result<Self, Errno> {
         match (at % 4, at) {
-            (0, 1..user::USER_END) => Ok(Self { home: Arc::as_ptr(task.space()) as u64, at }),
+            (0, 1..user::USER_END) => {
+                let shared = if private { None } else { shared_word(task.space(), VirtAddr::new(at)) };
+                let (home, at) = shared.unwrap_or((Arc::as_ptr(task.space()) as u64, at));
+                Ok(Self { home, at: at + 1 })
+            }
             (0, _) => Err(Errno::EFAULT),
             _ => Err(Errno::EINVAL),
         }

@@ -29,7 +29,7 @@ use super::patience::under_lock;
 use crate::mm::user;
 use crate::sched::{self, Task};
 
-pub use key::Key;
+pub use key::{Key, Word};
 
 use bucket::{Batch, Pair, Wanted, bucket};
 
@@ -82,23 +82,23 @@ impl Waiter {
     }
 }
 
-/// Sleeps until woken on the word at `at`, if it is `expected`; until `deadline` (nanoseconds since boot)
+/// Sleeps until woken on `word`, if it is `expected`; until `deadline` (nanoseconds since boot)
 /// at most.
 ///
 /// # Errors
 /// EAGAIN (another value), ETIMEDOUT, EINTR, EINVAL, EFAULT, ENOMEM.
-pub fn wait(at: u64, expected: u32, bits: u32, deadline: Option<u64>) -> Result<(), Errno> {
+pub fn wait(word: Word, expected: u32, bits: u32, deadline: Option<u64>) -> Result<(), Errno> {
     let task = sched::current();
-    let key = Key::of(&task, at)?;
-    under_lock(at, Access::Read, || enter(&task, key, expected, bits))?;
+    let key = Key::of(&task, word)?;
+    under_lock(word.at, Access::Read, || enter(&task, (key, word.at), expected, bits))?;
     let slept = sleep(&task, deadline);
     // Still in a bucket: we gave up. Else somebody woke us, whatever else happened.
     if give_up(&task) { slept } else { Ok(()) }
 }
 
-fn enter(task: &Arc<Task>, key: Key, expected: u32, bits: u32) -> Result<(), Errno> {
+fn enter(task: &Arc<Task>, (key, at): (Key, u64), expected: u32, bits: u32) -> Result<(), Errno> {
     let mut sleepers = bucket(key);
-    if user::load_u32(key.at)? != expected {
+    if user::load_u32(at)? != expected {
         return Err(Errno::EAGAIN);
     }
     task.thread.futex.bits.store(bits, Ordering::Relaxed);
@@ -131,12 +131,12 @@ fn give_up(task: &Arc<Task>) -> bool {
     }
 }
 
-/// Wakes up to `count` sleepers on the word at `at` in the memory of `task` whose bits meet `bits`; how many.
+/// Wakes up to `count` sleepers on `word` of the memory of `task` whose bits meet `bits`; how many.
 ///
 /// # Errors
 /// EINVAL, EFAULT for an address that cannot be a futex.
-pub fn wake(task: &Task, at: u64, count: usize, bits: u32) -> Result<usize, Errno> {
-    let key = Key::of(task, at)?;
+pub fn wake(task: &Task, word: Word, count: usize, bits: u32) -> Result<usize, Errno> {
+    let key = Key::of(task, word)?;
     let mut wanted = Wanted::new(key, bits);
     let mut woken = 0;
     loop {
@@ -148,24 +148,25 @@ pub fn wake(task: &Task, at: u64, count: usize, bits: u32) -> Result<usize, Errn
     }
 }
 
-/// Wakes up to `wake` sleepers on the word at `from` and moves up to `moved` others to the word at `to`;
-/// how many in all. With `expected`, only if the word at `from` has that value.
+/// Wakes up to `wake` sleepers on `from` and moves up to `moved` others to `to`; how many in all. With `expected`, only if
+/// `from` has that value.
 ///
 /// # Errors
 /// EAGAIN (another value), EINVAL, EFAULT.
 pub fn requeue(
     task: &Task,
-    (from, to): (u64, u64),
+    (from, to): (Word, Word),
     counts: (usize, usize),
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
     let keys = (Key::of(task, from)?, Key::of(task, to)?);
-    under_lock(from, Access::Read, || wake_and_move(keys, counts, expected))
+    under_lock(from.at, Access::Read, || wake_and_move(keys, from.at, counts, expected))
 }
 
 /// EFAULT comes before anything is changed.
 fn wake_and_move(
     (from, to): (Key, Key),
+    at: u64,
     (wake, moved): (usize, usize),
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
@@ -174,7 +175,7 @@ fn wake_and_move(
     loop {
         let mut pair = Pair::lock(from, to);
         if let Some(expected) = expected.filter(|_| woken == 0)
-            && user::load_u32(from.at)? != expected
+            && user::load_u32(at)? != expected
         {
             return Err(Errno::EAGAIN);
         }
@@ -190,20 +191,20 @@ fn wake_and_move(
     }
 }
 
-/// Changes the word at `second` as `operation` says and wakes up to `counts.0` sleepers on `first`; if the
+/// Changes `second` as `operation` says and wakes up to `counts.0` sleepers on `first`; if the
 /// old value satisfies the operation's comparison, also up to `counts.1` on `second`. How many in all.
 ///
 /// # Errors
 /// ENOSYS (unknown operation), EINVAL, EFAULT.
 pub fn wake_op(
     task: &Task,
-    (first, second): (u64, u64),
+    (first, second): (Word, Word),
     counts: (usize, usize),
     operation: u32,
 ) -> Result<usize, Errno> {
     Key::of(task, first)?;
     Key::of(task, second)?;
-    let old = word::update(second, operation)?;
+    let old = word::update(second.at, operation)?;
     let compared = word::compare(old as i32, operation)?;
     let woken = wake(task, first, counts.0, u32::MAX)?;
     match compared {

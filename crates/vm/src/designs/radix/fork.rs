@@ -63,13 +63,12 @@ impl<M: Mmu, F: Memory> Copying<'_, '_, '_, M, F> {
 
     /// The parent's `page` is `kept` from now on.
     fn keep(&mut self, entry: &mut Entry<'_, Page>, page: Page, kept: Page) {
-        if kept.rights().contains(page.rights()) {
-            return if kept != page {
-                entry.set(kept)
-            };
+        if !kept.rights().contains(page.rights()) {
+            self.lowered.add(entry, page);
+            entry.set(kept.untracked());
+        } else if kept != page {
+            entry.set(kept);
         }
-        self.lowered.add(entry, page);
-        entry.set(kept.untracked());
     }
 
     /// The child's backing, asked for once for each run.

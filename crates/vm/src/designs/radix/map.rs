@@ -66,7 +66,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         page: Page,
     ) -> Result<PageNum, VmError> {
         let recent = || self.arenas.recent(pin, pages);
-        let search = || self.arenas.search(pin, pages, |page| self.look(pin, page));
+        let search = || self.arenas.search(pin, pages, |pages| self.look(pin, pages));
         let mut wish = hint;
         while let Some(start) = wish.take().or_else(recent).or_else(search) {
             if let Some(start) = self.try_at(pin, start, pages, page)? {
@@ -98,7 +98,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             return Err(VmError::NoSpace);
         }
         let _still = self.lock(pin, within, Expand::IfPresent)?;
-        let hole = any_hole(keys(within), pages, &|page| self.look(pin, page));
+        let hole = any_hole(keys(within), pages, &|pages| self.look(pin, pages));
         hole.map(PageNum::new).ok_or(VmError::NoSpace)
     }
 }

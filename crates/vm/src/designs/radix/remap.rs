@@ -58,10 +58,11 @@ where
         let shift = |at: u64| at - from.start().get() + to.start().get();
         self.make_room(&mut old, &mut new, shift)?;
         make_fit(&mut new, keys(to), Page::new(mapping))?;
-        let backing = match mapping.backing() {
-            Some(backing) => Some(mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory)?),
-            None => None,
-        };
+        let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
+        let backing = mapping.backing().map(moved).transpose()?;
+        if let Some(backing) = backing {
+            self.rig.memory.grown(pin, backing, to.end());
+        }
         self.remove(pin, &mut new);
         self.rig.refer(pin, backing, to.pages() as i64);
         new.fill(Page::new(mapping.with_backing(backing)));
@@ -72,15 +73,21 @@ where
             set_all(&mut new, at..at + 1, page.untracked().with_backing(backing));
             entry.set(page.without_frame());
         });
+        drop(new);
         if !keep {
-            self.rig.refer(pin, mapping.backing(), -(from.pages() as i64));
-            old.for_each(|entry| entry.clear());
-        }
-        drop((old, new));
-        if !keep {
-            self.arenas.released(pin, from);
+            self.leave(pin, old, mapping);
         }
         Ok(())
+    }
+
+    /// Nothing is mapped any more where pages were carried away.
+    fn leave(&self, pin: &Pinned, mut old: Guard<'_>, mapping: Mapping) {
+        let keys = old.keys();
+        let pages = PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end));
+        self.rig.refer(pin, mapping.backing(), -(pages.pages() as i64));
+        old.for_each(|entry| entry.clear());
+        drop(old);
+        self.arenas.released(pin, pages);
     }
 
     /// Sees to it that there is a slot for each page that has a frame.

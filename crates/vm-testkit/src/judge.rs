@@ -1,0 +1,47 @@
+//! What is told of a space: its list of regions, and its counts.
+
+use percore::Pinned;
+use vm::{Event, Flags, PageNum, PageRange, Prot, Region};
+
+use crate::{Model, Shows, World};
+
+/// Translations that faults filled in.
+pub(crate) fn filled(world: &World) -> u64 {
+    [Event::AllocFault, Event::FillFault, Event::CowCopy, Event::CowReuse]
+        .map(|event| world.count(event))
+        .iter()
+        .sum()
+}
+
+/// Targets of shootdowns, interrupted or not.
+pub(crate) fn shot(world: &World) -> u64 {
+    world.count(Event::IpiTarget) + world.count(Event::AvoidedIpi)
+}
+
+/// The list of regions says of each page what the model says, and no two of them could be one.
+pub(crate) fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: PageRange) {
+    let regions = world.regions(pin, user);
+    assert_eq!(regions.iter().map(|region| region.pages.pages()).sum::<u64>(), model.len() as u64);
+    for pair in regions.windows(2) {
+        let apart = pair[0].pages.end() < pair[1].pages.start();
+        assert!(apart || pair[0].pages.end() == pair[1].pages.start() && pair[0].mapping != pair[1].mapping);
+    }
+    let mut resident = 0;
+    let _holes = world.space.resident(pin, user, &mut |run| resident += run.pages());
+    assert_eq!(regions.iter().map(|region| region.resident.total()).sum::<u64>(), resident);
+    for region in regions {
+        region.pages.iter().for_each(|page| assert_eq!(model.describe(page), describe(world, &region, page)));
+    }
+}
+
+fn describe(world: &World, region: &Region, page: PageNum) -> Option<(Prot, Flags, Shows)> {
+    let (prot, flags) = (region.mapping.prot(), region.mapping.flags());
+    let (shared, sealed) = (flags.contains(Flags::SHARED), flags.contains(Flags::SEALED));
+    let shows = match region.mapping.backing().map(|backing| world.machine.files.shown(backing, page)) {
+        None => Shows::Zeroes,
+        Some((file, index)) if sealed => Shows::Sealed(file, index),
+        Some((file, index)) if shared => Shows::Shared(file, index),
+        Some((file, index)) => Shows::Private(file, index),
+    };
+    Some((prot, flags & Flags::ADVICE, shows))
+}

@@ -1,0 +1,70 @@
+//! What a trial can do.
+
+use vm::{Flags, Prot};
+
+use crate::Shows;
+
+/// One step of one core. Pages are counted from the start of user space.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Map so many pages.
+    Map(Place, u64, Prot, Shows),
+    /// Unmap.
+    Unmap(Target),
+    /// Change rights.
+    Protect(Target, Prot),
+    /// Set and clear flags.
+    Advise(Target, Flags, Flags),
+    /// Drop contents.
+    Discard(Target),
+    /// Move, and grow by so many pages; keep the old ones or not.
+    Remap(Target, u64, Place, bool),
+    /// Grow by so many pages.
+    Extend(Target, u64),
+    /// Load a word of a page.
+    Load(u64, usize),
+    /// Store a word of a page.
+    Store(u64, usize, u64),
+    /// The space has a child, and the next steps are the child's.
+    Fork,
+    /// The next steps are those of another space.
+    Switch(usize),
+    /// The space is ended, unless it is the last.
+    End,
+    /// A file has another length.
+    Truncate(usize, u64),
+    /// A file wants its frames back.
+    Reclaim(usize),
+    /// Nobody is told that it is the last to hold a frame, or everybody.
+    Unsure(bool),
+    /// Let epochs pass.
+    Tick,
+    /// The core is idle from now on, or no longer.
+    Idle(bool),
+    /// The core's tables are dropped.
+    DropTables,
+}
+
+/// A [`Placement`].
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// Anywhere, without a wish.
+    Anywhere,
+    /// Anywhere, best there.
+    Hint(u64),
+    /// There, over what is mapped.
+    Fixed(u64),
+    /// There, if nothing is mapped.
+    NoReplace(u64),
+    /// Anywhere before it.
+    Below(u64),
+}
+
+/// Pages: may be none, may leave user space.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The first.
+    pub offset: u64,
+    /// How many.
+    pub pages: u64,
+}

@@ -1,0 +1,58 @@
+//! `/proc/PID/fd`.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use abi::Errno;
+use abi::file::{S_IFIFO, S_IFLNK};
+
+use super::folder::{self, DOTS, Folder, Show, list_numbers};
+use crate::fs::fallible::Text;
+use crate::fs::node::{Body, Node, Volume};
+use crate::fs::{FdTable, path};
+use crate::process::Process;
+
+/// The directory of a process's descriptors.
+pub struct Descriptors(Weak<Process>);
+
+impl Descriptors {
+    /// That of `process`.
+    pub fn of(process: &Arc<Process>) -> Self {
+        Self(Arc::downgrade(process))
+    }
+
+    fn table(&self) -> Option<Arc<FdTable>> {
+        Some(self.0.upgrade()?.any_thread()?.shared().files.clone())
+    }
+}
+
+impl Folder for Descriptors {
+    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+        let fd = folder::number(name).ok_or(Errno::ENOENT)?;
+        let table = self.table().ok_or(Errno::ENOENT)?;
+        let file = table.get(fd).map_err(|_| Errno::ENOENT)?;
+        Node::new(Volume::System, 0o700, Body::Descriptor(file.node().clone()))
+    }
+
+    fn list(&self, position: u64, show: &mut Show<'_>) {
+        let Some(table) = self.table() else { return };
+        let next = |from| table.next_open(from as usize).map(|fd| fd as u64);
+        let _all = list_numbers(position, (DOTS + 1, S_IFLNK), next, show);
+    }
+
+    fn parent(&self) -> Option<Arc<Node>> {
+        super::process::of_process(&self.0.upgrade()?).ok()
+    }
+}
+
+/// What a link to the open file `node` says.
+pub fn describe(node: &Arc<Node>) -> Result<Vec<u8>, Errno> {
+    if node.is_directory() {
+        return path::of(node);
+    }
+    let kind = if node.kind() == S_IFIFO { "pipe" } else { "file" };
+    let mut text = Text::default();
+    write!(text, "{kind}:[{}]", node.stat().ino).map_err(|_| Errno::ENOMEM)?;
+    Ok(text.0)
+}

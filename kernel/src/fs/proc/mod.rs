@@ -1,0 +1,144 @@
+//! `/dev`, `/proc` and `/sys`: what programs and C libraries look for there.
+
+mod descriptors;
+mod folder;
+mod process;
+mod texts;
+
+use alloc::sync::Arc;
+use core::fmt::{self, Write};
+
+use abi::Errno;
+use percore::CoreId;
+
+use super::device::Device;
+use super::fallible::Text;
+use super::image::BadImage;
+use super::node::{Node, Volume};
+use super::open_file::Snapshot;
+use super::tree;
+use crate::process::numbers;
+use crate::{arch, counters, mm, sched};
+
+pub use descriptors::describe;
+pub use folder::Folder;
+
+use process::Processes;
+
+/// Puts everything below `root`.
+pub fn populate(root: &Arc<Node>) -> Result<(), BadImage> {
+    devices(&directory(root, b"dev")?)?;
+    let fixed = Node::directory(Volume::System, 0o555)?;
+    fixed.set_parent(Arc::downgrade(root));
+    for (name, write) in MACHINE {
+        generated(&fixed, name, *write)?;
+    }
+    generated(&directory(&fixed, b"radixvm")?, b"counters", counter_lines)?;
+    let settings = directory(&fixed, b"sys")?;
+    generated(&directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("0\n"))?;
+    generated(&directory(&settings, b"kernel")?, b"pid_max", |text| writeln!(text, "{}", numbers::LIMIT))?;
+    tree::attach(root, b"proc", &folder::node(Processes { fixed })?)?;
+    let cpus = below(root, &[b"sys", b"devices", b"system", b"cpu"])?;
+    for name in [&b"online"[..], b"possible", b"present"] {
+        generated(&cpus, name, cpu_range)?;
+    }
+    Ok(())
+}
+
+/// Makes a text.
+pub type Writer = dyn Fn(&mut Text) -> fmt::Result + Send + Sync;
+
+/// The same, known when the kernel is built.
+type Fixed = fn(&mut Text) -> fmt::Result;
+
+const MACHINE: &[(&[u8], Fixed)] = &[
+    (b"cpuinfo", cpuinfo),
+    (b"loadavg", loadavg),
+    (b"meminfo", meminfo),
+    (b"uptime", |text| writeln!(text, "{} 0", arch::now_ns() / 1_000_000_000)),
+];
+
+fn devices(dev: &Arc<Node>) -> Result<(), Errno> {
+    let files: [(&[u8], Device); 5] = [
+        (b"null", Device::Null),
+        (b"zero", Device::Zero),
+        (b"full", Device::Full),
+        (b"random", Device::Random),
+        (b"urandom", Device::Random),
+    ];
+    for (name, device) in files {
+        tree::attach(dev, name, &Node::file(Volume::System, 0o666, device)?)?;
+    }
+    let links: [(&[u8], &[u8]); 4] = [
+        (b"fd", b"/proc/self/fd"),
+        (b"stdin", b"/proc/self/fd/0"),
+        (b"stdout", b"/proc/self/fd/1"),
+        (b"stderr", b"/proc/self/fd/2"),
+    ];
+    links
+        .into_iter()
+        .try_for_each(|(name, target)| tree::attach(dev, name, &Node::link(Volume::System, target)?))
+}
+
+fn directory(parent: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>, Errno> {
+    let made = Node::directory(Volume::System, 0o755)?;
+    tree::attach(parent, name, &made)?;
+    Ok(made)
+}
+
+fn below(parent: &Arc<Node>, names: &[&[u8]]) -> Result<Arc<Node>, Errno> {
+    names.iter().try_fold(parent.clone(), |at, name| directory(&at, name))
+}
+
+fn generated(parent: &Arc<Node>, name: &[u8], write: Fixed) -> Result<(), Errno> {
+    tree::attach(parent, name, &folder::text(write)?)
+}
+
+/// `node`, whose text `write` makes, as it is now.
+pub fn snapshot(node: &Node, write: &Writer) -> Result<Arc<Node>, Errno> {
+    let mut text = Text::default();
+    write(&mut text).map_err(|_| Errno::ENOMEM)?;
+    Snapshot::node(text, node.permissions())
+}
+
+/// Without load, which nobody measures.
+fn loadavg(text: &mut Text) -> fmt::Result {
+    writeln!(text, "0.00 0.00 0.00 1/{} 1", counters::sum(counters::Counter::Tasks))
+}
+
+fn cpuinfo(text: &mut Text) -> fmt::Result {
+    (0..arch::cores())
+        .try_for_each(|core| write!(text, "processor\t: {core}\ncpu cores\t: {}\n\n", arch::cores()))
+}
+
+fn cpu_range(text: &mut Text) -> fmt::Result {
+    match arch::cores() {
+        1 => writeln!(text, "0"),
+        cores => writeln!(text, "0-{}", cores - 1),
+    }
+}
+
+fn meminfo(text: &mut Text) -> fmt::Result {
+    let stats = mm::frames::stats();
+    let kib = |frames: u64| frames * 4;
+    writeln!(text, "MemTotal:       {:8} kB", kib(stats.total))?;
+    writeln!(text, "MemFree:        {:8} kB", kib(stats.free))?;
+    writeln!(text, "MemAvailable:   {:8} kB", kib(stats.free))
+}
+
+fn counter_lines(text: &mut Text) -> fmt::Result {
+    let mut outcome = Ok(());
+    let space = sched::with_current(|task| task.space().clone());
+    counters::for_each(&space, &mut |name, count| {
+        outcome = outcome.and_then(|()| counter_line(text, name, count));
+    });
+    outcome
+}
+
+fn counter_line(text: &mut Text, name: &str, count: &dyn Fn(CoreId) -> u64) -> fmt::Result {
+    // A core that gives back more than it took counts below zero.
+    let cores = || (0..arch::cores()).map(|core| count(CoreId::new(core)) as i64);
+    write!(text, "{name} {}", cores().sum::<i64>())?;
+    cores().try_for_each(|count| write!(text, " {count}"))?;
+    text.write_str("\n")
+}

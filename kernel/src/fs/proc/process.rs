@@ -1,0 +1,188 @@
+//! `/proc/PID` and what is in it.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+
+use abi::Errno;
+use abi::file::{S_IFDIR, S_IFLNK, S_IFREG};
+
+use super::descriptors::Descriptors;
+use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
+use super::texts;
+use crate::fs::fallible::{self, Text};
+use crate::fs::node::{Node, Volume};
+use crate::fs::path;
+use crate::process::{Process, numbers};
+use crate::sched::Task;
+
+/// What is in the directory of a process, and its `S_IF*`.
+const NAMES: [(&[u8], u32); 12] = [
+    (b"cmdline", S_IFREG),
+    (b"comm", S_IFREG),
+    (b"cwd", S_IFLNK),
+    (b"environ", S_IFREG),
+    (b"exe", S_IFLNK),
+    (b"fd", S_IFDIR),
+    (b"maps", S_IFREG),
+    (b"root", S_IFLNK),
+    (b"stat", S_IFREG),
+    (b"statm", S_IFREG),
+    (b"status", S_IFREG),
+    (b"task", S_IFDIR),
+];
+
+/// The directory of a process.
+struct One {
+    process: Weak<Process>,
+}
+
+pub fn of_process(process: &Arc<Process>) -> Result<Arc<Node>, Errno> {
+    folder::node(One { process: Arc::downgrade(process) })
+}
+
+impl Folder for One {
+    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+        let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
+        match name {
+            b"fd" => folder::node(Descriptors::of(&process)),
+            b"task" => folder::node(Tasks { process: self.process.clone() }),
+            b"exe" => link(&program_path(&process)?),
+            b"cwd" => {
+                let task = process.any_thread().ok_or(Errno::ENOENT)?;
+                link(&path::of(&task.place().directory())?)
+            }
+            b"root" => link(b"/"),
+            _ => file(&process, name),
+        }
+    }
+
+    fn list(&self, position: u64, show: &mut Show<'_>) {
+        let _all = list_names(&NAMES, position, show);
+    }
+
+    fn parent(&self) -> Option<Arc<Node>> {
+        crate::fs::root().lookup(b"proc").ok()
+    }
+}
+
+fn link(target: &[u8]) -> Result<Arc<Node>, Errno> {
+    Node::link(Volume::System, target)
+}
+
+fn program_path(process: &Process) -> Result<Vec<u8>, Errno> {
+    let memory = process.memory().ok_or(Errno::ENOENT)?;
+    fallible::copied(&memory.program.path)
+}
+
+/// A text about a process.
+type Writer = fn(&Process, &mut Text) -> fmt::Result;
+
+fn file(process: &Arc<Process>, name: &[u8]) -> Result<Arc<Node>, Errno> {
+    let write: Writer = match name {
+        b"cmdline" => texts::cmdline,
+        b"environ" => texts::environ,
+        b"comm" => texts::comm,
+        b"maps" => texts::maps,
+        b"stat" => texts::stat,
+        b"statm" => texts::statm,
+        b"status" => texts::status,
+        _ => return Err(Errno::ENOENT),
+    };
+    let process = Arc::downgrade(process);
+    // Nothing is left to say of who is gone.
+    folder::text(move |text| process.upgrade().map_or(Ok(()), |process| write(&process, text)))
+}
+
+/// `/proc/PID/task`.
+struct Tasks {
+    process: Weak<Process>,
+}
+
+impl Folder for Tasks {
+    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+        let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
+        let task = folder::number(name).and_then(|tid| process.thread(tid)).ok_or(Errno::ENOENT)?;
+        folder::node(OneTask { task: Arc::downgrade(&task) })
+    }
+
+    fn list(&self, position: u64, show: &mut Show<'_>) {
+        let Some(process) = self.process.upgrade() else { return };
+        let next = |from| process.next_tid(from as u32).map(u64::from);
+        let _all = list_numbers(position, (DOTS + 1, S_IFDIR), next, show);
+    }
+
+    fn parent(&self) -> Option<Arc<Node>> {
+        of_process(&self.process.upgrade()?).ok()
+    }
+}
+
+/// `/proc/PID/task/TID`: what differs from thread to thread.
+struct OneTask {
+    task: Weak<Task>,
+}
+
+impl Folder for OneTask {
+    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+        match name {
+            b"comm" => {
+                let task = self.task.clone();
+                folder::text(move |text| task.upgrade().map_or(Ok(()), |task| texts::name(&task, text)))
+            }
+            _ => file(self.task.upgrade().ok_or(Errno::ESRCH)?.process(), name),
+        }
+    }
+
+    fn list(&self, position: u64, show: &mut Show<'_>) {
+        let _all =
+            list_names(&[(b"comm", S_IFREG), (b"stat", S_IFREG), (b"status", S_IFREG)], position, show);
+    }
+
+    fn parent(&self) -> Option<Arc<Node>> {
+        let process = Arc::downgrade(self.task.upgrade()?.process());
+        folder::node(Tasks { process }).ok()
+    }
+}
+
+/// `/proc` itself: the processes, and names that are always there.
+pub struct Processes {
+    /// Those names.
+    pub fixed: Arc<Node>,
+}
+
+/// Names that mean another process to each that reads them.
+const MOVING: [(&[u8], u32); 2] = [(b"self", S_IFLNK), (b"thread-self", S_IFLNK)];
+/// Where the numbers stand: behind those, and before all fixed names, whose positions are large.
+const FIRST: u64 = DOTS + MOVING.len() as u64 + 1;
+
+impl Folder for Processes {
+    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+        match (name, folder::number(name)) {
+            (b"self", _) => moving_link(texts::own_process),
+            (b"thread-self", _) => moving_link(texts::own_thread),
+            (_, Some(pid)) => of_process(&numbers::process(pid).ok_or(Errno::ENOENT)?),
+            (_, None) => self.fixed.lookup(name),
+        }
+    }
+
+    fn list(&self, position: u64, show: &mut Show<'_>) {
+        let next = |from| numbers::next_process(from as u32).map(|process| process.pid().into());
+        let rest = FIRST + u64::from(numbers::LIMIT);
+        if list_names(&MOVING, position, show)
+            && list_numbers(position.max(FIRST), (FIRST, S_IFDIR), next, show)
+        {
+            // It is a directory.
+            let _ = self.fixed.list(position.max(rest), show);
+        }
+    }
+
+    fn parent(&self) -> Option<Arc<Node>> {
+        Some(crate::fs::root())
+    }
+}
+
+fn moving_link(target: fn(&mut Text) -> fmt::Result) -> Result<Arc<Node>, Errno> {
+    let mut text = Text::default();
+    target(&mut text).map_err(|_| Errno::ENOMEM)?;
+    link(&text.0)
+}

@@ -1,0 +1,106 @@
+//! Measuring processes: each pinned, each with memory of its own, all doing rounds at the same time.
+//!
+//! They have no memory in common to wait in, so two pipes bring them together: who is ready says so by a byte in the one,
+//! and all start when the other one ends.
+
+use crate::counters::{Reading, minor_faults};
+use crate::window::{Rounds, Window};
+use crate::{cores, marker, require};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::time::Instant;
+
+/// A new process that does `body` and ends; its number. The caller has one thread.
+pub fn spawn(body: impl FnOnce()) -> io::Result<i32> {
+    // SAFETY: there is one thread, so nothing in the child is in a state that another thread would have to change.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            body();
+            exit(0)
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Ends the process at once.
+pub fn exit(status: i32) -> ! {
+    // SAFETY: nothing is left to be done.
+    unsafe { libc::_exit(status) }
+}
+
+/// Waits for a child; the status it exited with, unless a signal ended it.
+pub fn wait(pid: i32) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    // SAFETY: the call fills the word.
+    match unsafe { libc::waitpid(pid, &mut status, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))),
+    }
+}
+
+/// Has `processes` processes do rounds, told which one, and returns what those that count cost.
+pub fn measure_processes(processes: usize, rounds: Rounds, round: impl Fn(u64)) -> Window {
+    let cpus = require(cores::allowed(), "sched_getaffinity");
+    let (mut ready, says_ready) = require(io::pipe(), "pipe");
+    let (starts, start) = require(io::pipe(), "pipe");
+    let work = |index: usize| {
+        require(cores::pin(cpus[index % cpus.len()]), "sched_setaffinity");
+        (0..rounds.warm_up).for_each(&round);
+        meet(&says_ready, &starts);
+        count(processes, rounds, &round);
+    };
+    let spawned: Vec<i32> = (0..processes)
+        .map(|index| {
+            let child = || {
+                // Who holds it open would wait for itself.
+                close(&start);
+                work(index);
+            };
+            require(spawn(child), "fork")
+        })
+        .collect();
+    require(ready.read_exact(&mut vec![0; processes]), "a process is not ready");
+    observe(start, &spawned)
+}
+
+fn close(end: &PipeWriter) {
+    use std::os::fd::AsRawFd;
+    // SAFETY: the process ends without using it.
+    unsafe { libc::close(end.as_raw_fd()) };
+}
+
+/// Says ready, and waits for the start.
+fn meet(mut ready: &PipeWriter, mut start: &PipeReader) {
+    require(ready.write_all(b"r"), "write");
+    require(start.read_to_end(&mut Vec::new()), "read");
+}
+
+/// The counted rounds; the first is left out of the meter's window, as that of threads is.
+fn count(processes: usize, rounds: Rounds, round: impl Fn(u64)) {
+    let metered = u64::from(rounds.counted > 1);
+    for number in 0..rounds.counted {
+        if number == metered {
+            marker::begin(processes);
+        }
+        round(number);
+        if number >= metered {
+            marker::iter();
+        }
+    }
+    marker::end();
+}
+
+/// From the start to the end of the last process.
+fn observe(start: PipeWriter, processes: &[i32]) -> Window {
+    let (mut before, mut after) = (Reading::prepare(), Reading::prepare());
+    before.take();
+    let (faults, clock, cycles) = (minor_faults(), Instant::now(), cores::cycles());
+    drop(start);
+    for &pid in processes {
+        assert_eq!(require(wait(pid), "waitpid"), Some(0), "a process failed");
+    }
+    let (cycles, seconds) = (cores::cycles() - cycles, clock.elapsed().as_secs_f64());
+    let minor_faults = minor_faults() - faults;
+    after.take();
+    Window { seconds, cycles, minor_faults, counters: after.since(&before) }
+}
