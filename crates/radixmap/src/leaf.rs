@@ -19,8 +19,8 @@ use crate::node::{FANOUT, NodeRef, Step};
 /// Words that a leaf keeps for the map's user, 0 at first.
 #[derive(Clone, Copy, Debug)]
 pub struct Annex<'g> {
-    /// One word, on the cache line of the leaf's count.
-    pub mark: &'g AtomicU64,
+    /// On the cache line of the leaf's count.
+    pub words: &'g [AtomicU64; 3],
     /// A bit for each core, on the cache line that descents read: to be written seldom.
     pub cores: &'g [AtomicU64; MAX_CORES / 64],
 }

@@ -1,7 +1,7 @@
 //! Where a node lives.
 //!
 //! ```text
-//! parent's slot ──▶ node: Refcache header | mark                         128 bytes, two cache lines
+//! parent's slot ──▶ node: Refcache header | words                        128 bytes, two cache lines
 //!                         parent | slots | side | counters | cores
 //!                                   │       └────────▶ side:   512 × 8 bytes, one frame, if there is one
 //!                                   └────────────────▶ slots:  512 × 8 bytes, one frame
@@ -44,7 +44,7 @@ pub(crate) struct Node {
     /// Counts used slots. First, so that Refcache's pointer is ours.
     header: Header,
     /// The annex's first part.
-    pub mark: AtomicU64,
+    pub words: [AtomicU64; 3],
     pub links: Links,
 }
 
@@ -99,7 +99,7 @@ impl Memory {
         let links = Links { parent, slots: self.slots, side: Side::none(), counters, cores: zeroes() };
         // SAFETY: the allocation is ours alone; after the write, all of it is initialised.
         unsafe {
-            self.node.write(Node { header, mark: AtomicU64::new(0), links });
+            self.node.write(Node { header, words: zeroes(), links });
             NodeRef::new(self.node, level)
         }
     }
@@ -127,7 +127,7 @@ impl Memory {
     }
 }
 
-fn zeroes() -> [AtomicU64; MAX_CORES / 64] {
+fn zeroes<const N: usize>() -> [AtomicU64; N] {
     array::from_fn(|_| AtomicU64::new(0))
 }
 

@@ -126,7 +126,7 @@ impl<'p> NodeRef<'p> {
     pub fn annex(self) -> Annex<'p> {
         // SAFETY: the node stays for `'p`.
         let node = unsafe { self.node.as_ref() };
-        Annex { mark: &node.mark, cores: &node.links.cores }
+        Annex { words: &node.words, cores: &node.links.cores }
     }
 
     /// Where the slots are.

@@ -85,16 +85,47 @@ fn what_the_guest_has_first_the_home_gets_without_an_interrupt() {
     world.finish();
 }
 
+/// Threads that share a page or two with everybody, and nothing else.
 #[test]
-fn the_third_user_of_a_page_makes_its_leaf_everybodys() {
+fn a_few_pages_that_all_use_leave_the_others_alone() {
+    let (world, leaf) = leaf_of(8, 8, 3);
+    for core in 0..8 {
+        let mine = pages(leaf.start().get() + 100 + core, 1);
+        touch(&world, core as usize, mine);
+        assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, core as usize, mine)), 0, "core {core}");
+    }
+    assert_eq!(world.mmu.links(), 1);
+    world.finish();
+}
+
+#[test]
+fn many_pages_with_three_users_make_their_leaf_everybodys() {
     let (world, _) = leaf_of(8, 2, 100);
     let all = pages(LEAF_START, 100);
-    for core in 2..8 {
+    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 2, all)), 8, "the eighth links");
+    for core in 3..8 {
         assert_eq!(adds(&world, Event::FillFault, || touch(&world, core, all)), 1, "core {core} links");
     }
     assert_eq!(adds(&world, Event::FillFault, || touch(&world, 1, all)), 0, "its own page will do");
     let one = pages(LEAF_START, 1);
     assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 3, one)), 7);
+    world.finish();
+}
+
+/// Each shares a page with the home: the ninth and later take it from the home, as there is no seat to be known by.
+#[test]
+fn guests_without_a_seat_take_the_page() {
+    let (world, leaf) = leaf_of(12, 1, 12);
+    let page = |core: usize| pages(leaf.start().get() + core as u64, 1);
+    for core in 1..12 {
+        let taken = u64::from(core > 8);
+        assert_eq!(adds(&world, Event::IpiTarget, || touch(&world, core, page(core))), taken, "core {core}");
+        assert_eq!(
+            adds(&world, Event::IpiTarget, || unmap(&world, core, page(core))),
+            1 - taken,
+            "core {core}"
+        );
+    }
     world.finish();
 }
 

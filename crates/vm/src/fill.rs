@@ -4,6 +4,7 @@ use percore::{CoreId, CoreSet, Pinned};
 use radixmap::Entry;
 use sync::atomic::{Ordering, fence};
 
+use crate::linkage::Guests;
 use crate::meta::Page;
 use crate::shootdown::{Reach, Rig, linkage};
 use crate::{Fault, FaultError, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
@@ -36,16 +37,19 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         page: Page,
         owner: CoreId,
     ) -> Result<Fault, FaultError> {
-        let Some(frame) = page.frame() else { unreachable!("there is nothing to fill in") };
-        self.mmu.fill(pin, at, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)?;
-        let tracked = match page.is_linked() {
-            true => page.with_guest(),
-            false => page.with_tracker(page.tracker().with(owner, self.grain)),
-        };
+        self.fill_table(pin, at, page)?;
+        let tracked = page.with_tracker(page.tracker().with(owner, self.grain));
         entry.set(tracked);
         Ok(if tracked == page { Fault::Spurious } else { Fault::Fill })
     }
 
+    #[inline]
+    fn fill_table(&self, pin: &Pinned, at: PageNum, page: Page) -> Result<(), FaultError> {
+        let Some(frame) = page.frame() else { unreachable!("there is nothing to fill in") };
+        self.mmu.fill(pin, at, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)
+    }
+
+    /// Through the leaf or not, as `linkage.rs` says.
     #[inline]
     fn fill_either(
         &self,
@@ -55,23 +59,44 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         page: Page,
     ) -> Result<Fault, FaultError> {
         let leaf = linkage(&entry.leaf());
-        match leaf.is_linked(pin.core()) || self.may_link(pin.core(), leaf, page) {
+        match leaf.is_linked(pin.core()) || leaf.welcomes(pin.core()) {
             true => self.link(pin, at, entry, page),
+            false if page.is_linked() => self.fill_guest(pin, at, entry, page),
+            false if self.is_crowded(pin.core(), leaf, page) => self.link(pin, at, entry, page),
             false => self.fill_own(pin, at, entry, page, pin.core()),
         }
     }
 
-    /// Whether `core` links now. It does if it is the third that uses the page: then the leaf is shared from now on.
-    fn may_link(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
-        let third = || match page.is_linked() {
-            true => !leaf.admit(core),
-            false => page.tracker().is_full() && !page.tracker().contains(core, self.grain),
-        };
-        leaf.welcomes(core)
-            || (third() && {
-                leaf.share();
-                true
-            })
+    /// Whether `core`, as the third user of a page that is not linked, makes the leaf shared.
+    fn is_crowded(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
+        let tracker = page.tracker();
+        tracker.is_full() && !tracker.contains(core, self.grain) && leaf.crowd()
+    }
+
+    /// In a table page of its own, of a page that others have through the leaf. Who finds no seat takes it from them.
+    fn fill_guest(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let leaf = linkage(&entry.leaf());
+        let seat = leaf.admit(pin.core());
+        let before = page.guests();
+        let guests = seat.map_or(Guests::ALL, |seat| before.and(seat));
+        if guests == Guests::ALL && before != Guests::ALL && leaf.crowd() {
+            return self.link(pin, at, entry, page);
+        }
+        if seat.is_none() {
+            let mut reach = Reach::NONE;
+            reach.add(entry, page, self.grain);
+            self.take_back(pin, reach);
+            return self.fill_own(pin, at, entry, page.untracked(), pin.core());
+        }
+        self.fill_table(pin, at, page)?;
+        entry.set(page.with_guests(guests));
+        Ok(if guests == before { Fault::Spurious } else { Fault::Fill })
     }
 
     /// Through the leaf, for all that are linked: one store makes the word an entry.
@@ -89,14 +114,15 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             leaf.hold(1);
         }
         let fresh = self.mmu.link(pin, at, leaf.address()).map_err(|_| FaultError::OutOfMemory)?;
-        let guest = match page.is_linked() {
-            true => page.has_guest(),
-            false => self.take_names_back(pin, at, linkage, page),
+        let guests = match page.is_linked() {
+            true => page.guests(),
+            false if page.tracker().is_empty() => Guests::NONE,
+            false => self.receive(pin, at, linkage, page),
         };
-        let linked = page.linked(self.mmu.entry(page.rights()));
+        let linked = page.linked(self.mmu.entry(page.rights())).with_guests(guests);
         // Release, partner of the walks of other linked cores: they find what is in the frame.
         fence(Ordering::Release);
-        entry.set(if guest { linked.with_guest() } else { linked });
+        entry.set(linked);
         if page.is_linked() && !fresh {
             // Its rights may have been raised since.
             self.mmu.clear(pin, PageRange::one(at));
@@ -105,18 +131,18 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         Ok(Fault::Fill)
     }
 
-    /// The cores that are tracked by name have their translations of the page taken back, but for the leaf's guest, whom the
-    /// word can name, and the linked, who are known as such. Whether the guest has one.
-    fn take_names_back(&self, pin: &Pinned, at: PageNum, leaf: Linkage<'_>, page: Page) -> bool {
-        let linked = leaf.linked();
-        let (mut guest, mut lost) = (false, CoreSet::EMPTY);
-        for core in page.tracker().cores(self.grain).iter().filter(|&core| !linked.contains(core)) {
-            match leaf.admit(core) {
-                true => guest = true,
-                false => lost.insert(core),
+    /// A tracked page is about to be linked. Those who are linked are known as such, the others become guests; who finds no
+    /// seat, or has no name, has its translation taken back.
+    fn receive(&self, pin: &Pinned, at: PageNum, leaf: Linkage<'_>, page: Page) -> Guests {
+        let (tracker, linked) = (page.tracker(), leaf.linked());
+        let (mut guests, mut lost) = (Guests::NONE, CoreSet::EMPTY);
+        for core in tracker.cores(self.grain).iter().filter(|&core| !linked.contains(core)) {
+            match leaf.admit(core).filter(|_| !tracker.is_coarse()) {
+                Some(seat) => guests = guests.and(seat),
+                None => lost.insert(core),
             }
         }
         self.take_back(pin, Reach::one(at, lost));
-        guest
+        guests
     }
 }

@@ -51,7 +51,7 @@ mod tracker;
 pub use counters::{Counters, Event};
 pub use designs::RadixSpace;
 pub use layout::Layout;
-pub use linkage::Linkage;
+pub use linkage::{Guests, Linkage};
 pub use mapping::{BackingNum, Flags, Mapping};
 pub use memory::{BackingError, Backings, Frames, Memory};
 pub use mmu::{Mmu, OutOfMemory, Shot, Tables};

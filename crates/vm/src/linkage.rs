@@ -12,22 +12,23 @@
 //!
 //! # The states of a leaf
 //!
-//! | stage | who may link | and to what it changes |
+//! | stage | who may link | and what it changes to |
 //! |---|---|---|
 //! | nobody's | the next core that faults | it becomes its home: CAS |
-//! | home `h` | `h` | a page is wanted by its third core: shared. `h` gives up its tables: nobody's |
-//! | home `h`, guest `g` | `h`; `g` has what it shares with `h` in its own page | the same; `g` gives up its tables: no guest |
+//! | home `h` | `h` | so many pages have three users: shared. `h` gives up its tables: nobody's |
 //! | shared | everybody | all of it is unmapped at once: nobody's |
 //!
-//! Neighbours, who use different pages of a leaf, stay apart; two who share pages stay two, and both are known by name.
+//! Who may not link uses a page of its own, and is a *guest* of the leaf if it shares pages with its home: it gets a seat,
+//! by CAS, and keeps it until the leaf is nobody's. So neighbours, who use different pages of a leaf, stay apart; two who
+//! share a page stay two; and a few pages that all use do not make all of the leaf everybody's.
 //!
 //! # The states of a page with a frame
 //!
 //! | the page's word | who may translate it |
 //! |---|---|
-//! | `P` = 0, names | the named cores, in their own pages (or once, if they have linked since) |
+//! | `P` = 0, tracker | the cores of the tracker, in their own pages (or once, if they have linked since) |
 //! | `P` = 1 | every linked core |
-//! | `P` = 1, guest | every linked core, and the guest in its own page |
+//! | `P` = 1, guests | every linked core, and the guest in that seat, or all guests, in their own pages |
 //!
 //! # Invariants
 //!
@@ -36,7 +37,7 @@
 //! 2. The set grows under the lock of some slot of the leaf, by the core that joins. It shrinks by a core that has given up
 //!    its tables, and under the locks of all 512 slots after each core of it has unlinked (`reset`).
 //! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads to it.
-//! 4. Whoever is named in the words of a page, or is its guest, and links, has lost its own page before it returns to the
+//! 4. Whoever is in a page's tracker, or its guest, and links, has lost its own page before it returns to the
 //!    program; until then the set, which it is in, covers it.
 //! 5. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot stores its
 //!    word, and nothing is lost.
@@ -58,23 +59,65 @@ use percore::{CoreId, CoreSet, MAX_CORES};
 use sync::atomic::{AtomicU64, Ordering, fence};
 
 const WORDS: usize = MAX_CORES / 64;
-const HOME_SHIFT: u32 = 0;
-const GUEST_SHIFT: u32 = 16;
-const CORE: u64 = 0xffff;
-const SHARED: u64 = 1 << 32;
+/// The stage: the home, how many pages have had three users, and whether it is shared.
+const HOME: u64 = 0xffff;
+const CROWDED_SHIFT: u32 = 16;
+const CROWDED: u64 = 0xff << CROWDED_SHIFT;
+const SHARED: u64 = 1 << 24;
+/// So many pages with three users make a leaf shared: more than the few through which threads that share nothing else
+/// start and stop.
+const CROWD: u64 = 8;
+/// A word of seats has so many, of so many bits.
+const LANES: u32 = 4;
+const LANE_BITS: u32 = 16;
+
+/// Which guests of a leaf have a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guests(u8);
+
+impl Guests {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Perhaps all.
+    pub const ALL: Self = Self(15);
+
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self((bits & 15) as u8)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// These and those.
+    pub(crate) fn and(self, others: Self) -> Self {
+        match (self, others) {
+            (Self::NONE, one) | (one, Self::NONE) => one,
+            (one, other) if one == other => one,
+            _ => Self::ALL,
+        }
+    }
+
+    fn has(self, seat: u32) -> bool {
+        self == Self::ALL || u32::from(self.0) == seat + 1
+    }
+}
 
 /// What a leaf knows of the cores that use it. See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Linkage<'g> {
     stage: &'g AtomicU64,
+    seats: [&'g AtomicU64; 2],
     linked: &'g [AtomicU64; WORDS],
 }
 
 impl<'g> Linkage<'g> {
     /// The linkage that is kept in these words, 0 at first.
     #[inline(always)]
-    pub fn new(stage: &'g AtomicU64, linked: &'g [AtomicU64; WORDS]) -> Self {
-        Self { stage, linked }
+    pub fn new([stage, low, high]: &'g [AtomicU64; 3], linked: &'g [AtomicU64; WORDS]) -> Self {
+        Self { stage, seats: [low, high], linked }
     }
 
     /// Whether `core` is linked. For the core itself, with a slot of the leaf locked.
@@ -86,26 +129,28 @@ impl<'g> Linkage<'g> {
 
     /// Whether `core`, which is not linked, may link: the leaf is shared, or becomes its home.
     pub fn welcomes(self, core: CoreId) -> bool {
-        let claim = |stage: u64| (stage & (SHARED | CORE) == 0).then(|| stage | name(core, HOME_SHIFT));
+        let claim = |stage: u64| (stage & (SHARED | HOME) == 0).then(|| stage | name(core));
         match self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim) {
             Ok(_) => true,
-            Err(stage) => stage & SHARED != 0 || stage & CORE == name(core, HOME_SHIFT),
+            Err(stage) => stage & SHARED != 0 || stage & HOME == name(core),
         }
     }
 
-    /// From now on every core may link.
-    pub fn share(self) {
-        self.stage.fetch_or(SHARED, Ordering::Relaxed);
+    /// One page more has three users. Whether that makes the leaf shared.
+    pub fn crowd(self) -> bool {
+        let count = |stage: u64| {
+            let crowded = (stage & CROWDED) + (1 << CROWDED_SHIFT);
+            let shared = if crowded >> CROWDED_SHIFT >= CROWD { SHARED } else { 0 };
+            (stage & SHARED == 0).then_some(stage & !CROWDED | crowded | shared)
+        };
+        let counted = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        counted.map_or(true, |before| (before & CROWDED) >> CROWDED_SHIFT >= CROWD - 1)
     }
 
-    /// Whether `core` is the guest now.
-    pub fn admit(self, core: CoreId) -> bool {
-        let guest = name(core, GUEST_SHIFT);
-        let admit = |stage: u64| (stage & CORE << GUEST_SHIFT == 0).then_some(stage | guest);
-        match self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit) {
-            Ok(_) => true,
-            Err(stage) => stage & CORE << GUEST_SHIFT == guest,
-        }
+    /// The seat of `core`, which becomes a guest if there is one left.
+    pub fn admit(self, core: CoreId) -> Option<Guests> {
+        let mut seats = (0..).zip(self.seats);
+        seats.find_map(|(at, word)| sit(word, core).map(|lane| Guests((at * LANES + lane + 1) as u8)))
     }
 
     /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold the leaf.
@@ -121,26 +166,34 @@ impl<'g> Linkage<'g> {
 
     /// After `core`, which calls, has given up its tables. Whether it was in the set: then it holds the leaf no more.
     pub fn leave(self, core: CoreId) -> bool {
-        let (home, guest) = (name(core, HOME_SHIFT), name(core, GUEST_SHIFT));
-        let left = |stage: u64| {
-            let stage = if stage & CORE == home { stage & !CORE } else { stage };
-            Some(if stage & CORE << GUEST_SHIFT == guest { stage & !(CORE << GUEST_SHIFT) } else { stage })
-        };
+        let left = |stage: u64| (stage & HOME == name(core)).then_some(stage & !HOME);
         let (word, bit) = self.bit(core);
         let _ = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
-        // Release, partner of the Acquire in `users`: the tables were given up before.
+        // Release, partner of the Acquire in `linked`: the tables were given up before.
         word.fetch_and(!bit, Ordering::Release) & bit != 0
     }
 
-    /// The cores that may translate a page through the leaf, and as the guest if the page `has_guest`. After the page's word
-    /// was stored without `P` (T1).
-    pub fn users(self, has_guest: bool) -> CoreSet {
+    /// The cores that may translate a page through the leaf, or as one of its `guests`. After the page's word was stored
+    /// without `P` (T1).
+    #[inline]
+    pub fn users(self, guests: Guests) -> CoreSet {
         fence(Ordering::SeqCst); // T2, partner of L2
         let mut users = self.linked();
-        if let (true, Some(guest)) = (has_guest, self.guest()) {
-            users.insert(guest);
+        if guests != Guests::NONE {
+            self.add_guests(guests, &mut users);
         }
         users
+    }
+
+    fn add_guests(self, guests: Guests, users: &mut CoreSet) {
+        for (at, word) in (0..).zip(self.seats) {
+            let seats = word.load(Ordering::Relaxed);
+            for lane in (0..LANES).filter(|lane| guests.has(at * LANES + lane)) {
+                if let Some(core) = (seats >> (lane * LANE_BITS) & HOME).checked_sub(1) {
+                    users.insert(CoreId::new(core as usize));
+                }
+            }
+        }
     }
 
     /// The cores in the set: all that may be, if called after a fence. T3. Acquire, partner of the Release in `leave`.
@@ -151,13 +204,8 @@ impl<'g> Linkage<'g> {
     /// All slots are locked and every core in the set has unlinked: nobody's again. How many cores hold the leaf no more.
     pub fn reset(self) -> usize {
         let gone = self.linked.iter().map(|word| word.swap(0, Ordering::Relaxed).count_ones() as usize).sum();
-        self.stage.store(0, Ordering::Relaxed);
+        self.seats.into_iter().chain([self.stage]).for_each(|word| word.store(0, Ordering::Relaxed));
         gone
-    }
-
-    fn guest(self) -> Option<CoreId> {
-        let guest = (self.stage.load(Ordering::Relaxed) >> GUEST_SHIFT) & CORE;
-        (guest != 0).then(|| CoreId::new(guest as usize - 1))
     }
 
     #[inline(always)]
@@ -166,9 +214,23 @@ impl<'g> Linkage<'g> {
     }
 }
 
-/// `core` in a stage.
-fn name(core: CoreId, shift: u32) -> u64 {
-    (core.index() as u64 + 1) << shift
+/// `core` as a home, or in a seat.
+fn name(core: CoreId) -> u64 {
+    core.index() as u64 + 1
+}
+
+/// The seat of `core` in a word of seats, which it takes if it is free.
+fn sit(word: &AtomicU64, core: CoreId) -> Option<u32> {
+    let mut seats = word.load(Ordering::Relaxed);
+    loop {
+        let lane = (0..LANES)
+            .find(|lane| matches!(seats >> (lane * LANE_BITS) & HOME, at if at == 0 || at == name(core)))?;
+        let taken = seats | name(core) << (lane * LANE_BITS);
+        match word.compare_exchange(seats, taken, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some(lane),
+            Err(now) => seats = now,
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -178,13 +240,13 @@ mod tests {
 
     #[derive(Default)]
     struct Leaf {
-        stage: AtomicU64,
+        words: [AtomicU64; 3],
         linked: [AtomicU64; WORDS],
     }
 
     impl Leaf {
         fn linkage(&self) -> Linkage<'_> {
-            Linkage::new(&self.stage, &self.linked)
+            Linkage::new(&self.words, &self.linked)
         }
     }
 
@@ -192,46 +254,55 @@ mod tests {
         CoreId::new(index)
     }
 
+    fn users(linkage: Linkage<'_>, guests: Guests) -> Vec<usize> {
+        linkage.users(guests).iter().map(CoreId::index).collect()
+    }
+
     #[test]
-    fn the_first_comes_home_and_the_others_wait_until_it_is_shared() {
+    fn the_first_comes_home_and_the_others_wait_until_there_is_a_crowd() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
         assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
         assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
-        linkage.share();
-        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)));
-        assert_eq!(linkage.users(true).iter().collect::<Vec<_>>(), [core(0), core(255)]);
+        assert_eq!((0..10).take_while(|_| !linkage.crowd()).count() as u64, CROWD - 1);
+        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd());
+        assert_eq!(users(linkage, Guests::NONE), [0, 255]);
     }
 
     #[test]
-    fn there_is_one_seat_for_a_guest() {
+    fn guests_are_known_by_their_seats_and_there_are_eight() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        assert!(linkage.welcomes(core(3)) && linkage.link(core(3)));
-        assert!(linkage.admit(core(0)) && linkage.admit(core(0)) && !linkage.admit(core(7)));
-        assert_eq!(linkage.users(true).len(), 2);
-        assert_eq!(linkage.users(false).len(), 1);
-        assert!(!linkage.leave(core(0)), "a guest holds nothing");
-        assert!(linkage.admit(core(7)));
+        let seats: Vec<_> = (248..256).map(|index| linkage.admit(core(index)).unwrap()).collect();
+        assert_eq!(linkage.admit(core(3)), None);
+        for (seat, index) in seats.into_iter().zip(248..) {
+            assert_eq!(linkage.admit(core(index)), Some(seat));
+            assert_eq!(users(linkage, seat), [index]);
+            assert_eq!((seat.and(seat), seat.and(Guests::NONE)), (seat, seat));
+            assert_eq!(seat.and(Guests::ALL), Guests::ALL);
+        }
+        assert_eq!(users(linkage, Guests::ALL), (248..256).collect::<Vec<_>>());
     }
 
     #[test]
     fn who_leaves_gives_up_its_home() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        assert!(linkage.welcomes(core(3)) && linkage.link(core(3)) && linkage.admit(core(5)));
+        assert!(linkage.welcomes(core(3)) && linkage.link(core(3)));
         assert!(linkage.leave(core(3)) && !linkage.leave(core(3)));
         assert!(linkage.welcomes(core(4)) && !linkage.welcomes(core(3)));
-        assert_eq!(linkage.users(true).iter().collect::<Vec<_>>(), [core(5)]);
+        assert!(linkage.linked().is_empty());
     }
 
     #[test]
     fn a_reset_leaf_is_as_new() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        linkage.share();
-        (0..100).for_each(|index| assert!(linkage.link(core(index))));
+        while !linkage.crowd() {}
+        (0..100)
+            .for_each(|index| assert!(linkage.link(core(index)) && linkage.admit(core(index % 8)).is_some()));
         assert_eq!((linkage.reset(), linkage.reset()), (100, 0));
         assert!(linkage.welcomes(core(9)) && !linkage.welcomes(core(8)));
+        assert_eq!(users(linkage, Guests::ALL), []);
     }
 }

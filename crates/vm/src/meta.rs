@@ -1,9 +1,9 @@
 //! What is kept for each page: the radix map's value. One word for anonymous memory, two for what is shown or advised.
 //!
 //! ```text
-//!          63   62   61-60   59    58     57      56-54   53-44   43-12   11-9    8-1    0
-//! main      -   tag  spare SHOWN COUNTED PRESENT rights  tracker  frame   tags  tracker  0     translated by those tracked
-//!           e   tag  spare SHOWN COUNTED PRESENT rights   guest   frame   tags     e     1     translated through the leaf
+//!          63   62    61     60      59    58-56   55-54   53-52  51-44   43-12   11-9    8-1    0
+//! main      -   tag SHOWN COUNTED PRESENT rights    -      tracker        frame   tags  tracker  0   translated by those tracked
+//!           e   tag SHOWN COUNTED PRESENT rights     guests       -       frame   tags     e     1   translated through the leaf
 //! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
 //! A word with bit 0 is an entry of a machine's page table. The bits `e` are the machine's ([`Mmu::entry`](crate::Mmu));
@@ -14,31 +14,33 @@
 
 use radixmap::{TAGS, Value};
 
+use crate::linkage::Guests;
 use crate::tracker::Tracker;
 use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
 
-const RIGHTS_SHIFT: u32 = 54;
+const RIGHTS_SHIFT: u32 = 56;
 const RIGHTS: u64 = Prot::ALL.bits() << RIGHTS_SHIFT;
 /// The page has a frame.
-const PRESENT: u64 = 1 << 57;
+const PRESENT: u64 = 1 << 59;
 /// The frame has references, of which this page is one.
-const COUNTED: u64 = 1 << 58;
+const COUNTED: u64 = 1 << 60;
 /// The frame is the backing's own: its contents are the backing's. Never without COUNTED.
-const SHOWN: u64 = 1 << 59;
+const SHOWN: u64 = 1 << 61;
 const FRAME_SHIFT: u32 = 12;
 const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
 /// The page is translated through its leaf.
 const LINKED: u64 = 1 << 0;
 /// What a machine's entry says of a page's rights, and of how it is translated.
 const MACHINE: u64 = 0x1ff | 1 << 63;
-/// The leaf's guest has the page too. Only with LINKED.
-const GUEST: u64 = 1 << 52;
+/// Which of the leaf's guests have the page too. Only with LINKED.
+const GUESTS_SHIFT: u32 = 52;
+const GUESTS: u64 = 0b1111 << GUESTS_SHIFT;
 /// The tracker's low bits are in bits 1 to 8, the others from bit 44. Only without LINKED.
 const TRACKER_LOW: u32 = 8;
 const TRACKER_HIGH_SHIFT: u32 = 44;
 const TRACKER: u64 = 0xff << 1 | ((1 << (Tracker::BITS - TRACKER_LOW)) - 1) << TRACKER_HIGH_SHIFT;
-const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER | MACHINE) & TAGS == 0);
-const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME) & (TRACKER | MACHINE) == 0);
+const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER | GUESTS | MACHINE) & TAGS == 0);
+const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME) & (TRACKER | GUESTS | MACHINE) == 0);
 
 /// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,23 +205,24 @@ impl Page {
         Self { main: self.untracked().main | entry, ..self }
     }
 
-    /// Whether the guest of its leaf has the linked page too.
+    /// Which guests of its leaf have the linked page too.
     #[inline(always)]
-    pub(crate) fn has_guest(self) -> bool {
+    pub(crate) fn guests(self) -> Guests {
         debug_assert!(self.is_linked());
-        self.main & GUEST != 0
+        Guests::from_bits(self.main >> GUESTS_SHIFT)
     }
 
-    /// The linked page, which the guest of its leaf has too.
-    pub(crate) fn with_guest(self) -> Self {
+    /// The linked page, which these guests of its leaf have too.
+    #[inline(always)]
+    pub(crate) fn with_guests(self, guests: Guests) -> Self {
         debug_assert!(self.is_linked());
-        Self { main: self.main | GUEST, ..self }
+        Self { main: self.main & !GUESTS | guests.bits() << GUESTS_SHIFT, ..self }
     }
 
     /// The page, translated by nobody.
     #[inline(always)]
     pub(crate) fn untracked(self) -> Self {
-        Self { main: self.main & !(TRACKER | MACHINE), ..self }
+        Self { main: self.main & !(TRACKER | GUESTS | MACHINE), ..self }
     }
 }
 
@@ -277,10 +280,11 @@ mod tests {
         let (main, _) = page.to_words();
         let software = TAGS | 0x7ff << 52 | 0b111 << 9;
         assert_eq!(main & !software, entry | frame.get() << 12);
-        assert!(page.is_linked() && page.is_counted() && !page.is_shown() && !page.has_guest());
-        assert!(page.with_guest().has_guest());
+        assert!(page.is_linked() && page.is_counted() && !page.is_shown());
+        assert_eq!(page.with_guests(Guests::ALL).guests(), Guests::ALL);
+        assert_eq!(page.guests(), Guests::NONE);
         assert_eq!((page.prot(), page.frame()), (Prot::READ | Prot::EXEC, Some(frame)));
-        assert_eq!(page.with_guest().untracked(), Page::new(page.mapping()).with_counted(frame));
+        assert_eq!(page.with_guests(Guests::ALL).untracked(), Page::new(page.mapping()).with_counted(frame));
     }
 
     #[test]

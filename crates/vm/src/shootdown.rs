@@ -137,7 +137,7 @@ impl Reach {
 
     fn unlink(&mut self, entry: &mut Entry<'_, Page>, page: Page) {
         entry.set(page.untracked());
-        let users = linkage(&entry.leaf()).users(page.has_guest());
+        let users = linkage(&entry.leaf()).users(page.guests());
         self.add_cores(&users, pages(entry));
     }
 
@@ -198,7 +198,7 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
 #[inline(always)]
 pub(crate) fn linkage<'a>(leaf: &Leaf<'a>) -> Linkage<'a> {
     let annex = leaf.annex();
-    Linkage::new(annex.mark, annex.cores)
+    Linkage::new(annex.words, annex.cores)
 }
 
 /// The pages of a locked slot.

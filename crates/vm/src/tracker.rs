@@ -81,10 +81,10 @@ impl Tracker {
         self.coarse(grain).add_group(core, grain)
     }
 
-    /// Whether one more core would have no name.
+    /// Whether it names as many cores as it can, and no more.
     #[inline]
     pub(crate) fn is_full(self) -> bool {
-        self.count() >= NAMED
+        self.count() == NAMED
     }
 
     /// The cores that may be in this set.
@@ -110,7 +110,7 @@ impl Tracker {
     }
 
     #[inline]
-    fn is_coarse(self) -> bool {
+    pub(crate) fn is_coarse(self) -> bool {
         self.0 & COARSE == COARSE
     }
 

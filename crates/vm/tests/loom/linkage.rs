@@ -4,16 +4,17 @@
 use std::array;
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
 use loom::thread;
 use percore::{CoreId, MAX_CORES};
-use vm::Linkage;
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use vm::{Guests, Linkage};
 
 use crate::check;
 
 /// A leaf, and the word of one page of it, which is an entry.
 struct Leaf {
-    stage: AtomicU64,
+    words: [AtomicU64; 3],
     linked: [AtomicU64; MAX_CORES / 64],
     word: AtomicUsize,
     /// Why the leaf stays.
@@ -22,17 +23,12 @@ struct Leaf {
 
 impl Leaf {
     fn new() -> Arc<Self> {
-        let linked = array::from_fn(|_| AtomicU64::new(0));
-        Arc::new(Self {
-            stage: AtomicU64::new(0),
-            linked,
-            word: AtomicUsize::new(1),
-            held: AtomicUsize::new(0),
-        })
+        let (words, linked) = (zeroes(), zeroes());
+        Arc::new(Self { words, linked, word: AtomicUsize::new(1), held: AtomicUsize::new(0) })
     }
 
     fn linkage(&self) -> Linkage<'_> {
-        Linkage::new(&self.stage, &self.linked)
+        Linkage::new(&self.words, &self.linked)
     }
 
     fn link(&self, core: CoreId) {
@@ -46,6 +42,15 @@ impl Leaf {
             self.held.fetch_sub(1, Relaxed);
         }
     }
+}
+
+fn zeroes<const N: usize>() -> [AtomicU64; N] {
+    array::from_fn(|_| AtomicU64::new(0))
+}
+
+/// The leaf has so many pages with three users that it is shared.
+fn share(leaf: &Leaf) {
+    while !leaf.linkage().crowd() {}
 }
 
 fn core(index: usize) -> CoreId {
@@ -63,7 +68,7 @@ fn who_links_late_does_not_find_what_was_taken_back() {
             theirs.word.load(Relaxed)
         });
         leaf.word.store(0, Relaxed);
-        let users = leaf.linkage().users(false);
+        let users = leaf.linkage().users(Guests::NONE);
         let found = linking.join().unwrap();
         assert!(users.contains(third) || found == 0, "a page that was taken back is translated");
     });
@@ -76,11 +81,12 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
         let leaf = Leaf::new();
         leaf.linkage().welcomes(core(0));
         leaf.link(core(0));
+        (0..7).for_each(|_| _ = leaf.linkage().crowd());
         let linking = [2, 3].map(|index| {
             let theirs = leaf.clone();
             thread::spawn(move || {
                 if index == 2 {
-                    theirs.linkage().share();
+                    share(&theirs);
                 }
                 theirs.linkage().welcomes(core(index)).then(|| {
                     theirs.link(core(index));
@@ -89,7 +95,7 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
             })
         });
         leaf.word.store(0, Relaxed);
-        let users = leaf.linkage().users(false);
+        let users = leaf.linkage().users(Guests::NONE);
         assert!(users.contains(core(0)));
         for (index, linking) in [2, 3].into_iter().zip(linking) {
             let found = linking.join().unwrap();
@@ -99,15 +105,19 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
 }
 
 #[test]
-fn one_core_comes_home_and_one_is_the_guest() {
+fn one_core_comes_home_and_each_guest_has_a_seat() {
     check(3, || {
         let leaf = Leaf::new();
         let other = leaf.clone();
-        let thread =
-            thread::spawn(move || [other.linkage().welcomes(core(1)), other.linkage().admit(core(1))]);
-        let mine = [leaf.linkage().welcomes(core(2)), leaf.linkage().admit(core(2))];
-        let theirs = thread.join().unwrap();
-        assert_eq!([0, 1].map(|at| u8::from(mine[at]) + u8::from(theirs[at])), [1, 1]);
+        let thread = thread::spawn(move || {
+            (other.linkage().welcomes(core(1)), other.linkage().admit(core(1)).unwrap())
+        });
+        let (home, seat) = (leaf.linkage().welcomes(core(2)), leaf.linkage().admit(core(2)).unwrap());
+        let (their_home, their_seat) = thread.join().unwrap();
+        assert!(home != their_home && seat != their_seat);
+        assert!(
+            leaf.linkage().users(seat).contains(core(2)) && !leaf.linkage().users(seat).contains(core(1))
+        );
     });
 }
 
@@ -116,8 +126,8 @@ fn one_core_comes_home_and_one_is_the_guest() {
 fn a_core_that_drops_its_tables_during_a_reset_holds_the_leaf_no_more() {
     check(3, || {
         let leaf = Leaf::new();
-        leaf.linkage().share();
-        [1, 2].map(|index| leaf.link(core(index)));
+        share(&leaf);
+        [1, 2].into_iter().for_each(|index| leaf.link(core(index)));
         let theirs = leaf.clone();
         let dropping = thread::spawn(move || theirs.leave(core(1)));
         leaf.held.fetch_sub(leaf.linkage().reset(), Relaxed);
@@ -143,7 +153,7 @@ fn who_comes_back_after_it_dropped_its_tables_is_seen() {
             })
         });
         leaf.word.store(0, Relaxed);
-        let users = leaf.linkage().users(false);
+        let users = leaf.linkage().users(Guests::NONE);
         let found = returning.join().unwrap();
         assert!(users.contains(core(1)) || found == Some(0), "a page that was taken back is translated");
         assert_eq!(leaf.held.load(Relaxed), 1);
