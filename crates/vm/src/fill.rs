@@ -85,7 +85,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let seat = leaf.admit(pin.core());
         let before = page.guests();
         let guests = seat.map_or(Guests::ALL, |seat| before.and(seat));
-        if guests == Guests::ALL && before != Guests::ALL && leaf.crowd() {
+        if guests != before && leaf.has_guests() && leaf.crowd() {
             return self.link(pin, at, entry, page);
         }
         if seat.is_none() {

@@ -15,7 +15,7 @@
 //! | stage | who may link | and what it changes to |
 //! |---|---|---|
 //! | nobody's | the next core that faults | it becomes its home: CAS |
-//! | home `h` | `h` | so many pages have three users: shared. `h` gives up its tables: nobody's |
+//! | home `h` | `h` | many fills by several guests: shared. `h` gives up its tables: nobody's |
 //! | shared | everybody | all of it is unmapped at once: nobody's |
 //!
 //! Who may not link uses a page of its own, and is a *guest* of the leaf if it shares pages with its home: it gets a seat,
@@ -59,14 +59,14 @@ use percore::{CoreId, CoreSet, MAX_CORES};
 use sync::atomic::{AtomicU64, Ordering, fence};
 
 const WORDS: usize = MAX_CORES / 64;
-/// The stage: the home, how many pages have had three users, and whether it is shared.
+/// The stage: the home, how many fills were counted, and whether it is shared.
 const HOME: u64 = 0xffff;
 const CROWDED_SHIFT: u32 = 16;
 const CROWDED: u64 = 0xff << CROWDED_SHIFT;
 const SHARED: u64 = 1 << 24;
-/// So many pages with three users make a leaf shared: more than the few through which threads that share nothing else
-/// start and stop.
-const CROWD: u64 = 8;
+/// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by threads that
+/// share nothing but the few pages through which they start and stop.
+const CROWD: u64 = 32;
 /// A word of seats has so many, of so many bits.
 const LANES: u32 = 4;
 const LANE_BITS: u32 = 16;
@@ -136,7 +136,7 @@ impl<'g> Linkage<'g> {
         }
     }
 
-    /// One page more has three users. Whether that makes the leaf shared.
+    /// A page that others have is filled once more, in a leaf that more than two use. Whether that makes it shared.
     pub fn crowd(self) -> bool {
         let count = |stage: u64| {
             let crowded = (stage & CROWDED) + (1 << CROWDED_SHIFT);
@@ -145,6 +145,11 @@ impl<'g> Linkage<'g> {
         };
         let counted = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
         counted.map_or(true, |before| (before & CROWDED) >> CROWDED_SHIFT >= CROWD - 1)
+    }
+
+    /// Whether there is more than one guest.
+    pub fn has_guests(self) -> bool {
+        self.seats[0].load(Ordering::Relaxed) >> LANE_BITS != 0
     }
 
     /// The seat of `core`, which becomes a guest if there is one left.
@@ -264,7 +269,7 @@ mod tests {
         let linkage = leaf.linkage();
         assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
         assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
-        assert_eq!((0..10).take_while(|_| !linkage.crowd()).count() as u64, CROWD - 1);
+        assert_eq!((0..99).take_while(|_| !linkage.crowd()).count() as u64, CROWD - 1);
         assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd());
         assert_eq!(users(linkage, Guests::NONE), [0, 255]);
     }

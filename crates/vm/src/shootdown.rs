@@ -222,6 +222,13 @@ impl<'r, 'g, P: Fn(Page) -> bool> Removed<'r, 'g, P> {
         Self { guard, reach, picked }
     }
 
+    /// Whether enough is locked for all of a leaf.
+    #[inline]
+    pub(crate) fn may_have_whole_leaves(&self) -> bool {
+        let keys = self.guard.keys();
+        keys.end - keys.start >= Leaf::KEYS
+    }
+
     /// Besides, whoever is linked to a leaf of which all is locked unlinks.
     pub(crate) fn with_whole_leaves(self) -> Self {
         let Self { guard, mut reach, picked } = self;

@@ -108,7 +108,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     fn remove(&self, pin: &Pinned, guard: &mut Guard<'_>) {
         let removed = Removed::scan(guard, self.rig.grain, |_| true);
-        if self.rig.mmu.tables() != Tables::Adaptive {
+        if self.rig.mmu.tables() != Tables::Adaptive || !removed.may_have_whole_leaves() {
             return removed.take_back(pin, &self.rig).unmap(pin, &self.rig);
         }
         let mut quiet = removed.with_whole_leaves().take_back(pin, &self.rig);

@@ -48,7 +48,7 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
     array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// The leaf has so many pages with three users that it is shared.
+/// So many fills are counted that the leaf is shared.
 fn share(leaf: &Leaf) {
     while !leaf.linkage().crowd() {}
 }
@@ -81,7 +81,7 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
         let leaf = Leaf::new();
         leaf.linkage().welcomes(core(0));
         leaf.link(core(0));
-        (0..7).for_each(|_| _ = leaf.linkage().crowd());
+        (0..31).for_each(|_| _ = leaf.linkage().crowd());
         let linking = [2, 3].map(|index| {
             let theirs = leaf.clone();
             thread::spawn(move || {
