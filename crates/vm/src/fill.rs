@@ -4,9 +4,10 @@ use percore::{CoreId, CoreSet, Pinned};
 use radixmap::Entry;
 use sync::atomic::{Ordering, fence};
 
-use crate::linkage::Guests;
 use crate::meta::Page;
-use crate::shootdown::{Reach, Rig, linkage};
+use crate::reach::{Reach, linkage};
+use crate::seats::Guests;
+use crate::shootdown::Rig;
 use crate::{Fault, FaultError, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
 
 impl<M: Mmu, F: Memory> Rig<M, F> {

@@ -58,6 +58,8 @@
 use percore::{CoreId, CoreSet, MAX_CORES};
 use sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::seats::{Guests, Seats, name};
+
 const WORDS: usize = MAX_CORES / 64;
 /// The stage: the home, how many fills were counted, and whether it is shared.
 const HOME: u64 = 0xffff;
@@ -67,49 +69,11 @@ const SHARED: u64 = 1 << 24;
 /// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by threads that
 /// share nothing but the few pages through which they start and stop.
 const CROWD: u64 = 32;
-/// A word of seats has so many, of so many bits.
-const LANES: u32 = 4;
-const LANE_BITS: u32 = 16;
-
-/// Which guests of a leaf have a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guests(u8);
-
-impl Guests {
-    /// None.
-    pub const NONE: Self = Self(0);
-    /// Perhaps all.
-    pub const ALL: Self = Self(15);
-
-    #[inline(always)]
-    pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self((bits & 15) as u8)
-    }
-
-    #[inline(always)]
-    pub(crate) const fn bits(self) -> u64 {
-        self.0 as u64
-    }
-
-    /// These and those.
-    pub(crate) fn and(self, others: Self) -> Self {
-        match (self, others) {
-            (Self::NONE, one) | (one, Self::NONE) => one,
-            (one, other) if one == other => one,
-            _ => Self::ALL,
-        }
-    }
-
-    fn has(self, seat: u32) -> bool {
-        self == Self::ALL || u32::from(self.0) == seat + 1
-    }
-}
-
 /// What a leaf knows of the cores that use it. See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Linkage<'g> {
     stage: &'g AtomicU64,
-    seats: [&'g AtomicU64; 2],
+    seats: Seats<'g>,
     linked: &'g [AtomicU64; WORDS],
 }
 
@@ -117,7 +81,7 @@ impl<'g> Linkage<'g> {
     /// The linkage that is kept in these words, 0 at first.
     #[inline(always)]
     pub fn new([stage, low, high]: &'g [AtomicU64; 3], linked: &'g [AtomicU64; WORDS]) -> Self {
-        Self { stage, seats: [low, high], linked }
+        Self { stage, seats: Seats::new([low, high]), linked }
     }
 
     /// Whether `core` is linked. For the core itself, with a slot of the leaf locked.
@@ -149,13 +113,12 @@ impl<'g> Linkage<'g> {
 
     /// Whether there is more than one guest.
     pub fn has_guests(self) -> bool {
-        self.seats[0].load(Ordering::Relaxed) >> LANE_BITS != 0
+        self.seats.has_two()
     }
 
     /// The seat of `core`, which becomes a guest if there is one left.
     pub fn admit(self, core: CoreId) -> Option<Guests> {
-        let mut seats = (0..).zip(self.seats);
-        seats.find_map(|(at, word)| sit(word, core).map(|lane| Guests((at * LANES + lane + 1) as u8)))
+        self.seats.admit(core)
     }
 
     /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold the leaf.
@@ -185,20 +148,9 @@ impl<'g> Linkage<'g> {
         fence(Ordering::SeqCst); // T2, partner of L2
         let mut users = self.linked();
         if guests != Guests::NONE {
-            self.add_guests(guests, &mut users);
+            self.seats.add_to(&mut users, guests);
         }
         users
-    }
-
-    fn add_guests(self, guests: Guests, users: &mut CoreSet) {
-        for (at, word) in (0..).zip(self.seats) {
-            let seats = word.load(Ordering::Relaxed);
-            for lane in (0..LANES).filter(|lane| guests.has(at * LANES + lane)) {
-                if let Some(core) = (seats >> (lane * LANE_BITS) & HOME).checked_sub(1) {
-                    users.insert(CoreId::new(core as usize));
-                }
-            }
-        }
     }
 
     /// The cores in the set: all that may be, if called after a fence. T3. Acquire, partner of the Release in `leave`.
@@ -209,32 +161,14 @@ impl<'g> Linkage<'g> {
     /// All slots are locked and every core in the set has unlinked: nobody's again. How many cores hold the leaf no more.
     pub fn reset(self) -> usize {
         let gone = self.linked.iter().map(|word| word.swap(0, Ordering::Relaxed).count_ones() as usize).sum();
-        self.seats.into_iter().chain([self.stage]).for_each(|word| word.store(0, Ordering::Relaxed));
+        self.seats.reset();
+        self.stage.store(0, Ordering::Relaxed);
         gone
     }
 
     #[inline(always)]
     fn bit(self, core: CoreId) -> (&'g AtomicU64, u64) {
         (&self.linked[core.index() / 64], 1 << (core.index() % 64))
-    }
-}
-
-/// `core` as a home, or in a seat.
-fn name(core: CoreId) -> u64 {
-    core.index() as u64 + 1
-}
-
-/// The seat of `core` in a word of seats, which it takes if it is free.
-fn sit(word: &AtomicU64, core: CoreId) -> Option<u32> {
-    let mut seats = word.load(Ordering::Relaxed);
-    loop {
-        let lane = (0..LANES)
-            .find(|lane| matches!(seats >> (lane * LANE_BITS) & HOME, at if at == 0 || at == name(core)))?;
-        let taken = seats | name(core) << (lane * LANE_BITS);
-        match word.compare_exchange(seats, taken, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return Some(lane),
-            Err(now) => seats = now,
-        }
     }
 }
 
@@ -271,22 +205,9 @@ mod tests {
         assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
         assert_eq!((0..99).take_while(|_| !linkage.crowd()).count() as u64, CROWD - 1);
         assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd());
+        assert!(linkage.admit(core(7)).is_some());
         assert_eq!(users(linkage, Guests::NONE), [0, 255]);
-    }
-
-    #[test]
-    fn guests_are_known_by_their_seats_and_there_are_eight() {
-        let leaf = Leaf::default();
-        let linkage = leaf.linkage();
-        let seats: Vec<_> = (248..256).map(|index| linkage.admit(core(index)).unwrap()).collect();
-        assert_eq!(linkage.admit(core(3)), None);
-        for (seat, index) in seats.into_iter().zip(248..) {
-            assert_eq!(linkage.admit(core(index)), Some(seat));
-            assert_eq!(users(linkage, seat), [index]);
-            assert_eq!((seat.and(seat), seat.and(Guests::NONE)), (seat, seat));
-            assert_eq!(seat.and(Guests::ALL), Guests::ALL);
-        }
-        assert_eq!(users(linkage, Guests::ALL), (248..256).collect::<Vec<_>>());
+        assert_eq!(users(linkage, Guests::ALL), [0, 7, 255]);
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 use radixmap::{TAGS, Value};
 
-use crate::linkage::Guests;
+use crate::seats::Guests;
 use crate::tracker::Tracker;
 use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
 

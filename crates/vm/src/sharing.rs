@@ -47,7 +47,8 @@ use percore::Pinned;
 use radixmap::Entry;
 
 use crate::meta::Page;
-use crate::shootdown::{Reach, Rig};
+use crate::reach::Reach;
+use crate::shootdown::Rig;
 use crate::{
     Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, Memory, Mmu, PageNum,
 };

@@ -23,7 +23,8 @@ use crate::arena::Arenas;
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::shootdown::{Removed, Rig, linkage};
+use crate::reach::linkage;
+use crate::shootdown::{Removed, Rig};
 use crate::space::{Heir, Mover};
 use crate::tracker::Grain;
 use crate::{

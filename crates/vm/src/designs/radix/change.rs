@@ -8,7 +8,8 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::shootdown::{Reach, Removed};
+use crate::reach::Reach;
+use crate::shootdown::Removed;
 use crate::{BackingNum, Copies, Flags, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {

@@ -12,7 +12,8 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace, lock_all, make_fit, set_all};
 use crate::meta::Page;
-use crate::shootdown::{Rig, Scattered, pages};
+use crate::reach::{Scattered, pages};
+use crate::shootdown::Rig;
 use crate::space::Heir;
 use crate::{BackingNum, Flags, Memory, Mmu, OutOfMemory, VmError};
 

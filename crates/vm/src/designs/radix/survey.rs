@@ -8,7 +8,7 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::shootdown::pages;
+use crate::reach::pages;
 use crate::{Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.
