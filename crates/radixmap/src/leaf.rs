@@ -14,7 +14,7 @@ use percore::MAX_CORES;
 use sync::atomic::AtomicU64;
 
 use crate::lock::Here;
-use crate::node::{FANOUT, NodeRef, Step};
+use crate::node::{FANOUT, NodeRef};
 
 /// Words that a leaf keeps for the map's user, 0 at first.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +54,12 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// Calls `visit` with every leaf below `node`. Nothing is locked: a leaf that comes or
-/// goes meanwhile may be missed.
-pub(crate) fn each<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut impl FnMut(Leaf<'_>)) {
+/// Calls `visit` with `node`, if it is a leaf.
+pub(crate) fn show<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut impl FnMut(Leaf<'_>)) {
     if node.level() == 0 {
         let mut count = 0;
         visit(Leaf { node, count: &mut count });
-        return node.count_if_changed(here, count);
-    }
-    for slot in node.slots() {
-        if let Step::Child(child) = node.step(here, slot) {
-            each(here, child, visit);
-        }
+        node.count_if_changed(here, count);
     }
 }
 

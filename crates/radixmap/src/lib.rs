@@ -35,8 +35,9 @@
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
-//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock` (the protocol of ranges), `fold`
-//! (expansion and collapse), `iter` (what a holder does), `leaf` (leaves whose frames serve as page tables). The arguments are in `docs/radix.md`.
+//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
+//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion and collapse), `iter` (what a holder
+//! does), `leaf` (leaves whose frames serve as page tables). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
@@ -50,6 +51,7 @@ mod node;
 mod side;
 mod slot;
 mod stats;
+mod subtree;
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
@@ -61,7 +63,7 @@ use refcache::{Domain, Refcache};
 pub use iter::{Entry, RangeGuard};
 pub use leaf::{Annex, Leaf};
 use lock::{Held, Here};
-use node::Root;
+use node::{NodeRef, Root};
 pub use slot::TAGS;
 pub use stats::{NodeCounters, Stats};
 
@@ -184,7 +186,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Shows every leaf to `visit`, without a lock: one that comes or goes meanwhile may be missed. `visit` must not use
     /// the map.
     pub fn each_leaf(&self, pin: &Pinned, mut visit: impl FnMut(Leaf<'_>)) {
-        leaf::each(&self.here(pin), self.root.node(), &mut visit);
+        let here = self.here(pin);
+        subtree::each_node(&here, self.root.node(), &mut |node| leaf::show(&here, node, &mut visit));
     }
 
     /// Looks along `keys` without a lock for a value: the keys of the first slot that has one, which may begin before
@@ -195,6 +198,13 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     pub fn first_used(&self, pin: &Pinned, keys: Range<u64>) -> Option<Range<u64>> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         lock::first_used(self.here(pin), self.root.node(), keys)
+    }
+
+    /// Shows where each frame of the map's nodes begins to `visit`: one for each node, and one more where there are second
+    /// words. An estimate while others work.
+    pub fn each_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        let frames = &mut |node: NodeRef<'_>| node.frames().for_each(&mut *visit);
+        subtree::each_node(&self.here(pin), self.root.node(), frames);
     }
 
     /// The domain that counts the nodes.

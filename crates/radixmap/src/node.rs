@@ -135,10 +135,6 @@ impl<'p> NodeRef<'p> {
         ptr::from_ref(self.slots).expose_provenance()
     }
 
-    pub fn slots(self) -> &'p [Slot] {
-        &self.slots.0
-    }
-
     /// The slot that covers `key`.
     #[inline(always)]
     pub fn slot(self, key: u64) -> &'p Slot {
@@ -187,6 +183,16 @@ impl<'p> NodeRef<'p> {
         let span = slot_keys(self.level);
         let start = part.keys.start & !(span - 1);
         Part { node: self, slot: part.slot, keys: start..start + span, whole: true }
+    }
+
+    /// Every slot.
+    pub fn slots(self) -> &'p [Slot] {
+        &self.slots.0
+    }
+
+    /// Where its frames begin: the slots, and the side if there is one.
+    pub fn frames(self) -> impl Iterator<Item = usize> {
+        iter::once(ptr::from_ref(self.slots).addr()).chain(self.links().side.address())
     }
 
     /// The slots of `keys`, a range inside this leaf: they are never children.

@@ -17,8 +17,9 @@
 //! 2. Holders of different slots may make the side at the same time. One CAS wins; the others free their frames, which
 //!    nobody has seen.
 //!
-//! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves are
-//! Relaxed: the slot's lock orders them. `get` and `set` are out of line, so that paths of values without second words stay short.
+//! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves
+//! are Relaxed: the slot's lock orders them. `get` and `set` are out of line, so that the paths of values without second
+//! words stay short.
 
 use core::ptr::{self, NonNull};
 
@@ -67,6 +68,11 @@ impl Side {
     #[inline(never)]
     pub fn set(&self, index: usize, second: u64) {
         self.word(index).store(second, Ordering::Relaxed);
+    }
+
+    /// Where it is, if there is one.
+    pub fn address(&self) -> Option<usize> {
+        self.words().map(|words| words.addr().get())
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {

@@ -6,6 +6,7 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -173,6 +174,25 @@ fn second_words_for_a_leaf_that_is_there() {
 fn second_words_for_one_key_of_nothing() {
     let needed = fails_cleanly(|_, _| {}, |map, pin| lock_wide(map, pin, 77..78));
     assert_eq!(needed, 7, "three nodes, and a side where the key is");
+}
+
+#[test]
+fn every_frame_of_a_map_is_shown() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let map = RadixMap::new(&pin, &refcache).unwrap();
+    let frames = || {
+        let mut frames = BTreeSet::new();
+        map.each_frame(&pin, &mut |at| assert!(frames.insert(at)));
+        frames.len()
+    };
+    assert_eq!(frames(), 1);
+    fill(&map, &pin, 77..78);
+    assert_eq!(frames(), 4);
+    lock_wide(&map, &pin, 77..78).unwrap();
+    assert_eq!(frames(), 5);
 }
 
 #[test]

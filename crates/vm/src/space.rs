@@ -209,6 +209,10 @@ pub trait AddressSpace: Any + Send + Sync {
     /// hardware. None: there is no leaf.
     fn walk(&self, pin: &Pinned, page: PageNum) -> Option<(usize, u64)>;
 
+    /// Shows where each frame of the metadata's nodes begins, as an address of the machine, to `visit`. An estimate while
+    /// others work.
+    fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
+
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is
     /// dropped and the epochs move on. Dropping the space does the same.
     fn destroy(&self, pin: &Pinned);

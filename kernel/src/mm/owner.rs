@@ -26,6 +26,8 @@ impl Owner {
     pub const TABLE: Self = Self(0x62);
     /// A page of a program.
     pub const FRAME: Self = Self(0x63);
+    /// A radix node's slots, or second words.
+    pub const NODE: Self = Self(0x64);
 
     /// A free block of 2^`order` frames starts here.
     pub const fn free(order: usize) -> Self {
@@ -69,6 +71,7 @@ impl Display for Owner {
             Self::KERNEL_TABLE => f.write_str("kernel-table"),
             Self::TABLE => f.write_str("table"),
             Self::FRAME => f.write_str("frame"),
+            Self::NODE => f.write_str("node"),
             free if free.is_free() => f.write_str("free"),
             Self(HELD) => f.write_str("single"),
             block if block == Self::held(1) => f.write_str("pair"),

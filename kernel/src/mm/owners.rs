@@ -10,9 +10,10 @@
 //! | `frame` `table` | pages of the program and its page tables, as they are mapped now |
 //! | `stack` `kernel-table` | kernel stacks of threads; page tables of the kernel's half |
 //! | `slab:BYTES` | heap objects of this size |
+//! | `node` | radix nodes of the program's space: slots, and second words |
 //! | `pair` | two frames: a heap object of 8 KiB |
 //! | `block:BYTES` | a larger heap object |
-//! | `single` | one frame in some core's magazine (the last use was `frame` or `table`), a radix node, or a heap object of 4 KiB |
+//! | `single` | one frame in some core's magazine (the last use was `frame`, `table` or `node`), or a heap object of 4 KiB |
 //! | `free` | in the pool |
 //! | `reserved` | never in the pool: firmware, boot image |
 //!

@@ -50,9 +50,11 @@ impl SpaceHandle {
         self.tables.table_pages()
     }
 
-    /// Calls `visit` with every frame that the page tables hold or are made of. After [`settle`].
+    /// Calls `visit` with every frame that the page tables hold or are made of, and the radix map. After [`settle`].
     pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
         self.tables.each_frame(visit);
+        let mut node = |at| visit(arch::virt_to_phys(at as *const u8) / PAGE, Owner::NODE);
+        self.space.each_node_frame(&percore::pin(), &mut node);
     }
 
     /// Frees this core's own tables.

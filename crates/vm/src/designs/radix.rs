@@ -288,6 +288,10 @@ where
         self.map.leaf_word(pin, page.get())
     }
 
+    fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
+        self.map.each_frame(pin, visit);
+    }
+
     fn destroy(&self, pin: &Pinned) {
         self.remove(pin, &mut lock_all(&self.map, pin));
     }
