@@ -12,7 +12,7 @@ use crate::{Fault, FaultError, Linkage, Memory, Mmu, PageNum, PageRange, Tables}
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
     /// Fills this core's translation of the locked page `at`. On failure the entry is as it was, or translated by fewer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fill(
         &self,
         pin: &Pinned,
@@ -29,7 +29,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     }
 
     /// In a table page of its own, or in the one table; tracked as `owner`'s.
-    #[inline]
+    #[inline(always)]
     fn fill_own(
         &self,
         pin: &Pinned,
@@ -44,7 +44,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         Ok(if tracked == page { Fault::Spurious } else { Fault::Fill })
     }
 
-    #[inline]
+    #[inline(always)]
     fn fill_table(&self, pin: &Pinned, at: PageNum, page: Page) -> Result<(), FaultError> {
         let Some(frame) = page.frame() else { unreachable!("there is nothing to fill in") };
         self.mmu.fill(pin, at, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)

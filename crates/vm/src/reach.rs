@@ -44,7 +44,7 @@ impl Reach {
     }
 
     /// The translations of another one, `page`. If they are the leaf's, its word is no entry from now on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, entry: &mut Entry<'_, Page>, page: Page, grain: Grain) {
         if page.is_linked() {
             return self.unlink(entry, page);
