@@ -213,6 +213,9 @@ pub trait AddressSpace: Any + Send + Sync {
     /// others work.
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
 
+    /// Shows the frame of each page that has one to `visit`, which is called as that of `regions` is.
+    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum));
+
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is
     /// dropped and the epochs move on. Dropping the space does the same.
     fn destroy(&self, pin: &Pinned);

@@ -50,11 +50,13 @@ impl SpaceHandle {
         self.tables.table_pages()
     }
 
-    /// Calls `visit` with every frame that the page tables hold or are made of, and the radix map. After [`settle`].
+    /// Calls `visit` with every frame that the pages, the page tables and the radix map have. After [`settle`].
     pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
-        self.tables.each_frame(visit);
+        let pin = percore::pin();
+        self.tables.each_frame(&mut |table| visit(table, Owner::TABLE));
+        self.space.each_page_frame(&pin, &mut |frame| visit(frame.get(), Owner::FRAME));
         let mut node = |at| visit(arch::virt_to_phys(at as *const u8) / PAGE, Owner::NODE);
-        self.space.each_node_frame(&percore::pin(), &mut node);
+        self.space.each_node_frame(&pin, &mut node);
     }
 
     /// Frees this core's own tables.

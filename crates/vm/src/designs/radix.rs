@@ -292,6 +292,13 @@ where
         self.map.each_frame(pin, visit);
     }
 
+    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
+        let _ = self.survey(pin, self.user, |_, page| {
+            page.and_then(Page::frame).into_iter().for_each(&mut *visit);
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
     fn destroy(&self, pin: &Pinned) {
         self.remove(pin, &mut lock_all(&self.map, pin));
     }

@@ -25,7 +25,6 @@ use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
 use super::{cpu, interrupts, kernel_map, table_walk, tlb};
 use crate::mm::frames;
-use crate::mm::owner::Owner;
 
 /// One core's part.
 struct CoreTable {
@@ -228,7 +227,7 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
         roots.map(|root| unsafe { table_walk::count(root) }).sum()
     }
 
-    fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
+    fn each_frame(&self, visit: &mut dyn FnMut(u64)) {
         let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
         // SAFETY: as in `table_pages`.
         roots.for_each(|root| unsafe { table_walk::each_frame(root, visit) });

@@ -8,7 +8,6 @@ use vm::PageRange;
 use super::page_table::{ENTRIES, TOP, Table, bits};
 use super::tlb::Flusher;
 use crate::mm::frames;
-use crate::mm::owner::Owner;
 
 /// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table. A linked leaf is left
 /// alone: its pages are flushed, or, if all are in `pages`, it is unlinked.
@@ -96,7 +95,7 @@ fn clear_leaves(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
 /// No core uses the table, and nobody will.
 pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
     // SAFETY: the caller's table; each table is freed after what is below it was visited.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table, _| frames::free_table(pin, table >> 12)) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| frames::free_table(pin, table >> 12)) };
 }
 
 /// How many tables there are: the top table at `root` and all below its user half.
@@ -106,24 +105,17 @@ pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
 pub unsafe fn count(root: u64) -> u64 {
     let mut tables = 0;
     // SAFETY: the caller's promise.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |_, _| tables += 1) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |_| tables += 1) };
     tables
 }
 
-/// Calls `visit` with the frame of every table of the user half at `root`, and of every page in it.
+/// Calls `visit` with the frame of every table of the user half at `root`.
 ///
 /// # Safety
 /// No table of them is freed meanwhile.
-pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64, Owner)) {
-    let mut both = |table, level| {
-        visit(table >> 12, Owner::TABLE);
-        if level == 0 {
-            // SAFETY: `each_table` calls with a table of this level.
-            present(unsafe { Table::at(table) }, ENTRIES).for_each(|page| visit(page >> 12, Owner::FRAME));
-        }
-    };
+pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64)) {
     // SAFETY: the caller's promise.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut both) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| visit(table >> 12)) };
 }
 
 /// The addresses in the present ones of a table's first `entries` entries; leaves that are linked are not the table's.
@@ -134,11 +126,11 @@ fn present(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
         .map(|value| value & bits::ADDRESS)
 }
 
-/// Calls `visit` with the table at `phys`, and its level, and every one below it, the lowest first.
+/// Calls `visit` with the table at `phys`, and every one below it, the lowest first.
 ///
 /// # Safety
 /// The table is of level `level`; its first `entries` entries are a user's; nobody but `visit` frees them.
-unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64, u32)) {
+unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64)) {
     if level > 0 {
         // SAFETY: still a table.
         for below in present(unsafe { Table::at(phys) }, entries) {
@@ -146,5 +138,5 @@ unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMu
             unsafe { each_table(below, level - 1, ENTRIES, visit) };
         }
     }
-    visit(phys, level);
+    visit(phys);
 }
