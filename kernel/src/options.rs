@@ -6,7 +6,7 @@ use vm::Tables;
 /// What the user of the kernel chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `tables=percore|shared`.
+    /// `tables=percore|shared|adaptive`.
     pub tables: Tables,
     /// `huge=never|madvise|always`.
     pub huge: Huge,
@@ -67,6 +67,7 @@ impl Options {
             "huge=never" => Self { huge: Huge::Never, ..self },
             "huge=madvise" => Self { huge: Huge::Advised, ..self },
             "huge=always" => Self { huge: Huge::Always, ..self },
+            "tables=adaptive" => Self { tables: Tables::Adaptive, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },

@@ -82,6 +82,8 @@ enum Kind {
     Radix,
     /// The RadixVM kernel with one page table
     Shared,
+    /// The RadixVM kernel with page tables that are shared as the program shares memory
+    Adaptive,
     /// The distribution's own kernel
     Linux,
 }
@@ -91,6 +93,7 @@ impl Kind {
         match self {
             Kind::Radix => System::PERCORE,
             Kind::Shared => System::SHARED,
+            Kind::Adaptive => System::ADAPTIVE,
             Kind::Linux => System::Linux,
         }
     }

@@ -32,6 +32,8 @@ pub enum Tables {
     Percore,
     /// One for all cores, shootdowns to every core that runs the program.
     Shared,
+    /// Each core links the leaves of the space's own tree, or has pages of its own: as the program shares memory.
+    Adaptive,
 }
 
 /// A kernel under which a program runs.
@@ -48,6 +50,8 @@ impl System {
     pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore);
     /// Ours with one page table.
     pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared);
+    /// Ours with tables that are shared as the program shares memory.
+    pub const ADAPTIVE: System = System::Radix(Design::Radix, Tables::Adaptive);
 }
 
 impl fmt::Display for System {
@@ -55,6 +59,7 @@ impl fmt::Display for System {
         f.write_str(match self {
             System::Radix(_, Tables::Percore) => "RadixVM percore",
             System::Radix(_, Tables::Shared) => "RadixVM shared",
+            System::Radix(_, Tables::Adaptive) => "RadixVM adaptive",
             System::Linux => "stock Linux",
         })
     }

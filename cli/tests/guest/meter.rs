@@ -126,6 +126,16 @@ fn huge_pages_share_nothing() {
     on_radix("huge", GATED, &words).iter().for_each(is_private);
 }
 
+/// The same with tables that could be shared: who shares no memory shares no table.
+#[test]
+fn adaptive_tables_share_nothing_by_themselves() {
+    for program in ["local", "faultstorm", "neighbours"] {
+        let rows =
+            contend(&format!("adaptive-{program}"), &["--systems", "adaptive", "--cpus", GATED], &[program]);
+        rows.iter().for_each(is_private);
+    }
+}
+
 /// What the gates above would say if it were not so: one table for all interrupts everybody in every round.
 #[test]
 fn one_table_for_all_is_seen() {
@@ -150,7 +160,12 @@ fn counting_references_to_one_node_shares_nothing() {
 /// The page, the hand-over, one interrupt; nothing that depends on who else is there.
 #[test]
 fn pipeline_costs_the_same_at_every_size() {
-    let rows = on_radix("pipeline", GATED, &["pipeline"]);
+    pipeline("radix");
+    pipeline("adaptive");
+}
+
+fn pipeline(system: &str) {
+    let rows = contend(&format!("pipeline-{system}"), &["--systems", system, "--cpus", GATED], &["pipeline"]);
     let two = number(&rows[0], "transfers", "median");
     for row in &rows {
         assert_eq!(number(row, "ipi_targets", "median"), 1.0, "{row}");
@@ -219,7 +234,7 @@ fn mistakes_are_named() {
     for cpus in ["0", "129", "two", ""] {
         assert!(refused(&["--cpus", cpus], &["local"]).contains("1 to 128"), "{cpus}");
     }
-    assert!(refused(&["--systems", "windows"], &["local"]).contains("radix, shared, linux"));
+    assert!(refused(&["--systems", "windows"], &["local"]).contains("radix, shared, adaptive, linux"));
     assert!(refused(&["--slack", "0"], &["local"]).contains("--slack"));
     let text = refused(&["--systems", "radix", "--cpus", "1"], &["local", "--paegs", "1"]);
     assert!(text.contains("status 2") && text.contains("--paegs"), "{text}");

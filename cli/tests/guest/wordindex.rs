@@ -1,4 +1,4 @@
-//! The application: the same index at every size, with both kinds of tables, and on this machine.
+//! The application: the same index at every size, with every kind of tables, and on this machine.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn digest_here() -> Value {
 #[test]
 fn the_index_is_the_same_everywhere() {
     let expected = digest_here();
-    for tables in ["percore", "shared"] {
+    for tables in ["percore", "shared", "adaptive"] {
         for cpus in ["1", "2", "4", "8"] {
             let report = index(cpus, tables, "64K");
             assert_eq!(report["digest"], expected, "{cpus} CPUs, {tables}: {report}");

@@ -6,7 +6,7 @@
 //!                        one store by            Refcache, when       Refcache, by CAS;
 //!                        the holder              the count is 0       then `collapse` runs
 //! ```
-//! A node's count is the number of its used slots (a value or a child; a lock is no use). The children hold their
+//! A node's count is the number of its used slots (a value or a child; a lock is no use), and of what else holds a [leaf](crate::leaf). The children hold their
 //! parent by the slots that they are in, so nodes go from the leaves up, one level every few epochs, and a root,
 //! which its map holds, goes last. There is no third direction: a node that is full of equal values stays.
 //!

@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
+use crate::leaf::{self, Leaf};
 use crate::lock::{Held, Here};
 use crate::node::{NodeRef, Part, Step};
 use crate::slot::Slot;
@@ -62,7 +63,17 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// Calls `f` with every held slot that has a value, left to right, and spends no more than a look on the others.
     #[inline]
     pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V>)) {
-        visit_used(&mut Tally::new(&self.held.here, self.held.node()), self.keys(), &mut f);
+        self.for_each_used_and_leaf(&mut f, &mut |_| {});
+    }
+
+    /// The same, and calls `leaf` with every leaf on the way.
+    #[inline]
+    pub(crate) fn for_each_used_and_leaf(
+        &mut self,
+        f: &mut impl FnMut(&mut Run<'_, V>),
+        leaf: &mut impl FnMut(Leaf<'_>),
+    ) {
+        visit_used(&mut Tally::new(&self.held.here, self.held.node()), self.keys(), f, leaf);
     }
 
     pub(crate) fn here(&self) -> &Here<'g> {
@@ -107,6 +118,17 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.for_each(|entry| entry.set(value));
     }
 
+    /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
+    pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
+        let _ = self.held.walk(self.keys(), |node, run| {
+            if node.level() == 0 && leaf::is_whole(&run) {
+                let mut tally = Tally { here: &self.held.here, node, used: 0 };
+                visit(Leaf { node, count: &mut tally.used }, run);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
     /// Whether no key of the range has a value.
     #[inline(always)]
     pub fn is_empty(&mut self) -> bool {
@@ -131,11 +153,19 @@ pub struct Entry<'a, V> {
     _values: PhantomData<fn(V) -> V>,
 }
 
-/// `for_each_used` below a node.
-fn visit_used<V: Value>(tally: &mut Tally<'_, '_>, keys: Range<u64>, f: &mut impl FnMut(&mut Run<'_, V>)) {
+/// `for_each_used_and_leaf` below a node.
+fn visit_used<V: Value>(
+    tally: &mut Tally<'_, '_>,
+    keys: Range<u64>,
+    f: &mut impl FnMut(&mut Run<'_, V>),
+    leaf: &mut impl FnMut(Leaf<'_>),
+) {
+    if tally.node.level() == 0 {
+        leaf(Leaf { node: tally.node, count: &mut tally.used });
+    }
     for part in used::<V>(tally.node, keys) {
         match tally.node.step(tally.here, part.slot) {
-            Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f),
+            Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f, leaf),
             Step::Slot(_) => f(&mut Run::new(part, &mut tally.used)),
         }
     }
@@ -186,6 +216,15 @@ impl<'a, V: Value> Run<'a, V> {
         self.part.slots().iter().for_each(|slot| slot.set(main, second != 0));
     }
 
+    /// The one slot that it is.
+    ///
+    /// # Panics
+    /// If they are several.
+    pub fn one(&mut self) -> Entry<'_, V> {
+        assert!(self.part.slots().len() == 1, "a run of several slots is not one");
+        Entry::new(self.part.twin(self.part.node), self.used)
+    }
+
     /// Takes the value of all of these keys away.
     pub fn clear(&mut self) {
         *self.used -= self.part.slots().len() as i64;
@@ -234,6 +273,16 @@ impl<'a, V: Value> Entry<'a, V> {
         self.slot().clear();
     }
 
+    /// The leaf that the slot is of.
+    ///
+    /// # Panics
+    /// If it is above the leaves: it covers more than one key.
+    #[inline(always)]
+    pub fn leaf(&mut self) -> Leaf<'_> {
+        assert!(self.part.node.level() == 0, "the slot is not of a leaf");
+        Leaf { node: self.part.node, count: self.used }
+    }
+
     fn slot(&self) -> &Slot {
         self.part.slot
     }
@@ -245,7 +294,7 @@ impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
     }
 }
 
-/// Collects the change of a node's used slots, to tell Refcache once; also when a visitor panics.
+/// Collects the change of a node's count, to tell Refcache once; also when a visitor panics.
 pub(crate) struct Tally<'a, 'p> {
     pub here: &'a Here<'p>,
     pub node: NodeRef<'p>,
@@ -262,8 +311,6 @@ impl<'a, 'p> Tally<'a, 'p> {
 impl Drop for Tally<'_, '_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.used != 0 {
-            self.node.count(self.here, self.used);
-        }
+        self.node.count_if_changed(self.here, self.used);
     }
 }

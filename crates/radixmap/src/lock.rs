@@ -191,6 +191,18 @@ fn narrow(
     Ok(part.keys)
 }
 
+/// Where the leaf's frame is that covers `key`, and the slot's word in it, as a machine would read it at this moment.
+pub(crate) fn leaf_word<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Option<(usize, u64)> {
+    let mut node = root;
+    while node.level() > 0 {
+        match node.step(&here, node.slot(key)) {
+            Step::Child(child) => node = child,
+            Step::Slot(_) => return None,
+        }
+    }
+    Some((node.address(), node.slot(key).walk()))
+}
+
 /// The slot that covers `key`, as it is at this moment.
 pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
     let mut node = root;

@@ -8,6 +8,7 @@ use core::slice;
 
 use percore::Pinned;
 
+use crate::leaf::Annex;
 use crate::lock::Here;
 use crate::memory::{Links, Memory, Node, Slots};
 use crate::slot::{Slot, Word};
@@ -122,6 +123,19 @@ impl<'p> NodeRef<'p> {
     pub fn counters(self) -> &'p NodeCounters {
         // SAFETY: the root, which keeps the counters, stays as long as any node; the field never changes.
         unsafe { self.links().counters.as_ref() }
+    }
+
+    #[inline(always)]
+    pub fn annex(self) -> Annex<'p> {
+        // SAFETY: the node stays for `'p`.
+        let node = unsafe { self.node.as_ref() };
+        Annex { words: &node.words, cores: &node.links.cores }
+    }
+
+    /// Where the slots are.
+    #[inline(always)]
+    pub fn address(self) -> usize {
+        ptr::from_ref(self.slots).expose_provenance()
     }
 
     /// The slot that covers `key`.
@@ -259,14 +273,22 @@ impl<'p> NodeRef<'p> {
         &self.slots.0[slot_index(keys.start, 0)..=slot_index(keys.end - 1, 0)]
     }
 
-    /// Tells Refcache that `by` more slots are used than before.
+    /// `count`, unless there is nothing to tell.
+    #[inline(always)]
+    pub fn count_if_changed(self, here: &Here<'p>, by: i64) {
+        if by != 0 {
+            self.count(here, by);
+        }
+    }
+
+    /// Tells Refcache that `by` more slots are used, or reasons given (see [`crate::leaf`]), than before.
     ///
     /// The caller holds the slots concerned (or is making or discarding the node) and reports every transition
     /// once: the count keeps the memory of our parent chain alive.
     #[inline(always)]
     pub fn count(self, here: &Here<'p>, by: i64) {
         // SAFETY: the node is alive for `'p` and belongs to this domain; the sum of all deltas is the number of
-        // used slots, by the contract above.
+        // used slots and reasons, by the contract above.
         unsafe { here.refcache.adjust(here.pin, self.node.cast(), by) }
     }
 }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -191,6 +191,14 @@ impl World {
             Some(_) if folded => entry.set(Twin(PARTED)),
             value => entry.set(Twin(value.expect("locked because it has a value").0 + 1)),
         });
+    }
+
+    /// Holds the leaf of `key` if the key has a value; whether it has.
+    fn hold(&self, core: usize, key: u64) -> bool {
+        let pin = pin(core);
+        let Some(mut guard) = self.map.lock_key(&pin, key).unwrap() else { return false };
+        guard.for_each(|entry| entry.leaf().hold(1));
+        true
     }
 
     /// The value of every key; 0 is none.
@@ -474,6 +482,26 @@ fn collapse_against_a_guard() {
         });
         (0..12).for_each(|_| world.tick_all(2));
         assert_eq!(world.counters.total().live(), 1);
+        world.end(2);
+    });
+}
+
+/// One core empties the leaf while the other one, if it still finds a value there, holds it: then it stays until it is let
+/// go of.
+#[test]
+fn collapse_against_a_hold() {
+    model(2, || {
+        let world = World::new(2).filled(0..1, 7);
+        let held = Arc::new(AtomicBool::new(false));
+        let theirs = held.clone();
+        let empty = |world: &World| {
+            world.clear(0, 0..1);
+            _ = world.refcache.tick(&pin(0));
+        };
+        let world = race(world, empty, move |world| theirs.store(world.hold(1, 0), Relaxed));
+        (0..8).for_each(|_| world.tick_all(2));
+        assert_eq!(world.counters.total().live(), if held.load(Relaxed) { 3 } else { 1 });
+        world.map.each_leaf(&pin(1), |mut leaf| leaf.hold(-1));
         world.end(2);
     });
 }

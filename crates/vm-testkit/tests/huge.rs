@@ -1,7 +1,7 @@
 //! Huge pages, verb by verb: one fault, one translation, and no page that loses its contents when another one goes.
 
 use percore::Pinned;
-use vm::{Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap};
+use vm::{Access, Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap};
 use vm_testkit::{Setup, Shows, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);
@@ -152,6 +152,19 @@ fn a_part_is_discarded_and_the_rest_stays() {
         assert_kept(world, range(500, 12), Ok(0));
         discard(world, range(0, 2 * HUGE_PAGES));
         assert_kept(world, range(0, HUGE_PAGES), Ok(0));
+    });
+}
+
+#[test]
+fn a_page_of_a_huge_one_is_shown_with_its_own_frame() {
+    for_each_written(|world| {
+        on_one(world, |pin| {
+            for at in [0, 1, HUGE_PAGES - 1] {
+                let mut shown = Vec::new();
+                assert!(world.space.frame(pin, page(at), Access::Read, &mut |frame| shown.push(frame)));
+                assert_eq!(shown, [world.reach(pin, page(at), Access::Read).unwrap()]);
+            }
+        });
     });
 }
 

@@ -30,4 +30,9 @@ proptest! {
     fn a_shared_table_does_what_the_model_does(setup in setup(), steps in steps()) {
         run(setup, Tables::Shared, &steps);
     }
+
+    #[test]
+    fn adaptive_tables_do_what_the_model_does(setup in setup(), steps in steps()) {
+        run(setup, Tables::Adaptive, &steps);
+    }
 }

@@ -11,7 +11,7 @@ use common::{CORES, setup, step};
 use percore::Pinned;
 use proptest::prelude::*;
 use vm::{FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
-use vm_testkit::{Setup, Shows, Step, Trial, World};
+use vm_testkit::{ALL_TABLES, Setup, Shows, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
 
@@ -111,12 +111,19 @@ proptest! {
     ) {
         run(setup, Tables::Shared, &steps);
     }
+
+    #[test]
+    fn shortages_change_nothing_with_adaptive_tables(
+        setup in setup(), steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
+    ) {
+        run(setup, Tables::Adaptive, &steps);
+    }
 }
 
 /// sv6: out of memory after the invalidation skipped the shootdown.
 #[test]
 fn replacing_takes_effect_on_every_core_or_on_none() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let (mut refused, mut done) = (0, 0);
         for blocks in 0..12 {
             let world = World::radix(Setup::new(), tables);
@@ -146,7 +153,7 @@ fn replacing_takes_effect_on_every_core_or_on_none() {
 
 #[test]
 fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = World::radix(Setup::new(), tables);
         let huge = PageRange::new(page(1 << 18), 1 << 18).unwrap();
         let hole = PageRange::one(page((1 << 18) + 777));
@@ -169,7 +176,7 @@ fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
 
 #[test]
 fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = World::radix(Setup::new(), tables);
         world.machine.on(0, |pin| {
             world.space.map(pin, Placement::Fixed(page(512)), 512, Mapping::anonymous(RW)).unwrap();
@@ -224,14 +231,14 @@ fn sweep(tables: Tables, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) 
 
 #[test]
 fn a_fork_that_fails_leaves_the_parent_as_it_was() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         sweep(tables, |world, pin| world.fork(pin).map(World::end));
     }
 }
 
 #[test]
 fn a_move_that_fails_has_moved_nothing() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         for to in [Placement::Fixed(page(70_000)), Placement::Anywhere { hint: None }] {
             let from = PageRange::new(page(1000), 4000).unwrap();
             sweep(tables, |world, pin| {
@@ -244,7 +251,7 @@ fn a_move_that_fails_has_moved_nothing() {
 #[test]
 fn a_huge_page_that_cannot_be_cut_stays_whole() {
     let part = PageRange::new(page(HUGE + 5), 3).unwrap();
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         sweep(tables, |world, pin| world.space.unmap(pin, part));
         sweep(tables, |world, pin| world.space.discard(pin, part));
         sweep(tables, |world, pin| world.space.protect(pin, part, Prot::NONE));
@@ -253,7 +260,7 @@ fn a_huge_page_that_cannot_be_cut_stays_whole() {
 
 #[test]
 fn destroying_needs_no_memory() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = World::radix(Setup::new(), tables);
         world.machine.on(0, |pin| {
             world.space.map(pin, Placement::Fixed(page(1000)), 1 << 20, Mapping::anonymous(RW)).unwrap();

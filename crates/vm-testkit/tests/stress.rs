@@ -239,6 +239,16 @@ fn owners_and_visitors_with_one_table() {
 }
 
 #[test]
+fn owners_and_visitors_with_adaptive_tables() {
+    owners_and_visitors(Tables::Adaptive);
+}
+
+#[test]
+fn free_for_all_with_adaptive_tables() {
+    free_for_all(Tables::Adaptive, PLENTY);
+}
+
+#[test]
 fn free_for_all_with_tables_per_core() {
     free_for_all(Tables::PerCore, PLENTY);
 }
@@ -252,4 +262,5 @@ fn free_for_all_with_one_table() {
 fn free_for_all_with_little_memory() {
     free_for_all(Tables::PerCore, 30);
     free_for_all(Tables::Shared, 30);
+    free_for_all(Tables::Adaptive, 30);
 }

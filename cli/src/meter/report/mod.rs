@@ -120,6 +120,7 @@ fn label(system: System) -> &'static str {
     match system {
         System::Linux => "stock Linux",
         System::SHARED => "RadixVM, one shared table",
+        System::ADAPTIVE => "RadixVM, adaptive tables",
         System::Radix(..) => "RadixVM, a table per core",
     }
 }

@@ -8,7 +8,8 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::shootdown::{Reach, Removed, pages};
+use crate::reach::Reach;
+use crate::shootdown::Removed;
 use crate::{BackingNum, Copies, Flags, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
@@ -18,7 +19,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut reach = Reach::NONE;
         let _ = for_each_up_to_refusal(&mut guard, prot, |entry, page| {
             if loses(page) {
-                reach.add(pages(entry), page.tracker(), self.rig.grain);
+                reach.add(entry, page, self.rig.grain);
             }
         });
         self.rig.take_back(pin, reach);

@@ -11,10 +11,11 @@ use refcache::Domain;
 use super::huge::cut_all;
 use super::{RadixSpace, lock_all};
 use crate::meta::Page;
+use crate::reach::Scattered;
 use crate::sharing::References;
-use crate::shootdown::{Rig, Scattered, range};
+use crate::shootdown::{Rig, range};
 use crate::space::Heir;
-use crate::{BackingNum, Event, Flags, Memory, Mmu, PageRange, VmError};
+use crate::{BackingNum, Event, Flags, Memory, Mmu, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
@@ -49,22 +50,22 @@ struct Copying<'a, 'h, M: Mmu, F: Memory> {
 impl<M: Mmu, F: Memory> Copying<'_, '_, M, F> {
     /// What the child has for some pages of the parent.
     fn run(&mut self, run: &mut Run<'_, Page>) -> Result<Option<Page>, OutOfMemory> {
-        let (pages, page) = (range(run.keys()), run.value());
+        let (pages, page) = (range(run.keys()).pages(), run.value());
         if page.flags().contains(Flags::DONTFORK) {
             return Ok(None);
         }
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
         let heritage = self.parent.inherit(self.pin, page);
-        self.keep(run, pages, heritage.kept);
-        self.references.add(backing, pages.pages() as i64);
+        self.keep(run, heritage.kept);
+        self.references.add(backing, pages as i64);
         Ok(Some(heritage.child.with_backing(backing)))
     }
 
-    /// The parent's `pages` are `kept` from now on.
-    fn keep(&mut self, run: &mut Run<'_, Page>, pages: PageRange, kept: Page) {
+    /// The parent's pages are `kept` from now on.
+    fn keep(&mut self, run: &mut Run<'_, Page>, kept: Page) {
         let page = run.value();
         if !kept.rights().contains(page.rights()) {
-            self.lowered.add(pages, page.tracker());
+            self.lowered.add(&mut run.one(), page);
             run.set(kept.untracked());
         } else if kept != page {
             run.set(kept);

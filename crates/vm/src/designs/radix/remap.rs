@@ -12,7 +12,7 @@ use refcache::Domain;
 use super::huge::cut_all;
 use super::{Guard, RadixSpace, keys, make_fit, set_all};
 use crate::meta::Page;
-use crate::shootdown::Reach;
+use crate::reach::Reach;
 use crate::space::Mover;
 use crate::{AddressSpace, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, Remap, VmError};
 

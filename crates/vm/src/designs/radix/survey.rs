@@ -3,13 +3,13 @@
 use core::ops::ControlFlow;
 
 use percore::Pinned;
-use radixmap::Expand;
+use radixmap::{Expand, Value};
 use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::shootdown::pages;
-use crate::{Access, FrameNum, Memory, Mmu, PageNum, PageRange, Region, VmError};
+use crate::reach::pages;
+use crate::{Access, FrameNum, HUGE_PAGES, Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.
 const PIECE: u64 = 1 << 18;
@@ -55,8 +55,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     ) -> bool {
         let mut shown = false;
         self.lock_leaves(pin, PageRange::one(page)).for_each(|entry| {
-            let reached = entry.value().filter(|page| page.rights().allows(access)).and_then(Page::frame);
-            shown |= reached.map(&mut *visit).is_some();
+            let reached = entry.value().filter(|found| found.rights().allows(access));
+            let frame = reached.and_then(|found| found.part(page.get() % HUGE_PAGES).frame());
+            shown |= frame.map(&mut *visit).is_some();
         });
         shown
     }
