@@ -36,6 +36,16 @@ pub enum Tables {
     Adaptive,
 }
 
+impl From<Tables> for vm::Tables {
+    fn from(tables: Tables) -> Self {
+        match tables {
+            Tables::Percore => Self::PerCore,
+            Tables::Shared => Self::Shared,
+            Tables::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
 /// A kernel under which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {

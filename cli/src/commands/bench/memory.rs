@@ -12,6 +12,7 @@ use super::output::Output;
 use crate::bench::memory::live;
 use crate::bench::memory::rebuild::{Cost, rebuild};
 use crate::bench::memory::snapshot::Snapshot;
+use crate::guest::system::{Tables, word};
 use crate::place;
 use crate::table::{Table, count};
 
@@ -30,6 +31,9 @@ pub struct Arguments {
     /// Write the snapshot of the one process given
     #[arg(long, value_name = "FILE", requires = "pid")]
     save: Option<PathBuf>,
+    /// Page tables
+    #[arg(long, value_enum, default_value = "percore")]
+    tables: Tables,
     /// Write the results as JSON: an array with one object per program
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -39,6 +43,8 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Row {
     program: String,
+    /// Kind of page tables.
+    tables: String,
     /// Bytes of pages that have memory.
     resident_bytes: u64,
     /// Regions on Linux.
@@ -56,10 +62,11 @@ struct Row {
 }
 
 impl Row {
-    fn new(snapshot: &Snapshot, cost: Cost) -> Self {
+    fn new(snapshot: &Snapshot, tables: Tables, cost: Cost) -> Self {
         let linux = snapshot.linux;
         Row {
             program: snapshot.program.clone(),
+            tables: word(&tables),
             resident_bytes: 4096 * snapshot.resident(),
             vmas: linux.vmas,
             linux_bytes: linux.bytes(),
@@ -73,20 +80,24 @@ impl Row {
 
 /// Measures and reports.
 pub fn run(arguments: Arguments) -> Result<u8> {
-    let Arguments { snapshots, pid, save, json } = arguments;
+    let Arguments { snapshots, pid, save, tables, json } = arguments;
     let json = json.map(Output::open).transpose()?;
     let snapshots = gather(&snapshots, &pid)?;
     if let Some(path) = save {
         ensure!(snapshots.len() == 1, "--save takes the snapshot of one process");
         Output::open(path)?.write(&snapshots[0].to_string())?;
     }
-    let cost = |snapshot: &Snapshot| rebuild(snapshot).with_context(|| snapshot.program.clone());
-    let rows = snapshots.iter().map(|of| Ok(Row::new(of, cost(of)?))).collect::<Result<Vec<_>>>()?;
+    let rows = snapshots.iter().map(|of| row(of, tables)).collect::<Result<Vec<_>>>()?;
     write!(std::io::stdout(), "{}\n{NOTES}", report(&rows))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     }
     Ok(0)
+}
+
+fn row(snapshot: &Snapshot, tables: Tables) -> Result<Row> {
+    let cost = rebuild(snapshot, tables.into()).with_context(|| snapshot.program.clone())?;
+    Ok(Row::new(snapshot, tables, cost))
 }
 
 /// What was asked for: files, processes, or the recorded snapshots.
@@ -141,7 +152,7 @@ fn report(rows: &[Row]) -> Table {
 /// What the columns mean.
 const NOTES: &str = "\
 Linux: its regions (VMAs, without the tree that finds them) and its page tables, as it counted them when the snapshot was taken.
-metadata: what the core allocated for the same space. tables: page tables of one core. of Linux: the two as a multiple of Linux's.
+metadata: what the core allocated for the same space. tables: page tables of one core, without leaves that are linked. of Linux: the two as a multiple of Linux's.
 ";
 
 #[cfg(test)]
@@ -153,7 +164,7 @@ mod tests {
         let snapshots = gather(&[], &[]).unwrap();
         assert!(snapshots.len() >= 3);
         for snapshot in snapshots {
-            let row = Row::new(&snapshot, rebuild(&snapshot).unwrap());
+            let row = row(&snapshot, Tables::Percore).unwrap();
             assert!(row.table_bytes > 0 && row.metadata_bytes > 0 && row.resident_bytes > 0, "{row:?}");
         }
     }
