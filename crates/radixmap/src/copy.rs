@@ -26,7 +26,8 @@ use crate::{KEY_END, OutOfMemory, RadixMap, Value};
 
 impl<V: Value> RangeGuard<'_, V> {
     /// Gives `twin`, which has nothing, what `copy` makes of each slot that has a value, folded as it is here. `copy` may
-    /// change the slot; what it makes has a second word only if the value has one.
+    /// change the slot; what it makes has a second word only if the value has one, and the same one for values of one leaf
+    /// that have the same.
     ///
     /// # Errors
     /// No memory, or `copy` says so: the copy ends there.
@@ -54,7 +55,7 @@ fn copy_node<V: Value>(
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), OutOfMemory> {
     if from.node.is_wide() {
-        into.node.widen(0)?;
+        into.node.widen()?;
     }
     for part in used::<V>(from.node, keys) {
         let twin = part.twin(into.node);
@@ -96,11 +97,13 @@ fn copy_child<V: Value>(
     outcome
 }
 
-/// Gives the twin's slots a value; how many they are. There is room for a second word: see `copy_node`.
+/// Gives the twin's slots a value; how many they are. There is room for second words (see `copy_node`), or the leaf has one
+/// for all, which needs none.
 fn put<V: Value>(twin: &Part<'_>, value: V) -> i64 {
     let (main, second) = value.to_words();
     take(twin);
     if second != 0 {
+        twin.node.fit(second).expect("values with one second word have copies with one");
         twin.set_second(second);
     }
     for slot in twin.slots() {

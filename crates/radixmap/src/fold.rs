@@ -111,7 +111,7 @@ impl<'p> Fresh<'p> {
         self.nodes[self.len] = Some(Sapling { memory, node, used });
         self.len += 1;
         if seed.word.is_wide() {
-            node.widen(seed.second)?;
+            node.fit(seed.second)?;
         }
         Ok(node)
     }

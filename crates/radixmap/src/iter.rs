@@ -95,14 +95,26 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.held.split(keys)
     }
 
-    /// Gets memory for second words of `keys`, a range within the locked one, if they have none: then their slots, as they
-    /// are folded now, can be set to values with second words. Nothing else changes.
+    /// Gets memory for second words of `keys`, a range within the locked one, if it is needed: then their slots, as they
+    /// are folded now, can be set to any values. Nothing else changes.
     ///
     /// # Panics
     /// If `keys` is empty or not within the range.
     pub fn widen(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         self.check(&keys);
-        self.held.widen(keys)
+        self.held.widen(keys, NodeRef::widen)
+    }
+
+    /// The same for one value: often that needs no memory.
+    ///
+    /// # Panics
+    /// As [`widen`](RangeGuard::widen).
+    pub fn fit(&mut self, keys: Range<u64>, value: V) -> Result<(), OutOfMemory> {
+        self.check(&keys);
+        match value.to_words() {
+            (_, 0) => Ok(()),
+            (_, second) => self.held.widen(keys, |node| node.fit(second)),
+        }
     }
 
     fn check(&self, keys: &Range<u64>) {
@@ -254,7 +266,8 @@ impl<'a, V: Value> Entry<'a, V> {
     ///
     /// # Panics
     /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)), or if the value has
-    /// a second word, the one before it had none, and the range was not [widened](RangeGuard::widen).
+    /// a second word, the one before it another or none, and the range was made [fit](RangeGuard::fit) for neither that value
+    /// nor [all](RangeGuard::widen).
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         assert!(self.part.whole, "set on a slot that sticks out of the range");

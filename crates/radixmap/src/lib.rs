@@ -79,7 +79,8 @@ pub const BLOCK: u64 = node::slot_keys(1);
 
 /// What a map stores for each key: a main word of 60 bits, and a second word for what few keys have.
 pub trait Value: Copy {
-    /// The main word, in which the bits of [`TAGS`] are 0, and the second word. If the second word is 0 it costs nothing.
+    /// The main word, in which the bits of [`TAGS`] are 0, and the second word, in which the lowest bit is 0. If the second
+    /// word is 0 it costs nothing; if it is the same for all keys of a leaf that have one, next to nothing.
     fn to_words(self) -> (u64, u64);
     /// The value that `to_words` took apart.
     fn from_words(main: u64, second: u64) -> Self;

@@ -133,9 +133,13 @@ impl<'p> Held<'p> {
         split_below(&self.here, self.node, keys)
     }
 
-    /// Makes sure that values with second words can be stored for `keys`, which are held.
-    pub fn widen(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
-        let widened = self.walk(keys, |node, _| match node.widen(0) {
+    /// Makes sure that second words can be stored for `keys`, which are held, as `make_sure` does for a node.
+    pub fn widen(
+        &self,
+        keys: Range<u64>,
+        make_sure: impl Fn(NodeRef<'p>) -> Result<(), OutOfMemory>,
+    ) -> Result<(), OutOfMemory> {
+        let widened = self.walk(keys, |node, _| match make_sure(node) {
             Ok(()) => ControlFlow::Continue(()),
             Err(out_of_memory) => ControlFlow::Break(out_of_memory),
         });

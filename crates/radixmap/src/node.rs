@@ -144,14 +144,22 @@ impl<'p> NodeRef<'p> {
         &self.slots.0[slot_index(key, self.level)]
     }
 
-    /// Makes sure that second words can be stored here. A new side says `second` for every slot.
-    pub fn widen(self, second: u64) -> Result<(), OutOfMemory> {
-        self.links().side.ensure(second)
+    /// Makes sure that `second` can be stored here. One word for all is for leaves: other nodes are few.
+    pub fn fit(self, second: u64) -> Result<(), OutOfMemory> {
+        match self.level {
+            0 => self.links().side.fit(second),
+            _ => self.links().side.widen(second),
+        }
     }
 
-    /// Whether second words can be stored here.
+    /// Makes sure that any second words can be stored here.
+    pub fn widen(self) -> Result<(), OutOfMemory> {
+        self.links().side.widen(0)
+    }
+
+    /// Whether any second words can be stored here.
     pub fn is_wide(self) -> bool {
-        self.links().side.is_there()
+        self.links().side.is_frame()
     }
 
     /// Reads `slot`, one of ours, and enters the child if there is one.

@@ -70,7 +70,7 @@ fn assert_parts(map: &Map<'_>, pin: &Pinned, of: Count, cut: u64) {
 
 #[test]
 fn the_keys_of_a_block_get_their_parts_when_it_is_cut() {
-    for of in [FIRST, SAME, Count { second: 5, ..FIRST }] {
+    for of in [FIRST, SAME, Count { second: 6, ..FIRST }] {
         filled(START..START + BLOCK, of, |pin, map| {
             let cut = START + 77..START + 78;
             map.lock_range(pin, cut, Expand::IfPresent).unwrap().for_each(|entry| entry.clear());

@@ -26,7 +26,7 @@ const PARTED: u64 = 50;
 
 impl Value for Twin {
     fn to_words(self) -> (u64, u64) {
-        (self.0 << 12, if self.0 < WIDE { 0 } else { !self.0 })
+        (self.0 << 12, if self.0 < WIDE { 0 } else { !self.0 << 1 })
     }
     fn from_words(main: u64, second: u64) -> Self {
         let twin = Self(main >> 12);
@@ -111,9 +111,7 @@ impl World {
     fn filled(self, keys: Range<u64>, value: u64) -> Self {
         let pin = pin(0);
         let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
-        if value >= WIDE {
-            guard.widen(keys).unwrap();
-        }
+        guard.fit(keys, Twin(value)).unwrap();
         guard.fill(Twin(value));
         drop(guard);
         self
@@ -146,11 +144,13 @@ impl World {
         self.add_under(self.map.lock_range(&pin, keys, Expand::Always).unwrap(), by);
     }
 
-    /// The same, when a value that had no second word may get one.
+    /// The same for one key, which may get a second word, or another one.
     fn add_wide(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
         let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
-        guard.widen(keys).unwrap();
+        let mut sum = by;
+        guard.for_each(|entry| sum += entry.value().map_or(0, |Twin(value)| value));
+        guard.fit(keys, Twin(sum)).unwrap();
         self.add_under(guard, by);
     }
 
@@ -174,10 +174,9 @@ impl World {
         assert_eq!(guard.keys(), key..key + 1);
         self.touch(&guard);
         let mut seen = 0;
-        guard.for_each(|entry| {
-            seen = entry.value().expect("locked because it has a value").0;
-            entry.set(Twin(seen + by));
-        });
+        guard.for_each(|entry| seen = entry.value().expect("locked because it has a value").0);
+        guard.fit(key..key + 1, Twin(seen + by)).unwrap();
+        guard.fill(Twin(seen + by));
         Some(seen)
     }
 
@@ -553,7 +552,7 @@ fn a_second_word_against_a_fault() {
 fn expansion_of_a_folded_value_with_a_second_word() {
     model(3, || {
         let world = World::new(2).filled(0..4, WIDE);
-        let world = race(world, |world| world.add(0, 1..2, 1), |world| _ = world.fault(1, 3, 2));
+        let world = race(world, |world| world.add_wide(0, 1..2, 1), |world| _ = world.fault(1, 3, 2));
         assert_eq!(world.values(), [WIDE, WIDE + 1, WIDE, WIDE + 2, 0, 0, 0, 0]);
         world.end(2);
     });
@@ -566,7 +565,7 @@ fn expansion_for_second_words() {
         let world = World::new(2);
         let world = race(world, |world| world.add_wide(0, 0..1, WIDE), |world| world.add(1, 1..2, 2));
         assert_eq!(world.values(), [WIDE, 2, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
+        assert_eq!(FRAMES.get() - world.frames, 3, "one second word needs no side");
         world.end(2);
     });
 }
@@ -577,7 +576,8 @@ fn expansion_for_second_words() {
 fn collapse_of_a_side_against_use() {
     model(2, || {
         let world = World::new(2).filled(1..2, WIDE);
-        world.clear(0, 1..2);
+        world.add_wide(0, 0..1, WIDE + 2);
+        world.clear(0, 0..2);
         let world = world.with_empty_leaf(2);
         assert_eq!(FRAMES.get() - world.frames, 3 + 1);
         let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
@@ -587,7 +587,7 @@ fn collapse_of_a_side_against_use() {
         });
         (0..6).for_each(|_| world.tick_all(2));
         assert_eq!(world.values(), [WIDE, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
+        assert!((3..=3 + 1).contains(&(FRAMES.get() - world.frames)));
         world.end(2);
     });
 }

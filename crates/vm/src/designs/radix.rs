@@ -130,10 +130,7 @@ fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard
 /// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
 #[inline]
 fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
-    match page.is_wide() {
-        true => guard.widen(keys).map_err(|_| VmError::OutOfMemory),
-        false => Ok(()),
-    }
+    guard.fit(keys, page).map_err(|_| VmError::OutOfMemory)
 }
 
 /// Sets locked keys that no slot sticks out of, and that were made fit.

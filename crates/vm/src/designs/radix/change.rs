@@ -38,17 +38,21 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     ) -> Result<(), VmError> {
         assert!(Flags::ADVICE.contains(set | clear), "more than advice");
         let mut guard = self.lock(pin, pages, Expand::IfPresent)?;
-        let mut unfit = false;
-        guard.for_each(|entry| unfit |= entry.value().is_some_and(|page| page.backing().is_some()));
+        let changed = |page: Page| (page.flags() - clear) | set;
+        let (mut unfit, mut changes) = (false, false);
+        guard.for_each(|entry| {
+            unfit |= entry.value().is_some_and(|page| page.backing().is_some());
+            changes |= entry.value().is_some_and(|page| changed(page) != page.flags());
+        });
         if unfit && set.contains(Flags::WIPEONFORK) {
             return Err(VmError::Mixed);
         }
-        if set != Flags::NONE {
+        if changes {
             guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
         }
         let mut holes = false;
         guard.for_each(|entry| match entry.value() {
-            Some(page) => entry.set(page.with_flags((page.flags() - clear) | set)),
+            Some(page) => entry.set(page.with_flags(changed(page))),
             None => holes = true,
         });
         if holes { Err(VmError::NotMapped) } else { Ok(()) }

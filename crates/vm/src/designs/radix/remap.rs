@@ -59,7 +59,9 @@ where
         cut_all(&mut old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         let shift = |at: u64| at - from.start().get() + to.start().get();
         self.make_room(&mut old, &mut new, shift)?;
-        make_fit(&mut new, keys(to), Page::new(mapping))?;
+        if Page::new(mapping).is_wide() {
+            new.widen(keys(to)).map_err(|_| VmError::OutOfMemory)?;
+        }
         let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
         let backing = mapping.backing().map(moved).transpose()?;
         if let Some(backing) = backing {
