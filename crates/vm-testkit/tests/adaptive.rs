@@ -2,7 +2,7 @@
 
 use percore::Pinned;
 use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
-use vm_testkit::{Setup, World};
+use vm_testkit::{Setup, Shows, World};
 
 const RW: Prot = Prot::from_bits(3);
 const LEAF: u64 = 512;
@@ -95,6 +95,25 @@ fn a_few_pages_that_all_use_leave_the_others_alone() {
         assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, core as usize, mine)), 0, "core {core}");
     }
     assert_eq!(world.mmu.links(), 1);
+    world.finish();
+}
+
+/// Threads that run the same text.
+#[test]
+fn a_few_pages_of_a_file_make_their_leaf_everybodys() {
+    let (world, text) = (world(8), pages(LEAF_START, 4));
+    let file = world.machine.files.create(text.pages());
+    let place = Placement::Fixed(text.start());
+    let map = |pin: &Pinned| world.map(pin, place, text.pages(), Prot::READ, Shows::Private(file, 0));
+    world.machine.on(0, map).unwrap();
+    let read = |core| {
+        world.machine.on(core, |pin| text.iter().for_each(|page| _ = world.load(pin, page, 0).unwrap()));
+    };
+    (0..3).for_each(read);
+    assert_eq!(world.mmu.links(), 2, "the home, and the third with its last fill");
+    for core in 3..8 {
+        assert_eq!(adds(&world, Event::FillFault, || read(core)), 1, "core {core} links");
+    }
     world.finish();
 }
 

@@ -95,7 +95,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     /// Whether `core`, as the third user of a page that is not linked, makes the leaf shared.
     fn is_crowded(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
         let tracker = page.tracker();
-        tracker.is_full() && !tracker.contains(core, self.grain) && leaf.crowd()
+        tracker.is_full() && !tracker.contains(core, self.grain) && leaf.crowd(weight(page))
     }
 
     /// In a table page of its own, of a page that others have through the leaf. Who finds no seat takes it from them.
@@ -110,7 +110,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let seat = leaf.admit(pin.core());
         let before = page.guests();
         let guests = seat.map_or(Guests::ALL, |seat| before.and(seat));
-        if guests != before && leaf.has_guests() && leaf.crowd() {
+        if guests != before && leaf.has_guests() && leaf.crowd(weight(page)) {
             return self.link(pin, at, entry, page);
         }
         if seat.is_none() {
@@ -170,6 +170,11 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         self.take_back(pin, Reach::one(at, lost));
         guests
     }
+}
+
+/// How much a fill of `page` says for sharing its leaf. What all show from a file, like a program's text, is seldom taken back.
+fn weight(page: Page) -> u64 {
+    if page.is_shown() { 8 } else { 1 }
 }
 
 #[inline(always)]

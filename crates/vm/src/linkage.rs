@@ -20,7 +20,7 @@
 //!
 //! Who may not link uses a page of its own, and is a *guest* of the leaf if it shares pages with its home: it gets a seat,
 //! by CAS, and keeps it until the leaf is nobody's. So neighbours, who use different pages of a leaf, stay apart; two who
-//! share a page stay two; and a few pages that all use do not make all of the leaf everybody's.
+//! share a page stay two; and a few pages that all use do not make all of the leaf everybody's, unless they are a file's.
 //!
 //! # The states of a page with a frame
 //!
@@ -100,15 +100,16 @@ impl<'g> Linkage<'g> {
         }
     }
 
-    /// A page that others have is filled once more, in a leaf that more than two use. Whether that makes it shared.
-    pub fn crowd(self) -> bool {
+    /// A page that others have is filled once more, in a leaf that more than two use: counted as `weight` fills, which are few.
+    /// Whether that makes the leaf shared.
+    pub fn crowd(self, weight: u64) -> bool {
+        let crowded = |stage: u64| ((stage & CROWDED) >> CROWDED_SHIFT) + weight;
         let count = |stage: u64| {
-            let crowded = (stage & CROWDED) + (1 << CROWDED_SHIFT);
-            let shared = if crowded >> CROWDED_SHIFT >= CROWD { SHARED } else { 0 };
-            (stage & SHARED == 0).then_some(stage & !CROWDED | crowded | shared)
+            let shared = if crowded(stage) >= CROWD { SHARED } else { 0 };
+            (stage & SHARED == 0).then_some(stage & !CROWDED | crowded(stage) << CROWDED_SHIFT | shared)
         };
         let counted = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
-        counted.map_or(true, |before| (before & CROWDED) >> CROWDED_SHIFT >= CROWD - 1)
+        counted.map_or(true, |before| crowded(before) >= CROWD)
     }
 
     /// Whether there is more than one guest.
@@ -203,8 +204,8 @@ mod tests {
         let linkage = leaf.linkage();
         assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
         assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
-        assert_eq!((0..99).take_while(|_| !linkage.crowd()).count() as u64, CROWD - 1);
-        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd());
+        assert_eq!((0..99).take_while(|_| !linkage.crowd(1)).count() as u64, CROWD - 1);
+        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd(1));
         assert!(linkage.admit(core(7)).is_some());
         assert_eq!(users(linkage, Guests::NONE), [0, 255]);
         assert_eq!(users(linkage, Guests::ALL), [0, 7, 255]);
@@ -224,7 +225,7 @@ mod tests {
     fn a_reset_leaf_is_as_new() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        while !linkage.crowd() {}
+        while !linkage.crowd(1) {}
         (0..100)
             .for_each(|index| assert!(linkage.link(core(index)) && linkage.admit(core(index % 8)).is_some()));
         assert_eq!((linkage.reset(), linkage.reset()), (100, 0));

@@ -50,7 +50,7 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
 
 /// So many fills are counted that the leaf is shared.
 fn share(leaf: &Leaf) {
-    while !leaf.linkage().crowd() {}
+    while !leaf.linkage().crowd(1) {}
 }
 
 fn core(index: usize) -> CoreId {
@@ -81,7 +81,7 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
         let leaf = Leaf::new();
         leaf.linkage().welcomes(core(0));
         leaf.link(core(0));
-        (0..31).for_each(|_| _ = leaf.linkage().crowd());
+        (0..31).for_each(|_| _ = leaf.linkage().crowd(1));
         let linking = [2, 3].map(|index| {
             let theirs = leaf.clone();
             thread::spawn(move || {
