@@ -58,6 +58,9 @@ fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>) {
     copied.unwrap();
 }
 
+/// Ranges that are filled, at most.
+const MOST: usize = if cfg!(miri) { 3 } else { 12 };
+
 /// Ranges of a key, of a few, and of whole slots of each level.
 fn range() -> impl Strategy<Value = Range<u64>> {
     let start = prop_oneof![0u64..1500, (1u64 << 27) - 3..(1 << 27) + 3, Just(5 << 18), Just(1 << 30)];
@@ -66,9 +69,9 @@ fn range() -> impl Strategy<Value = Range<u64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
     #[test]
-    fn a_copy_is_what_was_made_of_each_slot(fills in prop::collection::vec((range(), 0u64..32), 0..12)) {
+    fn a_copy_is_what_was_made_of_each_slot(fills in prop::collection::vec((range(), 0u64..32), 0..MOST)) {
         on_two(|pin, map, twin| {
             fills.iter().for_each(|(keys, value)| fill(map, pin, keys.clone(), *value));
             let before = slots(map, pin);
@@ -95,6 +98,7 @@ fn there_is_no_node_for_nothing() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "what panics under a lock leaves its nodes behind")]
 #[should_panic(expected = "keys of its own")]
 fn a_twin_must_be_empty() {
     on_two(|pin, map, twin| {
