@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -26,7 +26,7 @@ const PARTED: u64 = 50;
 
 impl Value for Twin {
     fn to_words(self) -> (u64, u64) {
-        (self.0 << 12, if self.0 < WIDE { 0 } else { !self.0 })
+        (self.0 << 12, if self.0 < WIDE { 0 } else { !self.0 << 1 })
     }
     fn from_words(main: u64, second: u64) -> Self {
         let twin = Self(main >> 12);
@@ -72,10 +72,12 @@ static ALLOCATOR: Poison = Poison;
 
 const KEYS: Range<u64> = 0..8;
 
+/// A failing model forgets it: its drop would run outside of the model.
+type Map = ManuallyDrop<RadixMap<Twin, Arc<Refcache>>>;
+
 /// A map, and for every key a cell that only the key's holder may touch: loom reports any other access.
 struct World {
-    /// A failing model forgets it: its drop would run outside of the model.
-    map: ManuallyDrop<RadixMap<Twin, Arc<Refcache>>>,
+    map: Map,
     refcache: Arc<Refcache>,
     counters: Arc<NodeCounters>,
     owned: [UnsafeCell<u64>; 8],
@@ -107,13 +109,17 @@ impl World {
         Self { map, refcache, counters, owned: [0; 8].map(UnsafeCell::new), frames }
     }
 
+    /// Another map, empty, to copy into.
+    fn twin(&self) -> Arc<Map> {
+        let twin = RadixMap::with_counters(&pin(0), self.refcache.clone(), self.counters.clone()).unwrap();
+        Arc::new(ManuallyDrop::new(twin))
+    }
+
     /// Every key of `keys` has the value `value`, folded where it can be.
     fn filled(self, keys: Range<u64>, value: u64) -> Self {
         let pin = pin(0);
         let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
-        if value >= WIDE {
-            guard.widen(keys).unwrap();
-        }
+        guard.fit(keys, Twin(value)).unwrap();
         guard.fill(Twin(value));
         drop(guard);
         self
@@ -146,11 +152,13 @@ impl World {
         self.add_under(self.map.lock_range(&pin, keys, Expand::Always).unwrap(), by);
     }
 
-    /// The same, when a value that had no second word may get one.
+    /// The same for one key, which may get a second word, or another one.
     fn add_wide(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
         let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
-        guard.widen(keys).unwrap();
+        let mut sum = by;
+        guard.for_each(|entry| sum += entry.value().map_or(0, |Twin(value)| value));
+        guard.fit(keys, Twin(sum)).unwrap();
         self.add_under(guard, by);
     }
 
@@ -174,10 +182,9 @@ impl World {
         assert_eq!(guard.keys(), key..key + 1);
         self.touch(&guard);
         let mut seen = 0;
-        guard.for_each(|entry| {
-            seen = entry.value().expect("locked because it has a value").0;
-            entry.set(Twin(seen + by));
-        });
+        guard.for_each(|entry| seen = entry.value().expect("locked because it has a value").0);
+        guard.fit(key..key + 1, Twin(seen + by)).unwrap();
+        guard.fill(Twin(seen + by));
         Some(seen)
     }
 
@@ -207,6 +214,14 @@ impl World {
     /// The leaf of keys 0 and 1 exists and has these values.
     fn with_leaf(self, values: [u64; 2]) -> Self {
         (0..2).zip(values).fold(self, |world, (key, value)| world.filled(key..key + 1, value))
+    }
+
+    /// Holds the leaf of `key` if the key has a value; whether it has.
+    fn hold(&self, core: usize, key: u64) -> bool {
+        let pin = pin(core);
+        let Some(mut guard) = self.map.lock_key(&pin, key).unwrap() else { return false };
+        guard.for_each(|entry| entry.leaf().hold(1));
+        true
     }
 
     /// The value of every key; 0 is none.
@@ -494,6 +509,26 @@ fn collapse_against_a_guard() {
     });
 }
 
+/// One core empties the leaf while the other one, if it still finds a value there, holds it: then it stays until it is let
+/// go of.
+#[test]
+fn collapse_against_a_hold() {
+    model(2, || {
+        let world = World::new(2).filled(0..1, 7);
+        let held = Arc::new(AtomicBool::new(false));
+        let theirs = held.clone();
+        let empty = |world: &World| {
+            world.clear(0, 0..1);
+            _ = world.refcache.tick(&pin(0));
+        };
+        let world = race(world, empty, move |world| theirs.store(world.hold(1, 0), Relaxed));
+        (0..8).for_each(|_| world.tick_all(2));
+        assert_eq!(world.counters.total().live(), if held.load(Relaxed) { 3 } else { 1 });
+        world.map.each_leaf(&pin(1), |mut leaf| leaf.hold(-1));
+        world.end(2);
+    });
+}
+
 /// The same against a look without a lock, which may keep the leaf for a while but not for ever.
 #[test]
 fn collapse_against_peek() {
@@ -541,7 +576,7 @@ fn a_second_word_against_a_fault() {
 fn expansion_of_a_folded_value_with_a_second_word() {
     model(3, || {
         let world = World::new(2).filled(0..4, WIDE);
-        let world = race(world, |world| world.add(0, 1..2, 1), |world| _ = world.fault(1, 3, 2));
+        let world = race(world, |world| world.add_wide(0, 1..2, 1), |world| _ = world.fault(1, 3, 2));
         assert_eq!(world.values(), [WIDE, WIDE + 1, WIDE, WIDE + 2, 0, 0, 0, 0]);
         world.end(2);
     });
@@ -554,7 +589,7 @@ fn expansion_for_second_words() {
         let world = World::new(2);
         let world = race(world, |world| world.add_wide(0, 0..1, WIDE), |world| world.add(1, 1..2, 2));
         assert_eq!(world.values(), [WIDE, 2, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
+        assert_eq!(FRAMES.get() - world.frames, 3, "one second word needs no side");
         world.end(2);
     });
 }
@@ -565,7 +600,8 @@ fn expansion_for_second_words() {
 fn collapse_of_a_side_against_use() {
     model(2, || {
         let world = World::new(2).filled(1..2, WIDE);
-        world.clear(0, 1..2);
+        world.add_wide(0, 0..1, WIDE + 2);
+        world.clear(0, 0..2);
         let world = world.with_empty_leaf(2);
         assert_eq!(FRAMES.get() - world.frames, 3 + 1);
         let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
@@ -575,7 +611,7 @@ fn collapse_of_a_side_against_use() {
         });
         (0..6).for_each(|_| world.tick_all(2));
         assert_eq!(world.values(), [WIDE, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(FRAMES.get() - world.frames, 3 + 1);
+        assert!((3..=3 + 1).contains(&(FRAMES.get() - world.frames)));
         world.end(2);
     });
 }
@@ -711,8 +747,7 @@ fn a_fold_against_a_look() {
 fn a_copy_against_a_removal_from_both() {
     model(2, || {
         let world = World::new(2).filled(0..1, 1);
-        let twin = RadixMap::with_counters(&pin(0), world.refcache.clone(), world.counters.clone()).unwrap();
-        let twin = Arc::new(ManuallyDrop::new(twin));
+        let twin = world.twin();
         let theirs = twin.clone();
         let copy = |world: &World| {
             world.map.copy_to(&pin(0), &twin, |run| Ok(Some(run.value()))).unwrap();
@@ -725,9 +760,33 @@ fn a_copy_against_a_removal_from_both() {
         };
         let world = race(world, copy, clear);
         assert_eq!(world.values(), [0; 8]);
-        let Some(twin) = Arc::into_inner(twin) else { panic!("both are done") };
         assert_eq!(twin.first_used(&pin(0), KEYS), None);
-        ManuallyDrop::into_inner(twin).destroy(&pin(0));
+        destroy(twin);
         world.end(2);
     });
+}
+
+/// A neighbour gets another second word while a leaf that has one for all is copied: they are no run then.
+#[test]
+fn a_copy_against_another_second_word() {
+    model(2, || {
+        let world = World::new(2).with_leaf([WIDE, WIDE]);
+        let twin = world.twin();
+        let theirs = twin.clone();
+        let copy = move |world: &World| {
+            world.map.copy_to(&pin(0), &theirs, |run| Ok(Some(run.value()))).unwrap();
+        };
+        let world = race(world, copy, |world| world.add_wide(1, 1..2, 2));
+        let mut copied = Vec::new();
+        twin.lock_range(&pin(0), 0..2, Expand::Never).unwrap().for_each(|entry| copied.extend(entry.value()));
+        let copied: Vec<_> = copied.into_iter().map(|Twin(value)| value).collect();
+        assert!(copied == [WIDE, WIDE] || copied == [WIDE, WIDE + 2], "{copied:?}");
+        destroy(twin);
+        world.end(2);
+    });
+}
+
+fn destroy(twin: Arc<Map>) {
+    let Some(twin) = Arc::into_inner(twin) else { panic!("both are done") };
+    ManuallyDrop::into_inner(twin).destroy(&pin(0));
 }
