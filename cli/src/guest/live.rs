@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -92,42 +92,45 @@ impl Live {
         let _ = self.stdin.send(());
     }
 
-    /// Sees QEMU off and reads every output to its end. Returns what QEMU said, and the last lines of the kernel's log.
+    /// Sees QEMU off and reads every output to its end. Returns what QEMU said, the last lines of the kernel's log,
+    /// and how QEMU ended.
     pub fn end(mut self, farewell: Farewell) -> String {
         match farewell {
-            Farewell::ByItself => self.wait_for_exit(Duration::from_secs(5)),
+            Farewell::ByItself => self.await_end(Duration::from_secs(5)),
             Farewell::Asked => self.ask_to_go(),
             Farewell::Killed => {}
         }
-        self.kill();
+        let ending = self.kill();
         self.output.drain(..).for_each(|thread| thread.join().expect("a pump does not panic"));
         let words = self.words.drain(..).map(|thread| thread.join().unwrap_or_default());
         let words: Vec<String> = words.map(|text| tail(text.trim(), 12).to_owned()).collect();
-        words.join("\n").trim().to_owned()
-    }
-
-    /// Waits until the control port closes, which it does when QEMU goes.
-    fn wait_for_exit(&self, grace: Duration) {
-        let until = Instant::now() + grace;
-        while let Ok(Event::Line(_)) = self.next_event(Some(until)) {}
+        [words.join("\n").trim(), &ending].join("\n").trim().to_owned()
     }
 
     /// A polite signal, and time for what QEMU does after it has closed its ports: its plugins may have much to write.
     fn ask_to_go(&self) {
-        let Some(pid) = Pid::from_raw(self.qemu.id() as i32) else { return };
-        // Nobody has waited for this process, so the number is still its own; if it has ended, both calls say so at once.
-        let ended = pidfd_open(pid, PidfdFlags::empty());
-        let _ = kill_process(pid, Signal::TERM);
-        if let Ok(ended) = ended {
-            let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
-            let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit));
+        if let Some(pid) = self.pid() {
+            let _ = kill_process(pid, Signal::TERM);
         }
+        self.await_end(Duration::from_secs(60));
     }
 
-    fn kill(&mut self) {
+    fn await_end(&self, limit: Duration) {
+        let Some(Ok(ended)) = self.pid().map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+        let limit = Timespec::try_from(limit).ok();
+        let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], limit.as_ref());
+    }
+
+    /// Nobody has waited for this process, so the number is still its own, ended or not.
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.qemu.id() as i32)
+    }
+
+    /// Says how QEMU ended.
+    fn kill(&mut self) -> String {
         // Both fail only if QEMU is already gone and reaped.
         let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
+        self.qemu.wait().map_or(String::new(), ending)
     }
 }
 
@@ -155,6 +158,15 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;
     command.spawn().with_context(|| format!("cannot start {}", qemu::PROGRAM))
+}
+
+/// What a person wants to know of QEMU's exit status when the guest has said nothing.
+fn ending(status: ExitStatus) -> String {
+    match status.code() {
+        // With `-no-reboot`.
+        Some(0) => "a core reset the machine (a triple fault)".to_owned(),
+        _ => format!("QEMU ended with {status}"),
+    }
 }
 
 /// An anonymous file with this content.

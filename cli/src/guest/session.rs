@@ -120,7 +120,13 @@ pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
     let live = Live::start(&plan)?;
     let (end, said) = listen(&live, &plan, notice);
     let orderly = matches!(end, Some(End::Exited(_) | End::Killed(_) | End::Refused(_)));
-    let words = live.end(if orderly { plan.farewell } else { Farewell::Killed });
+    let farewell = match &end {
+        // QEMU is on its way out by itself.
+        None => Farewell::ByItself,
+        Some(_) if orderly => plan.farewell,
+        Some(_) => Farewell::Killed,
+    };
+    let words = live.end(farewell);
     let end = end.unwrap_or_else(|| End::Failed(said.explain(&words)));
     Ok(Outcome { end, stats: said.stats, crash: said.crash, owners: said.owners })
 }
@@ -204,10 +210,10 @@ impl Said {
 
     /// Why QEMU left without an exit line, given its own words.
     fn explain(&self, words: &str) -> String {
-        match (&self.panic, words) {
-            (Some(text), _) => format!("the kernel panicked: {text}"),
-            (None, "") => "the guest stopped without a word; does it want more memory (-m)?".to_owned(),
-            (None, words) => format!("the guest stopped: {words}"),
+        match &self.panic {
+            Some(text) => format!("the kernel panicked: {text}"),
+            None if self.booted => format!("the guest stopped: {words}"),
+            None => format!("the guest did not boot: {words}; does it want more memory (-m)?"),
         }
     }
 }

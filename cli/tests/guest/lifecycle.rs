@@ -12,7 +12,7 @@ fn waiting() -> (Child, u32) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
     command.args(["run", "-c", "2", &compiled("stdin", Compiler::Static)]);
     let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"ping").unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
     let qemu = child_of(child.id());
@@ -65,5 +65,8 @@ fn even_a_killed_command_takes_qemu_along() {
 fn a_dying_qemu_is_a_failed_guest() {
     let (child, qemu) = waiting();
     send("-KILL", qemu);
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(125));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("the guest stopped: QEMU ended with signal: 9"), "{words}");
 }

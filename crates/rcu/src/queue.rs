@@ -60,6 +60,8 @@ impl Head {
 pub(crate) struct Queue {
     ends: Option<(NonNull<Head>, NonNull<Head>)>,
     len: usize,
+    /// The greatest date of all that came since it was empty: adopted orphans may be older than those in front.
+    latest: u64,
 }
 
 // SAFETY: the queue owns the links of its heads, and whoever deferred them let any core run them.
@@ -73,7 +75,7 @@ impl Queue {
     /// Appends a head that is on no queue.
     pub(crate) fn push(&mut self, head: NonNull<Head>, date: u64) {
         set_link(head, Link { next: None, date });
-        self.append(Queue { ends: Some((head, head)), len: 1 });
+        self.append(Queue { ends: Some((head, head)), len: 1, latest: date });
     }
 
     /// Appends another queue. Its heads may be older than those in front of them: they wait a little longer.
@@ -86,6 +88,7 @@ impl Queue {
             (mine, theirs) => mine.or(theirs),
         };
         self.len += other.len;
+        self.latest = self.latest.max(other.latest);
     }
 
     /// Whether the first callback may run in `epoch`.
@@ -93,9 +96,9 @@ impl Queue {
         self.ends.is_some_and(|(first, _)| link(first).date <= epoch)
     }
 
-    /// The epoch that the last callback waits for; 0 if there is none.
-    pub(crate) fn last_date(&self) -> u64 {
-        self.ends.map_or(0, |(_, last)| link(last).date)
+    /// An epoch in which all callbacks may run; 0 if there are none.
+    pub(crate) fn latest(&self) -> u64 {
+        self.latest
     }
 
     /// Takes the first head off, if it is ripe in `epoch`.
@@ -108,6 +111,9 @@ impl Queue {
         let (first, last) = self.ends?;
         self.ends = link(first).next.map(|second| (second, last));
         self.len -= 1;
+        if self.len == 0 {
+            self.latest = 0;
+        }
         Some(first)
     }
 }

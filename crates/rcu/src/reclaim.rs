@@ -43,7 +43,7 @@ impl Domain {
         let target = self.cores.mine(pin).with_queue(pin, |local| {
             local.assert_no_readers();
             self.orphans.hand_to(&mut local.queue);
-            local.queue.last_date()
+            local.queue.latest()
         });
         self.advance(pin, target);
         (0..self.batch).take_while(|_| self.run_one(pin)).count()

@@ -105,6 +105,19 @@ fn what_a_core_leaves_behind_is_adopted() {
     assert_eq!((machine.drops(), machine.domain.backlog()), (1, 0));
 }
 
+/// What is adopted may be older than what waits already: the grace period goes on for the younger one all the same.
+#[test]
+fn old_orphans_hold_nothing_up() {
+    let machine = machine(2, 10);
+    machine.retire(1);
+    machine.retire(0);
+    machine.domain.quiesce(&core(0));
+    machine.retire(0);
+    machine.domain.offline(&core(1));
+    machine.rounds(5);
+    assert_eq!((machine.drops(), machine.domain.backlog()), (3, 0));
+}
+
 #[test]
 fn batches_are_bounded() {
     let machine = machine(1, 10);

@@ -23,6 +23,7 @@ const MODEM: u16 = 4;
 const STATUS: u16 = 5;
 const RECEIVED: u8 = 1;
 const TRANSMIT_EMPTY: u8 = 1 << 5;
+const TRANSMITTED: u8 = 1 << 6;
 const FIFO_BYTES: usize = 16;
 
 /// Ports that answered when they were set up; writing to an absent one would wait for ever.
@@ -69,6 +70,14 @@ impl Port {
         }
     }
 
+    /// Waits until every byte is out.
+    pub fn flush(self) {
+        let present = PRESENT[self as usize].load(Ordering::Relaxed);
+        while present && self.read(STATUS) & TRANSMITTED == 0 {
+            core::hint::spin_loop();
+        }
+    }
+
     /// A received byte, if there is one.
     pub fn try_read(self) -> Option<u8> {
         let present = PRESENT[self as usize].load(Ordering::Relaxed);
@@ -81,7 +90,14 @@ impl Port {
     }
 }
 
+const PORTS: [Port; 3] = [Port::Stdout, Port::Control, Port::Stderr];
+
 /// Sets all three ports up.
 pub fn init() {
-    [Port::Stdout, Port::Control, Port::Stderr].into_iter().for_each(Port::set_up);
+    PORTS.into_iter().for_each(Port::set_up);
+}
+
+/// The machine ends: waits until all three ports have said everything.
+pub(super) fn flush() {
+    PORTS.into_iter().for_each(Port::flush);
 }
