@@ -8,7 +8,7 @@ use vm::{Locking, Tables};
 pub struct Options {
     /// `vm=radix|rwlock|faultlock|hybrid|bonsai|pervma`.
     pub design: Design,
-    /// `tables=percore|shared`. Only radix can have one for each core.
+    /// `tables=percore|shared|adaptive`. Only radix can have other than one for all.
     pub tables: Tables,
     /// `refs=refcache|atomic|locked|snzi|sloppy|none`.
     pub refs: Refs,
@@ -111,6 +111,7 @@ impl Options {
             "huge=never" => Self { huge: Huge::Never, ..self },
             "huge=madvise" => Self { huge: Huge::Advised, ..self },
             "huge=always" => Self { huge: Huge::Always, ..self },
+            "tables=adaptive" => Self { tables: Tables::Adaptive, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },

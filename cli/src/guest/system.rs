@@ -43,6 +43,18 @@ pub enum Tables {
     Percore,
     /// One for all cores, shootdowns to every core that runs the program.
     Shared,
+    /// Each core links the leaves of the space's own tree, or has pages of its own: as the program shares memory.
+    Adaptive,
+}
+
+impl From<Tables> for vm::Tables {
+    fn from(tables: Tables) -> Self {
+        match tables {
+            Tables::Percore => Self::PerCore,
+            Tables::Shared => Self::Shared,
+            Tables::Adaptive => Self::Adaptive,
+        }
+    }
 }
 
 /// Who gets huge pages.
@@ -95,9 +107,10 @@ struct Known {
 
 /// All systems that can be compared; what else is to be known of them is asked here.
 #[rustfmt::skip]
-const KNOWN: [Known; 8] = [
+const KNOWN: [Known; 9] = [
     Known { system: System::PERCORE, name: "radix", title: "RadixVM percore", label: "RadixVM, a table per core" },
     Known { system: System::SHARED, name: "shared", title: "RadixVM shared", label: "RadixVM, one shared table" },
+    Known { system: System::ADAPTIVE, name: "adaptive", title: "RadixVM adaptive", label: "RadixVM, adaptive tables" },
     Known { system: System::tree(Design::Rwlock), name: "rwlock", title: "rwlock", label: "read/write lock (Linux 2.6)" },
     Known { system: System::tree(Design::Faultlock), name: "faultlock", title: "faultlock", label: "fault lock" },
     Known { system: System::tree(Design::Hybrid), name: "hybrid", title: "hybrid", label: "hybrid lock/RCU" },
@@ -111,6 +124,8 @@ impl System {
     pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore, Refs::Refcache);
     /// Ours with one page table.
     pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared, Refs::Refcache);
+    /// Ours with tables that are shared as the program shares memory.
+    pub const ADAPTIVE: System = System::Radix(Design::Radix, Tables::Adaptive, Refs::Refcache);
     /// All of them.
     pub const ALL: [System; KNOWN.len()] = {
         let mut all = [System::Linux; KNOWN.len()];
@@ -133,7 +148,10 @@ impl System {
     pub fn ours(design: Design, tables: Option<Tables>) -> Result<System> {
         match (design, tables) {
             (Design::Radix, None | Some(Tables::Percore)) => Ok(System::PERCORE),
-            (_, Some(Tables::Percore)) => bail!("--vm {} has one page table for all cores", word(&design)),
+            (Design::Radix, Some(Tables::Adaptive)) => Ok(System::ADAPTIVE),
+            (_, Some(Tables::Percore | Tables::Adaptive)) => {
+                bail!("--vm {} has one page table for all cores", word(&design))
+            }
             _ => Ok(System::tree(design)),
         }
     }
@@ -354,7 +372,10 @@ mod tests {
                 assert!(System::ALL.contains(&system), "{design:?}");
             }
         }
-        assert!(System::ours(Design::Rwlock, Some(Tables::Percore)).is_err());
+        for tables in [Tables::Percore, Tables::Adaptive] {
+            assert!(System::ours(Design::Rwlock, Some(tables)).is_err());
+            assert!(System::ALL.contains(&System::ours(Design::Radix, Some(tables)).unwrap()));
+        }
         assert!(command_line(System::Linux).contains("console=ttyS3"));
         assert_eq!(huge(System::PERCORE, Huge::Madvise), " huge=madvise");
         assert_eq!(huge(System::Linux, Huge::Never), " transparent_hugepage=never");

@@ -1,4 +1,4 @@
-//! The applications: the same result at every size, with both kinds of tables, and on this machine's own kernel.
+//! The applications: the same result at every size, with every kind of tables, and on this machine's own kernel.
 
 use std::path::PathBuf;
 
@@ -36,8 +36,14 @@ impl Application {
     /// Returns what it says here.
     fn is_the_same_everywhere(&self) -> Value {
         let expected = self.here();
-        let machines =
-            [("1", "percore"), ("2", "percore"), ("4", "percore"), ("8", "percore"), ("4", "shared")];
+        let machines = [
+            ("1", "percore"),
+            ("2", "percore"),
+            ("4", "percore"),
+            ("8", "percore"),
+            ("4", "shared"),
+            ("4", "adaptive"),
+        ];
         for (cpus, tables) in machines {
             let report = self.in_guest(cpus, tables);
             assert_eq!(report["digest"], expected["digest"], "{cpus} CPUs, {tables}: {report}");

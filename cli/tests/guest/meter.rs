@@ -128,6 +128,16 @@ fn huge_pages_share_nothing() {
     on_radix("huge", GATED, &words).iter().for_each(is_private);
 }
 
+/// The same with tables that could be shared: who shares no memory shares no table.
+#[test]
+fn adaptive_tables_share_nothing_by_themselves() {
+    for program in ["local", "faultstorm", "neighbours"] {
+        let rows =
+            contend(&format!("adaptive-{program}"), &["--systems", "adaptive", "--cpus", GATED], &[program]);
+        rows.iter().for_each(is_private);
+    }
+}
+
 /// What the gates above would say if it were not so: one table for all interrupts everybody in every round.
 #[test]
 fn one_table_for_all_is_seen() {
@@ -152,7 +162,12 @@ fn counting_references_to_one_node_shares_nothing() {
 /// The page, the hand-over, one interrupt; nothing that depends on who else is there.
 #[test]
 fn pipeline_costs_the_same_at_every_size() {
-    let rows = on_radix("pipeline", GATED, &["pipeline"]);
+    pipeline("radix");
+    pipeline("adaptive");
+}
+
+fn pipeline(system: &str) {
+    let rows = contend(&format!("pipeline-{system}"), &["--systems", system, "--cpus", GATED], &["pipeline"]);
     let two = number(&rows[0], "transfers", "median");
     for row in &rows {
         assert_eq!(number(row, "ipi_targets", "median"), 1.0, "{row}");

@@ -35,3 +35,8 @@ fn every_byte_is_right_under_stress_with_a_table_per_core() {
 fn every_byte_is_right_under_stress_with_one_table() {
     stress("shared");
 }
+
+#[test]
+fn every_byte_is_right_under_stress_with_adaptive_tables() {
+    stress("adaptive");
+}

@@ -15,6 +15,12 @@ impl CoreSet {
         (0..count).map(CoreId::new).collect()
     }
 
+    /// The set whose bits these are: core 0 is the lowest of the first.
+    #[inline]
+    pub const fn from_words(words: [u64; WORDS]) -> Self {
+        Self(words)
+    }
+
     /// Adds `core`.
     #[inline]
     pub fn insert(&mut self, core: CoreId) {

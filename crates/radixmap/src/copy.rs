@@ -30,7 +30,8 @@ use crate::{KEY_END, OutOfMemory, RadixMap, Value};
 
 impl<V: Value> RangeGuard<'_, V> {
     /// Gives `twin`, which has nothing, what `copy` makes of each slot that has a value, folded as it is here. `copy` may
-    /// change the slot; what it makes has a second word only if the value has one.
+    /// change the slot; what it makes has a second word only if the value has one, and the same one for values of one leaf
+    /// that have the same.
     ///
     /// # Errors
     /// No memory, or `copy` says so: the copy ends there.
@@ -146,9 +147,10 @@ fn copy_child<'p, V: Value>(
     copy_node(from, twin.keys.clone(), &mut fresh, hold, copy)
 }
 
-/// Sees to it that the twin's slots can have second words, if those of the part have.
+/// Sees to it that the twin's slots can have second words, if those of the part have. A leaf that has one for all has copies
+/// with one, which needs nothing.
 fn make_fit(part: &Part<'_>, twin: &Part<'_>) -> Result<(), OutOfMemory> {
-    if part.slot.held().is_wide() { twin.node.widen(0) } else { Ok(()) }
+    if part.slot.held().is_wide() && part.node.is_wide() { twin.node.widen() } else { Ok(()) }
 }
 
 /// Gives the twin's slots, which fit, a value; how many they are.
@@ -156,6 +158,7 @@ fn put<V: Value>(there: &Here<'_>, twin: &Part<'_>, value: V) -> i64 {
     let (main, second) = value.to_words();
     take(there, twin);
     if second != 0 {
+        twin.node.fit(second).expect("values with one second word have copies with one");
         twin.set_second(second);
     }
     twin.slots().iter().for_each(|slot| slot.give(main, second != 0));

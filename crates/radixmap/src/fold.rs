@@ -6,9 +6,9 @@
 //!                        one store by            Refcache, when       Refcache, by CAS;
 //!                        the holder              the count is 0       then `collapse` runs
 //! ```
-//! A node's count is the number of its used slots (a value or a child; a lock is no use). The children hold their
-//! parent by the slots that they are in, so nodes go from the leaves up, one level every few epochs, and a root,
-//! which its map holds, goes last.
+//! A node's count is the number of its used slots (a value or a child; a lock is no use), and of what else holds a
+//! [leaf](crate::leaf). The children hold their parent by the slots that they are in, so nodes go from the leaves up, one
+//! level every few epochs, and a root, which its map holds, goes last.
 //!
 //! ```text
 //!            fold: all slots of the child are held
@@ -26,7 +26,8 @@
 //!    not find it any more, or told Refcache to wait, by folding it (`unname`).
 //! 4. A folder counts its value in the parent before the child stops being counted there, which is in `collapse`: the
 //!    parent stays as long as the child, whose parent others may ask for.
-//! 5. Nothing is used in a folded node: its slots are told off by the folder, when they are gone.
+//! 5. Nothing is used in a folded node: its slots are told off by the folder, when they are gone. Nobody holds it besides: who
+//!    did was made to give up by whoever folds.
 
 use alloc::sync::Arc;
 use core::mem;
@@ -75,7 +76,7 @@ pub(crate) fn fold<'p>(
     second: u64,
 ) -> Result<(), OutOfMemory> {
     if second != 0 {
-        part.node.widen(0)?;
+        part.node.fit(second)?;
         part.set_second(second);
     }
     let used = node.slots().iter().filter(|slot| slot.held().is_used()).count();
@@ -150,7 +151,7 @@ impl<'p> Fresh<'p> {
         self.nodes[self.len] = Some(Sapling { memory, node, used });
         self.len += 1;
         if seed.word.is_wide() {
-            node.widen(seed.second)?;
+            node.fit(seed.second)?;
         }
         Ok(node)
     }

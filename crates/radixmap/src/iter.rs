@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
+use crate::leaf::{self, Leaf};
 use crate::lock::{Held, Here};
 use crate::node::{NodeRef, Part, Step};
 use crate::slot::Slot;
@@ -62,7 +63,17 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// Calls `f` with every held slot that has a value, left to right, and spends no more than a look on the others.
     #[inline]
     pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V>)) {
-        visit_used(&mut Tally::new(&self.held.here, self.held.node()), self.keys(), &mut f);
+        self.for_each_used_and_leaf(&mut f, &mut |_| {});
+    }
+
+    /// The same, and calls `leaf` with every leaf on the way.
+    #[inline]
+    pub(crate) fn for_each_used_and_leaf(
+        &mut self,
+        f: &mut impl FnMut(&mut Run<'_, V>),
+        leaf: &mut impl FnMut(Leaf<'_>),
+    ) {
+        visit_used(&mut Tally::new(&self.held.here, self.held.node()), self.keys(), f, leaf);
     }
 
     pub(crate) fn here(&self) -> &Here<'g> {
@@ -84,14 +95,26 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.held.split(keys)
     }
 
-    /// Gets memory for second words of `keys`, a range within the locked one, if they have none: then their slots, as they
-    /// are folded now, can be set to values with second words. Nothing else changes.
+    /// Gets memory for second words of `keys`, a range within the locked one, if it is needed: then their slots, as they
+    /// are folded now, can be set to any values. Nothing else changes.
     ///
     /// # Panics
     /// If `keys` is empty or not within the range.
     pub fn widen(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         self.check(&keys);
-        self.held.widen(keys)
+        self.held.widen(keys, NodeRef::widen)
+    }
+
+    /// The same for one value: often that needs no memory.
+    ///
+    /// # Panics
+    /// As [`widen`](RangeGuard::widen).
+    pub fn fit(&mut self, keys: Range<u64>, value: V) -> Result<(), OutOfMemory> {
+        self.check(&keys);
+        match value.to_words() {
+            (_, 0) => Ok(()),
+            (_, second) => self.held.widen(keys, |node| node.fit(second)),
+        }
     }
 
     /// Gives the keys of `block`, one [`BLOCK`](crate::BLOCK) within the locked range, which must have a leaf, the value
@@ -118,6 +141,17 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.for_each(|entry| entry.set(value));
     }
 
+    /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
+    pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
+        let _ = self.held.walk(self.keys(), |node, run| {
+            if node.level() == 0 && leaf::is_whole(&run) {
+                let mut tally = Tally { here: &self.held.here, node, used: 0 };
+                visit(Leaf { node, count: &mut tally.used }, run);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
     /// Whether no key of the range has a value.
     #[inline(always)]
     pub fn is_empty(&mut self) -> bool {
@@ -142,11 +176,19 @@ pub struct Entry<'a, V> {
     _values: PhantomData<fn(V) -> V>,
 }
 
-/// `for_each_used` below a node.
-fn visit_used<V: Value>(tally: &mut Tally<'_, '_>, keys: Range<u64>, f: &mut impl FnMut(&mut Run<'_, V>)) {
+/// `for_each_used_and_leaf` below a node.
+fn visit_used<V: Value>(
+    tally: &mut Tally<'_, '_>,
+    keys: Range<u64>,
+    f: &mut impl FnMut(&mut Run<'_, V>),
+    leaf: &mut impl FnMut(Leaf<'_>),
+) {
+    if tally.node.level() == 0 {
+        leaf(Leaf { node: tally.node, count: &mut tally.used });
+    }
     for part in used::<V>(tally.node, keys) {
         match tally.node.step(tally.here, part.slot) {
-            Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f),
+            Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f, leaf),
             Step::Slot(_) => f(&mut Run::new(part, &mut tally.used)),
         }
     }
@@ -197,6 +239,15 @@ impl<'a, V: Value> Run<'a, V> {
         self.part.slots().iter().for_each(|slot| slot.set(main, second != 0));
     }
 
+    /// The one slot that it is.
+    ///
+    /// # Panics
+    /// If they are several.
+    pub fn one(&mut self) -> Entry<'_, V> {
+        assert!(self.part.slots().len() == 1, "a run of several slots is not one");
+        Entry::new(self.part.twin(self.part.node), self.used)
+    }
+
     /// Takes the value of all of these keys away.
     pub fn clear(&mut self) {
         *self.used -= self.part.slots().len() as i64;
@@ -226,7 +277,8 @@ impl<'a, V: Value> Entry<'a, V> {
     ///
     /// # Panics
     /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)), or if the value has
-    /// a second word, the one before it had none, and the range was not [widened](RangeGuard::widen).
+    /// a second word, the one before it another or none, and the range was made [fit](RangeGuard::fit) for neither that value
+    /// nor [all](RangeGuard::widen).
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         assert!(self.part.whole, "set on a slot that sticks out of the range");
@@ -246,6 +298,16 @@ impl<'a, V: Value> Entry<'a, V> {
         self.slot().clear();
     }
 
+    /// The leaf that the slot is of.
+    ///
+    /// # Panics
+    /// If it is above the leaves: it covers more than one key.
+    #[inline(always)]
+    pub fn leaf(&mut self) -> Leaf<'_> {
+        assert!(self.part.node.level() == 0, "the slot is not of a leaf");
+        Leaf { node: self.part.node, count: self.used }
+    }
+
     fn slot(&self) -> &Slot {
         self.part.slot
     }
@@ -257,7 +319,7 @@ impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
     }
 }
 
-/// Collects the change of a node's used slots, to tell Refcache once; also when a visitor panics.
+/// Collects the change of a node's count, to tell Refcache once; also when a visitor panics.
 pub(crate) struct Tally<'a, 'p> {
     pub here: &'a Here<'p>,
     pub node: NodeRef<'p>,

@@ -37,7 +37,7 @@
 //!
 //! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
 //! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion, folding, collapse), `iter` (what a holder
-//! does), `copy` (of a whole map). The arguments are in `docs/radix.md`.
+//! does), `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
@@ -45,6 +45,7 @@ extern crate alloc;
 mod copy;
 mod fold;
 mod iter;
+mod leaf;
 mod lock;
 mod memory;
 mod node;
@@ -61,6 +62,7 @@ use percore::Pinned;
 use refcache::{Domain, Refcache};
 
 pub use iter::{Entry, RangeGuard, Run};
+pub use leaf::{Annex, Leaf};
 use lock::{Held, Here};
 use node::{NodeRef, Root};
 pub use slot::TAGS;
@@ -77,7 +79,8 @@ pub const BLOCK: u64 = node::slot_keys(1);
 
 /// What a map stores for each key: a main word of 60 bits, and a second word for what few keys have.
 pub trait Value: Copy {
-    /// The main word, in which the bits of [`TAGS`] are 0, and the second word. If the second word is 0 it costs nothing.
+    /// The main word, in which the bits of [`TAGS`] are 0, and the second word, in which the lowest bit is 0. If the second
+    /// word is 0 it costs nothing; if it is the same for all keys of a leaf that have one, next to nothing.
     fn to_words(self) -> (u64, u64);
     /// The value that `to_words` took apart.
     fn from_words(main: u64, second: u64) -> Self;
@@ -206,6 +209,23 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         lock::peek(self.here(pin), self.root.node(), key)
     }
 
+    /// Where the frame of main words is that has `key` in a leaf, and what a machine reads there that walks it as a page
+    /// table: the main word and the map's tags. None: no leaf covers the key.
+    ///
+    /// # Panics
+    /// If the key is not below [`KEY_END`].
+    pub fn leaf_word(&self, pin: &Pinned, key: u64) -> Option<(usize, u64)> {
+        assert!(key < KEY_END, "not a key");
+        lock::leaf_word(self.here(pin), self.root.node(), key)
+    }
+
+    /// Shows every leaf to `visit`, without a lock: one that comes or goes meanwhile may be missed. `visit` must not use
+    /// the map.
+    pub fn each_leaf(&self, pin: &Pinned, mut visit: impl FnMut(Leaf<'_>)) {
+        let here = self.here(pin);
+        subtree::each_node(&here, self.root.node(), &mut |node| leaf::show(&here, node, &mut visit));
+    }
+
     /// Looks along `keys` without a lock for a value: the keys of the first slot that has one, which may begin before
     /// the range. A hint, like [`RadixMap::peek`]; land without nodes costs one step for each empty slot.
     ///
@@ -219,7 +239,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Shows where each frame of the map's nodes begins to `visit`: one for each node, and one more where there are second
     /// words. An estimate while others work.
     pub fn each_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
-        subtree::each_frame(&self.here(pin), self.root.node(), visit);
+        let frames = &mut |node: NodeRef<'_>| node.frames().for_each(&mut *visit);
+        subtree::each_node(&self.here(pin), self.root.node(), frames);
     }
 
     /// The domain that counts the nodes.
@@ -237,17 +258,23 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         self.root.node().counters()
     }
 
-    /// Takes every value away and shows it to `f`, without a lock: the caller has the map exclusively. On whichever core,
-    /// online or not. The map is good for nothing afterwards but to go.
-    pub fn dismantle(&mut self, pin: &Pinned, mut f: impl FnMut(Range<u64>, V)) {
+    /// Takes every value away and shows it to `f`, and every leaf to `leaf`, which gives up what it holds; without a lock:
+    /// the caller has the map exclusively. On whichever core, online or not. The map is good for nothing afterwards but to
+    /// go.
+    pub fn dismantle(
+        &mut self,
+        pin: &Pinned,
+        mut f: impl FnMut(Range<u64>, V),
+        mut leaf: impl FnMut(Leaf<'_>),
+    ) {
         let (refcache, root): (&Refcache, _) = (&self.refcache, &self.root);
         refcache.while_online(pin, move || {
-            RangeGuard::new(Held::all(Here::new(refcache, pin, part::<V>), root.node())).for_each_used(
-                |run| {
-                    f(run.keys(), run.value());
-                    run.clear();
-                },
-            );
+            let held = Held::all(Here::new(refcache, pin, part::<V>), root.node());
+            let mut take = |run: &mut Run<'_, V>| {
+                f(run.keys(), run.value());
+                run.clear();
+            };
+            RangeGuard::new(held).for_each_used_and_leaf(&mut take, &mut leaf);
         });
         self.is_empty = true;
     }
@@ -259,7 +286,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
 
     fn discard(&mut self, pin: &Pinned) {
         if !self.is_empty {
-            self.dismantle(pin, |_, _| {});
+            self.dismantle(pin, |_, _| {}, |_| {});
         }
         let Self { refcache, root, .. } = self;
         refcache.while_online(pin, || root.discard(&Here::new(refcache, pin, part::<V>)));

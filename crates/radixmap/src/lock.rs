@@ -155,9 +155,13 @@ impl<'p> Held<'p> {
         Ok(())
     }
 
-    /// Makes sure that values with second words can be stored for `keys`, which are held.
-    pub fn widen(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
-        let widened = self.walk(keys, |node, _| match node.widen(0) {
+    /// Makes sure that second words can be stored for `keys`, which are held, as `make_sure` does for a node.
+    pub fn widen(
+        &self,
+        keys: Range<u64>,
+        make_sure: impl Fn(NodeRef<'p>) -> Result<(), OutOfMemory>,
+    ) -> Result<(), OutOfMemory> {
+        let widened = self.walk(keys, |node, _| match make_sure(node) {
             Ok(()) => ControlFlow::Continue(()),
             Err(out_of_memory) => ControlFlow::Break(out_of_memory),
         });
@@ -211,6 +215,18 @@ fn narrow(
         fold::expand(here, &part, word)?;
     }
     Ok(part.keys)
+}
+
+/// Where the leaf's frame is that covers `key`, and the slot's word in it, as a machine would read it at this moment.
+pub(crate) fn leaf_word<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Option<(usize, u64)> {
+    let mut node = root;
+    while node.level() > 0 {
+        match node.step(&here, node.slot(key)) {
+            Step::Child(child) => node = child,
+            Step::Slot(_) => return None,
+        }
+    }
+    Some((node.address(), node.slot(key).walk()))
 }
 
 /// The slot that covers `key`, as it is at this moment.

@@ -1,8 +1,8 @@
 //! Where a node lives.
 //!
 //! ```text
-//! parent's slot ──▶ node: Refcache header                      128 bytes, two cache lines
-//!                         parent | slots | side | counters | touched
+//! parent's slot ──▶ node: Refcache header | words                        128 bytes, two cache lines
+//!                         parent | slots | side | counters | bits
 //!                                   │       └────────▶ side:   512 × 8 bytes, one frame, if there is one
 //!                                   └────────────────▶ slots:  512 × 8 bytes, one frame
 //! ```
@@ -11,8 +11,10 @@
 
 use alloc::alloc::{alloc, alloc_zeroed, dealloc};
 use core::alloc::Layout;
+use core::array;
 use core::ptr::NonNull;
 
+use percore::MAX_CORES;
 use refcache::Header;
 use sync::atomic::AtomicU64;
 
@@ -32,6 +34,8 @@ pub(crate) struct Slots(pub [Slot; FANOUT]);
 const _: () = assert!(size_of::<Slots>() == 4096);
 const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "a slot's word holds a pointer");
 const _: () = assert!(align_of::<Node>() == NODE_ALIGN);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Node>() == NODE_ALIGN, "a node's annex fits in its two lines");
 
 /// See the module.
 #[repr(C, align(128))]
@@ -39,6 +43,8 @@ const _: () = assert!(align_of::<Node>() == NODE_ALIGN);
 pub(crate) struct Node {
     /// Counts used slots. First, so that Refcache's pointer is ours.
     header: Header,
+    /// The annex's first part.
+    pub words: [AtomicU64; 3],
     pub links: Links,
 }
 
@@ -52,9 +58,9 @@ pub(crate) struct Links {
     pub side: Side,
     /// Kept alive by the root, which goes last.
     pub counters: NonNull<NodeCounters>,
-    /// A bit for each group of slots that may ever have been used; of a leaf, which is looked at as a whole, all. It is
-    /// changed 64 times in a node's life at most.
-    pub touched: AtomicU64,
+    /// Of a leaf: the annex's second part. Of an upper node: in the first word a bit for each group of slots that may ever
+    /// have been used, changed 64 times in the node's life at most.
+    pub bits: [AtomicU64; MAX_CORES / 64],
 }
 
 /// The memory of one node.
@@ -101,11 +107,10 @@ impl Memory {
         let weak = parent.map(|part| NonNull::from(part.slot.weak()));
         let header = Header::new(count, weak, crate::fold::collapse);
         let parent = parent.map(|part| part.node.memory());
-        let touched = AtomicU64::new(if level == 0 { u64::MAX } else { 0 });
-        let links = Links { parent, slots: self.slots, side: Side::none(), counters, touched };
+        let links = Links { parent, slots: self.slots, side: Side::none(), counters, bits: zeroes() };
         // SAFETY: the allocation is ours alone; after the write, all of it is initialised.
         unsafe {
-            self.node.write(Node { header, links });
+            self.node.write(Node { header, words: zeroes(), links });
             NodeRef::new(self.node, level)
         }
     }
@@ -140,6 +145,10 @@ impl Memory {
             free(self.node);
         }
     }
+}
+
+fn zeroes<const N: usize>() -> [AtomicU64; N] {
+    array::from_fn(|_| AtomicU64::new(0))
 }
 
 /// A `T` that consists of words, which are what `word` says of their index.

@@ -9,8 +9,10 @@ use core::slice;
 use percore::Pinned;
 use sync::atomic::{AtomicU64, Ordering};
 
+use crate::leaf::Annex;
 use crate::lock::Here;
 use crate::memory::{Links, Memory, Node, Slots};
+use crate::side::Side;
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 use crate::subtree::{Acquired, acquire};
@@ -151,11 +153,34 @@ impl<'p> NodeRef<'p> {
     #[inline(never)]
     fn touch_above(self, keys: &Range<u64>) {
         let groups = self.indices(keys).fold(0, |groups, index| groups | 1 << (index / GROUP));
-        let touched = &self.links().touched;
+        let touched = &self.links().bits[0];
         // Bits only come, and once they are all there the line is only read.
         if touched.load(Ordering::Relaxed) & groups != groups {
             touched.fetch_or(groups, Ordering::Relaxed);
         }
+    }
+
+    /// A bit for each group of slots that may ever have been used; of a leaf, which is looked at as a whole, all.
+    #[inline(always)]
+    fn touched(self) -> u64 {
+        match self.level {
+            0 => u64::MAX,
+            _ => self.links().bits[0].load(Ordering::Relaxed),
+        }
+    }
+
+    /// What a leaf keeps for the map's user.
+    #[inline(always)]
+    pub fn annex(self) -> Annex<'p> {
+        // SAFETY: the node stays for `'p`.
+        let node = unsafe { self.node.as_ref() };
+        Annex { words: &node.words, cores: &node.links.bits }
+    }
+
+    /// Where the slots are.
+    #[inline(always)]
+    pub fn address(self) -> usize {
+        ptr::from_ref(self.slots).expose_provenance()
     }
 
     /// The slot that covers `key`.
@@ -164,9 +189,22 @@ impl<'p> NodeRef<'p> {
         &self.slots.0[slot_index(key, self.level)]
     }
 
-    /// Makes sure that second words can be stored here. A new side says `second` for every slot.
-    pub fn widen(self, second: u64) -> Result<(), OutOfMemory> {
-        self.links().side.ensure(second)
+    /// Makes sure that `second` can be stored here. One word for all is for leaves: other nodes are few.
+    pub fn fit(self, second: u64) -> Result<(), OutOfMemory> {
+        match self.level {
+            0 => self.links().side.fit(second),
+            _ => self.links().side.widen(second),
+        }
+    }
+
+    /// Makes sure that any second words can be stored here.
+    pub fn widen(self) -> Result<(), OutOfMemory> {
+        self.links().side.widen(0)
+    }
+
+    /// Whether any second words can be stored here.
+    pub fn is_wide(self) -> bool {
+        self.links().side.is_frame()
     }
 
     /// Reads `slot`, one of ours, and enters the child if there is one.
@@ -279,7 +317,7 @@ impl<'p> NodeRef<'p> {
     /// upper node only the groups that were ever used.
     #[inline(always)]
     pub fn first_used(self, slots: Range<usize>) -> Option<usize> {
-        let touched = self.links().touched.load(Ordering::Relaxed);
+        let touched = self.touched();
         let groups = self.slots.0.as_chunks::<GROUP>().0;
         let mut at = slots.start;
         while at < slots.end {
@@ -303,8 +341,9 @@ impl<'p> NodeRef<'p> {
     #[inline(always)]
     fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
         let word = (self.level == 0).then(|| self.slots.0[index].held()).filter(|word| joins(word.main()))?;
-        let seconds = if word.is_wide() { self.links().side.all() } else { &[] };
-        Some(Like { slots: self.slots, word, second: self.second(index, word), seconds })
+        let side = &self.links().side;
+        let seconds = if word.is_wide() { side.each() } else { &[] };
+        Some(Like { slots: self.slots, word, second: self.second(index, word), side, seconds })
     }
 
     /// The second word of slot `index`, which the caller holds and which says `word`: no child.
@@ -348,14 +387,22 @@ impl<'p> NodeRef<'p> {
         &self.slots.0[slot_index(keys.start, 0)..=slot_index(keys.end - 1, 0)]
     }
 
-    /// Tells Refcache that `by` more slots are used than before.
+    /// `count`, unless there is nothing to tell.
+    #[inline(always)]
+    pub fn count_if_changed(self, here: &Here<'p>, by: i64) {
+        if by != 0 {
+            self.count(here, by);
+        }
+    }
+
+    /// Tells Refcache that `by` more slots are used, or reasons given (see [`crate::leaf`]), than before.
     ///
     /// The caller holds the slots concerned (or is making or discarding the node) and reports every transition
     /// once: the count keeps the memory of our parent chain alive.
     #[inline(always)]
     pub fn count(self, here: &Here<'p>, by: i64) {
         // SAFETY: the node is alive for `'p` and belongs to this domain; the sum of all deltas is the number of
-        // used slots, by the contract above.
+        // used slots and reasons, by the contract above.
         unsafe { here.refcache.adjust(here.pin, self.node.cast(), by) }
     }
 }
@@ -374,7 +421,8 @@ struct Like<'p> {
     slots: &'p Slots,
     word: Word,
     second: u64,
-    /// All second words, if the slot has one.
+    side: &'p Side,
+    /// All second words, if the slot has one of its own.
     seconds: &'p [AtomicU64],
 }
 
@@ -397,10 +445,14 @@ impl Like<'_> {
         alike
     }
 
+    /// One word for all is looked at anew: whoever held the slot meanwhile may have made it a frame. Relaxed: as in
+    /// `Side::get`.
     #[inline(always)]
     fn is_second(&self, index: usize) -> bool {
-        // Relaxed: as in `Side::get`.
-        self.seconds.get(index).is_none_or(|second| second.load(Ordering::Relaxed) == self.second)
+        match self.seconds.get(index) {
+            Some(second) => second.load(Ordering::Relaxed) == self.second,
+            None => !self.word.is_wide() || self.side.is_one(self.second),
+        }
     }
 }
 

@@ -5,17 +5,20 @@
 //!     └───▶ side:   [        -        ]  [   second word   ]  [     -     ] ...    512 words, once somebody needs one
 //! ```
 //! Most values have no second word, so most nodes have no side. A word of the side belongs to the slot of the same
-//! index: the slot's holder reads and writes it, and what it says counts only while the slot is WIDE.
+//! index: the slot's holder reads and writes it, and what it says counts only while the slot is WIDE. Most leaves that have
+//! second words have one for all, which is kept in place of the side's address.
 //!
 //! | side | who may change it, and to what |
 //! |---|---|
-//! | none | whoever holds slots of the node and wants second words for them: CAS to a frame of zeroes |
+//! | none | whoever holds slots of the node and wants second words for them: CAS to one word, or to a frame |
+//! | one word | whoever holds slots and wants another word for them: CAS to a frame that says it everywhere |
 //! | a frame | nobody: it stays until the node is freed |
 //!
-//! 1. A slot is WIDE only in a node that has a side: the holder made sure of the side (`widen`), or found the slot WIDE,
-//!    or the node was born with both.
-//! 2. Holders of different slots may make the side at the same time. One CAS wins; the others free their frames, which
-//!    nobody has seen.
+//! 1. A slot is WIDE only in a node that has a side, one that can say the slot's second word: the holder made sure of that
+//!    (`fit`, `widen`), or found the slot WIDE and leaves its second word, or the node was born with both.
+//! 2. Holders of different slots may change the side at the same time. One CAS wins; the others free their frames, which
+//!    nobody has seen, and look again. What the side says of a WIDE slot stays the same through each change.
+//! 3. One word and an address are told apart by the lowest bit, which second words leave to the side.
 //!
 //! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves
 //! are Relaxed: the slot's lock orders them. `get` and `set` are out of line, so that the paths of values without second
@@ -24,7 +27,7 @@
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 
-use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::atomic::{AtomicU64, Ordering};
 
 use crate::OutOfMemory;
 use crate::memory::{allocate_words, free};
@@ -34,58 +37,112 @@ use crate::node::FANOUT;
 #[repr(align(64))]
 struct Words([AtomicU64; FANOUT]);
 
-/// Where the second words are; 0: there are none.
+/// What a side says.
+enum Said<'a> {
+    Nothing,
+    One(u64),
+    Each(&'a Words),
+}
+
+/// Marks one word for all.
+const ONE: u64 = 1;
+const NONE: u64 = 0;
+
+/// Where the second words are, or the one that all have. See the module.
 #[derive(Debug)]
-pub(crate) struct Side(AtomicUsize);
+pub(crate) struct Side(AtomicU64);
 
 impl Side {
     pub fn none() -> Self {
-        Self(AtomicUsize::new(0))
+        Self(AtomicU64::new(NONE))
     }
 
-    /// Makes sure that there is a side. A new one says `second` for every slot.
-    pub fn ensure(&self, second: u64) -> Result<(), OutOfMemory> {
-        if self.words().is_some() {
-            return Ok(());
+    /// Whether every slot can have a second word of its own.
+    pub fn is_frame(&self) -> bool {
+        matches!(self.said(), Said::Each(_))
+    }
+
+    /// Makes sure that `second` can be stored, for whichever slots.
+    pub fn fit(&self, second: u64) -> Result<(), OutOfMemory> {
+        match self.said() {
+            Said::Nothing if self.change(NONE, second | ONE) => Ok(()),
+            Said::One(one) if one == second => Ok(()),
+            _ => self.widen(second),
         }
-        let words = allocate_words::<Words, _>(|_| AtomicU64::new(second))?;
-        let address = words.as_ptr().expose_provenance();
-        // Release: pairs with the Acquire in `words`. Relaxed: who lost looks again.
-        if self.0.compare_exchange(0, address, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: from `allocate_words`, and nobody has seen it.
-            unsafe { free(words) };
+    }
+
+    /// Makes sure that any second words can be stored. If there was no side all words are `second`.
+    pub fn widen(&self, second: u64) -> Result<(), OutOfMemory> {
+        loop {
+            let (now, word) = match self.said() {
+                Said::Nothing => (NONE, second),
+                Said::One(one) => (one | ONE, one),
+                Said::Each(_) => return Ok(()),
+            };
+            let words = allocate_words::<Words, _>(|_| AtomicU64::new(word))?;
+            if !self.change(now, words.as_ptr().expose_provenance() as u64) {
+                // SAFETY: from `allocate_words`, and nobody has seen it.
+                unsafe { free(words) };
+            }
         }
-        Ok(())
+    }
+
+    /// Release: pairs with the Acquire of whoever looks. Relaxed: who lost looks again.
+    fn change(&self, from: u64, to: u64) -> bool {
+        self.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     /// The second word of slot `index`, which the caller holds and which is WIDE. Relaxed: the lock orders it.
     #[inline(never)]
     pub fn get(&self, index: usize) -> u64 {
-        self.all()[index].load(Ordering::Relaxed)
+        match self.said() {
+            Said::Nothing => unreachable!("a slot is WIDE without a side"),
+            Said::One(one) => one,
+            Said::Each(words) => words.0[index].load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether all slots have the second word `one`. Acquire: as in `said`.
+    #[inline(always)]
+    pub fn is_one(&self, one: u64) -> bool {
+        self.0.load(Ordering::Acquire) == one | ONE
+    }
+
+    /// The second words, relaxed as in `get`, if slots have their own.
+    pub fn each(&self) -> &[AtomicU64] {
+        match self.said() {
+            Said::Each(words) => &words.0,
+            _ => &[],
+        }
     }
 
     /// Stores the second word of slots, which the caller holds, having made sure of the side. Relaxed: the unlock
     /// publishes.
     #[inline(never)]
     pub fn set(&self, slots: Range<usize>, second: u64) {
-        self.all()[slots].iter().for_each(|word| word.store(second, Ordering::Relaxed));
+        match self.said() {
+            Said::One(one) if one == second => {}
+            Said::Each(words) => words.0[slots].iter().for_each(|word| word.store(second, Ordering::Relaxed)),
+            _ => panic!("a second word that its range was not made fit for"),
+        }
     }
 
-    /// Where it is, if there is one.
+    /// Where the frame is, if there is one.
     pub fn address(&self) -> Option<usize> {
-        self.words().map(|words| words.addr().get())
+        match self.said() {
+            Said::Each(words) => Some(ptr::from_ref(words).addr()),
+            _ => None,
+        }
     }
 
-    /// All words, relaxed as `get`.
-    pub fn all(&self) -> &[AtomicU64] {
-        let words = self.words().expect("a second word in a range that was not widened for it");
-        // SAFETY: published by `ensure`, initialised; it stays as long as the node does.
-        unsafe { &words.as_ref().0 }
-    }
-
-    fn words(&self) -> Option<NonNull<Words>> {
-        // Acquire: pairs with the Release in `ensure`.
-        NonNull::new(ptr::with_exposed_provenance_mut(self.0.load(Ordering::Acquire)))
+    fn said(&self) -> Said<'_> {
+        // Acquire: pairs with the Release in `change`.
+        match self.0.load(Ordering::Acquire) {
+            NONE => Said::Nothing,
+            one if one & ONE != 0 => Said::One(one & !ONE),
+            // SAFETY: published by `change`, initialised; it stays as long as the node does.
+            frame => Said::Each(unsafe { &*ptr::with_exposed_provenance(frame as usize) }),
+        }
     }
 
     /// Gives the memory back.
@@ -93,9 +150,9 @@ impl Side {
     /// # Safety
     /// Nobody uses the node any more.
     pub unsafe fn discard(&self) {
-        if let Some(words) = self.words() {
+        if let Said::Each(words) = self.said() {
             // SAFETY: from `allocate_words`; the caller vouches for the rest.
-            unsafe { free(words) }
+            unsafe { free(NonNull::from(words)) }
         }
     }
 }

@@ -153,6 +153,11 @@ impl Slot {
         Word(self.0.revive(pin))
     }
 
+    /// The whole word, as a machine reads it that walks the slots as a page table. Acquire, as hardware's walks are.
+    pub fn walk(&self) -> u64 {
+        self.word().load(Ordering::Acquire)
+    }
+
     /// The word, for the holder of the lock, or for a child that the caller entered before. Relaxed: both know
     /// the slot's history already.
     #[inline(always)]

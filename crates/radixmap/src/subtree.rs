@@ -182,15 +182,15 @@ pub(crate) fn acquire<'p>(
     }
 }
 
-/// Shows where the frames of `node` and of all nodes below it begin to `visit`.
-pub(crate) fn each_frame<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn FnMut(usize)) {
-    node.frames().for_each(&mut *visit);
+/// Shows `node` and all nodes below it to `visit`. Nothing is locked: one that comes or goes meanwhile may be missed.
+pub(crate) fn each_node<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn FnMut(NodeRef<'p>)) {
+    visit(node);
     if node.level() == 0 {
         return;
     }
     for slot in node.slots() {
         if let Step::Child(child) = node.step(here, slot) {
-            each_frame(here, child, visit);
+            each_node(here, child, visit);
         }
     }
 }

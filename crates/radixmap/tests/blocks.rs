@@ -70,7 +70,7 @@ fn assert_parts(map: &Map<'_>, pin: &Pinned, of: Count, cut: u64) {
 
 #[test]
 fn the_keys_of_a_block_get_their_parts_when_it_is_cut() {
-    for of in [FIRST, SAME, Count { second: 5, ..FIRST }] {
+    for of in [FIRST, SAME, Count { second: 6, ..FIRST }] {
         filled(START..START + BLOCK, of, |pin, map| {
             let cut = START + 77..START + 78;
             map.lock_range(pin, cut, Expand::IfPresent).unwrap().for_each(|entry| entry.clear());
@@ -133,7 +133,7 @@ const HOLDS: [Range<u64>; 3] = [START..START + BLOCK, START - 1..START + BLOCK +
 
 #[test]
 fn a_leaf_is_folded_under_its_lock() {
-    for (keys, of) in HOLDS.into_iter().zip([FIRST, SAME, Count { second: 5, ..FIRST }]) {
+    for (keys, of) in HOLDS.into_iter().zip([FIRST, SAME, Count { second: 6, ..FIRST }]) {
         filled(0..1 << 18, SAME, |pin, map| {
             drop(map.lock_key(pin, START + 9).unwrap());
             let mut guard = map.lock_range(pin, keys.clone(), Expand::Always).unwrap();

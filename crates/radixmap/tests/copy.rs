@@ -64,6 +64,9 @@ fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>, held: bool) {
     copied.unwrap();
 }
 
+/// Whether the map is held as a whole while it is copied.
+const HELD: &[bool] = if cfg!(miri) { &[false] } else { &[true, false] };
+
 /// Ranges that are filled, at most.
 const MOST: usize = if cfg!(miri) { 3 } else { 12 };
 
@@ -133,9 +136,33 @@ proptest! {
     }
 }
 
+/// It has no side, and needs none for the copy.
+#[test]
+fn a_leaf_with_one_second_word_has_a_copy_with_one() {
+    for &held in HELD {
+        on_two(|pin, map, twin| {
+            for (key, value) in [(5, 3), (6, 3), (20, 7)] {
+                let mut guard = map.lock_range(pin, key..key + 1, Expand::Always).unwrap();
+                guard.fit(key..key + 1, Twin(value)).unwrap();
+                guard.fill(Twin(value));
+            }
+            let raised = |run: &mut Run<'_, Twin>| Ok(Some(Twin(run.value().0 + 64)));
+            let copied = match held {
+                true => map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap().copy_to(pin, twin, raised),
+                false => map.copy_to(pin, twin, raised),
+            };
+            copied.unwrap();
+            assert_eq!(slots(twin, pin), [(5..6, 67), (6..7, 67), (20..21, 71)]);
+            let mut frames = 0;
+            twin.each_frame(pin, &mut |_| frames += 1);
+            assert_eq!(frames, 4, "one for each node");
+        });
+    }
+}
+
 #[test]
 fn a_node_for_nothing_goes() {
-    for held in [true, false] {
+    for &held in HELD {
         on_two(|pin, map, twin| {
             fill(map, pin, 3..9, 1);
             copy(map, pin, twin, held);

@@ -149,8 +149,10 @@ fn contents(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, expand: Expand) -> Ve
 fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pinned) {
     match op {
         Op::Fill(keys, value, lock) => {
-            let lock = Lock { expand: Expand::Always, wide: lock.wide || value % 2 == 1 };
-            lock.range(map, pin, keys.clone()).fill(Twin(value));
+            let mut guard = Lock { expand: Expand::Always, ..lock }.range(map, pin, keys.clone());
+            guard.fit(keys.clone(), Twin(value)).unwrap();
+            guard.fill(Twin(value));
+            drop(guard);
             model.set(keys.clone(), Some(value));
             assert_eq!(contents(map, pin, keys.clone(), Expand::IfPresent), model.used(keys));
         }
@@ -163,11 +165,14 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
             model.set(keys, None);
         }
         Op::Bump(keys) => {
-            map.lock_range(pin, keys.clone(), Expand::IfPresent).unwrap().for_each(|entry| {
+            let mut guard = map.lock_range(pin, keys.clone(), Expand::IfPresent).unwrap();
+            guard.widen(keys.clone()).unwrap();
+            guard.for_each(|entry| {
                 if let Some(Twin(value)) = entry.value() {
                     entry.set(Twin(value + 2));
                 }
             });
+            drop(guard);
             for (segment, value) in model.used(keys.clone()) {
                 model.set(segment, Some(value + 2));
             }
@@ -195,9 +200,7 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
 fn cut(map: &Map<'_>, model: &mut Model, pin: &Pinned, all: Range<u64>, part: Range<u64>, value: u64) {
     let mut guard = map.lock_range(pin, all, Expand::Always).unwrap();
     guard.split(part.clone()).unwrap();
-    if value % 2 == 1 {
-        guard.widen(part.clone()).unwrap();
-    }
+    guard.fit(part.clone(), Twin(value)).unwrap();
     let set = guard.try_for_each_in(part.clone(), |entry| {
         assert!(part.start <= entry.keys().start && entry.keys().end <= part.end);
         entry.set(Twin(value));
@@ -220,13 +223,12 @@ fn fold(map: &Map<'_>, model: &mut Model, pin: &Pinned, keys: Range<u64>, value:
     }
 }
 
-/// The fault path: only a key that has a value is locked, and then alone. It gets a second word only if it has one.
+/// The fault path: only a key that has a value is locked, and then alone.
 fn change_key(map: &Map<'_>, model: &mut Model, pin: &Pinned, key: u64, value: Option<u64>) {
     let guard = map.lock_key(pin, key).unwrap();
-    let odd = model.get(key).is_some_and(|old| old % 2 == 1);
-    let value = value.map(|value| if odd { value } else { 2 * value });
     assert_eq!(guard.is_some(), model.get(key).is_some());
     let Some(mut guard) = guard else { return };
+    guard.fit(key..key + 1, Twin(value.unwrap_or(0))).unwrap();
     guard.for_each(|entry| {
         assert_eq!(entry.keys(), key..key + 1);
         assert_eq!(entry.value().map(|twin| twin.0), model.get(key));

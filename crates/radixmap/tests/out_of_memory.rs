@@ -178,7 +178,7 @@ fn a_fault_in_a_folded_value_with_a_second_word() {
         },
         |map, pin| map.lock_key(pin, 512).map(|guard| assert!(guard.is_some())),
     );
-    assert_eq!(needed, 9, "three nodes of three blocks each");
+    assert_eq!(needed, 8, "three nodes of two blocks each, and the sides of those two that are no leaves");
 }
 
 /// As above, but every node in which slots are held gets a side too: at the left end those of three levels, and the two

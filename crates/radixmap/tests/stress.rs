@@ -120,15 +120,14 @@ impl Arena {
             1..20 => {
                 let value = random.below(1000);
                 let mut guard = lock(part.clone(), Expand::Always);
-                if value % 2 == 1 {
-                    guard.widen(part).unwrap();
-                }
+                guard.fit(part, Twin(value)).unwrap();
                 self.change(pin, &mut guard, |_| Some(Twin(value)));
             }
             20..40 => self.change(pin, &mut lock(part, Expand::Always), |_| None),
             40..50 => self.change(pin, &mut lock(part, Expand::IfPresent), |_| None),
             50..60 => {
                 if let Some(mut guard) = map.lock_key(pin, part.start).unwrap() {
+                    guard.widen(part.start..part.start + 1).unwrap();
                     self.change(pin, &mut guard, |value| {
                         Some(Twin(value.expect("locked for its value").0 + 2))
                     });

@@ -15,6 +15,14 @@ pub struct Translation {
     pub prot: Prot,
 }
 
+impl Translation {
+    /// What the entry `word` of a leaf says; nothing if it is none.
+    pub(crate) fn decode(word: u64) -> Option<Self> {
+        let frame = FrameNum::new(word >> 12 & ((1 << FrameNum::BITS) - 1));
+        (word & 1 != 0).then(|| Self { frame, prot: Prot::from_bits(word >> 1) })
+    }
+}
+
 /// An entry: of one page, or of a huge page, whose frames follow the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {

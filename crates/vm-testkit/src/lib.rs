@@ -39,4 +39,4 @@ pub use sharing::Shows;
 pub use sim_mmu::SimMmu;
 pub use step::{Place, Step, Target};
 pub use trial::{FILES, Trial};
-pub use world::{Design, Kept, Setup, World, for_each_design};
+pub use world::{ALL_TABLES, Design, Kept, Setup, World, for_each_design};

@@ -4,15 +4,24 @@
 //! interrupt on it, takes entries out of its TLB. So a shootdown that was forgotten leaves a usable
 //! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
 //! to light.
+//!
+//! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at that moment; a
+//! leaf that has gone meanwhile is noticed.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use percore::{CoreId, CoreSet, PerCore, Pinned};
-use vm::{Access, FrameNum, HUGE_PAGES, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+use vm::{
+    Access, AddressSpace, FrameNum, HUGE_PAGES, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables,
+};
 
 use crate::cache::{Cache, Found, Translation};
 use crate::{FrameStore, Machine};
+
+/// Pages of a leaf.
+const LEAF: u64 = HUGE_PAGES;
 
 /// What one core, or all of them, know of translations.
 struct State {
@@ -20,23 +29,34 @@ struct State {
     /// One for each core; of [`Tables::Shared`] only the first is used.
     tables: PerCore<Mutex<Cache>>,
     tlbs: PerCore<Mutex<Cache>>,
+    /// The leaves that each core is linked to: which, and where.
+    links: PerCore<Mutex<HashMap<u64, usize>>>,
 }
 
 impl State {
     fn table(&self, core: CoreId) -> &Mutex<Cache> {
         match self.kind {
-            Tables::PerCore => self.tables.of(core),
+            Tables::PerCore | Tables::Adaptive => self.tables.of(core),
             Tables::Shared => self.tables.of(CoreId::new(0)),
         }
     }
 
     /// What an interrupt does on `core`.
     fn flush(&self, frames: &FrameStore, core: CoreId, pages: PageRange) {
-        if self.kind == Tables::PerCore {
-            self.table(core).lock().unwrap().clear(frames, pages);
+        if self.kind != Tables::Shared {
+            self.clear(frames, core, pages);
         }
         self.tlbs.of(core).lock().unwrap().clear(frames, pages);
     }
+
+    fn clear(&self, frames: &FrameStore, core: CoreId, pages: PageRange) {
+        self.table(core).lock().unwrap().clear(frames, pages);
+        self.links.of(core).lock().unwrap().retain(|&leaf, _| !pages.covers(pages_of(leaf)));
+    }
+}
+
+fn pages_of(leaf: u64) -> PageRange {
+    PageRange::between(PageNum::new(leaf * LEAF), PageNum::new((leaf + 1) * LEAF))
 }
 
 /// The translations of one space on a [`Machine`].
@@ -51,7 +71,8 @@ impl SimMmu {
     /// No translations; every core runs the space.
     pub fn new(machine: &Arc<Machine>, kind: Tables) -> Self {
         let caches = || PerCore::new(machine.cores(), |_| Mutex::default());
-        let state = State { kind, tables: caches(), tlbs: caches() };
+        let links = PerCore::new(machine.cores(), |_| Mutex::default());
+        let state = State { kind, tables: caches(), tlbs: caches(), links };
         Self {
             machine: machine.clone(),
             state: Arc::new(state),
@@ -70,16 +91,22 @@ impl SimMmu {
         for cache in self.state.tables.iter().chain(self.state.tlbs.iter()) {
             cache.lock().unwrap().empty(&self.machine.frames);
         }
+        self.state.links.iter().for_each(|links| links.lock().unwrap().clear());
     }
 
-    /// How this core's hardware translates `page`, filling its TLB from the table on the way.
-    pub fn translate(&self, pin: &Pinned, page: PageNum, access: Access) -> Option<FrameNum> {
+    /// How this core's hardware translates `page` of `space`, which is ours, filling its TLB from the table on the way.
+    pub fn translate(
+        &self,
+        pin: &Pinned,
+        space: &dyn AddressSpace,
+        page: PageNum,
+        access: Access,
+    ) -> Option<FrameNum> {
         let mut tlb = self.state.tlbs.mine(pin).lock().unwrap();
         if let Some(hit) = tlb.get(page, access) {
             return Some(hit.at(page).frame);
         }
-        let table = self.state.table(pin.core()).lock().unwrap();
-        let found = table.get(page, access)?;
+        let found = self.walk(pin, space, page, access)?;
         tlb.evict_for(&self.machine.frames, found);
         tlb.put(&self.machine.frames, found);
         Some(found.at(page).frame)
@@ -87,6 +114,9 @@ impl SimMmu {
 
     fn fill_all(&self, pin: &Pinned, found: Found) -> Result<(), OutOfMemory> {
         assert!(found.first.prot != Prot::NONE, "{found:?} is filled without rights");
+        let region = found.pages.start().get() / LEAF;
+        let linked = self.state.links.mine(pin).lock().unwrap().contains_key(&region);
+        assert!(!linked, "{found:?} is filled behind a link");
         if self.refuses.load(SeqCst) {
             return Err(OutOfMemory);
         }
@@ -96,7 +126,43 @@ impl SimMmu {
         Ok(())
     }
 
-    /// Every translation that any core could use: core, page, what it says.
+    fn walk(&self, pin: &Pinned, space: &dyn AddressSpace, page: PageNum, access: Access) -> Option<Found> {
+        let leaf = self.state.links.mine(pin).lock().unwrap().get(&(page.get() / LEAF)).copied();
+        let Some(leaf) = leaf else {
+            return self.state.table(pin.core()).lock().unwrap().get(page, access);
+        };
+        let first = read_leaf(pin, space, page, leaf).filter(|found| found.prot.allows(access))?;
+        Some(Found { pages: PageRange::one(page), first })
+    }
+
+    /// What the cores that are linked to the leaf of `page` find there: core, what it says.
+    pub fn through_leaf(
+        &self,
+        pin: &Pinned,
+        space: &dyn AddressSpace,
+        page: PageNum,
+    ) -> Vec<(usize, Translation)> {
+        let read = |(core, links): (usize, &Mutex<HashMap<_, _>>)| {
+            let leaf = *links.lock().unwrap().get(&(page.get() / LEAF))?;
+            read_leaf(pin, space, page, leaf).map(|found| (core, found))
+        };
+        self.state.links.iter().enumerate().filter_map(read).collect()
+    }
+
+    /// How many links to leaves there are, on all cores.
+    pub fn links(&self) -> usize {
+        self.state.links.iter().map(|links| links.lock().unwrap().len()).sum()
+    }
+
+    /// Takes this core's own table away, and what it has in its TLB.
+    pub fn drop_mine(&self, pin: &Pinned) {
+        let frames = &self.machine.frames;
+        self.state.links.mine(pin).lock().unwrap().clear();
+        self.state.tables.mine(pin).lock().unwrap().empty(frames);
+        self.state.tlbs.mine(pin).lock().unwrap().empty(frames);
+    }
+
+    /// Every translation that any core could use without a leaf: core, page, what it says.
     pub fn translations(&self) -> Vec<(usize, PageNum, Translation)> {
         let entries = |(core, cache): (usize, &Mutex<Cache>)| {
             let entries: Vec<_> = cache.lock().unwrap().iter().map(|(page, it)| (core, page, it)).collect();
@@ -130,7 +196,7 @@ impl Mmu for SimMmu {
     }
 
     fn clear(&self, pin: &Pinned, pages: PageRange) {
-        self.state.table(pin.core()).lock().unwrap().clear(&self.machine.frames, pages);
+        self.state.clear(&self.machine.frames, pin.core(), pages);
         self.state.tlbs.mine(pin).lock().unwrap().clear(&self.machine.frames, pages);
     }
 
@@ -155,4 +221,32 @@ impl Mmu for SimMmu {
     fn users(&self, _: &Pinned) -> CoreSet {
         self.users
     }
+
+    fn entry(&self, prot: Prot) -> u64 {
+        1 | prot.bits() << 1
+    }
+
+    fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        let region = page.get() / LEAF;
+        let mut links = self.state.links.mine(pin).lock().unwrap();
+        if links.get(&region) == Some(&leaf) {
+            return Ok(false);
+        }
+        if self.refuses.load(SeqCst) {
+            return Err(OutOfMemory);
+        }
+        links.insert(region, leaf);
+        drop(links);
+        let frames = &self.machine.frames;
+        self.state.tables.mine(pin).lock().unwrap().clear(frames, pages_of(region));
+        self.state.tlbs.mine(pin).lock().unwrap().clear(frames, pages_of(region));
+        Ok(true)
+    }
+}
+
+/// What a walk that comes to the leaf at `leaf` finds for `page`.
+fn read_leaf(pin: &Pinned, space: &dyn AddressSpace, page: PageNum, leaf: usize) -> Option<Translation> {
+    let (at, word) = space.walk(pin, page).expect("a core is linked to a leaf that has gone");
+    assert_eq!(at, leaf, "a core is linked to a leaf that has gone");
+    Translation::decode(word)
 }

@@ -45,6 +45,8 @@ pub enum Step {
     Tick,
     /// The core is idle from now on, or no longer.
     Idle(bool),
+    /// The core's tables are dropped.
+    DropTables,
 }
 
 /// A [`vm::Placement`].

@@ -10,7 +10,7 @@ use vm::{
 };
 
 use crate::memory::Memory;
-use crate::{FrameStore, Machine, Model, SimMmu, WORDS};
+use crate::{FrameStore, Machine, Model, SimMmu, Translation, WORDS};
 
 /// What kind of world a test wants.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +79,9 @@ impl Drop for Kept {
     }
 }
 
+/// Every kind of tables.
+pub const ALL_TABLES: [Tables; 3] = [Tables::PerCore, Tables::Shared, Tables::Adaptive];
+
 /// An address space's design, and its kind of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
@@ -90,9 +93,10 @@ pub enum Design {
 
 impl Design {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Radix(Tables::PerCore),
         Self::Radix(Tables::Shared),
+        Self::Radix(Tables::Adaptive),
         Self::Tree(Locking::RwLock),
         Self::Tree(Locking::FaultLock),
         Self::Tree(Locking::Hybrid),
@@ -171,6 +175,17 @@ impl World {
         self.mmu.tables() == Tables::Shared
     }
 
+    /// Whether a shootdown reaches none but cores that had one of the pages.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.mmu.tables() == Tables::PerCore
+    }
+
+    /// This core's tables of the space are dropped: memory is short.
+    pub fn drop_tables(&self, pin: &Pinned) {
+        self.mmu.drop_mine(pin);
+        self.space.tables_dropped(pin);
+    }
+
     /// How often `event` happened.
     pub fn count(&self, event: Event) -> u64 {
         self.space.counters()[event]
@@ -189,7 +204,7 @@ impl World {
     /// A program on this core does `access`: the frame it reaches, after the faults it takes.
     pub fn reach(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<FrameNum, FaultError> {
         loop {
-            if let Some(frame) = self.mmu.translate(pin, page, access) {
+            if let Some(frame) = self.mmu.translate(pin, &*self.space, page, access) {
                 return Ok(frame);
             }
             let address = VirtAddr::new(page.get() * PAGE_SIZE);
@@ -199,11 +214,25 @@ impl World {
 
     /// Judges every translation that any core could use by what `model` says.
     pub fn audit(&self, model: &Model) {
-        for (core, page, found) in self.mmu.translations() {
+        for (core, page, found) in self.translations() {
             let contents: [u64; WORDS] = self.frames().contents(found.frame);
             let counted = self.frames().is_counted(found.frame);
             model.judge_translation(core, page, found.prot, counted, contents);
         }
+    }
+
+    /// Every translation that any core could use: core, page, what it says. While nothing happens.
+    pub fn translations(&self) -> Vec<(usize, PageNum, Translation)> {
+        let mut all = self.mmu.translations();
+        self.machine.on(0, |pin| {
+            let mut resident = Vec::new();
+            let _holes = self.space.resident(pin, self.layout.user, &mut |run| resident.extend(run.iter()));
+            for page in resident {
+                let found = self.mmu.through_leaf(pin, &*self.space, page);
+                all.extend(found.into_iter().map(|(core, found)| (core, page, found)));
+            }
+        });
+        all
     }
 
     /// Ends the world, all other spaces of which have ended; nobody attends a core. Everything that was ever taken must be

@@ -9,6 +9,12 @@ use percore::Pinned;
 use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
 use vm_testkit::{Attended, Dice, Setup, World};
 
+/// Bits of a page number that go with one cache line of leaves' slots.
+const LINE: u32 = 12;
+
+/// Pages of a piece of the yard.
+const PIECE: u64 = 1 << 15;
+
 /// Pages of a 2 MiB region.
 const LARGE: u64 = 512;
 
@@ -46,13 +52,18 @@ fn who_maps_and_unmaps_in_a_loop_stays_on_the_same_pages() {
 }
 
 #[test]
-fn cores_stay_out_of_each_others_nodes() {
+fn cores_stay_out_of_each_others_lines() {
     for (cores, seed) in [(2, 1), (64, 2), (64, 3), (250, u64::MAX)] {
         let world = World::radix(Setup { cores, seed, ..Setup::new() }, Tables::PerCore);
-        let mut top_slots = HashSet::new();
+        let mut lines = HashSet::new();
         world.machine.on_each(|pin| {
-            let at = map(&world, pin, 1000).start();
-            assert!(top_slots.insert(at.get() >> 27), "{cores} cores: two cores share more than the root");
+            let pages = map(&world, pin, 1000);
+            let mut theirs: Vec<u64> = pages.iter().map(|page| page.get() >> LINE).collect();
+            theirs.dedup();
+            assert!(
+                theirs.into_iter().all(|line| lines.insert(line)),
+                "{cores} cores: two cores share a line"
+            );
         });
         world.finish();
     }
@@ -140,31 +151,51 @@ fn a_producer_reuses_what_its_consumer_unmaps_a_million_times() {
 }
 
 /// What one core has mapped, and how far it got.
-#[derive(Default)]
 struct Tenant {
     /// Pages that it mapped, and nobody has unmapped.
     live: AtomicU64,
     peak: AtomicU64,
-    spread: Mutex<Option<PageRange>>,
+    /// In the piece where it began, and elsewhere.
+    spread: [Mutex<PageRange>; 2],
     regions: Mutex<HashSet<u64>>,
     /// What others ask it to unmap: whose it is, and what.
     inbox: Mutex<VecDeque<(usize, PageRange)>>,
+}
+
+impl Default for Tenant {
+    fn default() -> Self {
+        let spread = [const { Mutex::new(PageRange::EMPTY) }; 2];
+        Self {
+            live: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            spread,
+            regions: Mutex::default(),
+            inbox: Mutex::default(),
+        }
+    }
 }
 
 impl Tenant {
     fn note(&self, range: PageRange) {
         let live = self.live.fetch_add(range.pages(), SeqCst) + range.pages();
         self.peak.fetch_max(live, SeqCst);
-        let mut spread = self.spread.lock().unwrap();
-        *spread = Some(spread.unwrap_or(range).hull(range));
+        let piece = |pages: PageRange| pages.start().get() / PIECE;
+        let first = *self.spread[0].lock().unwrap();
+        let elsewhere = !first.is_empty() && piece(first) != piece(range);
+        let mut spread = self.spread[usize::from(elsewhere)].lock().unwrap();
+        *spread = spread.hull(range);
         let regions = range.start().get() / LARGE..range.end().get().div_ceil(LARGE);
         self.regions.lock().unwrap().extend(regions);
     }
 
-    /// All that it ever mapped lies within four times what was mapped at the peak, and so do all regions.
+    /// All that it ever mapped lies within four times what was mapped at the peak, in either place, and so do all regions
+    /// of both.
     fn judge(&self) {
-        let (peak, spread) = (self.peak.load(SeqCst), self.spread.lock().unwrap().unwrap().pages());
-        assert!(spread <= 4 * peak, "{peak} pages at most were mapped, over {spread}");
+        let peak = self.peak.load(SeqCst);
+        for spread in &self.spread {
+            let spread = spread.lock().unwrap().pages();
+            assert!(spread <= 4 * peak, "{peak} pages at most were mapped, over {spread}");
+        }
         let regions = self.regions.lock().unwrap().len() as u64 * LARGE;
         assert!(regions <= 4 * peak + LARGE, "{peak} pages at most were mapped, in regions of {regions}");
     }

@@ -1,7 +1,7 @@
 //! Who is shot at: the counts that the design is for.
 
 use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
-use vm_testkit::{Setup, World};
+use vm_testkit::{ALL_TABLES, Setup, World};
 
 const RW: Prot = Prot::from_bits(3);
 const ROUNDS: u64 = 100;
@@ -82,7 +82,7 @@ fn pipeline_shoots_at_exactly_one() {
 
 #[test]
 fn pages_nobody_touched_cost_nothing_to_take_away() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = world(4, tables);
         let pages = anywhere(&world, 0, 5000);
         unmap(&world, 1, pages);
@@ -93,7 +93,7 @@ fn pages_nobody_touched_cost_nothing_to_take_away() {
 
 #[test]
 fn one_operation_is_one_shootdown_at_any_size() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = world(2, tables);
         let pages = anywhere(&world, 0, 3000);
         touch(&world, 0, pages);
@@ -150,7 +150,7 @@ fn more_cores_than_a_tracker_can_name_are_all_reached() {
 
 #[test]
 fn idle_cores_are_avoided_and_counted() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = world(4, tables);
         let pages = anywhere(&world, 0, 1);
         (0..4).for_each(|core| touch(&world, core, pages));

@@ -36,4 +36,9 @@ proptest! {
     fn a_tree_does_what_the_model_does(setup in setup(), locking in select(&Locking::ALL), steps in steps()) {
         run(setup, Design::Tree(locking), &steps);
     }
+
+    #[test]
+    fn adaptive_tables_do_what_the_model_does(setup in setup(), steps in steps()) {
+        run(setup, Design::Radix(Tables::Adaptive), &steps);
+    }
 }

@@ -14,7 +14,7 @@ use proptest::sample::select;
 use vm::{
     FaultError, HUGE_PAGES, Locking, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError,
 };
-use vm_testkit::{Design, Setup, Shows, Step, Trial, World};
+use vm_testkit::{ALL_TABLES, Design, Setup, Shows, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
 
@@ -122,6 +122,13 @@ proptest! {
     ) {
         run(setup, Design::Tree(locking), &steps);
     }
+
+    #[test]
+    fn shortages_change_nothing_with_adaptive_tables(
+        setup in setup(), steps in prop::collection::vec((0..CORES, shortage(), step()), 1..100),
+    ) {
+        run(setup, Design::Radix(Tables::Adaptive), &steps);
+    }
 }
 
 /// sv6: out of memory after the invalidation skipped the shootdown.
@@ -157,7 +164,7 @@ fn replacing_takes_effect_on_every_core_or_on_none() {
 
 #[test]
 fn unmapping_one_page_of_a_folded_span_needs_nodes_and_says_so() {
-    for tables in [Tables::PerCore, Tables::Shared] {
+    for tables in ALL_TABLES {
         let world = World::radix(Setup::new(), tables);
         let huge = PageRange::new(page(1 << 18), 1 << 18).unwrap();
         let hole = PageRange::one(page((1 << 18) + 777));
@@ -255,7 +262,7 @@ fn a_move_that_fails_has_moved_nothing() {
 #[test]
 fn a_huge_page_that_cannot_be_cut_stays_whole() {
     let part = PageRange::new(page(HUGE + 5), 3).unwrap();
-    for design in [Tables::PerCore, Tables::Shared].map(Design::Radix) {
+    for design in ALL_TABLES.map(Design::Radix) {
         sweep(design, |world, pin| world.space.unmap(pin, part));
         sweep(design, |world, pin| world.space.discard(pin, part));
         sweep(design, |world, pin| world.space.protect(pin, part, Prot::NONE));

@@ -253,6 +253,16 @@ fn owners_and_visitors_with_trees() {
 }
 
 #[test]
+fn owners_and_visitors_with_adaptive_tables() {
+    owners_and_visitors(Design::Radix(Tables::Adaptive));
+}
+
+#[test]
+fn free_for_all_with_adaptive_tables() {
+    free_for_all(Design::Radix(Tables::Adaptive), PLENTY);
+}
+
+#[test]
 fn free_for_all_with_tables_per_core() {
     free_for_all(Design::Radix(Tables::PerCore), PLENTY);
 }

@@ -1,12 +1,14 @@
 //! Where a mapping goes when the caller does not say.
 //!
 //! One place to look for holes would be one place to meet. So each core looks in an *arena* of its own: a
-//! part of the address space whose slots, nodes and table pages no other core needs to touch.
+//! part of the address space whose slots and leaves no other core needs to touch.
 //!
 //! 1. What the core unmapped lately comes back first ([`Recent`]).
-//! 2. Otherwise the core sweeps its arena for a hole ([`Sweep`]), from a random place downwards.
-//! 3. A core whose arena is full moves into the lower half of another core's part, far from where that one
-//!    began. There it is again one of few who look there, and usually the only one.
+//! 2. Otherwise the core sweeps its arena for a hole ([`Sweep`]), from a random place downwards. It begins in its piece
+//!    of the [`Yard`], which is small: what threads of a small program share needs few upper tables.
+//! 3. A core whose piece is full moves to a part that is its own from the root down.
+//! 4. If that is full too it moves into the lower half of another core's part, where that one seldom is. There it is
+//!    again one of few who look there, and usually the only one.
 //!
 //! Nothing here is a reservation, and no core writes another's arena: the map is the truth. Every candidate is
 //! verified under the range lock by the caller, and one that was taken meanwhile is passed over. A hole that
@@ -14,13 +16,14 @@
 //! message would cost a line that both write, while the slots that the owner looks at are those which it
 //! must fetch anyway, to map there.
 
+use core::iter;
 use core::ops::Range;
 
 use percore::{PerCore, Pinned};
 use sync::SpinLock;
 
 use crate::hole::Look;
-use crate::layout::{Layout, Split};
+use crate::layout::{Layout, Split, Yard, mix};
 use crate::recent::Recent;
 use crate::sweep::Sweep;
 use crate::{PageNum, PageRange};
@@ -41,9 +44,10 @@ struct Arena {
 
 impl Arenas {
     pub(crate) fn try_new(layout: &Layout) -> Option<Self> {
-        let (split, seed) = (Split::of(layout), layout.seed);
+        let (split, yard, seed) = (Split::of(layout), Yard::of(layout), layout.seed);
+        let first = |core: usize| yard.as_ref().map_or_else(|| split.part(core), |yard| yard.piece(core));
         let arena = |part| SpinLock::new(Arena { recent: Recent::default(), sweep: begin(part, seed) });
-        let of = PerCore::try_new(layout.cores, |core| arena(split.part(core.index())))?;
+        let of = PerCore::try_new(layout.cores, |core| arena(first(core.index())))?;
         Some(Self { of, split, seed })
     }
 
@@ -70,10 +74,11 @@ impl Arenas {
         }
     }
 
-    /// Moves this core to the next part whose lower half has a hole of `pages` pages.
+    /// Moves this core to its own part, or to the next whose lower half has a hole of `pages` pages.
     fn move_on(&self, pin: &Pinned, pages: u64, look: &impl Look, sweep: &mut Sweep) -> Option<u64> {
-        let cores = self.of.cores();
-        let mut homes = (0..cores).map(|far| lower_half(self.split.part((pin.core().index() + far) % cores)));
+        let (cores, me) = (self.of.cores(), pin.core().index());
+        let others = (1..cores).map(|far| lower_half(self.split.part((me + far) % cores)));
+        let mut homes = iter::once(self.split.part(me)).chain(others);
         homes.find_map(|home| {
             let mut elsewhere = begin(home, self.seed);
             let start = elsewhere.search(pages, look)?;
@@ -83,20 +88,13 @@ impl Arenas {
     }
 }
 
-/// An arena in `part` that begins at a random place in its upper half.
+/// An arena in `part` that begins at a random place in its upper three quarters.
 fn begin(part: Range<u64>, seed: u64) -> Sweep {
-    let half = (part.end - part.start).div_ceil(2).max(1);
-    let top = part.end - mix(seed ^ part.end) % half;
+    let upper = (part.end - part.start).div_ceil(4) * 3;
+    let top = part.end - mix(seed ^ part.end) % upper.max(1);
     Sweep::new(part, top)
 }
 
 fn lower_half(part: Range<u64>) -> Range<u64> {
     part.start..part.start + (part.end - part.start) / 2
-}
-
-/// Spreads a seed over all bits (the last steps of SplitMix64).
-fn mix(seed: u64) -> u64 {
-    let seed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let seed = (seed ^ seed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    seed ^ seed >> 31
 }

@@ -41,6 +41,43 @@ impl Split {
     }
 }
 
+/// Pages in a piece of the yard: 128 MiB. Slots of two pieces' leaves lie in different cache lines.
+const PIECE: u64 = 1 << 15;
+
+/// Where the cores' arenas begin: a piece for each, side by side. Eight of them are within 1 GiB, so that a core which uses
+/// what others have mapped needs few upper tables.
+#[derive(Debug)]
+pub(crate) struct Yard {
+    start: u64,
+    pieces: u64,
+    /// Which piece is core 0's.
+    first: u64,
+}
+
+impl Yard {
+    /// Somewhere in `anywhere`, if that is much larger.
+    pub(crate) fn of(layout: &Layout) -> Option<Self> {
+        let pieces = (layout.cores as u64).next_power_of_two();
+        let places = units(layout.anywhere, pieces * PIECE);
+        let count = places.end.checked_sub(places.start).filter(|&count| count >= 16)?;
+        let start = (places.start + mix(layout.seed) % count) * pieces * PIECE;
+        Some(Self { start, pieces, first: mix(!layout.seed) % pieces })
+    }
+
+    /// What `core` has of it.
+    pub(crate) fn piece(&self, core: usize) -> Range<u64> {
+        let start = self.start + (self.first + core as u64) % self.pieces * PIECE;
+        start..start + PIECE
+    }
+}
+
+/// Spreads a seed over all bits (the last steps of SplitMix64).
+pub(crate) fn mix(seed: u64) -> u64 {
+    let seed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let seed = (seed ^ seed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    seed ^ seed >> 31
+}
+
 fn units(within: PageRange, grain: u64) -> Range<u64> {
     within.start().get().div_ceil(grain)..within.end().get() / grain
 }
@@ -72,5 +109,24 @@ mod tests {
                 assert!(parts.iter().all(|part| part.start % largest == 0));
             }
         }
+    }
+
+    #[test]
+    fn pieces_are_disjoint_and_lie_within_few_upper_tables() {
+        for (cores, seed) in [(1, 5), (7, 6), (64, 7), (256, u64::MAX)] {
+            let layout = Layout { seed, ..layout(cores, 16..1 << 35) };
+            let yard = Yard::of(&layout).unwrap();
+            let mut pieces: alloc::vec::Vec<_> = (0..cores).map(|core| yard.piece(core)).collect();
+            pieces.sort_by_key(|piece| piece.start);
+            assert!(pieces.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            let (first, last) = (pieces[0].start, pieces[cores - 1].end - 1);
+            assert!(16 <= first && last < 1 << 35 && first >> 27 == last >> 27);
+            assert!((last >> 18) - (first >> 18) <= cores as u64 / 8);
+        }
+    }
+
+    #[test]
+    fn a_small_space_has_no_yard() {
+        assert!(Yard::of(&layout(4, 0..1 << 20)).is_none());
     }
 }

@@ -14,10 +14,13 @@
 //! | `space.rs` | the trait a kernel calls, its errors |
 //! | `counters.rs` | per-core counts of what happened |
 //! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
+//! | `fill.rs` | a core gets a translation |
+//! | `reach.rs` | who has translations of which pages |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
 //! | `resolve.rs` | a page fault, once its page is locked |
 //! | `region.rs` | what is mapped, as a list |
+//! | `linkage.rs`, `seats.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
@@ -29,17 +32,21 @@ extern crate alloc;
 mod arena;
 mod counters;
 mod designs;
+mod fill;
 mod hole;
 mod layout;
+mod linkage;
 mod mapping;
 mod memory;
 mod meta;
 mod mmu;
 mod page;
 mod presence;
+mod reach;
 mod recent;
 mod region;
 mod resolve;
+mod seats;
 mod sharing;
 mod shootdown;
 mod space;
@@ -49,6 +56,7 @@ mod tracker;
 pub use counters::{Counters, Event};
 pub use designs::{Locking, RadixSpace, TreeSpace};
 pub use layout::Layout;
+pub use linkage::Linkage;
 pub use mapping::{BackingNum, Flags, Mapping};
 pub use memory::{BackingError, Backings, Frames, Memory};
 pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
@@ -56,4 +64,5 @@ pub use page::{Access, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, Page
 pub use presence::Presence;
 pub use radixmap::NodeCounters;
 pub use region::{Region, Resident};
+pub use seats::Guests;
 pub use space::{AddressSpace, Copies, Fault, FaultError, Heir, Mover, Nodes, Placement, Remap, VmError};

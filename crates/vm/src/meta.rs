@@ -1,33 +1,48 @@
 //! What is kept for each page: the radix map's value. One word for anonymous memory, two for what is shown or advised.
 //!
 //! ```text
-//!          63-62   61-44    43-12   11-9    8-6    5     4       3       2-0
-//! main       -    tracker   frame     -    HUGE  SHOWN COUNTED PRESENT rights     -: the map's tags, and bits 7, 8, 63: spare
+//!          63   62    61     60      59    58-56   55-54   53-52  51-44   43-12   11-9    8-1    0
+//! main      -   tag SHOWN COUNTED PRESENT rights    -      tracker        frame   tags  tracker  0   translated by those tracked
+//!           e   tag SHOWN COUNTED PRESENT rights     guests       -       frame   tags     e     1   translated through the leaf
 //! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
+//! A word with bit 0 is an entry of a machine's page table. The bits `e` are the machine's ([`Mmu::entry`](crate::Mmu));
+//! what else the word says is in bits that the machine leaves to software. Who walks such words is in `linkage.rs`.
 //!
 //! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The states of a
 //! page, and who may be in which, are in `sharing.rs`.
 
 use radixmap::{TAGS, Value};
 
+use crate::seats::Guests;
 use crate::tracker::Tracker;
 use crate::{Access, BackingNum, Copies, Flags, FrameNum, Mapping, Prot};
 
-const RIGHTS: u64 = Prot::ALL.bits();
+const RIGHTS_SHIFT: u32 = 56;
+const RIGHTS: u64 = Prot::ALL.bits() << RIGHTS_SHIFT;
 /// The page has a frame.
-const PRESENT: u64 = 1 << 3;
+const PRESENT: u64 = 1 << 59;
 /// The frame has references, of which this page is one.
-const COUNTED: u64 = 1 << 4;
-/// The frame is the backing's own: its contents are the backing's. Never without COUNTED.
-const SHOWN: u64 = 1 << 5;
-/// A block's pages have the frames from this one on, as one translation. Never with COUNTED.
-const HUGE: u64 = 1 << 6;
+const COUNTED: u64 = 1 << 60;
+/// With COUNTED: the frame is the backing's own, its contents are the backing's.
+const SHOWN: u64 = 1 << 61;
+/// Without COUNTED: a block's pages have the frames from this one on, as one translation. Never with LINKED.
+const HUGE: u64 = SHOWN;
 const FRAME_SHIFT: u32 = 12;
 const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
-const TRACKER_SHIFT: u32 = FRAME_SHIFT + FrameNum::BITS;
-const TRACKER: u64 = ((1 << Tracker::BITS) - 1) << TRACKER_SHIFT;
-const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | HUGE | FRAME | TRACKER) & TAGS == 0);
+/// The page is translated through its leaf.
+const LINKED: u64 = 1 << 0;
+/// What a machine's entry says of a page's rights, and of how it is translated.
+const MACHINE: u64 = 0x1ff | 1 << 63;
+/// Which of the leaf's guests have the page too. Only with LINKED.
+const GUESTS_SHIFT: u32 = 52;
+const GUESTS: u64 = 0b1111 << GUESTS_SHIFT;
+/// The tracker's low bits are in bits 1 to 8, the others from bit 44. Only without LINKED.
+const TRACKER_LOW: u32 = 8;
+const TRACKER_HIGH_SHIFT: u32 = 44;
+const TRACKER: u64 = 0xff << 1 | ((1 << (Tracker::BITS - TRACKER_LOW)) - 1) << TRACKER_HIGH_SHIFT;
+const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER | GUESTS | MACHINE) & TAGS == 0);
+const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME) & (TRACKER | GUESTS | MACHINE) == 0);
 
 /// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,23 +67,23 @@ impl Page {
     /// What it has in common with all pages of its mapping.
     #[inline(always)]
     pub(crate) fn mapping(self) -> Mapping {
-        Mapping::from_bits(self.second | self.main & RIGHTS)
+        Mapping::from_bits(self.second | self.prot().bits())
     }
 
     /// The page in another mapping.
     #[inline(always)]
     pub(crate) fn with_mapping(self, mapping: Mapping) -> Self {
-        Self { second: mapping.bits() & !RIGHTS, ..self.with_prot(mapping.prot()) }
+        Self { second: mapping.bits() & !Prot::ALL.bits(), ..self.with_prot(mapping.prot()) }
     }
 
     #[inline(always)]
     pub(crate) fn prot(self) -> Prot {
-        Prot::from_bits(self.main)
+        Prot::from_bits(self.main >> RIGHTS_SHIFT)
     }
 
     #[inline(always)]
     pub(crate) fn with_prot(self, prot: Prot) -> Self {
-        Self { main: self.main & !RIGHTS | prot.bits(), ..self }
+        Self { main: self.main & !RIGHTS | prot.bits() << RIGHTS_SHIFT, ..self }
     }
 
     #[inline(always)]
@@ -106,7 +121,7 @@ impl Page {
 
     /// Whether its contents are the backing's own, and no private copy.
     pub(crate) fn is_shown(self) -> bool {
-        self.main & SHOWN != 0
+        self.main & (SHOWN | COUNTED) == SHOWN | COUNTED
     }
 
     /// Whether it has contents of `backing`, of the kind that `copies` drops.
@@ -161,7 +176,7 @@ impl Page {
     /// Whether these are the pages of a block with one huge frame.
     #[inline(always)]
     pub(crate) fn is_huge(self) -> bool {
-        self.main & HUGE != 0
+        self.main & (HUGE | COUNTED) == HUGE
     }
 
     /// The page, whose frame has become counted.
@@ -180,22 +195,53 @@ impl Page {
         Self { main: self.main & RIGHTS, ..self }
     }
 
+    /// The cores that translate the page, which is not linked, in tables of their own.
     #[inline(always)]
     pub(crate) fn tracker(self) -> Tracker {
-        Tracker::from_bits(self.main >> TRACKER_SHIFT)
+        debug_assert!(!self.is_linked());
+        let high = self.main >> TRACKER_HIGH_SHIFT << TRACKER_LOW;
+        Tracker::from_bits(self.main >> 1 & 0xff | high)
     }
 
-    /// The page, which has a frame, translated by the cores of `tracker`.
+    /// The page, which has a frame and is not linked, translated by the cores of `tracker`.
     #[inline(always)]
     pub(crate) fn with_tracker(self, tracker: Tracker) -> Self {
-        debug_assert!(self.frame().is_some());
-        Self { main: self.untracked().main | tracker.bits() << TRACKER_SHIFT, ..self }
+        debug_assert!(self.frame().is_some() && !self.is_linked());
+        let bits = (tracker.bits() & 0xff) << 1 | tracker.bits() >> TRACKER_LOW << TRACKER_HIGH_SHIFT;
+        Self { main: self.main & !TRACKER | bits, ..self }
+    }
+
+    /// Whether it is translated through its leaf.
+    #[inline(always)]
+    pub(crate) fn is_linked(self) -> bool {
+        self.main & LINKED != 0
+    }
+
+    /// The page, which has a frame, translated through its leaf by `entry`, the machine's bits for its rights.
+    #[inline(always)]
+    pub(crate) fn linked(self, entry: u64) -> Self {
+        debug_assert!(self.frame().is_some() && entry & !MACHINE == 0 && entry & LINKED != 0);
+        Self { main: self.untracked().main | entry, ..self }
+    }
+
+    /// Which guests of its leaf have the linked page too.
+    #[inline(always)]
+    pub(crate) fn guests(self) -> Guests {
+        debug_assert!(self.is_linked());
+        Guests::from_bits(self.main >> GUESTS_SHIFT)
+    }
+
+    /// The linked page, which these guests of its leaf have too.
+    #[inline(always)]
+    pub(crate) fn with_guests(self, guests: Guests) -> Self {
+        debug_assert!(self.is_linked());
+        Self { main: self.main & !GUESTS | guests.bits() << GUESTS_SHIFT, ..self }
     }
 
     /// The page, translated by nobody.
     #[inline(always)]
     pub(crate) fn untracked(self) -> Self {
-        Self { main: self.main & !TRACKER, ..self }
+        Self { main: self.main & !(TRACKER | GUESTS | MACHINE), ..self }
     }
 }
 
@@ -273,6 +319,20 @@ mod tests {
         assert_eq!(part.mapping(), huge.mapping());
         assert_eq!(part.part(3), part);
         assert_eq!(huge.without_frame(), Page::new(huge.mapping()));
+    }
+
+    #[test]
+    fn a_linked_page_is_an_entry_and_still_says_everything() {
+        let (frame, entry) = (FrameNum::new(FRAME >> FRAME_SHIFT), MACHINE);
+        let page = Page::new(Mapping::anonymous(Prot::READ | Prot::EXEC)).with_counted(frame).linked(entry);
+        let (main, _) = page.to_words();
+        let software = TAGS | 0x7ff << 52 | 0b111 << 9;
+        assert_eq!(main & !software, entry | frame.get() << 12);
+        assert!(page.is_linked() && page.is_counted() && !page.is_shown());
+        assert_eq!(page.with_guests(Guests::ALL).guests(), Guests::ALL);
+        assert_eq!(page.guests(), Guests::NONE);
+        assert_eq!((page.prot(), page.frame()), (Prot::READ | Prot::EXEC, Some(frame)));
+        assert_eq!(page.with_guests(Guests::ALL).untracked(), Page::new(page.mapping()).with_counted(frame));
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub enum Tables {
     PerCore,
     /// One table for all: any core in [`Mmu::users`] may hold any page, and all of them are shot at.
     Shared,
+    /// Each core has its own upper tables, which lead to the space's own leaves or to pages of the core's own: see
+    /// [`Linkage`](crate::Linkage).
+    Adaptive,
 }
 
 /// What a shootdown took.
@@ -39,8 +42,8 @@ pub trait Mmu: Send + Sync {
     /// How the cores share translations; never changes.
     fn tables(&self) -> Tables;
 
-    /// Lets `page` be translated to `frame` with rights `prot`: in this core's table ([`Tables::PerCore`]) or
-    /// in the one table. Replaces an older entry for the page, also in this core's TLB. `prot` has at least
+    /// Lets `page` be translated to `frame` with rights `prot`: in this core's table (in a page of its own) or in the one
+    /// table. Replaces an older entry for the page, also in this core's TLB. `prot` has at least
     /// one right.
     ///
     /// # Errors
@@ -55,12 +58,13 @@ pub trait Mmu: Send + Sync {
     fn fill_huge(&self, pin: &Pinned, first: PageNum, frame: FrameNum, prot: Prot)
     -> Result<(), OutOfMemory>;
 
-    /// Removes every translation of `pages` from this core's table ([`Tables::PerCore`]) or from the one
-    /// table, and from this core's TLB; a huge one that reaches beyond `pages` goes as a whole. Cannot fail; pages without
-    /// a translation are fine.
+    /// Removes every translation of `pages` from this core's table or from the one table, and from this core's TLB; a huge
+    /// one that reaches beyond `pages` goes as a whole. Cannot fail; pages without a translation are fine. Where a leaf is
+    /// linked its words are left alone: they say already what is to be translated; a leaf all of whose pages are in
+    /// `pages` is unlinked.
     fn clear(&self, pin: &Pinned, pages: PageRange);
 
-    /// On every core of `targets` but this one: [`clear`](Mmu::clear) there ([`Tables::PerCore`]) or flush
+    /// On every core of `targets` but this one: [`clear`](Mmu::clear) there, or flush
     /// `pages` from the TLB there ([`Tables::Shared`]; the table is already clear). Returns when no target
     /// can use, or will ever again use, a translation of `pages` that existed at the call. Serves incoming
     /// shootdowns while it waits.
@@ -69,6 +73,19 @@ pub trait Mmu: Send + Sync {
     /// Cores that may hold translations of this space in their TLBs. Asked only of [`Tables::Shared`], after
     /// `clear`: a core that joins later must not see what `clear` removed before.
     fn users(&self, pin: &Pinned) -> CoreSet;
+
+    /// What an entry of a table says of a page with the rights `prot`, which are not none, besides the frame in bits 12 to
+    /// 51: bit 0, which makes it one, and what else there is in bits 1 to 8 and 63. It has been accessed and written
+    /// already. Asked only of [`Tables::Adaptive`].
+    fn entry(&self, prot: Prot) -> u64;
+
+    /// Lets this core translate the 512 pages around `page` through `leaf`, the address of the frame that has their
+    /// entries; an own page for them goes, and what came from it in the TLB. Whether that is new. Asked only of
+    /// [`Tables::Adaptive`].
+    ///
+    /// # Errors
+    /// No memory for an upper table. Then nothing has changed.
+    fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory>;
 }
 
 impl<M: Mmu + ?Sized> Mmu for Arc<M> {
@@ -95,5 +112,11 @@ impl<M: Mmu + ?Sized> Mmu for Arc<M> {
     }
     fn users(&self, pin: &Pinned) -> CoreSet {
         (**self).users(pin)
+    }
+    fn entry(&self, prot: Prot) -> u64 {
+        (**self).entry(prot)
+    }
+    fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        (**self).link(pin, page, leaf)
     }
 }

@@ -49,7 +49,8 @@ use percore::Pinned;
 use radixmap::{Entry, Run};
 
 use crate::meta::Page;
-use crate::shootdown::{Reach, Rig, Scattered, range};
+use crate::reach::{Reach, Scattered};
+use crate::shootdown::Rig;
 use crate::{
     Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, Memory, Mmu, PageNum,
     PageRange,
@@ -109,7 +110,9 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             return self.fill(pin, at, entry, page.owned()).map(|_| Fault::Reuse);
         }
         let copy = self.memory.alloc_copy(pin, frame).ok_or(FaultError::OutOfMemory)?;
-        self.take_back(pin, Reach::one(at, page.tracker(), self.grain));
+        let mut reach = Reach::NONE;
+        reach.add(entry, page, self.grain);
+        self.take_back(pin, reach);
         entry.set(page.untracked());
         if let Err(error) = self.fill(pin, at, entry, page.with_frame(copy)) {
             self.memory.free(pin, copy);
@@ -117,28 +120,6 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         }
         self.give_up(pin, page);
         Ok(Fault::Copy)
-    }
-
-    /// Fills this core's translation of the locked page `at`, which has a frame, and tracks it.
-    #[inline]
-    pub(crate) fn fill(
-        &self,
-        pin: &Pinned,
-        at: PageNum,
-        entry: &mut Entry<'_, Page>,
-        page: Page,
-    ) -> Result<Fault, FaultError> {
-        let Some(frame) = page.frame() else { unreachable!("there is nothing to fill in") };
-        self.mmu.fill(pin, at, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)?;
-        Ok(self.filled(pin, entry, page))
-    }
-
-    /// This core translates the locked page from now on.
-    #[inline(always)]
-    pub(crate) fn filled(&self, pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> Fault {
-        let tracker = self.track(pin, page.tracker());
-        entry.set(page.with_tracker(tracker));
-        if tracker == page.tracker() { Fault::Spurious } else { Fault::Fill }
     }
 
     /// The child's part of a locked page: what the child's page is, and what this one is from now on. What the backing can
@@ -164,7 +145,7 @@ impl<M: Mmu, F: Memory> Scattered<'_, M, F> {
     pub(crate) fn keep(&mut self, run: &mut Run<'_, Page>, kept: Page) {
         let page = run.value();
         if !kept.rights().contains(page.rights()) {
-            self.add(range(run.keys()), page.tracker());
+            self.add(&mut run.one(), page);
             run.set(kept.untracked());
         } else if kept != page {
             run.set(kept);

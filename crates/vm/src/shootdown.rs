@@ -17,7 +17,8 @@
 //!
 //! 1. A core translates a page only if the page's tracker names it. `fault` fills and tracks under the slot's
 //!    lock; `take_back` runs before a tracker is emptied. (One table for all: the tracker says whether the
-//!    table holds the page, and [`Mmu::users`] who may have it in a TLB.)
+//!    table holds the page, and [`Mmu::users`] who may have it in a TLB. A linked page's translations are its leaf's:
+//!    `linkage.rs`.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
 //! 3. A frame leaves its slot only in `release`, which only [`Quiet`] has, which only `take_back` makes.
 //!
@@ -32,16 +33,16 @@
 //! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on
 //!   its way back.
 
-use core::mem;
 use core::ops::Range;
 
-use percore::{CoreId, CoreSet, Pinned};
-use radixmap::{Entry, RangeGuard};
+use percore::{CoreSet, Pinned};
+use radixmap::{Leaf, RangeGuard};
 
 use crate::counters::Tally;
 use crate::meta::Page;
+use crate::reach::{Reach, abandon};
 use crate::sharing::References;
-use crate::tracker::{Grain, Tracker};
+use crate::tracker::Grain;
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
 /// What a design needs to work on locked pages.
@@ -53,16 +54,6 @@ pub(crate) struct Rig<M, F> {
 }
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
-    /// `page` once this core translates it. One table for all is tracked as if core 0 owned it.
-    #[inline]
-    pub(crate) fn track(&self, pin: &Pinned, tracker: Tracker) -> Tracker {
-        let owner = match self.mmu.tables() {
-            Tables::PerCore => pin.core(),
-            Tables::Shared => CoreId::new(0),
-        };
-        tracker.with(owner, self.grain)
-    }
-
     /// When this returns, no core translates what `reach` covers.
     #[inline]
     pub(crate) fn take_back(&self, pin: &Pinned, reach: Reach) {
@@ -76,11 +67,24 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         }
     }
 
+    /// The same, and leaves of which all is locked are nobody's afterwards: whoever is linked to them unlinks. What else is
+    /// locked must be in `reach`, as far as it is to go.
+    #[inline]
+    pub(crate) fn take_leaves_back(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>, mut reach: Reach) {
+        let keys = guard.keys();
+        if self.mmu.tables() != Tables::Adaptive || keys.end - keys.start < Leaf::KEYS {
+            return self.take_back(pin, reach);
+        }
+        reach.add_whole_leaves(guard);
+        self.take_back(pin, reach);
+        guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
+    }
+
     /// Clears what this core is responsible for, and says which cores may hold translations.
     #[inline]
-    fn clear_here(&self, pin: &Pinned, reach: &Reach) -> CoreSet {
+    pub(crate) fn clear_here(&self, pin: &Pinned, reach: &Reach) -> CoreSet {
         match self.mmu.tables() {
-            Tables::PerCore => {
+            Tables::PerCore | Tables::Adaptive => {
                 if reach.cores.contains(pin.core()) {
                     self.mmu.clear(pin, reach.pages);
                 }
@@ -93,117 +97,12 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         }
     }
 
-    fn clear_there(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) {
+    pub(crate) fn clear_there(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) {
         let shot = self.mmu.shootdown(pin, targets, pages);
         self.tally.add(pin, Event::Shootdown, 1);
         self.tally.add(pin, Event::IpiTarget, shot.ipis.into());
         self.tally.add(pin, Event::AvoidedIpi, shot.avoided.into());
     }
-}
-
-/// Translations of locked pages: the cores that may hold some, and the smallest range that covers them.
-#[must_use = "translations that nobody takes back outlive the operation"]
-pub(crate) struct Reach {
-    cores: CoreSet,
-    pages: PageRange,
-    /// Whether part of the range is not mapped at all.
-    pub(crate) holes: bool,
-}
-
-impl Reach {
-    pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
-
-    /// The translations of one locked page.
-    pub(crate) fn one(at: PageNum, tracker: Tracker, grain: Grain) -> Self {
-        let mut reach = Self::NONE;
-        reach.add(PageRange::one(at), tracker, grain);
-        reach
-    }
-
-    /// The translations of those locked pages that `concerns` picks.
-    #[inline]
-    pub(crate) fn of(
-        guard: &mut RangeGuard<'_, Page>,
-        grain: Grain,
-        concerns: impl Fn(Page) -> bool,
-    ) -> Self {
-        let mut reach = Self::NONE;
-        guard.for_each(|entry| match entry.value() {
-            None => reach.holes = true,
-            Some(page) if concerns(page) => reach.add(pages(entry), page.tracker(), grain),
-            Some(_) => {}
-        });
-        reach
-    }
-
-    #[inline]
-    pub(crate) fn add(&mut self, pages: PageRange, tracker: Tracker, grain: Grain) {
-        if !tracker.is_empty() {
-            self.pages = self.pages.hull(pages);
-            tracker.add_to(&mut self.cores, grain);
-        }
-    }
-}
-
-/// Translations of pages here and there: each run is cleared here by itself, and one shootdown reaches the others.
-///
-/// The hull of all would do too, but would cost this core the translations between the runs.
-#[must_use = "translations that nobody takes back outlive the operation"]
-pub(crate) struct Scattered<'a, M: Mmu, F> {
-    rig: &'a Rig<M, F>,
-    pin: &'a Pinned,
-    run: Reach,
-    /// What other cores have of the runs before.
-    far: Reach,
-}
-
-impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
-    pub(crate) fn new(rig: &'a Rig<M, F>, pin: &'a Pinned) -> Self {
-        Self { rig, pin, run: Reach::NONE, far: Reach::NONE }
-    }
-
-    /// The translations of more pages, to the right of all before.
-    pub(crate) fn add(&mut self, pages: PageRange, tracker: Tracker) {
-        if pages.start() != self.run.pages.end() {
-            self.end_run();
-        }
-        self.run.add(pages, tracker, self.rig.grain);
-    }
-
-    fn end_run(&mut self) {
-        let run = mem::replace(&mut self.run, Reach::NONE);
-        if run.cores.is_empty() {
-            return;
-        }
-        let mut others = self.rig.clear_here(self.pin, &run);
-        others.remove(self.pin.core());
-        if !others.is_empty() {
-            self.far.pages = self.far.pages.hull(run.pages);
-            others.iter().for_each(|core| self.far.cores.insert(core));
-        }
-    }
-
-    /// When this returns, no core has any of those that were added.
-    #[inline]
-    pub(crate) fn take_back(&mut self) {
-        if !self.run.cores.is_empty() || !self.far.cores.is_empty() {
-            self.take_all_back();
-        }
-    }
-
-    fn take_all_back(&mut self) {
-        self.end_run();
-        let far = mem::replace(&mut self.far, Reach::NONE);
-        if !far.cores.is_empty() {
-            self.rig.clear_there(self.pin, &far.cores, far.pages);
-        }
-    }
-}
-
-/// The pages of a locked slot.
-#[inline]
-pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {
-    range(entry.keys())
 }
 
 /// Keys as pages.
@@ -232,6 +131,18 @@ impl<'r, 'g, P: Fn(Page) -> bool> Removed<'r, 'g, P> {
     pub(crate) fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g, P> {
         let holes = self.reach.holes;
         rig.take_back(pin, self.reach);
+        Quiet { guard: self.guard, holes, picked: self.picked }
+    }
+
+    /// The same for all that is locked, and leaves of which that is all are nobody's afterwards.
+    #[inline]
+    pub(crate) fn take_leaves_back<M: Mmu, F: Memory>(
+        self,
+        pin: &Pinned,
+        rig: &Rig<M, F>,
+    ) -> Quiet<'r, 'g, P> {
+        let holes = self.reach.holes;
+        rig.take_leaves_back(pin, self.guard, self.reach);
         Quiet { guard: self.guard, holes, picked: self.picked }
     }
 }

@@ -224,9 +224,20 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Metadata nodes allocated and freed so far.
     fn nodes(&self) -> Nodes;
 
+    /// This core has freed its own tables of the space, and its TLB holds nothing of it: no leaf stays for its sake. With
+    /// [`Tables::Adaptive`](crate::Tables).
+    fn tables_dropped(&self, pin: &Pinned);
+
+    /// Where the leaf is that this core's hardware would link for `page`, and what it would read there: for simulated
+    /// hardware. None: there is no leaf.
+    fn walk(&self, pin: &Pinned, page: PageNum) -> Option<(usize, u64)>;
+
     /// Shows where each frame of the metadata's nodes begins, as an address of the machine, to `visit`. An estimate while
     /// others work.
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
+
+    /// Shows the frame of each page that has one to `visit`, which is called as that of `regions` is.
+    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum));
 
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is
     /// dropped and the epochs move on. Dropping the space does the same but asks no core for translations: none runs the

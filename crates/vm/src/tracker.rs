@@ -81,6 +81,19 @@ impl Tracker {
         self.coarse(grain).add_group(core, grain)
     }
 
+    /// Whether it names as many cores as it can, and no more.
+    #[inline]
+    pub(crate) fn is_full(self) -> bool {
+        self.count() == NAMED
+    }
+
+    /// The cores that may be in this set.
+    pub(crate) fn cores(self, grain: Grain) -> CoreSet {
+        let mut cores = CoreSet::EMPTY;
+        self.add_to(&mut cores, grain);
+        cores
+    }
+
     /// Adds every core that may be in this set to `cores`.
     #[inline]
     pub(crate) fn add_to(self, cores: &mut CoreSet, grain: Grain) {
@@ -97,7 +110,7 @@ impl Tracker {
     }
 
     #[inline]
-    fn is_coarse(self) -> bool {
+    pub(crate) fn is_coarse(self) -> bool {
         self.0 & COARSE == COARSE
     }
 

@@ -17,7 +17,7 @@ use super::owner::Owner;
 use super::owners;
 use super::user::USER_END;
 use super::{epoch, file_mapping};
-use crate::arch::{self, PerCoreTables, SharedTable, SpaceTables};
+use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::fs::fallible;
 use crate::options::{self, Design};
@@ -50,11 +50,19 @@ impl SpaceHandle {
         self.tables.table_pages()
     }
 
-    /// Calls `visit` with every frame that the page tables hold or are made of, and the radix map. After [`settle`].
+    /// Calls `visit` with every frame that the pages, the page tables and the radix map have. After [`settle`].
     pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
-        self.tables.each_frame(visit);
+        let pin = percore::pin();
+        self.tables.each_frame(&mut |table| visit(table, Owner::TABLE));
+        self.space.each_page_frame(&pin, &mut |frame| visit(frame.get(), Owner::FRAME));
         let mut node = |at| visit(arch::virt_to_phys(at as *const u8) / PAGE, Owner::NODE);
-        self.space.each_node_frame(&percore::pin(), &mut node);
+        self.space.each_node_frame(&pin, &mut node);
+    }
+
+    /// Frees this core's own tables.
+    fn drop_mine(&self, pin: &Pinned) {
+        self.tables.drop_mine(pin);
+        self.space.tables_dropped(pin);
     }
 
     /// The objects that make up the space, and where they are.
@@ -107,6 +115,7 @@ pub fn new() -> Option<Arc<SpaceHandle>> {
         (Design::Tree(locking), _) => tree(&pin, locking, fallible::arc(SharedTable::new(&pin)?).ok()?),
         (Design::Radix, Tables::PerCore) => radix(&pin, fallible::arc(PerCoreTables::new()?).ok()?),
         (Design::Radix, Tables::Shared) => radix(&pin, fallible::arc(SharedTable::new(&pin)?).ok()?),
+        (Design::Radix, Tables::Adaptive) => radix(&pin, fallible::arc(AdaptiveTables::new()?).ok()?),
     }
 }
 
@@ -221,13 +230,13 @@ pub fn drop_my_tables(desperate: bool) {
     let core = pin.core().index();
     if let Some(running) = &*RUNNING[core].lock() {
         if desperate {
-            running.tables.drop_mine(&pin);
+            running.drop_mine(&pin);
         }
         return;
     }
     // Locked until the tables are gone: see `settle`.
     let ran = RAN[core].lock();
     if let Some(space) = ran.upgrade() {
-        space.tables.drop_mine(&pin);
+        space.drop_mine(&pin);
     }
 }

@@ -7,6 +7,7 @@ use super::curve::Curve;
 use super::identity::Identity;
 use super::{Across, Axes, Content, Figure, Panel, Series};
 use crate::bench::memory::row;
+use crate::guest::system::Tables;
 
 /// Everything: the JSON.
 #[derive(Debug, Serialize)]
@@ -75,7 +76,10 @@ impl Drawn {
             Content::Memory => ("program", "bytes", Vec::new()),
         };
         let rows = if matches!(content, Content::Memory) {
-            row::recorded()?.iter().map(row::Row::of).collect::<anyhow::Result<_>>()?
+            row::recorded()?
+                .iter()
+                .map(|of| row::Row::of(of, Tables::Percore))
+                .collect::<anyhow::Result<_>>()?
         } else {
             Vec::new()
         };

@@ -8,7 +8,7 @@ use percore::{Pinned, threads};
 use refcache::{Config, Refcache};
 use vm::{
     Access, AddressSpace, BackingError, BackingNum, Backings, FrameNum, Frames, Layout, Mapping, PageNum,
-    PageRange, Placement, Prot, RadixSpace,
+    PageRange, Placement, Prot, RadixSpace, Tables,
 };
 
 use super::snapshot::{Region, Snapshot};
@@ -30,17 +30,17 @@ impl Cost {
     }
 }
 
-/// Builds the space of `snapshot`, counts it, and takes it down.
+/// Builds the space of `snapshot` with `tables`, counts it, and takes it down.
 ///
 /// # Errors
 /// A snapshot that the core refuses.
-pub fn rebuild(snapshot: &Snapshot) -> Result<Cost> {
+pub fn rebuild(snapshot: &Snapshot, tables: Tables) -> Result<Cost> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let _core = threads::enter_any(1);
     let pin = percore::pin();
     let refcache = Arc::new(Refcache::new(Config { cores: 1, cache_slots: 64, review_budget: 64 }));
     refcache.online(&pin);
-    let tables = Arc::new(CountedTables::for_regions(&snapshot.regions));
+    let tables = Arc::new(CountedTables::for_regions(tables, &snapshot.regions));
     let mut built = Err(anyhow!("not built"));
     let allocated =
         allocation_counter::measure(|| built = build(&pin, refcache.clone(), tables.clone(), snapshot));
@@ -169,8 +169,12 @@ mod tests {
     use super::*;
 
     fn cost(text: &str) -> Cost {
+        with(Tables::PerCore, text)
+    }
+
+    fn with(tables: Tables, text: &str) -> Cost {
         let head = "program test\nlinux vmas 1 vma_bytes 192 table_bytes 0\n";
-        rebuild(&format!("{head}{text}").parse().unwrap()).unwrap()
+        rebuild(&format!("{head}{text}").parse().unwrap(), tables).unwrap()
     }
 
     #[test]
@@ -189,5 +193,12 @@ mod tests {
     #[test]
     fn pages_without_rights_keep_their_memory() {
         assert_eq!(cost("40000 512 ---p - 0+512\n").tables, 4 * 4096);
+    }
+
+    #[test]
+    fn a_leaf_that_is_linked_is_counted_once() {
+        let (own, linked) =
+            [Tables::PerCore, Tables::Adaptive].map(|tables| with(tables, "40000 512 rw-p - 0+512\n")).into();
+        assert_eq!((linked.metadata, linked.tables), (own.metadata, own.tables - 4096));
     }
 }

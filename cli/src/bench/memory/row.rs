@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::rebuild::{Cost, rebuild};
 use super::snapshot::Snapshot;
+use crate::guest::system::{Tables, word};
 use crate::place;
 
 /// One object of the JSON output.
@@ -15,6 +16,8 @@ use crate::place;
 pub struct Row {
     /// Its name.
     pub program: String,
+    /// Kind of page tables.
+    pub tables: String,
     /// Bytes of pages that have memory.
     pub resident_bytes: u64,
     /// Regions on Linux.
@@ -32,18 +35,20 @@ pub struct Row {
 }
 
 impl Row {
-    /// Rebuilds a snapshot and compares.
+    /// Rebuilds a snapshot with `tables` and compares.
     ///
     /// # Errors
     /// A snapshot that the core refuses.
-    pub fn of(snapshot: &Snapshot) -> Result<Self> {
-        rebuild(snapshot).map(|cost| Row::new(snapshot, cost)).with_context(|| snapshot.program.clone())
+    pub fn of(snapshot: &Snapshot, tables: Tables) -> Result<Self> {
+        let cost = rebuild(snapshot, tables.into()).with_context(|| snapshot.program.clone())?;
+        Ok(Row::new(snapshot, tables, cost))
     }
 
-    fn new(snapshot: &Snapshot, cost: Cost) -> Self {
+    fn new(snapshot: &Snapshot, tables: Tables, cost: Cost) -> Self {
         let linux = snapshot.linux;
         Row {
             program: snapshot.program.clone(),
+            tables: word(&tables),
             resident_bytes: 4096 * snapshot.resident(),
             vmas: linux.vmas,
             linux_bytes: linux.bytes(),
@@ -80,7 +85,7 @@ mod tests {
     fn the_recorded_programs_are_there_and_can_be_rebuilt() {
         let snapshots = recorded().unwrap();
         assert!(snapshots.len() >= 3);
-        for row in snapshots.iter().map(|snapshot| Row::of(snapshot).unwrap()) {
+        for row in snapshots.iter().map(|snapshot| Row::of(snapshot, Tables::Percore).unwrap()) {
             assert!(row.table_bytes > 0 && row.metadata_bytes > 0 && row.resident_bytes > 0, "{row:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! Page tables of one core that are only counted: how many frames the tables of x86-64 would take.
+//! Page tables of one core that are only counted: how many frames the tables of x86-64 would take. A linked leaf is the space's
+//! own, and is counted there.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -12,31 +13,34 @@ use super::snapshot::Region;
 const LEVELS: [u32; 4] = [9, 18, 27, 36];
 
 /// See the module.
-pub struct CountedTables(Mutex<HashSet<(u32, u64)>>);
+pub struct CountedTables {
+    kind: Tables,
+    there: Mutex<HashSet<(u32, u64)>>,
+}
 
 impl CountedTables {
     /// Empty tables, with room for what `regions` need: so that counting allocates nothing.
-    pub fn for_regions(regions: &[Region]) -> Self {
+    pub fn for_regions(kind: Tables, regions: &[Region]) -> Self {
         let runs = regions.iter().flat_map(|region| &region.resident);
         let room = runs.map(|(_, pages)| 2 * LEVELS.len() + *pages as usize / 256).sum();
-        Self(Mutex::new(HashSet::with_capacity(room)))
+        Self { kind, there: Mutex::new(HashSet::with_capacity(room)) }
     }
 
     /// The tables of these levels on the way to `page` are there from now on.
     fn add(&self, levels: &[u32], page: PageNum) {
         let tables = levels.iter().map(|&bits| (bits, page.get() >> bits));
-        self.0.lock().expect("counting does not panic").extend(tables);
+        self.there.lock().expect("counting does not panic").extend(tables);
     }
 
     /// Frames in them.
     pub fn frames(&self) -> u64 {
-        self.0.lock().expect("counting does not panic").len() as u64
+        self.there.lock().expect("counting does not panic").len() as u64
     }
 }
 
 impl Mmu for CountedTables {
     fn tables(&self) -> Tables {
-        Tables::PerCore
+        self.kind
     }
 
     fn fill(&self, _: &Pinned, page: PageNum, _: FrameNum, _: Prot) -> Result<(), OutOfMemory> {
@@ -57,5 +61,15 @@ impl Mmu for CountedTables {
 
     fn users(&self, _: &Pinned) -> CoreSet {
         CoreSet::EMPTY
+    }
+
+    /// Present.
+    fn entry(&self, _: Prot) -> u64 {
+        1
+    }
+
+    fn link(&self, _: &Pinned, page: PageNum, _: usize) -> Result<bool, OutOfMemory> {
+        self.add(&LEVELS[1..], page);
+        Ok(true)
     }
 }

@@ -10,6 +10,7 @@ use super::output::Output;
 use crate::bench::memory::live;
 use crate::bench::memory::row::{Row, read, recorded};
 use crate::bench::memory::snapshot::Snapshot;
+use crate::guest::system::Tables;
 use crate::table::{Table, count};
 
 /// Options of `radixvm bench memory`.
@@ -27,6 +28,9 @@ pub struct Arguments {
     /// Write the snapshot of the one process given
     #[arg(long, value_name = "FILE", requires = "pid")]
     save: Option<PathBuf>,
+    /// Page tables
+    #[arg(long, value_enum, default_value = "percore")]
+    tables: Tables,
     /// Write the results as JSON: an array with one object per program
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -34,14 +38,14 @@ pub struct Arguments {
 
 /// Measures and reports.
 pub fn run(arguments: Arguments) -> Result<u8> {
-    let Arguments { snapshots, pid, save, json } = arguments;
+    let Arguments { snapshots, pid, save, tables, json } = arguments;
     let json = json.map(Output::open).transpose()?;
     let snapshots = gather(&snapshots, &pid)?;
     if let Some(path) = save {
         ensure!(snapshots.len() == 1, "--save takes the snapshot of one process");
         Output::open(path)?.write(&snapshots[0].to_string())?;
     }
-    let rows = snapshots.iter().map(Row::of).collect::<Result<Vec<_>>>()?;
+    let rows = snapshots.iter().map(|snapshot| Row::of(snapshot, tables)).collect::<Result<Vec<_>>>()?;
     write!(std::io::stdout(), "{}\n{NOTES}", report(&rows))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
@@ -85,5 +89,5 @@ fn report(rows: &[Row]) -> Table {
 /// What the columns mean.
 const NOTES: &str = "\
 Linux: its regions (VMAs, without the tree that finds them) and its page tables, as it counted them when the snapshot was taken.
-metadata: what the core allocated for the same space. tables: page tables of one core. of Linux: the two as a multiple of Linux's.
+metadata: what the core allocated for the same space. tables: page tables of one core, without leaves that are linked. of Linux: the two as a multiple of Linux's.
 ";

@@ -13,7 +13,7 @@ pub struct Twin(pub u64);
 
 impl Value for Twin {
     fn to_words(self) -> (u64, u64) {
-        (self.0 << 12, if self.0.is_multiple_of(2) { 0 } else { !self.0 })
+        (self.0 << 12, if self.0.is_multiple_of(2) { 0 } else { !(self.0 / 64) << 1 })
     }
     fn from_words(main: u64, second: u64) -> Self {
         let twin = Self(main >> 12);

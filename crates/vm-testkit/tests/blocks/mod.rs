@@ -1,8 +1,8 @@
 //! A world with two blocks mapped, for the tests of huge pages.
 
 use percore::Pinned;
-use vm::{FaultError, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Tables};
-use vm_testkit::{Setup, Shows, World};
+use vm::{FaultError, HUGE_PAGES, PageNum, PageRange, Placement, Prot};
+use vm_testkit::{ALL_TABLES, Setup, Shows, World};
 
 pub const RW: Prot = Prot::from_bits(3);
 const BASE: u64 = 8 * HUGE_PAGES;
@@ -22,7 +22,7 @@ pub fn stamp(at: u64) -> u64 {
 
 /// A world in which two blocks are mapped, with huge frames to be had.
 pub fn for_each_world(test: impl Fn(&World)) {
-    [Tables::PerCore, Tables::Shared].into_iter().for_each(|tables| {
+    ALL_TABLES.into_iter().for_each(|tables| {
         let world = World::radix(Setup::new(), tables);
         world.frames().offer_huge(true);
         world.machine.on(0, |pin| map(&world, pin, 2 * HUGE_PAGES));

@@ -93,6 +93,7 @@ fn common_step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::OfferHuge),
         2 => Just(Step::Tick),
         1 => any::<bool>().prop_map(Step::Idle),
+        1 => Just(Step::DropTables),
     ]
 }
 

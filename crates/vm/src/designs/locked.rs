@@ -43,6 +43,11 @@ pub(super) fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinne
 /// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
 #[inline]
 pub(super) fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
+    guard.fit(keys, page).map_err(|_| VmError::OutOfMemory)
+}
+
+/// The same for pages that will show another backing than `page`.
+pub(super) fn make_fit_moved(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
     match page.is_wide() {
         true => guard.widen(keys).map_err(|_| VmError::OutOfMemory),
         false => Ok(()),

@@ -18,7 +18,7 @@ use core::any::Any;
 use core::ops::{ControlFlow, Range};
 
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, KEY_END, NodeCounters, RadixMap};
+use radixmap::{Expand, KEY_END, Leaf, NodeCounters, RadixMap, Value};
 use refcache::Domain;
 
 use super::locked::{Guard, check, keys, lock_all, make_fit, set_all, show_frame};
@@ -26,6 +26,7 @@ use crate::arena::Arenas;
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
+use crate::reach::{abandon, linkage};
 use crate::resolve::give;
 use crate::sharing::References;
 use crate::shootdown::{Removed, Rig, range};
@@ -34,7 +35,7 @@ use crate::tracker::Grain;
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum,
     HUGE_PAGES, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap,
-    VirtAddr, VmError,
+    Tables, VirtAddr, VmError,
 };
 
 /// An address space whose operations on disjoint ranges share nothing.
@@ -106,7 +107,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 
     fn remove(&self, pin: &Pinned, guard: &mut Guard<'_>) {
-        Removed::scan(guard, self.rig.grain, |_| true).take_back(pin, &self.rig).unmap(pin, &self.rig);
+        Removed::scan(guard, self.rig.grain, |_| true).take_leaves_back(pin, &self.rig).unmap(pin, &self.rig);
     }
 }
 
@@ -264,8 +265,32 @@ where
         Nodes { created: stats.created, collapsed: stats.collapsed }
     }
 
+    fn tables_dropped(&self, pin: &Pinned) {
+        let leave = |mut leaf: Leaf<'_>| {
+            if linkage(&leaf).leave(pin.core()) {
+                leaf.hold(-1);
+            }
+        };
+        if self.rig.mmu.tables() == Tables::Adaptive {
+            self.map.domain().while_online(pin, || self.map.each_leaf(pin, leave));
+        }
+    }
+
+    fn walk(&self, pin: &Pinned, page: PageNum) -> Option<(usize, u64)> {
+        self.map.leaf_word(pin, page.get())
+    }
+
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
         self.map.each_frame(pin, visit);
+    }
+
+    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
+        let _ = self.survey(pin, self.user, |pages, page| {
+            if let Some(page) = page.filter(|page| page.frame().is_some()) {
+                (0..pages.pages()).filter_map(|at| page.part(at).frame()).for_each(&mut *visit);
+            }
+            ControlFlow::<()>::Continue(())
+        });
     }
 
     fn destroy(&self, pin: &Pinned) {
@@ -278,6 +303,6 @@ impl<R: Domain, M: Mmu, F: Memory> Drop for RadixSpace<R, M, F> {
     fn drop(&mut self) {
         let pin = percore::pin();
         let mut references = References::new(&self.rig, &pin);
-        self.map.dismantle(&pin, move |keys, page| references.give_up(range(keys), page));
+        self.map.dismantle(&pin, move |keys, page| references.give_up(range(keys), page), abandon);
     }
 }

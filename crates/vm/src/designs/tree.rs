@@ -257,6 +257,18 @@ where
         Nodes { created: stats.created, collapsed: stats.collapsed }
     }
 
+    /// No core has tables of its own.
+    fn tables_dropped(&self, _: &Pinned) {}
+
+    /// No leaf is linked.
+    fn walk(&self, _: &Pinned, _: PageNum) -> Option<(usize, u64)> {
+        None
+    }
+
+    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
+        self.each_page(pin, self.user, |_, page| page.frame().into_iter().for_each(&mut *visit));
+    }
+
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
         self.pages.each_frame(pin, visit);
     }
@@ -274,6 +286,6 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
             self.rig.refer(&pin, region.mapping.backing(), -(region.pages.pages() as i64));
         }
         let rig = &self.rig;
-        self.pages.dismantle(&pin, |_, page| rig.give_up(&pin, page));
+        self.pages.dismantle(&pin, |_, page| rig.give_up(&pin, page), |_| {});
     }
 }

@@ -47,7 +47,7 @@ pub use fpu::{FpuState, complaint, vector_complaints, x87_complaints};
 pub use frame::TrapFrame;
 pub use ipi::{send_reschedule, stop_other_cores};
 pub use kernel_map::{clear_bytes, copy_bytes, copy_frame, kernel_image, place_of, zero_frames};
-pub use per_core_tables::PerCoreTables;
+pub use per_core_tables::{AdaptiveTables, PerCoreTables};
 pub use percpu::{core, core_block, cores};
 pub use physmap::{phys_to_virt, virt_to_phys};
 pub use pvh::{BootInfo, image_bytes};

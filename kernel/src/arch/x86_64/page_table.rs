@@ -13,8 +13,12 @@ pub mod bits {
     pub const USER: u64 = 1 << 2;
     /// Write-through and not cached: for devices.
     pub const DEVICE: u64 = 1 << 3 | 1 << 4;
+    pub const ACCESSED: u64 = 1 << 5;
+    pub const DIRTY: u64 = 1 << 6;
     pub const LARGE: u64 = 1 << 7;
     pub const GLOBAL: u64 = 1 << 8;
+    /// In an entry of level 1: it leads to a leaf of the space's map, not to a table. The CPU does not look at the bit.
+    pub const LINKED: u64 = 1 << 9;
     pub const NO_EXECUTE: u64 = 1 << 63;
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 }
@@ -102,4 +106,10 @@ pub fn is_huge(entry: u64) -> bool {
 #[inline(always)]
 pub fn user_link(table: u64) -> u64 {
     table | bits::PRESENT | bits::USER | bits::WRITE
+}
+
+/// An entry of level 1 that leads to the frame at `leaf`, which is not the table's own.
+#[inline(always)]
+pub fn user_leaf_link(leaf: u64) -> u64 {
+    user_link(leaf) | bits::LINKED | bits::ACCESSED
 }

@@ -6,22 +6,25 @@
 //! A core that does not run the space is not interrupted: `vm::Presence` holds what it missed, and it clears that before it
 //! loads its table again.
 //!
+//! With adaptive tables an entry of level 1 may lead to a leaf of the space's own map: see `vm::Linkage`. Then the entries of
+//! level 0 are the map's, which writes them; this table only leads there.
+//!
 //! # Interrupt handlers and the table
 //! A shootdown's handler may hit this core while it fills or clears. They never meet in an entry: both hold
 //! the slots of their pages in the space's map, and `enter`, which holds none, has interrupts off. Tables are added by the
-//! owner outside handlers, and freed with interrupts off.
+//! owner outside handlers, and freed with interrupts off, or, where a leaf is linked, after they are out of reach.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use percore::{CoreSet, PerCore, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot, Tables};
 
-use super::page_table::{TOP, Table, bits, is_huge, user_huge, user_leaf, user_link};
+use super::page_table::{TOP, Table, bits, is_huge, user_huge, user_leaf, user_leaf_link, user_link};
+use super::physmap::virt_to_phys;
 use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
-use super::{cpu, interrupts, kernel_map, table_walk};
+use super::{cpu, interrupts, kernel_map, table_walk, tlb};
 use crate::mm::frames;
-use crate::mm::owner::Owner;
 
 /// One core's part.
 struct CoreTable {
@@ -57,9 +60,9 @@ impl CoreTable {
         Ok(frame << 12)
     }
 
-    /// Takes a table back that nothing leads to.
-    fn free(&self, pin: &Pinned, table: u64) {
-        frames::free_table(pin, table >> 12);
+    /// Takes the table back that `entry` led to, and nothing leads to any more.
+    fn free(&self, pin: &Pinned, entry: u64) {
+        frames::free_table(pin, (entry & bits::ADDRESS) >> 12);
         self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
@@ -73,11 +76,16 @@ impl CoreTable {
 }
 
 /// The tables of one space, one for each core.
-pub struct PerCoreTables {
+pub struct CoreTables<const ADAPTIVE: bool> {
     cores: PerCore<CoreTable>,
 }
 
-impl PerCoreTables {
+/// All tables are the cores' own.
+pub type PerCoreTables = CoreTables<false>;
+/// Leaves may be linked.
+pub type AdaptiveTables = CoreTables<true>;
+
+impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
     /// Tables for every core, all empty; `None` without memory.
     pub fn new() -> Option<Self> {
         Some(Self { cores: PerCore::try_new(super::cores(), |_| CoreTable::new())? })
@@ -113,8 +121,10 @@ fn entry_of<'a>(
     let mut table = top;
     for level in (lowest + 1..=TOP).rev() {
         let entry = table.toward(page.get(), level);
+        let value = entry.load(Ordering::Relaxed);
+        debug_assert!(value & bits::LINKED == 0, "a leaf's entries are its map's");
         // SAFETY: upper entries of a user half lead to tables; the owner frees none while it fills.
-        table = match unsafe { Table::below(entry.load(Ordering::Relaxed)) } {
+        table = match unsafe { Table::below(value) } {
             Some(below) => below,
             None => {
                 let below = mine.alloc(pin)?;
@@ -137,9 +147,9 @@ fn drop_huge(entry: &AtomicU64, page: PageNum) {
     }
 }
 
-impl Mmu for PerCoreTables {
+impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
     fn tables(&self) -> Tables {
-        Tables::PerCore
+        if ADAPTIVE { Tables::Adaptive } else { Tables::PerCore }
     }
 
     #[inline]
@@ -173,7 +183,7 @@ impl Mmu for PerCoreTables {
             cpu::flush_page(first.get() << 12);
         }
         if old & bits::PRESENT != 0 && !is_huge(old) {
-            mine.free(pin, old & bits::ADDRESS);
+            mine.free(pin, old);
         }
         Ok(())
     }
@@ -201,15 +211,39 @@ impl Mmu for PerCoreTables {
     fn users(&self, _pin: &Pinned) -> CoreSet {
         CoreSet::first(super::cores())
     }
+
+    #[inline]
+    fn entry(&self, prot: Prot) -> u64 {
+        user_leaf(0, prot) | bits::ACCESSED | bits::DIRTY
+    }
+
+    #[inline]
+    fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        let (mine, top) = (self.cores.mine(pin), self.top_or_new(pin)?);
+        let entry = entry_of(pin, mine, top, page, 1)?;
+        let link = user_leaf_link(virt_to_phys(leaf as *const Table));
+        let old = entry.load(Ordering::Relaxed);
+        if old == link {
+            return Ok(false);
+        }
+        drop_huge(entry, page);
+        // Relaxed: only this core walks the entry. It comes after the fence in `vm::Linkage::link`.
+        entry.store(link, Ordering::Relaxed);
+        if old & bits::PRESENT != 0 && !is_huge(old) {
+            tlb::flush_user();
+            mine.free(pin, old);
+        }
+        Ok(true)
+    }
 }
 
-impl Clearable for PerCoreTables {
+impl<const ADAPTIVE: bool> Clearable for CoreTables<ADAPTIVE> {
     fn clear_here(&self, pin: &Pinned, pages: PageRange) {
         self.cores.mine(pin).clear(pages);
     }
 }
 
-impl SpaceTables for PerCoreTables {
+impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
     fn enter(&self, pin: &Pinned) {
         let mine = self.cores.mine(pin);
         if let Some(missed) = mine.presence.enter() {
@@ -244,14 +278,14 @@ impl SpaceTables for PerCoreTables {
         self.cores.iter().map(|core| core.tables.load(Ordering::Relaxed)).sum()
     }
 
-    fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
+    fn each_frame(&self, visit: &mut dyn FnMut(u64)) {
         let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
         // SAFETY: tables are freed by their cores before the space is retired, and with the space.
         roots.for_each(|root| unsafe { table_walk::each_frame(root, visit) });
     }
 }
 
-impl Drop for PerCoreTables {
+impl<const ADAPTIVE: bool> Drop for CoreTables<ADAPTIVE> {
     fn drop(&mut self) {
         let pin = percore::pin();
         for table in self.cores.iter().filter(|table| table.root() != 0) {

@@ -23,7 +23,6 @@ use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
 use super::{cpu, kernel_map, table_walk, tlb};
 use crate::mm::frames;
-use crate::mm::owner::Owner;
 
 /// One space's table.
 pub struct SharedTable {
@@ -160,6 +159,15 @@ impl Mmu for SharedTable {
         };
         (0..super::cores()).map(CoreId::new).filter(is_user).collect()
     }
+
+    /// Never asked, as [`link`](Mmu::link).
+    fn entry(&self, prot: Prot) -> u64 {
+        user_leaf(0, prot)
+    }
+
+    fn link(&self, _pin: &Pinned, _page: PageNum, _leaf: usize) -> Result<bool, OutOfMemory> {
+        Err(OutOfMemory)
+    }
 }
 
 impl Clearable for SharedTable {
@@ -195,7 +203,7 @@ impl SpaceTables for SharedTable {
         unsafe { table_walk::count(self.root) }
     }
 
-    fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
+    fn each_frame(&self, visit: &mut dyn FnMut(u64)) {
         // SAFETY: tables are freed with the space only.
         unsafe { table_walk::each_frame(self.root, visit) };
     }

@@ -2,8 +2,6 @@
 
 use percore::Pinned;
 
-use crate::mm::owner::Owner;
-
 /// Entering and leaving a space on this core. Interrupts are off.
 pub trait SpaceTables: Send + Sync {
     /// This core runs the space from now on.
@@ -14,6 +12,6 @@ pub trait SpaceTables: Send + Sync {
     fn drop_mine(&self, pin: &Pinned);
     /// Frames in the tables. Exact while no core runs the space.
     fn table_pages(&self) -> u64;
-    /// Calls `visit` with every frame that the tables hold or are made of. While no core runs the space, nor will.
-    fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner));
+    /// Calls `visit` with every frame that the tables are made of. While no core runs the space, nor will.
+    fn each_frame(&self, visit: &mut dyn FnMut(u64));
 }

@@ -8,9 +8,9 @@ use vm::PageRange;
 use super::page_table::{ENTRIES, LINE, TOP, Table, bits, is_huge};
 use super::tlb::Flusher;
 use crate::mm::frames;
-use crate::mm::owner::Owner;
 
-/// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table.
+/// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table. A linked leaf is left
+/// alone: its pages are flushed, or, if all are in `pages`, it is unlinked.
 ///
 /// # Safety
 /// `top` is a top table, and none of its tables is freed meanwhile.
@@ -23,6 +23,7 @@ pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
         let (lowest, next) = unsafe { descend(top, at) };
         match lowest {
             Lowest::Leaves(leaves) => clear_leaves(leaves, at, next.min(end), &mut flusher),
+            Lowest::Link(entry) => clear_link(entry, at, next.min(end), &mut flusher),
             Lowest::Other(entry) => clear_huge(entry, at, &mut flusher),
         }
         at = next;
@@ -34,6 +35,8 @@ pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
 enum Lowest<'a> {
     /// A table of level 0.
     Leaves(&'a Table),
+    /// An entry that leads to a leaf of the space's map.
+    Link(&'a AtomicU64),
     /// An entry that leads to no table: empty, or a huge page.
     Other(&'a AtomicU64),
 }
@@ -48,13 +51,26 @@ unsafe fn descend(top: &Table, page: u64) -> (Lowest<'_>, u64) {
     for level in (1..=TOP).rev() {
         let entry = table.toward(page, level);
         // Relaxed: slots of these pages are locked by whoever clears; the CPU's walks need no order.
+        let value = entry.load(Ordering::Relaxed);
+        if value & bits::LINKED != 0 {
+            return (Lowest::Link(entry), beyond(page, 1));
+        }
         // SAFETY: an upper entry of a user half.
-        match unsafe { Table::below(entry.load(Ordering::Relaxed)) } {
+        match unsafe { Table::below(value) } {
             Some(below) => table = below,
             None => return (Lowest::Other(entry), beyond(page, level)),
         }
     }
     (Lowest::Leaves(table), beyond(page, 1))
+}
+
+fn clear_link(entry: &AtomicU64, start: u64, end: u64, flusher: &mut Flusher) {
+    if end - start == ENTRIES as u64 {
+        // Relaxed: only this core walks it.
+        entry.store(0, Ordering::Relaxed);
+        return flusher.cleared_many();
+    }
+    (start..end).for_each(|page| flusher.cleared(page));
 }
 
 /// A huge page goes as a whole, though the range may cover a part of it. In a table for all cores another one may be faster,
@@ -92,7 +108,7 @@ fn clear_leaves(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
 /// No core uses the table, and nobody will.
 pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
     // SAFETY: the caller's table; each table is freed after what is below it was visited.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table, _| frames::free_table(pin, table >> 12)) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| frames::free_table(pin, table >> 12)) };
 }
 
 /// How many tables there are: the top table at `root` and all below its user half.
@@ -102,22 +118,17 @@ pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
 pub unsafe fn count(root: u64) -> u64 {
     let mut tables = 0;
     // SAFETY: the caller's promise.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |_, _| tables += 1) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |_| tables += 1) };
     tables
 }
 
-/// Calls `visit` with the frame of every table of the user half at `root`, and of every page in it.
+/// Calls `visit` with the frame of every table of the user half at `root`.
 ///
 /// # Safety
 /// No table of them is freed meanwhile.
-pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64, Owner)) {
-    let mut both = |table, level| {
-        visit(table >> 12, Owner::TABLE);
-        // SAFETY: `each_table` calls with a table of this level.
-        pages(unsafe { Table::at(table) }, level).for_each(|frame| visit(frame, Owner::FRAME));
-    };
+pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64)) {
     // SAFETY: the caller's promise.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut both) };
+    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| visit(table >> 12)) };
 }
 
 fn value(entry: &AtomicU64) -> u64 {
@@ -129,33 +140,24 @@ fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
     group.iter().map(value).fold(0, |all, value| all | value) & bits::PRESENT != 0
 }
 
-/// The frames of the pages, small or huge, that a table of this level has.
-fn pages(table: &Table, level: u32) -> impl Iterator<Item = u64> {
-    let is_page = move |value: &u64| match level {
-        0 => value & bits::PRESENT != 0,
-        _ => is_huge(*value),
-    };
-    let frames = move |value| {
-        let first = (value & bits::ADDRESS) >> 12;
-        first..first + (1 << (9 * level))
-    };
-    table.groups(ENTRIES).flatten().map(value).filter(is_page).flat_map(frames)
+/// The tables that a table of level 1 or more leads to. Huge pages are none; leaves that are linked are not its own.
+fn tables_below(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
+    let values = table.groups(entries).filter(is_any_present).flatten().map(value);
+    let leads = |value: &u64| value & (bits::PRESENT | bits::LARGE | bits::LINKED) == bits::PRESENT;
+    values.filter(leads).map(|value| value & bits::ADDRESS)
 }
 
-/// Calls `visit` with the table at `phys`, and its level, and every one below it, the lowest first.
+/// Calls `visit` with the table at `phys`, and every one below it, the lowest first.
 ///
 /// # Safety
 /// The table is of level `level`; its first `entries` entries are a user's; nobody but `visit` frees them.
-unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64, u32)) {
+unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64)) {
     if level > 0 {
         // SAFETY: still a table.
-        for group in unsafe { Table::at(phys) }.groups(entries).filter(is_any_present) {
-            for link in group.iter().map(value).filter(|&value| value & bits::PRESENT != 0 && !is_huge(value))
-            {
-                // SAFETY: a present upper entry that is no large page leads to a table of the level below.
-                unsafe { each_table(link & bits::ADDRESS, level - 1, ENTRIES, visit) };
-            }
+        for below in tables_below(unsafe { Table::at(phys) }, entries) {
+            // SAFETY: it is of the level below.
+            unsafe { each_table(below, level - 1, ENTRIES, visit) };
         }
     }
-    visit(phys, level);
+    visit(phys);
 }

@@ -27,6 +27,11 @@ impl Flusher {
         }
     }
 
+    /// An entry was cleared through which many pages were reached.
+    pub fn cleared_many(&mut self) {
+        self.count += MOST_SINGLE + 1;
+    }
+
     /// No more pages.
     #[inline(always)]
     pub fn finish(self) {

@@ -8,7 +8,8 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::shootdown::{Reach, Removed, pages};
+use crate::reach::Reach;
+use crate::shootdown::Removed;
 use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
@@ -18,7 +19,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut reach = Reach::NONE;
         let _ = for_each_up_to_refusal(&mut guard, prot, |entry, page| {
             if loses(page) {
-                reach.add(pages(entry), page.tracker(), self.rig.grain);
+                reach.add(entry, page, self.rig.grain);
             }
         });
         self.rig.take_back(pin, reach);
@@ -37,17 +38,21 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     ) -> Result<(), VmError> {
         assert!(Flags::ADVICE.contains(set | clear), "more than advice");
         let mut guard = self.lock(pin, pages, Expand::IfPresent)?;
-        let mut unfit = false;
-        guard.for_each(|entry| unfit |= entry.value().is_some_and(|page| page.backing().is_some()));
+        let changed = |page: Page| (page.flags() - clear) | set;
+        let (mut unfit, mut changes) = (false, false);
+        guard.for_each(|entry| {
+            unfit |= entry.value().is_some_and(|page| page.backing().is_some());
+            changes |= entry.value().is_some_and(|page| changed(page) != page.flags());
+        });
         if unfit && set.contains(Flags::WIPEONFORK) {
             return Err(VmError::Mixed);
         }
-        if set != Flags::NONE {
+        if changes {
             guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
         }
         let mut holes = false;
         guard.for_each(|entry| match entry.value() {
-            Some(page) => entry.set(page.with_flags((page.flags() - clear) | set)),
+            Some(page) => entry.set(page.with_flags(changed(page))),
             None => holes = true,
         });
         if holes { Err(VmError::NotMapped) } else { Ok(()) }
@@ -56,7 +61,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Only leaves and huge pages have frames, so nothing else is expanded.
     pub(super) fn drop_contents(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Expand::IfDiffering)?;
-        let quiet = Removed::scan(&mut guard, self.rig.grain, |_| true).take_back(pin, &self.rig);
+        let quiet = Removed::scan(&mut guard, self.rig.grain, |_| true).take_leaves_back(pin, &self.rig);
         let holes = quiet.holes;
         quiet.forget(pin, &self.rig);
         if pages.pages() >= HUGE_PAGES {

@@ -13,8 +13,9 @@ use super::RadixSpace;
 use super::huge::cut_all;
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
+use crate::reach::Scattered;
 use crate::sharing::References;
-use crate::shootdown::{Rig, Scattered, range};
+use crate::shootdown::{Rig, range};
 use crate::space::Heir;
 use crate::{BackingNum, Flags, Memory, Mmu, VmError};
 
@@ -72,14 +73,14 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
 
     /// What the child has for some pages of the parent.
     fn run(&mut self, run: &mut Run<'_, Page>) -> Result<Option<Page>, OutOfMemory> {
-        let (pages, page) = (range(run.keys()), run.value());
+        let (pages, page) = (range(run.keys()).pages(), run.value());
         if page.flags().contains(Flags::DONTFORK) {
             return Ok(None);
         }
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
         let heritage = self.parent.inherit(self.pin, page);
         self.lowered.keep(run, heritage.kept);
-        self.references.add(backing, pages.pages() as i64);
+        self.references.add(backing, pages as i64);
         Ok(Some(heritage.child.with_backing(backing)))
     }
 

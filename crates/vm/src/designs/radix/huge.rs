@@ -28,7 +28,7 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace};
 use crate::meta::Page;
-use crate::shootdown::{Rig, pages};
+use crate::shootdown::Rig;
 use crate::{Access, Event, Fault, FaultError, Flags, HUGE_PAGES, Memory, Mmu, OutOfMemory};
 
 /// Whether a fault on a folded block of such pages is one of the whole block.
@@ -75,14 +75,6 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let first = self.memory.alloc_huge(pin, page.flags().contains(Flags::HUGE))?;
         let filled = self.fill_huge(pin, entry, page.with_huge(first)).map(|_| Fault::AllocHuge);
         Some(filled.inspect_err(|_| self.memory.free_huge(pin, first)))
-    }
-
-    fn fill_huge(&self, pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> Result<Fault, FaultError> {
-        let (Some(frame), first) = (page.frame(), pages(entry).start()) else {
-            unreachable!("a huge page has frames")
-        };
-        self.mmu.fill_huge(pin, first, frame, page.rights()).map_err(|_| FaultError::OutOfMemory)?;
-        Ok(self.filled(pin, entry, page))
     }
 }
 

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! 1. All slots of the block are held from the first look to the fold, and the translations are taken back before anything
-//!    is copied: no core finds a page at both places, or writes to the old one.
+//!    is copied: no core finds a page at both places, or writes to the old one. Nobody is linked to the leaf by then
+//!    (`linkage.rs`), which goes.
 //! 2. After *gather* each page owns its new frame alone, like any small page. So if there is no memory for the fold (a
 //!    second word), the pages stay as they are, and the next try finds them side by side.
 //! 3. A huge frame is asked for before anything is done. If there is none nothing has changed.
@@ -30,7 +31,8 @@ use refcache::Domain;
 use super::remap::uniform;
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::shootdown::{Reach, range};
+use crate::reach::Reach;
+use crate::shootdown::range;
 use crate::{Event, Flags, FrameNum, HUGE_PAGES, Mapping, Memory, Mmu, PageNum, PageRange, VmError};
 
 /// Pages of a block that are looked at, one by one, before all of it is locked: both ends and some between.
@@ -105,7 +107,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let beside = side_by_side(guard);
         let first = beside.or_else(|| self.rig.memory.alloc_huge_raw(pin, wanted))?;
         let reach = Reach::of(guard, self.rig.grain, |_| true);
-        self.rig.take_back(pin, reach);
+        self.rig.take_leaves_back(pin, guard, reach);
         if beside.is_none() {
             self.gather(pin, guard, first);
         }

@@ -11,9 +11,9 @@ use refcache::Domain;
 
 use super::huge::cut_all;
 use super::{Guard, RadixSpace, keys, make_fit, set_all};
-use crate::designs::locked::{for_each_resident, make_room};
+use crate::designs::locked::{for_each_resident, make_fit_moved, make_room};
 use crate::meta::Page;
-use crate::shootdown::Reach;
+use crate::reach::Reach;
 use crate::space::Mover;
 use crate::{AddressSpace, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, Remap, VmError};
 
@@ -60,7 +60,7 @@ where
         cut_all(&mut old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         let shift = |at: u64| at - from.start().get() + to.start().get();
         make_room(&mut old, &mut new, shift)?;
-        make_fit(&mut new, keys(to), Page::new(mapping))?;
+        make_fit_moved(&mut new, keys(to), Page::new(mapping))?;
         let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
         let backing = mapping.backing().map(moved).transpose()?;
         if let Some(backing) = backing {

@@ -8,8 +8,8 @@ use refcache::Domain;
 use super::{Guard, RadixSpace, keys};
 use crate::designs::locked::lock_leaves;
 use crate::meta::Page;
+use crate::reach::pages;
 use crate::region::{Joining, Runs};
-use crate::shootdown::pages;
 use crate::{Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.

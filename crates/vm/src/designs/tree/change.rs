@@ -7,7 +7,7 @@ use refcache::Domain;
 
 use super::{TreeSpace, find, keys};
 use crate::meta::Page;
-use crate::shootdown::{Reach, range};
+use crate::reach::Reach;
 use crate::{Flags, Memory, Mmu, PageNum, PageRange, Prot, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
@@ -34,7 +34,8 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let mut reach = Reach::NONE;
         guard.for_each_used(|run| {
             if loses(run.value()) {
-                reach.add(range(run.keys()), run.value().tracker(), self.rig.grain);
+                let page = run.value();
+                reach.add(&mut run.one(), page, self.rig.grain);
             }
         });
         self.rig.take_back(pin, reach);
@@ -62,10 +63,12 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         edit.cut(pages)?;
         edit.hold(pages);
         let mut guard = self.lock_pages(pin, pages);
-        if set != Flags::NONE {
+        let flags = |before: Flags| (before - clear) | set;
+        let mut changes = false;
+        guard.for_each_used(|run| changes |= flags(run.value().flags()) != run.value().flags());
+        if changes {
             guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
         }
-        let flags = |before: Flags| (before - clear) | set;
         edit.set_mappings(pages, |mapping| mapping.with_flags(flags(mapping.flags())));
         guard.for_each_used(|run| run.set(run.value().with_flags(flags(run.value().flags()))));
         drop(guard);

@@ -3,6 +3,8 @@
 //! The parent's lock keeps mapping operations out, and its slots, all of them, faults. If memory runs out, the child has some of the
 //! regions, and all is in order in both spaces: the parent's translations of what was copied are taken back all the same.
 
+use alloc::vec::Vec;
+
 use percore::Pinned;
 use radixmap::{OutOfMemory, Run};
 use rcu::Handle;
@@ -12,7 +14,8 @@ use super::edit::Edit;
 use super::{TreeSpace, find};
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
-use crate::shootdown::{Rig, Scattered, range};
+use crate::reach::Scattered;
+use crate::shootdown::{Rig, range};
 use crate::space::Heir;
 use crate::{BackingNum, Flags, Mapping, Memory, Mmu, PageNum, Region, VmError};
 
@@ -36,10 +39,10 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         theirs: &mut Edit<'_>,
         ask: &mut Heir<'_>,
     ) -> Result<(), VmError> {
-        let mut last = None;
+        let mut heirs = Heirs { ask, known: Vec::new() };
         for Region { pages, mapping, .. } in find::all(mine, self.user) {
             if !mapping.flags().contains(Flags::DONTFORK) {
-                let backing = mapping.backing().map(|backing| heir(backing, &mut last, ask)).transpose()?;
+                let backing = mapping.backing().map(|backing| heirs.of(backing)).transpose()?;
                 theirs.reserve(pages.start())?;
                 child.put(pin, theirs, pages, inherited(mapping, backing));
             }
@@ -52,18 +55,23 @@ fn inherited(mapping: Mapping, backing: Option<BackingNum>) -> Mapping {
     mapping.with_flags(mapping.flags() - Flags::LOCKED).with_backing(backing)
 }
 
-/// The child's backing, asked for once for regions side by side: the answer before is in `last`.
-fn heir(
-    backing: BackingNum,
-    last: &mut Option<(BackingNum, BackingNum)>,
-    ask: &mut Heir<'_>,
-) -> Result<BackingNum, VmError> {
-    match *last {
-        Some((parents, childs)) if parents == backing => Ok(childs),
-        _ => {
-            let childs = ask(backing).ok_or(VmError::OutOfMemory)?;
-            *last = Some((backing, childs));
-            Ok(childs)
+/// The child's backings. Each is asked for once: pages of a leaf that say the same must have copies that do (`copy_to`).
+struct Heirs<'a, 'h> {
+    ask: &'a mut Heir<'h>,
+    /// The parent's and the child's, ordered.
+    known: Vec<(BackingNum, BackingNum)>,
+}
+
+impl Heirs<'_, '_> {
+    fn of(&mut self, backing: BackingNum) -> Result<BackingNum, VmError> {
+        match self.known.binary_search_by_key(&backing.get(), |(parents, _)| parents.get()) {
+            Ok(at) => Ok(self.known[at].1),
+            Err(at) => {
+                self.known.try_reserve(1).map_err(|_| VmError::OutOfMemory)?;
+                let childs = (self.ask)(backing).ok_or(VmError::OutOfMemory)?;
+                self.known.insert(at, (backing, childs));
+                Ok(childs)
+            }
         }
     }
 }

@@ -10,9 +10,9 @@ use refcache::Domain;
 
 use super::edit::Edit;
 use super::{TreeSpace, find};
-use crate::designs::locked::{Guard, for_each_resident, keys, make_fit, make_room, set_all};
+use crate::designs::locked::{Guard, for_each_resident, keys, make_fit_moved, make_room, set_all};
 use crate::meta::Page;
-use crate::shootdown::Reach;
+use crate::reach::Reach;
 use crate::space::Mover;
 use crate::{BackingNum, Mapping, Memory, Mmu, PageNum, PageRange, Remap, VmError};
 
@@ -39,7 +39,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let (mut old, mut new) = self.lock_two(pin, from, to)?;
         let shift = |at: u64| at - from.start().get() + to.start().get();
         make_room(&mut old, &mut new, shift)?;
-        make_fit(&mut new, keys(to), Page::new(mapping))?;
+        make_fit_moved(&mut new, keys(to), Page::new(mapping))?;
         let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
         let backing = mapping.backing().map(moved).transpose()?;
         if let Some(backing) = backing {

@@ -47,7 +47,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     }
 
     /// Shows the resident pages of `within` to `visit`.
-    fn each_page(&self, pin: &Pinned, within: PageRange, mut visit: impl FnMut(PageRange, Page)) {
+    pub(super) fn each_page(&self, pin: &Pinned, within: PageRange, mut visit: impl FnMut(PageRange, Page)) {
         self.lock_pages(pin, within).for_each_used(|run| visit(range(run.keys()), run.value()));
     }
 

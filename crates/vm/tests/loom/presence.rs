@@ -1,11 +1,11 @@
 //! Model of `presence.rs`: an initiator that removes pages against a core that comes, goes and comes again.
-#![cfg(loom)]
 
-use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::*};
 use loom::thread;
 use vm::{PageNum, PageRange, Presence};
+
+use crate::check;
 
 /// One core's table, which knows one page.
 struct Core {
@@ -32,12 +32,6 @@ impl Core {
 
 fn page() -> PageRange {
     PageRange::one(PageNum::new(5))
-}
-
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 /// Who is not interrupted has cleared the page before it can use it again, however often it came by meanwhile.

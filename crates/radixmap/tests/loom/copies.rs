@@ -1,0 +1,58 @@
+//! A map is copied while it changes.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use radixmap::Expand;
+
+use crate::machine::{KEYS, Map, Twin, WIDE, World, model, pin, race};
+
+/// What is cleared in a map and then in its twin, while it is copied, is in neither: the copy of a slot is there before the
+/// slot is unlocked.
+#[test]
+fn a_copy_against_a_removal_from_both() {
+    model(2, || {
+        let world = World::new(2).filled(0..1, 1);
+        let twin = world.twin();
+        let theirs = twin.clone();
+        let copy = |world: &World| {
+            world.map.copy_to(&pin(0), &twin, |run| Ok(Some(run.value()))).unwrap();
+        };
+        let clear = move |world: &World| {
+            world.clear(1, 0..1);
+            let pin = pin(1);
+            let mut guard = theirs.lock_range(&pin, 0..1, Expand::IfPresent).unwrap();
+            guard.for_each(|entry| entry.clear());
+        };
+        let world = race(world, copy, clear);
+        assert_eq!(world.values(), [0; 8]);
+        assert_eq!(twin.first_used(&pin(0), KEYS), None);
+        destroy(twin);
+        world.end(2);
+    });
+}
+
+/// A neighbour gets another second word while a leaf that has one for all is copied: they are no run then.
+#[test]
+fn a_copy_against_another_second_word() {
+    model(2, || {
+        let world = World::new(2).with_leaf([WIDE, WIDE]);
+        let twin = world.twin();
+        let theirs = twin.clone();
+        let copy = move |world: &World| {
+            world.map.copy_to(&pin(0), &theirs, |run| Ok(Some(run.value()))).unwrap();
+        };
+        let world = race(world, copy, |world| world.add_wide(1, 1..2, 2));
+        let mut copied = Vec::new();
+        twin.lock_range(&pin(0), 0..2, Expand::Never).unwrap().for_each(|entry| copied.extend(entry.value()));
+        let copied: Vec<_> = copied.into_iter().map(|Twin(value)| value).collect();
+        assert!(copied == [WIDE, WIDE] || copied == [WIDE, WIDE + 2], "{copied:?}");
+        destroy(twin);
+        world.end(2);
+    });
+}
+
+fn destroy(twin: Arc<Map>) {
+    let Some(twin) = Arc::into_inner(twin) else { panic!("both are done") };
+    ManuallyDrop::into_inner(twin).destroy(&pin(0));
+}

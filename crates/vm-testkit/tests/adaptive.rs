@@ -1,0 +1,240 @@
+//! Adaptive tables: who links, who is shot at, and what stays.
+
+use percore::Pinned;
+use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
+use vm_testkit::{Setup, Shows, World};
+
+const RW: Prot = Prot::from_bits(3);
+const LEAF: u64 = 512;
+const LEAF_START: u64 = 8 * LEAF;
+
+fn world(cores: usize) -> World {
+    World::radix(Setup { cores, ..Setup::new() }, Tables::Adaptive)
+}
+
+fn pages(start: u64, pages: u64) -> PageRange {
+    PageRange::new(PageNum::new(start), pages).unwrap()
+}
+
+fn map(world: &World, core: usize, range: PageRange) {
+    let place = Placement::Fixed(range.start());
+    let map = |pin: &Pinned| world.space.map(pin, place, range.pages(), Mapping::anonymous(RW));
+    assert_eq!(world.machine.on(core, map), Ok(range.start()));
+}
+
+fn touch(world: &World, core: usize, range: PageRange) {
+    world
+        .machine
+        .on(core, |pin| range.iter().for_each(|page| world.store(pin, page, 0, page.get()).unwrap()));
+}
+
+fn unmap(world: &World, core: usize, range: PageRange) {
+    world.machine.on(core, |pin| world.space.unmap(pin, range).unwrap());
+}
+
+/// What `act` adds to how often `event` happened.
+fn adds(world: &World, event: Event, act: impl FnOnce()) -> u64 {
+    let before = world.count(event);
+    act();
+    world.count(event) - before
+}
+
+/// One leaf, mapped by core 0, of which the cores up to `users` have touched the first `used` pages, in their order.
+fn leaf_of(cores: usize, users: usize, used: u64) -> (World, PageRange) {
+    let (world, leaf) = (world(cores), pages(LEAF_START, LEAF));
+    map(&world, 0, leaf);
+    (0..users).for_each(|core| touch(&world, core, pages(LEAF_START, used)));
+    (world, leaf)
+}
+
+#[test]
+fn neighbours_in_a_leaf_never_meet() {
+    for cores in [2, 8, 64] {
+        let (world, leaf) = leaf_of(cores, 0, 0);
+        for round in 0..50 {
+            for core in 0..cores {
+                let mine = pages(leaf.start().get() + 8 * core as u64, 1 + round % 3);
+                map(&world, core, mine);
+                touch(&world, core, mine);
+                unmap(&world, core, mine);
+            }
+        }
+        assert_eq!(world.count(Event::IpiTarget), 0, "{cores} cores");
+        world.finish();
+    }
+}
+
+#[test]
+fn two_who_share_pages_are_known_by_name() {
+    let (world, leaf) = leaf_of(8, 2, 100);
+    assert_eq!(world.count(Event::FillFault), 100, "the second has a page of its own");
+    for page in 0..100 {
+        let one = pages(leaf.start().get() + page, 1);
+        assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, (page % 2) as usize, one)), 1);
+    }
+    world.finish();
+}
+
+#[test]
+fn what_the_guest_has_first_the_home_gets_without_an_interrupt() {
+    let (world, _) = leaf_of(8, 2, 1);
+    let more = pages(LEAF_START + 10, 10);
+    touch(&world, 1, more);
+    assert_eq!(adds(&world, Event::IpiTarget, || touch(&world, 0, more)), 0);
+    assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 0, more)), 1);
+    world.finish();
+}
+
+/// Threads that share a page or two with everybody, and nothing else.
+#[test]
+fn a_few_pages_that_all_use_leave_the_others_alone() {
+    let (world, leaf) = leaf_of(8, 8, 3);
+    for core in 0..8 {
+        let mine = pages(leaf.start().get() + 100 + core, 1);
+        touch(&world, core as usize, mine);
+        assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, core as usize, mine)), 0, "core {core}");
+    }
+    assert_eq!(world.mmu.links(), 1);
+    world.finish();
+}
+
+/// Threads that run the same text.
+#[test]
+fn a_few_pages_of_a_file_make_their_leaf_everybodys() {
+    let (world, text) = (world(8), pages(LEAF_START, 4));
+    let file = world.machine.files.create(text.pages());
+    let place = Placement::Fixed(text.start());
+    let map = |pin: &Pinned| world.map(pin, place, text.pages(), Prot::READ, Shows::Private(file, 0));
+    world.machine.on(0, map).unwrap();
+    let read = |core| {
+        world.machine.on(core, |pin| text.iter().for_each(|page| _ = world.load(pin, page, 0).unwrap()));
+    };
+    (0..3).for_each(read);
+    assert_eq!(world.mmu.links(), 2, "the home, and the third with its last fill");
+    for core in 3..8 {
+        assert_eq!(adds(&world, Event::FillFault, || read(core)), 1, "core {core} links");
+    }
+    world.finish();
+}
+
+#[test]
+fn many_fills_by_several_guests_make_their_leaf_everybodys() {
+    let (world, _) = leaf_of(8, 2, 100);
+    let all = pages(LEAF_START, 100);
+    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 2, all)), 32, "the last one links");
+    for core in 3..8 {
+        assert_eq!(adds(&world, Event::FillFault, || touch(&world, core, all)), 1, "core {core} links");
+    }
+    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 1, all)), 0, "its own page will do");
+    let one = pages(LEAF_START, 1);
+    assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 3, one)), 7);
+    world.finish();
+}
+
+/// Each shares a page with the home: the ninth and later take it from the home, as there is no seat to be known by.
+#[test]
+fn guests_without_a_seat_take_the_page() {
+    let (world, leaf) = leaf_of(12, 1, 12);
+    let page = |core: usize| pages(leaf.start().get() + core as u64, 1);
+    for core in 1..12 {
+        let taken = u64::from(core > 8);
+        assert_eq!(adds(&world, Event::IpiTarget, || touch(&world, core, page(core))), taken, "core {core}");
+        assert_eq!(
+            adds(&world, Event::IpiTarget, || unmap(&world, core, page(core))),
+            1 - taken,
+            "core {core}"
+        );
+    }
+    world.finish();
+}
+
+/// Its own page goes when it faults in the leaf again, and what it had there it has through the leaf.
+#[test]
+fn who_had_a_page_of_its_own_links_as_well() {
+    let (world, _) = leaf_of(4, 4, 40);
+    let more = pages(LEAF_START + 100, 1);
+    touch(&world, 0, more);
+    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 1, more)), 1);
+    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 1, pages(LEAF_START, 40))), 0);
+    assert_eq!(world.mmu.links(), 4);
+    world.finish();
+}
+
+#[test]
+fn a_leaf_that_is_unmapped_as_a_whole_is_nobodys() {
+    let (world, leaf) = leaf_of(8, 8, 40);
+    assert_eq!(world.mmu.links(), 7, "all but the guest");
+    unmap(&world, 5, leaf);
+    assert_eq!(world.mmu.links(), 0);
+    map(&world, 5, leaf);
+    touch(&world, 5, leaf);
+    assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 5, leaf)), 0, "it was core 5's alone");
+    world.finish();
+}
+
+/// Whether it folds, as it does where there are huge pages, or stays.
+#[test]
+fn a_leaf_that_is_dropped_as_a_whole_is_nobodys() {
+    for huge in [false, true] {
+        let (world, leaf) = leaf_of(8, 8, 40);
+        world.frames().offer_huge(huge);
+        world.machine.on(5, |pin| world.space.discard(pin, leaf).unwrap());
+        assert_eq!(world.mmu.links(), 0);
+        touch(&world, 5, leaf);
+        assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 5, leaf)), 0, "it was core 5's alone");
+        world.finish();
+    }
+}
+
+/// The leaf folds and is freed, so all unlink; cut again, it is a new one.
+#[test]
+fn a_leaf_that_becomes_a_huge_page_is_nobodys() {
+    let (world, leaf) = leaf_of(8, 8, 40);
+    world.frames().offer_huge(true);
+    let collapse = |pin: &Pinned| world.space.collapse(pin, leaf.start()).unwrap();
+    assert_eq!(adds(&world, Event::IpiTarget, || world.machine.on(5, collapse)), 7);
+    assert_eq!((world.count(Event::Promotion), world.mmu.links()), (1, 0));
+    (0..8).for_each(|core| touch(&world, core, leaf));
+    unmap(&world, 5, pages(LEAF_START + 7, 1));
+    touch(&world, 3, pages(LEAF_START, 7));
+    assert_eq!(world.mmu.links(), 1, "core 3 is home");
+    world.finish();
+}
+
+#[test]
+fn who_drops_its_tables_is_not_shot_at_and_comes_back() {
+    let (world, _) = leaf_of(4, 4, 40);
+    let page = |at| pages(LEAF_START + at, 1);
+    world.machine.on(3, |pin| world.drop_tables(pin));
+    assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 0, page(0))), 2, "cores 1 and 2");
+    touch(&world, 3, page(1));
+    assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 0, page(1))), 3);
+    world.finish();
+}
+
+/// A linked leaf is a page table: it stays while somebody walks it, and no longer.
+#[test]
+fn an_empty_leaf_goes_when_nobody_is_linked() {
+    let (world, leaf) = leaf_of(2, 1, 10);
+    let live = || world.space.nodes().created - world.space.nodes().collapsed;
+    (0..8).for_each(|part| unmap(&world, 0, pages(leaf.start().get() + 64 * part, 64)));
+    world.machine.settle();
+    assert_eq!(live(), 4, "the leaf and the way to it");
+    world.machine.on(0, |pin| world.drop_tables(pin));
+    world.machine.settle();
+    assert_eq!(live(), 1, "the root");
+    world.finish();
+}
+
+#[test]
+fn lowered_rights_reach_every_linked_core() {
+    let (world, _) = leaf_of(4, 4, 2);
+    let page = PageRange::one(PageNum::new(LEAF_START));
+    let shot = adds(&world, Event::IpiTarget, || {
+        world.machine.on(0, |pin| world.space.protect(pin, page, Prot::READ).unwrap());
+    });
+    assert_eq!(shot, 3);
+    world.machine.on(2, |pin| assert!(world.store(pin, page.start(), 0, 7).is_err()));
+    world.machine.on(2, |pin| assert_eq!(world.load(pin, page.start(), 0), Ok(LEAF_START)));
+    world.finish();
+}

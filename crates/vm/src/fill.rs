@@ -1,0 +1,184 @@
+//! Filling: this core gets a translation of a locked page that has a frame, and whoever takes it back will know.
+
+use percore::{CoreId, CoreSet, Pinned};
+use radixmap::Entry;
+use sync::atomic::{Ordering, fence};
+
+use crate::meta::Page;
+use crate::reach::{Reach, linkage, pages};
+use crate::seats::Guests;
+use crate::shootdown::Rig;
+use crate::{Fault, FaultError, FrameNum, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
+
+impl<M: Mmu, F: Memory> Rig<M, F> {
+    /// Fills this core's translation of the locked page `at`. On failure the entry is as it was, or translated by fewer.
+    #[inline(always)]
+    pub(crate) fn fill(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        match self.mmu.tables() {
+            Tables::Adaptive => self.fill_either(pin, at, entry, page),
+            _ => self.fill_own(pin, at, entry, page, self.owner(pin)),
+        }
+    }
+
+    /// The same for a locked huge page, which has no leaf.
+    pub(crate) fn fill_huge(
+        &self,
+        pin: &Pinned,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let first = pages(entry).start();
+        self.mmu.fill_huge(pin, first, frame_of(page), page.rights()).map_err(|_| FaultError::OutOfMemory)?;
+        Ok(self.track(entry, page, self.owner(pin)))
+    }
+
+    /// Who owns this core's table. The one table is tracked as if it were core 0's.
+    #[inline(always)]
+    fn owner(&self, pin: &Pinned) -> CoreId {
+        match self.mmu.tables() {
+            Tables::Shared => CoreId::new(0),
+            _ => pin.core(),
+        }
+    }
+
+    /// In a table page of its own, or in the one table; tracked as `owner`'s.
+    #[inline(always)]
+    fn fill_own(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+        owner: CoreId,
+    ) -> Result<Fault, FaultError> {
+        self.fill_table(pin, at, page)?;
+        Ok(self.track(entry, page, owner))
+    }
+
+    /// `owner` translates the locked page, by itself, from now on.
+    #[inline(always)]
+    fn track(&self, entry: &mut Entry<'_, Page>, page: Page, owner: CoreId) -> Fault {
+        let tracked = page.with_tracker(page.tracker().with(owner, self.grain));
+        entry.set(tracked);
+        if tracked == page { Fault::Spurious } else { Fault::Fill }
+    }
+
+    #[inline(always)]
+    fn fill_table(&self, pin: &Pinned, at: PageNum, page: Page) -> Result<(), FaultError> {
+        self.mmu.fill(pin, at, frame_of(page), page.rights()).map_err(|_| FaultError::OutOfMemory)
+    }
+
+    /// Through the leaf or not, as `linkage.rs` says.
+    #[inline]
+    fn fill_either(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let leaf = linkage(&entry.leaf());
+        match leaf.is_linked(pin.core()) || leaf.welcomes(pin.core()) {
+            true => self.link(pin, at, entry, page),
+            false if page.is_linked() => self.fill_guest(pin, at, entry, page),
+            false if self.is_crowded(pin.core(), leaf, page) => self.link(pin, at, entry, page),
+            false => self.fill_own(pin, at, entry, page, pin.core()),
+        }
+    }
+
+    /// Whether `core`, as the third user of a page that is not linked, makes the leaf shared.
+    fn is_crowded(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
+        let tracker = page.tracker();
+        tracker.is_full() && !tracker.contains(core, self.grain) && leaf.crowd(weight(page))
+    }
+
+    /// In a table page of its own, of a page that others have through the leaf. Who finds no seat takes it from them.
+    fn fill_guest(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let leaf = linkage(&entry.leaf());
+        let seat = leaf.admit(pin.core());
+        let before = page.guests();
+        let guests = seat.map_or(Guests::ALL, |seat| before.and(seat));
+        if guests != before && leaf.has_guests() && leaf.crowd(weight(page)) {
+            return self.link(pin, at, entry, page);
+        }
+        if seat.is_none() {
+            let mut reach = Reach::NONE;
+            reach.add(entry, page, self.grain);
+            self.take_back(pin, reach);
+            return self.fill_own(pin, at, entry, page.untracked(), pin.core());
+        }
+        self.fill_table(pin, at, page)?;
+        entry.set(page.with_guests(guests));
+        Ok(if guests == before { Fault::Spurious } else { Fault::Fill })
+    }
+
+    /// Through the leaf, for all that are linked: one store makes the word an entry.
+    #[inline]
+    fn link(
+        &self,
+        pin: &Pinned,
+        at: PageNum,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+    ) -> Result<Fault, FaultError> {
+        let mut leaf = entry.leaf();
+        let linkage = linkage(&leaf);
+        if linkage.link(pin.core()) {
+            leaf.hold(1);
+        }
+        let fresh = self.mmu.link(pin, at, leaf.address()).map_err(|_| FaultError::OutOfMemory)?;
+        let guests = match page.is_linked() {
+            true => page.guests(),
+            false if page.tracker().is_empty() => Guests::NONE,
+            false => self.receive(pin, at, linkage, page),
+        };
+        let linked = page.linked(self.mmu.entry(page.rights())).with_guests(guests);
+        // Release, partner of the walks of other linked cores: they find what is in the frame.
+        fence(Ordering::Release);
+        entry.set(linked);
+        if page.is_linked() && !fresh {
+            // Its rights may have been raised since.
+            self.mmu.clear(pin, PageRange::one(at));
+            return Ok(Fault::Spurious);
+        }
+        Ok(Fault::Fill)
+    }
+
+    /// A tracked page is about to be linked. Those who are linked are known as such, the others become guests; who finds no
+    /// seat, or has no name, has its translation taken back.
+    fn receive(&self, pin: &Pinned, at: PageNum, leaf: Linkage<'_>, page: Page) -> Guests {
+        let (tracker, linked) = (page.tracker(), leaf.linked());
+        let (mut guests, mut lost) = (Guests::NONE, CoreSet::EMPTY);
+        for core in tracker.cores(self.grain).iter().filter(|&core| !linked.contains(core)) {
+            match leaf.admit(core).filter(|_| !tracker.is_coarse()) {
+                Some(seat) => guests = guests.and(seat),
+                None => lost.insert(core),
+            }
+        }
+        self.take_back(pin, Reach::one(at, lost));
+        guests
+    }
+}
+
+/// How much a fill of `page` says for sharing its leaf. What all show from a file, like a program's text, is seldom taken back.
+fn weight(page: Page) -> u64 {
+    if page.is_shown() { 8 } else { 1 }
+}
+
+#[inline(always)]
+fn frame_of(page: Page) -> FrameNum {
+    let Some(frame) = page.frame() else { unreachable!("there is nothing to fill in") };
+    frame
+}

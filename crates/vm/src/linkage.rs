@@ -1,0 +1,235 @@
+//! Which cores translate pages through a leaf itself, instead of a table page of their own.
+//!
+//! With [`Tables::Adaptive`](crate::Tables) each core has its own upper tables. Where they come to a leaf's 512 pages they
+//! lead either to the leaf's frame (the core is *linked*), whose words are page-table entries, or to a page of the core's
+//! own (*private*), or nowhere.
+//!
+//! ```text
+//!   core 0's upper table ──┐                            the leaf's words
+//!   core 2's upper table ──┴─(linked)──▶  [ P frame ][ P frame ][ frame ][ P frame, guest ] ...
+//!   core 1's upper table ────(private)─▶  [         ][         ][ frame ][ frame          ] ...
+//! ```
+//!
+//! # The states of a leaf
+//!
+//! | stage | who may link | and what it changes to |
+//! |---|---|---|
+//! | nobody's | the next core that faults | it becomes its home: CAS |
+//! | home `h` | `h` | many fills by several guests: shared. `h` gives up its tables: nobody's |
+//! | shared | everybody | all of it is unmapped or dropped at once, or becomes a huge page: nobody's |
+//!
+//! Who may not link uses a page of its own, and is a *guest* of the leaf if it shares pages with its home: it gets a seat,
+//! by CAS, and keeps it until the leaf is nobody's. So neighbours, who use different pages of a leaf, stay apart; two who
+//! share a page stay two; and a few pages that all use do not make all of the leaf everybody's, unless they are a file's.
+//!
+//! # The states of a page with a frame
+//!
+//! | the page's word | who may translate it |
+//! |---|---|
+//! | `P` = 0, tracker | the cores of the tracker, in their own pages (or once, if they have linked since) |
+//! | `P` = 1 | every linked core |
+//! | `P` = 1, guests | every linked core, and the guest in that seat, or all guests, in their own pages |
+//!
+//! # Invariants
+//!
+//! 1. A core's upper table leads to a leaf only while the core is in the leaf's set, and has been since before. (A core that
+//!    does not run the space is not interrupted: it unlinks before it does again, see `presence.rs`.)
+//! 2. The set grows under the lock of some slot of the leaf, by the core that joins. It shrinks by a core that has given up
+//!    its tables, and under the locks of all 512 slots after each core of it has unlinked (`reset`).
+//! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads to it.
+//! 4. Whoever is in a page's tracker, or its guest, and links, has lost its own page before it returns to the
+//!    program; until then the set, which it is in, covers it.
+//! 5. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot stores its
+//!    word, and nothing is lost.
+//!
+//! # Orders
+//!
+//! ```text
+//!   take back                                 link
+//!   ─────────                                 ────
+//!   T1  the page's word: P := 0               L1  the set ∪= me
+//!   T2  fence                                 L2  fence
+//!   T3  read the set; interrupt it            L3  upper entry := the leaf;  the program walks
+//! ```
+//! If T3 misses L1, then T2 came before L2, and every walk through L3 finds `P` = 0. The same for rights that are lowered,
+//! and for `reset`, which nobody can link meanwhile. Other loads and stores here are Relaxed: the slots' locks order them, or a CAS
+//! on the stage decides.
+
+use percore::{CoreId, CoreSet, MAX_CORES};
+use sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::seats::{Guests, Seats, name};
+
+const WORDS: usize = MAX_CORES / 64;
+/// The stage: the home, how many fills were counted, and whether it is shared.
+const HOME: u64 = 0xffff;
+const CROWDED_SHIFT: u32 = 16;
+const CROWDED: u64 = 0xff << CROWDED_SHIFT;
+const SHARED: u64 = 1 << 24;
+/// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by threads that
+/// share nothing but the few pages through which they start and stop.
+const CROWD: u64 = 32;
+/// What a leaf knows of the cores that use it. See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Linkage<'g> {
+    stage: &'g AtomicU64,
+    seats: Seats<'g>,
+    linked: &'g [AtomicU64; WORDS],
+}
+
+impl<'g> Linkage<'g> {
+    /// The linkage that is kept in these words, 0 at first.
+    #[inline(always)]
+    pub fn new([stage, low, high]: &'g [AtomicU64; 3], linked: &'g [AtomicU64; WORDS]) -> Self {
+        Self { stage, seats: Seats::new([low, high]), linked }
+    }
+
+    /// Whether `core` is linked. For the core itself, with a slot of the leaf locked.
+    #[inline(always)]
+    pub fn is_linked(self, core: CoreId) -> bool {
+        let (word, bit) = self.bit(core);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Whether `core`, which is not linked, may link: the leaf is shared, or becomes its home.
+    pub fn welcomes(self, core: CoreId) -> bool {
+        let claim = |stage: u64| (stage & (SHARED | HOME) == 0).then(|| stage | name(core));
+        match self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim) {
+            Ok(_) => true,
+            Err(stage) => stage & SHARED != 0 || stage & HOME == name(core),
+        }
+    }
+
+    /// A page that others have is filled once more, in a leaf that more than two use: counted as `weight` fills, which are few.
+    /// Whether that makes the leaf shared.
+    pub fn crowd(self, weight: u64) -> bool {
+        let crowded = |stage: u64| ((stage & CROWDED) >> CROWDED_SHIFT) + weight;
+        let count = |stage: u64| {
+            let shared = if crowded(stage) >= CROWD { SHARED } else { 0 };
+            (stage & SHARED == 0).then_some(stage & !CROWDED | crowded(stage) << CROWDED_SHIFT | shared)
+        };
+        let counted = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        counted.map_or(true, |before| crowded(before) >= CROWD)
+    }
+
+    /// Whether there is more than one guest.
+    pub fn has_guests(self) -> bool {
+        self.seats.has_two()
+    }
+
+    /// The seat of `core`, which becomes a guest if there is one left.
+    pub fn admit(self, core: CoreId) -> Option<Guests> {
+        self.seats.admit(core)
+    }
+
+    /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold the leaf.
+    pub fn link(self, core: CoreId) -> bool {
+        if self.is_linked(core) {
+            return false;
+        }
+        let (word, bit) = self.bit(core);
+        word.fetch_or(bit, Ordering::Relaxed); // L1
+        fence(Ordering::SeqCst); // L2, partner of T2
+        true
+    }
+
+    /// After `core`, which calls, has given up its tables. Whether it was in the set: then it holds the leaf no more.
+    pub fn leave(self, core: CoreId) -> bool {
+        let left = |stage: u64| (stage & HOME == name(core)).then_some(stage & !HOME);
+        let (word, bit) = self.bit(core);
+        let _ = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        // Release, partner of the Acquire in `linked`: the tables were given up before.
+        word.fetch_and(!bit, Ordering::Release) & bit != 0
+    }
+
+    /// The cores that may translate a page through the leaf, or as one of its `guests`. After the page's word was stored
+    /// without `P` (T1).
+    #[inline]
+    pub fn users(self, guests: Guests) -> CoreSet {
+        fence(Ordering::SeqCst); // T2, partner of L2
+        let mut users = self.linked();
+        if guests != Guests::NONE {
+            self.seats.add_to(&mut users, guests);
+        }
+        users
+    }
+
+    /// The cores in the set: all that may be, if called after a fence. T3. Acquire, partner of the Release in `leave`.
+    pub fn linked(self) -> CoreSet {
+        CoreSet::from_words(self.linked.each_ref().map(|word| word.load(Ordering::Acquire)))
+    }
+
+    /// All slots are locked and every core in the set has unlinked: nobody's again. How many cores hold the leaf no more.
+    pub fn reset(self) -> usize {
+        let gone = self.linked.iter().map(|word| word.swap(0, Ordering::Relaxed).count_ones() as usize).sum();
+        self.seats.reset();
+        self.stage.store(0, Ordering::Relaxed);
+        gone
+    }
+
+    #[inline(always)]
+    fn bit(self, core: CoreId) -> (&'g AtomicU64, u64) {
+        (&self.linked[core.index() / 64], 1 << (core.index() % 64))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[derive(Default)]
+    struct Leaf {
+        words: [AtomicU64; 3],
+        linked: [AtomicU64; WORDS],
+    }
+
+    impl Leaf {
+        fn linkage(&self) -> Linkage<'_> {
+            Linkage::new(&self.words, &self.linked)
+        }
+    }
+
+    fn core(index: usize) -> CoreId {
+        CoreId::new(index)
+    }
+
+    fn users(linkage: Linkage<'_>, guests: Guests) -> Vec<usize> {
+        linkage.users(guests).iter().map(CoreId::index).collect()
+    }
+
+    #[test]
+    fn the_first_comes_home_and_the_others_wait_until_there_is_a_crowd() {
+        let leaf = Leaf::default();
+        let linkage = leaf.linkage();
+        assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
+        assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
+        assert_eq!((0..99).take_while(|_| !linkage.crowd(1)).count() as u64, CROWD - 1);
+        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd(1));
+        assert!(linkage.admit(core(7)).is_some());
+        assert_eq!(users(linkage, Guests::NONE), [0, 255]);
+        assert_eq!(users(linkage, Guests::ALL), [0, 7, 255]);
+    }
+
+    #[test]
+    fn who_leaves_gives_up_its_home() {
+        let leaf = Leaf::default();
+        let linkage = leaf.linkage();
+        assert!(linkage.welcomes(core(3)) && linkage.link(core(3)));
+        assert!(linkage.leave(core(3)) && !linkage.leave(core(3)));
+        assert!(linkage.welcomes(core(4)) && !linkage.welcomes(core(3)));
+        assert!(linkage.linked().is_empty());
+    }
+
+    #[test]
+    fn a_reset_leaf_is_as_new() {
+        let leaf = Leaf::default();
+        let linkage = leaf.linkage();
+        while !linkage.crowd(1) {}
+        (0..100)
+            .for_each(|index| assert!(linkage.link(core(index)) && linkage.admit(core(index % 8)).is_some()));
+        assert_eq!((linkage.reset(), linkage.reset()), (100, 0));
+        assert!(linkage.welcomes(core(9)) && !linkage.welcomes(core(8)));
+        assert_eq!(users(linkage, Guests::ALL), []);
+    }
+}

@@ -1,0 +1,152 @@
+//! Who has translations of which pages: what a shootdown has to reach.
+
+use core::mem;
+
+use percore::{CoreSet, Pinned};
+use radixmap::{Entry, Leaf, RangeGuard};
+
+use crate::meta::Page;
+use crate::shootdown::{Rig, range};
+use crate::tracker::Grain;
+use crate::{Linkage, Memory, Mmu, PageNum, PageRange};
+
+/// Translations of locked pages: the cores that may hold some, and the smallest range that covers them.
+#[must_use = "translations that nobody takes back outlive the operation"]
+pub(crate) struct Reach {
+    pub(crate) cores: CoreSet,
+    pub(crate) pages: PageRange,
+    /// Whether part of the range is not mapped at all.
+    pub(crate) holes: bool,
+}
+
+impl Reach {
+    pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
+
+    /// The translations of one locked page that `cores` have.
+    pub(crate) fn one(at: PageNum, cores: CoreSet) -> Self {
+        Self { cores, pages: PageRange::one(at), holes: false }
+    }
+
+    /// The translations of those locked pages that `concerns` picks.
+    #[inline]
+    pub(crate) fn of(
+        guard: &mut RangeGuard<'_, Page>,
+        grain: Grain,
+        concerns: impl Fn(Page) -> bool,
+    ) -> Self {
+        let mut reach = Self::NONE;
+        guard.for_each(|entry| match entry.value() {
+            None => reach.holes = true,
+            Some(page) if concerns(page) => reach.add(entry, page, grain),
+            Some(_) => {}
+        });
+        reach
+    }
+
+    /// The translations of another one, `page`. If they are the leaf's, its word is no entry from now on.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, entry: &mut Entry<'_, Page>, page: Page, grain: Grain) {
+        if page.is_linked() {
+            return self.unlink(entry, page);
+        }
+        if !page.tracker().is_empty() {
+            self.pages = self.pages.hull(pages(entry));
+            page.tracker().add_to(&mut self.cores, grain);
+        }
+    }
+
+    fn unlink(&mut self, entry: &mut Entry<'_, Page>, page: Page) {
+        entry.set(page.untracked());
+        let users = linkage(&entry.leaf()).users(page.guests());
+        self.add_cores(&users, pages(entry));
+    }
+
+    /// Whoever is linked to a leaf of which all is locked.
+    pub(crate) fn add_whole_leaves(&mut self, guard: &mut RangeGuard<'_, Page>) {
+        guard.for_each_whole_leaf(|leaf, keys| {
+            let linked = linkage(&leaf).linked();
+            if !linked.is_empty() {
+                self.add_cores(&linked, range(keys));
+            }
+        });
+    }
+
+    fn add_cores(&mut self, cores: &CoreSet, pages: PageRange) {
+        self.pages = self.pages.hull(pages);
+        self.cores.union(cores);
+    }
+}
+
+/// Translations of pages here and there: each run is cleared here by itself, and one shootdown reaches the others.
+///
+/// The hull of all would do too, but would cost this core the translations between the runs.
+#[must_use = "translations that nobody takes back outlive the operation"]
+pub(crate) struct Scattered<'a, M: Mmu, F> {
+    rig: &'a Rig<M, F>,
+    pin: &'a Pinned,
+    run: Reach,
+    /// What other cores have of the runs before.
+    far: Reach,
+}
+
+impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
+    pub(crate) fn new(rig: &'a Rig<M, F>, pin: &'a Pinned) -> Self {
+        Self { rig, pin, run: Reach::NONE, far: Reach::NONE }
+    }
+
+    /// The translations of more pages, to the right of all before.
+    pub(crate) fn add(&mut self, entry: &mut Entry<'_, Page>, page: Page) {
+        if pages(entry).start() != self.run.pages.end() {
+            self.end_run();
+        }
+        self.run.add(entry, page, self.rig.grain);
+    }
+
+    fn end_run(&mut self) {
+        let run = mem::replace(&mut self.run, Reach::NONE);
+        if run.cores.is_empty() {
+            return;
+        }
+        let mut others = self.rig.clear_here(self.pin, &run);
+        others.remove(self.pin.core());
+        if !others.is_empty() {
+            self.far.pages = self.far.pages.hull(run.pages);
+            others.iter().for_each(|core| self.far.cores.insert(core));
+        }
+    }
+
+    /// When this returns, no core has any of those that were added.
+    #[inline]
+    pub(crate) fn take_back(&mut self) {
+        if !self.run.cores.is_empty() || !self.far.cores.is_empty() {
+            self.take_all_back();
+        }
+    }
+
+    fn take_all_back(&mut self) {
+        self.end_run();
+        let far = mem::replace(&mut self.far, Reach::NONE);
+        if !far.cores.is_empty() {
+            self.rig.clear_there(self.pin, &far.cores, far.pages);
+        }
+    }
+}
+
+/// Who translates through the leaf.
+#[inline(always)]
+pub(crate) fn linkage<'a>(leaf: &Leaf<'a>) -> Linkage<'a> {
+    let annex = leaf.annex();
+    Linkage::new(annex.words, annex.cores)
+}
+
+/// Nobody is linked to the leaf any more.
+pub(crate) fn abandon(mut leaf: Leaf<'_>) {
+    let gone = linkage(&leaf).reset();
+    leaf.hold(-(gone as i64));
+}
+
+/// The pages of a locked slot.
+#[inline]
+pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {
+    range(entry.keys())
+}

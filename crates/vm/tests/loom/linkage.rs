@@ -1,0 +1,161 @@
+//! Model of `linkage.rs`: cores that link a leaf against one that takes a page of it back, and against one that drops its
+//! tables.
+
+use std::array;
+
+use loom::sync::Arc;
+
+use loom::thread;
+use percore::{CoreId, MAX_CORES};
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use vm::{Guests, Linkage};
+
+use crate::check;
+
+/// A leaf, and the word of one page of it, which is an entry.
+struct Leaf {
+    words: [AtomicU64; 3],
+    linked: [AtomicU64; MAX_CORES / 64],
+    word: AtomicUsize,
+    /// Why the leaf stays.
+    held: AtomicUsize,
+}
+
+impl Leaf {
+    fn new() -> Arc<Self> {
+        let (words, linked) = (zeroes(), zeroes());
+        Arc::new(Self { words, linked, word: AtomicUsize::new(1), held: AtomicUsize::new(0) })
+    }
+
+    fn linkage(&self) -> Linkage<'_> {
+        Linkage::new(&self.words, &self.linked)
+    }
+
+    fn link(&self, core: CoreId) {
+        if self.linkage().link(core) {
+            self.held.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn leave(&self, core: CoreId) {
+        if self.linkage().leave(core) {
+            self.held.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+fn zeroes<const N: usize>() -> [AtomicU64; N] {
+    array::from_fn(|_| AtomicU64::new(0))
+}
+
+/// So many fills are counted that the leaf is shared.
+fn share(leaf: &Leaf) {
+    while !leaf.linkage().crowd(1) {}
+}
+
+fn core(index: usize) -> CoreId {
+    CoreId::new(index)
+}
+
+/// Whoever is not interrupted finds no entry when it walks the leaf.
+#[test]
+fn who_links_late_does_not_find_what_was_taken_back() {
+    check(3, || {
+        let leaf = Leaf::new();
+        let (theirs, third) = (leaf.clone(), core(2));
+        let linking = thread::spawn(move || {
+            theirs.link(third);
+            theirs.word.load(Relaxed)
+        });
+        leaf.word.store(0, Relaxed);
+        let users = leaf.linkage().users(Guests::NONE);
+        let found = linking.join().unwrap();
+        assert!(users.contains(third) || found == 0, "a page that was taken back is translated");
+    });
+}
+
+/// The third user of a page makes the leaf shared while the page beside it goes, and a fourth comes by that.
+#[test]
+fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
+    check(3, || {
+        let leaf = Leaf::new();
+        leaf.linkage().welcomes(core(0));
+        leaf.link(core(0));
+        (0..31).for_each(|_| _ = leaf.linkage().crowd(1));
+        let linking = [2, 3].map(|index| {
+            let theirs = leaf.clone();
+            thread::spawn(move || {
+                if index == 2 {
+                    share(&theirs);
+                }
+                theirs.linkage().welcomes(core(index)).then(|| {
+                    theirs.link(core(index));
+                    theirs.word.load(Relaxed)
+                })
+            })
+        });
+        leaf.word.store(0, Relaxed);
+        let users = leaf.linkage().users(Guests::NONE);
+        assert!(users.contains(core(0)));
+        for (index, linking) in [2, 3].into_iter().zip(linking) {
+            let found = linking.join().unwrap();
+            assert!(users.contains(core(index)) || found != Some(1), "core {index} translates what is gone");
+        }
+    });
+}
+
+#[test]
+fn one_core_comes_home_and_each_guest_has_a_seat() {
+    check(3, || {
+        let leaf = Leaf::new();
+        let other = leaf.clone();
+        let thread = thread::spawn(move || {
+            (other.linkage().welcomes(core(1)), other.linkage().admit(core(1)).unwrap())
+        });
+        let (home, seat) = (leaf.linkage().welcomes(core(2)), leaf.linkage().admit(core(2)).unwrap());
+        let (their_home, their_seat) = thread.join().unwrap();
+        assert!(home != their_home && seat != their_seat);
+        assert!(
+            leaf.linkage().users(seat).contains(core(2)) && !leaf.linkage().users(seat).contains(core(1))
+        );
+    });
+}
+
+/// All slots are held, so nobody links; but a core may drop its tables. Each core gives its hold up once.
+#[test]
+fn a_core_that_drops_its_tables_during_a_reset_holds_the_leaf_no_more() {
+    check(3, || {
+        let leaf = Leaf::new();
+        share(&leaf);
+        [1, 2].into_iter().for_each(|index| leaf.link(core(index)));
+        let theirs = leaf.clone();
+        let dropping = thread::spawn(move || theirs.leave(core(1)));
+        leaf.held.fetch_sub(leaf.linkage().reset(), Relaxed);
+        dropping.join().unwrap();
+        assert_eq!(leaf.held.load(Relaxed), 0);
+        assert!(leaf.linkage().linked().is_empty());
+    });
+}
+
+/// A core drops its tables, and faults again, while another one takes a page back.
+#[test]
+fn who_comes_back_after_it_dropped_its_tables_is_seen() {
+    check(3, || {
+        let leaf = Leaf::new();
+        leaf.linkage().welcomes(core(1));
+        leaf.link(core(1));
+        let theirs = leaf.clone();
+        let returning = thread::spawn(move || {
+            theirs.leave(core(1));
+            theirs.linkage().welcomes(core(1)).then(|| {
+                theirs.link(core(1));
+                theirs.word.load(Relaxed)
+            })
+        });
+        leaf.word.store(0, Relaxed);
+        let users = leaf.linkage().users(Guests::NONE);
+        let found = returning.join().unwrap();
+        assert!(users.contains(core(1)) || found == Some(0), "a page that was taken back is translated");
+        assert_eq!(leaf.held.load(Relaxed), 1);
+    });
+}
