@@ -11,6 +11,7 @@ mod files;
 mod harness;
 mod hostile;
 mod huge;
+mod last_words;
 mod launching;
 mod lifecycle;
 mod meter;
