@@ -6,7 +6,7 @@
 
 use core::marker::PhantomData;
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::{CoreId, CoreSet, Host};
 
@@ -29,7 +29,13 @@ sync::loom::thread_local! {
 
 /// The cores that are played. The lock also hands a core over: its next player sees what the last one did as
 /// it.
+#[cfg(not(loom))]
 static TAKEN: Mutex<CoreSet> = Mutex::new(CoreSet::EMPTY);
+#[cfg(loom)]
+std::thread_local! {
+    /// The cores of the model that this thread runs, all of it.
+    static TAKEN: Mutex<CoreSet> = const { Mutex::new(CoreSet::EMPTY) };
+}
 
 /// This thread plays a core until the value is dropped.
 #[derive(Debug)]
@@ -60,9 +66,10 @@ fn nothing() {}
 /// # Panics
 /// If all are played, or this thread already plays one.
 pub fn enter_any(cores: usize) -> ThreadCore {
-    let mut taken = taken();
-    let free = (0..cores).map(CoreId::new).find(|&core| !taken.contains(core));
-    play(&mut taken, free.unwrap_or_else(|| panic!("all {cores} cores are played by other threads")))
+    with_taken(|taken| {
+        let free = (0..cores).map(CoreId::new).find(|&core| !taken.contains(core));
+        play(taken, free.unwrap_or_else(|| panic!("all {cores} cores are played by other threads")))
+    })
 }
 
 /// Makes this thread play `core`.
@@ -70,9 +77,10 @@ pub fn enter_any(cores: usize) -> ThreadCore {
 /// # Panics
 /// If another thread plays it, or this thread already plays one.
 pub fn enter(core: CoreId) -> ThreadCore {
-    let mut taken = taken();
-    assert!(!taken.contains(core), "core {} is played by another thread", core.index());
-    play(&mut taken, core)
+    with_taken(|taken| {
+        assert!(!taken.contains(core), "core {} is played by another thread", core.index());
+        play(taken, core)
+    })
 }
 
 fn play(taken: &mut CoreSet, core: CoreId) -> ThreadCore {
@@ -83,8 +91,12 @@ fn play(taken: &mut CoreSet, core: CoreId) -> ThreadCore {
 }
 
 /// A panic in this file leaves the set as it should be, so a poisoned lock is as good as any.
-fn taken() -> MutexGuard<'static, CoreSet> {
-    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn with_taken<R>(f: impl FnOnce(&mut CoreSet) -> R) -> R {
+    let lock = |taken: &Mutex<CoreSet>| f(&mut taken.lock().unwrap_or_else(PoisonError::into_inner));
+    #[cfg(not(loom))]
+    return lock(&TAKEN);
+    #[cfg(loom)]
+    return TAKEN.with(lock);
 }
 
 impl Drop for ThreadCore {
@@ -99,7 +111,7 @@ impl Drop for ThreadCore {
         });
         #[cfg(not(loom))]
         ON_RELAX.set(nothing);
-        taken().remove(self.core);
+        with_taken(|taken| taken.remove(self.core));
     }
 }
 
