@@ -1,13 +1,25 @@
-//! Models of the protocols that need no machine.
+//! The protocols of this crate under a model checker.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-vm --test loom --release`
 #![cfg(loom)]
 
+mod faults;
 mod linkage;
+mod locks;
+mod machine;
 mod presence;
+mod world;
 
 use loom::model::Builder;
+use test_memory::Poison;
 
+#[global_allocator]
+static ALLOCATOR: Poison = Poison;
+
+/// Explores `model`, with so many preemptions in an execution.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
     builder.check(model);
 }

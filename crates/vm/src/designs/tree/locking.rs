@@ -25,14 +25,17 @@
 //! ```text
 //!   a mapping operation                          a fault
 //!   1  region.sequence := space.sequence         1  region.readers += 1
+//!      fence W                                      fence R
 //!   2  wait until region.readers = 0             2  region.sequence = space.sequence?  then it leaves
 //! ```
-//! All of it is SeqCst: one of the two comes first, so the fault sees the lock, or the operation sees the reader. The number of
-//! the space is read after the region's: an operation that is over has raised it before, so an old number locks nothing.
+//! One of the two fences comes first (both are SeqCst). If it is W, the fault sees the lock; if it is R, the operation sees the
+//! reader, and waits. An operation that is over has raised the space's number, so an old number locks nothing. Both numbers are
+//! stored with Release and loaded with Acquire: a fault that enters sees what was done by those that are over. A reader
+//! leaves by Release, partner of the Acquire in the wait.
 
 use percore::relax;
 use sync::CachePadded;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::rwlock::{ReadGuard, RwLock, WriteGuard};
 
@@ -114,8 +117,11 @@ impl Locks {
     /// Locks a region that is about to change.
     pub(super) fn lock_vma(&self, lock: &VmaLock) {
         if self.locking == Locking::PerVma {
-            lock.sequence.store(self.sequence.load(Ordering::SeqCst), Ordering::SeqCst);
-            while lock.readers.load(Ordering::SeqCst) != 0 {
+            // Relaxed: only mapping operations change the number, one at a time. Release: partner of the Acquire in `enter`.
+            lock.sequence.store(self.sequence.load(Ordering::Relaxed), Ordering::Release);
+            fence(Ordering::SeqCst); // W, partner of R
+            // Acquire: partner of the Release in the guard's drop.
+            while lock.readers.load(Ordering::Acquire) != 0 {
                 relax();
             }
         }
@@ -124,7 +130,8 @@ impl Locks {
     /// The mapping operation is over.
     pub(super) fn unlock_vmas(&self) {
         if self.locking == Locking::PerVma {
-            self.sequence.fetch_add(1, Ordering::SeqCst);
+            // Release: partner of the Acquire in `enter`.
+            self.sequence.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -133,9 +140,13 @@ impl Locks {
         if self.locking != Locking::PerVma {
             return Some(VmaGuard(None));
         }
-        lock.readers.fetch_add(1, Ordering::SeqCst);
+        // Relaxed: the fence orders it.
+        lock.readers.fetch_add(1, Ordering::Relaxed);
         let guard = VmaGuard(Some(lock));
-        (lock.sequence.load(Ordering::SeqCst) != self.sequence.load(Ordering::SeqCst)).then_some(guard)
+        fence(Ordering::SeqCst); // R, partner of W
+        // Acquire, both: partners of the Release in `lock_vma` and in `unlock_vmas`.
+        let locked_in = lock.sequence.load(Ordering::Acquire);
+        (locked_in != self.sequence.load(Ordering::Acquire)).then_some(guard)
     }
 }
 
@@ -152,7 +163,8 @@ pub(super) struct VmaGuard<'v>(Option<&'v VmaLock>);
 impl Drop for VmaGuard<'_> {
     fn drop(&mut self) {
         if let Some(lock) = self.0 {
-            lock.readers.fetch_sub(1, Ordering::SeqCst);
+            // Release: partner of the Acquire in `lock_vma`.
+            lock.readers.fetch_sub(1, Ordering::Release);
         }
     }
 }

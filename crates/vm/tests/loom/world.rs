@@ -1,0 +1,177 @@
+//! A space with a tree of regions, and two cores that use it.
+
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::Arc;
+
+use loom::thread;
+use percore::threads::{self, ThreadCore};
+use percore::{CoreId, Pinned};
+use rcu::Domain;
+use refcache::Refcache;
+use vm::{
+    Access, AddressSpace, Fault, FaultError, FrameNum, Layout, Locking, Mapping, NodeCounters, PageNum,
+    PageRange, Placement, Prot, Remap, TreeSpace,
+};
+
+use crate::check;
+use crate::machine::{CORES, Machine, PAGES};
+
+type Space = TreeSpace<Arc<Refcache>, Arc<Domain>, Machine, Machine>;
+
+pub struct World {
+    /// A failing model forgets it: its drop would run outside of the model.
+    space: ManuallyDrop<Space>,
+    machine: Machine,
+    domains: Domains,
+}
+
+/// What waits until nobody uses it any more: nodes of the resident pages, regions and nodes of their tree.
+struct Domains {
+    refcache: Arc<Refcache>,
+    nodes: Arc<NodeCounters>,
+    rcu: Arc<Domain>,
+}
+
+/// A core, while a thread plays it.
+pub struct Core<'w> {
+    world: &'w World,
+    pin: Pinned,
+    _part: ThreadCore,
+}
+
+fn pages(pages: Range<u64>) -> PageRange {
+    PageRange::between(PageNum::new(pages.start), PageNum::new(pages.end))
+}
+
+fn as_core<R>(core: usize, act: impl FnOnce(&Pinned) -> R) -> R {
+    let _part = threads::enter(CoreId::new(core));
+    act(&percore::pin())
+}
+
+impl Domains {
+    /// With both cores online.
+    fn new() -> Self {
+        // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be replayed.
+        let refcache = refcache::Config { cores: CORES, cache_slots: 1, review_budget: 8 };
+        let refcache = Arc::new(Refcache::new(refcache));
+        let rcu = Arc::new(Domain::new(rcu::Config { cores: CORES, batch: 8, bound: 100 }));
+        (0..CORES).for_each(|core| as_core(core, |pin| refcache.online(pin)));
+        (0..CORES).for_each(|core| as_core(core, |pin| rcu.online(pin)));
+        Self { refcache, nodes: Arc::new(NodeCounters::new(CORES)), rcu }
+    }
+
+    /// Both cores do what is due every now and then.
+    fn tick_all(&self) {
+        (0..CORES).for_each(|core| as_core(core, |pin| _ = self.refcache.tick(pin)));
+        (0..CORES).for_each(|core| as_core(core, |pin| _ = self.rcu.quiesce(pin)));
+    }
+
+    /// Once both have done so a few times, nothing is left of a space that is gone.
+    fn assert_empty(&self) {
+        (0..8).for_each(|_| self.tick_all());
+        assert_eq!((self.nodes.total().live(), self.rcu.backlog()), (0, 0), "something never comes back");
+    }
+}
+
+impl World {
+    fn new(locking: Locking) -> Self {
+        let (machine, domains) = (Machine::default(), Domains::new());
+        let layout = Layout { cores: CORES, user: pages(0..PAGES), anywhere: pages(0..PAGES), seed: 0 };
+        let (handles, nodes) = ((domains.refcache.clone(), domains.rcu.clone()), domains.nodes.clone());
+        let make =
+            |pin: &Pinned| Space::new(pin, locking, handles, nodes, machine.clone(), machine.clone(), layout);
+        Self { space: ManuallyDrop::new(as_core(0, make).unwrap()), machine, domains }
+    }
+
+    /// This thread plays `core`, until the answer is dropped.
+    pub fn core(&self, core: usize) -> Core<'_> {
+        let part = threads::enter(CoreId::new(core));
+        Core { world: self, pin: percore::pin(), _part: part }
+    }
+
+    /// Both cores do what is due every now and then.
+    pub fn tick_all(&self) {
+        self.domains.tick_all();
+    }
+
+    /// With everybody gone: each frame is at one page, whose translations are right, and all of it comes back.
+    fn end(self) {
+        let frame = |page| self.core(0).frame(PageNum::new(page));
+        assert_eq!(self.machine.frames_in_use(), (0..PAGES).filter_map(frame).count(), "a frame was lost");
+        let Self { space, machine, domains } = self;
+        as_core(0, |_| drop(ManuallyDrop::into_inner(space)));
+        assert_eq!(machine.frames_in_use(), 0);
+        domains.assert_empty();
+    }
+}
+
+impl Core<'_> {
+    pub fn map(&self, at: Range<u64>, prot: Prot) {
+        let at = pages(at);
+        let place = Placement::Fixed(at.start());
+        self.world.space.map(&self.pin, place, at.pages(), Mapping::anonymous(prot)).unwrap();
+    }
+
+    pub fn unmap(&self, at: Range<u64>) {
+        self.world.space.unmap(&self.pin, pages(at)).unwrap();
+    }
+
+    pub fn protect(&self, at: Range<u64>, prot: Prot) {
+        self.world.space.protect(&self.pin, pages(at), prot).unwrap();
+    }
+
+    pub fn remap(&self, from: Range<u64>, to: u64) {
+        let (from, to) = (pages(from), Placement::Fixed(PageNum::new(to)));
+        let what = Remap { from, pages: from.pages(), to, keep: false };
+        self.world.space.remap(&self.pin, &what, &mut |backing, _, _| Some(backing)).unwrap();
+    }
+
+    pub fn fault(&self, page: u64, access: Access) -> Result<Fault, FaultError> {
+        self.world.space.fault(&self.pin, PageNum::new(page).address().unwrap(), access)
+    }
+
+    /// Nodes of the resident pages that nobody uses any more go on their way.
+    pub fn tick(&self) {
+        self.world.domains.refcache.tick(&self.pin);
+    }
+
+    /// The same for regions, and nodes of their tree.
+    pub fn quiesce(&self) {
+        self.world.domains.rcu.quiesce(&self.pin);
+    }
+
+    /// The frame of the page. Translations of it lead there, and allow no more than its region does.
+    fn frame(&self, page: PageNum) -> Option<FrameNum> {
+        let mut known = None;
+        self.world.space.frame(&self.pin, page, Access::Read, &mut |frame| known = Some(frame));
+        let Some((translated, rights)) = self.world.machine.translation(page) else { return known };
+        assert_eq!(known, Some(translated), "{page:?} is translated to another frame");
+        let mut allowed = Prot::NONE;
+        self.world.space.look(&self.pin, page, &mut |mapping| allowed = mapping.prot());
+        assert!(allowed.contains(rights), "{page:?} is translated with {rights:?} and has {allowed:?}");
+        known
+    }
+}
+
+/// Explores `one` on core 0 against `other` on core 1, after `before`, in a space of each kind, with so many preemptions.
+pub fn race(
+    kinds: &[Locking],
+    preemptions: usize,
+    before: fn(&World),
+    one: fn(&Core<'_>),
+    other: fn(&Core<'_>),
+) {
+    for &locking in kinds {
+        check(preemptions, move || {
+            let world = Arc::new(World::new(locking));
+            before(&world);
+            let theirs = world.clone();
+            let thread = thread::spawn(move || other(&theirs.core(1)));
+            one(&world.core(0));
+            thread.join().unwrap();
+            let Some(world) = Arc::into_inner(world) else { panic!("both are done") };
+            world.end();
+        });
+    }
+}
