@@ -46,14 +46,6 @@ pub(super) fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> R
     guard.fit(keys, page).map_err(|_| VmError::OutOfMemory)
 }
 
-/// The same for pages that will show another backing than `page`.
-pub(super) fn make_fit_moved(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
-    match page.is_wide() {
-        true => guard.widen(keys).map_err(|_| VmError::OutOfMemory),
-        false => Ok(()),
-    }
-}
-
 /// Sets locked keys that no slot sticks out of, and that were made fit.
 pub(super) fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
     let _ = guard.try_for_each_in(keys, |entry| {
@@ -68,20 +60,6 @@ pub(super) fn for_each_resident(guard: &mut Guard<'_>, mut f: impl FnMut(&mut En
             f(entry, page);
         }
     });
-}
-
-/// Sees to it that there is a slot in `new` for each page of `old` that has a frame, where `shift` says.
-pub(super) fn make_room(
-    old: &mut Guard<'_>,
-    new: &mut Guard<'_>,
-    shift: impl Fn(u64) -> u64,
-) -> Result<(), VmError> {
-    let mut room = Ok(());
-    for_each_resident(old, |entry, _| {
-        let at = shift(entry.keys().start);
-        room = room.and_then(|()| new.split(at..at + 1));
-    });
-    room.map_err(|_| VmError::OutOfMemory)
 }
 
 /// Shows the frame that `access` reaches on the one locked page to `visit`. Whether there is one.

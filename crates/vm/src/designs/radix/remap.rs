@@ -1,7 +1,6 @@
 //! Remap and extend: a mapping moves, or grows where it is.
 //!
-//! Two ranges are locked, the lower one first: left to right as ever. The pages' translations are taken back before
-//! another page shows their frames, under both locks, so no core finds the contents at both places, or at neither.
+//! How pages move is said in `moving.rs`.
 
 use core::ops::{ControlFlow, Range};
 
@@ -11,9 +10,8 @@ use refcache::Domain;
 
 use super::huge::cut_all;
 use super::{Guard, RadixSpace, keys, make_fit, set_all};
-use crate::designs::locked::{for_each_resident, make_fit_moved, make_room};
+use crate::designs::moving::{Move, Places};
 use crate::meta::Page;
-use crate::reach::Reach;
 use crate::space::Mover;
 use crate::{AddressSpace, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, Remap, VmError};
 
@@ -54,28 +52,16 @@ where
         keep: bool,
         mover: &mut Mover<'_>,
     ) -> Result<(), VmError> {
-        assert!(from.pages() <= to.pages(), "there is no room for the pages");
-        let (mut old, mut new) = self.lock_two(pin, from, to)?;
-        let mapping = uniform(&mut old, keys(from))?;
-        cut_all(&mut old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
-        let shift = |at: u64| at - from.start().get() + to.start().get();
-        make_room(&mut old, &mut new, shift)?;
-        make_fit_moved(&mut new, keys(to), Page::new(mapping))?;
-        let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
-        let backing = mapping.backing().map(moved).transpose()?;
-        if let Some(backing) = backing {
-            self.rig.memory.grown(pin, backing, to.end());
-        }
-        self.remove(pin, &mut new);
+        let mut places = Move::new(from, to)?.lock(&self.map, pin)?;
+        let mapping = uniform(&mut places.old, keys(from))?;
+        cut_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
+        places.make_room(mapping)?;
+        let backing = places.way.backing(pin, &self.rig, mapping, mover)?;
+        self.remove(pin, &mut places.new);
         self.rig.refer(pin, backing, to.pages() as i64);
-        new.fill(Page::new(mapping.with_backing(backing)));
-        let reach = Reach::of(&mut old, self.rig.grain, |_| true);
-        self.rig.take_back(pin, reach);
-        for_each_resident(&mut old, |entry, page| {
-            let at = shift(entry.keys().start);
-            set_all(&mut new, at..at + 1, page.untracked().with_backing(backing));
-            entry.set(page.without_frame());
-        });
+        places.new.fill(Page::new(mapping.with_backing(backing)));
+        places.carry(pin, &self.rig, backing, |entry, page| entry.set(page.without_frame()));
+        let Places { old, new, .. } = places;
         drop(new);
         if !keep {
             self.leave(pin, old, mapping);
@@ -91,24 +77,6 @@ where
         old.for_each(|entry| entry.clear());
         drop(old);
         self.arenas.released(pin, pages);
-    }
-
-    /// Locks two ranges, the lower one first.
-    fn lock_two<'g>(
-        &'g self,
-        pin: &'g Pinned,
-        one: PageRange,
-        other: PageRange,
-    ) -> Result<(Guard<'g>, Guard<'g>), VmError> {
-        if one.start() < other.end() && other.start() < one.end() {
-            return Err(VmError::Exists);
-        }
-        if one.start() < other.start() {
-            let low = self.lock(pin, one, Expand::Always)?;
-            return Ok((low, self.lock(pin, other, Expand::Always)?));
-        }
-        let low = self.lock(pin, other, Expand::Always)?;
-        Ok((self.lock(pin, one, Expand::Always)?, low))
     }
 
     pub(super) fn grow(&self, pin: &Pinned, pages: PageRange, more: u64) -> Result<(), VmError> {

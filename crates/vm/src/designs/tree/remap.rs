@@ -1,20 +1,16 @@
 //! Remap and extend: a mapping moves, or grows where it is.
 //!
-//! The pages are carried over with the slots of both places locked, the lower ones first. When they are unlocked, the
-//! regions say what is where: so no core finds the contents at both places, or at neither.
+//! When the slots of both places are unlocked, the regions say what is where (see `moving.rs`).
 
 use percore::Pinned;
-use radixmap::Expand;
 use rcu::Handle;
 use refcache::Domain;
 
 use super::edit::Edit;
 use super::{TreeSpace, find};
-use crate::designs::locked::{Guard, for_each_resident, keys, make_fit_moved, make_room, set_all};
-use crate::meta::Page;
-use crate::reach::Reach;
+use crate::designs::moving::Move;
 use crate::space::Mover;
-use crate::{BackingNum, Mapping, Memory, Mmu, PageNum, PageRange, Remap, VmError};
+use crate::{Mapping, Memory, Mmu, PageNum, PageRange, Remap, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn relocate(
@@ -26,75 +22,39 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let from = self.check(what.from)?;
         let mut edit = self.edit(pin);
         let mapping = uniform(&edit, from)?;
-        let to = self.choose(pin, &edit, what.to, what.pages)?;
-        if from.start() < to.end() && to.start() < from.end() {
-            return Err(VmError::Exists);
-        }
-        assert!(from.pages() <= to.pages(), "there is no room for the pages");
-        edit.cut(from)?;
-        edit.cut(to)?;
-        edit.reserve(to.start())?;
-        edit.hold(from);
-        edit.hold(to);
-        let (mut old, mut new) = self.lock_two(pin, from, to)?;
-        let shift = |at: u64| at - from.start().get() + to.start().get();
-        make_room(&mut old, &mut new, shift)?;
-        make_fit_moved(&mut new, keys(to), Page::new(mapping))?;
-        let moved = |backing| mover(backing, from.start(), to.start()).ok_or(VmError::OutOfMemory);
-        let backing = mapping.backing().map(moved).transpose()?;
-        if let Some(backing) = backing {
-            self.rig.memory.grown(pin, backing, to.end());
-        }
-        edit.close(to);
-        self.vacate(pin, &mut edit, to, &mut new);
-        self.carry(pin, &mut old, &mut new, shift, backing);
-        if !what.keep {
-            edit.close(from);
-            self.vacate(pin, &mut edit, from, &mut old);
-        }
-        self.put(pin, &mut edit, to, mapping.with_backing(backing));
-        drop((old, new));
-        edit.join_all(to);
+        let way = Move::new(from, self.choose(pin, &edit, what.to, what.pages)?)?;
+        prepare(&mut edit, way)?;
+        self.move_over(pin, &mut edit, way, what.keep, mapping, mover)?;
+        edit.join_all(way.to);
         if !what.keep {
             edit.clean(from);
             self.arenas.released(pin, from);
         }
-        Ok(to.start())
+        Ok(way.to.start())
     }
 
-    /// Moves the resident pages.
-    fn carry(
+    /// Moves pages of `mapping` over whatever is at the new place. On failure nothing has changed.
+    fn move_over(
         &self,
         pin: &Pinned,
-        old: &mut Guard<'_>,
-        new: &mut Guard<'_>,
-        shift: impl Fn(u64) -> u64,
-        backing: Option<BackingNum>,
-    ) {
-        let reach = Reach::of(old, self.rig.grain, |_| true);
-        self.rig.take_back(pin, reach);
-        for_each_resident(old, |entry, page| {
-            let at = shift(entry.keys().start);
-            set_all(new, at..at + 1, page.untracked().with_backing(backing));
-            entry.clear();
-        });
-    }
-
-    /// Locks two ranges that do not meet, the lower one first.
-    fn lock_two<'g>(
-        &'g self,
-        pin: &'g Pinned,
-        one: PageRange,
-        other: PageRange,
-    ) -> Result<(Guard<'g>, Guard<'g>), VmError> {
-        let lock =
-            |pages| self.pages.lock_range(pin, keys(pages), Expand::Always).map_err(|_| VmError::OutOfMemory);
-        if one.start() < other.start() {
-            let low = lock(one)?;
-            return Ok((low, lock(other)?));
+        edit: &mut Edit<'_>,
+        way: Move,
+        keep: bool,
+        mapping: Mapping,
+        mover: &mut Mover<'_>,
+    ) -> Result<(), VmError> {
+        let mut places = way.lock(&self.pages, pin)?;
+        places.make_room(mapping)?;
+        let backing = way.backing(pin, &self.rig, mapping, mover)?;
+        edit.close(way.to);
+        self.vacate(pin, edit, way.to, &mut places.new);
+        places.carry(pin, &self.rig, backing, |entry, _| entry.clear());
+        if !keep {
+            edit.close(way.from);
+            self.vacate(pin, edit, way.from, &mut places.old);
         }
-        let low = lock(other)?;
-        Ok((lock(one)?, low))
+        self.put(pin, edit, way.to, mapping.with_backing(backing));
+        Ok(())
     }
 
     pub(super) fn grow(&self, pin: &Pinned, pages: PageRange, more: u64) -> Result<(), VmError> {
@@ -116,6 +76,16 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         edit.join_all(rest);
         Ok(())
     }
+}
+
+/// Regions end where the two places do; they are locked, and there is one where the new place begins.
+fn prepare(edit: &mut Edit<'_>, way: Move) -> Result<(), VmError> {
+    edit.cut(way.from)?;
+    edit.cut(way.to)?;
+    edit.reserve(way.to.start())?;
+    edit.hold(way.from);
+    edit.hold(way.to);
+    Ok(())
 }
 
 /// What all of `pages` are a mapping of.

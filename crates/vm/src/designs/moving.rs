@@ -1,0 +1,105 @@
+//! What is the same in all designs when a mapping moves.
+//!
+//! The slots of both places are locked, the lower ones first: left to right as ever. What needs memory comes before what
+//! takes effect. The pages' translations are taken back before another page shows their frames, under both locks, so no core
+//! finds the contents at both places, or at neither.
+
+use percore::Pinned;
+use radixmap::{Entry, Expand, RadixMap};
+use refcache::Domain;
+
+use super::locked::{Guard, for_each_resident, keys, set_all};
+use crate::meta::Page;
+use crate::reach::Reach;
+use crate::shootdown::Rig;
+use crate::space::Mover;
+use crate::{BackingNum, Mapping, Memory, Mmu, PageRange, VmError};
+
+/// From where to where. The two places do not meet.
+#[derive(Clone, Copy)]
+pub(super) struct Move {
+    pub(super) from: PageRange,
+    pub(super) to: PageRange,
+}
+
+impl Move {
+    pub(super) fn new(from: PageRange, to: PageRange) -> Result<Self, VmError> {
+        assert!(from.pages() <= to.pages(), "there is no room for the pages");
+        let apart = from.end() <= to.start() || to.end() <= from.start();
+        if apart { Ok(Self { from, to }) } else { Err(VmError::Exists) }
+    }
+
+    /// Locks both places.
+    pub(super) fn lock<'g, R: Domain>(
+        self,
+        map: &'g RadixMap<Page, R>,
+        pin: &'g Pinned,
+    ) -> Result<Places<'g>, VmError> {
+        let lock = |pages| map.lock_range(pin, keys(pages), Expand::Always).map_err(|_| VmError::OutOfMemory);
+        if self.from.start() < self.to.start() {
+            let old = lock(self.from)?;
+            return Ok(Places { old, new: lock(self.to)?, way: self });
+        }
+        let new = lock(self.to)?;
+        Ok(Places { old: lock(self.from)?, new, way: self })
+    }
+
+    /// What pages of `mapping` show at the new place.
+    pub(super) fn backing<M: Mmu, F: Memory>(
+        self,
+        pin: &Pinned,
+        rig: &Rig<M, F>,
+        mapping: Mapping,
+        mover: &mut Mover<'_>,
+    ) -> Result<Option<BackingNum>, VmError> {
+        let Some(backing) = mapping.backing() else { return Ok(None) };
+        let backing = mover(backing, self.from.start(), self.to.start()).ok_or(VmError::OutOfMemory)?;
+        rig.memory.grown(pin, backing, self.to.end());
+        Ok(Some(backing))
+    }
+
+    /// Where the page goes that was at `key`.
+    fn shift(self, key: u64) -> u64 {
+        key - self.from.start().get() + self.to.start().get()
+    }
+}
+
+/// Both places, locked.
+pub(super) struct Places<'g> {
+    pub(super) old: Guard<'g>,
+    pub(super) new: Guard<'g>,
+    pub(super) way: Move,
+}
+
+impl Places<'_> {
+    /// Sees to it that there is a slot at the new place for each page that has a frame, and that all slots there can be set to
+    /// pages of `mapping`, with whatever backing.
+    pub(super) fn make_room(&mut self, mapping: Mapping) -> Result<(), VmError> {
+        let (way, new) = (self.way, &mut self.new);
+        let mut room = Ok(());
+        for_each_resident(&mut self.old, |entry, _| {
+            let at = way.shift(entry.keys().start);
+            room = room.and_then(|()| new.split(at..at + 1));
+        });
+        if Page::new(mapping).is_wide() {
+            room = room.and_then(|()| new.widen(keys(way.to)));
+        }
+        room.map_err(|_| VmError::OutOfMemory)
+    }
+
+    /// Moves the pages that have frames, which show `backing` from now on; `leave` says what stays of each.
+    pub(super) fn carry<M: Mmu, F: Memory>(
+        &mut self,
+        pin: &Pinned,
+        rig: &Rig<M, F>,
+        backing: Option<BackingNum>,
+        leave: impl Fn(&mut Entry<'_, Page>, Page),
+    ) {
+        rig.take_back(pin, Reach::of(&mut self.old, rig.grain, |_| true));
+        for_each_resident(&mut self.old, |entry, page| {
+            let at = self.way.shift(entry.keys().start);
+            set_all(&mut self.new, at..at + 1, page.untracked().with_backing(backing));
+            leave(entry, page);
+        });
+    }
+}
