@@ -6,7 +6,7 @@
 use crate::arch::phys_to_virt;
 
 use super::memory_map::FRAME;
-use super::owner::Owner;
+use super::owner::{Notes, Owner};
 
 /// Blocks have 2^0 to 2^(ORDERS-1) frames: up to 64 MiB.
 pub const ORDERS: usize = 15;
@@ -22,29 +22,14 @@ struct Links {
 /// The pool. Frames are plain numbers here.
 pub struct Buddy {
     heads: [u64; ORDERS],
-    /// A note for each frame.
-    states: *mut Owner,
-    end: u64,
+    notes: Notes,
     free: u64,
 }
 
-// SAFETY: the pool owns the memory behind its pointer.
-unsafe impl Send for Buddy {}
-
 impl Buddy {
-    /// A pool without memory.
-    pub const fn empty() -> Self {
-        Self { heads: [NONE; ORDERS], states: core::ptr::null_mut(), end: 0, free: 0 }
-    }
-
-    /// A pool for frames below `end`, none free yet.
-    ///
-    /// # Safety
-    /// `states` points to `end` bytes that are the pool's for ever.
-    pub unsafe fn new(states: *mut Owner, end: u64) -> Self {
-        // SAFETY: the caller's bytes; a byte of 0 says `RESERVED`.
-        unsafe { states.write_bytes(0, end as usize) };
-        Self { heads: [NONE; ORDERS], states, end, free: 0 }
+    /// A pool for the frames that there are `notes` on, none free yet.
+    pub const fn new(notes: Notes) -> Self {
+        Self { heads: [NONE; ORDERS], notes, free: 0 }
     }
 
     /// Hands the pool the frames from `start` to `end`.
@@ -74,7 +59,7 @@ impl Buddy {
         for half in (order..found).rev() {
             self.link(block + (1 << half), half);
         }
-        self.note(block, Owner::held(order));
+        self.notes.set(block, Owner::held(order));
         self.free -= 1 << order;
         Some(block)
     }
@@ -94,46 +79,8 @@ impl Buddy {
         self.link(block, merged);
     }
 
-    /// One past the last frame.
-    pub fn end(&self) -> u64 {
-        self.end
-    }
-
-    /// Where the notes are.
-    pub fn notes(&self) -> *const Owner {
-        self.states
-    }
-
-    /// Calls `visit` with the owner of every frame below the end, in order.
-    pub fn each_owner(&self, mut visit: impl FnMut(Owner)) {
-        let mut at = 0;
-        while at < self.end {
-            let owner = self.owner(at);
-            let end = (at + owner.frames()).min(self.end);
-            (at..end).for_each(|_| visit(owner.of_each()));
-            at = end;
-        }
-    }
-
-    /// Notes what a block is for that was handed out, or that it is free.
-    ///
-    /// # Panics
-    /// If there is no such frame.
-    pub fn note(&mut self, block: u64, owner: Owner) {
-        assert!(block < self.end, "a note on no frame");
-        // SAFETY: the array has a byte for each frame below `end`.
-        unsafe { *self.states.add(block as usize) = owner };
-    }
-
-    /// `block` is below the end.
-    fn owner(&self, block: u64) -> Owner {
-        assert!(block < self.end, "no such frame");
-        // SAFETY: as in `note`.
-        unsafe { *self.states.add(block as usize) }
-    }
-
     fn is_free(&self, block: u64, order: usize) -> bool {
-        block < self.end && self.owner(block) == Owner::free(order)
+        block < self.notes.end() && self.notes.get(block) == Owner::free(order)
     }
 
     fn links(&mut self, block: u64) -> &mut Links {
@@ -147,7 +94,7 @@ impl Buddy {
         if next != NONE {
             self.links(next).previous = block;
         }
-        self.note(block, Owner::free(order));
+        self.notes.set(block, Owner::free(order));
     }
 
     /// Takes a free block out of its list.
@@ -160,6 +107,6 @@ impl Buddy {
         if next != NONE {
             self.links(next).previous = previous;
         }
-        self.note(block, Owner::held(order));
+        self.notes.set(block, Owner::held(order));
     }
 }

@@ -3,10 +3,11 @@
 //! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
 //! gives a batch back, so a frame may be freed on any core and used again on any other.
 
+use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use percore::{MAX_CORES, Pinned};
-use sync::{CachePadded, SpinGuard, SpinLock};
+use sync::{CachePadded, SetOnce, SpinGuard, SpinLock};
 use vm::FrameNum;
 
 use super::buddy::Buddy;
@@ -14,14 +15,15 @@ use super::descriptors;
 use super::huge_frames;
 use super::magazine::Magazine;
 use super::memory_map::{FRAME, MemoryMap};
-use super::owner::Owner;
+use super::owner::{Notes, Owner};
 use super::scarcity;
 use crate::arch::{self, phys_to_virt, virt_to_phys};
 use crate::counters::{self, Counter};
 
 static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
     [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
-static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::empty()));
+static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::new(Notes::NONE)));
+static NOTES: SetOnce<Notes> = SetOnce::new();
 /// Relaxed, like the next: written at boot.
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
@@ -50,8 +52,10 @@ pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
     descriptors::init(map);
     TOTAL.store(map.frames() as usize, Ordering::Relaxed);
     END.store(end, Ordering::Relaxed);
-    // SAFETY: carved out for the pool.
-    let mut buddy = unsafe { Buddy::new(phys_to_virt(states), end) };
+    // SAFETY: carved out for the notes.
+    let notes = Notes::new(unsafe { slice::from_raw_parts(phys_to_virt(states), end as usize) });
+    NOTES.set(notes);
+    let mut buddy = Buddy::new(notes);
     for (start, end) in map.iter().filter(|(start, _)| *start < limit) {
         // SAFETY: free memory below the limit, which the boot map shows.
         unsafe { buddy.add(start / FRAME, end.min(limit) / FRAME) };
@@ -181,7 +185,7 @@ pub(super) fn alloc_singles(order: usize, left: u64) -> Option<u64> {
         return None;
     }
     let block = pool.alloc(order)?;
-    (block..block + (1 << order)).for_each(|frame| pool.note(frame, Owner::held(0)));
+    (block..block + (1 << order)).for_each(|frame| note(frame, Owner::held(0)));
     Some(block)
 }
 
@@ -225,9 +229,13 @@ pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
     zeroed_now(pin).inspect(|&frame| note(frame, owner))
 }
 
-/// Notes what a frame is for that never comes back. Takes the pool's lock.
+/// Notes what a frame of the caller's is for.
 pub(super) fn note(frame: u64, owner: Owner) {
-    pool().note(frame, owner);
+    notes().set(frame, owner);
+}
+
+fn notes() -> Notes {
+    *NOTES.get().expect("the pool is opened at boot")
 }
 
 /// One past the last frame.
@@ -242,14 +250,14 @@ pub(super) fn exists(frame: FrameNum) -> bool {
 
 /// Calls `visit`, which must not allocate, with the owner of every frame, in order.
 pub(super) fn each_owner(visit: impl FnMut(Owner)) {
-    pool().each_owner(visit);
+    let _still = pool();
+    notes().each(visit);
 }
 
 /// Where the pool's notes are: (start, end) in physical memory.
 pub(super) fn pool_notes() -> (u64, u64) {
-    let pool = pool();
-    let start = virt_to_phys(pool.notes());
-    (start, start + pool.end())
+    let start = virt_to_phys(notes().start());
+    (start, start + end())
 }
 
 fn zeroed_now(pin: &Pinned) -> Option<u64> {

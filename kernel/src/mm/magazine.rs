@@ -10,7 +10,7 @@ use super::buddy::Buddy;
 use super::huge_frames;
 
 const ZEROED: usize = 64;
-const DIRTY: usize = 128;
+const DIRTY: usize = 256;
 const PAIRS: usize = 16;
 const HUGE: usize = 2;
 

@@ -1,9 +1,11 @@
 //! What a frame is for: a byte for each, which the pool notes when it hands a block out or takes it back.
 //!
-//! Noted under the pool's lock only, so that no fault and no free pays for it. What changes hands above the pool (a
-//! core's magazine, the program, its page tables) is one and the same here; `owners.rs` tells them apart.
+//! What changes hands above the pool (a core's magazine, the program, its page tables) is one and the same here, so that no
+//! fault and no free pays for it; `owners.rs` tells them apart. Who keeps a frame for ever says what for, without the pool's
+//! lock: the note is his who has the block.
 
 use core::fmt::{self, Display};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 /// What a frame is for, or what the block that starts here is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,59 @@ impl Display for Owner {
             block if block == Self::held(1) => f.write_str("pair"),
             Self(slab @ SLAB..) => write!(f, "slab:{}", 1u32 << (slab & ORDER)),
             block => write!(f, "block:{}", block.frames() * super::memory_map::FRAME),
+        }
+    }
+}
+
+/// A note for each frame of the machine. Relaxed: what anybody asks of another's note is whether the block is free, and that
+/// changes under the pool's lock only.
+#[derive(Clone, Copy)]
+pub struct Notes(&'static [AtomicU8]);
+
+impl Notes {
+    /// Notes on no frames.
+    pub const NONE: Self = Self(&[]);
+
+    /// These, which say [`Owner::RESERVED`] of all frames from now on.
+    pub fn new(notes: &'static [AtomicU8]) -> Self {
+        notes.iter().for_each(|note| note.store(Owner::RESERVED.0, Ordering::Relaxed));
+        Self(notes)
+    }
+
+    /// Notes what a block is for that the caller has.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn set(self, block: u64, owner: Owner) {
+        self.0[block as usize].store(owner.0, Ordering::Relaxed);
+    }
+
+    /// What the block is for.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn get(self, block: u64) -> Owner {
+        Owner(self.0[block as usize].load(Ordering::Relaxed))
+    }
+
+    /// How many there are: one past the last frame.
+    pub fn end(self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Where they are.
+    pub fn start(self) -> *const AtomicU8 {
+        self.0.as_ptr()
+    }
+
+    /// Calls `visit` with the owner of every frame, in order.
+    pub fn each(self, mut visit: impl FnMut(Owner)) {
+        let mut at = 0;
+        while at < self.end() {
+            let owner = self.get(at);
+            let end = (at + owner.frames()).min(self.end());
+            (at..end).for_each(|_| visit(owner.of_each()));
+            at = end;
         }
     }
 }

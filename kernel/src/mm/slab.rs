@@ -2,12 +2,14 @@
 //!
 //! A free object's first word links it to the next. A core's list of one size grows by a carved frame and is cut in
 //! half into the size's depot when it is long; a batch in the depot is a list whose first object's
-//! second word leads to the next batch. Frames and pairs (4096 and 8192 bytes) come from the frame magazines.
+//! second word leads to the next batch. A list holds what one review of dead objects frees, so that who makes and ends
+//! processes goes to no depot. Frames and pairs (4096 and 8192 bytes) come from the frame magazines.
 //! No memory: null, never a panic.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use percore::{MAX_CORES, Pinned};
 use sync::{CachePadded, SpinLock};
@@ -24,7 +26,7 @@ const SMALLEST_LOG: u32 = 4;
 const FRAME_LOG: u32 = 12;
 const PAIR_LOG: u32 = 13;
 const CLASSES: usize = (FRAME_LOG - SMALLEST_LOG) as usize;
-/// A batch is at most this many objects, and at most a frame's worth.
+/// Objects of a batch.
 const BATCH: usize = 32;
 
 #[repr(C)]
@@ -73,22 +75,57 @@ struct Lists(UnsafeCell<[List; CLASSES]>);
 unsafe impl Sync for Lists {}
 
 /// Batches of one size that no core holds.
-struct Depot(*mut Free);
+struct Depot {
+    batches: SpinLock<Batches>,
+    /// Whether there is one. Relaxed: a hint, written when it changes, so that who finds none shares nothing.
+    any: AtomicBool,
+}
 
-// SAFETY: the depot owns the objects behind its pointer.
-unsafe impl Send for Depot {}
+struct Batches(*mut Free);
+
+// SAFETY: they own the objects behind the pointer.
+unsafe impl Send for Batches {}
+
+impl Depot {
+    const fn new() -> Self {
+        Self { batches: SpinLock::new(Batches(null_mut())), any: AtomicBool::new(false) }
+    }
+
+    fn take(&self) -> *mut Free {
+        if !self.any.load(Ordering::Relaxed) {
+            return null_mut();
+        }
+        let mut batches = self.batches.lock();
+        let batch = batches.0;
+        if !batch.is_null() {
+            // SAFETY: `put` linked it.
+            self.set(&mut batches, unsafe { (*batch).next_batch });
+        }
+        batch
+    }
+
+    fn put(&self, batch: List) {
+        let mut batches = self.batches.lock();
+        // SAFETY: the batch's first object is free and has two words.
+        unsafe { (*batch.head).next_batch = batches.0 };
+        self.set(&mut batches, batch.head);
+    }
+
+    fn set(&self, batches: &mut Batches, first: *mut Free) {
+        if batches.0.is_null() != first.is_null() {
+            self.any.store(!first.is_null(), Ordering::Relaxed);
+        }
+        batches.0 = first;
+    }
+}
 
 static LISTS: [CachePadded<Lists>; MAX_CORES] = [const {
     CachePadded::new(Lists(UnsafeCell::new([const { List { head: null_mut(), length: 0 } }; CLASSES])))
 }; MAX_CORES];
-static DEPOTS: [SpinLock<Depot>; CLASSES] = [const { SpinLock::new(Depot(null_mut())) }; CLASSES];
+static DEPOTS: [CachePadded<Depot>; CLASSES] = [const { CachePadded::new(Depot::new()) }; CLASSES];
 
 fn objects_per_frame(class: usize) -> usize {
     FRAME as usize >> (class as u32 + SMALLEST_LOG)
-}
-
-fn batch_of(class: usize) -> usize {
-    BATCH.min(objects_per_frame(class))
 }
 
 #[inline(always)]
@@ -106,9 +143,9 @@ fn alloc_small(pin: &Pinned, class: usize) -> *mut u8 {
 }
 
 fn refill(pin: &Pinned, class: usize) {
-    let batch = take_batch(class);
+    let batch = DEPOTS[class].take();
     if !batch.is_null() {
-        with_list(pin, class, |list| *list = List { head: batch, length: batch_of(class) });
+        with_list(pin, class, |list| *list = List { head: batch, length: BATCH });
     } else if let Some(frame) = frames::alloc_raw(pin) {
         let log = class as u32 + SMALLEST_LOG;
         frames::note(frame, Owner::slab(log));
@@ -120,32 +157,14 @@ fn refill(pin: &Pinned, class: usize) {
     }
 }
 
-fn take_batch(class: usize) -> *mut Free {
-    let mut depot = DEPOTS[class].lock();
-    let batch = depot.0;
-    if !batch.is_null() {
-        // SAFETY: `put_batch` linked it.
-        depot.0 = unsafe { (*batch).next_batch };
-    }
-    batch
-}
-
-fn put_batch(class: usize, batch: List) {
-    let mut depot = DEPOTS[class].lock();
-    // SAFETY: the batch's first object is free and has two words.
-    unsafe { (*batch.head).next_batch = depot.0 };
-    depot.0 = batch.head;
-}
-
 fn free_small(pin: &Pinned, class: usize, object: NonNull<Free>) {
-    let batch = batch_of(class);
-    let longest = objects_per_frame(class) + batch;
+    let longest = objects_per_frame(class).max(BATCH) + BATCH;
     let surplus = with_list(pin, class, |list| {
         list.push(object);
-        (list.length > longest).then(|| list.split(batch))
+        (list.length > longest).then(|| list.split(BATCH))
     });
     if let Some(surplus) = surplus {
-        put_batch(class, surplus);
+        DEPOTS[class].put(surplus);
     }
 }
 
