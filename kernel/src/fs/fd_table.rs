@@ -130,7 +130,7 @@ impl FdTable {
     /// last to have had it.
     fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
         let mut descriptors = self.descriptors.lock();
-        let old = descriptors.part();
+        let old = descriptors.part(|_| true);
         let changed = change(alone(&mut descriptors.slots));
         drop(descriptors);
         drop(old);
@@ -252,10 +252,14 @@ impl FdTable {
         let next = |from: usize| {
             self.descriptors.lock().slots.iter().skip(from).position(closes).map(|at| from + at)
         };
-        let mut from = 0;
-        while let Some(fd) = next(from) {
+        let mut from = next(0);
+        if from.is_some() {
+            // What others have too is not counted first, to be closed then.
+            let _old = self.descriptors.lock().part(|slot| !closes(slot));
+        }
+        while let Some(fd) = from {
             let _closed = self.close(fd as i32);
-            from = fd + 1;
+            from = next(fd + 1);
         }
     }
 
@@ -301,13 +305,14 @@ impl Descriptors {
         Ok(Self { slots: self.slots.clone(), room: Some(theirs) })
     }
 
-    /// Has copies of the slots from now on, if others may have them. What it had.
-    fn part(&mut self) -> Option<Arc<Slots>> {
+    /// Has copies of the slots from now on, if others may have them: of those that stay. What it had.
+    fn part(&mut self, stays: impl Fn(&Slot) -> bool) -> Option<Arc<Slots>> {
         let mut room = self.room.take()?;
         if Arc::get_mut(&mut self.slots).is_some() {
             return None;
         }
-        alone(&mut room).extend_from_slice(used(&self.slots));
+        let copy = |slot: &Slot| if stays(slot) { slot.clone() } else { Slot::Free };
+        alone(&mut room).extend(used(&self.slots).iter().map(copy));
         Some(mem::replace(&mut self.slots, room))
     }
 }

@@ -16,6 +16,7 @@ use super::content::Content;
 use super::fallible::{self, Text};
 use super::image::tail;
 use super::node::{Body, Node, Volume};
+use super::page_cache::PageCache;
 use super::path::{self, Found};
 use super::proc;
 
@@ -142,6 +143,11 @@ impl OpenFile {
     /// Its contents, however it was opened.
     pub fn content(&self) -> Result<&dyn Content, Errno> {
         self.node.content().ok_or(Errno::EISDIR)
+    }
+
+    /// Its pages, if they can be mapped.
+    pub fn pages(&self) -> Option<&Arc<PageCache>> {
+        self.node.content()?.pages()
     }
 }
 

@@ -60,11 +60,28 @@ pub struct FileMapping {
     end: AtomicU64,
 }
 
-/// What a record shows, and the copies of it.
-struct Source {
-    file: Arc<PageCache>,
-    /// How the program came by it; none: memory that is shared without a file.
-    opened: Option<Arc<OpenFile>>,
+/// What a record shows, and the copies of it. An open file keeps its pages: they are not counted too.
+#[derive(Clone)]
+pub enum Source {
+    /// What the program opened.
+    File(Arc<OpenFile>),
+    /// Memory that is shared without a file.
+    Memory(Arc<PageCache>),
+}
+
+impl Source {
+    /// That of an open file: ENODEV if it has no pages.
+    pub fn of(file: &Arc<OpenFile>) -> Result<Self, Errno> {
+        file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
+    }
+
+    #[inline]
+    fn pages(&self) -> &Arc<PageCache> {
+        match self {
+            Self::File(file) => file.pages().expect("seen when the source was made"),
+            Self::Memory(pages) => pages,
+        }
+    }
 }
 
 /// A reference to a record.
@@ -110,12 +127,20 @@ impl FileMapping {
 
     /// The file.
     pub fn file(&self) -> &Arc<PageCache> {
-        &self.source.file
+        self.source.pages()
+    }
+
+    /// What it shows.
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 
     /// What the program had open when it mapped the file.
     pub fn opened(&self) -> Option<&Arc<OpenFile>> {
-        self.source.opened.as_ref()
+        match self.source() {
+            Source::File(file) => Some(file),
+            Source::Memory(_) => None,
+        }
     }
 
     /// The space, if it is still there.
@@ -152,19 +177,11 @@ impl FileMapping {
 }
 
 impl Held {
-    /// A record for `pages` pages of `file`, from page `first` on, in `space`, `opened` so. Its place there is told later
-    /// ([`placed`]).
-    pub fn new(
-        file: &Arc<PageCache>,
-        opened: Option<&Arc<OpenFile>>,
-        space: &Arc<SpaceHandle>,
-        first: u64,
-        pages: u64,
-    ) -> Result<Self, Errno> {
-        file.mappings().open()?;
-        let source = Common::new(Source { file: file.clone(), opened: opened.cloned() })?;
-        let made = FileMapping::make(source, Arc::downgrade(space), (0, first, first + pages))?;
-        file.mappings().add(made.0);
+    /// A record for `pages` pages of `source`, from page `first` on, in `space`. Its place there is told later ([`placed`]).
+    pub fn new(source: Source, space: &Arc<SpaceHandle>, first: u64, pages: u64) -> Result<Self, Errno> {
+        source.pages().mappings().open()?;
+        let made = FileMapping::make(Common::new(source)?, Arc::downgrade(space), (0, first, first + pages))?;
+        made.file().mappings().add(made.0);
         Ok(made)
     }
 

@@ -15,7 +15,7 @@ use super::stack::{self, Told};
 use super::{Memory, Program, STACK_BOTTOM, STACK_TOP, image};
 use crate::fs::{self, Executable, fallible};
 use crate::mm::common::Common;
-use crate::mm::file_mapping::Held;
+use crate::mm::file_mapping::{Held, Source};
 use crate::mm::space::{self, SpaceHandle};
 use crate::mm::user::USER_END;
 
@@ -123,8 +123,8 @@ fn show_file(
         true => segment.file_size / PAGE_SIZE,
         false => segment.file_size.div_ceil(PAGE_SIZE),
     };
-    let Some(cache) = file.content()?.pages().filter(|_| pages > 0) else { return Ok(0) };
-    let record = Held::new(cache, Some(file.file()), space, segment.offset / PAGE_SIZE, pages)?;
+    let Some(source) = Source::of(file.file()).ok().filter(|_| pages > 0) else { return Ok(0) };
+    let record = Held::new(source, space, segment.offset / PAGE_SIZE, pages)?;
     let mapping = Mapping::private(segment.prot, record.number());
     space.map(&pin(), Placement::Fixed(start), pages, mapping).map_err(|_| Errno::ENOMEM)?;
     Ok(pages)

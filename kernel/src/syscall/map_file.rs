@@ -11,7 +11,7 @@ use super::mmap::{Request, map};
 use super::{Call, Outcome};
 use crate::fs::page_cache::PageCache;
 use crate::fs::{OpenFile, fallible};
-use crate::mm::file_mapping::Held;
+use crate::mm::file_mapping::{Held, Source};
 
 /// /dev/zero, which is another way to ask for anonymous memory.
 const ZERO_DEVICE: (u32, u32) = (1, 5);
@@ -34,7 +34,7 @@ const OLD_FLAGS: u64 = MAP_TYPE
 /// Shared memory: a file's pages without a file.
 pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
     let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE, false))?;
-    let record = Held::new(&pages, None, call.task.space(), 0, request.pages)?;
+    let record = Held::new(Source::Memory(pages), call.task.space(), 0, request.pages)?;
     map(call, request, Mapping::shared(request.prot, record.number()))
 }
 
@@ -71,7 +71,7 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
 
 fn map_pages(call: &Call<'_>, request: &Request, file: &Arc<OpenFile>, pages: &Arc<PageCache>) -> Outcome {
     let first = call.arg(5) / PAGE_SIZE;
-    let record = Held::new(pages, Some(file), call.task.space(), first, request.pages)?;
+    let record = Held::new(Source::of(file)?, call.task.space(), first, request.pages)?;
     if !request.is_shared() {
         return map(call, request, Mapping::private(request.prot, record.number()));
     }

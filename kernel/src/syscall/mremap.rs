@@ -143,13 +143,11 @@ fn second_record(space: &Arc<SpaceHandle>, request: &Request) -> Result<Held, Er
     let (page, mut source) = (request.old.start(), None);
     space.look(&pin(), page, &mut |mapping| {
         source = mapping.backing().map(|backing| {
-            file_mapping::with(backing, |record| {
-                (record.file().clone(), record.opened().cloned(), record.file_page(page))
-            })
+            file_mapping::with(backing, |record| (record.source().clone(), record.file_page(page)))
         });
     });
-    let (file, opened, first) = source.ok_or(Errno::EFAULT)?;
-    Held::new(&file, opened.as_ref(), space, first, request.pages)
+    let (source, first) = source.ok_or(Errno::EFAULT)?;
+    Held::new(source, space, first, request.pages)
 }
 
 /// What is told of pages that cannot move or grow.
