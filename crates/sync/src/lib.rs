@@ -4,6 +4,7 @@
 #![cfg_attr(not(loom), no_std)]
 
 mod bitlock;
+mod freeze;
 mod padded;
 mod parking;
 mod set_once;
@@ -24,6 +25,7 @@ macro_rules! const_unless_loom {
 }
 
 pub use bitlock::{lock_bit, try_lock_bit, unlock_bit};
+pub use freeze::{FreezeLock, Look};
 pub use padded::CachePadded;
 pub use parking::Parking;
 pub use set_once::SetOnce;

@@ -48,6 +48,16 @@ impl<T> SpinLock<T> {
             .is_ok()
             .then(|| SpinGuard { lock: self, _value: PhantomData })
     }
+
+    /// The value, without the lock.
+    ///
+    /// # Safety
+    /// Nobody changes it any more, and what its last change did is seen.
+    #[inline]
+    pub(crate) unsafe fn peek(&self) -> &T {
+        // SAFETY: the caller's promise.
+        self.value.with(|p| unsafe { &*p })
+    }
 }
 
 /// Unlocks when dropped.

@@ -9,13 +9,12 @@
 //!
 //! To a program all three look like pipes.
 
-use alloc::sync::Arc;
-
 use abi::Errno;
 use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
 use sync::SpinLock;
 
 use super::content::{Content, Place};
+use super::kept::Kept;
 use super::node::{Node, Volume};
 use super::readiness;
 use crate::arch::uart::Port;
@@ -143,7 +142,7 @@ fn look<R>(f: impl FnOnce(&mut Input) -> R) -> R {
 }
 
 /// The nodes of descriptors 0, 1 and 2.
-pub fn nodes() -> Result<[Arc<Node>; 3], Errno> {
+pub fn nodes() -> Result<[Kept<Node>; 3], Errno> {
     Ok([
         Node::file(Volume::System, 0o400, Stdin)?,
         Node::file(Volume::System, 0o200, Output(Port::Stdout, &STDOUT))?,

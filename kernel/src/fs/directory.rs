@@ -12,12 +12,12 @@
 //! ```
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use abi::Errno;
 
 use super::fallible;
+use super::kept::Kept;
 use super::node::Node;
 
 /// Positions below this belong to `.` and `..`.
@@ -31,7 +31,7 @@ pub struct Entry {
     /// The name.
     pub name: Box<[u8]>,
     /// What it names.
-    pub node: Arc<Node>,
+    pub node: Kept<Node>,
 }
 
 impl Entry {
@@ -66,13 +66,13 @@ impl Entries {
     }
 
     /// What `name` names.
-    pub fn get(&self, name: &[u8]) -> Option<&Arc<Node>> {
+    pub fn get(&self, name: &[u8]) -> Option<&Kept<Node>> {
         let (chunk, place) = self.find(name);
         place.ok().map(|index| &self.0[chunk][index].node)
     }
 
     /// Adds a name that is not there yet (EEXIST).
-    pub fn insert(&mut self, name: &[u8], node: Arc<Node>) -> Result<(), Errno> {
+    pub fn insert(&mut self, name: &[u8], node: Kept<Node>) -> Result<(), Errno> {
         let (chunk, Err(mut index)) = self.find(name) else { return Err(Errno::EEXIST) };
         let entry = Entry { key: key_of(name), name: fallible::copied(name)?.into_boxed_slice(), node };
         if self.0.is_empty() {
@@ -101,14 +101,14 @@ impl Entries {
     }
 
     /// Lets `name` name `node`; says what it named before. The name must be there.
-    pub fn replace(&mut self, name: &[u8], node: Arc<Node>) -> Option<Arc<Node>> {
+    pub fn replace(&mut self, name: &[u8], node: Kept<Node>) -> Option<Kept<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
         Some(core::mem::replace(&mut self.0[chunk][index].node, node))
     }
 
     /// Takes a name away.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Node>> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<Kept<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
         let removed = self.0[chunk].remove(index);
@@ -130,7 +130,7 @@ impl Entries {
     }
 
     /// The name of `node`.
-    pub fn name_of(&self, node: &Arc<Node>) -> Option<&[u8]> {
-        self.0.iter().flatten().find(|entry| Arc::ptr_eq(&entry.node, node)).map(|entry| &*entry.name)
+    pub fn name_of(&self, node: &Kept<Node>) -> Option<&[u8]> {
+        self.0.iter().flatten().find(|entry| entry.node.is(node)).map(|entry| &*entry.name)
     }
 }

@@ -1,16 +1,15 @@
 //! A file that is to be executed.
 
-use alloc::sync::Arc;
-
 use abi::Errno;
 use abi::file::{O_RDONLY, S_IFREG};
 
 use super::OpenFile;
 use super::content::Content;
+use super::kept::Kept;
 use super::path::Found;
 
 /// See the module.
-pub struct Executable(Arc<OpenFile>);
+pub struct Executable(Kept<OpenFile>);
 
 impl Executable {
     /// What a path led to.
@@ -24,14 +23,14 @@ impl Executable {
 
     /// # Errors
     /// EACCES unless it is a file that may be executed.
-    pub fn open(file: Arc<OpenFile>) -> Result<Self, Errno> {
+    pub fn open(file: Kept<OpenFile>) -> Result<Self, Errno> {
         let node = file.node();
         let may = node.kind() == S_IFREG && node.permissions() & 0o111 != 0;
         if may { Ok(Self(file)) } else { Err(Errno::EACCES) }
     }
 
     /// The open file.
-    pub fn file(&self) -> &Arc<OpenFile> {
+    pub fn file(&self) -> &Kept<OpenFile> {
         &self.0
     }
 

@@ -25,6 +25,7 @@ use abi::Errno;
 use abi::file::{O_RDONLY, O_WRONLY};
 use sync::SpinLock;
 
+use super::kept::Kept;
 use super::open_file::OpenFile;
 use super::{console, fallible};
 
@@ -34,7 +35,7 @@ const END: usize = MAX_FILES as usize;
 
 #[derive(Clone)]
 struct Descriptor {
-    file: Arc<OpenFile>,
+    file: Kept<OpenFile>,
     close_on_exec: bool,
 }
 
@@ -81,7 +82,7 @@ impl Reserved<'_> {
     }
 
     /// Puts `file` there. Says where that is.
-    pub fn fill(self, file: Arc<OpenFile>, close_on_exec: bool) -> i32 {
+    pub fn fill(self, file: Kept<OpenFile>, close_on_exec: bool) -> i32 {
         self.set(Slot::Open(Descriptor { file, close_on_exec }));
         let number = self.number();
         core::mem::forget(self);
@@ -106,7 +107,7 @@ impl FdTable {
         let [input, output, errors] = console::nodes()?;
         let mut slots = Vec::new();
         for (node, flags) in [(input, O_RDONLY), (output, O_WRONLY), (errors, O_WRONLY)] {
-            let file = OpenFile::new(node, flags)?;
+            let file = OpenFile::new(node, flags)?.forever()?;
             fallible::push(&mut slots, Slot::Open(Descriptor { file, close_on_exec: false }))?;
         }
         Self::with(slots)
@@ -158,7 +159,7 @@ impl FdTable {
     }
 
     /// The file behind descriptor `fd`.
-    pub fn get(&self, fd: i32) -> Result<Arc<OpenFile>, Errno> {
+    pub fn get(&self, fd: i32) -> Result<Kept<OpenFile>, Errno> {
         self.look_at(fd, |descriptor| descriptor.file.clone())
     }
 
@@ -187,7 +188,7 @@ impl FdTable {
     }
 
     /// Puts `file` at the lowest free descriptor from `lowest` on.
-    pub fn add(&self, file: Arc<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
+    pub fn add(&self, file: Kept<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
         Ok(self.reserve(lowest)?.fill(file, close_on_exec))
     }
 
@@ -195,7 +196,7 @@ impl FdTable {
     ///
     /// # Errors
     /// EBADF beyond the limit; EBUSY if a call is about to put another one there; ENOMEM.
-    pub fn put(&self, file: Arc<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
+    pub fn put(&self, file: Kept<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
         if fd >= END {
             return Err(Errno::EBADF);
         }

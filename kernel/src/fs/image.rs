@@ -8,6 +8,7 @@ use abi::cpio::{self, BadArchive, Entry};
 use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
 use super::content::{Content, Place};
+use super::kept::Kept;
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::page_cache::PageCache;
@@ -98,7 +99,7 @@ pub fn private(archive: &'static [u8], path: &[u8]) -> Option<&'static [u8]> {
 
 /// Puts every file of the archive below `root`. Directories that the archive does not name are made; what is
 /// there already stays, if both are directories. Devices are passed over: the system has its own.
-pub fn unpack(archive: &'static [u8], root: &Arc<Node>) -> Result<(), BadImage> {
+pub fn unpack(archive: &'static [u8], root: &Kept<Node>) -> Result<(), BadImage> {
     for entry in cpio::entries(archive) {
         let entry = entry.map_err(BadImage::Archive)?;
         let name = trimmed(entry.name);
@@ -118,7 +119,7 @@ fn trimmed(mut name: &[u8]) -> &[u8] {
     if name == b"." { b"" } else { name }
 }
 
-fn add(archive: &'static [u8], root: &Arc<Node>, entry: &Entry<'static>, name: &[u8]) -> Result<(), Errno> {
+fn add(archive: &'static [u8], root: &Kept<Node>, entry: &Entry<'static>, name: &[u8]) -> Result<(), Errno> {
     let mut directory = root.clone();
     let mut parts = name.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).peekable();
     while let Some(part) = parts.next() {
@@ -136,12 +137,12 @@ fn add(archive: &'static [u8], root: &Arc<Node>, entry: &Entry<'static>, name: &
 }
 
 /// The directory called `name` in `directory`, made if there is none.
-fn enter(directory: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>, Errno> {
+fn enter(directory: &Kept<Node>, name: &[u8]) -> Result<Kept<Node>, Errno> {
     match directory.lookup(name) {
         Ok(found) if found.is_directory() => Ok(found),
         Ok(_) => Err(Errno::ENOTDIR),
         Err(_) => {
-            let made = Node::directory(directory.volume(), 0o755)?;
+            let made = kept(Node::directory(directory.volume(), 0o755)?)?;
             tree::attach(directory, name, &made)?;
             Ok(made)
         }
@@ -150,7 +151,7 @@ fn enter(directory: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>, Errno> {
 
 fn add_leaf(
     archive: &'static [u8],
-    directory: &Arc<Node>,
+    directory: &Kept<Node>,
     name: &[u8],
     entry: &Entry<'static>,
 ) -> Result<(), Errno> {
@@ -161,7 +162,15 @@ fn add_leaf(
         volume => Node::file(volume, entry.mode, ImageFile::new(data)?)?,
     };
     node.set_changed(u64::from(entry.mtime) * 1_000_000_000);
-    tree::attach(directory, name, &node)
+    tree::attach(directory, name, &kept(node)?)
+}
+
+/// What lies in memory may be taken away; the rest is there for ever.
+fn kept(node: Kept<Node>) -> Result<Kept<Node>, Errno> {
+    match node.volume() {
+        Volume::Memory => Ok(node),
+        _ => node.forever(),
+    }
 }
 
 /// Of several hard links only the last carries the contents.

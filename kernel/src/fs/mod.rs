@@ -12,6 +12,7 @@
 //! | `node`, `content` | a file, directory or link; what is behind a file |
 //! | `page_cache`, `budget`, `clean` | the pages of a file; how many there may be of all; which can be made again |
 //! | `directory`, `tree`, `path` | names in a directory; changes to the tree; from a path to a node |
+//! | `kept` | references that are counted, or to what lives for ever |
 //! | `open_file`, `fd_table`, `place` | an open file; a process's descriptors; its directories |
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
 //! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
@@ -32,6 +33,7 @@ mod executable;
 pub mod fallible;
 mod fd_table;
 mod image;
+mod kept;
 pub mod memory_file;
 pub mod node;
 mod open_file;
@@ -45,16 +47,15 @@ mod scarcity;
 pub mod transfer;
 pub mod tree;
 
-use alloc::sync::Arc;
-
 use abi::Errno;
-use sync::SpinLock;
+use sync::SetOnce;
 
 pub use budget::numbers as budget;
 pub use console::{input_arrived, on_input};
 pub use executable::Executable;
 pub use fd_table::{FdTable, MAX_FILES, Reserved};
 pub use image::BadImage;
+pub use kept::Kept;
 pub use open_file::OpenFile;
 pub use place::Place;
 
@@ -62,21 +63,22 @@ use node::{Node, Volume};
 
 /// What boot leaves here.
 struct Files {
-    root: Arc<Node>,
+    root: Kept<Node>,
     archive: &'static [u8],
 }
 
-static FILES: SpinLock<Option<Files>> = SpinLock::new(None);
+static FILES: SetOnce<Files> = SetOnce::new();
 
 /// Builds the tree from the boot image. Needs: the heap, the clock.
 pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
-    let root = Node::directory(Volume::Image, 0o755)?;
-    root.set_parent(Arc::downgrade(&root));
+    let root = Node::directory(Volume::Image, 0o755)?.forever()?;
+    root.set_parent(root.known());
     proc::populate(&root)?;
-    tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?)?;
+    tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.forever()?)?;
     budget::set_limit(crate::mm::frames::stats().total / 2);
     image::unpack(archive, &root)?;
-    *FILES.lock() = Some(Files { root, archive });
+    tree::freeze(&root)?;
+    FILES.set(Files { root, archive });
     Ok(())
 }
 
@@ -84,13 +86,13 @@ pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
 ///
 /// # Panics
 /// Before [`init`].
-pub fn root() -> Arc<Node> {
-    FILES.lock().as_ref().expect("fs::init comes first").root.clone()
+pub fn root() -> Kept<Node> {
+    FILES.get().expect("fs::init comes first").root.clone()
 }
 
 /// A file of the boot image that is the kernel's own, `.radixvm/NAME`, by its whole path: ENOENT if there is none.
 pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
-    let archive = FILES.lock().as_ref().map(|files| files.archive).unwrap_or_default();
+    let archive = FILES.get().map(|files| files.archive).unwrap_or_default();
     image::private(archive, path.as_bytes()).ok_or(Errno::ENOENT)
 }
 

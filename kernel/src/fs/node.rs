@@ -1,18 +1,18 @@
 //! One file, directory or link, whatever its names are.
 
 use alloc::boxed::Box;
-use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::file::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use abi::time::Timespec;
 use percore::MAX_CORES;
-use sync::{CachePadded, SpinLock};
+use sync::{CachePadded, FreezeLock, Look, SpinGuard, SpinLock};
 
 use super::content::Content;
 use super::directory::Entries;
 use super::fallible;
+use super::kept::{Kept, Known};
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use super::proc::{self, Folder};
@@ -34,18 +34,18 @@ pub enum Body {
     /// A directory.
     Directory {
         /// What is in it.
-        names: SpinLock<Entries>,
+        names: FreezeLock<Entries>,
         /// The directory that it is in.
-        parent: SpinLock<Weak<Node>>,
+        parent: FreezeLock<Known<Node>>,
         /// The same once it was removed: `..` still leads there.
-        kept: SpinLock<Option<Arc<Node>>>,
+        kept: SpinLock<Option<Kept<Node>>>,
     },
     /// A directory whose names are made when somebody looks.
     Folder(Box<dyn Folder>),
     /// A symbolic link.
     Link(Box<[u8]>),
     /// A name in `/proc/PID/fd`: a link that leads to an open file.
-    Descriptor(Arc<OpenFile>),
+    Descriptor(Kept<OpenFile>),
     /// Anything with contents.
     File(Box<dyn Content>),
     /// A text that is made anew by every open.
@@ -86,7 +86,7 @@ fn new_ino() -> u64 {
 
 impl Node {
     /// A node that has no name yet.
-    pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<Arc<Self>, Errno> {
+    pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<Kept<Self>, Errno> {
         fallible::arc(Self {
             ino: new_ino(),
             volume,
@@ -95,20 +95,21 @@ impl Node {
             links: AtomicU32::new(if matches!(body, Body::Directory { .. }) { 2 } else { 1 }),
             body,
         })
+        .map(Kept::from)
     }
 
     /// A directory without names.
-    pub fn directory(volume: Volume, permissions: u32) -> Result<Arc<Self>, Errno> {
+    pub fn directory(volume: Volume, permissions: u32) -> Result<Kept<Self>, Errno> {
         let body = Body::Directory {
-            names: SpinLock::new(Entries::new()),
-            parent: SpinLock::new(Weak::new()),
+            names: FreezeLock::new(Entries::new()),
+            parent: FreezeLock::new(Known::nothing()),
             kept: SpinLock::new(None),
         };
         Self::new(volume, permissions, body)
     }
 
     /// A symbolic link.
-    pub fn link(volume: Volume, target: &[u8]) -> Result<Arc<Self>, Errno> {
+    pub fn link(volume: Volume, target: &[u8]) -> Result<Kept<Self>, Errno> {
         Self::new(volume, 0o777, Body::Link(fallible::copied(target)?.into_boxed_slice()))
     }
 
@@ -117,7 +118,7 @@ impl Node {
         volume: Volume,
         permissions: u32,
         content: impl Content + 'static,
-    ) -> Result<Arc<Self>, Errno> {
+    ) -> Result<Kept<Self>, Errno> {
         let content: Box<dyn Content> = fallible::boxed(content)?;
         Self::new(volume, permissions, Body::File(content))
     }
@@ -197,8 +198,7 @@ impl Node {
         self.links.store(0, Ordering::Relaxed);
     }
 
-    /// The names in it: ENOTDIR unless it has some, EROFS for those of `/proc`.
-    pub fn names(&self) -> Result<&SpinLock<Entries>, Errno> {
+    fn entries(&self) -> Result<&FreezeLock<Entries>, Errno> {
         match &self.body {
             Body::Directory { names, .. } => Ok(names),
             Body::Folder(_) => Err(Errno::EROFS),
@@ -206,53 +206,65 @@ impl Node {
         }
     }
 
+    /// The names in it: ENOTDIR unless it has some, EROFS for those of `/proc`.
+    pub fn names(&self) -> Result<Look<'_, Entries>, Errno> {
+        self.entries().map(FreezeLock::look)
+    }
+
+    /// The same, for a change: EROFS if they are those of boot.
+    pub fn names_to_change(&self) -> Result<SpinGuard<'_, Entries>, Errno> {
+        self.entries()?.change().ok_or(Errno::EROFS)
+    }
+
+    /// Says that this directory stays where it is, and its names too: who looks at them meets nobody.
+    pub fn freeze(&self) {
+        if let Body::Directory { names, parent, .. } = &self.body {
+            names.freeze();
+            parent.freeze();
+        }
+    }
+
     /// The directory that this directory is in, or was in when it was removed.
-    pub fn parent(self: &Arc<Self>) -> Option<Arc<Node>> {
+    pub fn parent(&self) -> Option<Kept<Node>> {
         match &self.body {
-            Body::Directory { parent, .. } => parent.lock().upgrade(),
+            Body::Directory { parent, .. } => parent.look().kept(),
             Body::Folder(folder) => folder.parent(),
             _ => None,
         }
     }
 
     /// Says which directory this directory is in.
-    pub fn set_parent(&self, directory: Weak<Node>) {
+    pub fn set_parent(&self, directory: Known<Node>) {
         if let Body::Directory { parent, .. } = &self.body {
-            let _old = core::mem::replace(&mut *parent.lock(), directory);
+            let _old = parent.change().map(|mut parent| core::mem::replace(&mut *parent, directory));
         }
     }
 
     /// Says that this directory was removed: its parent, which it has no name in any more, lives as long as it does.
-    pub fn keep_parent(self: &Arc<Self>) {
+    pub fn keep_parent(&self) {
         if let Body::Directory { kept, .. } = &self.body {
             *kept.lock() = self.parent();
         }
     }
 
-    fn take_kept(&mut self) -> Option<Arc<Node>> {
+    fn take_kept(&mut self) -> Option<Kept<Node>> {
         match &self.body {
             Body::Directory { kept, .. } => kept.lock().take(),
             _ => None,
         }
     }
 
-    /// What `name` names in this directory.
-    pub fn lookup(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Node>, Errno> {
-        match (&self.body, name) {
-            (Body::Directory { .. } | Body::Folder(_), b"." | b"") => Ok(self.clone()),
-            (Body::Directory { .. } | Body::Folder(_), b"..") => self.parent().ok_or(Errno::ENOENT),
-            (Body::Directory { names, .. }, _) => names.lock().get(name).cloned().ok_or(Errno::ENOENT),
-            (Body::Folder(folder), _) => folder.lookup(name),
+    /// What `name`, which is not one of the two dots, names in this directory.
+    fn entry(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
+        match &self.body {
+            Body::Directory { names, .. } => names.look().get(name).cloned().ok_or(Errno::ENOENT),
+            Body::Folder(folder) => folder.lookup(name),
             _ => Err(Errno::ENOTDIR),
         }
     }
 
     /// Shows the names after `position` until `show` returns false.
-    pub fn list(
-        self: &Arc<Self>,
-        position: u64,
-        show: &mut dyn FnMut(Listed<'_>) -> bool,
-    ) -> Result<(), Errno> {
+    pub fn list(&self, position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
         let above = self.parent().map_or(self.ino, |parent| parent.ino);
         for (index, name, ino) in [(1, &b"."[..], self.ino), (2, b"..", above)] {
             if position < index && !show(Listed { name, ino, kind: S_IFDIR, position: index }) {
@@ -261,7 +273,10 @@ impl Node {
         }
         match &self.body {
             Body::Folder(folder) => folder.list(position.max(2), show),
-            _ => list_entries(&self.names()?.lock(), position, show),
+            _ => {
+                let names = self.names()?;
+                list_entries(&names, position, show)
+            }
         }
         Ok(())
     }
@@ -309,7 +324,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         let mut above = self.take_kept();
         while let Some(node) = above {
-            above = Arc::into_inner(node).and_then(|mut last| last.take_kept());
+            above = node.into_inner().and_then(|mut last| last.take_kept());
         }
     }
 }
@@ -320,6 +335,17 @@ fn list_entries(names: &Entries, position: u64, show: &mut dyn FnMut(Listed<'_>)
         let listed = Listed { name: &entry.name, ino: node.ino, kind: node.kind(), position: entry.key };
         if !show(listed) {
             break;
+        }
+    }
+}
+
+impl Kept<Node> {
+    /// What `name` names in this directory.
+    pub fn lookup(&self, name: &[u8]) -> Result<Self, Errno> {
+        match name {
+            b"." | b"" if self.is_directory() => Ok(self.clone()),
+            b".." if self.is_directory() => self.parent().ok_or(Errno::ENOENT),
+            _ => self.entry(name),
         }
     }
 }

@@ -15,6 +15,7 @@ use sync::SpinLock;
 use super::content::Content;
 use super::fallible::{self, Text};
 use super::image::tail;
+use super::kept::Kept;
 use super::node::{Body, Node, Volume};
 use super::page_cache::PageCache;
 use super::path::{self, Found};
@@ -27,9 +28,9 @@ const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 
 /// See the module.
 pub struct OpenFile {
-    node: Arc<Node>,
+    node: Kept<Node>,
     /// The directory where it was found, and its name there.
-    place: Option<(Arc<Node>, Vec<u8>)>,
+    place: Option<(Kept<Node>, Vec<u8>)>,
     /// `O_*`. Relaxed: the flags order nothing.
     flags: AtomicU32,
     /// Where the next read or write begins; held during it, so that threads do not read the same bytes twice.
@@ -38,31 +39,31 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// `node`, which nobody can name, opened with `flags`.
-    pub fn new(node: Arc<Node>, flags: u32) -> Result<Arc<Self>, Errno> {
+    pub fn new(node: Kept<Node>, flags: u32) -> Result<Kept<Self>, Errno> {
         Self::with(node, None, flags)
     }
 
     /// `node`, which `found` led to, opened with `flags`.
-    pub fn found(node: Arc<Node>, found: Found, flags: u32) -> Result<Arc<Self>, Errno> {
+    pub fn found(node: Kept<Node>, found: Found, flags: u32) -> Result<Kept<Self>, Errno> {
         Self::with(node, Some((found.parent, found.name)), flags)
     }
 
     /// A file in no directory, which is to be called `name`.
-    pub fn called(node: Arc<Node>, name: Vec<u8>, flags: u32) -> Result<Arc<Self>, Errno> {
+    pub fn called(node: Kept<Node>, name: Vec<u8>, flags: u32) -> Result<Kept<Self>, Errno> {
         Self::with(node, Some((super::root(), name)), flags)
     }
 
-    fn with(node: Arc<Node>, place: Option<(Arc<Node>, Vec<u8>)>, flags: u32) -> Result<Arc<Self>, Errno> {
+    fn with(node: Kept<Node>, place: Option<(Kept<Node>, Vec<u8>)>, flags: u32) -> Result<Kept<Self>, Errno> {
         let node = match node.body() {
             Body::Generated(write) if flags & O_PATH == 0 => proc::snapshot(&node, &**write)?,
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);
-        fallible::arc(Self { node, place, flags, position: SpinLock::new(0) })
+        fallible::arc(Self { node, place, flags, position: SpinLock::new(0) }).map(Kept::from)
     }
 
     /// What is open.
-    pub fn node(&self) -> &Arc<Node> {
+    pub fn node(&self) -> &Kept<Node> {
         &self.node
     }
 
@@ -156,7 +157,7 @@ pub struct Snapshot(Text);
 
 impl Snapshot {
     /// A node with this text.
-    pub fn node(text: Text, permissions: u32) -> Result<Arc<Node>, Errno> {
+    pub fn node(text: Text, permissions: u32) -> Result<Kept<Node>, Errno> {
         Node::file(Volume::System, permissions, Self(text))
     }
 }

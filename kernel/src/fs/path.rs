@@ -3,13 +3,13 @@
 //! The walk keeps a directory and the rest of the path. A symbolic link puts its target in front of the rest, so
 //! links cost no recursion; there may be 40, and each target is shorter than `PATH_MAX`, as the path is.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::{NAME_MAX, PATH_MAX};
 
 use super::fallible;
+use super::kept::Kept;
 use super::node::{Body, Node};
 
 const MAX_LINKS: u32 = 40;
@@ -17,18 +17,18 @@ const MAX_LINKS: u32 = 40;
 /// Where a path led.
 pub struct Found {
     /// The directory that the last name is in.
-    pub parent: Arc<Node>,
+    pub parent: Kept<Node>,
     /// The last name; `/` for the root.
     pub name: Vec<u8>,
     /// What has that name.
-    pub node: Option<Arc<Node>>,
+    pub node: Option<Kept<Node>>,
     /// Whether the path ended with a slash.
     pub slash: bool,
 }
 
 impl Found {
     /// What was found, or ENOENT.
-    pub fn existing(&self) -> Result<&Arc<Node>, Errno> {
+    pub fn existing(&self) -> Result<&Kept<Node>, Errno> {
         self.node.as_ref().ok_or(Errno::ENOENT)
     }
 
@@ -44,7 +44,7 @@ fn is_special(name: &[u8]) -> bool {
 
 /// The path, how many bytes of it were walked, and the directory where that led.
 struct Walk {
-    at: Arc<Node>,
+    at: Kept<Node>,
     path: Vec<u8>,
     walked: usize,
     links: u32,
@@ -52,7 +52,7 @@ struct Walk {
 
 /// Follows `path` from `from`. Everything but the last name must exist; a symbolic link there is followed if
 /// `follow`, or if a slash follows it.
-pub fn find(root: &Arc<Node>, from: &Arc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
+pub fn find(root: &Kept<Node>, from: &Kept<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -67,7 +67,7 @@ pub fn find(root: &Arc<Node>, from: &Arc<Node>, path: &[u8], follow: bool) -> Re
 
 impl Walk {
     /// The path is now `path` and then `tail`.
-    fn go_on_with(&mut self, root: &Arc<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
+    fn go_on_with(&mut self, root: &Kept<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
         if path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -81,7 +81,7 @@ impl Walk {
         Ok(())
     }
 
-    fn step(&mut self, root: &Arc<Node>, follow: bool) -> Result<Option<Found>, Errno> {
+    fn step(&mut self, root: &Kept<Node>, follow: bool) -> Result<Option<Found>, Errno> {
         let path = core::mem::take(&mut self.path);
         let start = path[self.walked..].iter().position(|&byte| byte != b'/');
         let start = start.map_or(path.len(), |skipped| self.walked + skipped);
@@ -107,7 +107,7 @@ impl Walk {
     }
 
     /// A missing last name is no error here.
-    fn look_up(&self, name: &[u8], last: bool) -> Result<Option<Arc<Node>>, Errno> {
+    fn look_up(&self, name: &[u8], last: bool) -> Result<Option<Kept<Node>>, Errno> {
         if !self.at.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -121,7 +121,7 @@ impl Walk {
         }
     }
 
-    fn follow(&mut self, root: &Arc<Node>, target: &[u8], tail: &[u8]) -> Result<(), Errno> {
+    fn follow(&mut self, root: &Kept<Node>, target: &[u8], tail: &[u8]) -> Result<(), Errno> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(Errno::ELOOP);
@@ -131,9 +131,9 @@ impl Walk {
 }
 
 fn found(
-    parent: &Arc<Node>,
+    parent: &Kept<Node>,
     name: &[u8],
-    node: Option<Arc<Node>>,
+    node: Option<Kept<Node>>,
     slash: bool,
 ) -> Result<Option<Found>, Errno> {
     if slash && node.as_ref().is_some_and(|node| !node.is_directory()) {
@@ -143,17 +143,17 @@ fn found(
 }
 
 /// The absolute path of a directory: ENOENT if it was removed, ENAMETOOLONG if it is `PATH_MAX` or more.
-pub fn of(directory: &Arc<Node>) -> Result<Vec<u8>, Errno> {
+pub fn of(directory: &Kept<Node>) -> Result<Vec<u8>, Errno> {
     // Filled from the end, the walk being upwards.
     let mut path = fallible::zeroes(PATH_MAX)?;
     let mut start = PATH_MAX;
     let mut at = directory.clone();
     loop {
         let parent = at.parent().ok_or(Errno::ENOENT)?;
-        if Arc::ptr_eq(&parent, &at) {
+        if parent.is(&at) {
             break;
         }
-        start = prepend(&mut path, start, parent.names()?.lock().name_of(&at).ok_or(Errno::ENOENT)?)?;
+        start = prepend(&mut path, start, parent.names()?.name_of(&at).ok_or(Errno::ENOENT)?)?;
         at = parent;
     }
     if start == PATH_MAX {
@@ -164,7 +164,7 @@ pub fn of(directory: &Arc<Node>) -> Result<Vec<u8>, Errno> {
 }
 
 /// The absolute path of `name` in `directory`.
-pub fn joined(directory: &Arc<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
+pub fn joined(directory: &Kept<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
     let path = of(directory)?;
     let slash = if path == b"/" { &b""[..] } else { b"/" };
     fallible::extended(fallible::extended(path, slash)?, name)

@@ -11,6 +11,7 @@ use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFI
 use sync::SpinLock;
 
 use super::content::{Content, Place};
+use super::kept::Kept;
 use super::node::{Node, Volume};
 use super::page_cache::PAGE;
 use super::{fallible, readiness};
@@ -38,7 +39,7 @@ struct State {
 }
 
 /// A new pipe's ends: to read from, to write to.
-pub fn new() -> Result<[Arc<Node>; 2], Errno> {
+pub fn new() -> Result<[Kept<Node>; 2], Errno> {
     let state =
         State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
     let pipe = Pipe { state: SpinLock::new(state), readers: WaitQueue::new(), writers: WaitQueue::new() };

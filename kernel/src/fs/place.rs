@@ -7,14 +7,15 @@ use abi::Errno;
 use sync::SpinLock;
 
 use super::fallible;
+use super::kept::Kept;
 use super::node::Node;
 use super::path::{self, Found};
 use crate::mm::common::Common;
 
 /// See the module. Threads share it, and processes may.
 pub struct Place {
-    root: Common<Arc<Node>>,
-    directory: SpinLock<Common<Arc<Node>>>,
+    root: Common<Kept<Node>>,
+    directory: SpinLock<Common<Kept<Node>>>,
     /// Relaxed: it orders nothing.
     umask: AtomicU32,
 }
@@ -36,12 +37,12 @@ impl Place {
     }
 
     /// The current directory.
-    pub fn directory(&self) -> Arc<Node> {
-        Arc::clone(&self.directory.lock())
+    pub fn directory(&self) -> Kept<Node> {
+        Kept::clone(&self.directory.lock())
     }
 
     /// Changes the current directory.
-    pub fn set_directory(&self, node: Arc<Node>) -> Result<(), Errno> {
+    pub fn set_directory(&self, node: Kept<Node>) -> Result<(), Errno> {
         if !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -51,7 +52,7 @@ impl Place {
     }
 
     /// What `path` names, counted from `start` unless it is absolute.
-    pub fn find(&self, start: &Arc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
+    pub fn find(&self, start: &Kept<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
         path::find(&self.root, start, path, follow)
     }
 

@@ -3,7 +3,7 @@
 //! | lock | guards | held by |
 //! |---|---|---|
 //! | [`TREE`] | where directories are | whoever removes or moves a name that may be a directory |
-//! | a directory's names | its entries, and whether it still takes any | everybody, for one look or change |
+//! | a directory's names | its entries, and whether it still takes any | everybody, for one look or change; nobody, once boot is done, for what it made outside `/tmp` |
 //!
 //! 1. Only a holder of `TREE` holds the names of several directories at once, so their order does not matter. They
 //!    are different ones: what is replaced is not above what is moved.
@@ -11,13 +11,15 @@
 //!    added to it again (ENOENT).
 //! 3. Nodes are dropped after the locks: freeing a big file takes a while.
 
-use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
 use sync::SpinLock;
 
 use super::directory::Entries;
+use super::fallible;
+use super::kept::Kept;
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::path::Found;
@@ -25,19 +27,35 @@ use super::path::Found;
 static TREE: SpinLock<()> = SpinLock::new(());
 
 /// Gives `node` a name in `directory`. Checks nothing but that the name is free and the directory exists.
-pub fn attach(directory: &Arc<Node>, name: &[u8], node: &Arc<Node>) -> Result<(), Errno> {
-    let mut names = directory.names()?.lock();
+pub fn attach(directory: &Kept<Node>, name: &[u8], node: &Kept<Node>) -> Result<(), Errno> {
+    let mut names = directory.names_to_change()?;
     if directory.links() == 0 {
         return Err(Errno::ENOENT);
     }
     names.insert(name, node.clone())?;
     // Still under the names: nobody finds a directory that does not know where it is.
-    node.set_parent(Arc::downgrade(directory));
+    node.set_parent(directory.known());
     directory.touch();
     Ok(())
 }
 
-fn create(at: &Found, node: Result<Arc<Node>, Errno>) -> Result<Arc<Node>, Errno> {
+/// Says of `directory`, and of all below that cannot be taken away, that it changes no more.
+pub fn freeze(directory: &Kept<Node>) -> Result<(), Errno> {
+    let mut left = Vec::new();
+    fallible::push(&mut left, directory.clone())?;
+    while let Some(at) = left.pop() {
+        if at.volume() == Volume::Memory {
+            continue;
+        }
+        at.freeze();
+        for entry in at.names().iter().flat_map(|names| names.after(0)) {
+            fallible::push(&mut left, entry.node.clone())?;
+        }
+    }
+    Ok(())
+}
+
+fn create(at: &Found, node: Result<Kept<Node>, Errno>) -> Result<Kept<Node>, Errno> {
     let node = node?;
     attach(&at.parent, &at.name, &node)?;
     Ok(node)
@@ -51,20 +69,20 @@ fn vacant(at: &Found) -> Result<(), Errno> {
 }
 
 /// An empty file without a name, which lies in `directory`.
-pub fn nameless_file(directory: &Node, permissions: u32) -> Result<Arc<Node>, Errno> {
+pub fn nameless_file(directory: &Node, permissions: u32) -> Result<Kept<Node>, Errno> {
     directory.must_be_writable()?;
     unnamed(MemoryFile::new()?, permissions)
 }
 
 /// A file that is in no directory.
-pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<Arc<Node>, Errno> {
+pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<Kept<Node>, Errno> {
     let file = Node::file(Volume::Memory, permissions, file)?;
     file.forget_links();
     Ok(file)
 }
 
 /// Makes an empty file.
-pub fn make_file(at: &Found, permissions: u32) -> Result<Arc<Node>, Errno> {
+pub fn make_file(at: &Found, permissions: u32) -> Result<Kept<Node>, Errno> {
     vacant(at)?;
     if at.slash {
         return Err(Errno::EISDIR);
@@ -88,7 +106,7 @@ pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
 }
 
 /// Gives a file another name.
-pub fn hard_link(node: &Arc<Node>, at: &Found) -> Result<(), Errno> {
+pub fn hard_link(node: &Kept<Node>, at: &Found) -> Result<(), Errno> {
     vacant(at)?;
     if node.is_directory() {
         return Err(Errno::EPERM);
@@ -108,8 +126,8 @@ pub fn unlink(at: &Found) -> Result<(), Errno> {
         return Err(Errno::EISDIR);
     }
     at.parent.must_be_writable()?;
-    let mut names = at.parent.names()?.lock();
-    if !names.get(&at.name).is_some_and(|named| Arc::ptr_eq(named, node)) {
+    let mut names = at.parent.names_to_change()?;
+    if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
     let removed = names.remove(&at.name);
@@ -133,8 +151,8 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
         return Err(Errno::ENOTDIR);
     }
     let _tree = TREE.lock();
-    let mut names = at.parent.names()?.lock();
-    if !names.get(&at.name).is_some_and(|named| Arc::ptr_eq(named, node)) {
+    let mut names = at.parent.names_to_change()?;
+    if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
     retire(node)?;
@@ -144,8 +162,8 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
 }
 
 /// Ends a directory, if it is empty. A mount point cannot go.
-fn retire(directory: &Arc<Node>) -> Result<(), Errno> {
-    let names = directory.names()?.lock();
+fn retire(directory: &Kept<Node>) -> Result<(), Errno> {
+    let names = directory.names_to_change()?;
     if !names.is_empty() {
         return Err(Errno::ENOTEMPTY);
     }
@@ -176,7 +194,7 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
         return Err(Errno::ENOTEMPTY);
     }
     let replaced = exchange(from, to, node, flags)?;
-    node.set_parent(Arc::downgrade(&to.parent));
+    node.set_parent(to.parent.known());
     from.parent.touch();
     to.parent.touch();
     drop(tree);
@@ -184,17 +202,17 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-fn exchange(from: &Found, to: &Found, node: &Arc<Node>, flags: u32) -> Result<Option<Arc<Node>>, Errno> {
-    let mut old = from.parent.names()?.lock();
-    if !old.get(&from.name).is_some_and(|named| Arc::ptr_eq(named, node)) {
+fn exchange(from: &Found, to: &Found, node: &Kept<Node>, flags: u32) -> Result<Option<Kept<Node>>, Errno> {
+    let mut old = from.parent.names_to_change()?;
+    if !old.get(&from.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
-    let mut elsewhere = match Arc::ptr_eq(&from.parent, &to.parent) {
+    let mut elsewhere = match from.parent.is(&to.parent) {
         true => None,
-        false => Some(to.parent.names()?.lock()),
+        false => Some(to.parent.names_to_change()?),
     };
     let new = elsewhere.as_deref_mut().unwrap_or(&mut old);
-    let is_same = new.get(&to.name).is_some_and(|named| Arc::ptr_eq(named, node));
+    let is_same = new.get(&to.name).is_some_and(|named| named.is(node));
     if is_same && flags & RENAME_NOREPLACE == 0 {
         return Ok(None);
     }
@@ -203,7 +221,12 @@ fn exchange(from: &Found, to: &Found, node: &Arc<Node>, flags: u32) -> Result<Op
     Ok(replaced)
 }
 
-fn place(names: &mut Entries, to: &Found, node: &Arc<Node>, flags: u32) -> Result<Option<Arc<Node>>, Errno> {
+fn place(
+    names: &mut Entries,
+    to: &Found,
+    node: &Kept<Node>,
+    flags: u32,
+) -> Result<Option<Kept<Node>>, Errno> {
     if to.parent.links() == 0 {
         return Err(Errno::ENOENT);
     }
@@ -221,14 +244,14 @@ fn place(names: &mut Entries, to: &Found, node: &Arc<Node>, flags: u32) -> Resul
 }
 
 /// Whether `directory` is `above` or somewhere below it. Holders of `TREE` only.
-fn is_inside(directory: &Arc<Node>, above: &Arc<Node>) -> bool {
+fn is_inside(directory: &Kept<Node>, above: &Kept<Node>) -> bool {
     let mut at = directory.clone();
     loop {
-        if Arc::ptr_eq(&at, above) {
+        if at.is(above) {
             return true;
         }
         match at.parent() {
-            Some(parent) if !Arc::ptr_eq(&parent, &at) => at = parent,
+            Some(parent) if !parent.is(&at) => at = parent,
             _ => return false,
         }
     }

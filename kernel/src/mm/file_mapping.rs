@@ -36,6 +36,7 @@ use super::mappings::{Links, Place};
 use super::space::SpaceHandle;
 use super::user::USER_END;
 use crate::arch::{phys_to_virt, virt_to_phys};
+use crate::fs::Kept;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{OpenFile, fallible};
 
@@ -64,14 +65,14 @@ pub struct FileMapping {
 #[derive(Clone)]
 pub enum Source {
     /// What the program opened.
-    File(Arc<OpenFile>),
+    File(Kept<OpenFile>),
     /// Memory that is shared without a file.
     Memory(Arc<PageCache>),
 }
 
 impl Source {
     /// That of an open file: ENODEV if it has no pages.
-    pub fn of(file: &Arc<OpenFile>) -> Result<Self, Errno> {
+    pub fn of(file: &Kept<OpenFile>) -> Result<Self, Errno> {
         file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
     }
 
@@ -136,7 +137,7 @@ impl FileMapping {
     }
 
     /// What the program had open when it mapped the file.
-    pub fn opened(&self) -> Option<&Arc<OpenFile>> {
+    pub fn opened(&self) -> Option<&Kept<OpenFile>> {
         match self.source() {
             Source::File(file) => Some(file),
             Source::Memory(_) => None,

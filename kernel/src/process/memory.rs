@@ -13,6 +13,7 @@ use vm::{Access, Fault, FaultError, PageRange, Region, VirtAddr};
 use super::STACK_BOTTOM;
 use super::heap::Heap;
 use super::pages::Pages;
+use crate::fs::Kept;
 use crate::fs::{OpenFile, fallible};
 use crate::mm::common::Common;
 use crate::mm::file_mapping;
@@ -21,7 +22,7 @@ use crate::mm::space::{self, SpaceHandle, user_pages};
 /// The program in an address space, as it was started.
 pub struct Program {
     /// Its file.
-    pub file: Arc<OpenFile>,
+    pub file: Kept<OpenFile>,
     /// Its arguments, each with a NUL.
     pub argv: Vec<u8>,
     /// Its environment, each with a NUL.
@@ -55,7 +56,7 @@ pub struct Mapped {
 /// What a mapping shows.
 pub struct Source {
     /// The open file; none: memory that is shared without one.
-    pub file: Option<Arc<OpenFile>>,
+    pub file: Option<Kept<OpenFile>>,
     /// The first page of it.
     pub first: u64,
 }

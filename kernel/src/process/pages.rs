@@ -1,10 +1,9 @@
 //! How much memory a program uses: sums over its mappings.
 
-use alloc::sync::Arc;
-
 use vm::{Flags, Prot};
 
 use super::memory::Mapped;
+use crate::fs::Kept;
 use crate::fs::OpenFile;
 use crate::fs::node::Volume;
 
@@ -38,7 +37,7 @@ impl Pages {
     }
 
     /// Counts a mapping of the program in `program`.
-    pub fn add(&mut self, mapped: &Mapped, program: &Arc<OpenFile>) {
+    pub fn add(&mut self, mapped: &Mapped, program: &Kept<OpenFile>) {
         let (pages, flags) = (mapped.region.pages.pages(), mapped.region.mapping.flags());
         self.mapped += pages;
         if flags.contains(Flags::LOCKED) {
@@ -51,13 +50,13 @@ impl Pages {
     }
 
     /// The sum of the mappings that are of the same kind, as Linux tells them apart.
-    fn kind(&mut self, mapped: &Mapped, program: &Arc<OpenFile>) -> Option<&mut u64> {
+    fn kind(&mut self, mapped: &Mapped, program: &Kept<OpenFile>) -> Option<&mut u64> {
         let (prot, flags) = (mapped.region.mapping.prot(), mapped.region.mapping.flags());
         let file = mapped.source.as_ref().and_then(|source| source.file.as_ref());
         match (prot.contains(Prot::WRITE), prot.contains(Prot::EXEC)) {
             _ if mapped.is_stack() => Some(&mut self.stack),
             (true, _) if !flags.contains(Flags::SHARED) => Some(&mut self.data),
-            (false, true) if file.is_some_and(|file| Arc::ptr_eq(file, program)) => Some(&mut self.code),
+            (false, true) if file.is_some_and(|file| file.is(program)) => Some(&mut self.code),
             (false, true) => Some(&mut self.library),
             _ => None,
         }

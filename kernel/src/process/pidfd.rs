@@ -6,6 +6,7 @@ use abi::Errno;
 use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
 
 use super::Process;
+use crate::fs::Kept;
 use crate::fs::OpenFile;
 use crate::fs::content::{Content, Place};
 use crate::fs::node::{Node, Volume};
@@ -16,7 +17,7 @@ struct PidFd(Arc<Process>);
 ///
 /// # Errors
 /// ENOMEM.
-pub fn open(process: Arc<Process>, flags: u32) -> Result<Arc<OpenFile>, Errno> {
+pub fn open(process: Arc<Process>, flags: u32) -> Result<Kept<OpenFile>, Errno> {
     OpenFile::new(Node::file(Volume::System, 0o600, PidFd(process))?, O_RDWR | flags)
 }
 

@@ -1,12 +1,11 @@
 //! From file to file inside the kernel.
 
-use alloc::sync::Arc;
-
 use abi::Errno;
 use abi::file::S_IFREG;
 
 use super::io::told_if_broken;
 use super::{Call, Outcome};
+use crate::fs::Kept;
 use crate::fs::OpenFile;
 use crate::fs::content::Place;
 use crate::fs::transfer;
@@ -17,7 +16,7 @@ const MOST: u64 = 1 << 20;
 
 /// One end of a copy: a file, and where the program keeps the offset; at 0 it is the file's own.
 struct End {
-    file: Arc<OpenFile>,
+    file: Kept<OpenFile>,
     offset_at: u64,
 }
 
@@ -79,7 +78,7 @@ fn check_ranges(from: &End, to: &End, len: u64) -> Result<(), Errno> {
     }
     let len = len.min(from.file.readable()?.len().saturating_sub(source));
     let apart = sink + len <= source || source + len <= sink;
-    if apart || !Arc::ptr_eq(from.file.node(), to.file.node()) { Ok(()) } else { Err(Errno::EINVAL) }
+    if apart || !from.file.node().is(to.file.node()) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 fn copy(from: &End, to: &End, len: u64) -> Outcome {

@@ -1,12 +1,12 @@
 //! What file calls have in common: descriptors and paths as arguments.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_FDCWD, PATH_MAX};
 
 use super::Call;
+use crate::fs::Kept;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
 use crate::fs::{FdTable, OpenFile, Place};
@@ -24,7 +24,7 @@ impl Call<'_> {
     }
 
     /// The file whose descriptor argument `index` is.
-    pub(super) fn file(&self, index: usize) -> Result<Arc<OpenFile>, Errno> {
+    pub(super) fn file(&self, index: usize) -> Result<Kept<OpenFile>, Errno> {
         self.files().get(self.int(index))
     }
 
@@ -61,7 +61,7 @@ impl Call<'_> {
         path: usize,
         follow: bool,
         flags: u32,
-    ) -> Result<Arc<Node>, Errno> {
+    ) -> Result<Kept<Node>, Errno> {
         let path = self.path(path)?;
         match self.int(directory) {
             AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.place().directory()),

@@ -1,7 +1,5 @@
 //! Opening and closing.
 
-use alloc::sync::Arc;
-
 use abi::Errno;
 use abi::file::{
     AT_FDCWD, CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
@@ -9,6 +7,7 @@ use abi::file::{
 };
 
 use super::{Call, Outcome};
+use crate::fs::Kept;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
 use crate::fs::{OpenFile, tree};
@@ -61,7 +60,7 @@ fn wants_to_write(flags: u32) -> bool {
     flags & O_ACCMODE != O_RDONLY && flags & O_PATH == 0
 }
 
-fn node_for(found: &Found, flags: u32, mode: u32) -> Result<Arc<Node>, Errno> {
+fn node_for(found: &Found, flags: u32, mode: u32) -> Result<Kept<Node>, Errno> {
     match &found.node {
         Some(node) if flags & O_TMPFILE == O_TMPFILE => nameless(node, flags, mode),
         Some(_) if flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
@@ -71,7 +70,7 @@ fn node_for(found: &Found, flags: u32, mode: u32) -> Result<Arc<Node>, Errno> {
     }
 }
 
-fn nameless(directory: &Arc<Node>, flags: u32, mode: u32) -> Result<Arc<Node>, Errno> {
+fn nameless(directory: &Kept<Node>, flags: u32, mode: u32) -> Result<Kept<Node>, Errno> {
     match directory.is_directory() {
         _ if !wants_to_write(flags) => Err(Errno::EINVAL),
         true => tree::nameless_file(directory, mode),

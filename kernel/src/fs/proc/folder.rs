@@ -1,10 +1,10 @@
 //! Directories whose names are made when somebody looks.
 
-use alloc::sync::Arc;
 use core::fmt::{self, Write};
 
 use abi::Errno;
 
+use crate::fs::Kept;
 use crate::fs::fallible::Text;
 use crate::fs::node::{Body, Listed, Node, Volume};
 
@@ -14,26 +14,26 @@ pub type Show<'a> = dyn FnMut(Listed<'_>) -> bool + 'a;
 /// What such a directory knows.
 pub trait Folder: Send + Sync {
     /// What `name` names; ENOENT.
-    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno>;
+    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno>;
 
     /// Shows the names after `position`, which is not below that of the two dots.
     fn list(&self, position: u64, show: &mut Show<'_>);
 
     /// The directory that it is in.
-    fn parent(&self) -> Option<Arc<Node>>;
+    fn parent(&self) -> Option<Kept<Node>>;
 }
 
 /// Positions up to this one are those of `.` and `..`.
 pub const DOTS: u64 = 2;
 
 /// A directory that looks like `folder`.
-pub fn node(folder: impl Folder + 'static) -> Result<Arc<Node>, Errno> {
+pub fn node(folder: impl Folder + 'static) -> Result<Kept<Node>, Errno> {
     let folder = crate::fs::fallible::boxed(folder)?;
     Node::new(Volume::System, 0o555, Body::Folder(folder))
 }
 
 /// A file whose text `write` makes when it is opened.
-pub fn text(write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) -> Result<Arc<Node>, Errno> {
+pub fn text(write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) -> Result<Kept<Node>, Errno> {
     let write = crate::fs::fallible::boxed(write)?;
     Node::new(Volume::System, 0o444, Body::Generated(write))
 }

@@ -6,7 +6,6 @@ mod maps;
 mod process;
 mod texts;
 
-use alloc::sync::Arc;
 use core::fmt::{self, Write};
 
 use abi::Errno;
@@ -19,6 +18,7 @@ use super::node::{Node, Volume};
 use super::open_file::Snapshot;
 use super::scarcity::Scarcity;
 use super::tree;
+use crate::fs::Kept;
 use crate::process::numbers;
 use crate::{arch, counters, mm, options, sched};
 
@@ -27,10 +27,10 @@ pub use folder::Folder;
 use process::Processes;
 
 /// Puts everything below `root`.
-pub fn populate(root: &Arc<Node>) -> Result<(), BadImage> {
+pub fn populate(root: &Kept<Node>) -> Result<(), BadImage> {
     devices(&directory(root, b"dev")?)?;
-    let fixed = Node::directory(Volume::System, 0o555)?;
-    fixed.set_parent(Arc::downgrade(root));
+    let fixed = Node::directory(Volume::System, 0o555)?.forever()?;
+    fixed.set_parent(root.known());
     for (name, write) in MACHINE {
         generated(&fixed, name, *write)?;
     }
@@ -38,7 +38,8 @@ pub fn populate(root: &Arc<Node>) -> Result<(), BadImage> {
     let settings = directory(&fixed, b"sys")?;
     generated(&directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("1\n"))?;
     generated(&directory(&settings, b"kernel")?, b"pid_max", |text| writeln!(text, "{}", numbers::LIMIT))?;
-    tree::attach(root, b"proc", &folder::node(Processes { fixed })?)?;
+    tree::freeze(&fixed)?;
+    tree::attach(root, b"proc", &folder::node(Processes { fixed })?.forever()?)?;
     let cpus = below(root, &[b"sys", b"devices", b"system", b"cpu"])?;
     for name in [&b"online"[..], b"possible", b"present"] {
         generated(&cpus, name, cpu_range)?;
@@ -59,7 +60,7 @@ const MACHINE: &[(&[u8], Fixed)] = &[
     (b"uptime", |text| writeln!(text, "{} 0", arch::now_ns() / 1_000_000_000)),
 ];
 
-fn devices(dev: &Arc<Node>) -> Result<(), Errno> {
+fn devices(dev: &Kept<Node>) -> Result<(), Errno> {
     let files: [(&[u8], Device); 5] = [
         (b"null", Device::Null),
         (b"zero", Device::Zero),
@@ -84,22 +85,22 @@ fn devices(dev: &Arc<Node>) -> Result<(), Errno> {
         .try_for_each(|(name, target)| tree::attach(dev, name, &Node::link(Volume::System, target)?))
 }
 
-fn directory(parent: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>, Errno> {
-    let made = Node::directory(Volume::System, 0o755)?;
+fn directory(parent: &Kept<Node>, name: &[u8]) -> Result<Kept<Node>, Errno> {
+    let made = Node::directory(Volume::System, 0o755)?.forever()?;
     tree::attach(parent, name, &made)?;
     Ok(made)
 }
 
-fn below(parent: &Arc<Node>, names: &[&[u8]]) -> Result<Arc<Node>, Errno> {
+fn below(parent: &Kept<Node>, names: &[&[u8]]) -> Result<Kept<Node>, Errno> {
     names.iter().try_fold(parent.clone(), |at, name| directory(&at, name))
 }
 
-fn generated(parent: &Arc<Node>, name: &[u8], write: Fixed) -> Result<(), Errno> {
+fn generated(parent: &Kept<Node>, name: &[u8], write: Fixed) -> Result<(), Errno> {
     tree::attach(parent, name, &folder::text(write)?)
 }
 
 /// `node`, whose text `write` makes, as it is now.
-pub fn snapshot(node: &Node, write: &Writer) -> Result<Arc<Node>, Errno> {
+pub fn snapshot(node: &Node, write: &Writer) -> Result<Kept<Node>, Errno> {
     let mut text = Text::default();
     write(&mut text).map_err(|_| Errno::ENOMEM)?;
     Snapshot::node(text, node.permissions())

@@ -11,6 +11,7 @@ use super::descriptors::Descriptors;
 use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
 use super::maps::{self, PageMap};
 use super::texts;
+use crate::fs::Kept;
 use crate::fs::fallible::Text;
 use crate::fs::node::{Node, Volume};
 use crate::fs::path;
@@ -41,12 +42,12 @@ struct One {
     process: Weak<Process>,
 }
 
-pub fn of_process(process: &Arc<Process>) -> Result<Arc<Node>, Errno> {
+pub fn of_process(process: &Arc<Process>) -> Result<Kept<Node>, Errno> {
     folder::node(One { process: Arc::downgrade(process) })
 }
 
 impl Folder for One {
-    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         match name {
             b"fd" => folder::node(Descriptors::of(&process)),
@@ -66,12 +67,12 @@ impl Folder for One {
         let _all = list_names(&NAMES, position, show);
     }
 
-    fn parent(&self) -> Option<Arc<Node>> {
+    fn parent(&self) -> Option<Kept<Node>> {
         crate::fs::root().lookup(b"proc").ok()
     }
 }
 
-fn link(target: &[u8]) -> Result<Arc<Node>, Errno> {
+fn link(target: &[u8]) -> Result<Kept<Node>, Errno> {
     Node::link(Volume::System, target)
 }
 
@@ -83,7 +84,7 @@ fn program_path(process: &Process) -> Result<Vec<u8>, Errno> {
 /// A text about a process.
 type Writer = fn(&Process, &mut Text) -> fmt::Result;
 
-fn file(process: &Arc<Process>, name: &[u8]) -> Result<Arc<Node>, Errno> {
+fn file(process: &Arc<Process>, name: &[u8]) -> Result<Kept<Node>, Errno> {
     let write: Writer = match name {
         b"cmdline" => texts::cmdline,
         b"environ" => texts::environ,
@@ -107,7 +108,7 @@ struct Tasks {
 }
 
 impl Folder for Tasks {
-    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         let task = folder::number(name).and_then(|tid| process.thread(tid)).ok_or(Errno::ENOENT)?;
         folder::node(OneTask { task: Arc::downgrade(&task) })
@@ -119,7 +120,7 @@ impl Folder for Tasks {
         let _all = list_numbers(position, (DOTS + 1, S_IFDIR), next, show);
     }
 
-    fn parent(&self) -> Option<Arc<Node>> {
+    fn parent(&self) -> Option<Kept<Node>> {
         of_process(&self.process.upgrade()?).ok()
     }
 }
@@ -130,7 +131,7 @@ struct OneTask {
 }
 
 impl Folder for OneTask {
-    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
         match name {
             b"comm" => {
                 let task = self.task.clone();
@@ -145,7 +146,7 @@ impl Folder for OneTask {
             list_names(&[(b"comm", S_IFREG), (b"stat", S_IFREG), (b"status", S_IFREG)], position, show);
     }
 
-    fn parent(&self) -> Option<Arc<Node>> {
+    fn parent(&self) -> Option<Kept<Node>> {
         let process = Arc::downgrade(self.task.upgrade()?.process());
         folder::node(Tasks { process }).ok()
     }
@@ -154,7 +155,7 @@ impl Folder for OneTask {
 /// `/proc` itself: the processes, and names that are always there.
 pub struct Processes {
     /// Those names.
-    pub fixed: Arc<Node>,
+    pub fixed: Kept<Node>,
 }
 
 /// Names that mean another process to each that reads them.
@@ -163,7 +164,7 @@ const MOVING: [(&[u8], u32); 2] = [(b"self", S_IFLNK), (b"thread-self", S_IFLNK)
 const FIRST: u64 = DOTS + MOVING.len() as u64 + 1;
 
 impl Folder for Processes {
-    fn lookup(&self, name: &[u8]) -> Result<Arc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
         match (name, folder::number(name)) {
             (b"self", _) => moving_link(texts::own_process),
             (b"thread-self", _) => moving_link(texts::own_thread),
@@ -183,12 +184,12 @@ impl Folder for Processes {
         }
     }
 
-    fn parent(&self) -> Option<Arc<Node>> {
+    fn parent(&self) -> Option<Kept<Node>> {
         Some(crate::fs::root())
     }
 }
 
-fn moving_link(target: fn(&mut Text) -> fmt::Result) -> Result<Arc<Node>, Errno> {
+fn moving_link(target: fn(&mut Text) -> fmt::Result) -> Result<Kept<Node>, Errno> {
     let mut text = Text::default();
     target(&mut text).map_err(|_| Errno::ENOMEM)?;
     link(&text.0)

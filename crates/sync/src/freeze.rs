@@ -1,0 +1,115 @@
+//! A lock around a value that one day changes no more: from then on everybody reads it without the lock.
+
+use core::ops::Deref;
+
+use crate::atomic::{AtomicBool, Ordering};
+use crate::{SpinGuard, SpinLock};
+
+/// See the module.
+#[derive(Debug)]
+pub struct FreezeLock<T> {
+    lock: SpinLock<T>,
+    /// Set with the lock held, never reset.
+    frozen: AtomicBool,
+}
+
+/// A look at the value.
+#[derive(Debug)]
+pub enum Look<'a, T> {
+    /// It does not change any more.
+    Frozen(&'a T),
+    /// It does not change meanwhile.
+    Locked(SpinGuard<'a, T>),
+}
+
+impl<T> FreezeLock<T> {
+    crate::const_unless_loom! {
+        /// A lock around `value`, which may change.
+        pub fn new(value: T) -> Self {
+            Self { lock: SpinLock::new(value), frozen: AtomicBool::new(false) }
+        }
+    }
+
+    /// Looks at the value; with the lock, as long as it may change.
+    #[inline]
+    pub fn look(&self) -> Look<'_, T> {
+        // Acquire pairs with the Release in `freeze`.
+        if !self.frozen.load(Ordering::Acquire) {
+            return Look::Locked(self.lock.lock());
+        }
+        // SAFETY: whoever changed the value had the lock before `freeze` took it, and nobody gets it for a change after that.
+        Look::Frozen(unsafe { self.lock.peek() })
+    }
+
+    /// Locks the value for a change: `None` if it changes no more.
+    pub fn change(&self) -> Option<SpinGuard<'_, T>> {
+        let guard = self.lock.lock();
+        // Relaxed: set with the lock held.
+        (!self.frozen.load(Ordering::Relaxed)).then_some(guard)
+    }
+}
+
+impl<T: Sync> FreezeLock<T> {
+    /// The value changes no more. Many may look at it at once then, so it must be `Sync`:
+    ///
+    /// ```compile_fail
+    /// sync::FreezeLock::new(core::cell::Cell::new(0)).freeze();
+    /// ```
+    pub fn freeze(&self) {
+        let _still = self.lock.lock();
+        // Release pairs with the Acquire in `look`.
+        self.frozen.store(true, Ordering::Release);
+    }
+}
+
+impl<T> Deref for Look<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Frozen(value) => value,
+            Self::Locked(guard) => guard,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn what_is_frozen_does_not_change() {
+        let lock = FreezeLock::new(1);
+        *lock.change().expect("it may change") += 1;
+        lock.freeze();
+        assert!(lock.change().is_none());
+        assert_eq!(*lock.look(), 2);
+    }
+
+    #[test]
+    fn many_look_at_once() {
+        let lock = FreezeLock::new(1);
+        lock.freeze();
+        let (first, second) = (lock.look(), lock.look());
+        assert_eq!(*first, *second);
+    }
+
+    /// Whoever sees it frozen sees the last change: nothing comes after `freeze`.
+    #[test]
+    fn a_change_comes_before_the_frost_or_not_at_all() {
+        for _ in 0..100 {
+            let lock = FreezeLock::new(0);
+            let changed = std::thread::scope(|scope| {
+                let changes = scope.spawn(|| lock.change().map(|mut value| *value += 1).is_some());
+                lock.freeze();
+                let seen = *lock.look();
+                let changed = changes.join().unwrap();
+                assert_eq!(seen == 1, changed);
+                changed
+            });
+            assert_eq!(*lock.look(), i32::from(changed));
+        }
+    }
+}
