@@ -67,6 +67,11 @@ impl Counters {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         NAMES.into_iter().zip(self.0)
     }
+
+    /// Relaxed: a number may lag, and is never torn.
+    fn add(&mut self, cells: &[AtomicU64; NAMES.len()]) {
+        self.0.iter_mut().zip(cells).for_each(|(sum, cell)| *sum += cell.load(Ordering::Relaxed));
+    }
 }
 
 impl Index<Event> for Counters {
@@ -98,9 +103,11 @@ impl Tally {
         cell.store(cell.load(Ordering::Relaxed) + times, Ordering::Relaxed);
     }
 
-    /// The counts of `core`. Relaxed: a number may lag, and is never torn.
+    /// The counts of `core`.
     pub(crate) fn of(&self, core: CoreId) -> Counters {
-        Counters(self.0.of(core).each_ref().map(|cell| cell.load(Ordering::Relaxed)))
+        let mut counts = Counters::default();
+        counts.add(self.0.of(core));
+        counts
     }
 
     /// How often `event` happened.
@@ -110,7 +117,7 @@ impl Tally {
 
     pub(crate) fn sum(&self) -> Counters {
         let mut sum = Counters::default();
-        (0..self.0.cores()).for_each(|core| sum += self.of(CoreId::new(core)));
+        self.0.iter().for_each(|cells| sum.add(cells));
         sum
     }
 }
