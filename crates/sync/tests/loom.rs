@@ -4,7 +4,7 @@
 use loom::sync::Arc;
 use loom::thread;
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use sync::{Parking, SpinLock, UnsafeCell, lock_bit, spin_loop, unlock_bit};
+use sync::{FreezeLock, Look, Parking, SpinLock, UnsafeCell, lock_bit, spin_loop, unlock_bit};
 
 const BIT: u64 = 1;
 
@@ -17,6 +17,35 @@ fn a_spin_lock_excludes_and_publishes() {
         *lock.lock() += 1;
         thread.join().unwrap();
         assert_eq!(*lock.lock(), 2);
+    });
+}
+
+/// Loom finds a look without the lock that nothing puts behind the change.
+#[test]
+fn what_is_seen_frozen_is_the_last_value() {
+    loom::model(|| {
+        let lock = Arc::new(FreezeLock::new(0));
+        let other = Arc::clone(&lock);
+        let thread = thread::spawn(move || {
+            *other.change().unwrap() += 1;
+            other.freeze();
+        });
+        if let Look::Frozen(value) = lock.look() {
+            assert_eq!(*value, 1);
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn nothing_changes_behind_the_frost() {
+    loom::model(|| {
+        let lock = Arc::new(FreezeLock::new(0));
+        let other = Arc::clone(&lock);
+        let thread = thread::spawn(move || other.change().map(|mut value| *value += 1).is_some());
+        lock.freeze();
+        let seen = *lock.look();
+        assert_eq!(seen, i32::from(thread.join().unwrap()));
     });
 }
 
