@@ -66,9 +66,10 @@ const HOME: u64 = 0xffff;
 const CROWDED_SHIFT: u32 = 16;
 const CROWDED: u64 = 0xff << CROWDED_SHIFT;
 const SHARED: u64 = 1 << 24;
-/// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by threads that
-/// share nothing but the few pages through which they start and stop.
-const CROWD: u64 = 32;
+/// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by eight threads
+/// that share nothing but the three pages through which they start and stop.
+const CROWD: u64 = 20;
+
 /// What a leaf knows of the cores that use it. See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Linkage<'g> {
