@@ -21,8 +21,8 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         page: Page,
     ) -> Result<Fault, FaultError> {
         match self.mmu.tables() {
-            Tables::Adaptive if self.is_open(pin, entry, page) => Ok(self.open(entry, page, Guests::NONE)),
-            Tables::Adaptive => self.fill_either(pin, at, entry, page),
+            Tables::Adaptive if is_open(pin, entry, page) => Ok(self.open(entry, page, Guests::NONE)),
+            Tables::Adaptive if !is_apart(pin, entry, page) => self.fill_either(pin, at, entry, page),
             _ => self.fill_own(pin, at, entry, page, self.owner(pin)),
         }
     }
@@ -73,13 +73,6 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     #[inline(always)]
     fn fill_table(&self, pin: &Pinned, at: PageNum, page: Page) -> Result<(), FaultError> {
         self.mmu.fill(pin, at, frame_of(page), page.rights()).map_err(|_| FaultError::OutOfMemory)
-    }
-
-    /// Whether this core is linked, and nobody translates the page. Then its upper entry leads to the leaf, or to nothing: if
-    /// a note of what it missed took more than was meant (`presence.rs`), the program faults once more.
-    #[inline(always)]
-    fn is_open(&self, pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
-        page.is_untracked() && linkage(&entry.leaf()).is_linked(pin.core())
     }
 
     /// The page's word is an entry from now on: one store.
@@ -185,6 +178,19 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         self.take_back(pin, Reach::one(at, lost));
         guests
     }
+}
+
+/// Whether this core is linked, and nobody translates the page. Its upper entry leads to the leaf, or to nothing: if a note of
+/// what it missed took more than was meant (`presence.rs`), the program faults once more.
+#[inline(always)]
+fn is_open(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
+    page.is_untracked() && linkage(&entry.leaf()).is_linked(pin.core())
+}
+
+/// Whether the leaf is another core's, and nobody translates the page: this one does in a page of its own.
+#[inline(always)]
+fn is_apart(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
+    page.is_untracked() && linkage(&entry.leaf()).is_anothers(pin.core())
 }
 
 /// How much a fill of `page` says for sharing its leaf. What all show from a file, like a program's text, is seldom taken
