@@ -10,6 +10,8 @@ const FIXED: u16 = 2;
 const INDEPENDENT: u16 = 3;
 const BASE: u64 = 0x40_0000;
 const USER_END: u64 = 0x7fff_ffff_f000;
+/// A page of the main thread's stack.
+const STACK: u64 = 0x5555_5543_f000;
 /// exit(0)
 const CODE: [u8; 9] = [0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05];
 const HEADER: usize = 64;
@@ -80,7 +82,7 @@ fn what_is_wrong_with_a_file_is_said() {
         (segment("over-the-end", Segment { memory_size: USER_END, ..ALL }), "outside of user space"),
         (segment("below", Segment { address: 0, ..ALL }), "outside of user space"),
         (segment("endless", Segment { memory_size: u64::MAX, ..ALL }), "outside of user space"),
-        (segment("on-the-stack", Segment { address: USER_END - 4096, ..ALL }), "where the stack goes"),
+        (segment("on-the-stack", Segment { address: STACK, ..ALL }), "where the stack goes"),
         (segment("misplaced", Segment { address: BASE + 1, ..ALL }), "as it is in the file"),
         (segment("shrinking", Segment { memory_size: 100, ..ALL }), "longer in the file"),
         (("idle", stored("idle", &file(FIXED, entry(), [NOTHING; 2]))), "nothing to load"),

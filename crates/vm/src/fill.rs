@@ -21,7 +21,8 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         page: Page,
     ) -> Result<Fault, FaultError> {
         match self.mmu.tables() {
-            Tables::Adaptive => self.fill_either(pin, at, entry, page),
+            Tables::Adaptive if is_open(pin, entry, page) => Ok(self.open(entry, page, Guests::NONE)),
+            Tables::Adaptive if !is_apart(pin, entry, page) => self.fill_either(pin, at, entry, page),
             _ => self.fill_own(pin, at, entry, page, self.owner(pin)),
         }
     }
@@ -74,6 +75,16 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         self.mmu.fill(pin, at, frame_of(page), page.rights()).map_err(|_| FaultError::OutOfMemory)
     }
 
+    /// The page's word is an entry from now on: one store.
+    #[inline(always)]
+    fn open(&self, entry: &mut Entry<'_, Page>, page: Page, guests: Guests) -> Fault {
+        let linked = page.linked(self.mmu.entry(page.rights())).with_guests(guests);
+        // Release, partner of the walks of other linked cores: they find what is in the frame.
+        fence(Ordering::Release);
+        entry.set(linked);
+        Fault::Fill
+    }
+
     /// Through the leaf or not, as `linkage.rs` says.
     #[inline]
     fn fill_either(
@@ -110,7 +121,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let seat = leaf.admit(pin.core());
         let before = page.guests();
         let guests = seat.map_or(Guests::ALL, |seat| before.and(seat));
-        if guests != before && leaf.has_guests() && leaf.crowd(weight(page)) {
+        if Some(before) != seat && leaf.has_guests() && leaf.crowd(weight(page)) {
             return self.link(pin, at, entry, page);
         }
         if seat.is_none() {
@@ -144,16 +155,13 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             false if page.tracker().is_empty() => Guests::NONE,
             false => self.receive(pin, at, linkage, page),
         };
-        let linked = page.linked(self.mmu.entry(page.rights())).with_guests(guests);
-        // Release, partner of the walks of other linked cores: they find what is in the frame.
-        fence(Ordering::Release);
-        entry.set(linked);
+        let fault = self.open(entry, page, guests);
         if page.is_linked() && !fresh {
             // Its rights may have been raised since.
             self.mmu.clear(pin, PageRange::one(at));
             return Ok(Fault::Spurious);
         }
-        Ok(Fault::Fill)
+        Ok(fault)
     }
 
     /// A tracked page is about to be linked. Those who are linked are known as such, the others become guests; who finds no
@@ -172,9 +180,23 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     }
 }
 
-/// How much a fill of `page` says for sharing its leaf. What all show from a file, like a program's text, is seldom taken back.
+/// Whether this core is linked, and nobody translates the page. Its upper entry leads to the leaf, or to nothing: if a note of
+/// what it missed took more than was meant (`presence.rs`), the program faults once more.
+#[inline(always)]
+fn is_open(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
+    page.is_untracked() && linkage(&entry.leaf()).is_linked(pin.core())
+}
+
+/// Whether the leaf is another core's, and nobody translates the page: this one does in a page of its own.
+#[inline(always)]
+fn is_apart(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
+    page.is_untracked() && linkage(&entry.leaf()).is_anothers(pin.core())
+}
+
+/// How much a fill of `page` says for sharing its leaf. What all show from a file, like a program's text, is seldom taken
+/// back.
 fn weight(page: Page) -> u64 {
-    if page.is_shown() { 8 } else { 1 }
+    if page.is_shown() { 5 } else { 1 }
 }
 
 #[inline(always)]

@@ -39,7 +39,9 @@
 //! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads to it.
 //! 4. Whoever is in a page's tracker, or its guest, and links, has lost its own page before it returns to the
 //!    program; until then the set, which it is in, covers it.
-//! 5. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot stores its
+//! 5. The upper entry of a core in the set leads to the leaf or nowhere, never to a page of its own. So who is in the set
+//!    fills by storing the page's word alone.
+//! 6. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot stores its
 //!    word, and nothing is lost.
 //!
 //! # Orders
@@ -66,9 +68,10 @@ const HOME: u64 = 0xffff;
 const CROWDED_SHIFT: u32 = 16;
 const CROWDED: u64 = 0xff << CROWDED_SHIFT;
 const SHARED: u64 = 1 << 24;
-/// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by threads that
-/// share nothing but the few pages through which they start and stop.
-const CROWD: u64 = 32;
+/// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by eight threads
+/// that share nothing but the three pages through which they start and stop.
+const CROWD: u64 = 20;
+
 /// What a leaf knows of the cores that use it. See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Linkage<'g> {
@@ -89,6 +92,13 @@ impl<'g> Linkage<'g> {
     pub fn is_linked(self, core: CoreId) -> bool {
         let (word, bit) = self.bit(core);
         word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Whether the leaf is another core's home, and `core`, which is not linked, may not link.
+    #[inline(always)]
+    pub fn is_anothers(self, core: CoreId) -> bool {
+        let stage = self.stage.load(Ordering::Relaxed);
+        stage & SHARED == 0 && ![0, name(core)].contains(&(stage & HOME))
     }
 
     /// Whether `core`, which is not linked, may link: the leaf is shared, or becomes its home.

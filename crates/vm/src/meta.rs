@@ -211,6 +211,12 @@ impl Page {
         Self { main: self.main & !TRACKER | bits, ..self }
     }
 
+    /// Whether no core translates it.
+    #[inline(always)]
+    pub(crate) fn is_untracked(self) -> bool {
+        self.main & (TRACKER | LINKED) == 0
+    }
+
     /// Whether it is translated through its leaf.
     #[inline(always)]
     pub(crate) fn is_linked(self) -> bool {

@@ -26,7 +26,7 @@ use crate::sched;
 const PAGE: u64 = 4096;
 /// Addresses below stay unmapped, so that a null pointer's fields fault.
 pub const LOWEST: u64 = 64 << 10;
-/// Where mappings go that may go anywhere: whole parts of 512 GiB, without the first (programs) and the last (stack).
+/// Where mappings go that may go anywhere: whole parts of 512 GiB, without the first (programs) and the last (interpreters).
 const ANYWHERE: (u64, u64) = (1 << 39, 255 << 39);
 
 /// An address space together with its page tables. Derefs to [`AddressSpace`].

@@ -12,7 +12,7 @@ use super::arguments::Strings;
 use super::elf::{Elf, Flaw, INTERPRETER_BASE, OUTSIDE, PROGRAM_BASE, Segment};
 use super::heap::Heap;
 use super::stack::{self, Told};
-use super::{Memory, Program, STACK_BOTTOM, STACK_TOP, image};
+use super::{Memory, Program, STACK, image};
 use crate::fs::{self, Executable, fallible};
 use crate::mm::common::Common;
 use crate::mm::file_mapping::{Held, Source};
@@ -98,7 +98,7 @@ fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> 
 /// Loads one; returns the page boundary after it.
 fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) -> Result<u64, Refused> {
     let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
-    if end > STACK_BOTTOM {
+    if segment.address < STACK.end && STACK.start < end {
         return Err(Flaw("a segment lies where the stack goes").into());
     }
     let pages =
@@ -139,9 +139,9 @@ fn map(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Result<(), Refused>
 }
 
 fn set_up_stack(space: &SpaceHandle, strings: &Strings, told: &Told<'_>) -> Result<u64, Refused> {
-    let stack = PageRange::between(VirtAddr::new(STACK_BOTTOM).page(), VirtAddr::new(STACK_TOP).page());
+    let stack = PageRange::between(VirtAddr::new(STACK.start).page(), VirtAddr::new(STACK.end).page());
     map(space, stack, Prot::READ | Prot::WRITE)?;
-    let (sp, bytes): (u64, Vec<u8>) = stack::build(STACK_TOP, strings, told)?;
+    let (sp, bytes): (u64, Vec<u8>) = stack::build(STACK.end, strings, told)?;
     image::write(&**space, sp, &bytes)?;
     Ok(sp)
 }

@@ -10,7 +10,7 @@ use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering, fence};
 use vm::{Access, Fault, FaultError, PageRange, Region, VirtAddr};
 
-use super::STACK_BOTTOM;
+use super::STACK;
 use super::heap::Heap;
 use super::pages::Pages;
 use crate::fs::Kept;
@@ -76,7 +76,7 @@ impl Mapped {
 
     /// Whether it is the main thread's stack.
     pub fn is_stack(&self) -> bool {
-        self.source.is_none() && self.region.pages.end().get() > STACK_BOTTOM / vm::PAGE_SIZE
+        self.source.is_none() && STACK.contains(&(self.region.pages.end().get() * vm::PAGE_SIZE - 1))
     }
 }
 

@@ -53,6 +53,7 @@ mod weight;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use abi::Errno;
 use sync::SpinLock;
@@ -60,7 +61,6 @@ use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use vm::{HUGE_PAGES, PAGE_SIZE};
 
 use crate::arch::TrapFrame;
-use crate::mm::user::USER_END;
 use crate::sched::{self, Task, attention};
 
 pub use arguments::Strings;
@@ -85,11 +85,11 @@ pub use wait::{Found, Kind, Wanted, Who};
 
 /// Bytes of a main thread's stack.
 pub const STACK_BYTES: u64 = 8 << 20;
-/// Where the main thread's stack ends: a few pages into a block. The block has a leaf of the radix map, which each fork
-/// copies, and those below stay folded until they are used.
-const STACK_TOP: u64 = LAST_BLOCK + 64 * PAGE_SIZE;
-const STACK_BOTTOM: u64 = LAST_BLOCK - STACK_BYTES;
-const LAST_BLOCK: u64 = USER_END & !(HUGE_PAGES * PAGE_SIZE - 1);
+/// The main thread's stack: below the program, so that who runs on both needs no upper tables more, and a few pages into the
+/// block where the program begins. That block has a leaf of the radix map anyway, which each fork copies, and those below stay
+/// folded until they are used.
+const STACK: Range<u64> = STACK_TOP - STACK_BYTES..STACK_TOP;
+const STACK_TOP: u64 = (elf::PROGRAM_BASE & !(HUGE_PAGES * PAGE_SIZE - 1)) + 64 * PAGE_SIZE;
 
 /// The number of the first process, with which the machine ends.
 pub const FIRST: u32 = 1;
