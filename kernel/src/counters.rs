@@ -34,6 +34,10 @@ pub enum Counter {
     TablePages,
     /// Radix nodes: allocated less freed.
     LiveNodes,
+    /// Pages whose contents are compressed: gone less brought back or forgotten.
+    CompressedPages,
+    /// Frames that these are in: taken less freed.
+    CompressedFrames,
     /// Tasks: made less freed.
     Tasks,
     /// Address spaces: made less freed.
@@ -43,12 +47,14 @@ pub enum Counter {
 const COUNTERS: usize = Counter::Spaces as usize + 1;
 
 /// The counters that are shown, and as what.
-const NAMES: [(Counter, &str); 10] = [
+const NAMES: [(Counter, &str); 12] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
     (Counter::FilePages, "file_pages"),
     (Counter::PagesReclaimed, "pages_reclaimed"),
+    (Counter::CompressedPages, "compressed_pages"),
+    (Counter::CompressedFrames, "compressed_frames"),
     (Counter::FramesZeroed, "frames_zeroed"),
     (Counter::TablePages, "table_pages"),
     (Counter::ContextSwitches, "context_switches"),

@@ -34,6 +34,9 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     let memory_bytes = mm::init(&boot); // needs: the boot map, this core's number
     let cores = arch::init_boot_core(&boot); // needs: heap
     mm::epoch::init(arch::cores()); // needs: heap, the number of cores
+    if options.compress {
+        mm::compressed::init(arch::cores()); // needs: heap, the number of cores
+    }
     // needs: heap, the clock
     if let Err(bad) = fs::init(arch::image_bytes(boot.image())) {
         refuse(bad);

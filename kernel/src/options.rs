@@ -14,6 +14,8 @@ pub struct Options {
     pub refs: Refs,
     /// `huge=never|madvise|always`.
     pub huge: Huge,
+    /// `compress`: pages that nobody touches are compressed when memory is short. Only radix can.
+    pub compress: bool,
     /// `probe`: boot, say so, and stop.
     pub probe: bool,
     /// `stats`: counters and leaks at the end.
@@ -75,6 +77,7 @@ impl Options {
         tables: Tables::PerCore,
         refs: Refs::Refcache,
         huge: Huge::Always,
+        compress: false,
         probe: false,
         stats: false,
         fail_alloc: false,
@@ -84,10 +87,12 @@ impl Options {
     /// Reads the command line; [`get`] knows the options from now on.
     ///
     /// # Panics
-    /// On a key or a value that does not exist: a measurement of something else than was asked for is worse than none.
+    /// On a key or a value that does not exist, or what does not go together: a measurement of something else than was asked
+    /// for is worse than none.
     pub fn read(command_line: &[u8]) -> Self {
         let text = str::from_utf8(command_line).expect("the kernel's command line is text");
         let options = text.split_ascii_whitespace().fold(Self::DEFAULT, Self::with);
+        assert!(!options.compress || options.design == Design::Radix, "compress is an option of vm=radix");
         OPTIONS.set(options);
         options
     }
@@ -112,6 +117,7 @@ impl Options {
             "huge=madvise" => Self { huge: Huge::Advised, ..self },
             "huge=always" => Self { huge: Huge::Always, ..self },
             "tables=adaptive" => Self { tables: Tables::Adaptive, ..self },
+            "compress" => Self { compress: true, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },

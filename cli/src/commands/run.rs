@@ -63,6 +63,9 @@ pub struct Arguments {
     /// Huge pages, for anonymous memory while there is plenty of it; else as the kernel has it: RadixVM always
     #[arg(long, value_enum)]
     huge: Option<Huge>,
+    /// Compress anonymous pages that nobody touches when memory runs short, as zswap and zram do; radix only
+    #[arg(long)]
+    compress: bool,
     /// Kernel under the program
     #[arg(long, value_enum, default_value = "radix")]
     system: Kind,
@@ -144,16 +147,28 @@ impl Arguments {
     }
 
     fn plan(&self, job: &Job) -> Result<Plan> {
+        // First: before it takes time to find out who executes the guest.
+        let words = self.words()?;
         let size = Size { cpus: self.cpus, memory: self.memory, accel: self.accel()? };
         let streams = Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true };
         let mut plan = system::plan(self.system()?, job, size, streams)?;
+        plan.command_line.push_str(&words);
+        Ok(plan)
+    }
+
+    /// What else the kernel's command line says.
+    fn words(&self) -> Result<String> {
+        let (system, mut words) = (self.system()?, String::new());
         if let Some(huge) = self.huge {
-            plan.command_line.push_str(&system::huge(self.system()?, huge));
+            words.push_str(&system::huge(system, huge));
+        }
+        if self.compress {
+            words.push_str(system::compress(system)?);
         }
         if self.fail_alloc {
-            plan.command_line.push_str(" fail-alloc");
+            words.push_str(" fail-alloc");
         }
-        Ok(plan)
+        Ok(words)
     }
 
     fn accel(&self) -> Result<Accel> {

@@ -324,6 +324,18 @@ pub fn huge(system: System, huge: Huge) -> String {
     format!(" {key}={}", word(&huge))
 }
 
+/// What a kernel's command line says of compressed memory, after a space.
+///
+/// # Errors
+/// The system has none.
+pub fn compress(system: System) -> Result<&'static str> {
+    match system {
+        System::Radix(Design::Radix, ..) => Ok(" compress"),
+        System::Radix(design, ..) => bail!("--compress: --vm {} cannot compress pages", word(&design)),
+        System::Linux => bail!("--compress is for --system radix"),
+    }
+}
+
 fn image(system: System, job: &Job) -> Result<Vec<u8>> {
     let mut tree = Tree::default();
     let place = format!("bin/{}", job.program.name());
@@ -378,6 +390,8 @@ mod tests {
         }
         assert!(command_line(System::Linux).contains("console=ttyS3"));
         assert_eq!(huge(System::PERCORE, Huge::Madvise), " huge=madvise");
+        assert_eq!(compress(System::SHARED).unwrap(), " compress");
+        assert!(compress(System::Linux).is_err() && compress(System::tree(Design::Bonsai)).is_err());
         assert_eq!(huge(System::Linux, Huge::Never), " transparent_hugepage=never");
     }
 }

@@ -4,6 +4,7 @@
 mod applications;
 mod binaries;
 mod comparison;
+mod compress;
 mod crashes;
 mod designs;
 mod figures;

@@ -4,8 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use percore::{CoreId, PerCore, Pinned};
-use vm::{FrameNum, Frames, HUGE_PAGES};
+use vm::{CompressedNum, FrameNum, Frames, HUGE_PAGES};
 
+use crate::compressed::CompressedStore;
 use crate::huge_frames::HugeFrames;
 
 /// Words of a simulated page: enough to mix up, few enough to check all of them often.
@@ -29,6 +30,7 @@ pub struct FrameStore {
     frames: Box<[Frame]>,
     free: PerCore<Mutex<Vec<FrameNum>>>,
     huge: HugeFrames,
+    compressed: CompressedStore,
     /// No frame is given out while this is set.
     exhausted: AtomicBool,
     /// Nobody is told that it is the last to hold a frame.
@@ -45,6 +47,7 @@ impl FrameStore {
             frames: (0..huge.end()).map(|_| Frame::default()).collect(),
             free: PerCore::new(cores, |core| Mutex::new(share(core))),
             huge,
+            compressed: CompressedStore::default(),
             exhausted: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
         }
@@ -73,6 +76,11 @@ impl FrameStore {
     /// Frames that are owned by somebody.
     pub fn used(&self) -> usize {
         self.frames.iter().filter(|frame| frame.used.load(SeqCst)).count()
+    }
+
+    /// Pages whose contents somebody holds in compressed memory.
+    pub fn compressed(&self) -> usize {
+        self.compressed.len()
     }
 
     /// Reads a word of a frame.
@@ -191,5 +199,20 @@ impl Frames for FrameStore {
     fn unshare(&self, _: &Pinned, frame: FrameNum) -> bool {
         let known = !self.unsure.load(SeqCst);
         known && self.in_use(frame).references.compare_exchange(1, 0, SeqCst, SeqCst).is_ok()
+    }
+
+    fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
+        let number = self.compressed.keep(self.contents(frame))?;
+        self.free(pin, frame);
+        Some(number)
+    }
+
+    fn decompress(&self, _: &Pinned, compressed: CompressedNum, frame: FrameNum) {
+        let contents = self.compressed.get(compressed);
+        (0..WORDS).for_each(|word| self.write(frame, word, contents[word]));
+    }
+
+    fn adjust_compressed(&self, _: &Pinned, compressed: CompressedNum, by: i64) {
+        self.compressed.adjust(compressed, by);
     }
 }

@@ -10,11 +10,17 @@ use crate::{Model, Shows, World};
 pub(crate) fn filled(world: &World) -> u64 {
     let huge = world.count(Event::HugeFault) + world.count(Event::Promotion);
     let most = if huge > 0 { HUGE_PAGES } else { 1 };
-    let faults: u64 =
-        [Event::AllocFault, Event::HugeFault, Event::FillFault, Event::CowCopy, Event::CowReuse]
-            .map(|event| world.count(event))
-            .iter()
-            .sum();
+    let faults: u64 = [
+        Event::AllocFault,
+        Event::HugeFault,
+        Event::FillFault,
+        Event::CowCopy,
+        Event::CowReuse,
+        Event::PageIn,
+    ]
+    .map(|event| world.count(event))
+    .iter()
+    .sum();
     faults * most
 }
 

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod compressed;
 mod dice;
 mod disk;
 mod files;

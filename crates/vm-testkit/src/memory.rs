@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use percore::Pinned;
-use vm::{Access, BackingError, BackingNum, Backings, FrameNum, Frames, PageNum};
+use vm::{Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, PageNum};
 
 use crate::Machine;
 
@@ -42,6 +42,15 @@ impl Frames for Memory {
     }
     fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool {
         self.0.frames.unshare(pin, frame)
+    }
+    fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
+        self.0.frames.compress(pin, frame)
+    }
+    fn decompress(&self, pin: &Pinned, compressed: CompressedNum, frame: FrameNum) {
+        self.0.frames.decompress(pin, compressed, frame);
+    }
+    fn adjust_compressed(&self, pin: &Pinned, compressed: CompressedNum, by: i64) {
+        self.0.frames.adjust_compressed(pin, compressed, by);
     }
 }
 

@@ -37,6 +37,8 @@ pub enum Step {
     Truncate(usize, u64),
     /// A file wants its frames back.
     Reclaim(usize),
+    /// The space's clock goes a step, from a page on.
+    PageOut(u64),
     /// Nobody is told that it is the last to hold a frame, or everybody.
     Unsure(bool),
     /// There are huge frames from now on, or none.

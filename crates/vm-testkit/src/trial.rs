@@ -82,6 +82,7 @@ impl Trial {
             Step::Reclaim(file) => {
                 self.spaces.iter().for_each(|(world, _)| world.zap(pin, self.user, file, 0, Copies::Keep))
             }
+            Step::PageOut(from) => _ = self.world().space.page_out(pin, self.page(from)),
             Step::Unsure(unsure) => machine.frames.set_unsure(unsure),
             Step::OfferHuge(offered) => machine.frames.offer_huge(offered),
             Step::Tick => _ = machine.tick(pin),

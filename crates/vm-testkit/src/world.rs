@@ -245,6 +245,7 @@ impl World {
             machine.files.clear(pin, &machine.frames);
         });
         assert_eq!(machine.frames.used(), 0, "frames are lost");
+        assert_eq!(machine.frames.compressed(), 0, "compressed contents are lost");
         machine.settle();
         assert_eq!(nodes.total().live(), 0, "nodes are lost");
         assert_eq!(machine.refcache.garbage(), 0);

@@ -37,6 +37,7 @@ fn resident(world: &World, pin: &Pinned, at: PageRange) -> Resident {
         counted: sum.counted + region.resident.counted,
         shown: sum.shown + region.resident.shown,
         huge: sum.huge + region.resident.huge,
+        compressed: sum.compressed + region.resident.compressed,
     })
 }
 

@@ -30,6 +30,10 @@ pub enum Event {
     CowCopy,
     /// A write that found it the page's alone after all.
     CowReuse,
+    /// A page whose contents went to compressed memory.
+    PageOut,
+    /// A fault that fetched them back.
+    PageIn,
     /// An operation that had to reach at least one other core.
     Shootdown,
     /// A core interrupted by a shootdown.
@@ -40,7 +44,7 @@ pub enum Event {
     Look,
 }
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 17] = [
     "mmap",
     "munmap",
     "mprotect",
@@ -52,6 +56,8 @@ const NAMES: [&str; 15] = [
     "fill_faults",
     "cow_copies",
     "cow_reuses",
+    "page_outs",
+    "page_ins",
     "shootdowns",
     "ipi_targets",
     "avoided_ipis",

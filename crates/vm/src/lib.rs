@@ -18,6 +18,7 @@
 //! | `reach.rs` | who has translations of which pages |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
+//! | `compressed.rs` | the protocol: contents leave memory and come back, and nobody finds them twice, or not at all |
 //! | `resolve.rs` | a page fault, once its page is locked |
 //! | `region.rs` | what is mapped, as a list |
 //! | `linkage.rs`, `seats.rs` | the protocol: leaves that serve as page tables, and who walks them |
@@ -30,6 +31,7 @@
 extern crate alloc;
 
 mod arena;
+mod compressed;
 mod counters;
 mod designs;
 mod fill;
@@ -60,7 +62,9 @@ pub use linkage::Linkage;
 pub use mapping::{BackingNum, Flags, Mapping};
 pub use memory::{BackingError, Backings, Frames, Memory};
 pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
-pub use page::{Access, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr};
+pub use page::{
+    Access, CompressedNum, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr,
+};
 pub use presence::Presence;
 pub use radixmap::NodeCounters;
 pub use region::{Region, Resident};

@@ -5,7 +5,7 @@
 
 use percore::Pinned;
 
-use crate::{Access, BackingNum, FrameNum, PageNum};
+use crate::{Access, BackingNum, CompressedNum, FrameNum, PageNum};
 
 /// Memory, a page at a time. A frame is owned by one page alone, or it is *counted*: several hold a reference each.
 pub trait Frames: Send + Sync {
@@ -46,6 +46,17 @@ pub trait Frames: Send + Sync {
     /// The caller holds one reference of a counted frame. If it is known to be the only one, the frame is the caller's
     /// alone again, and counted no more. It may be the only one and not be known to be.
     fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool;
+
+    /// Takes `frame`, which the caller owns alone and no core can reach, and keeps its bytes in less memory, with one holder:
+    /// the caller. None: that is not worth it, and the frame is the caller's still. Needs no memory.
+    fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum>;
+
+    /// Fills `frame`, which the caller owns alone and nobody sees, with what the caller holds as `compressed`, and goes on to
+    /// hold.
+    fn decompress(&self, pin: &Pinned, compressed: CompressedNum, frame: FrameNum);
+
+    /// So many more hold `compressed`, which the caller holds, or so many fewer. With the last one it goes.
+    fn adjust_compressed(&self, pin: &Pinned, compressed: CompressedNum, by: i64);
 }
 
 /// Why a backing has no frame for a page.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!          63   62    61     60      59    58-56   55-54   53-52  51-44   43-12   11-9    8-1    0
-//! main      -   tag SHOWN COUNTED PRESENT rights    -      tracker        frame   tags  tracker  0   translated by those tracked
+//! main      -   tag SHOWN COUNTED PRESENT rights   R -     tracker        frame   tags  tracker  0   translated by those tracked, R: refused
 //!           e   tag SHOWN COUNTED PRESENT rights     guests       -       frame   tags     e     1   translated through the leaf
 //! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
 //! A word with bit 0 is an entry of a machine's page table. The bits `e` are the machine's ([`Mmu::entry`](crate::Mmu));
 //! what else the word says is in bits that the machine leaves to software. Who walks such words is in `linkage.rs`.
 //!
+//! Where COUNTED is set and PRESENT is not, the contents are in compressed memory (`compressed.rs`).
 //! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The states of a
 //! page, and who may be in which, are in `sharing.rs`.
 
@@ -16,7 +17,7 @@ use radixmap::{TAGS, Value};
 
 use crate::seats::Guests;
 use crate::tracker::Tracker;
-use crate::{Access, BackingNum, Copies, Flags, FrameNum, Mapping, Prot};
+use crate::{Access, BackingNum, CompressedNum, Copies, Flags, FrameNum, Mapping, Prot};
 
 const RIGHTS_SHIFT: u32 = 56;
 const RIGHTS: u64 = Prot::ALL.bits() << RIGHTS_SHIFT;
@@ -30,6 +31,11 @@ const SHOWN: u64 = 1 << 61;
 const HUGE: u64 = SHOWN;
 const FRAME_SHIFT: u32 = 12;
 const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
+/// Without PRESENT: the page's contents are in compressed memory, and it holds one reference of them; the frame's place has
+/// their number.
+const COMPRESSED: u64 = COUNTED;
+/// Without LINKED: compressed memory did not want the contents, and no core has translated the page since.
+const REFUSED: u64 = 1 << 55;
 /// The page is translated through its leaf.
 const LINKED: u64 = 1 << 0;
 /// What a machine's entry says of a page's rights, and of how it is translated.
@@ -43,6 +49,7 @@ const TRACKER_HIGH_SHIFT: u32 = 44;
 const TRACKER: u64 = 0xff << 1 | ((1 << (Tracker::BITS - TRACKER_LOW)) - 1) << TRACKER_HIGH_SHIFT;
 const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER | GUESTS | MACHINE) & TAGS == 0);
 const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME) & (TRACKER | GUESTS | MACHINE) == 0);
+const _: () = assert!(REFUSED & (TRACKER | MACHINE | LINKED) == 0 && REFUSED & GUESTS != 0);
 
 /// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +157,35 @@ impl Page {
         (self.main & PRESENT != 0).then(|| FrameNum::new((self.main & FRAME) >> FRAME_SHIFT))
     }
 
+    /// What stands for its contents in compressed memory.
+    #[inline(always)]
+    pub(crate) fn compressed(self) -> Option<CompressedNum> {
+        let number = (self.main & FRAME) >> FRAME_SHIFT;
+        let is_compressed = self.main & (PRESENT | COMPRESSED) == COMPRESSED;
+        is_compressed.then(|| CompressedNum::new(number as u32))
+    }
+
+    /// The page, whose contents, nobody else's, are in compressed memory.
+    pub(crate) fn with_compressed(self, number: CompressedNum) -> Self {
+        Self { main: self.main & RIGHTS | COMPRESSED | u64::from(number.get()) << FRAME_SHIFT, ..self }
+    }
+
+    /// The page, which no core translates, and whose contents compressed memory did not want.
+    pub(crate) fn refused(self) -> Self {
+        Self { main: self.main | REFUSED, ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_refused(self) -> bool {
+        self.main & (REFUSED | LINKED) == REFUSED
+    }
+
+    /// Whether it has contents of its own, in memory or compressed, or shows its backing's.
+    #[inline(always)]
+    pub(crate) fn is_touched(self) -> bool {
+        self.main & (PRESENT | COMPRESSED) != 0
+    }
+
     /// The page with a `frame` that it owns alone and no core translates yet.
     #[inline(always)]
     pub(crate) fn with_frame(self, frame: FrameNum) -> Self {
@@ -208,7 +244,7 @@ impl Page {
     pub(crate) fn with_tracker(self, tracker: Tracker) -> Self {
         debug_assert!(self.frame().is_some() && !self.is_linked());
         let bits = (tracker.bits() & 0xff) << 1 | tracker.bits() >> TRACKER_LOW << TRACKER_HIGH_SHIFT;
-        Self { main: self.main & !TRACKER | bits, ..self }
+        Self { main: self.main & !(TRACKER | REFUSED) | bits, ..self }
     }
 
     /// Whether no core translates it.
@@ -262,10 +298,10 @@ impl Value for Page {
         Self { main, second }
     }
 
-    /// Untouched pages are alike; a frame is one page's affair.
+    /// Untouched pages are alike; a frame, or what is compressed, is one page's affair.
     #[inline(always)]
     fn joins(main: u64) -> bool {
-        main & PRESENT == 0
+        main & (PRESENT | COMPRESSED) == 0
     }
 
     /// A page of a huge one has a frame of its own, and who translates the whole translates the page.

@@ -84,6 +84,24 @@ impl FrameNum {
     }
 }
 
+/// What stands for the contents of a page in compressed memory. Opaque to this crate; as wide as a [`FrameNum`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CompressedNum(u32);
+
+impl CompressedNum {
+    /// Compressed contents number `number`.
+    #[inline(always)]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The plain number.
+    #[inline(always)]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
 /// Pages from `start` up to, not including, `end`. `start <= end` always.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageRange {

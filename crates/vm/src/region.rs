@@ -28,16 +28,24 @@ pub struct Resident {
     pub counted: u64,
     /// The backing.
     pub shown: u64,
+    /// Pages without a frame, whose contents are in compressed memory: not among the [`total`](Self::total).
+    pub compressed: u64,
 }
 
 impl Resident {
-    /// All of them.
+    /// All that have frames.
     pub fn total(self) -> u64 {
         self.alone + self.counted + self.shown
     }
 
+    /// All that are the space's own and no backing's, with or without frames.
+    pub fn own(self) -> u64 {
+        self.alone + self.counted + self.compressed
+    }
+
     fn add(&mut self, pages: u64, page: Page) {
         match (page.frame(), page.is_shown(), page.is_counted()) {
+            (None, ..) if page.compressed().is_some() => self.compressed += pages,
             (None, ..) => {}
             (_, true, _) => self.shown += pages,
             (_, _, true) => self.counted += pages,
@@ -53,6 +61,7 @@ impl Resident {
         self.counted += other.counted;
         self.shown += other.shown;
         self.huge += other.huge;
+        self.compressed += other.compressed;
     }
 }
 

@@ -22,6 +22,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             return Err(FaultError::Denied);
         }
         match (page.frame(), page.backing()) {
+            (None, _) if page.is_touched() => self.bring_back(pin, at, entry, page),
             (None, None) => self.alloc(pin, at, entry, page),
             (None, Some(backing)) => self.show(pin, at, entry, (page, backing), access),
             (Some(_), _) if access == Access::Write && page.is_copied_on_write() => {
@@ -55,6 +56,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             Fault::Fill => Event::FillFault,
             Fault::Copy => Event::CowCopy,
             Fault::Reuse => Event::CowReuse,
+            Fault::PageIn => Event::PageIn,
             Fault::Spurious => return,
         };
         self.tally.add(pin, event, 1);
@@ -63,7 +65,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
 
 /// Gives the locked `page`, whose slot is `entry`, the frame `frame`, if it has none.
 pub(crate) fn give(entry: &mut Entry<'_, Page>, page: Page, frame: FrameNum) -> Result<(), VmError> {
-    if page.frame().is_some() {
+    if page.is_touched() {
         return Err(VmError::Exists);
     }
     entry.set(page.with_frame(frame));

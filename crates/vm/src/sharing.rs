@@ -64,7 +64,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             Some(frame) if page.is_counted() => Frames::adjust(&self.memory, pin, frame, -1),
             Some(first) if page.is_huge() => self.memory.free_huge(pin, first),
             Some(frame) => self.memory.free(pin, frame),
-            None => {}
+            None => self.forget_compressed(pin, page),
         }
     }
 
@@ -128,6 +128,10 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let flags = page.flags() - Flags::LOCKED;
         assert!(!page.is_huge(), "a huge page is cut before others have its frames");
         let is_inherited = !flags.contains(Flags::WIPEONFORK) && !page.is_shown();
+        if is_inherited && let Some(compressed) = page.compressed() {
+            self.memory.adjust_compressed(pin, compressed, 1);
+            return Heritage { kept: page, child: page.with_flags(flags) };
+        }
         let Some(frame) = page.frame().filter(|_| is_inherited) else {
             return Heritage { kept: page, child: page.without_frame().with_flags(flags) };
         };

@@ -184,7 +184,7 @@ impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
         let picked = self.picked;
         self.guard.for_each_used(|run| {
             let page = run.value();
-            if page.frame().is_some() && picked(page) {
+            if page.is_touched() && picked(page) {
                 rig.give_up(pin, page);
                 run.set(page.without_frame());
             }

@@ -89,6 +89,8 @@ pub enum Fault {
     Copy,
     /// They were nobody else's any more: written in place.
     Reuse,
+    /// The page's contents were in compressed memory, and are in a frame again.
+    PageIn,
     /// This core had a translation that was out of date (rights were raised since, or two faults raced):
     /// refreshed.
     Spurious,
@@ -184,6 +186,14 @@ pub trait AddressSpace: Any + Send + Sync {
 
     /// Resolves a fault of this core at `address`.
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError>;
+
+    /// One step of a clock that takes pages out of memory: the first 512 pages from `from` on that may have some to give. Those
+    /// that nobody has touched since the step before are compressed, the others' translations are taken back. How many pages
+    /// have gone, and where the next step begins; none: there is nothing from `from` on. Needs memory only to cut huge pages,
+    /// which stay without. Designs that cannot have none.
+    fn page_out(&self, _pin: &Pinned, _from: PageNum) -> Option<(u64, PageNum)> {
+        None
+    }
 
     /// Gives the mapped page `page`, which must have no frame yet, the frame `frame` and its contents. On
     /// `Ok` the space owns the frame; on an error (`NotMapped`, `Exists`, `OutOfMemory`) it is still the

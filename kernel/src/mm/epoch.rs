@@ -18,7 +18,7 @@ const CACHE_SLOTS: usize = 2048;
 /// Objects that one tick reviews at most.
 const REVIEW_BUDGET: usize = 128;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
-const WORTH_A_RETRY: u64 = 16;
+pub const WORTH_A_RETRY: u64 = 16;
 /// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
 const PLENTY: u64 = 512;
 /// How long to wait for other cores to give frames back.
@@ -148,11 +148,17 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Whether the caller holds no lock, and may wait for others.
+pub fn may_reclaim() -> bool {
+    // Relaxed: this core only.
+    !LOCKED[pin().core().index()].load(Ordering::Relaxed)
+}
+
 /// Memory is short: drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and
 /// page tables: those of programs that run only if it is `desperate`, for they are back at the next touches. Returns whether
 /// that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
 pub fn reclaim(desperate: bool) -> bool {
-    if LOCKED[pin().core().index()].load(Ordering::Relaxed) {
+    if !may_reclaim() {
         return false;
     }
     let before = frames::stats().pooled;

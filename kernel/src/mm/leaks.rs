@@ -13,9 +13,9 @@ const ROUNDS: usize = 8;
 pub fn report(space: &SpaceHandle) {
     let in_tables = space.table_pages() as i64;
     let in_files = || counters::sum(Counter::FilePages);
+    let of_programs = || counters::sum(Counter::FramesUsed) + counters::sum(Counter::CompressedFrames);
     let nodes = || counters::sum(Counter::LiveNodes) - 1;
-    let frames =
-        || counters::sum(Counter::FramesUsed) + counters::sum(Counter::TablePages) - in_tables - in_files();
+    let frames = || of_programs() + counters::sum(Counter::TablePages) - in_tables - in_files();
     for _ in 0..ROUNDS {
         if nodes() > 0 || frames() > 0 {
             epoch::drain();

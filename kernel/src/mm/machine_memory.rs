@@ -2,9 +2,9 @@
 
 use abi::Errno;
 use percore::Pinned;
-use vm::{Access, BackingError, BackingNum, Backings, FrameNum, Frames, PageNum};
+use vm::{Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, PageNum};
 
-use super::{descriptors, file_mapping, frames, huge_frames};
+use super::{compressed, descriptors, file_mapping, frames, huge_frames};
 
 /// See the module.
 pub struct MachineMemory;
@@ -44,6 +44,15 @@ impl Frames for MachineMemory {
     }
     fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool {
         descriptors::unshare(pin, frame)
+    }
+    fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
+        compressed::compress(pin, frame)
+    }
+    fn decompress(&self, pin: &Pinned, compressed: CompressedNum, frame: FrameNum) {
+        compressed::decompress(pin, compressed, frame);
+    }
+    fn adjust_compressed(&self, pin: &Pinned, compressed: CompressedNum, by: i64) {
+        compressed::adjust(pin, compressed, by);
     }
 }
 

@@ -5,6 +5,8 @@
 mod buddy;
 pub mod common;
 #[allow(unsafe_code)]
+pub mod compressed;
+#[allow(unsafe_code)]
 pub mod contents;
 #[allow(unsafe_code)]
 pub mod descriptors;
@@ -22,6 +24,8 @@ mod magazine;
 #[allow(unsafe_code)]
 pub mod mappings;
 mod memory_map;
+#[allow(unsafe_code)]
+mod objects;
 pub mod owner;
 pub mod owners;
 #[allow(unsafe_code)]

@@ -35,6 +35,7 @@ mod limits;
 mod load;
 mod memory;
 pub mod numbers;
+mod page_out;
 mod pages;
 mod patience;
 pub mod pidfd;

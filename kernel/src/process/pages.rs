@@ -28,6 +28,8 @@ pub struct Pages {
     pub file: u64,
     /// In memory: shared memory's, and those of files that live in memory.
     pub shared: u64,
+    /// Compressed, and not in memory: the program's own.
+    pub compressed: u64,
 }
 
 impl Pages {
@@ -65,6 +67,7 @@ impl Pages {
     fn add_resident(&mut self, mapped: &Mapped) {
         let resident = mapped.region.resident;
         self.anonymous += resident.alone + resident.counted;
+        self.compressed += resident.compressed;
         let file = mapped.source.as_ref().and_then(|source| source.file.as_ref());
         match file.map(|file| file.node().volume()) {
             Some(Volume::Image) => self.file += resident.shown,

@@ -7,6 +7,7 @@ use abi::Errno;
 use vm::{Access, VirtAddr};
 
 use super::fault;
+use super::page_out::page_out;
 use crate::mm::epoch;
 
 /// How often memory is looked for before a call fails, or a program dies of the lack of it. What is found may be of no
@@ -32,7 +33,7 @@ impl Patience {
             return false;
         }
         self.0 -= 1;
-        (0..MODEST).any(|_| epoch::reclaim(false)) || epoch::reclaim(true)
+        (0..MODEST).any(|_| epoch::reclaim(false)) || page_out() || epoch::reclaim(true)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What would come back if a process went: its own pages in memory, and all of the shared memory and files without a name
+//! What would come back if a process went: its own pages, compressed ones as if they were in memory, and all of the shared memory and files without a name
 //! that it maps or has open, mapped or not.
 //!
 //! Memory that several hold counts for each of them, once: it comes back when the last one goes. Files with a name stay, and
@@ -37,7 +37,7 @@ impl Memory {
     fn weigh(&self, weighing: u64) -> u64 {
         let mut pages = 0;
         self.space.regions(&pin(), user_pages(), &mut |region| {
-            pages += region.resident.alone + region.resident.counted;
+            pages += region.resident.own();
             if let Some(backing) = region.mapping.backing() {
                 pages += file_mapping::with(backing, |record| record.file().weigh(weighing));
             }

@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow};
 use percore::{Pinned, threads};
 use refcache::{Config, Refcache};
 use vm::{
-    Access, AddressSpace, BackingError, BackingNum, Backings, FrameNum, Frames, Layout, Mapping, PageNum,
-    PageRange, Placement, Prot, RadixSpace, Tables,
+    Access, AddressSpace, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, Layout,
+    Mapping, PageNum, PageRange, Placement, Prot, RadixSpace, Tables,
 };
 
 use super::snapshot::{Region, Snapshot};
@@ -150,6 +150,14 @@ impl Frames for Numbers {
     fn unshare(&self, _: &Pinned, _: FrameNum) -> bool {
         false
     }
+
+    fn compress(&self, _: &Pinned, _: FrameNum) -> Option<CompressedNum> {
+        None
+    }
+
+    fn decompress(&self, _: &Pinned, _: CompressedNum, _: FrameNum) {}
+
+    fn adjust_compressed(&self, _: &Pinned, _: CompressedNum, _: i64) {}
 }
 
 impl Backings for Numbers {

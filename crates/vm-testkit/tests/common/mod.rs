@@ -89,6 +89,7 @@ fn common_step() -> impl Strategy<Value = Step> {
         2 => Just(Step::End),
         1 => (0..FILES, 0..40_u64).prop_map(|(file, len)| Step::Truncate(file, len)),
         1 => (0..FILES).prop_map(Step::Reclaim),
+        6 => offset().prop_map(Step::PageOut),
         1 => any::<bool>().prop_map(Step::Unsure),
         2 => any::<bool>().prop_map(Step::OfferHuge),
         2 => Just(Step::Tick),

@@ -54,9 +54,9 @@ pub(super) fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
     });
 }
 
-pub(super) fn for_each_resident(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Entry<'_, Page>, Page)) {
+pub(super) fn for_each_touched(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Entry<'_, Page>, Page)) {
     guard.for_each(|entry| {
-        if let Some(page) = entry.value().filter(|page| page.frame().is_some()) {
+        if let Some(page) = entry.value().filter(|page| page.is_touched()) {
             f(entry, page);
         }
     });

@@ -8,7 +8,7 @@ use percore::Pinned;
 use radixmap::{Entry, Expand, RadixMap};
 use refcache::Domain;
 
-use super::locked::{Guard, for_each_resident, keys, set_all};
+use super::locked::{Guard, for_each_touched, keys, set_all};
 use crate::meta::Page;
 use crate::reach::Reach;
 use crate::shootdown::Rig;
@@ -72,12 +72,12 @@ pub(super) struct Places<'g> {
 }
 
 impl Places<'_> {
-    /// Sees to it that there is a slot at the new place for each page that has a frame, and that all slots there can be set to
+    /// Sees to it that there is a slot at the new place for each page that has contents, and that all slots there can be set to
     /// pages of `mapping`, with whatever backing.
     pub(super) fn make_room(&mut self, mapping: Mapping) -> Result<(), VmError> {
         let (way, new) = (self.way, &mut self.new);
         let mut room = Ok(());
-        for_each_resident(&mut self.old, |entry, _| {
+        for_each_touched(&mut self.old, |entry, _| {
             let at = way.shift(entry.keys().start);
             room = room.and_then(|()| new.split(at..at + 1));
         });
@@ -96,7 +96,7 @@ impl Places<'_> {
         leave: impl Fn(&mut Entry<'_, Page>, Page),
     ) {
         rig.take_back(pin, Reach::of(&mut self.old, rig.grain, |_| true));
-        for_each_resident(&mut self.old, |entry, page| {
+        for_each_touched(&mut self.old, |entry, page| {
             let at = self.way.shift(entry.keys().start);
             set_all(&mut self.new, at..at + 1, page.untracked().with_backing(backing));
             leave(entry, page);

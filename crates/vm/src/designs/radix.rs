@@ -9,6 +9,7 @@ mod fault;
 mod fork;
 mod huge;
 mod map;
+mod page_out;
 mod promote;
 mod remap;
 mod survey;
@@ -214,6 +215,10 @@ where
     fn collapse(&self, pin: &Pinned, block: PageNum) -> Result<(), VmError> {
         assert!(block.get().is_multiple_of(HUGE_PAGES), "not the first page of a block");
         self.promote(pin, PageRange::new(block, HUGE_PAGES).ok_or(VmError::OutOfRange)?, true)
+    }
+
+    fn page_out(&self, pin: &Pinned, from: PageNum) -> Option<(u64, PageNum)> {
+        self.step_clock(pin, from)
     }
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {

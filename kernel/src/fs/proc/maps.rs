@@ -128,11 +128,12 @@ impl Sums {
         self.resident.huge += other.resident.huge;
         self.resident.counted += other.resident.counted;
         self.resident.shown += other.resident.shown;
+        self.resident.compressed += other.resident.compressed;
         self.locked += other.locked;
     }
 
     fn write(&self, text: &mut Text) -> fmt::Result {
-        let Resident { alone, huge, counted, shown } = self.resident;
+        let Resident { alone, huge, counted, shown, compressed } = self.resident;
         let total = self.resident.total();
         let lines = [
             ("Rss:", total),
@@ -150,8 +151,8 @@ impl Sums {
             ("FilePmdMapped:", 0),
             ("Shared_Hugetlb:", 0),
             ("Private_Hugetlb:", 0),
-            ("Swap:", 0),
-            ("SwapPss:", 0),
+            ("Swap:", compressed),
+            ("SwapPss:", compressed),
             ("Locked:", self.locked),
         ];
         lines.into_iter().try_for_each(|(name, pages)| writeln!(text, "{name:<15} {:8} kB", pages * KIB))

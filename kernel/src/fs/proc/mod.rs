@@ -126,9 +126,17 @@ fn cpu_range(text: &mut Text) -> fmt::Result {
 fn meminfo(text: &mut Text) -> fmt::Result {
     let stats = mm::frames::stats();
     let kib = |frames: u64| frames * 4;
-    writeln!(text, "MemTotal:       {:8} kB", kib(stats.total))?;
-    writeln!(text, "MemFree:        {:8} kB", kib(stats.free))?;
-    writeln!(text, "MemAvailable:   {:8} kB", kib(stats.free))
+    let (limit, pages) = (mm::compressed::limit(), mm::compressed::pages());
+    let lines = [
+        ("MemTotal:", stats.total),
+        ("MemFree:", stats.free),
+        ("MemAvailable:", stats.free),
+        ("SwapTotal:", limit),
+        ("SwapFree:", limit.saturating_sub(pages)),
+        ("Zswap:", mm::compressed::frames_used()),
+        ("Zswapped:", pages),
+    ];
+    lines.into_iter().try_for_each(|(name, frames)| writeln!(text, "{name:<15} {:8} kB", kib(frames)))
 }
 
 fn counter_lines(text: &mut Text) -> fmt::Result {

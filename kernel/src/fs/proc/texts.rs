@@ -105,7 +105,7 @@ fn write_pages(pages: &Pages, tables: u64, text: &mut Text) -> fmt::Result {
         ("VmExe", pages.code),
         ("VmLib", pages.library),
         ("VmPTE", tables),
-        ("VmSwap", 0),
+        ("VmSwap", pages.compressed),
     ];
     let kib = |pages: u64| pages * (PAGE_SIZE / 1024);
     lines.into_iter().try_for_each(|(name, pages)| writeln!(text, "{name}:\t{:8} kB", kib(pages)))

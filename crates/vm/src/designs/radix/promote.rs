@@ -119,7 +119,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         guard.for_each(|entry| {
             let Some(page) = entry.value() else { unreachable!("all of the block is mapped") };
             let frame = FrameNum::new(first.get() + entry.keys().start % HUGE_PAGES);
-            self.rig.memory.fill_frame(pin, frame, page.frame());
+            self.rig.copy_contents(pin, page, frame);
             entry.set(page.with_frame(frame));
             self.rig.give_up(pin, page);
         });
@@ -127,7 +127,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 }
 
 /// The block of `page`.
-fn block_of(page: PageNum) -> PageRange {
+pub(super) fn block_of(page: PageNum) -> PageRange {
     let start = page.get() & !(HUGE_PAGES - 1);
     range(start..start + HUGE_PAGES)
 }
@@ -148,11 +148,11 @@ fn first_leaf(guard: &mut Guard<'_>, keys: Range<u64>) -> Option<Range<u64>> {
     first.break_value()
 }
 
-/// The mapping of the locked `block`, if all of it is one, and no page has a frame.
+/// The mapping of the locked `block`, if all of it is one, and nobody has touched a page.
 fn untouched(guard: &mut Guard<'_>, block: Range<u64>) -> Option<Mapping> {
-    let touched = |entry: &mut Entry<'_, Page>| match entry.value().and_then(Page::frame) {
-        Some(_) => ControlFlow::Break(()),
-        None => ControlFlow::Continue(()),
+    let touched = |entry: &mut Entry<'_, Page>| match entry.value().is_some_and(Page::is_touched) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
     };
     uniform(guard, block.clone()).ok().filter(|_| guard.try_for_each_in(block, touched).is_continue())
 }

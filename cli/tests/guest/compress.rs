@@ -1,0 +1,40 @@
+//! Pages that are compressed when memory is short.
+
+use crate::harness::{Compiler, Run, compiled, radixvm, run};
+
+fn count(run: &Run, name: &str) -> u64 {
+    let counts = run.stats["counters"][name].as_array().expect("a counter");
+    counts.iter().map(|count| count.as_u64().expect("a number")).sum()
+}
+
+/// Twice the memory there is, written and read by threads, calls and children.
+#[test]
+fn there_is_more_memory_than_there_is() {
+    for tables in ["percore", "shared", "adaptive"] {
+        let options = ["-m", "32M", "-c", "2", "--tables", tables, "--compress"];
+        let run = run(&options, &[&compiled("compress", Compiler::Musl), "48"]);
+        assert!(run.status == 0 && !run.stderr.contains("out of memory"), "{run:?}");
+        assert!(count(&run, "page_outs") > 0 && count(&run, "page_ins") > 0, "{run:?}");
+    }
+}
+
+#[test]
+fn without_the_option_it_runs_out() {
+    let run = run(&["-m", "32M", "-c", "2"], &[&compiled("compress", Compiler::Musl), "48"]);
+    assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
+}
+
+/// What can be compressed without end ends too.
+#[test]
+fn the_largest_program_ends_when_compressed_memory_is_full() {
+    let run = run(&["-m", "32M", "-c", "2", "--compress"], &[&compiled("greedy", Compiler::Musl), "1"]);
+    assert_eq!((run.status, run.text().as_str()), (0, "large: signal 9\nsmall: status 3\n"), "{run:?}");
+}
+
+#[test]
+fn designs_that_cannot_compress_say_so() {
+    let program = compiled("hello", Compiler::Musl);
+    let output = radixvm().args(["run", "--compress", "--vm", "bonsai", &program]).output().expect("runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(125) && stderr.contains("--vm bonsai cannot compress"), "{stderr}");
+}

@@ -1,0 +1,110 @@
+//! Compressed memory (option `compress`): contents of pages that nobody has touched for long, in less room than a frame.
+//!
+//! A page of zeroes needs none, and one that LZ4 does not halve stays where it is: two do not fit in a frame then. What is left
+//! of the others are objects (`objects.rs`). Each core compresses in a workspace of its own, which is made at boot: nothing
+//! here asks for memory when there is none.
+
+use percore::{PerCore, Pinned};
+use sync::{SetOnce, SpinLock};
+
+use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use vm::{CompressedNum, FrameNum};
+
+use super::memory_map::FRAME;
+use super::{frames, objects};
+use crate::counters::{self, Counter};
+
+const PAGE: usize = FRAME as usize;
+const OUTPUT: usize = get_maximum_output_size(PAGE);
+/// Stands for zeroes: frame 0 has no objects.
+const ZEROES: CompressedNum = CompressedNum::new(0);
+/// How many times more pages than there are frames may be compressed: what `/proc/meminfo` calls swap.
+const SHARE: u64 = 4;
+
+struct Workspace {
+    table: CompressTable,
+    output: [u8; OUTPUT],
+}
+
+/// One for each core, if pages are compressed at all. Locked by its core only, which has nobody to wait for.
+static WORKSPACES: SetOnce<PerCore<SpinLock<Workspace>>> = SetOnce::new();
+
+/// From now on pages are compressed. Once, at boot.
+///
+/// # Panics
+/// Without memory for the workspaces.
+pub fn init(cores: usize) {
+    let workspace = || Workspace { table: CompressTable::small(), output: [0; OUTPUT] };
+    let all = PerCore::try_new(cores, |_| SpinLock::new(workspace()));
+    WORKSPACES.set(all.expect("memory for compressing"));
+}
+
+/// Whether pages may be compressed now.
+pub fn has_room() -> bool {
+    pages() < limit()
+}
+
+/// Pages that may be compressed: none without the option.
+pub fn limit() -> u64 {
+    WORKSPACES.get().map_or(0, |_| SHARE * frames::total())
+}
+
+/// Pages that are compressed; one that several spaces hold counts for each.
+pub fn pages() -> u64 {
+    counters::sum(Counter::CompressedPages).unsigned_abs()
+}
+
+/// Frames that this takes.
+pub fn frames_used() -> u64 {
+    counters::sum(Counter::CompressedFrames).unsigned_abs()
+}
+
+/// See [`vm::Frames::compress`].
+pub fn compress(pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
+    let mut workspace = WORKSPACES.get()?.mine(pin).lock();
+    let length = frames::with_bytes(frame, |page| workspace.squeeze(page))?;
+    let number = match length {
+        0 => {
+            frames::free(pin, frame);
+            ZEROES
+        }
+        _ => objects::put(pin, &workspace.output[..length], frame)?,
+    };
+    counters::add(pin, Counter::CompressedPages, 1);
+    Some(number)
+}
+
+impl Workspace {
+    /// Compresses `page` into the output: so many bytes, 0 for zeroes; none if they are too many.
+    fn squeeze(&mut self, page: &[u8; PAGE]) -> Option<usize> {
+        if page.iter().all(|&byte| byte == 0) {
+            return Some(0);
+        }
+        let length = compress_into_with_table(page, &mut self.output, &mut self.table).ok()?;
+        (length <= objects::MOST).then_some(length)
+    }
+}
+
+/// See [`vm::Frames::decompress`].
+///
+/// # Panics
+/// If somebody has written where compressed pages are.
+pub fn decompress(_pin: &Pinned, number: CompressedNum, frame: FrameNum) {
+    frames::with_bytes(frame, |page| match number {
+        ZEROES => page.fill(0),
+        _ => {
+            // SAFETY: the caller holds it.
+            let bytes = unsafe { objects::bytes(number) };
+            let length = decompress_into(bytes, page).unwrap_or(0);
+            assert_eq!(length, PAGE, "compressed memory is damaged");
+        }
+    });
+}
+
+/// See [`vm::Frames::adjust_compressed`].
+pub fn adjust(pin: &Pinned, number: CompressedNum, by: i64) {
+    counters::add(pin, Counter::CompressedPages, by);
+    if number != ZEROES {
+        objects::adjust(pin, number, by);
+    }
+}

@@ -1,0 +1,68 @@
+//! Memory is short, and what can be made again is gone: pages that nobody has touched for a turn of the clock are compressed
+//! (option `compress`). One hand goes round the memory of all processes; what a step does is the space's affair.
+//!
+//! Cores that look at once start at the same place and disturb nobody: slots are locked, and the hand is a hint.
+
+use percore::pin;
+use sync::SpinLock;
+use vm::PageNum;
+
+use super::{Process, numbers};
+use crate::mm::{compressed, epoch, frames};
+
+/// Pages at a time: what was tried before was in vain, and is tried before the next.
+const WANTED: u64 = 512;
+/// Turns after which there is nothing: part of one, one that makes pages idle, and one that takes them.
+const TURNS: usize = 3;
+
+/// Where the next step begins.
+#[derive(Clone, Copy)]
+struct Hand {
+    pid: u32,
+    page: PageNum,
+}
+
+impl Hand {
+    const fn at(pid: u32) -> Self {
+        Self { pid, page: PageNum::new(0) }
+    }
+
+    /// Goes on through the memory of `process`, the next one, to its end or until `wanted` pages have gone: how many have.
+    fn go_on(&mut self, process: &Process, wanted: u64) -> u64 {
+        if process.pid() != self.pid {
+            *self = Self::at(process.pid());
+        }
+        let mut gone = 0;
+        while gone < wanted {
+            let step = process.memory().and_then(|memory| memory.space.page_out(&pin(), self.page));
+            let Some((pages, next)) = step else {
+                *self = Self::at(self.pid + 1);
+                break;
+            };
+            gone += pages;
+            self.page = next;
+        }
+        gone
+    }
+}
+
+static HAND: SpinLock<Hand> = SpinLock::new(Hand::at(0));
+
+/// Compresses some pages, if the user of the kernel wants that. Whether that found enough memory to try again. The caller holds
+/// no lock, or has said so (`epoch::without_reclaim`).
+pub fn page_out() -> bool {
+    if !compressed::has_room() || !epoch::may_reclaim() {
+        return false;
+    }
+    let mut hand = *HAND.lock();
+    let (mut gone, mut turns) = (0, 0);
+    while gone < WANTED && turns < TURNS {
+        match numbers::next_process(hand.pid) {
+            Some(process) => gone += hand.go_on(&process, WANTED - gone),
+            None => (hand, turns) = (Hand::at(0), turns + 1),
+        }
+    }
+    *HAND.lock() = hand;
+    frames::give_back(&pin(), true);
+    gone >= epoch::WORTH_A_RETRY
+}
