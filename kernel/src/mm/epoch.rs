@@ -148,11 +148,17 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Whether the caller holds no lock, as far as [`without_reclaim`] knows.
+pub fn may_reclaim() -> bool {
+    // Relaxed: this core only.
+    !LOCKED[pin().core().index()].load(Ordering::Relaxed)
+}
+
 /// Memory is short: drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and
 /// page tables: those of programs that run only if it is `desperate`, for they are back at the next touches. Returns whether
 /// that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
 pub fn reclaim(desperate: bool) -> bool {
-    if LOCKED[pin().core().index()].load(Ordering::Relaxed) {
+    if !may_reclaim() {
         return false;
     }
     let before = frames::stats().pooled;
