@@ -1,8 +1,10 @@
 /* A child takes all memory: it alone is killed, a small one beside it goes on, and what the large one had is there again.
- * So it is with one that has it in a file without a name, which nobody maps, when another wants some.
+ * So it is with one that has it in a file without a name, which nobody maps, when another wants some; or when the kernel
+ * does, to write it in a call of the other's.
  *
  * oom MEGABYTES: of the machine. Exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,13 +59,16 @@ static pid_t start(void (*body)(long), long argument)
     return child;
 }
 
+/* Pages that the modest want, and where: promised while there is memory to note that. */
+static long wanted;
+static char *promised;
 /* Said in shared memory: that needs no more of it. */
 static volatile int *full;
 
 /* Fills a file that has no name, says so, and waits for its end. */
-static void hoard(long unused)
+static void hoard(long nothing)
 {
-    (void)unused;
+    (void)nothing;
     static char part[64 * 1024];
     int file = (int)syscall(SYS_memfd_create, "hoard", 0);
     memset(part, 1, sizeof part);
@@ -72,20 +79,52 @@ static void hoard(long unused)
         pause();
 }
 
-/* Touches what it was promised when all is taken. */
-static void want(long pages)
+static int write_there(char *at)
 {
-    char *at = take(pages);
+    *at = 1;
+    return 1;
+}
+
+static int zeroes;
+
+/* Has the kernel write there. */
+static int read_there(char *at)
+{
+    return pread(zeroes, at, 1, 0) == 1;
+}
+
+/* Has it write to the memory of a process, as it would to another's. */
+static int send_there(char *at)
+{
+    char one = 1;
+    struct iovec from = {&one, 1}, to = {at, 1};
+    return process_vm_writev(getpid(), &from, 1, &to, 1, 0) == 1;
+}
+
+static int (*const uses[])(char *) = {write_there, read_there, send_there};
+
+/* Uses in this way what it was promised, when all is taken. */
+static void want(long way)
+{
     while (!*full)
         sched_yield();
-    for (long page = 0; page < pages; page++)
-        at[page * PAGE] = 1;
+    for (long page = 0; page < wanted; page++)
+        if (!uses[way](promised + page * PAGE))
+            _exit(2);
     _exit(0);
 }
 
 static void work_until(long told)
 {
     work((int)told);
+}
+
+/* Pages that nobody has. */
+static long unused(void)
+{
+    struct sysinfo now;
+    sysinfo(&now);
+    return (long)(now.freeram * now.mem_unit / PAGE);
 }
 
 int main(int count, char **arguments)
@@ -101,9 +140,16 @@ int main(int count, char **arguments)
         check("the large one is killed", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
     full = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int round = 0; round < ROUNDS; round++) {
+    zeroes = open("/dev/zero", O_RDONLY);
+    wanted = pages / 8;
+    promised = take(wanted);
+    long before = unused();
+    for (int way = 0; way < ROUNDS; way++) {
         *full = 0;
-        pid_t modest = start(want, pages / 8), hoarder = start(hoard, 0);
+        /* What the last hoarder had comes back after a while; or this one finds little, and the modest one finds the rest. */
+        while (unused() + pages / 32 < before)
+            sched_yield();
+        pid_t modest = start(want, way), hoarder = start(hoard, 0);
         check("waits", waitpid(hoarder, &status, 0) == hoarder);
         check("the hoarder is killed", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         /* It may have gone for the sake of another. */

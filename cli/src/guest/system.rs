@@ -1,23 +1,14 @@
-//! The systems that can run a program, and what booting each of them takes.
+//! The systems that can run a program, by name.
 
-use std::ffi::OsString;
+mod boot;
+
 use std::fmt;
-use std::fs;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-use super::channels::Sink;
-use super::handed::Handed;
-use super::image::Tree;
-use super::linux;
-use super::qemu::{Accel, Machine};
-use super::session::{Farewell, Plan};
-use crate::artifacts;
-use crate::program::Program;
+pub use boot::{Job, Size, Streams, compress, environment, huge, plan};
 
 /// The address-space design of the RadixVM kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -204,177 +195,9 @@ pub fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// A program with everything it is to find.
-pub struct Job {
-    /// The program.
-    pub program: Program,
-    /// argv, the program's name first.
-    pub argv: Vec<OsString>,
-    /// `K=V` each.
-    pub envp: Vec<OsString>,
-    /// Files for it.
-    pub files: Vec<Handed>,
-}
-
-impl Job {
-    /// A program run by its own name, without files.
-    pub fn new(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
-        let argv = [OsString::from(program.name())].into_iter().chain(arguments).collect();
-        Job { program, argv, envp: environment([]), files: Vec::new() }
-    }
-}
-
-/// What every program finds in its environment; `given` replaces and adds.
-pub fn environment(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let defaults = ["PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/"].map(OsString::from);
-    let mut settings: Vec<OsString> = Vec::new();
-    for setting in defaults.into_iter().chain(given) {
-        settings.retain(|old| name(old) != name(&setting));
-        settings.push(setting);
-    }
-    settings
-}
-
-fn name(setting: &OsString) -> String {
-    let text = setting.to_string_lossy();
-    text.split('=').next().unwrap_or_default().to_owned()
-}
-
-/// The size of the machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// Virtual CPUs.
-    pub cpus: u16,
-    /// Bytes of memory.
-    pub memory: u64,
-    /// Who executes the instructions.
-    pub accel: Accel,
-}
-
-/// Where the program's bytes go and come from.
-pub struct Streams {
-    /// Its standard output.
-    pub stdout: Sink,
-    /// Its standard error.
-    pub stderr: Sink,
-    /// Whether it reads our standard input.
-    pub stdin: bool,
-}
-
-/// Puts together all that a session needs.
-pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<Plan> {
-    check_memory(system, size.memory)?;
-    let image = image(system, job)?;
-    if image.len() as u64 > size.memory / 2 {
-        bail!("program and files take {} MiB: give the guest more memory with -m", image.len() >> 20);
-    }
-    let linux = system == System::Linux;
-    Ok(Plan {
-        machine: machine(system, size),
-        kernel: kernel(system)?,
-        command_line: command_line(system),
-        image,
-        stdout: streams.stdout,
-        stderr: streams.stderr,
-        stdin: streams.stdin,
-        kernel_log: linux,
-        boot_limit: Duration::from_secs(90 + 4 * u64::from(size.cpus)),
-        limit: None,
-        farewell: if linux { Farewell::Killed } else { Farewell::ByItself },
-        plugin: None,
-        wanted: None,
-    })
-}
-
-/// With less than it needs, the stock kernel stops before it has a way to say so.
-fn check_memory(system: System, memory: u64) -> Result<()> {
-    ensure!(
-        system != System::Linux || memory >= linux::LEAST_MEMORY,
-        "stock Linux needs at least 128 MiB: give -m 128M or more"
-    );
-    Ok(())
-}
-
-fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
-    // In Linux's favour. With the bit that says "virtual machine" it takes simpler, slower spin locks. With fast string
-    // instructions it clears a page byte by byte, and the translator executes, and counts, every one of them.
-    let cpu_model = if system == System::Linux { "max,-hypervisor,-erms,-fsrm" } else { "max" };
-    Machine { cpus, memory, accel, cpu_model }
-}
-
-fn kernel(system: System) -> Result<PathBuf> {
-    match system {
-        System::Radix(..) => artifacts::kernel(),
-        System::Linux => linux::kernel(),
-    }
-}
-
-fn command_line(system: System) -> String {
-    match system {
-        System::Radix(design, tables, refs) => {
-            format!("vm={} tables={} refs={} stats", word(&design), word(&tables), word(&refs))
-        }
-        System::Linux => linux::COMMAND_LINE.to_owned(),
-    }
-}
-
-/// What a kernel's command line says of huge pages, after a space.
-pub fn huge(system: System, huge: Huge) -> String {
-    let key = if system == System::Linux { "transparent_hugepage" } else { "huge" };
-    format!(" {key}={}", word(&huge))
-}
-
-/// What a kernel's command line says of compressed memory, after a space.
-///
-/// # Errors
-/// The system has none.
-pub fn compress(system: System) -> Result<&'static str> {
-    match system {
-        System::Radix(Design::Radix, ..) => Ok(" compress"),
-        System::Radix(design, ..) => bail!("--compress: --vm {} cannot compress pages", word(&design)),
-        System::Linux => bail!("--compress is for --system radix"),
-    }
-}
-
-fn image(system: System, job: &Job) -> Result<Vec<u8>> {
-    let mut tree = Tree::default();
-    let place = format!("bin/{}", job.program.name());
-    tree.file(&place, 0o755, job.program.bytes.clone())?;
-    tree.command(&format!("/{place}"), &job.argv, &job.envp)?;
-    for handed in &job.files {
-        // Even where remarks are not wanted: the program has not begun to say anything yet.
-        if let Some(left_out) = tree.hand_over(handed)?.sentence() {
-            eprintln!("radixvm: --file {}: {left_out}", handed.host.display());
-        }
-    }
-    if system == System::Linux {
-        tree.file("init", 0o755, fs::read(artifacts::program("guest-init")?)?)?;
-    }
-    tree.pack()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_given_replace_the_defaults() {
-        let settings = environment(["HOME=/x".into(), "A=1".into(), "A=2".into()]);
-        assert_eq!(settings, ["PATH=/bin:/usr/bin", "PWD=/", "HOME=/x", "A=2"].map(OsString::from));
-    }
-
-    #[test]
-    fn stock_linux_is_not_squeezed() {
-        assert!(check_memory(System::Linux, (128 << 20) - 1).unwrap_err().to_string().contains("-m 128M"));
-        assert!(check_memory(System::Linux, 128 << 20).is_ok());
-        assert!(check_memory(System::PERCORE, 16 << 20).is_ok());
-    }
-
-    #[test]
-    fn command_lines_name_what_was_chosen() {
-        assert_eq!(command_line(System::SHARED), "vm=radix tables=shared refs=refcache stats");
-        assert_eq!(command_line(System::tree(Design::Bonsai)), "vm=bonsai tables=shared refs=refcache stats");
-    }
 
     #[test]
     fn every_design_is_in_the_table_and_has_tables() {
@@ -388,10 +211,5 @@ mod tests {
             assert!(System::ours(Design::Rwlock, Some(tables)).is_err());
             assert!(System::ALL.contains(&System::ours(Design::Radix, Some(tables)).unwrap()));
         }
-        assert!(command_line(System::Linux).contains("console=ttyS3"));
-        assert_eq!(huge(System::PERCORE, Huge::Madvise), " huge=madvise");
-        assert_eq!(compress(System::SHARED).unwrap(), " compress");
-        assert!(compress(System::Linux).is_err() && compress(System::tree(Design::Bonsai)).is_err());
-        assert_eq!(huge(System::Linux, Huge::Never), " transparent_hugepage=never");
     }
 }

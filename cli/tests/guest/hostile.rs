@@ -30,6 +30,15 @@ fn a_storm_on_a_mapped_file_keeps_its_pages_apart() {
     }
 }
 
+/// One thread cuts a file, or reserves room in it, while the other makes it longer.
+#[test]
+fn what_a_file_has_after_a_cut_stays() {
+    for (cpus, tables) in [("2", "percore"), ("4", "percore"), ("2", "shared")] {
+        let run = run(&["-c", cpus, "--tables", tables], &[&compiled("cuts", Compiler::Musl), "20"]);
+        assert!(run.status == 0 && run.text() == "cuts: done\n", "{run:?}");
+    }
+}
+
 /// Touching more memory than there is: told so by mmap, or killed with a message.
 #[test]
 fn memory_that_runs_out_ends_the_program_only() {

@@ -16,6 +16,9 @@
 //! that is at once, as the other end of a pipe wants to know. The room for the copies is taken by the fork, which may fail:
 //! to close a descriptor may not.
 
+mod reserved;
+mod slots;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -25,6 +28,8 @@ use abi::Errno;
 use abi::file::{O_RDONLY, O_WRONLY};
 use sync::SpinLock;
 
+pub use self::reserved::Reserved;
+use self::slots::{Descriptor, Descriptors, Slot, Slots, alone, grow};
 use super::kept::Kept;
 use super::open_file::OpenFile;
 use super::{console, fallible};
@@ -33,72 +38,11 @@ use super::{console, fallible};
 pub const MAX_FILES: u64 = 1024;
 const END: usize = MAX_FILES as usize;
 
-#[derive(Clone)]
-struct Descriptor {
-    file: Kept<OpenFile>,
-    close_on_exec: bool,
-}
-
-#[derive(Clone)]
-enum Slot {
-    Free,
-    /// A call's that goes on ([`Reserved`]).
-    Reserved,
-    Open(Descriptor),
-}
-
-impl Slot {
-    fn is_open(&self) -> bool {
-        matches!(self, Slot::Open(_))
-    }
-}
-
-type Slots = Vec<Slot>;
-
-struct Descriptors {
-    /// Only who has them alone may change them. None is reserved while others have them.
-    slots: Arc<Slots>,
-    /// Room for a copy, as long as others may have the slots too.
-    room: Option<Arc<Slots>>,
-}
-
 /// See the module.
 pub struct FdTable {
     descriptors: SpinLock<Descriptors>,
     /// Threads that use it.
     users: AtomicUsize,
-}
-
-/// A number that a call will give to a file, unless it is dropped.
-pub struct Reserved<'t> {
-    table: &'t FdTable,
-    fd: usize,
-}
-
-impl Reserved<'_> {
-    /// The number.
-    pub fn number(&self) -> i32 {
-        self.fd as i32
-    }
-
-    /// Puts `file` there. Says where that is.
-    pub fn fill(self, file: Kept<OpenFile>, close_on_exec: bool) -> i32 {
-        self.set(Slot::Open(Descriptor { file, close_on_exec }));
-        let number = self.number();
-        core::mem::forget(self);
-        number
-    }
-
-    /// The table is not closed meanwhile: the thread that reserved uses it.
-    fn set(&self, slot: Slot) {
-        self.table.change(|slots| slots[self.fd] = slot);
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.set(Slot::Free);
-    }
 }
 
 impl FdTable {
@@ -172,21 +116,6 @@ impl FdTable {
         }
     }
 
-    /// The lowest free descriptor from `lowest` on.
-    ///
-    /// # Errors
-    /// EMFILE, ENOMEM.
-    pub fn reserve(&self, lowest: usize) -> Result<Reserved<'_>, Errno> {
-        let fd = self.change(|slots| {
-            let is_free = |&fd: &usize| matches!(slots.get(fd), None | Some(Slot::Free));
-            let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
-            grow(slots, fd)?;
-            slots[fd] = Slot::Reserved;
-            Ok(fd)
-        })?;
-        Ok(Reserved { table: self, fd })
-    }
-
     /// Puts `file` at the lowest free descriptor from `lowest` on.
     pub fn add(&self, file: Kept<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
         Ok(self.reserve(lowest)?.fill(file, close_on_exec))
@@ -200,14 +129,16 @@ impl FdTable {
         if fd >= END {
             return Err(Errno::EBADF);
         }
-        let closed = self.change(|slots| {
+        let mut slot = Slot::Open(Descriptor { file, close_on_exec });
+        // What is closed, or cannot be put there, goes when the table is not locked any more.
+        self.change(|slots| {
             grow(slots, fd)?;
             match slots[fd] {
-                Slot::Reserved => Err(Errno::EBUSY),
-                _ => Ok(mem::replace(&mut slots[fd], Slot::Open(Descriptor { file, close_on_exec }))),
+                Slot::Reserved => return Err(Errno::EBUSY),
+                _ => mem::swap(&mut slots[fd], &mut slot),
             }
-        });
-        closed.map(|_| fd as i32)
+            Ok(fd as i32)
+        })
     }
 
     /// Closes `fd`.
@@ -288,56 +219,4 @@ impl FdTable {
         let slots = &self.descriptors.lock().slots;
         (from..slots.len()).find(|&fd| slots[fd].is_open())
     }
-}
-
-impl Descriptors {
-    /// The same for another table: shared, unless a thread here has reserved some.
-    fn copy(&mut self) -> Result<Self, Errno> {
-        let used = used(&self.slots);
-        if used.iter().any(|slot| matches!(slot, Slot::Reserved)) {
-            let mut copy = fallible::empty(used.len())?;
-            copy.extend(used.iter().map(|slot| if slot.is_open() { slot.clone() } else { Slot::Free }));
-            return Ok(Self { slots: fallible::arc(copy)?, room: None });
-        }
-        let theirs = room_for(used)?;
-        if self.room.is_none() {
-            self.room = Some(room_for(used)?);
-        }
-        Ok(Self { slots: self.slots.clone(), room: Some(theirs) })
-    }
-
-    /// Has copies of the slots from now on, if others may have them: of those that stay. What it had.
-    fn part(&mut self, stays: impl Fn(&Slot) -> bool) -> Option<Arc<Slots>> {
-        let mut room = self.room.take()?;
-        if Arc::get_mut(&mut self.slots).is_some() {
-            return None;
-        }
-        let copy = |slot: &Slot| if stays(slot) { slot.clone() } else { Slot::Free };
-        alone(&mut room).extend(used(&self.slots).iter().map(copy));
-        Some(mem::replace(&mut self.slots, room))
-    }
-}
-
-/// Slots that only the caller has.
-fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
-    Arc::get_mut(slots).unwrap_or_else(|| unreachable!("slots that others have are copied first"))
-}
-
-/// All up to the last one in use.
-fn used(slots: &Slots) -> &[Slot] {
-    let is_used = |slot: &Slot| !matches!(slot, Slot::Free);
-    &slots[..slots.iter().rposition(is_used).map_or(0, |last| last + 1)]
-}
-
-/// Room for copies of the slots.
-fn room_for(slots: &[Slot]) -> Result<Arc<Slots>, Errno> {
-    fallible::arc(fallible::empty(slots.len())?)
-}
-
-fn grow(slots: &mut Slots, fd: usize) -> Result<(), Errno> {
-    if slots.len() <= fd {
-        slots.try_reserve(fd + 1 - slots.len()).map_err(|_| Errno::ENOMEM)?;
-        slots.resize_with(fd + 1, || Slot::Free);
-    }
-    Ok(())
 }

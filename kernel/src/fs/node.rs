@@ -1,5 +1,9 @@
 //! One file, directory or link, whatever its names are.
 
+mod names;
+
+pub use names::Listed;
+
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -7,7 +11,7 @@ use abi::Errno;
 use abi::file::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use abi::time::Timespec;
 use percore::MAX_CORES;
-use sync::{CachePadded, FreezeLock, Look, SpinGuard, SpinLock};
+use sync::{CachePadded, FreezeLock, SpinLock};
 
 use super::content::Content;
 use super::directory::Entries;
@@ -60,18 +64,6 @@ pub struct Node {
     changed_ns: AtomicU64,
     links: AtomicU32,
     body: Body,
-}
-
-/// A line of a listing.
-pub struct Listed<'a> {
-    /// Its name.
-    pub name: &'a [u8],
-    /// Inode number.
-    pub ino: u64,
-    /// `S_IF*`.
-    pub kind: u32,
-    /// Where a listing goes on after it.
-    pub position: u64,
 }
 
 /// How many nodes each core has made, so that cores which make some meet nowhere. Relaxed everywhere in this file: numbers,
@@ -198,89 +190,6 @@ impl Node {
         self.links.store(0, Ordering::Relaxed);
     }
 
-    fn entries(&self) -> Result<&FreezeLock<Entries>, Errno> {
-        match &self.body {
-            Body::Directory { names, .. } => Ok(names),
-            Body::Folder(_) => Err(Errno::EROFS),
-            _ => Err(Errno::ENOTDIR),
-        }
-    }
-
-    /// The names in it: ENOTDIR unless it has some, EROFS for those of `/proc`.
-    pub fn names(&self) -> Result<Look<'_, Entries>, Errno> {
-        self.entries().map(FreezeLock::look)
-    }
-
-    /// The same, for a change: EROFS if they are those of boot.
-    pub fn names_to_change(&self) -> Result<SpinGuard<'_, Entries>, Errno> {
-        self.entries()?.change().ok_or(Errno::EROFS)
-    }
-
-    /// Says that this directory stays where it is, and its names too: who looks at them meets nobody.
-    pub fn freeze(&self) {
-        if let Body::Directory { names, parent, .. } = &self.body {
-            names.freeze();
-            parent.freeze();
-        }
-    }
-
-    /// The directory that this directory is in, or was in when it was removed.
-    pub fn parent(&self) -> Option<Kept<Node>> {
-        match &self.body {
-            Body::Directory { parent, .. } => parent.look().kept(),
-            Body::Folder(folder) => folder.parent(),
-            _ => None,
-        }
-    }
-
-    /// Says which directory this directory is in.
-    pub fn set_parent(&self, directory: Known<Node>) {
-        if let Body::Directory { parent, .. } = &self.body {
-            let _old = parent.change().map(|mut parent| core::mem::replace(&mut *parent, directory));
-        }
-    }
-
-    /// Says that this directory was removed: its parent, which it has no name in any more, lives as long as it does.
-    pub fn keep_parent(&self) {
-        if let Body::Directory { kept, .. } = &self.body {
-            *kept.lock() = self.parent();
-        }
-    }
-
-    fn take_kept(&mut self) -> Option<Kept<Node>> {
-        match &self.body {
-            Body::Directory { kept, .. } => kept.lock().take(),
-            _ => None,
-        }
-    }
-
-    /// What `name`, which is not one of the two dots, names in this directory.
-    fn entry(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
-        match &self.body {
-            Body::Directory { names, .. } => names.look().get(name).cloned().ok_or(Errno::ENOENT),
-            Body::Folder(folder) => folder.lookup(name),
-            _ => Err(Errno::ENOTDIR),
-        }
-    }
-
-    /// Shows the names after `position` until `show` returns false.
-    pub fn list(&self, position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
-        let above = self.parent().map_or(self.ino, |parent| parent.ino);
-        for (index, name, ino) in [(1, &b"."[..], self.ino), (2, b"..", above)] {
-            if position < index && !show(Listed { name, ino, kind: S_IFDIR, position: index }) {
-                return Ok(());
-            }
-        }
-        match &self.body {
-            Body::Folder(folder) => folder.list(position.max(2), show),
-            _ => {
-                let names = self.names()?;
-                list_entries(&names, position, show)
-            }
-        }
-        Ok(())
-    }
-
     /// What `stat` says.
     pub fn stat(&self) -> Stat {
         let size = self.size();
@@ -315,37 +224,6 @@ impl Node {
             Body::File(content) => content.len(),
             Body::Link(target) => target.len() as u64,
             Body::Directory { .. } | Body::Folder(_) | Body::Descriptor(_) | Body::Generated(_) => 0,
-        }
-    }
-}
-
-/// Removed directories may keep one another in a long chain, which is let go link by link: no recursion.
-impl Drop for Node {
-    fn drop(&mut self) {
-        let mut above = self.take_kept();
-        while let Some(node) = above {
-            above = node.into_inner().and_then(|mut last| last.take_kept());
-        }
-    }
-}
-
-fn list_entries(names: &Entries, position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) {
-    for entry in names.after(position) {
-        let node = &entry.node;
-        let listed = Listed { name: &entry.name, ino: node.ino, kind: node.kind(), position: entry.key };
-        if !show(listed) {
-            break;
-        }
-    }
-}
-
-impl Kept<Node> {
-    /// What `name` names in this directory.
-    pub fn lookup(&self, name: &[u8]) -> Result<Self, Errno> {
-        match name {
-            b"." | b"" if self.is_directory() => Ok(self.clone()),
-            b".." if self.is_directory() => self.parent().ok_or(Errno::ENOENT),
-            _ => self.entry(name),
         }
     }
 }

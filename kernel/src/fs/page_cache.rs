@@ -9,7 +9,8 @@
 //! | step | lock |
 //! |---|---|
 //! | read; write below the end; a fault | none: the tree is looked at, and grows, without one |
-//! | write beyond the end, or to what can be sealed; a new length; a hole punched; a [seal](seals) | `changing` |
+//! | write beyond the end, or to what can be sealed; a longer file; a [seal](seals) | `changing` |
+//! | a cut; a hole punched; room reserved | noted under `changing`, done [without it](changing) |
 //!
 //! 1. What lies beyond the end is rubbish. Whoever raises the end clears what it takes in, first.
 //! 2. The end is lowered first; then pages go out of the tree; then the translations are taken back everywhere. A
@@ -23,7 +24,10 @@
 //! Pages of files in the tree count against the [budget](super::budget). Those of the boot image do not: they can be made
 //! again at any time. Nor does shared memory, which goes with the programs that share it.
 
+mod changing;
+mod frames;
 mod holes;
+mod length;
 mod seals;
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +38,12 @@ use percore::{Pinned, pin};
 use sync::SpinLock;
 use vm::{Copies, FrameNum};
 
+use self::changing::Changing;
 use self::seals::Seals;
-use super::budget;
 use super::content::Place;
-use super::image::tail;
-use crate::counters::{self, Counter};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
-use crate::mm::{contents, descriptors, epoch, frames};
+use crate::mm::{contents, descriptors};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -64,7 +66,7 @@ pub struct PageCache {
     len: AtomicU64,
     pages: PageTree,
     kind: Kind,
-    changing: SpinLock<Seals>,
+    changing: SpinLock<Changing>,
     /// Whether seals may come.
     is_sealable: bool,
     mappings: Mappings,
@@ -98,7 +100,7 @@ impl PageCache {
             len: AtomicU64::new(len),
             pages: PageTree::new(),
             kind,
-            changing: SpinLock::new(Seals::new(if is_sealable { 0 } else { F_SEAL_SEAL })),
+            changing: SpinLock::new(Changing::new(Seals::new(if is_sealable { 0 } else { F_SEAL_SEAL }))),
             is_sealable,
             mappings: Mappings::new(),
             name: AtomicU64::new(0),
@@ -184,44 +186,6 @@ impl PageCache {
         }
     }
 
-    fn write_locked(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
-        let seals = self.changing.lock();
-        let len = self.len();
-        let at = match place {
-            Place::At(at) => at,
-            Place::End => len,
-        };
-        let room = MAX_LEN.saturating_sub(at).min(from.len() as u64);
-        if room == 0 && !from.is_empty() {
-            return Err(Errno::EFBIG);
-        }
-        let room = seals.room(len, at, room)? as usize;
-        self.clear_rubbish(len, at, at + room as u64);
-        let done = self.put(at, &from[..room])?;
-        if done > 0 {
-            self.len.store(len.max(at + done as u64), Ordering::Release);
-        }
-        Ok(done)
-    }
-
-    /// Cuts the file, or extends it with zeroes.
-    pub fn set_len(&self, new: u64) -> Result<(), Errno> {
-        if new > MAX_LEN {
-            return Err(Errno::EFBIG);
-        }
-        let seals = self.changing.lock();
-        let len = self.len();
-        seals.allow_len(len, new)?;
-        if new > len {
-            self.clear_rubbish(len, new, new);
-        }
-        self.len.store(new, Ordering::Release);
-        self.drop_pages(pages(new), page_tree::END);
-        self.clear(new, pages(new) * PAGE as u64);
-        self.take_back(pages(new), page_tree::END, Copies::Drop);
-        Ok(())
-    }
-
     /// Takes back the translations of pages `first` to `end` wherever the file is mapped.
     fn take_back(&self, first: u64, end: u64, copies: Copies) {
         self.mappings.for_each(|mapping| {
@@ -230,13 +194,6 @@ impl PageCache {
                 space.zap(&pin(), shown, mapping.number(), copies);
             }
         });
-    }
-
-    /// The file is to reach from `len` up to `end`, which is written from `at` on.
-    fn clear_rubbish(&self, len: u64, at: u64, end: u64) {
-        let tail_end = pages(len) * PAGE as u64;
-        self.clear(len, at.clamp(len, tail_end));
-        self.drop_pages(pages(len), pages(end).max(pages(len)));
     }
 
     /// Puts zeroes from byte `from` up to `to`, both in one page or at its end.
@@ -263,87 +220,6 @@ impl PageCache {
             done += bytes;
         }
         Ok(done)
-    }
-
-    #[inline]
-    fn get_or_make(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
-        match self.pages.get(pin, page) {
-            Some(frame) => Ok(frame),
-            None => self.make(pin, page),
-        }
-    }
-
-    /// Gives `page` a frame; another core may be faster.
-    #[cold]
-    fn make(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
-        let new = self.new_frame(pin, page)?;
-        let put = self.pages.put(pin, page, new).map_err(|_| Errno::ENOMEM);
-        if put != Ok(new) {
-            // Nobody has seen it: it needs no epochs.
-            descriptors::free_of_file(pin, new);
-            self.uncharge(pin);
-        }
-        put
-    }
-
-    fn new_frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
-        if matches!(self.kind, Kind::Image(_)) && frames::is_low() {
-            // The fault will look for memory; others, who would not, find the reserve.
-            return Err(Errno::ENOMEM);
-        }
-        self.charge(pin)?;
-        let Some(frame) = frames::alloc_zeroed(pin) else {
-            self.uncharge(pin);
-            return Err(Errno::ENOMEM);
-        };
-        if let Kind::Image(image) = self.kind {
-            let bytes = tail(image, page * PAGE as u64);
-            contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
-        }
-        match descriptors::share_of_file(pin, frame) {
-            Ok(()) => Ok(frame),
-            Err(error) => {
-                frames::free(pin, frame);
-                self.uncharge(pin);
-                Err(error)
-            }
-        }
-    }
-
-    fn drop_pages(&self, first: u64, end: u64) -> u64 {
-        let (pin, mut dropped) = (pin(), 0);
-        self.pages.take(first..end, |frame| {
-            descriptors::leave(&pin, frame);
-            self.uncharge(&pin);
-            dropped += 1;
-        });
-        dropped
-    }
-
-    fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
-        match self.kind {
-            Kind::File => budget::take(pin)?,
-            Kind::Image(_) => counters::add(pin, Counter::CleanPages, 1),
-            Kind::Anonymous => {}
-        }
-        counters::add(pin, Counter::FilePages, 1);
-        Ok(())
-    }
-
-    fn uncharge(&self, pin: &Pinned) {
-        match self.kind {
-            Kind::File => budget::give(pin),
-            Kind::Image(_) => counters::add(pin, Counter::CleanPages, -1),
-            Kind::Anonymous => {}
-        }
-        counters::add(pin, Counter::FilePages, -1);
-    }
-}
-
-impl Drop for PageCache {
-    fn drop(&mut self) {
-        // The last one to close a file may be a core that leaves the epochs.
-        epoch::domain().while_online(&pin(), || self.drop_pages(0, page_tree::END));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reads and writes: between a file's contents and a program's buffers, a page at a time.
 
+use alloc::vec::Vec;
+
 use abi::Errno;
 use abi::file::{POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
@@ -10,7 +12,7 @@ use super::fallible;
 use super::image::tail;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
-use crate::process::{fault, under_lock};
+use crate::process::{fault, patiently, under_lock};
 
 /// Where in a file to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,7 @@ pub fn copy(
     len: usize,
     wait: bool,
 ) -> Result<usize, Errno> {
-    let mut bounce = fallible::zeroes(PAGE.min(len))?;
+    let mut bounce = bounce(0, len)?;
     let mut done = 0;
     while done < len {
         let want = bounce.len().min(len - done);
@@ -113,7 +115,7 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
     if let Some(bytes) = content.bytes() {
         return buffers.copy_out(tail(bytes, at));
     }
-    let mut bounce = fallible::zeroes(PAGE.min(buffers.left()))?;
+    let mut bounce = bounce(buffers.start(), buffers.left())?;
     let mut done = 0;
     loop {
         let want = bounce.len().min(buffers.left());
@@ -130,7 +132,7 @@ fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool)
     if buffers.left() == 0 {
         return Ok(0);
     }
-    let mut bounce = fallible::zeroes(PAGE.min(buffers.left()))?;
+    let mut bounce = bounce(buffers.start(), buffers.left())?;
     let mut done = 0;
     loop {
         let got = match buffers.copy_in(&mut bounce) {
@@ -152,6 +154,11 @@ fn reluctance(content: &dyn Content, wait: bool) -> Option<Errno> {
         ready if ready & POLLOUT == 0 && !wait => Some(Errno::EAGAIN),
         _ => None,
     }
+}
+
+/// Room for the next of `len` bytes, which the program has or wants at `at`.
+fn bounce(at: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    patiently(at, || fallible::zeroes(PAGE.min(len)))
 }
 
 fn advanced(place: Place, by: usize) -> Place {

@@ -148,7 +148,7 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether the caller holds no lock, and may wait for others.
+/// Whether the caller holds no lock, as far as [`without_reclaim`] knows.
 pub fn may_reclaim() -> bool {
     // Relaxed: this core only.
     !LOCKED[pin().core().index()].load(Ordering::Relaxed)

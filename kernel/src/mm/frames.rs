@@ -3,75 +3,30 @@
 //! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
 //! gives a batch back, so a frame may be freed on any core and used again on any other.
 
-use core::slice;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+mod pool;
 
 use percore::{MAX_CORES, Pinned};
-use sync::{CachePadded, SetOnce, SpinGuard, SpinLock};
+use sync::CachePadded;
 use vm::FrameNum;
 
-use super::buddy::Buddy;
-use super::descriptors;
+pub use self::pool::{add_above, init, is_low};
+pub(super) use self::pool::{
+    alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes, total,
+};
+use self::pool::{note_level, pool};
 use super::huge_frames;
 use super::magazine::Magazine;
-use super::memory_map::{FRAME, MemoryMap};
-use super::owner::{Notes, Owner};
+use super::memory_map::FRAME;
+use super::owner::Owner;
 use super::scarcity;
-use crate::arch::{self, phys_to_virt, virt_to_phys};
+use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
 
 static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
     [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
-static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::new(Notes::NONE)));
-static NOTES: SetOnce<Notes> = SetOnce::new();
-/// Relaxed, like the next: written at boot.
-static TOTAL: AtomicUsize = AtomicUsize::new(0);
-static END: AtomicU64 = AtomicU64::new(0);
-/// Whether less than [`RESERVE`] frames are in the pool. Relaxed: a hint.
-static LOW: AtomicBool = AtomicBool::new(false);
-/// Frames that clean pages of files leave to those who cannot wait for memory: the kernel's heap, writes.
-const RESERVE: u64 = 256;
-
 #[inline(always)]
 pub(super) fn mine(pin: &Pinned) -> &'static Magazine {
     &MAGAZINES[pin.core().index()]
-}
-
-fn pool() -> SpinGuard<'static, Buddy> {
-    POOL.lock()
-}
-
-/// Opens the pool with the memory below `limit` that the boot map shows; [`add_above`] brings the rest.
-///
-/// # Safety
-/// Once, before anything allocates; the map is true and nobody uses the memory.
-pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
-    let end = map.end_frame();
-    assert!(end <= u64::from(u32::MAX), "magazines keep 32 bits of a frame's number");
-    let states = map.carve(end, limit);
-    descriptors::init(map);
-    TOTAL.store(map.frames() as usize, Ordering::Relaxed);
-    END.store(end, Ordering::Relaxed);
-    // SAFETY: carved out for the notes.
-    let notes = Notes::new(unsafe { slice::from_raw_parts(phys_to_virt(states), end as usize) });
-    NOTES.set(notes);
-    let mut buddy = Buddy::new(notes);
-    for (start, end) in map.iter().filter(|(start, _)| *start < limit) {
-        // SAFETY: free memory below the limit, which the boot map shows.
-        unsafe { buddy.add(start / FRAME, end.min(limit) / FRAME) };
-    }
-    *pool() = buddy;
-}
-
-/// Adds the memory above `limit`.
-///
-/// # Safety
-/// Once, after [`init`] with the same arguments, when the physmap shows all memory.
-pub unsafe fn add_above(map: &MemoryMap, limit: u64) {
-    for (start, end) in map.iter().filter(|(_, end)| *end > limit) {
-        // SAFETY: free memory that the physmap shows now.
-        unsafe { pool().add(start.max(limit) / FRAME, end / FRAME) };
-    }
 }
 
 /// A frame of zeroes.
@@ -132,19 +87,6 @@ fn dirty(pin: &Pinned) -> Option<u64> {
     })
 }
 
-/// Whether the pool has only the reserve left: what can do without memory now leaves that to the others.
-pub fn is_low() -> bool {
-    LOW.load(Ordering::Relaxed)
-}
-
-/// Called with the pool locked, once in a batch. Written when it changes, so that asking shares nothing.
-fn note_level(pool: &Buddy) {
-    let low = pool.free_frames() < RESERVE;
-    if low != is_low() {
-        LOW.store(low, Ordering::Relaxed);
-    }
-}
-
 /// Takes back what [`alloc_raw`] gave.
 #[inline]
 pub(super) fn free_raw(pin: &Pinned, frame: u64) {
@@ -173,36 +115,6 @@ pub(super) fn free_pair(pin: &Pinned, block: u64) {
     }
 }
 
-/// 2^`order` frames side by side, straight from the pool.
-pub(super) fn alloc_block(order: usize) -> Option<u64> {
-    pool().alloc(order)
-}
-
-/// The same, each frame for itself: if the pool has `left` frames then.
-pub(super) fn alloc_singles(order: usize, left: u64) -> Option<u64> {
-    let mut pool = pool();
-    if pool.free_frames() < left + (1 << order) {
-        return None;
-    }
-    let block = pool.alloc(order)?;
-    (block..block + (1 << order)).for_each(|frame| note(frame, Owner::held(0)));
-    Some(block)
-}
-
-/// Frames of usable memory at boot.
-pub(super) fn total() -> u64 {
-    TOTAL.load(Ordering::Relaxed) as u64
-}
-
-/// Takes a block back.
-///
-/// # Safety
-/// It came from [`alloc_block`] or [`alloc_singles`] with this order and nobody uses it.
-pub(super) unsafe fn free_block(block: u64, order: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { pool().free(block, order) };
-}
-
 /// A frame of zeroes for a page table; counted as such.
 pub fn alloc_table(pin: &Pinned) -> Option<u64> {
     if scarcity::strikes() {
@@ -227,37 +139,6 @@ pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
 /// A frame of zeroes that the kernel keeps for ever, for this purpose.
 pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
     zeroed_now(pin).inspect(|&frame| note(frame, owner))
-}
-
-/// Notes what a frame of the caller's is for.
-pub(super) fn note(frame: u64, owner: Owner) {
-    notes().set(frame, owner);
-}
-
-fn notes() -> Notes {
-    *NOTES.get().expect("the pool is opened at boot")
-}
-
-/// One past the last frame.
-pub(super) fn end() -> u64 {
-    END.load(Ordering::Relaxed)
-}
-
-/// Whether the machine has this frame.
-pub(super) fn exists(frame: FrameNum) -> bool {
-    frame.get() < end()
-}
-
-/// Calls `visit`, which must not allocate, with the owner of every frame, in order.
-pub(super) fn each_owner(visit: impl FnMut(Owner)) {
-    let _still = pool();
-    notes().each(visit);
-}
-
-/// Where the pool's notes are: (start, end) in physical memory.
-pub(super) fn pool_notes() -> (u64, u64) {
-    let start = virt_to_phys(notes().start());
-    (start, start + end())
 }
 
 fn zeroed_now(pin: &Pinned) -> Option<u64> {

@@ -7,10 +7,9 @@ use vm::{Access, FaultError, VirtAddr};
 use super::Ending;
 use super::patience::Patience;
 use super::signal::{self, Fate, Fault, Origin};
-use super::starve::starve;
+use super::starve::{outlast, starve};
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
-use crate::mm::user::USER_END;
 use crate::sched::{self, Task};
 
 /// A page fault in user mode.
@@ -22,10 +21,20 @@ pub fn from_user(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
     }
 }
 
-/// A fault inside a copy to or from user memory: whether to try again.
+/// A fault inside a copy to or from user memory: whether to try again. Memory that is not there is waited for, if the
+/// caller may wait.
 pub fn from_kernel(address: VirtAddr, access: Access) -> bool {
-    let resolved = arch::with_current(|task| resolve(task, address, access));
+    let resolved = arch::with_current(|task| resolve_in_time(task, address, access));
     matches!(resolved, Some(Ok(())))
+}
+
+fn resolve_in_time(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
+    loop {
+        match resolve(task, address, access) {
+            Err(FaultError::OutOfMemory) if outlast(task, address.get()) => {}
+            resolved => return resolved,
+        }
+    }
 }
 
 #[inline(always)]
@@ -73,12 +82,6 @@ fn name(access: Access) -> &'static str {
     }
 }
 
-/// Whether the program may touch `address`, though there be no memory for it.
-pub fn may_touch(task: &Task, address: u64, access: Access) -> bool {
-    address < USER_END
-        && matches!(resolve(task, VirtAddr::new(address), access), Ok(()) | Err(FaultError::OutOfMemory))
-}
-
 /// Any other exception in user mode.
 pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
     let at = frame.rip;
@@ -124,7 +127,6 @@ pub fn meet(task: &Task, fate: Fate, frame: &TrapFrame) {
             task.process().end(Ending::Signal(signal));
         }
         Fate::Crashes(fault) => crash(task, &fault, frame),
-        Fate::Starves(address) => starve(task, address),
     }
 }
 

@@ -8,6 +8,8 @@ use vm::{Access, VirtAddr};
 
 use super::fault;
 use super::page_out::page_out;
+use super::starve::outlast;
+use crate::arch;
 use crate::mm::epoch;
 
 /// How often memory is looked for before a call fails, or a program dies of the lack of it. What is found may be of no
@@ -28,12 +30,30 @@ impl Patience {
     /// Looks for memory: whether to try again. Not for a process that ends. The caller holds no lock.
     #[cold]
     pub fn found_memory(&mut self) -> bool {
-        let ends = crate::arch::with_current(|task| task.process().ending.is_set());
+        let ends = arch::with_current(|task| task.process().ending.is_set());
         if self.0 == 0 || ends == Some(true) {
             return false;
         }
         self.0 -= 1;
         (0..MODEST).any(|_| epoch::reclaim(false)) || page_out() || epoch::reclaim(true)
+    }
+}
+
+/// Does `allocate`, and waits for memory as long as it says ENOMEM, as a fault at `at` would: unless the caller holds a lock,
+/// or is killed.
+///
+/// # Errors
+/// What `allocate` says.
+pub fn patiently<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
+    let mut patience = Patience::new();
+    loop {
+        match allocate() {
+            Err(Errno::ENOMEM) if patience.found_memory() => {}
+            Err(Errno::ENOMEM) if arch::with_current(|task| outlast(task, at)) == Some(true) => {
+                patience = Patience::new();
+            }
+            done => return done,
+        }
     }
 }
 

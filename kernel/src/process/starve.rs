@@ -1,7 +1,8 @@
 //! No memory is left for a page that a program may touch: the program that has most (`weight`) is killed, and only that.
 //!
 //! The one that asked faults again, and finds what comes back; or waits once more for the one that was killed: until its
-//! space is gone and Refcache has seen the epochs go by that it needs, or another one would be killed for nothing.
+//! space is gone and Refcache has seen the epochs go by that it needs, or another one would be killed for nothing. A call
+//! that finds no memory for a page of a program waits in the kernel in the same way, unless it holds a lock.
 
 use alloc::sync::{Arc, Weak};
 
@@ -45,8 +46,18 @@ impl Victim {
 /// There is no memory for the page of the running `task` at `address`.
 pub fn starve(task: &Task, address: u64) {
     if !kill_one(task, address) {
-        sched::yield_now();
+        sched::give_way();
     }
+}
+
+/// There is none either in the middle of a call of `task`: waits a while. Whether to try again: not under a lock, nor for
+/// who is killed.
+pub fn outlast(task: &Task, address: u64) -> bool {
+    let may_wait = epoch::may_reclaim() && !task.is_killed();
+    if may_wait {
+        starve(task, address);
+    }
+    may_wait
 }
 
 /// Whether somebody is killed now; not if memory is to come from another one.

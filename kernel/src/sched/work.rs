@@ -65,6 +65,13 @@ pub fn serve_core() -> bool {
     ticked || asked
 }
 
+/// For a task that waits for what others give up: this core does what it was asked to do, and others run. The caller
+/// holds no lock, nor what a core may hold only until it is on its way to user mode.
+pub fn give_way() {
+    serve_core();
+    switch::yield_now();
+}
+
 /// Wakes sleepers. Whether it was a tick.
 fn ring() -> bool {
     let core = cores::mine();

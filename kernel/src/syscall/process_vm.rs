@@ -15,7 +15,8 @@ use crate::fs::buffers::Buffers;
 use crate::fs::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::mm::{contents, user};
-use crate::process::{Memory, Patience, numbers, pidfd};
+use crate::process::{Memory, Patience, numbers, outlast, patiently, pidfd};
+use crate::sched;
 
 /// Reads the memory of another process into the caller's.
 pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
@@ -41,13 +42,14 @@ fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
     if call.arg(5) != 0 {
         return Err(Errno::EINVAL);
     }
-    let mut ours = Buffers::many(call.arg(1), call.arg(2))?;
+    let at = call.arg(1);
+    let mut ours = patiently(at, || Buffers::many(at, call.arg(2)))?;
     if ours.left() == 0 {
         return Ok(0);
     }
-    let theirs = list(call.arg(3), call.arg(4))?;
+    let theirs = patiently(at, || list(call.arg(3), call.arg(4)))?;
     let memory = memory_of(call.arg(0) as u32)?;
-    let mut page = fallible::zeroes(PAGE_SIZE as usize)?;
+    let mut page = patiently(at, || fallible::zeroes(PAGE_SIZE as usize))?;
     let mut done = 0;
     for IoVec { base, len } in theirs.into_iter().flat_map(pieces) {
         let len = len.min(ours.left() as u64) as usize;
@@ -104,6 +106,9 @@ fn reach(memory: &Memory, at: u64, access: Access, visit: &mut dyn FnMut(FrameNu
         match memory.fault_from_outside(at, access) {
             Ok(_) => {}
             Err(FaultError::OutOfMemory) if patience.found_memory() => {}
+            Err(FaultError::OutOfMemory) if sched::with_current(|task| outlast(task, at.get())) => {
+                patience = Patience::new();
+            }
             Err(_) => return Err(Errno::EFAULT),
         }
     }

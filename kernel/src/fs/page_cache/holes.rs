@@ -1,12 +1,12 @@
 //! Where a file has pages and where it has none: making holes, filling them, finding them.
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use percore::pin;
 use vm::Copies;
 
+use super::changing::Changing;
 use super::{Kind, MAX_LEN, PAGE, PageCache, pages};
 use crate::mm::page_tree;
 
@@ -16,8 +16,9 @@ impl PageCache {
     /// # Errors
     /// EPERM if it is sealed.
     pub fn punch(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let seals = self.changing.lock();
-        seals.allow_write()?;
+        let state = self.lock_when(Changing::lets_remove);
+        state.seals.allow_write()?;
+        let _hole = self.removal(state);
         let end = at.saturating_add(len).min(MAX_LEN);
         let (first, last) = (pages(at), end / PAGE as u64);
         if first > last {
@@ -28,36 +29,6 @@ impl PageCache {
         self.clear(last * PAGE as u64, end);
         self.drop_pages(first, last);
         self.take_back(first, last, Copies::Keep);
-        Ok(())
-    }
-
-    /// Whether the file might reach to the end of `len` bytes from `at` on.
-    ///
-    /// # Errors
-    /// EFBIG if none can; EPERM if it is sealed against it.
-    pub fn check_reach(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let end = at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)?;
-        let seals = self.changing.lock();
-        let old = self.len();
-        seals.allow_len(old, end.max(old))
-    }
-
-    /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there. If there is no room for all, those
-    /// beyond the end go again: they are nobody's to give back later.
-    pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let seals = self.changing.lock();
-        let (old, end) = (self.len(), at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)?);
-        seals.allow_len(old, end.max(old))?;
-        if end > old {
-            self.clear_rubbish(old, end, end);
-        }
-        let pin = pin();
-        (at / PAGE as u64..pages(end))
-            .try_for_each(|page| self.get_or_make(&pin, page).map(drop))
-            .inspect_err(|_| {
-                self.drop_pages(pages(old), pages(end).max(pages(old)));
-            })?;
-        self.len.store(end.max(old), Ordering::Release);
         Ok(())
     }
 

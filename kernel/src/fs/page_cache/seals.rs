@@ -16,6 +16,7 @@ use abi::file::{F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_
 use percore::pin;
 use vm::Flags;
 
+use super::changing::Changing;
 use super::{Kind, PAGE, PageCache};
 use crate::mm::file_mapping::Held;
 
@@ -78,7 +79,7 @@ impl PageCache {
     /// EINVAL of a file that knows no seals.
     pub fn seals(&self) -> Result<u32, Errno> {
         match self.kind {
-            Kind::Anonymous => Ok(self.changing.lock().set),
+            Kind::Anonymous => Ok(self.changing.lock().seals.set),
             Kind::File | Kind::Image(_) => Err(Errno::EINVAL),
         }
     }
@@ -92,7 +93,7 @@ impl PageCache {
         if !matches!(self.kind, Kind::Anonymous) || more & !ALL != 0 {
             return Err(Errno::EINVAL);
         }
-        let mut seals = self.changing.lock();
+        let seals = &mut self.lock_when(Changing::is_calm).seals;
         seals.refuse(F_SEAL_SEAL)?;
         if more & F_SEAL_WRITE != 0 && (seals.coming > 0 || self.is_mapped_to_write()) {
             return Err(Errno::EBUSY);
@@ -118,14 +119,14 @@ impl PageCache {
             Err(_) => map(true),
             Ok(()) => {
                 let mapped = map(false);
-                self.changing.lock().coming -= 1;
+                self.changing.lock().seals.coming -= 1;
                 mapped
             }
         }
     }
 
     fn set_out(&self) -> Result<(), Errno> {
-        let mut seals = self.changing.lock();
+        let seals = &mut self.changing.lock().seals;
         seals.allow_write()?;
         seals.coming += 1;
         Ok(())

@@ -18,8 +18,6 @@ pub enum Fate {
     Dies(u32),
     /// It ends by its own fault, of which it cannot be told.
     Crashes(Fault),
-    /// It ends for lack of memory for the page at this address.
-    Starves(u64),
 }
 
 /// A thread's own fault.
@@ -117,11 +115,11 @@ pub fn return_from_handler(task: &Task, frame: &mut TrapFrame) -> Fate {
 /// A frame that cannot be made, for the handler of `signal`, or be read is a fault of the program, of which it is
 /// told by SIGSEGV; unless that is what it could not be told.
 fn suffer(task: &Task, frame: &mut TrapFrame, signal: Option<u32>, trouble: Trouble) -> Fate {
-    let (address, access) = match trouble {
-        Trouble::Wild(address, access) => (address, access),
-        Trouble::NoMemory(address) => return Fate::Starves(address),
-    };
+    if task.is_killed() {
+        // It may be for that only that there was no memory, and it never sees user mode again.
+        return Fate::Lives;
+    }
     let origin = Origin::new(SI_KERNEL, 0);
-    let fault = Fault { signal: SIGSEGV, origin, address, access };
+    let fault = Fault { signal: SIGSEGV, origin, address: trouble.address, access: trouble.access };
     if signal == Some(SIGSEGV) { Fate::Crashes(fault) } else { force(task, frame, fault) }
 }

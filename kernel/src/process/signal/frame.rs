@@ -10,11 +10,11 @@
 
 use abi::Errno;
 use abi::signal::*;
-use vm::{Access, PAGE_SIZE};
+use vm::{Access, PAGE_SIZE, VirtAddr};
 
 use super::{Origin, UNSTOPPABLE, altstack};
 use crate::arch::{FpuState, TrapFrame};
-use crate::mm::user;
+use crate::mm::user::{self, USER_END};
 use crate::process::fault;
 use crate::sched::Task;
 
@@ -29,22 +29,20 @@ pub fn min_stack() -> u64 {
     (FRAME + FpuState::user_bytes() as u64 + FPU_ALIGN + 16).next_multiple_of(16)
 }
 
-/// Why a frame cannot be made or read.
+/// Why a frame cannot be made or read: the program may not do this there, or has no room there.
 #[derive(Clone, Copy, Debug)]
-pub enum Trouble {
-    /// The program may not do this there, or has no room there.
-    Wild(u64, Access),
-    /// It may, but there is no memory for the page.
-    NoMemory(u64),
+pub struct Trouble {
+    pub address: u64,
+    pub access: Access,
 }
 
 impl Trouble {
     /// Of a copy from or to `bytes` of user memory at `at` that failed.
-    fn find(task: &Task, at: u64, bytes: u64, access: Access) -> Self {
+    fn find(at: u64, bytes: u64, access: Access) -> Self {
         let last = at.saturating_add(bytes - 1);
         let mut pages = (at..=last).step_by(PAGE_SIZE as usize).chain([last]);
-        let wild = pages.find(|&at| !fault::may_touch(task, at, access));
-        wild.map_or(Self::NoMemory(at), |at| Self::Wild(at, access))
+        let wild = pages.find(|&at| at >= USER_END || !fault::from_kernel(VirtAddr::new(at), access));
+        Self { address: wild.unwrap_or(at), access }
     }
 }
 
@@ -68,7 +66,7 @@ pub fn enter(
     mask: u64,
 ) -> Result<(), Trouble> {
     if action.flags & SA_RESTORER == 0 {
-        return Err(Trouble::Wild(action.restorer, Access::Exec));
+        return Err(Trouble { address: action.restorer, access: Access::Exec });
     }
     let stack = task.thread.signals.stack();
     let place = Place::choose(frame.rsp, &stack, action)?;
@@ -76,7 +74,7 @@ pub fn enter(
     let registers = registers(frame, origin, mask, fpu);
     let context = Ucontext { flags: UC_FLAGS, link: 0, stack, registers, mask };
     write(&place, action.restorer, &context, &info(signal, origin))
-        .map_err(|_| Trouble::find(task, sp, top - sp, Access::Write))?;
+        .map_err(|_| Trouble::find(sp, top - sp, Access::Write))?;
 
     if stack.flags & SS_AUTODISARM != 0 {
         task.thread.signals.set_stack(altstack::NONE);
@@ -103,9 +101,10 @@ impl Place {
         let already = altstack::in_use(stack, sp);
         let switch = action.flags & SA_ONSTACK != 0 && stack.size != 0 && !already;
         let top = if switch { stack.base.wrapping_add(stack.size) } else { sp.wrapping_sub(RED_ZONE) };
-        let place = Self::below(top).ok_or(Trouble::Wild(top, Access::Write))?;
+        let trouble = |address| Trouble { address, access: Access::Write };
+        let place = Self::below(top).ok_or(trouble(top))?;
         let fits = !(already || switch) || altstack::covers(stack, place.sp);
-        if fits { Ok(place) } else { Err(Trouble::Wild(place.sp, Access::Write)) }
+        if fits { Ok(place) } else { Err(trouble(place.sp)) }
     }
 
     fn below(top: u64) -> Option<Self> {
@@ -169,7 +168,7 @@ fn registers(frame: &TrapFrame, origin: Origin, mask: u64, fpstate: u64) -> Sigc
 /// # Errors
 /// There is none.
 pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Trouble> {
-    let unread = |at: u64, bytes: usize| Trouble::find(task, at, bytes as u64, Access::Read);
+    let unread = |at: u64, bytes: usize| Trouble::find(at, bytes as u64, Access::Read);
     // The handler's `ret` took the restorer's address off.
     let context: Ucontext = user::read(frame.rsp).map_err(|_| unread(frame.rsp, size_of::<Ucontext>()))?;
     let saved = &context.registers;

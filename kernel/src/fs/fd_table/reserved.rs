@@ -1,0 +1,59 @@
+//! Numbers that calls hold until they have a file for them.
+
+use core::mem;
+
+use abi::Errno;
+
+use super::slots::{Descriptor, Slot, grow};
+use super::{END, FdTable};
+use crate::fs::kept::Kept;
+use crate::fs::open_file::OpenFile;
+
+/// A number that a call will give to a file, unless it is dropped.
+pub struct Reserved<'t> {
+    table: &'t FdTable,
+    fd: usize,
+}
+
+impl Reserved<'_> {
+    /// The number.
+    pub fn number(&self) -> i32 {
+        self.fd as i32
+    }
+
+    /// Puts `file` there. Says where that is.
+    pub fn fill(self, file: Kept<OpenFile>, close_on_exec: bool) -> i32 {
+        self.set(Slot::Open(Descriptor { file, close_on_exec }));
+        let number = self.number();
+        mem::forget(self);
+        number
+    }
+
+    /// The table is not closed meanwhile: the thread that reserved uses it.
+    fn set(&self, slot: Slot) {
+        self.table.change(|slots| slots[self.fd] = slot);
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.set(Slot::Free);
+    }
+}
+
+impl FdTable {
+    /// The lowest free descriptor from `lowest` on.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM.
+    pub fn reserve(&self, lowest: usize) -> Result<Reserved<'_>, Errno> {
+        let fd = self.change(|slots| {
+            let is_free = |&fd: &usize| matches!(slots.get(fd), None | Some(Slot::Free));
+            let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
+            grow(slots, fd)?;
+            slots[fd] = Slot::Reserved;
+            Ok(fd)
+        })?;
+        Ok(Reserved { table: self, fd })
+    }
+}

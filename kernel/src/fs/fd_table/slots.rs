@@ -1,0 +1,97 @@
+//! The slots of descriptors: a table's own, or shared with others until somebody changes them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use abi::Errno;
+
+use crate::fs::fallible;
+use crate::fs::kept::Kept;
+use crate::fs::open_file::OpenFile;
+
+/// An open file under a number.
+#[derive(Clone)]
+pub(super) struct Descriptor {
+    pub file: Kept<OpenFile>,
+    pub close_on_exec: bool,
+}
+
+/// What is under a number.
+#[derive(Clone)]
+pub(super) enum Slot {
+    Free,
+    /// A call's that goes on ([`Reserved`]).
+    Reserved,
+    Open(Descriptor),
+}
+
+impl Slot {
+    pub fn is_open(&self) -> bool {
+        matches!(self, Slot::Open(_))
+    }
+}
+
+/// By descriptor.
+pub(super) type Slots = Vec<Slot>;
+
+/// What a table has, and its part in what it shares with others: see the parent module.
+pub(super) struct Descriptors {
+    /// Only who has them alone may change them. None is reserved while others have them.
+    pub slots: Arc<Slots>,
+    /// Room for a copy, as long as others may have the slots too.
+    pub room: Option<Arc<Slots>>,
+}
+
+impl Descriptors {
+    /// The same for another table: shared, unless a thread here has reserved some.
+    pub fn copy(&mut self) -> Result<Self, Errno> {
+        let used = used(&self.slots);
+        if used.iter().any(|slot| matches!(slot, Slot::Reserved)) {
+            let mut copy = fallible::empty(used.len())?;
+            copy.extend(used.iter().map(|slot| if slot.is_open() { slot.clone() } else { Slot::Free }));
+            return Ok(Self { slots: fallible::arc(copy)?, room: None });
+        }
+        let theirs = room_for(used)?;
+        if self.room.is_none() {
+            self.room = Some(room_for(used)?);
+        }
+        Ok(Self { slots: self.slots.clone(), room: Some(theirs) })
+    }
+
+    /// Has copies of the slots from now on, if others may have them: of those that stay. What it had.
+    pub fn part(&mut self, stays: impl Fn(&Slot) -> bool) -> Option<Arc<Slots>> {
+        let mut room = self.room.take()?;
+        if Arc::get_mut(&mut self.slots).is_some() {
+            return None;
+        }
+        let copy = |slot: &Slot| if stays(slot) { slot.clone() } else { Slot::Free };
+        alone(&mut room).extend(used(&self.slots).iter().map(copy));
+        Some(mem::replace(&mut self.slots, room))
+    }
+}
+
+/// Slots that only the caller has.
+pub(super) fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
+    Arc::get_mut(slots).unwrap_or_else(|| unreachable!("slots that others have are copied first"))
+}
+
+/// All up to the last one in use.
+fn used(slots: &Slots) -> &[Slot] {
+    let is_used = |slot: &Slot| !matches!(slot, Slot::Free);
+    &slots[..slots.iter().rposition(is_used).map_or(0, |last| last + 1)]
+}
+
+/// Room for copies of the slots.
+fn room_for(slots: &[Slot]) -> Result<Arc<Slots>, Errno> {
+    fallible::arc(fallible::empty(slots.len())?)
+}
+
+/// Makes sure that there is a slot `fd`.
+pub(super) fn grow(slots: &mut Slots, fd: usize) -> Result<(), Errno> {
+    if slots.len() <= fd {
+        slots.try_reserve(fd + 1 - slots.len()).map_err(|_| Errno::ENOMEM)?;
+        slots.resize_with(fd + 1, || Slot::Free);
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Writing beyond the end, and moving it.
+
+use core::sync::atomic::Ordering;
+
+use abi::Errno;
+use vm::Copies;
+
+use super::changing::Changing;
+use super::{MAX_LEN, PAGE, PageCache, pages};
+use crate::fs::content::Place;
+use crate::mm::page_tree;
+
+/// Where `len` bytes from `at` on end.
+///
+/// # Errors
+/// EFBIG if no file reaches so far.
+pub(super) fn reach(at: u64, len: u64) -> Result<u64, Errno> {
+    at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)
+}
+
+impl PageCache {
+    pub(super) fn write_locked(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
+        let start = |len| match place {
+            Place::At(at) => at,
+            Place::End => len,
+        };
+        let fits = |len| start(len).saturating_add(from.len() as u64) <= len;
+        let state = self.lock_when(|state| state.is_calm() || fits(self.len()));
+        let len = self.len();
+        let at = start(len);
+        let room = MAX_LEN.saturating_sub(at).min(from.len() as u64);
+        if room == 0 && !from.is_empty() {
+            return Err(Errno::EFBIG);
+        }
+        let room = state.seals.room(len, at, room)? as usize;
+        self.clear_rubbish(len, at, at + room as u64);
+        let done = self.put(at, &from[..room])?;
+        if done > 0 {
+            self.len.store(len.max(at + done as u64), Ordering::Release);
+        }
+        Ok(done)
+    }
+
+    /// Cuts the file, or extends it with zeroes.
+    pub fn set_len(&self, new: u64) -> Result<(), Errno> {
+        if new > MAX_LEN {
+            return Err(Errno::EFBIG);
+        }
+        let suits = |state: &Changing| if new > self.len() { state.is_calm() } else { state.lets_remove() };
+        let state = self.lock_when(suits);
+        let len = self.len();
+        state.seals.allow_len(len, new)?;
+        if new > len {
+            self.clear_rubbish(len, new, new);
+        }
+        self.len.store(new, Ordering::Release);
+        if new < len {
+            self.clear(new, pages(new) * PAGE as u64);
+            let _cut = self.removal(state);
+            self.drop_pages(pages(new), page_tree::END);
+            self.take_back(pages(new), page_tree::END, Copies::Drop);
+        }
+        Ok(())
+    }
+
+    /// The file is to reach from `len` up to `end`, which is written from `at` on.
+    pub(super) fn clear_rubbish(&self, len: u64, at: u64, end: u64) {
+        let tail_end = pages(len) * PAGE as u64;
+        self.clear(len, at.clamp(len, tail_end));
+        self.drop_pages(pages(len), pages(end).max(pages(len)));
+    }
+
+    /// Whether the file might reach to the end of `len` bytes from `at` on.
+    ///
+    /// # Errors
+    /// EFBIG if none can; EPERM if it is sealed against it.
+    pub fn check_reach(&self, at: u64, len: u64) -> Result<(), Errno> {
+        let end = reach(at, len)?;
+        let state = self.changing.lock();
+        let old = self.len();
+        state.seals.allow_len(old, end.max(old))
+    }
+}

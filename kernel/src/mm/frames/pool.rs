@@ -1,0 +1,134 @@
+//! The pool behind the magazines: all free memory, under one lock.
+
+use core::slice;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use sync::{CachePadded, SetOnce, SpinGuard, SpinLock};
+use vm::FrameNum;
+
+use crate::arch::{phys_to_virt, virt_to_phys};
+use crate::mm::buddy::Buddy;
+use crate::mm::descriptors;
+use crate::mm::memory_map::{FRAME, MemoryMap};
+use crate::mm::owner::{Notes, Owner};
+
+static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::new(Notes::NONE)));
+static NOTES: SetOnce<Notes> = SetOnce::new();
+/// Relaxed, like the next: written at boot.
+static TOTAL: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
+/// Whether less than [`RESERVE`] frames are in the pool. Relaxed: a hint.
+static LOW: AtomicBool = AtomicBool::new(false);
+/// Frames that clean pages of files leave to those who cannot wait for memory: the kernel's heap, writes.
+const RESERVE: u64 = 256;
+
+pub(super) fn pool() -> SpinGuard<'static, Buddy> {
+    POOL.lock()
+}
+
+/// Opens the pool with the memory below `limit` that the boot map shows; [`add_above`] brings the rest.
+///
+/// # Safety
+/// Once, before anything allocates; the map is true and nobody uses the memory.
+pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
+    let end = map.end_frame();
+    assert!(end <= u64::from(u32::MAX), "magazines keep 32 bits of a frame's number");
+    let states = map.carve(end, limit);
+    descriptors::init(map);
+    TOTAL.store(map.frames() as usize, Ordering::Relaxed);
+    END.store(end, Ordering::Relaxed);
+    // SAFETY: carved out for the notes.
+    let notes = Notes::new(unsafe { slice::from_raw_parts(phys_to_virt(states), end as usize) });
+    NOTES.set(notes);
+    let mut buddy = Buddy::new(notes);
+    for (start, end) in map.iter().filter(|(start, _)| *start < limit) {
+        // SAFETY: free memory below the limit, which the boot map shows.
+        unsafe { buddy.add(start / FRAME, end.min(limit) / FRAME) };
+    }
+    *pool() = buddy;
+}
+
+/// Adds the memory above `limit`.
+///
+/// # Safety
+/// Once, after [`init`] with the same arguments, when the physmap shows all memory.
+pub unsafe fn add_above(map: &MemoryMap, limit: u64) {
+    for (start, end) in map.iter().filter(|(_, end)| *end > limit) {
+        // SAFETY: free memory that the physmap shows now.
+        unsafe { pool().add(start.max(limit) / FRAME, end / FRAME) };
+    }
+}
+
+/// Whether the pool has only the reserve left: what can do without memory now leaves that to the others.
+pub fn is_low() -> bool {
+    LOW.load(Ordering::Relaxed)
+}
+
+/// Called with the pool locked, once in a batch. Written when it changes, so that asking shares nothing.
+pub(super) fn note_level(pool: &Buddy) {
+    let low = pool.free_frames() < RESERVE;
+    if low != is_low() {
+        LOW.store(low, Ordering::Relaxed);
+    }
+}
+
+/// 2^`order` frames side by side, straight from the pool.
+pub(in crate::mm) fn alloc_block(order: usize) -> Option<u64> {
+    pool().alloc(order)
+}
+
+/// The same, each frame for itself: if the pool has `left` frames then.
+pub(in crate::mm) fn alloc_singles(order: usize, left: u64) -> Option<u64> {
+    let mut pool = pool();
+    if pool.free_frames() < left + (1 << order) {
+        return None;
+    }
+    let block = pool.alloc(order)?;
+    (block..block + (1 << order)).for_each(|frame| note(frame, Owner::held(0)));
+    Some(block)
+}
+
+/// Frames of usable memory at boot.
+pub(in crate::mm) fn total() -> u64 {
+    TOTAL.load(Ordering::Relaxed) as u64
+}
+
+/// Takes a block back.
+///
+/// # Safety
+/// It came from [`alloc_block`] or [`alloc_singles`] with this order and nobody uses it.
+pub(in crate::mm) unsafe fn free_block(block: u64, order: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { pool().free(block, order) };
+}
+
+/// Notes what a frame of the caller's is for.
+pub(in crate::mm) fn note(frame: u64, owner: Owner) {
+    notes().set(frame, owner);
+}
+
+fn notes() -> Notes {
+    *NOTES.get().expect("the pool is opened at boot")
+}
+
+/// One past the last frame.
+pub(in crate::mm) fn end() -> u64 {
+    END.load(Ordering::Relaxed)
+}
+
+/// Whether the machine has this frame.
+pub(in crate::mm) fn exists(frame: FrameNum) -> bool {
+    frame.get() < end()
+}
+
+/// Calls `visit`, which must not allocate, with the owner of every frame, in order.
+pub(in crate::mm) fn each_owner(visit: impl FnMut(Owner)) {
+    let _still = pool();
+    notes().each(visit);
+}
+
+/// Where the pool's notes are: (start, end) in physical memory.
+pub(in crate::mm) fn pool_notes() -> (u64, u64) {
+    let start = virt_to_phys(notes().start());
+    (start, start + end())
+}
