@@ -33,6 +33,15 @@ fn counts_that_know_zero_at_once_share_lines() {
     }
 }
 
+/// Who maps a file writes to its own record, and to the counts of the file and of what it has open. It does not write to the
+/// space, which all threads read at each call and each fault: that was three transfers more.
+#[test]
+fn who_maps_a_file_leaves_the_space_alone() {
+    let options = ["--systems", "radix", "--cpus", "4"];
+    let row = contend("pageshare", &options, &["pageshare", "--iterations", "300"]).remove(0);
+    assert!(number(&row, "transfers", "median") <= 7.0, "{row}");
+}
+
 /// Threads that map and unmap one page, and the pages that a program starts from: all come back.
 #[test]
 fn a_page_that_is_mapped_by_all_comes_back_by_every_count() {

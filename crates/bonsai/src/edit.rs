@@ -53,9 +53,13 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         mut tree: Tree<'a, K, T>,
         update: Update,
     ) -> Tree<'a, K, T> {
+        let mut avoided = 0;
         while let Some((node, side)) = path.pop() {
-            tree = Some(self.rebuild(node, side, tree, update));
+            let built = self.rebuild(node, side, tree, update);
+            avoided += u64::from(built.pointer() == node.pointer());
+            tree = Some(built);
         }
+        self.tally.add(self.pin, Event::Avoided, avoided);
         tree
     }
 
@@ -68,16 +72,12 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         update: Update,
     ) -> Found<'a, K, T> {
         let far = node.child(!side);
+        let (here, there) = (weight(near), weight(far));
         match (near, far) {
-            (Some(heavy), _) if is_too_heavy(weight(near), weight(far)) => {
-                self.rotate(node, side, heavy, far)
-            }
-            (_, Some(heavy)) if is_too_heavy(weight(far), weight(near)) => {
-                self.rotate(node, !side, heavy, near)
-            }
+            (Some(heavy), _) if is_too_heavy(here, there) => self.rotate(node, side, heavy, far),
+            (_, Some(heavy)) if is_too_heavy(there, here) => self.rotate(node, !side, heavy, near),
             _ if update == Update::InPlace => {
-                node.set_child(side, near);
-                self.tally.count(self.pin, Event::Avoided);
+                node.set_child(side, near, here + there - 1);
                 node
             }
             _ => {
@@ -129,13 +129,13 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
     pub(crate) fn make(&mut self, key: K, value: *mut T, children: [Tree<'a, K, T>; 2]) -> Found<'a, K, T> {
         let mut node = self.spares.take();
         *node = Node::new(key, value, children);
-        self.tally.count(self.pin, Event::Made);
+        self.tally.add(self.pin, Event::Made, 1);
         Found::made(node)
     }
 
     /// The node leaves the tree; its value stays.
     pub(crate) fn retire(&mut self, node: Found<'a, K, T>) {
-        self.tally.count(self.pin, Event::Retired);
+        self.tally.add(self.pin, Event::Retired, 1);
         // SAFETY: made by `make`. It is unlinked by a store that comes before the writer's end, hence before this core is
         // quiescent next.
         self.domain.retire(self.pin, unsafe { Owned::from_raw(node.pointer()) });

@@ -141,12 +141,11 @@ impl<'g, K, T> Found<'g, K, T> {
         unsafe { self.children[side as usize].get() }
     }
 
-    /// Hangs a subtree in. By the writer only.
-    pub fn set_child(self, side: Side, tree: Tree<'_, K, T>) {
+    /// Hangs a subtree in, with which there are `size` entries from here on. By the writer only.
+    pub fn set_child(self, side: Side, tree: Tree<'_, K, T>, size: usize) {
         self.children[side as usize].set(tree);
-        let both = 1 + size(self.child(Side::Left)) + size(self.child(Side::Right));
         // Relaxed: only the writer uses it.
-        self.size.0.store(both, Ordering::Relaxed);
+        self.size.0.store(size, Ordering::Relaxed);
     }
 
     /// The value.

@@ -1,4 +1,9 @@
 //! The way down to a key: a stack of nodes that needs no memory.
+//!
+//! The first `len` steps are there. The others are never written: most ways have a handful, and an operation should not pay for the
+//! longest.
+
+use core::mem::MaybeUninit;
 
 use crate::balance::MAX_DEPTH;
 use crate::node::{Found, Side};
@@ -8,29 +13,31 @@ pub(crate) type Step<'g, K, T> = (Found<'g, K, T>, Side);
 
 /// Steps from the top down.
 pub(crate) struct Path<'g, K, T> {
-    steps: [Option<Step<'g, K, T>>; MAX_DEPTH],
+    steps: [MaybeUninit<Step<'g, K, T>>; MAX_DEPTH],
     len: usize,
 }
 
 impl<'g, K, T> Path<'g, K, T> {
     pub fn new() -> Self {
-        Self { steps: [const { None }; MAX_DEPTH], len: 0 }
+        Self { steps: [const { MaybeUninit::uninit() }; MAX_DEPTH], len: 0 }
     }
 
     /// One step further down.
     pub fn push(&mut self, node: Found<'g, K, T>, side: Side) {
-        self.steps[self.len] = Some((node, side));
+        self.steps[self.len].write((node, side));
         self.len += 1;
     }
 
     /// Back up, from the lowest step.
     pub fn pop(&mut self) -> Option<Step<'g, K, T>> {
         self.len = self.len.checked_sub(1)?;
-        self.steps[self.len]
+        // SAFETY: pushed, since it was among the first `len`.
+        Some(unsafe { self.steps[self.len].assume_init() })
     }
 
     /// All steps.
     pub fn steps(&self) -> impl Iterator<Item = Step<'g, K, T>> {
-        self.steps[..self.len].iter().copied().flatten()
+        // SAFETY: pushed, as the first `len` are.
+        self.steps[..self.len].iter().map(|step| unsafe { step.assume_init() })
     }
 }

@@ -35,9 +35,9 @@ impl Tally {
     }
 
     /// Only the owner core writes its cells, so no read-modify-write is needed. Relaxed: a number, no message.
-    pub fn count(&self, pin: &Pinned, event: Event) {
+    pub fn add(&self, pin: &Pinned, event: Event, count: u64) {
         let cell = &self.0.mine(pin)[event as usize];
-        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        cell.store(cell.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
     pub fn sum(&self) -> Stats {

@@ -87,6 +87,19 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         Ok(found.is_some())
     }
 
+    /// Gives `key` a value, unless it has one. Returns whether it had.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: nothing has changed, and `value` is dropped.
+    pub fn insert_new(&mut self, key: K, value: T) -> Result<bool, OutOfMemory> {
+        let mut path = Path::new();
+        let had = self.descend(key, &mut path).is_some();
+        if !had {
+            self.add(key, Owned::try_new(value)?, &mut path)?;
+        }
+        Ok(had)
+    }
+
     fn replace_value(&mut self, node: Found<'a, K, T>, value: Owned<T>) {
         // SAFETY: a value that was published, and is unlinked now.
         let before = unsafe { Owned::from_raw(node.replace_value(value)) };

@@ -32,6 +32,7 @@ impl Drop for Value {
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u16, u32),
+    InsertNew(u16, u32),
     Remove(u16),
     /// The whole run of keys, upwards or downwards: what unbalances a tree most.
     InsertRun(u16, u8, bool),
@@ -43,7 +44,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = 0_u16..400;
     let step = prop_oneof![
-        4 => (key.clone(), any::<u32>()).prop_map(|(key, number)| Step::Insert(key, number)),
+        2 => (key.clone(), any::<u32>()).prop_map(|(key, number)| Step::Insert(key, number)),
+        2 => (key.clone(), any::<u32>()).prop_map(|(key, number)| Step::InsertNew(key, number)),
         4 => key.clone().prop_map(Step::Remove),
         1 => (key.clone(), 0_u8..60, any::<bool>()).prop_map(|(key, run, up)| Step::InsertRun(key, run, up)),
         1 => (key.clone(), 0_u8..60).prop_map(|(key, run)| Step::RemoveRun(key, run)),
@@ -66,6 +68,12 @@ impl Model {
         assert_eq!(had, self.map.insert(key, number).is_some());
     }
 
+    fn insert_new(&mut self, writer: &mut Writer<'_, u16, Value>, key: u16, number: u32) {
+        let had = writer.insert_new(key, Value::new(number, &self.live)).unwrap();
+        assert_eq!(had, self.map.contains_key(&key));
+        self.map.entry(key).or_insert(number);
+    }
+
     fn remove(&mut self, writer: &mut Writer<'_, u16, Value>, key: u16) {
         assert_eq!(writer.remove(key).unwrap(), self.map.remove(&key).is_some());
     }
@@ -76,6 +84,9 @@ impl Model {
         assert_eq!(reader.get(key).map(|value| value.number), self.map.get(&key).copied());
         assert_eq!(number(reader.floor(key)), expected(self.map.range(..=key).next_back()));
         assert_eq!(number(reader.ceiling(key)), expected(self.map.range(key..).next()));
+        let [below, above] = reader.around(key);
+        assert_eq!(number(below), expected(self.map.range(..=key).next_back()));
+        assert_eq!(number(above), expected(self.map.range(key + 1..).next()));
     }
 
     fn check(&self, writer: &Writer<'_, u16, Value>, from: u16) {
@@ -89,6 +100,7 @@ impl Model {
     fn change(&mut self, writer: &mut Writer<'_, u16, Value>, step: &Step) {
         match *step {
             Step::Insert(key, number) => self.insert(writer, key, number),
+            Step::InsertNew(key, number) => self.insert_new(writer, key, number),
             Step::Remove(key) => self.remove(writer, key),
             Step::InsertRun(key, run, true) => {
                 (0..run.into()).for_each(|at| self.insert(writer, key + at, 1));

@@ -19,7 +19,7 @@
 //! 3. The number is the record's physical address / 64, so it is found again without a table.
 
 use alloc::boxed::Box;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use core::mem::offset_of;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -33,7 +33,7 @@ use vm::{BackingNum, PageNum, PageRange};
 use super::common::Common;
 use super::epoch;
 use super::mappings::{Links, Place};
-use super::space::SpaceHandle;
+use super::space::{Name, SpaceHandle};
 use super::user::USER_END;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::fs::Kept;
@@ -52,7 +52,7 @@ pub struct FileMapping {
     pub(super) links: Links,
     pub(super) place: Place,
     source: Common<Source>,
-    space: Weak<SpaceHandle>,
+    space: Name,
     /// The virtual page where the file's page 0 would be; it may lie below 0. Relaxed, like the next: set before any page
     /// shows the record, and published by the locks of their slots.
     base: AtomicU64,
@@ -93,7 +93,7 @@ unsafe impl Send for Held {}
 
 impl FileMapping {
     /// A copy for `space`, whose pages lie `shift` pages further up.
-    fn copied(&self, space: Weak<SpaceHandle>, shift: u64) -> Result<Held, Errno> {
+    fn copied(&self, space: Name, shift: u64) -> Result<Held, Errno> {
         let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
         let shown = (base, self.first, self.end.load(Ordering::Relaxed));
         let copy = Self::make(self.source.clone(), space, shown)?;
@@ -101,11 +101,7 @@ impl FileMapping {
         Ok(copy)
     }
 
-    fn make(
-        source: Common<Source>,
-        space: Weak<SpaceHandle>,
-        (base, first, end): (u64, u64, u64),
-    ) -> Result<Held, Errno> {
+    fn make(source: Common<Source>, space: Name, (base, first, end): (u64, u64, u64)) -> Result<Held, Errno> {
         let block = NonNull::from(fallible::empty::<Self>(1)?.leak()).cast::<Self>();
         // SAFETY: room for one record, which lies in the physmap. The word lies in the record, and is looked at no more when
         // that is released.
@@ -181,7 +177,7 @@ impl Held {
     /// A record for `pages` pages of `source`, from page `first` on, in `space`. Its place there is told later ([`placed`]).
     pub fn new(source: Source, space: &Arc<SpaceHandle>, first: u64, pages: u64) -> Result<Self, Errno> {
         source.pages().mappings().open()?;
-        let made = FileMapping::make(Common::new(source)?, Arc::downgrade(space), (0, first, first + pages))?;
+        let made = FileMapping::make(Common::new(source)?, space.name(), (0, first, first + pages))?;
         made.file().mappings().add(made.0);
         Ok(made)
     }
@@ -245,7 +241,7 @@ pub fn grown(backing: BackingNum, end: PageNum) {
 /// A record for the child `space`, which shows at each page what `backing` shows there. The copy lives as long as the caller
 /// stays pinned, or pages refer to it: `None` without memory.
 pub fn inherited(_pin: &Pinned, backing: BackingNum, space: &Arc<SpaceHandle>) -> Option<BackingNum> {
-    let copy = with(backing, |record| record.copied(Arc::downgrade(space), 0));
+    let copy = with(backing, |record| record.copied(space.name(), 0));
     copy.ok().map(|copy| copy.number())
 }
 

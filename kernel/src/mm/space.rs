@@ -9,9 +9,10 @@ use core::ops::Deref;
 use abi::Errno;
 use percore::{MAX_CORES, Pinned};
 use radixmap::NodeCounters;
-use sync::{CachePadded, SpinLock};
+use sync::{CachePadded, SetOnce, SpinLock};
 use vm::{AddressSpace, Heir, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
 
+use super::common::Common;
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
@@ -34,7 +35,11 @@ pub struct SpaceHandle {
     space: Box<dyn AddressSpace>,
     tables: Arc<dyn SpaceTables>,
     nodes: Arc<NodeCounters>,
+    name: SetOnce<Name>,
 }
+
+/// Names a space without keeping it. Copies are counted where those who make them do not meet.
+pub type Name = Common<Weak<SpaceHandle>>;
 
 impl Deref for SpaceHandle {
     type Target = dyn AddressSpace;
@@ -45,6 +50,11 @@ impl Deref for SpaceHandle {
 }
 
 impl SpaceHandle {
+    /// For what is to find the space as long as it is there.
+    pub fn name(&self) -> Name {
+        self.name.get().expect("a space has a name").clone()
+    }
+
     /// Frames in its page tables. Exact while no core runs the space.
     pub fn table_pages(&self) -> u64 {
         self.tables.table_pages()
@@ -160,7 +170,9 @@ fn handle(
 ) -> Option<Arc<SpaceHandle>> {
     // Taken off again by the handle's drop, also if there is no memory for it.
     counters::add(pin, Counter::Spaces, 1);
-    fallible::arc(SpaceHandle { space, tables, nodes }).ok()
+    let handle = fallible::arc(SpaceHandle { space, tables, nodes, name: SetOnce::new() }).ok()?;
+    handle.name.set(Name::new(Arc::downgrade(&handle)).ok()?);
+    Some(handle)
 }
 
 impl Drop for SpaceHandle {

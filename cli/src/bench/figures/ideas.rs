@@ -103,7 +103,7 @@ pub const FIGURES: [Figure; 4] = [
         id: "fig9",
         paper: "RadixVM, figure 9 (section 5.5)",
         title: "Throughput of local, pipeline, and global microbenchmarks using per-core page tables and shared page tables",
-        note: "The meter does not see the hardware's page walks, which make shared tables dearer than they look here.",
+        note: "In global per-core tables fall behind, other than in the paper: they take a fault for each page and core. What the paper says outweighs that, contention for the shared table, is not found in the counts; page walks, which the meter does not see, would add a line for eight pages. Queues in front of a line are not in the model.",
         content: Content::Curves(
             PAGES,
             &[

@@ -4,6 +4,7 @@
 //! it then; neither shows. A place is *reserved* by a region that is gone. All else needs no memory. So an operation that
 //! runs out of it has changed nothing that anybody could tell.
 
+use core::iter;
 use core::ops::Deref;
 
 use bonsai::Writer;
@@ -62,10 +63,8 @@ impl<'a> Edit<'a> {
     /// Sees to it that there is a region at `start`, if only one that is gone.
     pub(super) fn reserve(&mut self, start: PageNum) -> Result<(), VmError> {
         self.touch();
-        if self.writer.get(start.get()).is_none() {
-            let _tree = self.locks.change_tree();
-            self.writer.insert(start.get(), Vma::gone(start)).map_err(|_| VmError::OutOfMemory)?;
-        }
+        let _tree = self.locks.change_tree();
+        self.writer.insert_new(start.get(), Vma::gone(start)).map_err(|_| VmError::OutOfMemory)?;
         Ok(())
     }
 
@@ -95,16 +94,20 @@ impl<'a> Edit<'a> {
     /// first. (Joining, which changes what is outside, waits until the slots are unlocked.)
     pub(super) fn hold(&mut self, pages: PageRange) {
         self.touch();
-        let mut from = pages.start().get();
-        while let Some((start, vma)) = self.begins_in(from, pages) {
+        for (_, vma) in self.within(pages) {
             self.locks.lock_vma(&vma.lock);
-            from = start + 1;
         }
     }
 
-    /// The first region that begins in `pages`, at `from` or later, if only one that is gone.
-    fn begins_in(&self, from: u64, pages: PageRange) -> Option<(u64, &Vma)> {
-        self.writer.ceiling(from).filter(|&(start, _)| start < pages.end().get())
+    /// The regions that begin in `pages`; those that are gone, too, if they lie in no other.
+    fn within(&self, pages: PageRange) -> impl Iterator<Item = (PageNum, &Vma)> {
+        let mut from = pages.start();
+        iter::from_fn(move || {
+            let (start, vma) = (from < pages.end()).then(|| self.writer.ceiling(from.get()))??;
+            let start = PageNum::new(start);
+            from = vma.region(start).map_or(PageRange::one(start).end(), |region| region.pages.end());
+            (start < pages.end()).then_some((start, vma))
+        })
     }
 
     pub(super) fn set_end(&mut self, start: PageNum, end: PageNum) {
@@ -113,42 +116,47 @@ impl<'a> Edit<'a> {
 
     /// Gives each region of `pages`, out of which none sticks, the mapping that `change` says.
     pub(super) fn set_mappings(&mut self, pages: PageRange, change: impl Fn(Mapping) -> Mapping) {
-        let mut rest = pages;
-        while let Some(region) = self.first(rest) {
-            let mapping = change(region.mapping);
-            if mapping != region.mapping {
-                self.change(region.pages.start()).open(region.pages.end(), mapping);
+        self.touch();
+        for (start, vma) in self.within(pages) {
+            let changed = |region: &Region| change(region.mapping) != region.mapping;
+            if let Some(region) = vma.region(start).filter(changed) {
+                self.locks.lock_vma(&vma.lock);
+                vma.open(region.pages.end(), change(region.mapping));
             }
-            rest = PageRange::between(region.pages.end(), pages.end());
         }
     }
 
     /// No fault may use the regions of `pages` any more; none sticks out.
     pub(super) fn close(&mut self, pages: PageRange) {
-        let mut rest = pages;
-        while let Some(region) = self.first(rest) {
-            self.change(region.pages.start()).close();
-            rest = PageRange::between(region.pages.end(), pages.end());
+        self.touch();
+        for (_, vma) in self.within(pages) {
+            self.locks.lock_vma(&vma.lock);
+            vma.close();
         }
     }
 
     /// The closed regions of `pages` are shown to `visit`, and gone.
     pub(super) fn bury(&mut self, pages: PageRange, mut visit: impl FnMut(Region)) {
-        while let Some(region) = self.first(pages) {
-            visit(region);
-            self.set_end(region.pages.start(), region.pages.start());
+        for (start, vma) in self.within(pages) {
+            vma.region(start).into_iter().for_each(&mut visit);
+            vma.set_end(start);
         }
     }
 
     /// Takes the regions out that begin in `pages`, and are gone.
     pub(super) fn clean(&mut self, pages: PageRange) {
-        let mut from = pages.start().get();
-        while let Some((start, _)) = self.begins_in(from, pages) {
+        let mut rest = pages;
+        while let Some(start) = self.first_start(rest) {
             let _tree = self.locks.change_tree();
             // Without memory it stays, and says nothing.
-            let _ = self.writer.remove(start);
-            from = start + 1;
+            let _ = self.writer.remove(start.get());
+            rest = PageRange::between(PageRange::one(start).end(), pages.end());
         }
+    }
+
+    /// Where the first region begins of those that begin in `pages`.
+    fn first_start(&self, pages: PageRange) -> Option<PageNum> {
+        self.within(pages).next().map(|(start, _)| start)
     }
 
     /// Joins the regions that meet in `pages`, or at an end of it, if they are alike.
@@ -162,13 +170,11 @@ impl<'a> Edit<'a> {
     }
 
     /// The region before `at` takes over the one that begins there, if they are alike.
-    fn join(&mut self, at: PageNum) {
-        let Some(before) = at.get().checked_sub(1).and_then(|before| find::at(self, PageNum::new(before)))
-        else {
-            return;
-        };
-        let Some(after) = find::at(self, at).filter(|after| after.mapping == before.mapping) else { return };
-        if after.pages.start() == at {
+    pub(super) fn join(&mut self, at: PageNum) {
+        let neighbours = at.get().checked_sub(1).map(|last| find::around(self, PageNum::new(last)));
+        let Some([Some(before), Some(after)]) = neighbours else { return };
+        let meet = before.pages.end() == at && after.pages.start() == at;
+        if meet && before.mapping == after.mapping {
             self.set_end(before.pages.start(), after.pages.end());
             self.change(at).close();
             self.set_end(at, at);

@@ -9,16 +9,31 @@ use crate::{PageNum, PageRange, Region};
 
 pub(super) type Look<'a> = Reader<'a, u64, Vma>;
 
+type Entry<'l> = Option<(u64, &'l Vma)>;
+
 /// The last region that begins at `at` or before, and is not gone.
 #[inline]
 pub(super) fn floor<'l>(tree: &'l Look<'_>, at: PageNum) -> Option<(PageNum, &'l Vma)> {
-    let mut below = at.get();
+    not_gone(tree.floor(at.get()), |start| tree.floor(start.checked_sub(1)?))
+}
+
+/// The last region that begins at `at` or before, and the first one after it.
+pub(super) fn around(tree: &Look<'_>, at: PageNum) -> [Option<Region>; 2] {
+    let [below, above] = tree.around(at.get());
+    let below = not_gone(below, |start| tree.floor(start.checked_sub(1)?));
+    let above = not_gone(above, |start| tree.ceiling(start + 1));
+    [below, above].map(|found| found.and_then(|(start, vma)| vma.region(start)))
+}
+
+/// The first that is not gone of `found` and those that `beyond` leads to.
+#[inline]
+fn not_gone<'l>(mut found: Entry<'l>, beyond: impl Fn(u64) -> Entry<'l>) -> Option<(PageNum, &'l Vma)> {
     loop {
-        let (start, vma) = tree.floor(below)?;
+        let (start, vma) = found?;
         if !vma.is_gone(PageNum::new(start)) {
             return Some((PageNum::new(start), vma));
         }
-        below = start.checked_sub(1)?;
+        found = beyond(start);
     }
 }
 
@@ -30,16 +45,8 @@ pub(super) fn at(tree: &Look<'_>, at: PageNum) -> Option<Region> {
 
 /// The first region that ends after `from`.
 pub(super) fn next(tree: &Look<'_>, from: PageNum) -> Option<Region> {
-    at(tree, from).or_else(|| {
-        let mut above = from.get();
-        loop {
-            let (start, vma) = tree.ceiling(above)?;
-            match vma.region(PageNum::new(start)) {
-                None => above = start + 1,
-                region => return region,
-            }
-        }
-    })
+    let [below, above] = around(tree, from);
+    below.filter(|region| region.pages.contains(from)).or(above)
 }
 
 /// The regions that have pages of `within`, from the left; what sticks out is not cut off.

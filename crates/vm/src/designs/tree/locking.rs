@@ -74,6 +74,7 @@ impl Locks {
         Self { locking, space: lock(), second: lock(), sequence: CachePadded::new(AtomicU64::new(1)) }
     }
 
+    #[inline]
     fn second_of(&self, locking: Locking) -> Option<&RwLock> {
         (self.locking == locking).then_some(&*self.second)
     }
@@ -89,11 +90,13 @@ impl Locks {
     }
 
     /// For a mapping operation that begins to change something.
+    #[inline]
     pub(super) fn exclude_faults(&self) -> Option<WriteGuard<'_>> {
         self.second_of(Locking::FaultLock).map(RwLock::write)
     }
 
     /// For a change of the tree.
+    #[inline]
     pub(super) fn change_tree(&self) -> Option<WriteGuard<'_>> {
         self.second_of(Locking::Hybrid).map(RwLock::write)
     }
@@ -115,6 +118,7 @@ impl Locks {
     }
 
     /// Locks a region that is about to change.
+    #[inline]
     pub(super) fn lock_vma(&self, lock: &VmaLock) {
         if self.locking == Locking::PerVma {
             // Relaxed: only mapping operations change the number, one at a time. Release: partner of the Acquire in `enter`.

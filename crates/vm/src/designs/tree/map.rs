@@ -1,5 +1,6 @@
 //! Map and unmap.
 
+use core::iter;
 use core::ops::Range;
 
 use percore::Pinned;
@@ -12,6 +13,19 @@ use super::{Guard, TreeSpace, keys};
 use crate::hole::any_hole;
 use crate::{Event, Mapping, Memory, Mmu, PageNum, PageRange, Placement, VmError};
 
+/// Where a mapping goes.
+pub(super) struct Chosen {
+    pub(super) pages: PageRange,
+    /// This core unmapped it lately, and is likely to do so again: what is joined there must be split soon.
+    again: bool,
+}
+
+impl From<PageRange> for Chosen {
+    fn from(pages: PageRange) -> Self {
+        Self { pages, again: false }
+    }
+}
+
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     /// Maps `pages` pages, and says where.
     pub(super) fn place(
@@ -22,7 +36,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         pages: u64,
         mapping: Mapping,
     ) -> Result<PageNum, VmError> {
-        let pages = self.choose(pin, edit, place, pages)?;
+        let Chosen { pages, again } = self.choose(pin, edit, place, pages)?;
         if let Placement::Fixed(_) = place {
             self.make_way(pin, edit, pages)?;
         }
@@ -31,7 +45,10 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
             self.rig.memory.placed(pin, backing, pages.start());
         }
         self.put(pin, edit, pages, mapping);
-        edit.join_all(pages);
+        if !again {
+            edit.join(pages.start());
+            edit.join(pages.end());
+        }
         Ok(pages.start())
     }
 
@@ -48,16 +65,17 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         edit: &Edit<'_>,
         place: Placement,
         pages: u64,
-    ) -> Result<PageRange, VmError> {
+    ) -> Result<Chosen, VmError> {
         if pages == 0 {
             return Err(VmError::Empty);
         }
         match place {
             Placement::Anywhere { hint } => self.anywhere(pin, edit, hint, pages),
-            Placement::Below(limit) => self.below(pin, edit, limit, pages),
-            Placement::Fixed(start) => self.range(start, pages),
+            Placement::Below(limit) => Ok(self.below(pin, edit, limit, pages)?.into()),
+            Placement::Fixed(start) => Ok(self.range(start, pages)?.into()),
             Placement::FixedNoReplace(start) => {
-                Some(self.range(start, pages)?).filter(|&range| is_free(edit, range)).ok_or(VmError::Exists)
+                let free = Some(self.range(start, pages)?).filter(|&range| is_free(edit, range));
+                Ok(free.ok_or(VmError::Exists)?.into())
             }
         }
     }
@@ -68,16 +86,19 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         edit: &Edit<'_>,
         hint: Option<PageNum>,
         pages: u64,
-    ) -> Result<PageRange, VmError> {
-        let recent = || self.arenas.recent(pin, pages);
-        let search = || self.arenas.search(pin, pages, |keys| self.first_used(pin, edit, keys));
-        let mut wish = hint;
-        while let Some(start) = wish.take().or_else(recent).or_else(search) {
-            if let Some(range) = self.range(start, pages).ok().filter(|&range| is_free(edit, range)) {
-                return Ok(range);
-            }
+    ) -> Result<Chosen, VmError> {
+        let fits = |start| self.range(start, pages).ok().filter(|&range| is_free(edit, range));
+        if let Some(pages) = hint.and_then(fits) {
+            return Ok(pages.into());
         }
-        self.below(pin, edit, self.user.end(), pages)
+        if let Some(pages) = iter::from_fn(|| self.arenas.recent(pin, pages)).find_map(fits) {
+            return Ok(Chosen { pages, again: true });
+        }
+        let search = || self.arenas.search(pin, pages, |keys| self.first_used(pin, edit, keys));
+        if let Some(pages) = iter::from_fn(search).find_map(fits) {
+            return Ok(pages.into());
+        }
+        Ok(self.below(pin, edit, self.user.end(), pages)?.into())
     }
 
     /// The highest hole below `limit`.
@@ -112,11 +133,9 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
 
     /// Unmaps `pages`.
     pub(super) fn remove(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange) -> Result<(), VmError> {
-        if !is_free(edit, pages) {
-            edit.cut(pages)?;
-            self.take_away(pin, edit, pages);
-            edit.clean(pages);
-        }
+        edit.cut(pages)?;
+        self.take_away(pin, edit, pages);
+        edit.clean(pages);
         Ok(())
     }
 
@@ -124,7 +143,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn take_away(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange) {
         edit.close(pages);
         self.vacate(pin, edit, pages, &mut self.lock_pages(pin, pages));
-        edit.clean(PageRange::between(PageNum::new(pages.start().get() + 1), pages.end()));
+        edit.clean(PageRange::between(PageRange::one(pages.start()).end(), pages.end()));
     }
 
     /// Unmaps `pages`, whose regions are closed, and whose slots are locked: the pages go, and then what the regions stand for.

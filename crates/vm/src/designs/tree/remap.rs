@@ -22,7 +22,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let from = self.check(what.from)?;
         let mut edit = self.edit(pin);
         let mapping = uniform(&edit, from)?;
-        let way = Move::new(from, self.choose(pin, &edit, what.to, what.pages)?)?;
+        let way = Move::new(from, self.choose(pin, &edit, what.to, what.pages)?.pages)?;
         prepare(&mut edit, way)?;
         self.move_over(pin, &mut edit, way, what.keep, mapping, mover)?;
         edit.join_all(way.to);
