@@ -9,7 +9,7 @@
 //! A descent reads the node's second line and one slot. The count is on the first line, which Refcache alone touches: it
 //! never dirties what descents read.
 
-use alloc::alloc::{alloc, alloc_zeroed, dealloc};
+use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
 use core::array;
 use core::ptr::NonNull;
@@ -173,7 +173,7 @@ fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {
 fn allocate_zeroes() -> Result<NonNull<Slots>, OutOfMemory> {
     const { assert!(Word::EMPTY.is_zero()) };
     // SAFETY: not of size zero.
-    NonNull::new(unsafe { alloc_zeroed(Layout::new::<Slots>()) }.cast()).ok_or(OutOfMemory)
+    NonNull::new(unsafe { alloc::alloc::alloc_zeroed(Layout::new::<Slots>()) }.cast()).ok_or(OutOfMemory)
 }
 
 /// Loom's atomics are more than their bits.

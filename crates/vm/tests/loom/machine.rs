@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use percore::{CoreId, CoreSet, Pinned};
 use test_memory::Watched;
 use vm::{
-    Access, BackingError, BackingNum, Backings, FrameNum, Frames, Mmu, OutOfMemory, PageNum, PageRange, Prot,
-    Shot, Tables,
+    Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, Mmu, OutOfMemory, PageNum,
+    PageRange, Prot, Shot, Tables,
 };
 
 pub const CORES: usize = 2;
@@ -140,6 +140,18 @@ impl Frames for Machine {
 
     fn free_huge(&self, _: &Pinned, _: FrameNum) {
         unreachable!("nothing is huge")
+    }
+
+    fn compress(&self, _: &Pinned, _: FrameNum) -> Option<CompressedNum> {
+        None
+    }
+
+    fn decompress(&self, _: &Pinned, _: CompressedNum, _: FrameNum) {
+        unreachable!("nothing is compressed")
+    }
+
+    fn adjust_compressed(&self, _: &Pinned, _: CompressedNum, _: i64) {
+        unreachable!("nothing is compressed")
     }
 
     fn share(&self, _: &Pinned, _: FrameNum) {
