@@ -16,7 +16,9 @@
 //!    tells the new parent.
 //! 2. Who has ended takes no children any more: they go to the next ancestor that does, or, if there is none, belong to
 //!    nobody and vanish as they end.
-//! 3. A parent that waits looks at its children after it has taken its place in `changed`, and who changes its state
+//! 3. Whether the parent wants to know of the end is settled under the bond, with the end or with the parent: who is not
+//!    wanted is never found by a wait, though it is on the list for a moment yet.
+//! 4. A parent that waits looks at its children after it has taken its place in `changed`, and who changes its state
 //!    changes its bond before it wakes: no change is slept through.
 
 use alloc::sync::{Arc, Weak};
@@ -52,6 +54,8 @@ pub struct Family {
 struct Bond {
     parent: Weak<Process>,
     ended: Option<Ending>,
+    /// Whether its parent wants to know nothing of its end.
+    unwanted: bool,
     news: Option<News>,
 }
 
@@ -73,7 +77,7 @@ impl Family {
     /// Of a child of nobody yet.
     pub fn new(exit_signal: u32) -> Self {
         Self {
-            bond: SpinLock::new(Bond { parent: Weak::new(), ended: None, news: None }),
+            bond: SpinLock::new(Bond { parent: Weak::new(), ended: None, unwanted: false, news: None }),
             children: SpinLock::new(Children { list: Vec::new(), closed: false }),
             changed: WaitQueue::new(),
             adopts: AtomicBool::new(false),
@@ -101,6 +105,7 @@ impl Process {
         fallible::push(&mut children.list, child.clone()).map_err(|_| Errno::EAGAIN)?;
         let mut bond = child.family.bond.lock();
         bond.parent = Arc::downgrade(self);
+        bond.unwanted = bond.ended.is_some() && self.ignores_end_of(child);
         Ok(bond.ended)
     }
 
@@ -114,7 +119,7 @@ impl Process {
     pub fn state(&self, wanted: impl Fn(State) -> bool, stay: bool) -> Option<State> {
         let mut bond = self.family.bond.lock();
         if let Some(ending) = bond.ended {
-            return Some(State::Ended(ending)).filter(|&state| wanted(state));
+            return Some(State::Ended(ending)).filter(|&state| !bond.unwanted && wanted(state));
         }
         let news = bond.news.filter(|&news| wanted(State::Changed(news)))?;
         if !stay {
@@ -150,8 +155,10 @@ impl Process {
         self.give_children_away();
         let parent = {
             let mut bond = self.family.bond.lock();
+            let parent = bond.parent.upgrade();
             bond.ended = Some(ending);
-            bond.parent.upgrade()
+            bond.unwanted = parent.as_ref().is_some_and(|parent| parent.ignores_end_of(self));
+            parent
         };
         match parent {
             Some(parent) => parent.hear_of_end(self, ending),
@@ -208,12 +215,18 @@ impl Process {
         None
     }
 
+    /// Whether it wants to know nothing of the end of `child`. Under the child's bond.
+    fn ignores_end_of(&self, child: &Process) -> bool {
+        let action = self.signals.action(SIGCHLD);
+        let ignored = action.handler == SIG_IGN || action.flags & SA_NOCLDWAIT != 0;
+        ignored && child.family.exit_signal.load(Ordering::Relaxed) == SIGCHLD
+    }
+
     /// Its child has ended: it is told by a signal, and waiting threads look; or it wants to know nothing of it.
     fn hear_of_end(self: &Arc<Self>, child: &Arc<Process>, ending: Ending) {
         let signal = child.family.exit_signal.load(Ordering::Relaxed);
-        let action = self.signals.action(SIGCHLD);
-        let ignored = signal == SIGCHLD && action.handler == SIG_IGN;
-        if ignored || signal == SIGCHLD && action.flags & SA_NOCLDWAIT != 0 {
+        let ignored = signal == SIGCHLD && self.signals.action(SIGCHLD).handler == SIG_IGN;
+        if child.family.bond.lock().unwanted {
             self.forget(child);
         }
         if (1..=NSIG).contains(&signal) && !ignored {
