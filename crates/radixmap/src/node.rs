@@ -1,21 +1,21 @@
 //! Nodes: how a key finds its slot. Where they live is said in [`crate::memory`].
 
+mod parts;
+
 use alloc::sync::Arc;
 use core::iter;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
-use core::slice;
 
 use percore::Pinned;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::Ordering;
 
+pub(crate) use self::parts::Part;
 use crate::leaf::Annex;
 use crate::lock::Here;
 use crate::memory::{Links, Memory, Node, Slots};
-use crate::side::Side;
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
-use crate::subtree::{Acquired, acquire};
 use crate::{KEY_BITS, OutOfMemory};
 
 /// Key bits that one level consumes.
@@ -226,84 +226,6 @@ impl<'p> NodeRef<'p> {
         slot.publish(self.node.as_ptr().expose_provenance());
     }
 
-    /// The slots that `keys`, a range inside this node, touches: left to right.
-    #[inline(always)]
-    pub fn parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
-        self.picked(keys, |slots| Some(one(slots.start)))
-    }
-
-    /// The same without those that `passes` says yes to.
-    #[inline(always)]
-    pub fn parts_without(
-        self,
-        keys: Range<u64>,
-        passes: impl Fn(&Slot) -> bool,
-    ) -> impl Iterator<Item = Part<'p>> {
-        self.picked(keys, move |slots| {
-            let at = self.slots.0[slots.clone()].iter().position(|slot| !passes(slot))?;
-            Some(one(slots.start + at))
-        })
-    }
-
-    /// The used ones, for the holder of all: neighbours in a leaf that say the same come as one part, if it `joins` them.
-    #[inline(always)]
-    pub fn used_parts(self, keys: Range<u64>, joins: impl Fn(u64) -> bool) -> impl Iterator<Item = Part<'p>> {
-        self.picked(keys, move |slots| {
-            let first = self.first_used(slots.clone())?;
-            let Some(like) = self.like(first, &joins) else { return Some(one(first)) };
-            let end = (first + 1..slots.end).find(|&index| !like.is(index)).unwrap_or(slots.end);
-            Some(first..end)
-        })
-    }
-
-    /// The same for somebody who holds none: of the next ones, those that have no child are locked now. Who holds the first
-    /// of them is waited for.
-    #[inline(always)]
-    pub fn lock_used_part(
-        self,
-        here: &Here<'p>,
-        keys: Range<u64>,
-        joins: impl Fn(u64) -> bool,
-    ) -> Option<Part<'p>> {
-        let run = |slots: Range<usize>| {
-            let first = self.lock_first_used(here, slots.clone())?;
-            let Some(like) = self.like(first, &joins) else { return Some(one(first)) };
-            let end = (first + 1..slots.end).find(|&index| !like.try_lock(index)).unwrap_or(slots.end);
-            Some(first..end)
-        };
-        self.picked(keys, run).next()
-    }
-
-    /// The first of `slots` that has a child, or had a value and is the caller's now.
-    fn lock_first_used(self, here: &Here<'p>, mut slots: Range<usize>) -> Option<usize> {
-        loop {
-            let at = self.first_used(slots.clone())?;
-            match acquire(here, self, &self.slots.0[at], Word::is_used) {
-                Acquired::Unwanted => slots.start = at + 1,
-                _ => return Some(at),
-            }
-        }
-    }
-
-    /// The runs of slots that `pick` picks, each from what is left.
-    #[inline(always)]
-    fn picked(
-        self,
-        keys: Range<u64>,
-        pick: impl Fn(Range<usize>) -> Option<Range<usize>>,
-    ) -> impl Iterator<Item = Part<'p>> {
-        let shift = LEVEL_BITS * self.level;
-        let mut left = self.indices(&keys);
-        let base = (keys.start >> shift) - left.start as u64;
-        iter::from_fn(move || {
-            let run = if left.is_empty() { None } else { pick(left.clone()) }?;
-            left.start = run.end;
-            let all = (base + run.start as u64) << shift..(base + run.end as u64) << shift;
-            let keys = all.start.max(keys.start)..all.end.min(keys.end);
-            Some(Part { node: self, slot: &self.slots.0[run.start], whole: keys == all, keys })
-        })
-    }
-
     /// The slots that `keys`, a range inside this node, touches.
     #[inline(always)]
     fn indices(self, keys: &Range<u64>) -> Range<usize> {
@@ -311,58 +233,6 @@ impl<'p> NodeRef<'p> {
             true => 0..0,
             false => slot_index(keys.start, self.level)..slot_index(keys.end - 1, self.level) + 1,
         }
-    }
-
-    /// The first of `slots` that is used. Most slots of most nodes are empty, so those are looked at in groups, and of an
-    /// upper node only the groups that were ever used.
-    #[inline(always)]
-    pub fn first_used(self, slots: Range<usize>) -> Option<usize> {
-        let touched = self.touched();
-        let groups = self.slots.0.as_chunks::<GROUP>().0;
-        let mut at = slots.start;
-        while at < slots.end {
-            if self.slots.0[at].held().is_used() {
-                return Some(at);
-            }
-            let group = at / GROUP + (touched >> (at / GROUP)).trailing_zeros() as usize;
-            let next = (group + 1) * GROUP;
-            if is_any_used(groups.get(group)?) {
-                let mut left = at.max(group * GROUP)..slots.end.min(next);
-                if let Some(used) = left.find(|&index| self.slots.0[index].held().is_used()) {
-                    return Some(used);
-                }
-            }
-            at = next;
-        }
-        None
-    }
-
-    /// What slot `index` says, which the caller holds, if neighbours that say the same are joined.
-    #[inline(always)]
-    fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
-        let word = (self.level == 0).then(|| self.slots.0[index].held()).filter(|word| joins(word.main()))?;
-        let side = &self.links().side;
-        let seconds = if word.is_wide() { side.each() } else { &[] };
-        Some(Like { slots: self.slots, word, second: self.second(index, word), side, seconds })
-    }
-
-    /// The second word of slot `index`, which the caller holds and which says `word`: no child.
-    #[inline(always)]
-    fn second(self, index: usize, word: Word) -> u64 {
-        if word.is_wide() { self.links().side.get(index) } else { 0 }
-    }
-
-    /// The slot that covers `keys`, which it covers alone.
-    pub fn part(self, keys: Range<u64>) -> Part<'p> {
-        let whole = keys.end - keys.start == slot_keys(self.level);
-        Part { node: self, slot: self.slot(keys.start), keys, whole }
-    }
-
-    /// All of the slot that `part` is of.
-    pub fn whole(self, part: &Part<'p>) -> Part<'p> {
-        let span = slot_keys(self.level);
-        let start = part.keys.start & !(span - 1);
-        self.part(start..start + span)
     }
 
     /// Whether `keys`, a range inside this node, touches no slot in part only.
@@ -404,97 +274,5 @@ impl<'p> NodeRef<'p> {
         // SAFETY: the node is alive for `'p` and belongs to this domain; the sum of all deltas is the number of
         // used slots and reasons, by the contract above.
         unsafe { here.refcache.adjust(here.pin, self.node.cast(), by) }
-    }
-}
-
-fn one(index: usize) -> Range<usize> {
-    index..index + 1
-}
-
-#[inline(always)]
-fn is_any_used(slots: &[Slot; GROUP]) -> bool {
-    slots.iter().fold(Word::EMPTY, |all, slot| all.or(slot.held())).is_used()
-}
-
-/// What a slot of a leaf says, to find others that say the same.
-struct Like<'p> {
-    slots: &'p Slots,
-    word: Word,
-    second: u64,
-    side: &'p Side,
-    /// All second words, if the slot has one of its own.
-    seconds: &'p [AtomicU64],
-}
-
-impl Like<'_> {
-    /// Whether slot `index`, which the caller holds, says it too.
-    #[inline(always)]
-    fn is(&self, index: usize) -> bool {
-        self.slots.0[index].held() == self.word && self.is_second(index)
-    }
-
-    /// Locks slot `index`, if nobody holds it and it says the same.
-    #[inline(always)]
-    fn try_lock(&self, index: usize) -> bool {
-        let (slot, free) = (&self.slots.0[index], self.word.unlocked());
-        let locked = slot.held() == free && slot.try_lock(free);
-        let alike = locked && self.is_second(index);
-        if locked && !alike {
-            slot.unlock();
-        }
-        alike
-    }
-
-    /// One word for all is looked at anew: whoever held the slot meanwhile may have made it a frame. Relaxed: as in
-    /// `Side::get`.
-    #[inline(always)]
-    fn is_second(&self, index: usize) -> bool {
-        match self.seconds.get(index) {
-            Some(second) => second.load(Ordering::Relaxed) == self.second,
-            None => !self.word.is_wide() || self.side.is_one(self.second),
-        }
-    }
-}
-
-/// A slot, and the part of a range that falls on it; or a run of slots of a leaf that say the same.
-pub(crate) struct Part<'p> {
-    pub node: NodeRef<'p>,
-    pub slot: &'p Slot,
-    pub keys: Range<u64>,
-    /// The range covers the slot completely.
-    pub whole: bool,
-}
-
-impl<'p> Part<'p> {
-    /// The second word of the slot, which the caller holds and which says `word`.
-    #[inline(always)]
-    pub fn second(&self, word: Word) -> u64 {
-        self.node.second(self.index(), word)
-    }
-
-    /// Stores the second word of the slots, which the caller holds, having made sure of the side.
-    #[inline(always)]
-    pub fn set_second(&self, second: u64) {
-        self.node.links().side.set(self.index()..self.index() + self.slots().len(), second);
-    }
-
-    /// The same slots of another node.
-    #[inline(always)]
-    pub fn twin<'t>(&self, node: NodeRef<'t>) -> Part<'t> {
-        Part { node, slot: node.slot(self.keys.start), keys: self.keys.clone(), whole: self.whole }
-    }
-
-    /// The slots of a run in a leaf, or the only one.
-    #[inline(always)]
-    pub fn slots(&self) -> &'p [Slot] {
-        match self.node.level {
-            0 => self.node.leaf_slots(self.keys.clone()),
-            _ => slice::from_ref(self.slot),
-        }
-    }
-
-    #[inline(always)]
-    fn index(&self) -> usize {
-        slot_index(self.keys.start, self.node.level)
     }
 }
