@@ -1,25 +1,18 @@
 //! The control port: one JSON object per line out; standard input comes in on it (`fs::console` reads it).
 //!
 //! A line is written straight to the port, piece by piece, so nothing here allocates and all of it may be called
-//! at any time outside interrupt handlers, from a panic too. Lines of several cores do not mix: a [`Line`] holds
-//! [`PORT`]. Only a panic does not wait for it for ever, because the holder may be the code that panicked; it then
-//! begins on a line of its own.
+//! at any time outside interrupt handlers, from a panic too. How the lines of several cores do not mix is said in [`line`].
 
-use core::fmt::{self, Display, Write};
+mod line;
 
-use abi::Errno;
+use core::fmt::Display;
+
 use percore::CoreId;
-use sync::{SpinGuard, SpinLock};
 
-use crate::arch::{self, TrapFrame, uart::Port};
+use self::line::Line;
+use crate::arch::{self, TrapFrame};
+use crate::counters;
 use crate::mm::space::SpaceHandle;
-use crate::{counters, mm};
-
-/// Held while a line is written.
-static PORT: SpinLock<()> = SpinLock::new(());
-
-/// How often a panic tries for the port before it takes it.
-const PATIENCE: u32 = 1 << 22;
 
 /// The most bytes of the stack that a crash shows.
 const STACK_SHOWN: u64 = 32 << 10;
@@ -115,10 +108,7 @@ pub fn stats(space: &SpaceHandle, leaked_frames: u64, leaked_nodes: u64) {
 pub fn owners(each: impl FnOnce(&mut dyn FnMut((u64, u64), &dyn Display))) {
     let mut line = Line::new("owners");
     line.begin("ranges", '[');
-    each(&mut |(start, end), kind| {
-        line.separate();
-        print(format_args!("[\"{start:#x}\",\"{end:#x}\",\"{kind}\"]"));
-    });
+    each(&mut |range, kind| line.range(range, kind));
     line.end(']');
 }
 
@@ -161,164 +151,4 @@ fn registers(frame: &TrapFrame) -> [(&'static str, u64); 18] {
         ("r15", frame.r15),
         ("rflags", frame.rflags),
     ]
-}
-
-/// A line being written; ended when dropped.
-struct Line {
-    _port: Option<SpinGuard<'static, ()>>,
-    /// Whether the next item follows another one.
-    comma: bool,
-}
-
-impl Line {
-    fn new(kind: &str) -> Self {
-        let port = loop {
-            match PORT.try_lock() {
-                Some(port) => break port,
-                None => percore::relax(),
-            }
-        };
-        Self::start(Some(port), kind)
-    }
-
-    fn urgent(kind: &str) -> Self {
-        let port = (0..PATIENCE).find_map(|_| {
-            core::hint::spin_loop();
-            PORT.try_lock()
-        });
-        if port.is_none() {
-            put("\n");
-        }
-        Self::start(port, kind)
-    }
-
-    fn start(port: Option<SpinGuard<'static, ()>>, kind: &str) -> Self {
-        put("{");
-        let mut line = Self { _port: port, comma: false };
-        line.text("type", kind);
-        line
-    }
-
-    fn separate(&mut self) {
-        if self.comma {
-            put(",");
-        }
-        self.comma = true;
-    }
-
-    fn key(&mut self, key: &str) {
-        self.separate();
-        print(format_args!("\"{key}\":"));
-    }
-
-    fn text(&mut self, key: &str, text: impl Display) -> &mut Self {
-        self.key(key);
-        put("\"");
-        // The writer never fails; a Display that does leaves the string short.
-        let _ = write!(Escaped, "{text}");
-        put("\"");
-        self
-    }
-
-    fn number(&mut self, key: &str, value: u64) -> &mut Self {
-        self.key(key);
-        print(format_args!("{value}"));
-        self
-    }
-
-    fn address(&mut self, key: &str, value: u64) -> &mut Self {
-        self.key(key);
-        print(format_args!("\"{value:#x}\""));
-        self
-    }
-
-    /// A core that gives back more than it took counts below zero.
-    fn signed_value(value: u64) {
-        print(format_args!("{}", value as i64));
-    }
-
-    fn hex_value(value: u64) {
-        print(format_args!("\"{value:#x}\""));
-    }
-
-    fn list(&mut self, key: &str, values: impl Iterator<Item = u64>, put_value: fn(u64)) {
-        self.begin(key, '[');
-        for value in values {
-            self.separate();
-            put_value(value);
-        }
-        self.end(']');
-    }
-
-    fn begin(&mut self, key: &str, bracket: char) -> &mut Self {
-        self.key(key);
-        print(format_args!("{bracket}"));
-        self.comma = false;
-        self
-    }
-
-    fn end(&mut self, bracket: char) -> &mut Self {
-        print(format_args!("{bracket}"));
-        self.comma = true;
-        self
-    }
-
-    /// The program's memory from `at` on in hexadecimal, as far as it can be read.
-    fn memory(&mut self, at: u64, most: u64) -> &mut Self {
-        const STEP: u64 = 16;
-        for at in (at..at.saturating_add(most)).step_by(STEP as usize) {
-            let mut bytes = [0; STEP as usize];
-            // The port is locked.
-            if mm::epoch::without_reclaim(|| mm::user::copy_in(&mut bytes, at)) == Err(Errno::EFAULT) {
-                break;
-            }
-            print(format_args!("{:032x}", u128::from_be_bytes(bytes)));
-        }
-        self
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        put("}\n");
-    }
-}
-
-fn put(text: &str) {
-    Port::Control.write(text.as_bytes());
-}
-
-fn print(text: fmt::Arguments<'_>) {
-    // The writer never fails.
-    let _ = Plain.write_fmt(text);
-}
-
-struct Plain;
-
-impl Write for Plain {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        put(text);
-        Ok(())
-    }
-}
-
-/// The inside of a JSON string.
-struct Escaped;
-
-impl Write for Escaped {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.split_inclusive(|char: char| char < ' ' || char == '"' || char == '\\').for_each(escape_last);
-        Ok(())
-    }
-}
-
-/// Writes `text`, in which at most the last character needs an escape.
-fn escape_last(text: &str) {
-    match text.as_bytes().split_last() {
-        Some((&last @ (b'"' | b'\\'), _)) => {
-            print(format_args!("{}\\{}", &text[..text.len() - 1], last as char))
-        }
-        Some((&last @ 0..b' ', _)) => print(format_args!("{}\\u{last:04x}", &text[..text.len() - 1])),
-        _ => put(text),
-    }
 }

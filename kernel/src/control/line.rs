@@ -1,0 +1,184 @@
+//! A line of the control port: an object that is written piece by piece.
+//!
+//! Lines of several cores do not mix: a [`Line`] holds [`PORT`]. Only a panic does not wait for it for ever, because the
+//! holder may be the code that panicked; it then begins on a line of its own.
+
+use core::fmt::{self, Display, Write};
+
+use abi::Errno;
+use sync::{SpinGuard, SpinLock};
+
+use crate::arch::uart::Port;
+use crate::mm;
+
+/// Held while a line is written.
+static PORT: SpinLock<()> = SpinLock::new(());
+
+/// How often a panic tries for the port before it takes it.
+const PATIENCE: u32 = 1 << 22;
+
+/// A line being written; ended when dropped.
+pub(super) struct Line {
+    _port: Option<SpinGuard<'static, ()>>,
+    /// Whether the next item follows another one.
+    comma: bool,
+}
+
+impl Line {
+    pub fn new(kind: &str) -> Self {
+        let port = loop {
+            match PORT.try_lock() {
+                Some(port) => break port,
+                None => percore::relax(),
+            }
+        };
+        Self::start(Some(port), kind)
+    }
+
+    pub fn urgent(kind: &str) -> Self {
+        let port = (0..PATIENCE).find_map(|_| {
+            core::hint::spin_loop();
+            PORT.try_lock()
+        });
+        if port.is_none() {
+            put("\n");
+        }
+        Self::start(port, kind)
+    }
+
+    fn start(port: Option<SpinGuard<'static, ()>>, kind: &str) -> Self {
+        put("{");
+        let mut line = Self { _port: port, comma: false };
+        line.text("type", kind);
+        line
+    }
+
+    fn separate(&mut self) {
+        if self.comma {
+            put(",");
+        }
+        self.comma = true;
+    }
+
+    fn key(&mut self, key: &str) {
+        self.separate();
+        print(format_args!("\"{key}\":"));
+    }
+
+    pub fn text(&mut self, key: &str, text: impl Display) -> &mut Self {
+        self.key(key);
+        put("\"");
+        // The writer never fails; a Display that does leaves the string short.
+        let _ = write!(Escaped, "{text}");
+        put("\"");
+        self
+    }
+
+    pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
+        self.key(key);
+        print(format_args!("{value}"));
+        self
+    }
+
+    pub fn address(&mut self, key: &str, value: u64) -> &mut Self {
+        self.key(key);
+        print(format_args!("\"{value:#x}\""));
+        self
+    }
+
+    /// A core that gives back more than it took counts below zero.
+    pub fn signed_value(value: u64) {
+        print(format_args!("{}", value as i64));
+    }
+
+    pub fn hex_value(value: u64) {
+        print(format_args!("\"{value:#x}\""));
+    }
+
+    pub fn list(&mut self, key: &str, values: impl Iterator<Item = u64>, put_value: fn(u64)) {
+        self.begin(key, '[');
+        for value in values {
+            self.separate();
+            put_value(value);
+        }
+        self.end(']');
+    }
+
+    /// A value of a list: a range of addresses, and what it is.
+    pub fn range(&mut self, (start, end): (u64, u64), kind: &dyn Display) {
+        self.separate();
+        print(format_args!("[\"{start:#x}\",\"{end:#x}\",\"{kind}\"]"));
+    }
+
+    pub fn begin(&mut self, key: &str, bracket: char) -> &mut Self {
+        self.key(key);
+        print(format_args!("{bracket}"));
+        self.comma = false;
+        self
+    }
+
+    pub fn end(&mut self, bracket: char) -> &mut Self {
+        print(format_args!("{bracket}"));
+        self.comma = true;
+        self
+    }
+
+    /// The program's memory from `at` on in hexadecimal, as far as it can be read.
+    pub fn memory(&mut self, at: u64, most: u64) -> &mut Self {
+        const STEP: u64 = 16;
+        for at in (at..at.saturating_add(most)).step_by(STEP as usize) {
+            let mut bytes = [0; STEP as usize];
+            // The port is locked.
+            if mm::epoch::without_reclaim(|| mm::user::copy_in(&mut bytes, at)) == Err(Errno::EFAULT) {
+                break;
+            }
+            print(format_args!("{:032x}", u128::from_be_bytes(bytes)));
+        }
+        self
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        put("}\n");
+    }
+}
+
+fn put(text: &str) {
+    Port::Control.write(text.as_bytes());
+}
+
+fn print(text: fmt::Arguments<'_>) {
+    // The writer never fails.
+    let _ = Plain.write_fmt(text);
+}
+
+struct Plain;
+
+impl Write for Plain {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        put(text);
+        Ok(())
+    }
+}
+
+/// The inside of a JSON string.
+struct Escaped;
+
+impl Write for Escaped {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.split_inclusive(|char: char| char < ' ' || char == '"' || char == '\\').for_each(escape_last);
+        Ok(())
+    }
+}
+
+/// Writes `text`, in which at most the last character needs an escape.
+fn escape_last(text: &str) {
+    match text.as_bytes().split_last() {
+        Some((&last @ (b'"' | b'\\'), _)) => {
+            print(format_args!("{}\\{}", &text[..text.len() - 1], last as char))
+        }
+        Some((&last @ 0..b' ', _)) => print(format_args!("{}\\u{last:04x}", &text[..text.len() - 1])),
+        _ => put(text),
+    }
+}
