@@ -179,7 +179,8 @@ impl Refcache {
     }
 
     /// Forces epochs, one upon the other, until no object waits for review on any core, or none of them was released,
-    /// here or elsewhere, for 16 epochs: they seem to be in use. Others that go on releasing keep it going, too. Returns how many objects this core released.
+    /// here or elsewhere, for 16 epochs: they seem to be in use. Others that go on releasing keep it going, too.
+    /// Returns how many objects this core released.
     ///
     /// For shutdown, and for when memory is short. It waits for the other online cores to tick: call it with
     /// no lock held, and with nothing that they wait for.

@@ -10,13 +10,15 @@
 //!      └───────────────────── fault: a frame, decompress, fill ────────────────────┘
 //! ```
 //!
-//! A page is *idle* if it is neither tracked nor linked: no core has touched it since the clock came by last, or it would have faulted. So
-//! the trackers are the clock's accessed bits, no core is asked for any, and what is compressed needs no shootdown.
+//! A page is *idle* if it is neither tracked nor linked: no core has touched it since the clock came by last, or it would
+//! have faulted. So the trackers are the clock's accessed bits, no core is asked for any, and what is compressed needs no
+//! shootdown.
 //!
 //! # Invariants
 //!
-//! 1. A compressed page has no frame, no tracker, and no leaf's link: no core translates it. It holds its contents (`adjust_compressed`), alone
-//!    or with pages of other spaces that inherited them, and gives them up where it would give up a frame (`give_up`).
+//! 1. A compressed page has no frame, no tracker, and no leaf's link: no core translates it. It holds its contents
+//!    (`adjust_compressed`), alone or with pages of other spaces that inherited them, and gives them up where it would give
+//!    up a frame (`give_up`).
 //! 2. Only a page that owns its frame alone is compressed. If it has a reference, and is known to have the only one, it owns
 //!    the frame from then on; nobody can become another holder meanwhile (`sharing.rs`, 4).
 //! 3. A page's state changes under its slot's lock only: a fault waits for the clock, or the clock for the fault. The frame

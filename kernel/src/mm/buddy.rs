@@ -1,7 +1,8 @@
 //! The global pool: free memory in aligned blocks of 1, 2, 4, … frames, which split and merge.
 //!
 //! A byte for each frame says what the block is that starts there: free, and how large it is, or handed out, and for
-//! what ([`Owner`]). Inside a block the bytes mean nothing. The free blocks of one order are a list through their own first bytes. Touched by batch refills only: see `frames.rs`.
+//! what ([`Owner`]). Inside a block the bytes mean nothing. The free blocks of one order are a list through their own
+//! first bytes. Touched by batch refills only: see `frames.rs`.
 
 use crate::arch::phys_to_virt;
 

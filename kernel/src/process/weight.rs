@@ -1,5 +1,5 @@
-//! What would come back if a process went: its own pages, compressed ones as if they were in memory, and all of the shared memory and files without a name
-//! that it maps or has open, mapped or not.
+//! What would come back if a process went: its own pages, compressed ones as if they were in memory, and all of the
+//! shared memory and files without a name that it maps or has open, mapped or not.
 //!
 //! Memory that several hold counts for each of them, once: it comes back when the last one goes. Files with a name stay, and
 //! pages of the boot image go without anybody's end, so neither counts.

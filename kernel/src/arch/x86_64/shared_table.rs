@@ -1,9 +1,10 @@
 //! The translations of one space in one page table for all cores: the rival we measure against, and what
 //! other systems do.
 //!
-//! Cores add tables concurrently, each by a compare-and-swap of an empty entry. An entry of level 0 is written under the slot of its
-//! page, one of level 1 for a huge page under the slot of its block. Tables stay until the space goes. A core that runs the space is in `users`; every shootdown goes to all
-//! of them, because nobody knows who has used a translation:
+//! Cores add tables concurrently, each by a compare-and-swap of an empty entry. An entry of level 0 is written under
+//! the slot of its page, one of level 1 for a huge page under the slot of its block. Tables stay until the space
+//! goes. A core that runs the space is in `users`; every shootdown goes to all of them, because nobody knows who has
+//! used a translation:
 //!
 //! ```text
 //!   clear, then ask for users               enter
