@@ -72,7 +72,7 @@ static void take_turns(int me, int in, int out, int rounds)
         require(read(in, &word, sizeof word) == sizeof word, "read");
         expect(own, 0, PAGES, round * 100 + me, "a page of another, or an old one");
         expect(shared, 0, PAGES, word, "an old page of the file");
-        if ((round + me) % 4 == 0)
+        if ((round + me) % 16 == 0)
             cut();
         if ((round + me) % 2 == 0)
             renew(round);

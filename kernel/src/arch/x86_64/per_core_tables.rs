@@ -111,7 +111,7 @@ impl CoreTable {
     fn load(&self, pin: &Pinned, flush: bool) {
         match self.root() {
             0 => pcid::load_kernel(pin),
-            // SAFETY: every root has the kernel's half; the ticket is this core's, and `Asid` is told what the TLB is not.
+            // SAFETY: every root has the kernel's half. What the TLB has of it is right, flushed or forgotten: see `vm::Asids`.
             root => unsafe { pcid::load(pin, root, &self.asid, flush) },
         }
     }
