@@ -74,24 +74,27 @@ impl CoreTable {
 
     /// Removes the translations of `pages`, also from the TLB. By the owner only.
     fn clear(&self, pages: PageRange) {
-        if self.presence.is_here() {
-            return self.clear_entries(pages, true);
+        if !self.presence.is_here() {
+            self.asid.forget();
+            return self.clear_entries(pages);
         }
-        self.clear_entries(pages, false);
-        self.asid.forget();
-    }
-
-    /// Removes the entries of `pages`, also from the TLB if the table is in use.
-    #[inline(always)]
-    fn clear_entries(&self, pages: PageRange, in_use: bool) {
         if let Some(top) = self.top() {
             // SAFETY: the owner's table; nobody frees it meanwhile.
-            unsafe { table_walk::clear(top, pages, in_use) };
+            unsafe { table_walk::clear(top, pages, true) };
+        }
+    }
+
+    /// Removes the entries of `pages` from the table, which is not in use. By the owner only.
+    #[cold]
+    fn clear_entries(&self, pages: PageRange) {
+        if let Some(top) = self.top() {
+            // SAFETY: the owner's table; nobody frees it meanwhile.
+            unsafe { table_walk::clear(top, pages, false) };
         }
     }
 
     /// The entry of `page` is no longer what it was. By the owner only.
-    #[inline]
+    #[inline(never)]
     fn flush_page(&self, page: PageNum) {
         match self.presence.is_here() {
             true => cpu::flush_page(page.get() << 12),
@@ -108,6 +111,7 @@ impl CoreTable {
     }
 
     /// Runs the owner on its table, or on the kernel's map as long as it has none. With `flush`, the TLB keeps nothing of it.
+    #[inline(never)]
     fn load(&self, pin: &Pinned, flush: bool) {
         match self.root() {
             0 => pcid::load_kernel(pin),
@@ -289,7 +293,7 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
         let mine = self.cores.mine(pin);
         let missed = mine.presence.enter();
         if let Some(missed) = missed {
-            mine.clear_entries(missed, false);
+            mine.clear_entries(missed);
         }
         mine.load(pin, missed.is_some());
     }
