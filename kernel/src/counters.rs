@@ -14,6 +14,8 @@ pub enum Counter {
     Syscalls,
     /// Switches from one task to another.
     ContextSwitches,
+    /// Loads of a space's table with what the TLB still had of it.
+    KeptTlbs,
     /// Timer interrupts.
     Ticks,
     /// Interrupts sent to other cores.
@@ -47,7 +49,7 @@ pub enum Counter {
 const COUNTERS: usize = Counter::Spaces as usize + 1;
 
 /// The counters that are shown, and as what.
-const NAMES: [(Counter, &str); 12] = [
+const NAMES: [(Counter, &str); 13] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
@@ -58,6 +60,7 @@ const NAMES: [(Counter, &str); 12] = [
     (Counter::FramesZeroed, "frames_zeroed"),
     (Counter::TablePages, "table_pages"),
     (Counter::ContextSwitches, "context_switches"),
+    (Counter::KeptTlbs, "kept_tlbs"),
     (Counter::Ticks, "ticks"),
     (Counter::Syscalls, "syscalls"),
 ];

@@ -1,5 +1,6 @@
 //! The suites of tests, and running them.
 
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -15,10 +16,11 @@ struct Suite {
 }
 
 /// Quick ones first.
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 6] = [
     Suite { name: "check", run: check::all },
     Suite { name: "unit", run: unit },
     Suite { name: "guest", run: guest },
+    Suite { name: "bochs", run: bochs },
     Suite { name: "loom", run: loom },
     Suite { name: "miri", run: miri },
 ];
@@ -50,6 +52,16 @@ fn unit() -> Result<Tally> {
 /// Tests that boot QEMU, one at a time: each guest wants the machine for itself.
 fn guest() -> Result<Tally> {
     tests(&mut cargo("test --locked --package radixvm --features guest --test guest -- --test-threads=1"))
+}
+
+/// The tests for CPUs that QEMU's translator has not.
+fn bochs() -> Result<Tally> {
+    if Command::new("bochs-bin").arg("--help").output().is_err() {
+        println!("skipped: no Bochs here (apt-get install bochs bochsbios vgabios)");
+        return Ok(Tally::skip());
+    }
+    let tests_of_bochs = "--test guest -- --test-threads=1 --ignored bochs::";
+    tests(&mut cargo(&format!("test --locked --package radixvm --features guest {tests_of_bochs}")))
 }
 
 /// Every crate with a test named `loom`, under the model checker.

@@ -17,6 +17,8 @@ enum Suite {
     Unit,
     /// Programs in guests
     Guest,
+    /// Programs in guests whose CPUs QEMU's translator has not
+    Bochs,
     /// The model checker
     Loom,
     /// The interpreter that checks every access

@@ -36,6 +36,16 @@ fn children_leave_nothing() {
     assert!(run.text().contains("leave nothing: ok\n"), "{run:?}");
 }
 
+/// Whatever a core keeps of a process that it does not run.
+#[test]
+fn processes_that_take_turns_find_their_own_pages() {
+    for (tables, cpus) in [("percore", "1"), ("percore", "3"), ("adaptive", "1"), ("shared", "2")] {
+        let options = ["-c", cpus, "--tables", tables];
+        let run = run(&options, &[&compiled("turns", Compiler::Musl), "5", "40"]);
+        assert!(run.status == 0 && run.text() == "turns: done\n", "{run:?}");
+    }
+}
+
 /// More than Linux promises: the lines fit together though other threads work meanwhile.
 #[test]
 fn what_proc_says_fits_together_while_others_work() {

@@ -3,6 +3,7 @@
 
 mod applications;
 mod binaries;
+mod bochs;
 mod comparison;
 mod compress;
 mod crashes;

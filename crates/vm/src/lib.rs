@@ -23,6 +23,7 @@
 //! | `region.rs` | what is mapped, as a list |
 //! | `linkage.rs`, `seats.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
+//! | `asid.rs` | the protocol: what a TLB keeps of spaces that its core does not run |
 //! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
 #![no_std]
@@ -31,6 +32,7 @@
 extern crate alloc;
 
 mod arena;
+mod asid;
 mod compressed;
 mod counters;
 mod designs;
@@ -55,6 +57,7 @@ mod space;
 mod sweep;
 mod tracker;
 
+pub use asid::{Asid, Asids, Given};
 pub use counters::{Counters, Event};
 pub use designs::{Locking, RadixSpace, TreeSpace};
 pub use layout::Layout;

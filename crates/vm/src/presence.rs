@@ -17,8 +17,9 @@
 //! 2. If S2 precedes E3 in the word's order, this `enter` clears the pages. If S2 follows it, the *next* `enter`'s E3
 //!    clears them; between the two, either S4 sees E1, and the handler clears, or the core has left.
 //! 3. That S4 misses E1 while E3 misses S2 is what the two fences forbid.
-//! 4. A core leaves after it has loaded another table and its TLB holds nothing of the space: who sees `here` false, at
-//!    S1 or S4, knows that no translation is used any more.
+//! 4. A core leaves after it has loaded another table: who sees `here` false, at S1 or S4, knows that no translation is used
+//!    any more, until the core comes again. What its TLB keeps of the space meanwhile (`asid.rs`) it uses then only if E3
+//!    found no note.
 //!
 //! Notes add up to one hull, rounded to spans of 512 pages: what it covers in excess is filled again by faults.
 
@@ -68,10 +69,10 @@ impl Presence {
         unpack(self.missed.swap(0, Ordering::Relaxed)) // E3
     }
 
-    /// The core has gone: its TLB holds nothing of the space. By the core itself, with interrupts off.
+    /// The core has gone: it runs on another table. By the core itself, with interrupts off.
     #[inline]
     pub fn leave(&self) {
-        // Release, partner of the Acquire in `must_interrupt`: the TLB was emptied before.
+        // Release, partner of the Acquire in `must_interrupt`: the other table was loaded before.
         self.here.store(false, Ordering::Release);
     }
 

@@ -11,6 +11,8 @@ const X2APIC: u8 = 9;
 /// Flags of a core's entry: enabled, or at least able to be.
 const ENABLED: u32 = 1;
 const CONTROL_IRQ: u8 = 3;
+/// Where a PC's firmware leaves the root pointer, on a multiple of 16.
+const FIRMWARE: core::ops::Range<u64> = 0xe_0000..0x10_0000;
 
 /// What the MADT says.
 pub struct Madt {
@@ -23,7 +25,7 @@ pub struct Madt {
 }
 
 impl Madt {
-    /// Reads the tables that start at `rsdp`; without tables, one core.
+    /// Reads the tables that start at `rsdp`, or, if that is 0, where the firmware left them; without tables, one core.
     pub fn read(rsdp: u64, boot_apic_id: u32) -> Self {
         let mut madt = Self {
             apic_ids: [boot_apic_id; MAX_CORES],
@@ -31,7 +33,8 @@ impl Madt {
             io_apic: 0,
             control_line: u32::from(CONTROL_IRQ),
         };
-        if let Some(table) = find(rsdp, *b"APIC") {
+        let rsdp = if rsdp == 0 { FIRMWARE.step_by(16).find(|&at| is_rsdp(at)) } else { Some(rsdp) };
+        if let Some(table) = rsdp.and_then(|rsdp| find(rsdp, *b"APIC")) {
             entries(table).for_each(|(kind, at)| madt.entry(kind, at));
         }
         madt
@@ -76,9 +79,13 @@ fn length(table: u64) -> u64 {
     u64::from(read_phys::<u32>(table + 4))
 }
 
+fn is_rsdp(at: u64) -> bool {
+    read_phys::<[u8; 8]>(at) == *b"RSD PTR "
+}
+
 /// The table with this signature.
 fn find(rsdp: u64, signature: [u8; 4]) -> Option<u64> {
-    if rsdp == 0 || read_phys::<[u8; 8]>(rsdp) != *b"RSD PTR " {
+    if !is_rsdp(rsdp) {
         return None;
     }
     let revision: u8 = read_phys(rsdp + 15);

@@ -85,7 +85,8 @@ pub fn cr3() -> u64 {
     value
 }
 
-/// Loads CR3, which also drops every non-global translation from the TLB.
+/// Loads CR3, which also drops every non-global translation from the TLB: all of them, or those of the PCID in `root`, or
+/// none, if bit 63 is set.
 ///
 /// # Safety
 /// `root` must be a top page table whose kernel half is the kernel's.

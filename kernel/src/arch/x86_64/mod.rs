@@ -19,6 +19,7 @@ mod ipi;
 mod kernel_map;
 pub mod marker;
 mod page_table;
+mod pcid;
 mod per_core_tables;
 mod percpu;
 mod physmap;
@@ -119,6 +120,7 @@ unsafe fn init_core(block: &'static percpu::Cpu) {
     }
     idt::load();
     features::init();
+    pcid::init(&percore::pin());
     apic::init();
     block.set_apic_id(apic::id());
     time::init_core();

@@ -4,7 +4,7 @@
 //! at any time on its own core; the next touch faults again.
 //!
 //! A core that does not run the space is not interrupted: `vm::Presence` holds what it missed, and it clears that before it
-//! loads its table again.
+//! loads its table again. Where the CPU has PCIDs, its TLB keeps what it did not miss: see `vm::Asids`.
 //!
 //! With adaptive tables an entry of level 1 may lead to a leaf of the space's own map: see `vm::Linkage`. Then the entries of
 //! level 0 are the map's, which writes them; this table only leads there.
@@ -17,13 +17,13 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use percore::{CoreSet, PerCore, Pinned};
-use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot, Tables};
+use vm::{Asid, FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot, Tables};
 
 use super::page_table::{TOP, Table, bits, is_huge, user_huge, user_leaf, user_leaf_link, user_link};
 use super::physmap::virt_to_phys;
 use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
-use super::{cpu, interrupts, kernel_map, table_walk, tlb};
+use super::{cpu, interrupts, kernel_map, pcid, table_walk, tlb};
 use crate::mm::frames;
 
 /// One core's part.
@@ -33,11 +33,17 @@ struct CoreTable {
     /// How many tables there are. Written by the owner only, relaxed: it orders nothing.
     tables: AtomicU64,
     presence: Presence,
+    asid: Asid,
 }
 
 impl CoreTable {
     fn new() -> Self {
-        Self { root: AtomicU64::new(0), tables: AtomicU64::new(0), presence: Presence::new() }
+        Self {
+            root: AtomicU64::new(0),
+            tables: AtomicU64::new(0),
+            presence: Presence::new(),
+            asid: Asid::new(),
+        }
     }
 
     /// Relaxed: only the owner asks, or a dying space.
@@ -66,11 +72,51 @@ impl CoreTable {
         self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
-    /// Removes the translations of `pages`, also from the TLB if the table is in use. By the owner only.
+    /// Removes the translations of `pages`, also from the TLB. By the owner only.
     fn clear(&self, pages: PageRange) {
+        if !self.presence.is_here() {
+            self.asid.forget();
+            return self.clear_entries(pages);
+        }
         if let Some(top) = self.top() {
             // SAFETY: the owner's table; nobody frees it meanwhile.
-            unsafe { table_walk::clear(top, pages, self.presence.is_here()) };
+            unsafe { table_walk::clear(top, pages, true) };
+        }
+    }
+
+    /// Removes the entries of `pages` from the table, which is not in use. By the owner only.
+    #[cold]
+    fn clear_entries(&self, pages: PageRange) {
+        if let Some(top) = self.top() {
+            // SAFETY: the owner's table; nobody frees it meanwhile.
+            unsafe { table_walk::clear(top, pages, false) };
+        }
+    }
+
+    /// The entry of `page` is no longer what it was. By the owner only.
+    #[inline(never)]
+    fn flush_page(&self, page: PageNum) {
+        match self.presence.is_here() {
+            true => cpu::flush_page(page.get() << 12),
+            false => self.asid.forget(),
+        }
+    }
+
+    /// Entries of many pages are no longer what they were. By the owner only.
+    fn flush(&self) {
+        match self.presence.is_here() {
+            true => tlb::flush_user(),
+            false => self.asid.forget(),
+        }
+    }
+
+    /// Runs the owner on its table, or on the kernel's map as long as it has none. With `flush`, the TLB keeps nothing of it.
+    #[inline(never)]
+    fn load(&self, pin: &Pinned, flush: bool) {
+        match self.root() {
+            0 => pcid::load_kernel(pin),
+            // SAFETY: every root has the kernel's half. What the TLB has of it is right, flushed or forgotten: see `vm::Asids`.
+            root => unsafe { pcid::load(pin, root, &self.asid, flush) },
         }
     }
 }
@@ -102,8 +148,7 @@ impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
         top.copy_kernel_half(kernel_map::kernel_table());
         mine.root.store(root, Ordering::Relaxed);
         if mine.presence.is_here() {
-            // SAFETY: its kernel half is the kernel's.
-            unsafe { cpu::set_cr3(root) };
+            mine.load(pin, true);
         }
         Ok(top)
     }
@@ -128,7 +173,7 @@ fn entry_of<'a>(
             Some(below) => below,
             None => {
                 let below = mine.alloc(pin)?;
-                drop_huge(entry, page);
+                drop_huge(mine, entry, page);
                 entry.store(user_link(below), Ordering::Relaxed);
                 // SAFETY: a frame of zeroes that now is a table.
                 unsafe { Table::at(below) }
@@ -140,10 +185,10 @@ fn entry_of<'a>(
 
 /// Empties `entry`, on the way to `page`, if it is a huge page: no TLB shall find two sizes.
 #[inline]
-fn drop_huge(entry: &AtomicU64, page: PageNum) {
+fn drop_huge(mine: &CoreTable, entry: &AtomicU64, page: PageNum) {
     if is_huge(entry.load(Ordering::Relaxed)) {
         entry.store(0, Ordering::Relaxed);
-        cpu::flush_page(page.get() << 12);
+        mine.flush_page(page);
     }
 }
 
@@ -160,7 +205,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
         // Relaxed: only this core walks the table.
         entry.store(user_leaf(frame.get(), prot), Ordering::Relaxed);
         if old & bits::PRESENT != 0 {
-            cpu::flush_page(page.get() << 12);
+            mine.flush_page(page);
         }
         Ok(())
     }
@@ -180,7 +225,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
         entry.store(user_huge(frame.get(), prot), Ordering::Relaxed);
         if old & bits::PRESENT != 0 {
             // The way to the old table goes too.
-            cpu::flush_page(first.get() << 12);
+            mine.flush_page(first);
         }
         if old & bits::PRESENT != 0 && !is_huge(old) {
             mine.free(pin, old);
@@ -226,11 +271,11 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
         if old == link {
             return Ok(false);
         }
-        drop_huge(entry, page);
+        drop_huge(mine, entry, page);
         // Relaxed: only this core walks the entry. It comes after the fence in `vm::Linkage::link`.
         entry.store(link, Ordering::Relaxed);
         if old & bits::PRESENT != 0 && !is_huge(old) {
-            tlb::flush_user();
+            mine.flush();
             mine.free(pin, old);
         }
         Ok(true)
@@ -246,16 +291,15 @@ impl<const ADAPTIVE: bool> Clearable for CoreTables<ADAPTIVE> {
 impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
     fn enter(&self, pin: &Pinned) {
         let mine = self.cores.mine(pin);
-        if let Some(missed) = mine.presence.enter() {
-            mine.clear(missed);
+        let missed = mine.presence.enter();
+        if let Some(missed) = missed {
+            mine.clear_entries(missed);
         }
-        let root = if mine.root() != 0 { mine.root() } else { kernel_map::kernel_root() };
-        // SAFETY: every root has the kernel's half. Loading it empties the TLB of what was cleared above.
-        unsafe { cpu::set_cr3(root) };
+        mine.load(pin, missed.is_some());
     }
 
     fn leave(&self, pin: &Pinned) {
-        kernel_map::load();
+        pcid::load_kernel(pin);
         self.cores.mine(pin).presence.leave();
     }
 
@@ -268,8 +312,9 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
         }
         mine.tables.store(0, Ordering::Relaxed);
         if mine.presence.is_here() {
-            kernel_map::load();
+            pcid::load_kernel(pin);
         }
+        mine.asid.forget();
         // SAFETY: the root is out of reach, of us and of the CPU.
         unsafe { table_walk::free_user_half(pin, root) };
     }

@@ -14,7 +14,7 @@ use crate::mm::frames;
 ///
 /// # Safety
 /// `top` is a top table, and none of its tables is freed meanwhile.
-#[inline]
+#[inline(always)]
 pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
     let mut flusher = Flusher::new(in_use);
     let (mut at, end) = (pages.start().get(), pages.end().get());

@@ -41,7 +41,7 @@ impl Flusher {
     }
 }
 
-/// Flushes every translation of user pages.
+/// Flushes every translation of the user pages of the tables that this core runs on.
 pub fn flush_user() {
     // SAFETY: the same tables; user translations are not global, so they all go.
     unsafe { cpu::set_cr3(cpu::cr3()) };

@@ -1,0 +1,120 @@
+//! A disk that boots the kernel by PVH: what memory is to hold from 1 MiB on, behind a sector that loads it.
+//!
+//! ```text
+//!   disk     sector 0    1 ...
+//!                        start info      kernel           image
+//!   memory               1 MiB           2 MiB            16 MiB
+//! ```
+
+/// What the kernel is told it has.
+pub const MEMORY: u64 = 512 << 20;
+pub const HEADS: usize = 16;
+pub const SECTORS_PER_TRACK: usize = 63;
+
+const SECTOR: usize = 512;
+const INFO: u64 = 1 << 20;
+const IMAGE: u64 = 16 << 20;
+/// Where the firmware keeps its tables, at the end of memory.
+const FIRMWARE: u64 = 1 << 20;
+/// Where the firmware loads the sector, and where in it the descriptors are.
+const SECTOR_AT: u32 = 0x7c00;
+const DESCRIPTORS: usize = 0x80;
+
+/// Where to enter, and what to load where.
+pub struct Kernel {
+    pub entry: u64,
+    pub parts: Vec<(u64, Vec<u8>)>,
+}
+
+/// What the disk boots.
+pub struct Disk<'a> {
+    pub kernel: &'a Kernel,
+    pub image: &'a [u8],
+    pub command_line: &'a str,
+}
+
+impl Disk<'_> {
+    /// The disk, and its size in cylinders.
+    pub fn bytes(&self) -> (Vec<u8>, usize) {
+        let mut memory = self.start_info();
+        self.kernel.parts.iter().for_each(|(at, part)| place(&mut memory, *at, part));
+        place(&mut memory, IMAGE, self.image);
+        let sectors = memory.len().div_ceil(SECTOR);
+        let cylinders = (sectors + 1).div_ceil(HEADS * SECTORS_PER_TRACK);
+        let mut disk = boot_sector(sectors as u32, self.kernel.entry as u32);
+        disk.append(&mut memory);
+        disk.resize(cylinders * HEADS * SECTORS_PER_TRACK * SECTOR, 0);
+        (disk, cylinders)
+    }
+
+    /// As in `kernel/src/arch/x86_64/pvh.rs`, with what it points to behind it: the image's place, memory, the words.
+    fn start_info(&self) -> Vec<u8> {
+        const MODULE: u64 = INFO + 64;
+        const RAM: u64 = INFO + 128;
+        const WORDS: u64 = INFO + 256;
+        const MAGIC_AND_VERSION: u64 = 1 << 32 | 0x336e_c578;
+        const ONE_MODULE: u64 = 1 << 32;
+        let mut bytes = Vec::new();
+        // The firmware's tables: 0, the kernel finds them. Two pieces of memory.
+        let info = [MAGIC_AND_VERSION, ONE_MODULE, MODULE, WORDS, 0, RAM, 2];
+        let (module, kind) = ([IMAGE, self.image.len() as u64], 1);
+        let ram = [0, 0x9_f000, kind, INFO, MEMORY - FIRMWARE - INFO, kind];
+        for (at, numbers) in [(INFO, &info[..]), (MODULE, &module), (RAM, &ram)] {
+            place(
+                &mut bytes,
+                at,
+                &numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>(),
+            );
+        }
+        place(&mut bytes, WORDS, self.command_line.as_bytes());
+        bytes
+    }
+}
+
+/// Puts bytes where they lie in memory, which `memory` is from [`INFO`] on.
+fn place(memory: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let start = (at - INFO) as usize;
+    assert!(start >= memory.len(), "what lies at {at:#x} covers what is below");
+    memory.resize(start, 0);
+    memory.extend(bytes);
+}
+
+/// Loads so many sectors to [`INFO`], by the disk's ports, and enters the kernel as PVH has it: with 32 bits, flat, and the
+/// start info in ebx.
+#[rustfmt::skip]
+fn boot_sector(sectors: u32, entry: u32) -> Vec<u8> {
+    let [info, count, entry] = [INFO as u32, sectors, entry].map(u32::to_le_bytes);
+    let pointer = ((SECTOR_AT as usize + DESCRIPTORS + 24) as u16).to_le_bytes();
+    let mut code: Vec<u8> = [
+        &[0xfa, 0xfc][..],                          //    cli; cld
+        &[0x31, 0xc0, 0x8e, 0xd8],                  //    xor ax, ax; mov ds, ax
+        &[0x0f, 0x01, 0x16], &pointer,              //    lgdt [pointer]
+        &[0x0f, 0x20, 0xc0, 0x0c, 1, 0x0f, 0x22, 0xc0], // mov eax, cr0; or al, 1; mov cr0, eax
+        &[0xea, 0x18, 0x7c, 8, 0],                  //    jmp 8:next
+        &[0x66, 0xb8, 0x10, 0, 0x8e, 0xd8, 0x8e, 0xc0, 0x8e, 0xd0], // next: mov ax, 16; mov ds, ax; es; ss
+        &[0xbf], &info,                             //    mov edi, info
+        &[0xbe, 1, 0, 0, 0],                        //    mov esi, 1
+        &[0xbd], &count,                            //    mov ebp, count
+        &[0x66, 0xba, 0xf2, 1, 0xb0, 1, 0xee],      // 1: mov dx, 0x1f2; mov al, 1; out dx, al (one sector)
+        &[0x89, 0xf0, 0x42, 0xee],                  //    mov eax, esi; inc edx; out dx, al (its number)
+        &[0xc1, 0xe8, 8, 0x42, 0xee],               //    shr eax, 8; inc edx; out dx, al
+        &[0xc1, 0xe8, 8, 0x42, 0xee],               //    shr eax, 8; inc edx; out dx, al
+        &[0xb0, 0xe0, 0x42, 0xee],                  //    mov al, 0xe0; inc edx; out dx, al (the first disk)
+        &[0xb0, 0x20, 0x42, 0xee],                  //    mov al, 0x20; inc edx; out dx, al (read)
+        &[0xec, 0x24, 0x88, 0x3c, 8, 0x75, 0xf9],   // 2: in al, dx; and al, 0x88; cmp al, 8; jne 2b (ready)
+        &[0x66, 0xba, 0xf0, 1, 0xb9, 0, 1, 0, 0],   //    mov dx, 0x1f0; mov ecx, 256
+        &[0x66, 0xf3, 0x6d],                        //    rep insw
+        &[0x46, 0x4d, 0x75, 0xcc],                  //    inc esi; dec ebp; jne 1b
+        &[0xbb], &info,                             //    mov ebx, info
+        &[0xb8], &entry, &[0xff, 0xe0],             //    mov eax, entry; jmp eax
+    ].concat();
+    assert!(code.len() <= DESCRIPTORS);
+    code.resize(DESCRIPTORS, 0);
+    let descriptors: [u64; 3] = [0, 0x00cf_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
+    code.extend(descriptors.iter().flat_map(|descriptor| descriptor.to_le_bytes()));
+    code.extend(23_u16.to_le_bytes());
+    code.extend((SECTOR_AT + DESCRIPTORS as u32).to_le_bytes());
+    code.resize(SECTOR - 2, 0);
+    code.extend([0x55, 0xaa]);
+    code
+}

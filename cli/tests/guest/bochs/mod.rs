@@ -1,0 +1,160 @@
+//! The kernel on the CPUs of Bochs, which have what QEMU's translator lacks: PCIDs, the x2APIC, the TSC's deadline. Bochs
+//! takes PCIDs at their word and flushes all the same: it shows that the CPU accepts what we load, not that nothing stale is
+//! used, which `crates/vm-testkit/tests/asids` does.
+//!
+//! `cargo xtask bochs` runs these where there is a Bochs with the display `rfb`, as Debian has it. They need no screen.
+
+mod disk;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use object::{Object, ObjectSegment};
+use serde_json::Value;
+
+use crate::harness::{Compiler, compiled, radixvm, scratch};
+use disk::{Disk, MEMORY};
+
+/// A CPU with PCIDs and the like, and one without.
+const NEW: &str = "corei7_skylake_x";
+const OLD: &str = "core2_penryn_t9600";
+
+/// What a run left behind: the program's output, and the counters, each summed up over the CPUs.
+struct Run {
+    stdout: String,
+    counters: Value,
+}
+
+impl Run {
+    fn sum(&self, counter: &str) -> i64 {
+        let counts = self.counters[counter].as_array().unwrap_or_else(|| panic!("{}", self.counters));
+        counts.iter().map(|count| count.as_i64().expect("a number")).sum()
+    }
+}
+
+/// Runs the program on so many CPUs of this model, and requires that it ends well and leaves nothing behind.
+fn run(name: &str, model: &str, cpus: u32, tables: &str, words: &[&str]) -> Run {
+    let folder = scratch(&format!("bochs-{name}"));
+    let line = dry_run(tables, words);
+    let disk = Disk {
+        kernel: &kernel(Path::new(word_after(&line, "-kernel"))),
+        image: &fs::read(word_after(&line, "-initrd")).expect("the image lies there"),
+        command_line: line.split('\'').nth(1).expect("the kernel's words are quoted"),
+    };
+    let (bytes, cylinders) = disk.bytes();
+    fs::write(folder.join("disk"), bytes).expect("the folder can be written");
+    fs::write(folder.join("bochsrc"), settings(model, cpus, cylinders)).expect("the folder can be written");
+    boot(&folder);
+    ended(&folder)
+}
+
+/// The command that would run the program in QEMU.
+fn dry_run(tables: &str, words: &[&str]) -> String {
+    let output = radixvm().args(["run", "--dry-run", "--tables", tables, "--"]).args(words).output();
+    String::from_utf8(output.expect("the command starts").stdout).expect("it prints text")
+}
+
+fn word_after<'a>(line: &'a str, option: &str) -> &'a str {
+    line.split(' ').skip_while(|word| *word != option).nth(1).expect("QEMU is told")
+}
+
+/// Where to enter the kernel, and what to load where.
+fn kernel(path: &Path) -> disk::Kernel {
+    let bytes = fs::read(path).expect("the kernel lies there");
+    let elf = object::File::parse(&*bytes).expect("the kernel is an ELF file");
+    // It is linked at the address at which it is loaded, and 2 GiB below the top.
+    let physical = |address: u64| address & 0x7fff_ffff;
+    let part = |segment: object::Segment<'_, '_>| {
+        (physical(segment.address()), segment.data().expect("it is whole").to_vec())
+    };
+    disk::Kernel { entry: physical(elf.entry()), parts: elf.segments().map(part).collect() }
+}
+
+fn settings(model: &str, cpus: u32, cylinders: usize) -> String {
+    format!(
+        "display_library: rfb, options=\"timeout=0\"\n\
+         plugin_ctrl: speaker=0\n\
+         sound: waveoutdrv=dummy, waveindrv=dummy, midioutdrv=dummy\n\
+         cpu: model={model}, count={cpus}, ips=100000000, reset_on_triple_fault=0\n\
+         memory: guest={megabytes}, host={megabytes}\n\
+         romimage: file=$BXSHARE/BIOS-bochs-latest, options=fastboot\n\
+         vgaromimage: file=$BXSHARE/VGABIOS-lgpl-latest\n\
+         ata0-master: type=disk, path=disk, mode=flat, cylinders={cylinders}, heads={heads}, spt={spt}\n\
+         boot: disk\n\
+         log: log\n\
+         com1: enabled=1, mode=file, dev=stdout\n\
+         com2: enabled=1, mode=file, dev=control\n\
+         com3: enabled=1, mode=file, dev=stderr\n\
+         clock: sync=none\n\
+         panic: action=fatal\n\
+         error: action=report\n",
+        megabytes = MEMORY >> 20,
+        heads = disk::HEADS,
+        spt = disk::SECTORS_PER_TRACK,
+    )
+}
+
+/// Returns when the guest has ended the machine. A Bochs with a debugger waits for the word to go on.
+fn boot(folder: &Path) {
+    fs::write(folder.join("words"), "continue\n").expect("the folder can be written");
+    // What another run left, that was killed.
+    let _ = fs::remove_file(folder.join("disk.lock"));
+    let mut bochs = Command::new("timeout");
+    bochs.args(["--kill-after=10", "280", "bochs-bin", "-q", "-f", "bochsrc", "-rc", "words"]);
+    bochs.env("BXSHARE", "/usr/share/bochs").current_dir(folder).output().expect("timeout starts");
+}
+
+fn ended(folder: &Path) -> Run {
+    let read = |file| fs::read_to_string(folder.join(file)).unwrap_or_default();
+    let (stdout, control) = (read("stdout"), read("control"));
+    let lines: Vec<Value> = control.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let line = |kind| lines.iter().find(|line| line["type"] == kind).cloned().unwrap_or_default();
+    assert_eq!(line("exit")["status"], 0, "{stdout} {control} {}", read("stderr"));
+    let stats = line("stats");
+    assert_eq!((&stats["leaked_frames"], &stats["leaked_nodes"]), (&0.into(), &0.into()), "{control}");
+    Run { stdout, counters: stats["counters"].clone() }
+}
+
+#[test]
+#[ignore = "wants Bochs: cargo xtask bochs"]
+fn processes_that_take_turns_find_their_translations() {
+    for tables in ["percore", "adaptive"] {
+        let run = run("turns", NEW, 1, tables, &[&compiled("turns", Compiler::Static), "5", "40"]);
+        assert_eq!(run.stdout, "turns: done\n");
+        let (kept, switches) = (run.sum("kept_tlbs"), run.sum("context_switches"));
+        assert!(kept > 100 && kept < switches, "{kept} of {switches} switches without a flush");
+    }
+}
+
+#[test]
+#[ignore = "wants Bochs: cargo xtask bochs"]
+fn there_are_more_processes_than_numbers() {
+    let run = run("many", NEW, 1, "percore", &[&compiled("turns", Compiler::Static), "70", "3"]);
+    assert_eq!(run.stdout, "turns: done\n");
+}
+
+#[test]
+#[ignore = "wants Bochs: cargo xtask bochs"]
+fn four_cpus_fork_and_run_programs() {
+    let run = run("storm", NEW, 4, "percore", &[&compiled("processstorm", Compiler::Musl), "10", "1"]);
+    assert_eq!(run.stdout, "processstorm: done\n");
+    assert!(run.sum("kept_tlbs") > 0 && run.sum("ipis") > 0, "{}", run.counters);
+}
+
+#[test]
+#[ignore = "wants Bochs: cargo xtask bochs"]
+fn every_byte_is_right_under_stress() {
+    for tables in ["percore", "adaptive"] {
+        let words = ["vmstress", "--threads", "4", "--operations", "300"];
+        let run = run("stress", NEW, 4, tables, &words);
+        assert!(run.sum("ipi_targets") > 0, "{}", run.counters);
+    }
+}
+
+#[test]
+#[ignore = "wants Bochs: cargo xtask bochs"]
+fn a_cpu_without_pcids_flushes() {
+    let run = run("old", OLD, 2, "percore", &[&compiled("turns", Compiler::Static), "5", "20"]);
+    assert_eq!((run.stdout.as_str(), run.sum("kept_tlbs")), ("turns: done\n", 0));
+}

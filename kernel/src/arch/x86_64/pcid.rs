@@ -1,0 +1,76 @@
+//! Tables with a PCID, where the CPU has such numbers: its TLB keeps the translations of spaces that it does not run. Who gets
+//! which number, and when they are flushed after all, is `vm::Asids`' affair.
+//!
+//! Number 0 is that of the kernel's map, which translates nothing of a user's, and whose own pages are global: it is loaded
+//! without a flush. A table that all cores share has number 0 too, and is flushed at each load, as on a CPU without numbers:
+//! who takes translations back asks who *runs* the space.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use percore::{MAX_CORES, Pinned};
+use sync::CachePadded;
+use vm::{Asid, Asids};
+
+use super::cpu::{self, cpuid_if_known};
+use super::kernel_map::kernel_root;
+use crate::counters::{self, Counter};
+
+/// CR4: CR3 has a PCID.
+const ENABLE: u64 = 1 << 17;
+/// CR3: what the TLB has under this PCID stays.
+const KEEP: u64 = 1 << 63;
+/// Of 4095 that there are. When so many others ran since, the TLB has nothing left of a space anyway.
+const NUMBERS: u64 = 64;
+
+struct Core {
+    on: AtomicBool,
+    asids: Asids<NUMBERS>,
+}
+
+static CORES: [CachePadded<Core>; MAX_CORES] =
+    [const { CachePadded::new(Core { on: AtomicBool::new(false), asids: Asids::new() }) }; MAX_CORES];
+
+fn mine(pin: &Pinned) -> &'static Core {
+    &CORES[pin.core().index()]
+}
+
+/// Relaxed: only the core itself asks.
+fn is_on(core: &Core) -> bool {
+    core.on.load(Ordering::Relaxed)
+}
+
+/// Switches them on, on this core, if the CPU has them. It runs on the kernel's map.
+pub fn init(pin: &Pinned) {
+    if cpuid_if_known(1, 0).ecx & 1 << 17 != 0 {
+        // SAFETY: the CPU has them, and the PCID in CR3 is 0.
+        unsafe { cpu::set_cr4(cpu::cr4() | ENABLE) };
+        mine(pin).on.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs this core on the kernel's map. What the TLB has of spaces stays, out of use.
+pub fn load_kernel(pin: &Pinned) {
+    let keep = if is_on(mine(pin)) { KEEP } else { 0 };
+    // SAFETY: the map shows the running code, its stack and all data, as before.
+    unsafe { cpu::set_cr3(kernel_root() | keep) };
+}
+
+/// Runs this core on the table at `root` of the space that has `asid` here. With `flush`, nothing that the TLB has of it stays.
+///
+/// # Safety
+/// `root` is a top table whose kernel half is the kernel's. What the TLB has of the space it may use, unless `flush`, or
+/// the space was made to forget.
+pub unsafe fn load(pin: &Pinned, root: u64, asid: &Asid, flush: bool) {
+    let core = mine(pin);
+    let mut value = root;
+    if is_on(core) {
+        let given = core.asids.give(asid);
+        value |= given.number;
+        if given.kept && !flush {
+            counters::add(pin, Counter::KeptTlbs, 1);
+            value |= KEEP;
+        }
+    }
+    // SAFETY: the caller's promise; numbers are below 4096.
+    unsafe { cpu::set_cr3(value) };
+}
