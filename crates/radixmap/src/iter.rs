@@ -189,6 +189,8 @@ fn visit_used<V: Value>(
     for part in used::<V>(tally.node, keys) {
         match tally.node.step(tally.here, part.slot) {
             Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f, leaf),
+            // A child that nobody had entered may have collapsed since it was found: that told the count.
+            Step::Slot(word) if !word.is_used() => {}
             Step::Slot(_) => f(&mut Run::new(part, &mut tally.used)),
         }
     }
