@@ -138,8 +138,8 @@ impl System {
     /// The design has no such tables.
     pub fn ours(design: Design, tables: Option<Tables>) -> Result<System> {
         match (design, tables) {
-            (Design::Radix, None | Some(Tables::Percore)) => Ok(System::PERCORE),
-            (Design::Radix, Some(Tables::Adaptive)) => Ok(System::ADAPTIVE),
+            (Design::Radix, None | Some(Tables::Adaptive)) => Ok(System::ADAPTIVE),
+            (Design::Radix, Some(Tables::Percore)) => Ok(System::PERCORE),
             (_, Some(Tables::Percore | Tables::Adaptive)) => {
                 bail!("--vm {} has one page table for all cores", word(&design))
             }
