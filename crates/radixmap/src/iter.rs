@@ -141,6 +141,15 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.for_each(|entry| entry.set(value));
     }
 
+    /// Calls `visit` with the leaf that all of the range is of, if there is one.
+    pub fn with_leaf<R>(&mut self, visit: impl FnOnce(Leaf<'_>) -> R) -> Option<R> {
+        let node = self.held.node();
+        (node.level() == 0).then(|| {
+            let mut tally = Tally::new(&self.held.here, node);
+            visit(Leaf { node, count: &mut tally.used })
+        })
+    }
+
     /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
     pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
         let _ = self.held.walk(self.keys(), |node, run| {

@@ -21,7 +21,7 @@
 //! | `compressed.rs` | the protocol: contents leave memory and come back, and nobody finds them twice, or not at all |
 //! | `resolve.rs` | a page fault, once its page is locked |
 //! | `region.rs` | what is mapped, as a list |
-//! | `linkage.rs`, `seats.rs` | the protocol: leaves that serve as page tables, and who walks them |
+//! | `linkage.rs`, `stage.rs`, `seats.rs`, `demotion.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
@@ -33,6 +33,7 @@ extern crate alloc;
 mod arena;
 mod compressed;
 mod counters;
+mod demotion;
 mod designs;
 mod fill;
 mod hole;
@@ -52,6 +53,7 @@ mod seats;
 mod sharing;
 mod shootdown;
 mod space;
+mod stage;
 mod sweep;
 mod tracker;
 
