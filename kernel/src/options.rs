@@ -74,7 +74,7 @@ pub fn get() -> Options {
 impl Options {
     const DEFAULT: Self = Self {
         design: Design::Radix,
-        tables: Tables::PerCore,
+        tables: Tables::Adaptive,
         refs: Refs::Refcache,
         huge: Huge::Always,
         compress: false,

@@ -47,14 +47,14 @@ fn cost(
     &(call, program, arguments): &(&'static str, &'static str, &[&'static str]),
     memory: u64,
 ) -> Result<Cost> {
-    let systems = [System::PERCORE, System::Linux];
+    let systems = [System::DEFAULT, System::Linux];
     let cells = benchmarks::experiment(program, arguments, &[1], &systems, memory)?.run()?;
     let instructions = |system| {
         let cell = cells.iter().find(|cell| cell.system == system);
         cell.map(|cell| cell.row.instructions.median)
             .with_context(|| format!("{call}: nothing measured on {system}"))
     };
-    let (radixvm, linux) = (instructions(System::PERCORE)?, instructions(System::Linux)?);
+    let (radixvm, linux) = (instructions(System::DEFAULT)?, instructions(System::Linux)?);
     Ok(Cost { call, program, arguments: arguments.to_vec(), radixvm, linux, ratio: radixvm / linux })
 }
 

@@ -17,7 +17,7 @@ use crate::progress::Step;
 use crate::table::{Table, count};
 use crate::{artifacts, options, place};
 
-const SYSTEMS: [System; 2] = [System::PERCORE, System::Linux];
+const SYSTEMS: [System; 2] = [System::DEFAULT, System::Linux];
 const MEMORY: u64 = 1 << 30;
 /// A text that every Debian system has; beside it one that every clone has.
 const TEXT: &str = "/usr/share/common-licenses/GPL-3";

@@ -54,7 +54,7 @@ pub struct Arguments {
     /// Address-space design
     #[arg(long, visible_alias = "design", value_enum, default_value = "radix", value_name = "DESIGN")]
     vm: Design,
-    /// Page tables; percore if the design has them
+    /// Page tables; adaptive if the design has them
     #[arg(long, value_enum)]
     tables: Option<Tables>,
     /// What counts the references to the pages of files

@@ -117,6 +117,8 @@ impl System {
     pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared, Refs::Refcache);
     /// Ours with tables that are shared as the program shares memory.
     pub const ADAPTIVE: System = System::Radix(Design::Radix, Tables::Adaptive, Refs::Refcache);
+    /// Ours if nobody asks for something else.
+    pub const DEFAULT: System = System::ADAPTIVE;
     /// All of them.
     pub const ALL: [System; KNOWN.len()] = {
         let mut all = [System::Linux; KNOWN.len()];
@@ -138,8 +140,9 @@ impl System {
     /// The design has no such tables.
     pub fn ours(design: Design, tables: Option<Tables>) -> Result<System> {
         match (design, tables) {
-            (Design::Radix, None | Some(Tables::Percore)) => Ok(System::PERCORE),
+            (Design::Radix, None) => Ok(System::DEFAULT),
             (Design::Radix, Some(Tables::Adaptive)) => Ok(System::ADAPTIVE),
+            (Design::Radix, Some(Tables::Percore)) => Ok(System::PERCORE),
             (_, Some(Tables::Percore | Tables::Adaptive)) => {
                 bail!("--vm {} has one page table for all cores", word(&design))
             }

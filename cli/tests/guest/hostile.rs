@@ -23,7 +23,7 @@ fn a_storm_of_file_calls_harms_nobody() {
 /// A file that is cut, punched, mapped and unmapped while other threads read and write it in every way there is.
 #[test]
 fn a_storm_on_a_mapped_file_keeps_its_pages_apart() {
-    for (cpus, tables) in [("1", "percore"), ("2", "percore"), ("4", "percore"), ("2", "shared")] {
+    for (cpus, tables) in [("1", "adaptive"), ("2", "percore"), ("4", "adaptive"), ("2", "shared")] {
         let options = ["-c", cpus, "--tables", tables];
         let run = run(&options, &[&compiled("mapstorm", Compiler::Musl), "6", "1500", cpus]);
         assert!(run.status == 0 && run.text() == "mapstorm: done\n", "{run:?}");
@@ -33,7 +33,7 @@ fn a_storm_on_a_mapped_file_keeps_its_pages_apart() {
 /// One thread cuts a file, or reserves room in it, while the other makes it longer.
 #[test]
 fn what_a_file_has_after_a_cut_stays() {
-    for (cpus, tables) in [("2", "percore"), ("4", "percore"), ("2", "shared")] {
+    for (cpus, tables) in [("2", "percore"), ("4", "adaptive"), ("2", "shared")] {
         let run = run(&["-c", cpus, "--tables", tables], &[&compiled("cuts", Compiler::Musl), "20"]);
         assert!(run.status == 0 && run.text() == "cuts: done\n", "{run:?}");
     }
@@ -42,7 +42,7 @@ fn what_a_file_has_after_a_cut_stays() {
 /// Touching more memory than there is: told so by mmap, or killed with a message.
 #[test]
 fn memory_that_runs_out_ends_the_program_only() {
-    for tables in ["percore", "shared"] {
+    for tables in ["adaptive", "shared"] {
         let run = run(&["-m", "64M", "-c", "2", "--tables", tables], &["exhaust"]);
         assert!(run.text().starts_with("exhaust: 0 chunks"), "{run:?}");
         let told = run.status == 0 && run.text().contains("no memory after");
@@ -96,7 +96,7 @@ fn mappings_without_end_are_refused_in_time() {
 /// Calls about memory with arguments from good to hostile, by children that may ruin themselves.
 #[test]
 fn a_storm_of_memory_calls_harms_nobody() {
-    for (cpus, tables, seed) in [("1", "percore", "1"), ("4", "percore", "2"), ("2", "shared", "3")] {
+    for (cpus, tables, seed) in [("1", "percore", "1"), ("4", "adaptive", "2"), ("2", "shared", "3")] {
         let options = ["-m", "512M", "-c", cpus, "--tables", tables];
         let run = run(&options, &[&compiled("callstorm", Compiler::Musl), "20", "400", seed]);
         assert!(run.status == 0 && run.text() == "callstorm: done\n", "{run:?}");
@@ -106,7 +106,7 @@ fn a_storm_of_memory_calls_harms_nobody() {
 /// Of several programs the largest goes, and only that.
 #[test]
 fn memory_that_runs_out_ends_the_largest_program() {
-    for tables in ["percore", "shared"] {
+    for tables in ["adaptive", "shared"] {
         let options = ["-m", "64M", "-c", "2", "--tables", tables];
         let run = run(&options, &[&compiled("oom", Compiler::Musl), "64"]);
         assert!(run.status == 0, "{run:?}");
@@ -120,9 +120,9 @@ fn every_allocation_may_fail() {
     let runs = [
         ("percore", "1", "1"),
         ("shared", "1", "1"),
-        ("percore", "8", "3"),
+        ("adaptive", "8", "3"),
         ("shared", "40", "7"),
-        ("percore", "300", "50"),
+        ("adaptive", "300", "50"),
     ];
     for (tables, failures, step) in runs {
         let program = compiled("scarcity", Compiler::Musl);

@@ -12,7 +12,7 @@ fn promotions(options: &[&str], mib: u64) -> u64 {
 
 #[test]
 fn a_heap_that_grows_has_huge_pages_in_the_end() {
-    for tables in ["percore", "shared"] {
+    for tables in ["adaptive", "percore", "shared"] {
         assert!(promotions(&["--tables", tables], 8) >= 3);
     }
 }

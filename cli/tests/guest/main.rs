@@ -1,6 +1,7 @@
 //! Tests that boot guests, through the command's front door: every one runs `radixvm` and looks at what a person or a
 //! script would see. `cargo xtask guest` runs them one at a time.
 
+mod adaptive;
 mod applications;
 mod binaries;
 mod bochs;

@@ -141,6 +141,15 @@ impl<'g, V: Value> RangeGuard<'g, V> {
         self.for_each(|entry| entry.set(value));
     }
 
+    /// Calls `visit` with the leaf that all of the range is of, if there is one.
+    pub fn with_leaf<R>(&mut self, visit: impl FnOnce(Leaf<'_>) -> R) -> Option<R> {
+        let node = self.held.node();
+        (node.level() == 0).then(|| {
+            let mut tally = Tally::new(&self.held.here, node);
+            visit(Leaf { node, count: &mut tally.used })
+        })
+    }
+
     /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
     pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
         let _ = self.held.walk(self.keys(), |node, run| {
@@ -189,6 +198,8 @@ fn visit_used<V: Value>(
     for part in used::<V>(tally.node, keys) {
         match tally.node.step(tally.here, part.slot) {
             Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f, leaf),
+            // A child that nobody had entered may have collapsed since it was found: that told the count.
+            Step::Slot(word) if !word.is_used() => {}
             Step::Slot(_) => f(&mut Run::new(part, &mut tally.used)),
         }
     }

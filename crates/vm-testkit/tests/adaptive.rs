@@ -238,3 +238,79 @@ fn lowered_rights_reach_every_linked_core() {
     world.machine.on(2, |pin| assert_eq!(world.load(pin, page.start(), 0), Ok(LEAF_START)));
     world.finish();
 }
+
+/// So many takings-back by one core make a shared leaf its home.
+const ALONE: u64 = 32;
+
+/// Core `core` maps, uses and unmaps page `at` of the leaf: how many cores that interrupts.
+fn round(world: &World, core: usize, at: u64) -> u64 {
+    let page = pages(LEAF_START + at, 1);
+    map(world, core, page);
+    touch(world, core, page);
+    adds(world, Event::IpiTarget, || unmap(world, core, page))
+}
+
+#[test]
+fn a_shared_leaf_is_its_only_users_home_again() {
+    let (world, _) = leaf_of(8, 8, 40);
+    assert_eq!(world.mmu.links(), 7, "all but the guest");
+    let shot: Vec<_> = (0..2 * ALONE).map(|_| round(&world, 5, 100)).collect();
+    assert_eq!(shot, [[6; ALONE as usize], [0; ALONE as usize]].concat());
+    assert_eq!(world.mmu.links(), 1);
+    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 5, pages(LEAF_START, 40))), 0, "at home");
+    touch(&world, 0, pages(LEAF_START, 10));
+    assert_eq!(world.mmu.links(), 1, "the one who was home is a guest");
+    world.finish();
+}
+
+/// Nobody is sent away while there are two.
+#[test]
+fn two_who_take_back_by_turns_stay_linked() {
+    let (world, _) = leaf_of(4, 4, 40);
+    (0..4 * ALONE).for_each(|turn| assert_eq!(round(&world, 2 + (turn / 20 % 2) as usize, 100), 2));
+    assert_eq!(world.mmu.links(), 3);
+    world.finish();
+}
+
+/// Those who were sent away come back as guests, share the leaf again, and are left alone for twice as long.
+#[test]
+fn who_still_uses_the_leaf_shares_it_again_and_for_longer() {
+    let (world, _) = leaf_of(8, 8, 40);
+    for time in 0..4 {
+        let rounds = (0..).take_while(|_| round(&world, 5, 100) > 0).count() as u64;
+        assert_eq!(rounds, ALONE << time);
+        (0..8).for_each(|core| touch(&world, core, pages(LEAF_START, 40)));
+        assert!(world.mmu.links() > 2, "shared by several again");
+    }
+    world.finish();
+}
+
+/// One core makes the leaf its home time and again, with and without others who fault there, link, take back and drop their tables
+/// at the same time: no core reads what is gone.
+#[test]
+fn sending_away_against_everybody_else() {
+    let (world, leaf) = leaf_of(4, 4, 40);
+    let (own, theirs) = (pages(leaf.start().get() + 100, 1), pages(leaf.start().get() + 200, 4));
+    world.machine.on_threads(4, |core| {
+        let pin = core.pin();
+        let me = pin.core().index();
+        let mine = if me == 0 { own } else { pages(theirs.start().get() + me as u64, 1) };
+        for turn in 0..1500 {
+            core.serve();
+            let remaps = me == 0 || turn % 512 == 500;
+            if remaps {
+                let place = Placement::Fixed(mine.start());
+                world.space.map(pin, place, 1, Mapping::anonymous(RW)).unwrap();
+                assert_eq!(world.load(pin, mine.start(), 0), Ok(0));
+                world.store(pin, mine.start(), 0, turn).unwrap();
+            }
+            let at = PageNum::new(LEAF_START + turn % 40);
+            assert_eq!(world.load(pin, at, 0), Ok(at.get()));
+            if me == 3 && turn % 300 == 299 {
+                world.drop_tables(pin);
+            }
+            world.machine.tick(pin);
+        }
+    });
+    world.finish();
+}

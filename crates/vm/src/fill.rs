@@ -1,11 +1,11 @@
 //! Filling: this core gets a translation of a locked page that has a frame, and whoever takes it back will know.
 
 use percore::{CoreId, CoreSet, Pinned};
-use radixmap::Entry;
+use radixmap::{Entry, Leaf};
 use sync::atomic::{Ordering, fence};
 
 use crate::meta::Page;
-use crate::reach::{Reach, linkage, pages};
+use crate::reach::{Reach, around, linkage, pages};
 use crate::seats::Guests;
 use crate::shootdown::Rig;
 use crate::{Fault, FaultError, FrameNum, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
@@ -94,19 +94,25 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         entry: &mut Entry<'_, Page>,
         page: Page,
     ) -> Result<Fault, FaultError> {
-        let leaf = linkage(&entry.leaf());
-        match leaf.is_linked(pin.core()) || leaf.welcomes(pin.core()) {
-            true => self.link(pin, at, entry, page),
-            false if page.is_linked() => self.fill_guest(pin, at, entry, page),
-            false if self.is_crowded(pin.core(), leaf, page) => self.link(pin, at, entry, page),
-            false => self.fill_own(pin, at, entry, page, pin.core()),
+        let (core, leaf) = (pin.core(), linkage(&entry.leaf()));
+        let may_link = leaf.is_linked(core) || leaf.welcomes(core) || self.is_crowded(core, leaf, page);
+        if may_link && let Some(fault) = self.link(pin, at, entry, page)? {
+            return Ok(fault);
+        }
+        match page.is_linked() {
+            true => self.fill_guest(pin, at, entry, page),
+            false => self.fill_own(pin, at, entry, page, core),
         }
     }
 
-    /// Whether `core`, as the third user of a page that is not linked, makes the leaf shared.
+    /// Whether `core`, which is not linked, makes the leaf shared: as the third user of a page that is not linked, or as a guest
+    /// of one that is.
     fn is_crowded(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
-        let tracker = page.tracker();
-        tracker.is_full() && !tracker.contains(core, self.grain) && leaf.crowd(weight(page))
+        let counts = match page.is_linked() {
+            true => Some(page.guests()) != leaf.admit(core) && leaf.has_guests(),
+            false => page.tracker().is_full() && !page.tracker().contains(core, self.grain),
+        };
+        counts && leaf.crowd(weight(page))
     }
 
     /// In a table page of its own, of a page that others have through the leaf. Who finds no seat takes it from them.
@@ -117,25 +123,20 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         entry: &mut Entry<'_, Page>,
         page: Page,
     ) -> Result<Fault, FaultError> {
-        let leaf = linkage(&entry.leaf());
-        let seat = leaf.admit(pin.core());
-        let before = page.guests();
-        let guests = seat.map_or(Guests::ALL, |seat| before.and(seat));
-        if Some(before) != seat && leaf.has_guests() && leaf.crowd(weight(page)) {
-            return self.link(pin, at, entry, page);
-        }
-        if seat.is_none() {
+        let Some(seat) = linkage(&entry.leaf()).admit(pin.core()) else {
             let mut reach = Reach::NONE;
             reach.add(entry, page, self.grain);
             self.take_back(pin, reach);
             return self.fill_own(pin, at, entry, page.untracked(), pin.core());
-        }
+        };
+        let before = page.guests();
+        let guests = before.and(seat);
         self.fill_table(pin, at, page)?;
         entry.set(page.with_guests(guests));
         Ok(if guests == before { Fault::Spurious } else { Fault::Fill })
     }
 
-    /// Through the leaf, for all that are linked: one store makes the word an entry.
+    /// Through the leaf, for all that are linked: one store makes the word an entry. None: the leaf is another's by now.
     #[inline]
     fn link(
         &self,
@@ -143,13 +144,17 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         at: PageNum,
         entry: &mut Entry<'_, Page>,
         page: Page,
-    ) -> Result<Fault, FaultError> {
+    ) -> Result<Option<Fault>, FaultError> {
         let mut leaf = entry.leaf();
         let linkage = linkage(&leaf);
         if linkage.link(pin.core()) {
             leaf.hold(1);
         }
         let fresh = self.mmu.link(pin, at, leaf.address()).map_err(|_| FaultError::OutOfMemory)?;
+        if !linkage.stays(pin.core()) {
+            self.unlink(pin, at, leaf);
+            return Ok(None);
+        }
         let guests = match page.is_linked() {
             true => page.guests(),
             false if page.tracker().is_empty() => Guests::NONE,
@@ -159,9 +164,18 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         if page.is_linked() && !fresh {
             // Its rights may have been raised since.
             self.mmu.clear(pin, PageRange::one(at));
-            return Ok(Fault::Spurious);
+            return Ok(Some(Fault::Spurious));
         }
-        Ok(fault)
+        Ok(Some(fault))
+    }
+
+    /// This core linked the leaf of `at` too late.
+    #[cold]
+    fn unlink(&self, pin: &Pinned, at: PageNum, mut leaf: Leaf<'_>) {
+        self.mmu.clear(pin, around(at));
+        if linkage(&leaf).leave(pin.core()) {
+            leaf.hold(-1);
+        }
     }
 
     /// A tracked page is about to be linked. Those who are linked are known as such, the others become guests; who finds no

@@ -21,7 +21,7 @@
 //! | `compressed.rs` | the protocol: contents leave memory and come back, and nobody finds them twice, or not at all |
 //! | `resolve.rs` | a page fault, once its page is locked |
 //! | `region.rs` | what is mapped, as a list |
-//! | `linkage.rs`, `seats.rs` | the protocol: leaves that serve as page tables, and who walks them |
+//! | `linkage.rs`, `stage.rs`, `seats.rs`, `demotion.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `asid.rs` | the protocol: what a TLB keeps of spaces that its core does not run |
 //! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
@@ -35,6 +35,7 @@ mod arena;
 mod asid;
 mod compressed;
 mod counters;
+mod demotion;
 mod designs;
 mod fill;
 mod hole;
@@ -54,6 +55,7 @@ mod seats;
 mod sharing;
 mod shootdown;
 mod space;
+mod stage;
 mod sweep;
 mod tracker;
 

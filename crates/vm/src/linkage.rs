@@ -16,7 +16,8 @@
 //! |---|---|---|
 //! | nobody's | the next core that faults | it becomes its home: CAS |
 //! | home `h` | `h` | many fills by several guests: shared. `h` gives up its tables: nobody's |
-//! | shared | everybody | all of it is unmapped or dropped at once, or becomes a huge page: nobody's |
+//! | shared | everybody | all of it is unmapped or dropped at once, or becomes a huge page: nobody's. One core alone takes pages of it back for some time: leaving |
+//! | leaving, home `h` | `h` | the others have unlinked: home `h`, see `demotion.rs` |
 //!
 //! Who may not link uses a page of its own, and is a *guest* of the leaf if it shares pages with its home: it gets a seat,
 //! by CAS, and keeps it until the leaf is nobody's. So neighbours, who use different pages of a leaf, stay apart; two who
@@ -35,7 +36,8 @@
 //! 1. A core's upper table leads to a leaf only while the core is in the leaf's set, and has been since before. (A core that
 //!    does not run the space is not interrupted: it unlinks before it does again, see `presence.rs`.)
 //! 2. The set grows under the lock of some slot of the leaf, by the core that joins. It shrinks by a core that has given up
-//!    its tables, and under the locks of all 512 slots after each core of it has unlinked (`reset`).
+//!    its tables or has unlinked, under the locks of all 512 slots after each core of it has unlinked (`reset`), and by the home of
+//!    a leaving leaf, after those that go have unlinked.
 //! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads to it.
 //! 4. Whoever is in a page's tracker, or its guest, and links, has lost its own page before it returns to the
 //!    program; until then the set, which it is in, covers it.
@@ -60,17 +62,10 @@
 use percore::{CoreId, CoreSet, MAX_CORES};
 use sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::seats::{Guests, Seats, name};
+use crate::seats::{Guests, Seats};
+use crate::stage::Stage;
 
 const WORDS: usize = MAX_CORES / 64;
-/// The stage: the home, how many fills were counted, and whether it is shared.
-const HOME: u64 = 0xffff;
-const CROWDED_SHIFT: u32 = 16;
-const CROWDED: u64 = 0xff << CROWDED_SHIFT;
-const SHARED: u64 = 1 << 24;
-/// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by eight threads
-/// that share nothing but the three pages through which they start and stop.
-const CROWD: u64 = 20;
 
 /// What a leaf knows of the cores that use it. See the module.
 #[derive(Clone, Copy, Debug)]
@@ -97,29 +92,23 @@ impl<'g> Linkage<'g> {
     /// Whether the leaf is another core's home, and `core`, which is not linked, may not link.
     #[inline(always)]
     pub fn is_anothers(self, core: CoreId) -> bool {
-        let stage = self.stage.load(Ordering::Relaxed);
-        stage & SHARED == 0 && ![0, name(core)].contains(&(stage & HOME))
+        self.stage().is_anothers(core)
     }
 
     /// Whether `core`, which is not linked, may link: the leaf is shared, or becomes its home.
     pub fn welcomes(self, core: CoreId) -> bool {
-        let claim = |stage: u64| (stage & (SHARED | HOME) == 0).then(|| stage | name(core));
-        match self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim) {
+        match self.change(|stage| stage.claimed(core)) {
             Ok(_) => true,
-            Err(stage) => stage & SHARED != 0 || stage & HOME == name(core),
+            Err(stage) => stage.admits(core),
         }
     }
 
     /// A page that others have is filled once more, in a leaf that more than two use: counted as `weight` fills, which are few.
     /// Whether that makes the leaf shared.
     pub fn crowd(self, weight: u64) -> bool {
-        let crowded = |stage: u64| ((stage & CROWDED) >> CROWDED_SHIFT) + weight;
-        let count = |stage: u64| {
-            let shared = if crowded(stage) >= CROWD { SHARED } else { 0 };
-            (stage & SHARED == 0).then_some(stage & !CROWDED | crowded(stage) << CROWDED_SHIFT | shared)
-        };
-        let counted = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
-        counted.map_or(true, |before| crowded(before) >= CROWD)
+        match self.change(|stage| stage.crowded(weight)) {
+            Ok(stage) | Err(stage) => stage.is_shared(),
+        }
     }
 
     /// Whether there is more than one guest.
@@ -143,12 +132,44 @@ impl<'g> Linkage<'g> {
         true
     }
 
-    /// After `core`, which calls, has given up its tables. Whether it was in the set: then it holds the leaf no more.
+    /// After `core` had its upper table lead to the leaf, and before it goes on: whether it may stay linked. If not, the leaf has
+    /// become another's home meanwhile (`demotion.rs`): it must unlink and [`leave`](Self::leave).
+    pub fn stays(self, core: CoreId) -> bool {
+        match self.change(|stage| stage.joined(core)) {
+            Ok(stage) | Err(stage) => stage.admits(core), // L4
+        }
+    }
+
+    /// `core` takes pages back from others. Whether it is the leaf's home from now on, and has to send them away (D1).
+    pub fn taken_back(self, core: CoreId) -> bool {
+        self.is_linked(core) && self.change(|stage| stage.taken_back(core)).is_ok_and(Stage::is_leaving)
+    }
+
+    /// Who is to go, if that is so (D3).
+    pub fn others(self, home: CoreId) -> CoreSet {
+        fence(Ordering::SeqCst); // D2, partner of L2
+        let mut others = self.linked();
+        others.remove(home);
+        others
+    }
+
+    /// All of `others` have unlinked (D5). How many hold the leaf no more.
+    pub fn emptied(self, others: &CoreSet) -> usize {
+        let gone = others.iter().filter(|&core| self.remove(core)).count();
+        let _ = self.change(|stage| Some(stage.emptied()));
+        gone
+    }
+
+    /// After `core`, which calls, has given up its tables, or unlinked. Whether it was in the set: then it holds the leaf no more.
     pub fn leave(self, core: CoreId) -> bool {
-        let left = |stage: u64| (stage & HOME == name(core)).then_some(stage & !HOME);
+        let _ = self.change(|stage| stage.left(core));
+        self.remove(core)
+    }
+
+    /// Takes `core` out of the set. Whether it was there.
+    fn remove(self, core: CoreId) -> bool {
         let (word, bit) = self.bit(core);
-        let _ = self.stage.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
-        // Release, partner of the Acquire in `linked`: the tables were given up before.
+        // Release, partner of the Acquire in `linked`: the core has unlinked before.
         word.fetch_and(!bit, Ordering::Release) & bit != 0
     }
 
@@ -175,6 +196,24 @@ impl<'g> Linkage<'g> {
         self.seats.reset();
         self.stage.store(0, Ordering::Relaxed);
         gone
+    }
+
+    #[inline(always)]
+    fn stage(self) -> Stage {
+        Stage::from_bits(self.stage.load(Ordering::Relaxed))
+    }
+
+    /// The stage afterwards, or as it is, if there is no change.
+    fn change(self, change: impl Fn(Stage) -> Option<Stage>) -> Result<Stage, Stage> {
+        let mut seen = self.stage();
+        loop {
+            let next = change(seen).ok_or(seen)?;
+            let (old, new) = (seen.bits(), next.bits());
+            match self.stage.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(next),
+                Err(now) => seen = Stage::from_bits(now),
+            }
+        }
     }
 
     #[inline(always)]
@@ -214,7 +253,7 @@ mod tests {
         let linkage = leaf.linkage();
         assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
         assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
-        assert_eq!((0..99).take_while(|_| !linkage.crowd(1)).count() as u64, CROWD - 1);
+        while !linkage.crowd(1) {}
         assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd(1));
         assert!(linkage.admit(core(7)).is_some());
         assert_eq!(users(linkage, Guests::NONE), [0, 255]);

@@ -65,8 +65,9 @@ impl Presence {
     pub fn enter(&self) -> Option<PageRange> {
         self.here.store(true, Ordering::Relaxed); // E1
         fence(Ordering::SeqCst); // E2, partner of S3
-        // Relaxed: the fences order it.
-        unpack(self.missed.swap(0, Ordering::Relaxed)) // E3
+        // The fences order it. Acquire, partner of the fence before the shootdown that sends this core away (`demotion.rs`, D2):
+        // who has heard of that, and links, finds that it may not.
+        unpack(self.missed.swap(0, Ordering::Acquire)) // E3
     }
 
     /// The core has gone: it runs on another table. By the core itself, with interrupts off.

@@ -145,6 +145,12 @@ pub(crate) fn abandon(mut leaf: Leaf<'_>) {
     leaf.hold(-(gone as i64));
 }
 
+/// The pages of the leaf of `page`.
+pub(crate) fn around(page: PageNum) -> PageRange {
+    let start = page.get() & !(Leaf::KEYS - 1);
+    range(start..start + Leaf::KEYS)
+}
+
 /// The pages of a locked slot.
 #[inline]
 pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {

@@ -73,7 +73,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     pub(crate) fn take_leaves_back(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>, mut reach: Reach) {
         let keys = guard.keys();
         if self.mmu.tables() != Tables::Adaptive || keys.end - keys.start < Leaf::KEYS {
-            return self.take_back(pin, reach);
+            return self.take_back_in(pin, guard, reach);
         }
         reach.add_whole_leaves(guard);
         self.take_back(pin, reach);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use loom::thread;
+
 use crate::machine::{World, model, pin, race};
 
 /// An empty leaf is about to be taken away while somebody uses it again: either the use finds the leaf and keeps it,
@@ -85,6 +87,17 @@ fn collapse_against_a_hold() {
         assert_eq!(world.counters.total().live(), if held.load(Relaxed) { 3 } else { 1 });
         world.map.each_leaf(&pin(1), |mut leaf| leaf.hold(-1));
         world.end(2);
+    });
+}
+
+/// An empty leaf is about to be taken away while its map goes: its parent must hear of it once.
+#[test]
+fn collapse_against_the_end_of_the_map() {
+    model(2, || {
+        let world = World::new(2).with_empty_leaf(2);
+        let refcache = world.refcache.clone();
+        let collapse = thread::spawn(move || (0..3).for_each(|_| _ = refcache.tick(&pin(0))));
+        world.end_before(2, 1, || collapse.join().unwrap());
     });
 }
 

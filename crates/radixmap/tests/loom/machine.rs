@@ -203,7 +203,13 @@ impl World {
 
     /// Alone again: every node must come back.
     pub fn end(self, cores: usize) {
-        ManuallyDrop::into_inner(self.map).destroy(&pin(0));
+        self.end_before(cores, 0, || {});
+    }
+
+    /// `core` takes the map apart before it waits for the others to be done.
+    pub fn end_before(self, cores: usize, core: usize, wait: impl FnOnce()) {
+        ManuallyDrop::into_inner(self.map).destroy(&pin(core));
+        wait();
         (0..24).for_each(|_| (0..cores).for_each(|core| _ = self.refcache.tick(&pin(core))));
         assert_eq!(self.counters.total().live(), 0);
         assert_eq!(poisonable(), self.frames, "slots or a side leaked");

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-vm --test loom --release`
 #![cfg(loom)]
 
+mod demotion;
 mod faults;
 mod linkage;
 mod locks;

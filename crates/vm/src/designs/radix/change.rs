@@ -22,7 +22,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
                 reach.add(entry, page, self.rig.grain);
             }
         });
-        self.rig.take_back(pin, reach);
+        self.rig.take_back_in(pin, &mut guard, reach);
         for_each_up_to_refusal(&mut guard, prot, |entry, page| {
             let kept = if loses(page) { page.untracked() } else { page };
             entry.set(kept.with_prot(prot));

@@ -1,0 +1,19 @@
+//! Adaptive tables: what is shared is shared no longer than it is used.
+
+use crate::harness::{Compiler, compiled, run};
+
+/// Targets of interrupts in so many rounds of one thread, after four have shared the block that it works in.
+fn targets(rounds: u32) -> u64 {
+    let run = run(&["-c", "4"], &[&compiled("alone", Compiler::Musl), &rounds.to_string()]);
+    assert!(run.status == 0 && run.text() == "alone: done\n", "{run:?}");
+    let counts = run.stats["counters"]["ipi_targets"].as_array().expect("a counter");
+    counts.iter().map(|count| count.as_u64().expect("a number")).sum()
+}
+
+/// At first each round interrupts the three others, who still spin: the rest, however many rounds, interrupts nobody.
+#[test]
+fn a_block_that_only_one_thread_still_uses_is_its_home_again() {
+    let (few, many) = (targets(100), targets(2000));
+    assert!(few >= 20, "{few}: nothing was shared");
+    assert!(many <= 300, "{many} in 2000 rounds, {few} in 100");
+}

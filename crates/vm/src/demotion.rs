@@ -1,0 +1,81 @@
+//! A shared leaf becomes one core's home again, when only that core still takes pages of it back.
+//!
+//! Nobody sees what hardware reads through a leaf. But who takes pages back interrupts every core that is linked, and when
+//! one core has done so many times in a row, and nobody else took back, linked or faulted there meanwhile, the others seem to have
+//! left. So the same interrupts unlink them. Who still uses the leaf faults, as a guest, and makes it shared again like any
+//! crowd; then it takes twice as many until the next time, so that being wrong costs little.
+//!
+//! ```text
+//!   send away, by the new home                              link, or link once more
+//!   ──────────────────────────                              ───────────────────────
+//!   D1  stage: shared → leaving, home me                    L1  the set ∪= me, if I am not in it
+//!   D2  fence                                               L2  fence
+//!   D3  read the set                                        L3  upper entry := the leaf
+//!   D4  interrupt it: all clear the whole leaf's pages      L4  stage: shared, or mine?  if not, unlink and leave the set
+//!   D5  the set −= those; stage: home me
+//! ```
+//!
+//! 1. *Who is in the set is reached until it has unlinked.* It leaves the set in D5, or by itself after it has unlinked; until then
+//!    whoever else takes pages of the leaf back interrupts it too.
+//! 2. *Nobody whom D5 takes out is linked.* Between D1 and D5 no link survives L4: nothing makes a leaf shared that is leaving. Who
+//!    passed L4 before its interrupt was unlinked by that; who links after it reads the stage after it, finds D1, and unlinks.
+//! 3. *Nobody who is not in the set is linked.* If D3 misses L1, then L4 finds D1: the two fences forbid that both miss. Who
+//!    fails L4 has an upper entry that leads to the leaf for a moment, but runs none of the program before it has unlinked.
+//! 4. *What is cleared in excess is filled again.* Home has locked some pages of the leaf only. Others may be filled meanwhile, in the
+//!    leaf or in pages of the cores' own: their words are left alone, and say no less than what is translated.
+//! 5. Home itself stays linked, and so the leaf stays (`linkage.rs`, 3). Words with bit 0 set are its own translations now. Guests
+//!    keep their seats, and what the words say of them.
+
+use percore::{CoreSet, Pinned};
+use radixmap::RangeGuard;
+
+use crate::meta::Page;
+use crate::reach::{Reach, around, linkage};
+use crate::shootdown::Rig;
+use crate::{Memory, Mmu, PageNum, Tables};
+
+impl<M: Mmu, F: Memory> Rig<M, F> {
+    /// When this returns, no core translates what `reach` covers of the locked pages; and if they are of one leaf which seems to be
+    /// shared no more, no other core is linked to it.
+    #[inline]
+    pub(crate) fn take_back_in(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>, reach: Reach) {
+        if reach.cores.is_empty() {
+            return;
+        }
+        let mut targets = self.clear_here(pin, &reach);
+        targets.remove(pin.core());
+        if !targets.is_empty() {
+            self.take_back_there(pin, guard, targets, reach);
+        }
+    }
+
+    fn take_back_there(
+        &self,
+        pin: &Pinned,
+        guard: &mut RangeGuard<'_, Page>,
+        mut targets: CoreSet,
+        reach: Reach,
+    ) {
+        let Some(others) = self.to_be_sent_away(pin, guard) else {
+            return self.clear_there(pin, &targets, reach.pages);
+        };
+        targets.union(&others);
+        self.clear_there(pin, &targets, around(PageNum::new(guard.keys().start))); // D4
+        guard.with_leaf(|mut leaf| {
+            let gone = linkage(&leaf).emptied(&others);
+            leaf.hold(-(gone as i64));
+        });
+    }
+
+    /// Who is linked to the leaf that the locked pages are of, and is to go.
+    fn to_be_sent_away(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>) -> Option<CoreSet> {
+        if self.mmu.tables() != Tables::Adaptive {
+            return None;
+        }
+        let others = guard.with_leaf(|leaf| {
+            let (linkage, core) = (linkage(&leaf), pin.core());
+            linkage.taken_back(core).then(|| linkage.others(core))
+        });
+        others.flatten()
+    }
+}

@@ -1,0 +1,216 @@
+//! Model of `demotion.rs`: the others are sent away from a leaf while they link it once more, come to it, or fill in it.
+
+use std::array;
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use percore::{CoreId, MAX_CORES};
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use vm::{Guests, Linkage};
+
+use crate::check;
+
+/// What one core's hardware has. Its own, or an interrupt's on it.
+#[derive(Default)]
+struct Core {
+    /// Its upper entry leads to the leaf.
+    linked: bool,
+    /// It leads to a page of its own, which has the one page that there is.
+    own: bool,
+    /// Its TLB has the page.
+    cached: bool,
+}
+
+/// A leaf, and one page of it.
+struct World {
+    words: [AtomicU64; 3],
+    linked: [AtomicU64; MAX_CORES / 64],
+    /// Bit 0 of the page's word, and its lock, which has the rest of it.
+    word: AtomicUsize,
+    slot: Mutex<Guests>,
+    cores: [Mutex<Core>; 3],
+    held: AtomicUsize,
+}
+
+/// Who will be at home.
+const HOME: usize = 0;
+
+fn id(core: usize) -> CoreId {
+    CoreId::new(core)
+}
+
+impl World {
+    /// The leaf is shared, these cores are linked, and `HOME` has taken back often enough but for once. The page's word is `word`.
+    fn new(linked: &[usize], word: usize) -> Arc<Self> {
+        let world = Self {
+            words: array::from_fn(|_| AtomicU64::new(0)),
+            linked: array::from_fn(|_| AtomicU64::new(0)),
+            word: AtomicUsize::new(word),
+            slot: Mutex::new(Guests::NONE),
+            cores: array::from_fn(|_| Mutex::default()),
+            held: AtomicUsize::new(0),
+        };
+        while !world.leaf().crowd(1) {}
+        linked.iter().for_each(|&core| assert!(world.link(core)));
+        (1..32).for_each(|_| assert!(!world.leaf().taken_back(id(HOME))));
+        Arc::new(world)
+    }
+
+    fn leaf(&self) -> Linkage<'_> {
+        Linkage::new(&self.words, &self.linked)
+    }
+
+    /// As `fill.rs` does.
+    fn link(&self, core: usize) -> bool {
+        if self.leaf().link(id(core)) {
+            self.held.fetch_add(1, Relaxed);
+        }
+        self.cores[core].lock().unwrap().linked = true;
+        let stays = self.leaf().stays(id(core));
+        if !stays {
+            *self.cores[core].lock().unwrap() = Core::default();
+            if self.leaf().leave(id(core)) {
+                self.held.fetch_sub(1, Relaxed);
+            }
+        }
+        stays
+    }
+
+    /// The program touches the page: whether hardware finds it.
+    fn walk(&self, core: usize) -> bool {
+        let mut core = self.cores[core].lock().unwrap();
+        core.cached |= core.own || core.linked && self.word.load(Relaxed) != 0;
+        core.cached
+    }
+
+    /// A fault on the page, as far as it goes on.
+    fn fault(&self, core: usize) {
+        let mut guests = self.slot.lock().unwrap();
+        if self.leaf().is_linked(id(core)) && self.word.load(Relaxed) == 0 {
+            self.word.store(1, Relaxed);
+        } else if !((self.leaf().is_linked(id(core)) || self.leaf().welcomes(id(core))) && self.link(core)) {
+            *guests = self.leaf().admit(id(core)).unwrap();
+            self.cores[core].lock().unwrap().own = true;
+        }
+        let core = self.cores[core].lock().unwrap();
+        assert!(!(core.linked && core.own), "a page of its own in place of the leaf");
+    }
+
+    /// Once more, and this time the others go, unless one of them has linked before. Whether they went.
+    fn send_away(&self) -> bool {
+        if !self.leaf().taken_back(id(HOME)) {
+            return false;
+        }
+        let others = self.leaf().others(id(HOME));
+        others.iter().for_each(|core| *self.cores[core.index()].lock().unwrap() = Core::default());
+        self.held.fetch_sub(self.leaf().emptied(&others), Relaxed);
+        true
+    }
+
+    /// The page is taken back from all that may translate it.
+    fn take_back(&self) {
+        let guests = self.slot.lock().unwrap();
+        self.word.store(0, Relaxed);
+        let users = self.leaf().users(*guests);
+        users.iter().for_each(|core| {
+            let mut core = self.cores[core.index()].lock().unwrap();
+            (core.cached, core.own) = (false, false);
+        });
+    }
+
+    /// With everybody at rest: who is linked is in the set, each of those holds the leaf, and nobody has what was taken back.
+    fn judge(&self) {
+        let set = self.leaf().linked();
+        for (index, core) in self.cores.iter().enumerate() {
+            let core = core.lock().unwrap();
+            assert!(!core.linked || set.contains(id(index)), "core {index} is linked and nobody knows");
+            assert!(!core.cached || self.word.load(Relaxed) != 0, "core {index} has a page that is gone");
+        }
+        assert_eq!(self.held.load(Relaxed), set.len());
+    }
+}
+
+/// `others` act against the home, which sends them away and takes the page back.
+fn race(linked: &'static [usize], others: &'static [usize], act: fn(&World, usize)) {
+    check(2, move || {
+        let world = World::new(linked, 1);
+        let spawn = |&core: &usize| {
+            let theirs = world.clone();
+            thread::spawn(move || act(&theirs, core))
+        };
+        let threads: Vec<_> = others.iter().map(spawn).collect();
+        let alone = world.send_away();
+        world.take_back();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        world.judge();
+        assert!(!alone || world.leaf().linked().iter().all(|core| core == id(HOME)), "somebody stays");
+    });
+}
+
+fn link_and_walk(world: &World, core: usize) {
+    if world.link(core) {
+        world.walk(core);
+    }
+}
+
+#[test]
+fn who_is_linked_and_links_once_more() {
+    race(&[0, 1], &[1], link_and_walk);
+}
+
+#[test]
+fn who_comes_to_the_leaf() {
+    race(&[0, 1], &[2], link_and_walk);
+}
+
+#[test]
+fn both_at_once() {
+    race(&[0, 1], &[1, 2], link_and_walk);
+}
+
+#[test]
+fn who_drops_its_tables() {
+    race(&[0, 1], &[1], |world, core| {
+        *world.cores[core].lock().unwrap() = Core::default();
+        if world.leaf().leave(id(core)) {
+            world.held.fetch_sub(1, Relaxed);
+        }
+        link_and_walk(world, core);
+    });
+}
+
+/// Who is in the set stores the page's word and no more (`linkage.rs`, 5); sent away at the same time, it finds the page after
+/// few faults all the same, through the leaf or in a page of its own.
+#[test]
+fn who_fills_by_one_store() {
+    check(3, || {
+        let world = World::new(&[0, 1], 0);
+        let theirs = world.clone();
+        let filling = thread::spawn(move || {
+            let faults = (0..4).take_while(|_| !theirs.walk(1)).map(|_| theirs.fault(1)).count();
+            assert!(faults < 4, "a program that faults for ever");
+        });
+        world.send_away();
+        filling.join().unwrap();
+        world.take_back();
+        world.judge();
+    });
+}
+
+/// The same, and the page is taken back meanwhile.
+#[test]
+fn what_is_filled_by_one_store_is_taken_back() {
+    check(2, || {
+        let world = World::new(&[0, 1], 0);
+        let theirs = world.clone();
+        let filling = thread::spawn(move || {
+            (0..2).for_each(|_| {
+                theirs.fault(1);
+                theirs.walk(1);
+            })
+        });
+        world.take_back();
+        filling.join().unwrap();
+        world.judge();
+    });
+}
