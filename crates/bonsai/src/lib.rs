@@ -127,8 +127,11 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
     }
 
     /// An empty map.
+    ///
+    /// # Panics
+    /// If there is no memory for what there is one of for each core.
     pub fn with_update(domain: D, update: Update) -> Self {
-        let tally = Tally::new(domain.cores());
+        let tally = Tally::try_new(domain.cores()).expect("memory for a word for each core");
         Self::with_tally(domain, update, tally)
     }
 

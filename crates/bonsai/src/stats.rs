@@ -1,7 +1,6 @@
 //! What the writers did, counted where they did it: each core writes its own cache lines only.
 
-use percore::{PerCore, Pinned};
-use sync::atomic::{AtomicU64, Ordering};
+use percore::{Counts, Pinned};
 
 /// Numbers of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,26 +22,19 @@ pub(crate) enum Event {
 
 /// The cells behind [`Stats`].
 #[derive(Debug)]
-pub(crate) struct Tally(PerCore<[AtomicU64; 3]>);
+pub(crate) struct Tally(Counts<3>);
 
 impl Tally {
-    pub fn new(cores: usize) -> Self {
-        Self(PerCore::new(cores, |_| Default::default()))
-    }
-
     pub fn try_new(cores: usize) -> Option<Self> {
-        PerCore::try_new(cores, |_| Default::default()).map(Self)
+        Counts::try_new(cores).map(Self)
     }
 
-    /// Only the owner core writes its cells, so no read-modify-write is needed. Relaxed: a number, no message.
     pub fn add(&self, pin: &Pinned, event: Event, count: u64) {
-        let cell = &self.0.mine(pin)[event as usize];
-        cell.store(cell.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        self.0.add(pin, event as usize, count);
     }
 
     pub fn sum(&self) -> Stats {
-        let of =
-            |event: Event| self.0.iter().map(|cells| cells[event as usize].load(Ordering::Relaxed)).sum();
-        Stats { made: of(Event::Made), retired: of(Event::Retired), avoided: of(Event::Avoided) }
+        let [made, retired, avoided] = self.0.sum();
+        Stats { made, retired, avoided }
     }
 }

@@ -9,7 +9,9 @@ extern crate alloc;
 
 mod core_id;
 mod core_set;
+mod counts;
 mod host;
+mod lazy;
 mod owned;
 mod per_core;
 #[cfg(any(feature = "threads", test))]
@@ -17,6 +19,8 @@ pub mod threads;
 
 pub use core_id::{CoreId, MAX_CORES};
 pub use core_set::CoreSet;
+pub use counts::Counts;
 pub use host::{Host, Pinned, pin, relax};
+pub use lazy::LazyPerCore;
 pub use owned::OwnerCell;
 pub use per_core::PerCore;

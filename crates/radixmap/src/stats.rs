@@ -1,5 +1,4 @@
-use percore::{CoreId, PerCore, Pinned};
-use sync::atomic::{AtomicU64, Ordering};
+use percore::{CoreId, Counts, Pinned};
 
 /// Nodes made and nodes given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,23 +18,23 @@ impl Stats {
 
 /// Counts the nodes of one map or of many, each core on its own cache lines.
 #[derive(Debug)]
-pub struct NodeCounters(PerCore<Cells>);
+pub struct NodeCounters(Counts<2>);
 
-#[derive(Debug, Default)]
-struct Cells {
-    created: AtomicU64,
-    collapsed: AtomicU64,
-}
+const CREATED: usize = 0;
+const COLLAPSED: usize = 1;
 
 impl NodeCounters {
     /// Zero everywhere, for cores 0 to `cores - 1`.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     pub fn new(cores: usize) -> Self {
-        Self(PerCore::new(cores, |_| Cells::default()))
+        Self::try_new(cores).expect("memory for a word for each core")
     }
 
     /// The same; `None` if there is no memory for it.
     pub fn try_new(cores: usize) -> Option<Self> {
-        PerCore::try_new(cores, |_| Cells::default()).map(Self)
+        Counts::try_new(cores).map(Self)
     }
 
     /// How many cores there are.
@@ -45,34 +44,25 @@ impl NodeCounters {
 
     /// What `core` did.
     pub fn of(&self, core: CoreId) -> Stats {
-        self.0.of(core).read()
+        self.0.of(core).into()
     }
 
     /// What all cores did. Exact when nobody is creating or collapsing meanwhile.
     pub fn total(&self) -> Stats {
-        self.0.iter().map(Cells::read).fold(Stats::default(), |sum, each| Stats {
-            created: sum.created + each.created,
-            collapsed: sum.collapsed + each.collapsed,
-        })
+        self.0.sum().into()
     }
 
     pub(crate) fn created(&self, pin: &Pinned) {
-        bump(&self.0.mine(pin).created);
+        self.0.add(pin, CREATED, 1);
     }
 
     pub(crate) fn collapsed(&self, pin: &Pinned) {
-        bump(&self.0.mine(pin).collapsed);
+        self.0.add(pin, COLLAPSED, 1);
     }
 }
 
-impl Cells {
-    fn read(&self) -> Stats {
-        let relaxed = Ordering::Relaxed;
-        Stats { created: self.created.load(relaxed), collapsed: self.collapsed.load(relaxed) }
+impl From<[u64; 2]> for Stats {
+    fn from(counts: [u64; 2]) -> Self {
+        Self { created: counts[CREATED], collapsed: counts[COLLAPSED] }
     }
-}
-
-/// Only the owner core writes its cells, so no read-modify-write is needed. Relaxed: a number, no message.
-fn bump(cell: &AtomicU64) {
-    cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

@@ -1,7 +1,11 @@
-//! A core's delta cache: direct-mapped, from an object to what this core has not told its global count yet.
+//! A core's delta cache: from an object to what this core has not told its global count yet.
 //!
 //! Only the owner core touches it, so nothing here is atomic. An entry stays when its delta comes back to
 //! zero: it witnesses that the core touched the object, and the flush must say so.
+//!
+//! An object's entry is in one of two slots: *at home*, or in the slot *beside*, which is the home of others. Only the home is
+//! looked at in passing; an entry beside comes home by a miss. Of two that are in the way, one goes that has nothing to tell:
+//! to apply its delta of zero writes no line that other cores read.
 
 use alloc::boxed::Box;
 use core::mem;
@@ -14,7 +18,7 @@ pub(crate) type Evicted = (NonNull<Header>, i64);
 
 #[derive(Debug)]
 pub(crate) struct DeltaCache {
-    /// A power of two of them.
+    /// A power of two of them. If it is one, home and beside are the same.
     entries: Box<[Option<Evicted>]>,
     /// How many are not empty.
     used: usize,
@@ -29,10 +33,10 @@ impl DeltaCache {
         Self { entries: (0..slots).map(|_| None).collect(), used: 0 }
     }
 
-    /// Adds `delta` to the object's entry, if it has one.
+    /// Adds `delta` to the object's entry, if it is at home.
     #[inline(always)]
     pub(crate) fn add(&mut self, object: NonNull<Header>, delta: i64) -> bool {
-        match self.slot(object) {
+        match self.home(object) {
             Some((cached, sum)) if *cached == object => {
                 *sum += delta;
                 true
@@ -41,9 +45,19 @@ impl DeltaCache {
         }
     }
 
-    /// Gives the object an entry, and evicts the one that has its place.
+    /// The same for an object that is not at home: it comes home, and what was there goes beside. That may evict one of the
+    /// two that were there. Who was beside found its home taken.
     pub(crate) fn insert(&mut self, object: NonNull<Header>, delta: i64) -> Option<Evicted> {
-        let evicted = self.slot(object).replace((object, delta));
+        if self.home(object).is_some() {
+            self.swap(object);
+            if self.add(object, delta) {
+                return None;
+            }
+            if self.home(object).is_some() && has_nothing_to_tell(self.beside(object)) {
+                self.swap(object);
+            }
+        }
+        let evicted = self.home(object).replace((object, delta));
         self.used += usize::from(evicted.is_none());
         evicted
     }
@@ -61,12 +75,68 @@ impl DeltaCache {
     }
 
     #[inline(always)]
-    fn slot(&mut self, object: NonNull<Header>) -> &mut Option<Evicted> {
+    fn home(&mut self, object: NonNull<Header>) -> &mut Option<Evicted> {
+        let at = self.at(object);
+        // SAFETY: see `at`.
+        unsafe { self.entries.get_unchecked_mut(at) }
+    }
+
+    fn beside(&self, object: NonNull<Header>) -> &Option<Evicted> {
+        &self.entries[self.next_to(self.at(object))]
+    }
+
+    fn swap(&mut self, object: NonNull<Header>) {
+        let at = self.at(object);
+        self.entries.swap(at, self.next_to(at));
+    }
+
+    /// The number of the object's home: the length is a power of two, so it is not 0, and nothing masked by one less reaches
+    /// it.
+    #[inline(always)]
+    fn at(&self, object: NonNull<Header>) -> usize {
         // Fibonacci hashing: objects lie at multiples of their size, and the product's high bits depend on
         // all of them.
         let hash = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let at = hash as usize & (self.entries.len() - 1);
-        // SAFETY: the length is a power of two, so it is not 0, and nothing masked by one less reaches it.
-        unsafe { self.entries.get_unchecked_mut(at) }
+        hash as usize & (self.entries.len() - 1)
+    }
+
+    fn next_to(&self, at: usize) -> usize {
+        (at ^ 1) & (self.entries.len() - 1)
+    }
+}
+
+fn has_nothing_to_tell(entry: &Option<Evicted>) -> bool {
+    matches!(entry, Some((_, 0)))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn headers() -> [Header; 64] {
+        core::array::from_fn(|_| Header::new(1, None, |_, _, _| unreachable!("nothing is released")))
+    }
+
+    /// Three objects with one home.
+    fn rivals(cache: &DeltaCache, headers: &[Header]) -> [NonNull<Header>; 3] {
+        let mut at_zero = headers.iter().map(NonNull::from).filter(|&header| cache.at(header) == 0);
+        core::array::from_fn(|_| at_zero.next().unwrap())
+    }
+
+    #[test]
+    fn what_has_nothing_to_tell_goes_first() {
+        let (headers, mut cache) = (headers(), DeltaCache::new(2));
+        let [busy, quiet, new] = rivals(&cache, &headers);
+        assert_eq!((cache.insert(busy, 0), cache.insert(quiet, 1)), (None, None), "there is room for two");
+        assert_eq!((cache.insert(busy, 1), cache.insert(quiet, 0)), (None, None), "they change places");
+        assert!(cache.add(quiet, -1) && !cache.add(busy, 1), "only the last to miss is at home");
+        assert_eq!(cache.insert(busy, 1), None, "it was beside");
+        assert!(cache.add(busy, 0) && !cache.add(quiet, 0));
+        assert_eq!(cache.insert(new, 1), Some((quiet, 0)));
+        assert_eq!(cache.insert(quiet, 1), Some((busy, 2)), "of two with something to tell the older");
+        let mut left = [None; 3];
+        let mut at = 0;
+        cache.flush(|evicted| (left[at], at) = (Some(evicted), at + 1));
+        assert_eq!(left, [Some((quiet, 1)), Some((new, 1)), None]);
     }
 }

@@ -19,7 +19,7 @@
 use core::iter;
 use core::ops::Range;
 
-use percore::{PerCore, Pinned};
+use percore::{CoreId, LazyPerCore, Pinned};
 use sync::SpinLock;
 
 use crate::hole::Look;
@@ -28,12 +28,13 @@ use crate::recent::Recent;
 use crate::sweep::Sweep;
 use crate::{PageNum, PageRange};
 
-/// The arenas of all cores.
+/// The arenas of all cores. A core's begins when it first looks for a hole: most processes stay where they began.
 #[derive(Debug)]
 pub(crate) struct Arenas {
     split: Split,
+    yard: Option<Yard>,
     seed: u64,
-    of: PerCore<SpinLock<Arena>>,
+    of: LazyPerCore<SpinLock<Arena>>,
 }
 
 #[derive(Debug)]
@@ -44,34 +45,40 @@ struct Arena {
 
 impl Arenas {
     pub(crate) fn try_new(layout: &Layout) -> Option<Self> {
-        let (split, yard, seed) = (Split::of(layout), Yard::of(layout), layout.seed);
-        let first = |core: usize| yard.as_ref().map_or_else(|| split.part(core), |yard| yard.piece(core));
-        let arena = |part| SpinLock::new(Arena { recent: Recent::default(), sweep: begin(part, seed) });
-        let of = PerCore::try_new(layout.cores, |core| arena(first(core.index())))?;
-        Some(Self { of, split, seed })
+        let of = LazyPerCore::try_new(layout.cores)?;
+        Some(Self { of, split: Split::of(layout), yard: Yard::of(layout), seed: layout.seed })
     }
 
     /// A range of `pages` pages that this core unmapped lately.
     #[inline]
     pub(crate) fn recent(&self, pin: &Pinned, pages: u64) -> Option<PageNum> {
-        self.of.mine(pin).lock().recent.take(pages)
+        self.of.mine(pin)?.lock().recent.take(pages)
     }
 
     /// The next hole of `pages` pages in this core's arena, or in another that it moves to; `None` if that is
-    /// nowhere.
+    /// nowhere, or there is no memory for an arena.
     pub(crate) fn search(&self, pin: &Pinned, pages: u64, look: impl Look) -> Option<PageNum> {
-        let sweep = &mut self.of.mine(pin).lock().sweep;
+        let arena = self.of.mine_or_new(pin, |core| SpinLock::new(self.first(core)))?;
+        let sweep = &mut arena.lock().sweep;
         let start = sweep.search(pages, &look).or_else(|| self.move_on(pin, pages, &look, sweep));
         start.map(PageNum::new)
     }
 
-    /// This core unmapped `range`.
+    /// This core unmapped `range`. Without an arena it has not handed it out.
     #[inline]
     pub(crate) fn released(&self, pin: &Pinned, range: PageRange) {
-        let arena = &mut *self.of.mine(pin).lock();
+        let Some(arena) = self.of.mine(pin) else { return };
+        let arena = &mut *arena.lock();
         if arena.sweep.covers(range) {
             arena.recent.put(range);
         }
+    }
+
+    /// Where `core` begins.
+    fn first(&self, core: CoreId) -> Arena {
+        let core = core.index();
+        let part = self.yard.as_ref().map_or_else(|| self.split.part(core), |yard| yard.piece(core));
+        Arena { recent: Recent::default(), sweep: begin(part, self.seed) }
     }
 
     /// Moves this core to its own part, or to the next whose lower half has a hole of `pages` pages.

@@ -2,8 +2,7 @@
 
 use core::ops::{AddAssign, Index};
 
-use percore::{CoreId, PerCore, Pinned};
-use sync::atomic::{AtomicU64, Ordering};
+use percore::{CoreId, Counts, Pinned};
 
 /// Something worth counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +72,6 @@ impl Counters {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         NAMES.into_iter().zip(self.0)
     }
-
-    /// Relaxed: a number may lag, and is never torn.
-    fn add(&mut self, cells: &[AtomicU64; NAMES.len()]) {
-        self.0.iter_mut().zip(cells).for_each(|(sum, cell)| *sum += cell.load(Ordering::Relaxed));
-    }
 }
 
 impl Index<Event> for Counters {
@@ -95,35 +89,25 @@ impl AddAssign for Counters {
 
 /// The cells behind [`Counters`].
 #[derive(Debug)]
-pub(crate) struct Tally(PerCore<[AtomicU64; NAMES.len()]>);
+pub(crate) struct Tally(Counts<{ NAMES.len() }>);
 
 impl Tally {
     pub(crate) fn try_new(cores: usize) -> Option<Self> {
-        PerCore::try_new(cores, |_| Default::default()).map(Self)
+        Counts::try_new(cores).map(Self)
     }
 
-    /// Counts `times` events. Relaxed, and not read-modify-write: only this core writes the cell.
+    /// Counts `times` events.
     #[inline]
     pub(crate) fn add(&self, pin: &Pinned, event: Event, times: u64) {
-        let cell = &self.0.mine(pin)[event as usize];
-        cell.store(cell.load(Ordering::Relaxed) + times, Ordering::Relaxed);
+        self.0.add(pin, event as usize, times);
     }
 
     /// The counts of `core`.
     pub(crate) fn of(&self, core: CoreId) -> Counters {
-        let mut counts = Counters::default();
-        counts.add(self.0.of(core));
-        counts
-    }
-
-    /// How often `event` happened.
-    pub(crate) fn total(&self, event: Event) -> u64 {
-        self.0.iter().map(|cells| cells[event as usize].load(Ordering::Relaxed)).sum()
+        Counters(self.0.of(core))
     }
 
     pub(crate) fn sum(&self) -> Counters {
-        let mut sum = Counters::default();
-        self.0.iter().for_each(|cells| sum.add(cells));
-        sum
+        Counters(self.0.sum())
     }
 }

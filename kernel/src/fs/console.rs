@@ -9,9 +9,11 @@
 //!
 //! To a program all three look like pipes.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use abi::Errno;
 use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
-use sync::SpinLock;
+use sync::{CachePadded, SpinLock};
 
 use super::content::{Content, Place};
 use super::kept::Kept;
@@ -24,6 +26,9 @@ use crate::sched::{WaitQueue, attention};
 static STDOUT: Turn = Turn::new();
 static STDERR: Turn = Turn::new();
 static STDIN: SpinLock<Input> = SpinLock::new(Input::new());
+/// Whether the input has ended and nothing of it is left. Relaxed: from then on it stays so. Every C and Rust program asks
+/// as it starts, and then they all only read this word.
+static DRAINED: CachePadded<AtomicBool> = CachePadded::new(AtomicBool::new(false));
 static READERS: WaitQueue = WaitQueue::new();
 
 /// Bytes that are kept for the sake of `poll` and `FIONREAD`.
@@ -134,6 +139,9 @@ fn look<R>(f: impl FnOnce(&mut Input) -> R) -> R {
     let mut input = STDIN.lock();
     let result = f(&mut input);
     let moved = core::mem::take(&mut input.moved);
+    if moved && input.ended && input.len == 0 {
+        DRAINED.store(true, Ordering::Relaxed);
+    }
     drop(input);
     if moved {
         input_arrived();
@@ -171,6 +179,9 @@ impl Content for Stdin {
     }
 
     fn ready(&self) -> i16 {
+        if DRAINED.load(Ordering::Relaxed) {
+            return POLLHUP;
+        }
         look(|input| {
             input.receive();
             let bytes = if input.len > 0 { POLLIN | POLLRDNORM } else { 0 };

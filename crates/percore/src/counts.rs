@@ -1,0 +1,93 @@
+//! Numbers that are added up where no two cores meet.
+
+use core::array;
+
+use sync::atomic::{AtomicU64, Ordering};
+
+use crate::{CoreId, LazyPerCore, Pinned};
+
+/// `N` numbers. Each core adds to cells of its own, which begin when it first counts something.
+///
+/// All is relaxed: numbers, no messages. They may lag, and are never torn.
+#[derive(Debug)]
+pub struct Counts<const N: usize> {
+    own: LazyPerCore<Cells<N>>,
+    /// What cores counted without memory for cells of their own.
+    common: Cells<N>,
+}
+
+type Cells<const N: usize> = [AtomicU64; N];
+
+impl<const N: usize> Counts<N> {
+    /// Zeroes, for cores 0 to `cores - 1`; `None` if there is no memory for that.
+    pub fn try_new(cores: usize) -> Option<Self> {
+        Some(Self { own: LazyPerCore::try_new(cores)?, common: zeroes() })
+    }
+
+    /// Adds to number `at`.
+    #[inline(always)]
+    pub fn add(&self, pin: &Pinned, at: usize, more: u64) {
+        match self.own.mine(pin) {
+            Some(own) => add_to(&own[at], more),
+            None => self.begin(pin, at, more),
+        }
+    }
+
+    #[cold]
+    fn begin(&self, pin: &Pinned, at: usize, more: u64) {
+        match self.own.mine_or_new(pin, |_| zeroes()) {
+            Some(own) => add_to(&own[at], more),
+            None => _ = self.common[at].fetch_add(more, Ordering::Relaxed),
+        }
+    }
+
+    /// What `core` counted in cells of its own.
+    pub fn of(&self, core: CoreId) -> [u64; N] {
+        self.own.of(core).map_or([0; N], read)
+    }
+
+    /// What all counted.
+    pub fn sum(&self) -> [u64; N] {
+        self.own.iter().fold(read(&self.common), |sum, own| array::from_fn(|at| sum[at] + value(&own[at])))
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.own.cores()
+    }
+}
+
+fn zeroes<const N: usize>() -> Cells<N> {
+    array::from_fn(|_| AtomicU64::new(0))
+}
+
+fn read<const N: usize>(cells: &Cells<N>) -> [u64; N] {
+    array::from_fn(|at| value(&cells[at]))
+}
+
+fn value(cell: &AtomicU64) -> u64 {
+    cell.load(Ordering::Relaxed)
+}
+
+/// Only the owner core writes its cells, so no read-modify-write is needed.
+#[inline(always)]
+fn add_to(cell: &AtomicU64, more: u64) {
+    cell.store(cell.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_core_counts_for_itself() {
+        let counts = Counts::<2>::try_new(3).unwrap();
+        for (core, at, more) in [(0, 0, 5), (2, 0, 1), (2, 1, 7), (2, 1, 7)] {
+            // SAFETY: this test is the only flow of control, and plays all cores.
+            counts.add(&unsafe { Pinned::assume(CoreId::new(core)) }, at, more);
+        }
+        let of = |core| counts.of(CoreId::new(core));
+        assert_eq!((of(0), of(1), of(2)), ([5, 0], [0, 0], [1, 14]));
+        assert_eq!(counts.sum(), [6, 14]);
+    }
+}

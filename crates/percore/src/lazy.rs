@@ -1,0 +1,130 @@
+//! Per-core data that begins when its core first asks for it.
+//!
+//! A part that is made ahead costs its time and its memory once for every core of the machine, and most processes never
+//! leave the core where they began. So there is one word ahead for each core, and the part comes at its first use. The
+//! words lie side by side, as they are written once each: who only uses its part shares them unchanged.
+
+use alloc::alloc::{Layout, alloc};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+use sync::CachePadded;
+use sync::atomic::{AtomicPtr, Ordering};
+
+use crate::{CoreId, Pinned};
+
+/// One `T` for each core that asked for one, each alone on its cache lines.
+#[derive(Debug)]
+pub struct LazyPerCore<T> {
+    parts: Box<[AtomicPtr<CachePadded<T>>]>,
+    owns: PhantomData<T>,
+}
+
+impl<T: Send + Sync> LazyPerCore<T> {
+    /// No part yet, for cores 0 to `cores - 1`; `None` if there is no memory for that.
+    pub fn try_new(cores: usize) -> Option<Self> {
+        let mut parts = Vec::new();
+        parts.try_reserve_exact(cores).ok()?;
+        parts.extend((0..cores).map(|_| AtomicPtr::new(ptr::null_mut())));
+        Some(Self { parts: parts.into_boxed_slice(), owns: PhantomData })
+    }
+
+    /// The caller's own, if it has one. Relaxed: it made it itself.
+    #[inline(always)]
+    pub fn mine(&self, pin: &Pinned) -> Option<&T> {
+        self.part(pin.core(), Ordering::Relaxed)
+    }
+
+    /// The caller's own, made by `make` if need be; `None` if there is no memory for it.
+    #[inline]
+    pub fn mine_or_new(&self, pin: &Pinned, make: impl FnOnce(CoreId) -> T) -> Option<&T> {
+        self.mine(pin).or_else(|| self.begin(pin, make))
+    }
+
+    /// That of `core`, if it has one: reading it moves a cache line if `core` writes it. Acquire, partner of the Release in
+    /// `begin`.
+    #[inline(always)]
+    pub fn of(&self, core: CoreId) -> Option<&T> {
+        self.part(core, Ordering::Acquire)
+    }
+
+    /// Those that there are, lowest core first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.cores()).filter_map(|core| self.of(CoreId::new(core)))
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.parts.len()
+    }
+
+    #[inline(always)]
+    fn part(&self, core: CoreId, order: Ordering) -> Option<&T> {
+        let part = self.parts[core.index()].load(order);
+        // SAFETY: what `begin` stored is a part, which lives as long as `self`.
+        unsafe { part.as_ref() }.map(|padded| &**padded)
+    }
+
+    /// Makes the caller's part. Its core alone stores there, and has none. Release, partner of the Acquire in `of`.
+    #[cold]
+    fn begin(&self, pin: &Pinned, make: impl FnOnce(CoreId) -> T) -> Option<&T> {
+        let part = boxed(CachePadded::new(make(pin.core())))?;
+        self.parts[pin.core().index()].store(part.as_ptr(), Ordering::Release);
+        self.mine(pin)
+    }
+}
+
+/// `Box::new`, with its pointer, if there is memory.
+fn boxed<T>(value: CachePadded<T>) -> Option<NonNull<CachePadded<T>>> {
+    // SAFETY: padded, so it has a size.
+    let place = NonNull::new(unsafe { alloc(Layout::new::<CachePadded<T>>()) })?.cast();
+    // SAFETY: fresh memory for such a value.
+    unsafe { place.write(value) };
+    Some(place)
+}
+
+impl<T> Drop for LazyPerCore<T> {
+    /// Relaxed: who drops it has seen what everybody did with it.
+    fn drop(&mut self) {
+        let parts = self.parts.iter().map(|part| part.load(Ordering::Relaxed));
+        // SAFETY: `boxed` made it, as a box is made, and nobody uses it any more.
+        parts.filter(|part| !part.is_null()).for_each(|part| drop(unsafe { Box::from_raw(part) }));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn on(core: usize) -> Pinned {
+        // SAFETY: these tests have one flow of control, which plays all cores.
+        unsafe { Pinned::assume(CoreId::new(core)) }
+    }
+
+    #[test]
+    fn a_part_begins_at_its_first_use_and_stays() {
+        let parts = LazyPerCore::try_new(3).unwrap();
+        assert!(parts.mine(&on(1)).is_none() && parts.iter().next().is_none());
+        let first = parts.mine_or_new(&on(1), CoreId::index).unwrap();
+        assert_eq!((*first, parts.cores()), (1, 3));
+        let again = parts.mine_or_new(&on(1), |_| 99).unwrap();
+        assert!(ptr::eq(first, again) && ptr::eq(first, parts.of(CoreId::new(1)).unwrap()));
+        assert!(parts.mine(&on(2)).is_none());
+        assert_eq!(ptr::from_ref(first).addr() % 128, 0);
+    }
+
+    #[test]
+    fn parts_are_dropped_once() {
+        let witness = Arc::new(());
+        let parts = LazyPerCore::try_new(4).unwrap();
+        for core in [3, 0, 3] {
+            parts.mine_or_new(&on(core), |_| witness.clone());
+        }
+        assert_eq!((parts.iter().count(), Arc::strong_count(&witness)), (2, 3));
+        drop(parts);
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+}
