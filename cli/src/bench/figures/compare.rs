@@ -10,7 +10,7 @@ use crate::meter::statistics::Summary;
 
 /// Counts may differ by this part of the larger one.
 const PART: f64 = 0.05;
-/// Or by what costs this part of a round: no height of a figure depends on it.
+/// Or by what costs this part of a round: a height moves by less for it.
 const COST: f64 = 0.01;
 /// Or by this much: a round has a transfer or it has none.
 const LEAST: f64 = 1.0;
