@@ -21,7 +21,7 @@ pub mod model;
 pub mod names;
 pub mod output;
 pub mod owner;
-pub mod phase;
+pub mod part;
 pub mod plugin;
 pub mod report;
 pub mod row;

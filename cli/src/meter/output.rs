@@ -15,6 +15,9 @@ pub const TRANSFERS: [&str; 5] = ["read_modified", "read_clean", "write_modified
 /// Kinds that make up `tlb_flushes`.
 pub const FLUSHES: [&str; 2] = ["invlpg", "cr3_loads"];
 
+/// A CPU with so few rounds in the window keeps its first.
+pub const ROUNDS_KEPT: usize = 2;
+
 /// One metered run.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Output {
@@ -161,13 +164,13 @@ impl Output {
     }
 }
 
-/// Without the first round of each CPU that has more than two: the window opened in the middle of it, for all CPUs but the
+/// Without the first round of each CPU that has more than these: the window opened in the middle of it, for all CPUs but the
 /// one that was last to be warm.
 fn whole(rows: Vec<Round>) -> Vec<Round> {
     let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
     rows.iter().for_each(|round| *seen.entry(round.cpu()).or_default() += 1);
     let mut whole = rows;
-    whole.retain(|round| seen.insert(round.cpu(), 0).is_none_or(|rounds| rounds <= 2));
+    whole.retain(|round| seen.insert(round.cpu(), 0).is_none_or(|rounds| rounds <= ROUNDS_KEPT));
     whole
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::blame::Blame;
 use super::model::{self, Load};
 use super::output::{FLUSHES, Output, Round, TRANSFERS, Total};
-use super::phase::{Phase, phases};
+use super::part::{Part, Phase, phases};
 use super::statistics::Summary;
 use crate::guest::system::{System, word};
 
@@ -49,6 +49,10 @@ pub struct Row {
     pub predicted_rounds_per_s: Summary,
     /// Timer interrupts.
     pub ticks: Summary,
+    /// What the program did itself, per round in the mean.
+    pub user_part: Part,
+    /// What the kernel did.
+    pub kernel_part: Part,
     /// What it did in each phase, if the program marks any.
     pub phases: Vec<Phase>,
     /// Whether the program marked its rounds; if not, the whole run is one.
@@ -144,6 +148,8 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         cold: of(&["cold"]),
         predicted_rounds_per_s: model::summary(|pick| loads.pick(pick), output.cpus),
         ticks: of(&["ticks"]),
+        user_part: Part::privileged(output, "user"),
+        kernel_part: Part::privileged(output, "kernel"),
         phases: phases(output),
         marked: output.marked,
         slack: output.slack,
@@ -227,7 +233,8 @@ pub mod tests {
         let value = serde_json::to_value(cell(System::Linux, 2).row).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
         let documented = "program system design tables refs cpus rounds instructions transfers invalidations ipis ipi_targets faults \
-                          tlb_flushes cold predicted_rounds_per_s ticks phases marked slack escapes qemu kernel";
+                          tlb_flushes cold predicted_rounds_per_s ticks user_part kernel_part phases \
+                          marked slack escapes qemu kernel";
         let mut documented: Vec<&str> = documented.split_whitespace().collect();
         keys.sort_unstable();
         documented.sort_unstable();

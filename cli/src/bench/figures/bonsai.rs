@@ -2,7 +2,8 @@
 
 use super::claims::{Claim, Ours, claim};
 use super::radixvm::metis;
-use super::{Across, Axes, BONSAI, Content, Figure, Panel, Plot, Series, Work, ours};
+use super::times::Split;
+use super::{Across, Axes, BONSAI, Content, Figure, Panel, Plot, Series, Timed, Work, ours};
 
 /// The paper's four designs and two more, on one program.
 const fn designs(work: Work) -> [Series; 6] {
@@ -55,8 +56,33 @@ const fn of_stock(paper: &'static str, what: &'static str) -> Claim {
     claim(what, "7.2: of read/write locking, at 80 cores", paper, Ours::Ratio(what, "Read/write locking", 80))
 }
 
+/// A job of table 1; the paper's times are of the first four designs.
+const fn timed(title: &'static str, series: &'static [Series], paper: &'static [Split]) -> Timed {
+    Timed { panel: Panel { title, plot: Plot::Jobs, series, claims: &[] }, paper }
+}
+
+/// The paper's times, of 80 cores.
+const METIS_TIMES: &[Split] = &[
+    Split::seconds(102.0, 11.0, 1.0),
+    Split::seconds(107.0, 35.0, 4.0),
+    Split::seconds(139.0, 155.0, 49.0),
+    Split::seconds(150.0, 196.0, 45.0),
+];
+const PSEARCHY_TIMES: &[Split] = &[
+    Split::seconds(107.0, 12.0, 201.0),
+    Split::seconds(107.0, 47.0, 176.0),
+    Split::seconds(107.0, 124.0, 220.0),
+    Split::seconds(114.0, 177.0, 283.0),
+];
+const DEDUP_TIMES: &[Split] = &[
+    Split::seconds(430.0, 17.0, 57.0),
+    Split::seconds(426.0, 18.0, 93.0),
+    Split::seconds(567.0, 35.0, 239.0),
+    Split::seconds(465.0, 146.0, 248.0),
+];
+
 /// The figures of section 7.
-pub const FIGURES: [Figure; 6] = [
+pub const FIGURES: [Figure; 7] = [
     Figure {
         id: "fig13",
         paper: "Bonsai, figure 13 (section 7.2)",
@@ -111,6 +137,17 @@ pub const FIGURES: [Figure; 6] = [
                 claims: &[of_stock("1.6", "Hybrid locking/RCU"), of_stock("1.7", "Pure RCU")],
             }],
         ),
+    },
+    Figure {
+        id: "table1",
+        paper: "Bonsai, table 1 (section 7.2)",
+        title: "Comparison of user, system, and idle time for a single job in each concurrency design",
+        note: "The runs of figures 13 to 15 on the most CPUs of this run, the paper's on 80 cores: compare the parts. Threads that wait for each other spin, which is user time; who waits for the lock of an address space of ours spins in the kernel, which is system time.",
+        content: Content::Times(&[
+            timed("Metis", &designs_and_linux(METIS), METIS_TIMES),
+            timed("Psearchy", &designs_and_linux(PSEARCHY), PSEARCHY_TIMES),
+            timed("Dedup", &designs_and_linux(DEDUP), DEDUP_TIMES),
+        ]),
     },
     Figure {
         id: "fig16",

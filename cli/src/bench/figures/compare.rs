@@ -4,12 +4,15 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::meter::model::{TRAP, UPGRADE, answer, send};
 use crate::meter::row::Row;
 use crate::meter::statistics::Summary;
 
 /// Counts may differ by this part of the larger one.
 const PART: f64 = 0.05;
-/// Or by this much: the median of few transfers is a whole number.
+/// Or by what costs this part of a round: a height moves by less for it.
+const COST: f64 = 0.01;
+/// Or by this much: a round has a transfer or it has none.
 const LEAST: f64 = 1.0;
 
 /// A JSON file of `bench figures`, as far as it is compared.
@@ -40,6 +43,16 @@ struct Series {
 struct Pair {
     name: String,
     values: [f64; 2],
+    /// How much of it costs little, for each.
+    little: [f64; 2],
+}
+
+/// A count of one run.
+struct Count {
+    name: String,
+    value: f64,
+    /// How much of it costs little of its round.
+    little: f64,
 }
 
 /// The result: how many counts, and those that differ.
@@ -52,9 +65,9 @@ impl Comparison {
     /// Compares what both files have.
     pub fn new(first: &File, second: &File) -> Self {
         let (first, second) = (counts(first), counts(second));
-        let pair = |(name, value): (String, f64)| {
-            let other = second.iter().find(|(other, _)| *other == name)?.1;
-            Some(Pair { name, values: [value, other] })
+        let pair = |Count { name, value, little }: Count| {
+            let other = second.iter().find(|other| other.name == name)?;
+            Some(Pair { name, values: [value, other.value], little: [little, other.little] })
         };
         let pairs: Vec<Pair> = first.into_iter().filter_map(pair).collect();
         let compared = pairs.len();
@@ -69,7 +82,7 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Pair { name, values: [first, second] } in &self.different {
+        for Pair { name, values: [first, second], .. } in &self.different {
             writeln!(f, "{name}: {first:.2} and {second:.2}")?;
         }
         let (all, different, percent) = (self.compared, self.different.len(), 100.0 * PART);
@@ -79,13 +92,13 @@ impl fmt::Display for Comparison {
 
 impl Pair {
     fn differs(&self) -> bool {
-        let [first, second] = self.values;
-        (first - second).abs() > (PART * first.max(second)).max(LEAST)
+        let ([first, second], [a, b]) = (self.values, self.little);
+        (first - second).abs() > (PART * first.max(second)).max(a.min(b)).max(LEAST)
     }
 }
 
-/// All counts of a file by name: medians of rounds.
-fn counts(file: &File) -> Vec<(String, f64)> {
+/// All counts of a file by name: the means, which the figures are drawn from.
+fn counts(file: &File) -> Vec<Count> {
     let mut all = Vec::new();
     for figure in &file.figures {
         for panel in &figure.panels {
@@ -98,16 +111,22 @@ fn counts(file: &File) -> Vec<(String, f64)> {
     all
 }
 
-/// The counts of the row `at` of a curve: one may have several of as many CPUs.
-fn of_row(place: &str, at: usize, row: &Row) -> [(String, f64); 5] {
-    let name = |count: &str| format!("{place}, {} CPUs (run {}), {count}", row.cpus, at + 1);
-    let of = |count, summary: &Summary| (name(count), summary.median);
+/// The counts of the row `at` of a curve: one may have several of as many CPUs. Each with the cycles that one costs at most;
+/// what a fault costs is in the other counts.
+fn of_row(place: &str, at: usize, row: &Row) -> [Count; 5] {
+    let cpus = f64::from(row.cpus);
+    let (line, interrupt) = (UPGRADE.cycles(cpus), answer(cpus) + send(cpus) + TRAP);
+    let of = |count, summary: &Summary, cycles: f64| Count {
+        name: format!("{place}, {cpus} CPUs (run {}), {count}", at + 1),
+        value: summary.mean,
+        little: COST * row.instructions.mean / cycles,
+    };
     [
-        of("instructions", &row.instructions),
-        of("transfers", &row.transfers),
-        of("invalidations", &row.invalidations),
-        of("ipi_targets", &row.ipi_targets),
-        of("faults", &row.faults),
+        of("instructions", &row.instructions, 1.0),
+        of("transfers", &row.transfers, line),
+        of("invalidations", &row.invalidations, line),
+        of("ipi_targets", &row.ipi_targets, interrupt),
+        of("faults", &row.faults, f64::INFINITY),
     ]
 }
 
@@ -119,7 +138,7 @@ mod tests {
 
     fn file(instructions: f64) -> File {
         let mut row = cell(System::PERCORE, 2).row;
-        row.instructions.median = instructions;
+        row.instructions.mean = instructions;
         let series = Series { label: "RadixVM".to_owned(), counts: vec![row] };
         let panel = Panel { title: "local".to_owned(), series: vec![series] };
         File { figures: vec![Figure { id: "fig5".to_owned(), panels: vec![panel] }] }
@@ -134,6 +153,19 @@ mod tests {
             far.to_string(),
             "fig5, local, RadixVM, 2 CPUs (run 1), instructions: 1000.00 and 1060.00\n4 of 5 counts agree within 5 %.\n"
         );
+    }
+
+    #[test]
+    fn what_costs_a_hundredth_of_its_round_is_allowed() {
+        let [mut first, mut second] = [file(1e6), file(1e6)];
+        let transfers = |file: &mut File, mean| {
+            file.figures[0].panels[0].series[0].counts[0].transfers.mean = mean;
+        };
+        transfers(&mut first, 100.0);
+        transfers(&mut second, 185.0);
+        assert!(Comparison::new(&first, &second).agrees());
+        transfers(&mut second, 190.0);
+        assert!(!Comparison::new(&first, &second).agrees());
     }
 
     #[test]

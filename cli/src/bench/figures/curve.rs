@@ -149,10 +149,12 @@ pub mod tests {
     }
 
     #[test]
-    fn a_job_is_what_all_threads_do() {
+    fn a_job_is_all_rounds() {
         let (job, round) = (filled(Plot::Jobs), filled(Plot::PerRound(3600.0)));
-        assert!((job.at(1).unwrap() / round.at(1).unwrap() - 1.0).abs() < 1e-9);
-        assert!(job.at(2).unwrap() < 0.6 * round.at(2).unwrap());
+        let rounds = |cpus| round.at(cpus).unwrap() / job.at(cpus).unwrap();
+        // Four that were counted. One CPU has done another before; two have done two each.
+        assert!(rounds(1) > 3.0 && rounds(1) <= 5.0, "{}", rounds(1));
+        assert!(rounds(2) > 2.0 && rounds(2) <= 4.0, "{}", rounds(2));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::measure::{self, Effort, Measured};
 use super::plan::{self, Extent, Known, Run};
 use super::results::{Drawn, Results};
 use super::store::Store;
-use super::{Across, Axes, Figure, Panel, Series};
+use super::{Across, Figure, Panel, Series};
 
 /// What is to be done.
 pub struct Job {
@@ -41,10 +41,9 @@ impl Job {
         let done = runs.into_iter().enumerate().map(|(number, run)| self.once(run, number + 1, of));
         let done: Done = done.collect::<Result<_>>()?;
         let left_out = done.iter().filter(|(_, result)| result.is_err()).count();
-        let figures = self
-            .figures
-            .iter()
-            .map(|figure| Drawn::new(figure, |axes, panel, series| self.curve(&done, axes, panel, series)));
+        let figures = self.figures.iter().map(|figure| {
+            Drawn::new(figure, |across, panel, series| self.curve(&done, across, panel, series))
+        });
         let figures = figures.collect::<Result<_>>()?;
         let (identity, cpus) = (self.identity.clone(), self.extent.cpus.clone());
         let measured = of - kept - left_out;
@@ -65,15 +64,15 @@ impl Job {
         Ok((run, result))
     }
 
-    fn curve(&self, done: &Done, axes: &Axes, panel: &Panel, series: &Series) -> Curve {
+    fn curve(&self, done: &Done, across: Across, panel: &Panel, series: &Series) -> Curve {
         let mut curve = Curve::empty(series);
         curve.not_in_this_build = self.known.missing(series);
         if curve.not_in_this_build.is_some() {
             return curve;
         }
         let mut points = Vec::new();
-        for run in plan::runs(axes.across, panel.plot, series, &self.extent) {
-            let x = place(axes.across, &run);
+        for run in plan::runs(across, panel.plot, series, &self.extent) {
+            let x = place(across, &run);
             match done.iter().find(|(other, _)| *other == run) {
                 Some((_, Err(error))) => curve.left_out.push(format!("{x}: {error:#}")),
                 done => {
@@ -81,7 +80,7 @@ impl Job {
                 }
             }
         }
-        curve.fill(axes.across, panel.plot, &points);
+        curve.fill(across, panel.plot, &points);
         curve
     }
 }

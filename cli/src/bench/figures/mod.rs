@@ -26,12 +26,15 @@ pub mod plan;
 pub mod radixvm;
 pub mod results;
 pub mod store;
+pub mod tables;
+pub mod times;
 pub mod value;
 
 use clap::ValueEnum;
 
 use crate::guest::system::{Design, Refs, System, Tables};
 use claims::Claim;
+use times::Split;
 
 /// A figure or table of a paper.
 pub struct Figure {
@@ -51,8 +54,29 @@ pub struct Figure {
 pub enum Content {
     /// Curves.
     Curves(Axes, &'static [Panel]),
+    /// Times of jobs, user, system and idle: the Bonsai paper's table 1.
+    Times(&'static [Timed]),
     /// Bytes of address spaces of real programs: table 2.
     Memory,
+}
+
+/// Jobs whose time is split.
+pub struct Timed {
+    /// What runs, on what.
+    pub panel: Panel,
+    /// The paper's numbers for the first series.
+    pub paper: &'static [Split],
+}
+
+impl Content {
+    /// What is to be run for it, and what is varied.
+    pub fn panels(&self) -> (Across, Vec<&'static Panel>) {
+        match self {
+            Content::Curves(axes, panels) => (axes.across, panels.iter().collect()),
+            Content::Times(jobs) => (Across::Cores, jobs.iter().map(|job| &job.panel).collect()),
+            Content::Memory => (Across::Cores, Vec::new()),
+        }
+    }
 }
 
 /// What is varied and what is drawn.
@@ -91,7 +115,7 @@ pub enum Plot {
     PerRound(f64),
     /// The same, times this of each CPU.
     PerRoundAndCore(f64),
-    /// Jobs per hour; every thread's share of a job is a round.
+    /// Jobs per hour; all rounds are one job: every thread's share, or files, or blocks.
     Jobs,
     /// Cycles that a round takes a CPU.
     Cycles,
@@ -201,11 +225,7 @@ mod tests {
     fn figures_have_names_of_their_own_and_claims_name_series() {
         let ids: BTreeSet<_> = all().map(|figure| figure.id).collect();
         assert_eq!(ids.len(), all().count());
-        let panels = |figure: &'static Figure| match figure.content {
-            Content::Curves(_, panels) => panels,
-            Content::Memory => &[],
-        };
-        for panel in all().flat_map(panels) {
+        for panel in all().flat_map(|figure| figure.content.panels().1) {
             let labels: BTreeSet<_> = panel.series.iter().map(|series| series.label).collect();
             assert_eq!(labels.len(), panel.series.len(), "{}", panel.title);
             let known = |claim: &Claim| claim.ours.labels().iter().all(|label| labels.contains(label));

@@ -4,7 +4,7 @@
 use super::claims::Compared;
 use super::curve::{Curve, PAPER};
 use super::results::{Drawn, Plotted, Results};
-use crate::bench::memory::row::Row;
+use super::tables;
 use crate::meter::report::chart::{self, Chart, short};
 use crate::meter::report::html::{escape, table};
 use crate::meter::report::law::model_text;
@@ -64,12 +64,13 @@ fn figure(figure: &Drawn) -> String {
         format!("<ul class=soft>{}</ul>\n", missing.concat())
     };
     format!(
-        "<section id=\"{}\"><h2>{}: {}</h2>\n<p class=soft>{}</p>\n<div class=\"charts plots\">{plots}</div>\n{}{}{missing}{}</section>\n",
+        "<section id=\"{}\"><h2>{}: {}</h2>\n<p class=soft>{}</p>\n<div class=\"charts plots\">{plots}</div>\n{}{}{}{missing}{}</section>\n",
         figure.id,
         escape(figure.paper),
         escape(figure.title),
         escape(figure.note),
-        memory(&figure.rows),
+        tables::times(&figure.times),
+        tables::memory(&figure.rows),
         claimed(claims),
         counts(figure)
     )
@@ -146,26 +147,6 @@ fn claimed<'a>(claims: impl Iterator<Item = (&'static str, &'a Compared)>) -> St
     };
     let rows: Vec<_> = claims.map(row).collect();
     if rows.is_empty() { String::new() } else { table(&["", "section", "paper", "ours"], rows) }
-}
-
-/// Table 2.
-fn memory(rows: &[Row]) -> String {
-    let kib = |bytes: u64| format!("{} KiB", count(bytes.div_ceil(1024) as i64));
-    let row = |row: &Row| {
-        vec![
-            row.program.clone(),
-            kib(row.resident_bytes),
-            kib(row.linux_bytes - row.linux_table_bytes),
-            kib(row.linux_table_bytes),
-            kib(row.metadata_bytes),
-            kib(row.table_bytes),
-            format!("{:.2}x", row.metadata_bytes as f64 / row.linux_bytes as f64),
-            format!("{:.1}%", 100.0 * row.metadata_bytes as f64 / row.resident_bytes as f64),
-        ]
-    };
-    let heading =
-        ["", "RSS", "VMAs", "page table", "radix tree", "its tables", "tree of Linux", "tree of RSS"];
-    if rows.is_empty() { String::new() } else { table(&heading, rows.iter().map(row)) }
 }
 
 /// What the curves come from.

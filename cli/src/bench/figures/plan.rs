@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use super::{Across, Content, Figure, Machine, Plot, Series, Work};
+use super::{Across, Figure, Machine, Plot, Series, Work};
 use crate::artifacts;
 
 /// A program on a machine with so many CPUs.
@@ -68,10 +68,10 @@ pub fn runs(across: Across, plot: Plot, series: &Series, Extent { cpus, quick }:
 pub fn all(figures: &[&Figure], extent: &Extent, known: &Known) -> Vec<Run> {
     let mut all = Vec::new();
     for figure in figures {
-        let Content::Curves(axes, panels) = &figure.content else { continue };
+        let (across, panels) = figure.content.panels();
         for (plot, series) in panels.iter().flat_map(|panel| panel.series.iter().map(|of| (panel.plot, of))) {
             let missing = known.missing(series).is_some();
-            let runs = if missing { Vec::new() } else { runs(axes.across, plot, series, extent) };
+            let runs = if missing { Vec::new() } else { runs(across, plot, series, extent) };
             runs.into_iter().for_each(|run| {
                 if !all.contains(&run) {
                     all.push(run)

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::claims::Compared;
 use super::curve::Curve;
 use super::identity::Identity;
-use super::{Across, Axes, Content, Figure, Panel, Series};
+use super::times::{self, Times};
+use super::{Across, Content, Figure, Panel, Series};
 use crate::bench::memory::row;
 use crate::guest::system::Tables;
 
@@ -45,6 +46,8 @@ pub struct Drawn {
     pub y: &'static str,
     /// Its plots.
     pub panels: Vec<Plotted>,
+    /// Rows of table 1.
+    pub times: Vec<Times>,
     /// Rows of table 2.
     pub rows: Vec<row::Row>,
 }
@@ -64,27 +67,30 @@ impl Drawn {
     /// A figure whose curves are made one by one.
     pub fn new(
         figure: &Figure,
-        mut curve: impl FnMut(&Axes, &Panel, &Series) -> Curve,
+        mut curve: impl FnMut(Across, &Panel, &Series) -> Curve,
     ) -> anyhow::Result<Self> {
-        let Figure { id, paper, title, note, content } = figure;
-        let (x, y, panels) = match content {
-            Content::Curves(axes, panels) => (
-                axes.across.label(),
-                axes.up,
-                panels.iter().map(|panel| Plotted::new(panel, |series| curve(axes, panel, series))).collect(),
-            ),
-            Content::Memory => ("program", "bytes", Vec::new()),
+        let &Figure { id, paper, title, note, ref content } = figure;
+        let (x, y) = match content {
+            Content::Curves(axes, _) => (axes.across.label(), axes.up),
+            Content::Times(_) => ("design", "seconds of all CPUs"),
+            Content::Memory => ("program", "bytes"),
         };
-        let rows = if matches!(content, Content::Memory) {
-            row::recorded()?
-                .iter()
-                .map(|of| row::Row::of(of, Tables::Percore))
-                .collect::<anyhow::Result<_>>()?
-        } else {
-            Vec::new()
+        let (across, panels) = content.panels();
+        let mut curves =
+            |panel: &Panel| panel.series.iter().map(|of| curve(across, panel, of)).collect::<Vec<_>>();
+        let (panels, times) = match content {
+            Content::Times(jobs) => {
+                (Vec::new(), jobs.iter().flat_map(|job| times::rows(job, &curves(&job.panel))).collect())
+            }
+            _ => (panels.iter().map(|panel| Plotted::new(panel, curves(panel))).collect(), Vec::new()),
         };
-        Ok(Drawn { id, paper, title, note, x, y, panels, rows })
+        let rows = if matches!(content, Content::Memory) { memory()? } else { Vec::new() };
+        Ok(Drawn { id, paper, title, note, x, y, panels, times, rows })
     }
+}
+
+fn memory() -> anyhow::Result<Vec<row::Row>> {
+    row::recorded()?.iter().map(|of| row::Row::of(of, Tables::Percore)).collect()
 }
 
 impl Across {
@@ -97,8 +103,7 @@ impl Across {
 }
 
 impl Plotted {
-    fn new(panel: &Panel, curve: impl FnMut(&Series) -> Curve) -> Self {
-        let series: Vec<Curve> = panel.series.iter().map(curve).collect();
+    fn new(panel: &Panel, series: Vec<Curve>) -> Self {
         let claims = panel.claims.iter().map(|claim| claim.compare(&series)).collect();
         Plotted { title: panel.title, series, claims }
     }

@@ -3,7 +3,8 @@
 use super::Plot;
 use super::measure::Measured;
 use crate::meter::model::{FREQUENCY, Load};
-use crate::meter::phase::Phase;
+use crate::meter::output::ROUNDS_KEPT;
+use crate::meter::part::Part;
 use crate::meter::row::Row;
 
 /// The phase of `faultstorm` that faults.
@@ -22,12 +23,12 @@ pub fn value(plot: Plot, apart: u16, measured: &Measured, cpus: u16) -> Option<f
     }
 }
 
-/// The load of what `plot` counts: a round; the job of which every thread does a share; a fault; a look-up.
+/// The load of what `plot` counts: a round; a job, which is all rounds of the window; a fault; a look-up.
 pub fn load(plot: Plot, apart: u16, measured: &Measured) -> Option<Load> {
     let Measured::Metered { row, load } = measured else { return None };
-    let phase = |number| row.phases.iter().find(|phase| phase.phase == number);
+    let phase = |number| row.phases.iter().find(|phase| phase.phase == number).map(|phase| &phase.part);
     match plot {
-        Plot::Jobs => Some(load.times(row.cpus.into())),
+        Plot::Jobs => Some(load.times(ended(row))),
         Plot::FaultRelative => {
             phase(FAULTING).filter(|of| of.faults > 0.0).map(|of| load_of(of).times(1.0 / of.faults))
         }
@@ -39,14 +40,15 @@ pub fn load(plot: Plot, apart: u16, measured: &Measured) -> Option<Load> {
     }
 }
 
-/// The rounds that a mean is of: those counted, and the first of each CPU.
-fn ended(row: &Row) -> f64 {
-    row.rounds as f64 + f64::from(row.cpus)
+/// The rounds that a mean is of: those counted, and the first of each CPU where that is not.
+pub fn ended(row: &Row) -> f64 {
+    let (rounds, cpus) = (row.rounds as f64, f64::from(row.cpus));
+    if rounds > ROUNDS_KEPT as f64 * cpus { rounds + cpus } else { rounds }
 }
 
 /// A phase tells no kinds of transfers: all are taken as loads of lines modified elsewhere.
-fn load_of(phase: &Phase) -> Load {
-    let &Phase { instructions, transfers, ipi_targets, .. } = phase;
+pub fn load_of(part: &Part) -> Load {
+    let &Part { instructions, transfers, ipi_targets, .. } = part;
     Load { instructions, read_modified: transfers, targets: ipi_targets, ..Load::default() }
 }
 
@@ -76,9 +78,9 @@ mod tests {
 
     #[test]
     fn lookups_are_those_of_the_cpus_that_look_up() {
-        // Phase 1 has 1500 instructions and two transfers in each of four rounds, and two more rounds began early.
+        // Phase 1 has 1500 instructions and two transfers in each of four rounds.
         let each = load(Plot::Lookups(60.0), 1, &run(2)).unwrap();
-        assert_eq!((each.instructions, each.read_modified), (1500.0 * 6.0 / 60.0, 2.0 * 6.0 / 60.0));
+        assert_eq!((each.instructions, each.read_modified), (1500.0 * 4.0 / 60.0, 2.0 * 4.0 / 60.0));
         let of_both = each.throughput(2.0).0;
         assert_eq!(value(Plot::Lookups(60.0), 1, &run(2), 2), Some(of_both / 2.0));
         assert_eq!(of_rate(Plot::Lookups(60.0), 5, 1.0, 4), 0.0);

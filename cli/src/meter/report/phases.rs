@@ -1,7 +1,7 @@
 //! Counts by phase: what the program said that it was doing.
 
 use super::{is_last, number};
-use crate::meter::phase::Phase;
+use crate::meter::part::{Part, Phase};
 use crate::meter::row::Cell;
 use crate::table::count;
 
@@ -25,11 +25,11 @@ pub fn rows(cells: &[Cell]) -> Vec<Vec<String>> {
     last.flat_map(|cell| cell.row.phases.iter().map(|phase| row(cell, phase))).collect()
 }
 
-fn row(cell: &Cell, phase: &Phase) -> Vec<String> {
-    let Phase { transfers, invalidations, ipis, ipi_targets, faults, tlb_flushes, .. } = *phase;
+fn row(cell: &Cell, Phase { phase, part }: &Phase) -> Vec<String> {
+    let Part { transfers, invalidations, ipis, ipi_targets, faults, tlb_flushes, .. } = *part;
     let counts = [transfers, invalidations, ipis, ipi_targets, faults, tlb_flushes].map(number);
-    let words = [cell.system.to_string(), cell.row.cpus.to_string(), phase.phase.to_string()];
-    words.into_iter().chain([count(phase.instructions.round() as i64)]).chain(counts).collect()
+    let words = [cell.system.to_string(), cell.row.cpus.to_string(), phase.to_string()];
+    words.into_iter().chain([count(part.instructions.round() as i64)]).chain(counts).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ pub const WIDTH: f64 = 640.0;
 /// Its height.
 pub const HEIGHT: f64 = 360.0;
 /// Room for labels.
-pub const LEFT: f64 = 64.0;
+pub const LEFT: f64 = 72.0;
 /// Room for half a label.
 pub const RIGHT: f64 = 16.0;
 /// Room above.
