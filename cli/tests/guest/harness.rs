@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use serde_json::Value;
 
@@ -18,10 +18,21 @@ pub fn radixvm() -> Command {
 
 /// The same with so many seconds for what does take minutes.
 pub fn radixvm_within(limit: &str) -> Command {
+    build();
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", limit, env!("CARGO_BIN_EXE_radixvm")]);
     command.stdin(Stdio::null());
     command
+}
+
+/// What the command builds when it is first used: that takes as long as it takes.
+fn build() {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
+        let built = command.args(["run", "--dry-run", "--", "hello"]).output().expect("the command starts");
+        assert!(built.status.success(), "{built:?}");
+    });
 }
 
 /// What a run left behind.
