@@ -31,10 +31,20 @@ pub enum Measured {
     Reported(BTreeMap<String, u64>),
 }
 
+impl Measured {
+    /// Counts per round, if it was metered.
+    pub fn row(&self) -> Option<&Row> {
+        match self {
+            Measured::Metered { row, .. } => Some(row),
+            Measured::Reported(_) => None,
+        }
+    }
+}
+
 /// How much is run.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// An eighth of the rounds.
+    /// An eighth of the rounds, one boot.
     pub quick: bool,
     /// Bytes of memory of every guest.
     pub memory: u64,
