@@ -17,6 +17,8 @@ pub struct Count {
     pub name: &'static str,
     /// How many a round.
     pub value: f64,
+    /// From a round that nine tenths exceed to one that a tenth does.
+    pub scatter: f64,
     /// How much of it costs little of its round.
     little: f64,
 }
@@ -29,6 +31,7 @@ impl Count {
         let of = |name, summary: &Summary, cycles: f64| Count {
             name,
             value: summary.mean,
+            scatter: summary.p90 - summary.p10,
             little: COST * row.instructions.mean / cycles,
         };
         [
