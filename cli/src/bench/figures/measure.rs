@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::plan::Run;
@@ -76,6 +76,8 @@ fn metered(run: &Run, effort: Effort, step: String) -> Result<Measured> {
     experiment.rounds = effort.rounds(experiment.rounds);
     experiment.files = files(run).iter().map(|file| Handed::parse(file)).collect::<Result<_>>()?;
     let cell = experiment.run()?.pop().context("nothing was measured")?;
+    // Every program here faults. In `faultstorm` those who do may be done before those who map have warmed up.
+    ensure!(cell.row.faults.mean > 0.0, "nobody faulted while the meter counted");
     Ok(Measured::Metered { row: Box::new(cell.row), load: cell.load })
 }
 
