@@ -41,6 +41,7 @@ fn is_drawn_or_absent(name: &str, series: &Value) {
     let sizes = if name.starts_with("fig18") { 2 } else { 2 - series["apart"].as_u64().unwrap().min(2) };
     let sizes = if series["not_in_this_build"].is_null() { sizes } else { 0 };
     assert_eq!(points.len() as u64, sizes, "{name}: {series}");
+    assert!(list(series, "boots").iter().all(|boots| *boots == 1), "{name} is a quick look: {series}");
     let least = if name.starts_with("tables") { 0.0 } else { f64::MIN_POSITIVE };
     assert!(points.iter().all(|point| point[1].as_f64().unwrap() >= least), "{name}: {series}");
 }

@@ -1,19 +1,12 @@
 //! Two runs side by side: every count that differs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 
-use crate::meter::model::{TRAP, UPGRADE, answer, send};
+use super::counts::{Count, PART};
 use crate::meter::row::Row;
-use crate::meter::statistics::Summary;
-
-/// Counts may differ by this part of the larger one.
-const PART: f64 = 0.05;
-/// Or by what costs this part of a round: a height moves by less for it.
-const COST: f64 = 0.01;
-/// Or by this much: a round has a transfer or it has none.
-const LEAST: f64 = 1.0;
 
 /// A JSON file of `bench figures`, as far as it is compared.
 #[derive(Deserialize)]
@@ -42,17 +35,7 @@ struct Series {
 /// A count that both have.
 struct Pair {
     name: String,
-    values: [f64; 2],
-    /// How much of it costs little, for each.
-    little: [f64; 2],
-}
-
-/// A count of one run.
-struct Count {
-    name: String,
-    value: f64,
-    /// How much of it costs little of its round.
-    little: f64,
+    counts: [Count; 2],
 }
 
 /// The result: how many counts, and those that differ.
@@ -64,12 +47,9 @@ pub struct Comparison {
 impl Comparison {
     /// Compares what both files have.
     pub fn new(first: &File, second: &File) -> Self {
-        let (first, second) = (counts(first), counts(second));
-        let pair = |Count { name, value, little }: Count| {
-            let other = second.iter().find(|other| other.name == name)?;
-            Some(Pair { name, values: [value, other.value], little: [little, other.little] })
-        };
-        let pairs: Vec<Pair> = first.into_iter().filter_map(pair).collect();
+        let mut second: BTreeMap<_, _> = counts(second).into_iter().collect();
+        let pair = |(name, count)| Some(Pair { counts: [count, second.remove(&name)?], name });
+        let pairs: Vec<Pair> = counts(first).into_iter().filter_map(pair).collect();
         let compared = pairs.len();
         Comparison { compared, different: pairs.into_iter().filter(Pair::differs).collect() }
     }
@@ -82,8 +62,8 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Pair { name, values: [first, second], .. } in &self.different {
-            writeln!(f, "{name}: {first:.2} and {second:.2}")?;
+        for Pair { name, counts: [first, second] } in &self.different {
+            writeln!(f, "{name}: {:.2} and {:.2}", first.value, second.value)?;
         }
         let (all, different, percent) = (self.compared, self.different.len(), 100.0 * PART);
         writeln!(f, "{} of {all} counts agree within {percent} %.", all - different)
@@ -92,13 +72,13 @@ impl fmt::Display for Comparison {
 
 impl Pair {
     fn differs(&self) -> bool {
-        let ([first, second], [a, b]) = (self.values, self.little);
-        (first - second).abs() > (PART * first.max(second)).max(a.min(b)).max(LEAST)
+        let [first, second] = &self.counts;
+        !first.agrees(second)
     }
 }
 
-/// All counts of a file by name: the means, which the figures are drawn from.
-fn counts(file: &File) -> Vec<Count> {
+/// All counts of a file by name.
+fn counts(file: &File) -> Vec<(String, Count)> {
     let mut all = Vec::new();
     for figure in &file.figures {
         for panel in &figure.panels {
@@ -111,23 +91,10 @@ fn counts(file: &File) -> Vec<Count> {
     all
 }
 
-/// The counts of the row `at` of a curve: one may have several of as many CPUs. Each with the cycles that one costs at most;
-/// what a fault costs is in the other counts.
-fn of_row(place: &str, at: usize, row: &Row) -> [Count; 5] {
-    let cpus = f64::from(row.cpus);
-    let (line, interrupt) = (UPGRADE.cycles(cpus), answer(cpus) + send(cpus) + TRAP);
-    let of = |count, summary: &Summary, cycles: f64| Count {
-        name: format!("{place}, {cpus} CPUs (run {}), {count}", at + 1),
-        value: summary.mean,
-        little: COST * row.instructions.mean / cycles,
-    };
-    [
-        of("instructions", &row.instructions, 1.0),
-        of("transfers", &row.transfers, line),
-        of("invalidations", &row.invalidations, line),
-        of("ipi_targets", &row.ipi_targets, interrupt),
-        of("faults", &row.faults, f64::INFINITY),
-    ]
+/// The counts of the row `at` of a curve: one may have several of as many CPUs.
+fn of_row(place: &str, at: usize, row: &Row) -> [(String, Count); 5] {
+    let name = |count: &Count| format!("{place}, {} CPUs (run {}), {}", row.cpus, at + 1, count.name);
+    Count::all(row).map(|count| (name(&count), count))
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub struct Curve {
     /// The same at every number of CPUs, and what it would be if counts per round stayed as they were last.
     #[serde(skip)]
     pub line: Vec<(f64, f64, f64)>,
+    /// How many guests each point is the mean of.
+    pub boots: Vec<usize>,
     /// All counts, where they were metered.
     pub counts: Vec<Row>,
 }
@@ -55,7 +57,7 @@ impl Curve {
 
     /// Takes what runs left: where each was, and the number of CPUs.
     pub fn fill(&mut self, across: Across, plot: Plot, runs: &[(f64, u16, Measured)]) {
-        self.counts = runs.iter().filter_map(|(_, _, measured)| row_of(measured)).collect();
+        self.counts = runs.iter().filter_map(|(_, _, measured)| measured.row().cloned()).collect();
         let point =
             |(x, cpus, run): &(f64, u16, Measured)| Some((*x, value::value(plot, self.apart, run, *cpus)?));
         self.points = relative(plot, runs.iter().filter_map(point).collect());
@@ -72,16 +74,14 @@ impl Curve {
         counted.or_else(|| self.line.iter().find(|place| place.0 == f64::from(x)).map(|place| place.1))
     }
 
+    /// What was counted, and in how many guests.
+    pub fn counted(&self) -> impl Iterator<Item = (&Row, &usize)> {
+        self.counts.iter().zip(&self.boots)
+    }
+
     /// The last counted value.
     pub fn last(&self) -> Option<f64> {
         self.points.last().map(|point| point.1)
-    }
-}
-
-fn row_of(measured: &Measured) -> Option<Row> {
-    match measured {
-        Measured::Metered { row, .. } => Some((**row).clone()),
-        Measured::Reported(_) => None,
     }
 }
 
@@ -124,7 +124,7 @@ pub mod tests {
 
     /// A curve of runs with one, two and four CPUs.
     pub fn filled(plot: Plot) -> Curve {
-        let mut curve = Curve::default();
+        let mut curve = Curve { boots: vec![2, 3, 8], ..Curve::default() };
         curve.fill(Across::Cores, plot, &[metered(1), metered(2), metered(4)]);
         curve
     }

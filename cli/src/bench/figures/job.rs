@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::boots;
 use super::curve::Curve;
 use super::identity::Identity;
 use super::measure::{self, Effort, Measured};
@@ -26,8 +27,14 @@ pub struct Job {
     pub identity: Identity,
 }
 
+/// What the boots of a run left.
+struct Booted {
+    boots: usize,
+    mean: Measured,
+}
+
 /// Every run with what became of it.
-type Done = Vec<(Run, Result<Measured>)>;
+type Done = Vec<(Run, Result<Booted>)>;
 
 impl Job {
     /// The results, and how many runs gave none.
@@ -36,7 +43,7 @@ impl Job {
     /// A folder that cannot be written; snapshots that cannot be read.
     pub fn measure(&self) -> Result<(Results, usize)> {
         let runs = plan::all(&self.figures, &self.extent, &self.known);
-        let kept = runs.iter().filter(|run| self.store.get(run).is_some()).count();
+        let kept = runs.iter().filter(|run| self.is_done(&self.store.boots(run))).count();
         let of = runs.len();
         let done = runs.into_iter().enumerate().map(|(number, run)| self.once(run, number + 1, of));
         let done: Done = done.collect::<Result<_>>()?;
@@ -50,18 +57,28 @@ impl Job {
         Ok((Results { identity, quick: self.effort.quick, cpus, measured, kept, figures }, left_out))
     }
 
+    fn is_done(&self, boots: &[Measured]) -> bool {
+        boots::suffice(boots, self.effort.quick)
+    }
+
     /// Finds or does one run. One that fails is told and left out.
-    fn once(&self, run: Run, number: usize, of: usize) -> Result<(Run, Result<Measured>)> {
-        if let Some(kept) = self.store.get(&run) {
-            return Ok((run, Ok(kept)));
-        }
+    fn once(&self, run: Run, number: usize, of: usize) -> Result<(Run, Result<Booted>)> {
         let name = run.name();
-        let result = measure::run(&run, self.effort, format!("run {number} of {of}: {name}"));
-        match &result {
-            Ok(measured) => self.store.put(&run, measured.clone())?,
-            Err(error) => eprintln!("radixvm: left out: {name}: {error:#}"),
+        let mut boots = self.store.boots(&run);
+        while !self.is_done(&boots) {
+            let boot = boots.len() + 1;
+            match measure::run(&run, self.effort, format!("run {number} of {of}: {name}, boot {boot}")) {
+                Ok(measured) => {
+                    self.store.put(&run, boot, measured.clone())?;
+                    boots.push(measured);
+                }
+                Err(error) => {
+                    eprintln!("radixvm: left out: {name}: {error:#}");
+                    return Ok((run, Err(error)));
+                }
+            }
         }
-        Ok((run, result))
+        Ok((run, Ok(Booted { boots: boots.len(), mean: boots::mean(&boots)? })))
     }
 
     fn curve(&self, done: &Done, across: Across, panel: &Panel, series: &Series) -> Curve {
@@ -74,10 +91,12 @@ impl Job {
         for run in plan::runs(across, panel.plot, series, &self.extent) {
             let x = place(across, &run);
             match done.iter().find(|(other, _)| *other == run) {
-                Some((_, Err(error))) => curve.left_out.push(format!("{x}: {error:#}")),
-                done => {
-                    points.extend(done.and_then(|(_, done)| Some((x, run.cpus, done.as_ref().ok()?.clone()))))
+                Some((_, Ok(Booted { boots, mean }))) => {
+                    points.push((x, run.cpus, mean.clone()));
+                    curve.boots.push(*boots);
                 }
+                Some((_, Err(error))) => curve.left_out.push(format!("{x}: {error:#}")),
+                None => (),
             }
         }
         curve.fill(across, panel.plot, &points);

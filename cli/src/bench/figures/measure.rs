@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::plan::Run;
@@ -31,10 +31,20 @@ pub enum Measured {
     Reported(BTreeMap<String, u64>),
 }
 
+impl Measured {
+    /// Counts per round, if it was metered.
+    pub fn row(&self) -> Option<&Row> {
+        match self {
+            Measured::Metered { row, .. } => Some(row),
+            Measured::Reported(_) => None,
+        }
+    }
+}
+
 /// How much is run.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// An eighth of the rounds.
+    /// An eighth of the rounds, one boot.
     pub quick: bool,
     /// Bytes of memory of every guest.
     pub memory: u64,
@@ -66,6 +76,8 @@ fn metered(run: &Run, effort: Effort, step: String) -> Result<Measured> {
     experiment.rounds = effort.rounds(experiment.rounds);
     experiment.files = files(run).iter().map(|file| Handed::parse(file)).collect::<Result<_>>()?;
     let cell = experiment.run()?.pop().context("nothing was measured")?;
+    // Every program here faults. In `faultstorm` those who do may be done before those who map have warmed up.
+    ensure!(cell.row.faults.mean > 0.0, "nobody faulted while the meter counted");
     Ok(Measured::Metered { row: Box::new(cell.row), load: cell.load })
 }
 

@@ -4,7 +4,8 @@
 //!   radixvm, ideas, bonsai: the figures as data
 //!        │ plan: what this build has, which runs that takes
 //!        ▼
-//!   measure ──▶ store: a file per run, found again after a stop
+//!   measure ──▶ store: a file per boot, found again after a stop
+//!        │ boots: guests differ, so the mean over as many as it takes to know it
 //!        │ value, curve: points where something was counted, the cost model between and beyond
 //!        ▼
 //!   results, with claims: the papers' numbers beside ours ──▶ JSON, page ──▶ compare
@@ -14,8 +15,10 @@
 //! listed in the results as not in it.
 
 pub mod bonsai;
+pub mod boots;
 pub mod claims;
 pub mod compare;
+pub mod counts;
 pub mod curve;
 pub mod ideas;
 pub mod identity;

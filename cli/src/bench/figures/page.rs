@@ -10,6 +10,7 @@ use crate::meter::report::html::{escape, table};
 use crate::meter::report::law::model_text;
 use crate::meter::report::scale::Axis;
 use crate::meter::report::style::CSS;
+use crate::meter::row::Row;
 use crate::table::count;
 
 const TITLE: &str = "The figures of RadixVM and Bonsai";
@@ -154,6 +155,7 @@ fn counts(figure: &Drawn) -> String {
     let heading = [
         "",
         "CPUs",
+        "boots",
         "rounds",
         "instructions",
         "transfers",
@@ -164,10 +166,11 @@ fn counts(figure: &Drawn) -> String {
         "escapes",
     ];
     let curves = figure.panels.iter().flat_map(|panel| panel.series.iter().map(move |curve| (panel, curve)));
-    let row = |(panel, curve): (&Plotted, &Curve), row: &crate::meter::row::Row| {
+    let row = |(panel, curve): (&Plotted, &Curve), (row, boots): (&Row, &usize)| {
         vec![
             format!("{}: {}", panel.title, curve.label),
             row.cpus.to_string(),
+            boots.to_string(),
             row.rounds.to_string(),
             count(row.instructions.median.round() as i64),
             short(row.transfers.median),
@@ -178,8 +181,7 @@ fn counts(figure: &Drawn) -> String {
             row.escapes.to_string(),
         ]
     };
-    let rows: Vec<_> =
-        curves.flat_map(|of| of.1.counts.iter().map(move |counted| row(of, counted))).collect();
+    let rows: Vec<_> = curves.flat_map(|of| of.1.counted().map(move |counted| row(of, counted))).collect();
     if rows.is_empty() {
         return String::new();
     }

@@ -1,4 +1,4 @@
-//! The runs that are done, a file each, so that a stopped command goes on where it was.
+//! The runs that are done, a file for each boot, so that a stopped command goes on where it was.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,20 +34,26 @@ impl Store {
         Ok(Store { folder, build })
     }
 
-    fn file(&self, run: &Run) -> PathBuf {
-        self.folder.join(run.name() + ".json")
+    fn file(&self, run: &Run, boot: usize) -> PathBuf {
+        let further = if boot == 1 { String::new() } else { format!("-boot{boot}") };
+        self.folder.join(run.name() + &further + ".json")
     }
 
-    /// What the run left, if this build did it. A file that cannot be understood was cut off when the command was stopped.
-    pub fn get(&self, run: &Run) -> Option<Measured> {
-        let kept: Kept = serde_json::from_str(&fs::read_to_string(self.file(run)).ok()?).ok()?;
+    /// What each boot of the run left, if this build did it.
+    pub fn boots(&self, run: &Run) -> Vec<Measured> {
+        (1..).map_while(|boot| self.get(run, boot)).collect()
+    }
+
+    /// A file that cannot be understood was cut off when the command was stopped.
+    fn get(&self, run: &Run, boot: usize) -> Option<Measured> {
+        let kept: Kept = serde_json::from_str(&fs::read_to_string(self.file(run, boot)).ok()?).ok()?;
         (kept.build == self.build).then_some(kept.result)
     }
 
-    /// Keeps it.
-    pub fn put(&self, run: &Run, result: Measured) -> Result<()> {
+    /// Keeps what a boot left; the first is 1.
+    pub fn put(&self, run: &Run, boot: usize, result: Measured) -> Result<()> {
         let kept = Kept { build: self.build.clone(), result };
-        let file = self.file(run);
+        let file = self.file(run, boot);
         let text = serde_json::to_string_pretty(&kept)? + "\n";
         fs::write(&file, text).with_context(|| file.display().to_string())
     }
@@ -60,19 +66,21 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_run_is_found_again_by_its_build_until_all_is_done_afresh() {
+    fn boots_are_found_again_by_their_build_until_all_is_done_afresh() {
         let folder = std::env::temp_dir().join(format!("radixvm-figures-{}", std::process::id()));
         let run = Run { on: RADIX, work: Work::new("local", &[]), x: None, cpus: 2, metered: false };
         let open = |build: &str, fresh| Store::open(&folder, build.to_owned(), fresh).unwrap();
+        let found = |build, fresh| open(build, fresh).boots(&run).len();
+        let left = || Measured::Reported(BTreeMap::from([("mmap".to_owned(), 3)]));
         let store = open("a", false);
-        assert!(store.get(&run).is_none());
-        store.put(&run, Measured::Reported(BTreeMap::from([("mmap".to_owned(), 3)]))).unwrap();
-        assert!(open("a", false).get(&run).is_some());
-        assert!(open("b", false).get(&run).is_none());
-        fs::write(store.file(&run), "{\"build\":").unwrap();
-        assert!(store.get(&run).is_none());
-        store.put(&run, Measured::Reported(BTreeMap::new())).unwrap();
-        assert!(open("a", true).get(&run).is_none());
+        assert_eq!(found("a", false), 0);
+        store.put(&run, 1, left()).unwrap();
+        store.put(&run, 2, left()).unwrap();
+        assert_eq!((found("a", false), found("b", false)), (2, 0));
+        fs::write(store.file(&run, 1), "{\"build\":").unwrap();
+        assert_eq!(found("a", false), 0);
+        store.put(&run, 1, left()).unwrap();
+        assert_eq!((found("a", false), found("a", true)), (2, 0));
         fs::remove_dir_all(folder).unwrap();
     }
 }
