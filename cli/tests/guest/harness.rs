@@ -30,7 +30,8 @@ fn build() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
-        let built = command.args(["run", "--dry-run", "--", "wordindex"]).output().expect("the command starts");
+        let built =
+            command.args(["run", "--dry-run", "--", "wordindex"]).output().expect("the command starts");
         assert!(built.status.success(), "{built:?}");
     });
 }
