@@ -76,8 +76,9 @@ fn metered(run: &Run, effort: Effort, step: String) -> Result<Measured> {
     experiment.rounds = effort.rounds(experiment.rounds);
     experiment.files = files(run).iter().map(|file| Handed::parse(file)).collect::<Result<_>>()?;
     let cell = experiment.run()?.pop().context("nothing was measured")?;
-    // Every program here faults. In `faultstorm` those who do may be done before those who map have warmed up.
-    ensure!(cell.row.faults.mean > 0.0, "nobody faulted while the meter counted");
+    // Those who fault may be done before those who map have warmed up.
+    let window_missed = run.work.program == "faultstorm" && cell.row.faults.mean == 0.0;
+    ensure!(!window_missed, "nobody faulted while the meter counted");
     Ok(Measured::Metered { row: Box::new(cell.row), load: cell.load })
 }
 
