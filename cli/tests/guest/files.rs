@@ -17,7 +17,7 @@ fn big_file(pages: usize) -> String {
 #[test]
 fn a_file_that_does_not_fit_into_memory_is_read_by_mapping() {
     let file = big_file(8192);
-    for tables in ["adaptive", "shared"] {
+    for tables in ["adaptive", "percore", "shared"] {
         let options = ["-m", "68M", "-c", "2", "--tables", tables, "--file", &file];
         let run = run(&options, &[&compiled("bigfile", Compiler::Static), "/big", "3"]);
         assert!(run.status == 0 && run.text().starts_with("bigfile: 8192 pages"), "{run:?}");

@@ -42,7 +42,7 @@ fn what_a_file_has_after_a_cut_stays() {
 /// Touching more memory than there is: told so by mmap, or killed with a message.
 #[test]
 fn memory_that_runs_out_ends_the_program_only() {
-    for tables in ["adaptive", "shared"] {
+    for tables in ["adaptive", "percore", "shared"] {
         let run = run(&["-m", "64M", "-c", "2", "--tables", tables], &["exhaust"]);
         assert!(run.text().starts_with("exhaust: 0 chunks"), "{run:?}");
         let told = run.status == 0 && run.text().contains("no memory after");
@@ -106,7 +106,7 @@ fn a_storm_of_memory_calls_harms_nobody() {
 /// Of several programs the largest goes, and only that.
 #[test]
 fn memory_that_runs_out_ends_the_largest_program() {
-    for tables in ["adaptive", "shared"] {
+    for tables in ["adaptive", "percore", "shared"] {
         let options = ["-m", "64M", "-c", "2", "--tables", tables];
         let run = run(&options, &[&compiled("oom", Compiler::Musl), "64"]);
         assert!(run.status == 0, "{run:?}");
