@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tempfile::NamedTempFile;
 
 use crate::guest::qemu::{Boot, Port, Qemu};
 use crate::guest::session::Plan;
@@ -33,11 +35,11 @@ impl Files {
         let name = name(image);
         let place = |end: &str| folder.join(format!("{name}.{end}"));
         let files = Files { image: place("cpio"), control: place("control"), log: place("log") };
-        // Renamed into place: a guest that boots from the same image right now keeps it whole.
-        let half = place(&format!("{}.part", std::process::id()));
         fs::create_dir_all(folder)?;
-        fs::write(&half, image)?;
-        fs::rename(&half, &files.image)?;
+        // Renamed into place: a guest that boots from the same image right now keeps it whole.
+        let mut half = NamedTempFile::new_in(folder)?;
+        half.write_all(image)?;
+        half.persist(&files.image)?;
         Ok(files)
     }
 }
@@ -54,13 +56,13 @@ mod tests {
 
     #[test]
     fn two_images_lie_side_by_side() {
-        let folder = std::env::temp_dir().join(format!("radixvm-dry-run-{}", std::process::id()));
-        let (one, two) = (Files::keep(&folder, b"one").unwrap(), Files::keep(&folder, b"two").unwrap());
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path();
+        let (one, two) = (Files::keep(folder, b"one").unwrap(), Files::keep(folder, b"two").unwrap());
         assert_eq!(fs::read(&one.image).unwrap(), b"one");
         assert_eq!(fs::read(&two.image).unwrap(), b"two");
         assert_ne!(one.control, two.control);
-        assert_eq!(Files::keep(&folder, b"one").unwrap().image, one.image);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(Files::keep(folder, b"one").unwrap().image, one.image);
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
     }
 }

@@ -202,8 +202,9 @@ mod tests {
 
     #[test]
     fn what_cannot_come_along_is_told() {
-        let folder = std::env::temp_dir().join(format!("radixvm-image-{}", std::process::id()));
-        fs::create_dir_all(folder.join("in")).unwrap();
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path();
+        fs::create_dir(folder.join("in")).unwrap();
         fs::write(folder.join("file"), "text").unwrap();
         let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
         link("file", "good");
@@ -211,8 +212,7 @@ mod tests {
         link("circle", "in/circle");
         let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
         let mut tree = Tree::default();
-        let left_out = tree.hand_over(&Handed { host: folder.clone(), guest: "in".into() }).unwrap();
-        fs::remove_dir_all(&folder).unwrap();
+        let left_out = tree.hand_over(&Handed { host: folder.into(), guest: "in".into() }).unwrap();
         let told = left_out.sentence().unwrap();
         assert!(told.contains("2 dangling links (first ") && told.contains("1 socket ("), "{told}");
         assert!(matches!(tree.0["in/good"], Entry::File { .. }));

@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
 
 use super::names::Kernel;
 use crate::guest::session::Plugin;
@@ -47,36 +47,26 @@ pub struct Settings {
 }
 
 /// A folder for one run, gone with this value.
-pub struct Scratch(PathBuf);
+pub struct Scratch(TempDir);
 
 impl Scratch {
     /// A fresh folder.
     pub fn new() -> Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: only the number matters.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("radixvm-meter-{}-{number}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Scratch(folder))
+        // The name is random: a killed run may have left its folder behind, and process ids come again.
+        let folder = tempfile::Builder::new().prefix("radixvm-meter-").tempdir();
+        folder.map(Scratch).context("no place for the plugin's files")
     }
 
     /// Where the plugin leaves its counts.
     pub fn counts(&self) -> PathBuf {
-        self.0.join("counts.json")
+        self.0.path().join("counts.json")
     }
 
     /// The plugin as QEMU is to load it, with its list of events written down.
     pub fn plugin(&self, file: &Path, settings: Settings, kernel: &Kernel) -> Result<Plugin> {
-        let events = self.0.join("events");
+        let events = self.0.path().join("events");
         std::fs::write(&events, event_lines(kernel)?).context("cannot write the list of events")?;
         Ok(Plugin { argument: argument(file, settings, &self.counts(), &events)?, preload: file.to_owned() })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Left behind at worst.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -138,7 +128,7 @@ mod tests {
     #[test]
     fn the_argument_names_everything_and_the_folder_goes_away() {
         let scratch = Scratch::new().unwrap();
-        let folder = scratch.0.clone();
+        let folder = scratch.0.path().to_owned();
         let settings = Settings { cpus: 4, memory: 1 << 30, slack: 200, rounds: 9 };
         let plugin = scratch.plugin(Path::new("/x/meter.so"), settings, &stock()).unwrap();
         let argument = plugin.argument.to_string_lossy().into_owned();

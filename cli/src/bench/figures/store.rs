@@ -67,9 +67,9 @@ mod tests {
 
     #[test]
     fn boots_are_found_again_by_their_build_until_all_is_done_afresh() {
-        let folder = std::env::temp_dir().join(format!("radixvm-figures-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
         let run = Run { on: RADIX, work: Work::new("local", &[]), x: None, cpus: 2, metered: false };
-        let open = |build: &str, fresh| Store::open(&folder, build.to_owned(), fresh).unwrap();
+        let open = |build: &str, fresh| Store::open(folder.path(), build.to_owned(), fresh).unwrap();
         let found = |build, fresh| open(build, fresh).boots(&run).len();
         let left = || Measured::Reported(BTreeMap::from([("mmap".to_owned(), 3)]));
         let store = open("a", false);
@@ -81,6 +81,5 @@ mod tests {
         assert_eq!(found("a", false), 0);
         store.put(&run, 1, left()).unwrap();
         assert_eq!((found("a", false), found("a", true)), (2, 0));
-        fs::remove_dir_all(folder).unwrap();
     }
 }

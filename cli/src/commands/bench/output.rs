@@ -37,13 +37,13 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_content_until_it_is_written() {
-        let path = std::env::temp_dir().join(format!("radixvm-bench-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("figures.json");
         std::fs::write(&path, "what was there before").unwrap();
         let output = Output::open(path.clone()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "what was there before");
         output.write("new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
