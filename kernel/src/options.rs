@@ -16,6 +16,8 @@ pub struct Options {
     pub huge: Huge,
     /// `compress`: pages that nobody touches are compressed when memory is short. Only radix can.
     pub compress: bool,
+    /// `norandmaps`: address spaces are laid out alike in every boot, as on Linux with this word.
+    pub norandmaps: bool,
     /// `probe`: boot, say so, and stop.
     pub probe: bool,
     /// `stats`: counters and leaks at the end.
@@ -78,6 +80,7 @@ impl Options {
         refs: Refs::Refcache,
         huge: Huge::Always,
         compress: false,
+        norandmaps: false,
         probe: false,
         stats: false,
         fail_alloc: false,
@@ -118,6 +121,7 @@ impl Options {
             "huge=always" => Self { huge: Huge::Always, ..self },
             "tables=adaptive" => Self { tables: Tables::Adaptive, ..self },
             "compress" => Self { compress: true, ..self },
+            "norandmaps" => Self { norandmaps: true, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },

@@ -11,7 +11,8 @@
 //! spawner that slept would be one more thread.
 //!
 //! The words in capitals, and ITER after every round, are [`marker`]s for the contention meter. Who works in rounds says
-//! BEGIN after the first, unless it is the only one: that one pays for what the reading of the counters has disturbed.
+//! BEGIN after the first, and together, unless it is the only one: that one pays for what the reading of the counters
+//! has disturbed.
 
 use crate::counters::{Counters, Reading, minor_faults};
 use crate::spin::Barrier;
@@ -82,6 +83,8 @@ pub fn measure_rounds<T: Send>(
         let metered = u64::from(rounds.counted > 1);
         for number in 0..rounds.counted {
             if number == metered {
+                // Side by side: quick threads would be done before slow ones have begun.
+                worker.barrier.wait();
                 marker::begin(threads);
             }
             round(worker, &mut own, number);

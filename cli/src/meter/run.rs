@@ -17,7 +17,7 @@ use crate::guest::system::{self, Job, Size, Streams, System};
 /// What the stock kernel is told besides. Its lists of free pages per CPU are made as long as can be: at their usual length
 /// they sometimes fill up with pages of another kind while it boots, and then every fault fetches, and every unmap returns, a batch
 /// of 63 pages under the zone's lock: 35,000 instructions and hundreds of transfers in a round of `local`.
-const LINUX: &str = " transparent_hugepage=never norandmaps sysctl.vm.percpu_pagelist_high_fraction=8";
+const LINUX: &str = " transparent_hugepage=never sysctl.vm.percpu_pagelist_high_fraction=8";
 
 /// No run may take longer.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -96,6 +96,8 @@ fn plan(
 /// What differs from a guest that is not metered.
 fn adapt(plan: &mut Plan, system: System) {
     plan.farewell = Farewell::Asked;
+    // Where regions lie decides how trees of them look, and so what they cost.
+    plan.command_line += " norandmaps";
     match system {
         System::Radix(..) => {
             // Without the bit that says "virtual machine" waiters do not nap.

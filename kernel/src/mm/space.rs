@@ -114,7 +114,7 @@ fn layout() -> Layout {
         cores: arch::cores(),
         user: user_pages(),
         anywhere: pages(ANYWHERE.0, ANYWHERE.1),
-        seed: arch::random_u64(),
+        seed: if options::get().norandmaps { 0 } else { arch::random_u64() },
     }
 }
 

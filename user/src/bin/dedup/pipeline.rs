@@ -18,6 +18,7 @@ use programs::spin::Spin;
 use programs::window::{Window, measure};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 
 const CUT: usize = 0;
@@ -34,6 +35,8 @@ const LEVEL: u8 = 1;
 const PLACES: usize = 4;
 
 type Name = [u8; 32];
+/// Where the archive has them. Names are hashes already, and every run shall take the same steps: nothing is random.
+type Known = HashMap<Name, u64, BuildHasherDefault<DefaultHasher>>;
 
 /// A block on its way.
 #[derive(Default)]
@@ -69,7 +72,7 @@ struct Hand<'a> {
     ring: &'a Ring<Block>,
     /// Where the next block starts.
     next: usize,
-    known: HashMap<Name, u64>,
+    known: Known,
     packer: CompressorOxide,
     packed: Packed,
 }
@@ -95,7 +98,7 @@ impl<'a> Hand<'a> {
         let mut packer = CompressorOxide::default();
         packer.set_format_and_level(DataFormat::Raw, LEVEL);
         let limits = Limits { least: block / 2, mean: block / 2, most: 2 * block };
-        Hand { input, limits, ring, next: 0, known: HashMap::new(), packer, packed: Packed::default() }
+        Hand { input, limits, ring, next: 0, known: Known::default(), packer, packed: Packed::default() }
     }
 
     /// Serves these stages, the first that is ready, until they are finished.
