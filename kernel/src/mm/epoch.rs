@@ -1,7 +1,7 @@
 //! The one Refcache domain and the one RCU domain, when their epochs move, and what to do when memory is short.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use percore::{CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
@@ -21,10 +21,8 @@ const REVIEW_BUDGET: usize = 128;
 pub const WORTH_A_RETRY: u64 = 16;
 /// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
 const PLENTY: u64 = 512;
-/// How long to wait for other cores to give frames back.
-const PATIENCE_NS: u64 = 5_000_000;
-/// How long to wait for epochs that do not turn: far longer than every core needs for its ticks.
-const DRAIN_NS: u64 = 1_000_000_000;
+/// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they need.
+const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// What one tick frees at most that waited for readers: far more than a core can retire from one tick to the next.
 const RCU_BATCH: usize = 1 << 16;
@@ -40,6 +38,11 @@ const WORKING_SET: i64 = 256;
 static SHORT: AtomicUsize = AtomicUsize::new(0);
 /// Those of them to which that was not enough: every core gives its page tables.
 static DESPERATE: AtomicUsize = AtomicUsize::new(0);
+/// How often cores have been asked for the frames that they keep ready.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+/// The last call that each core has heard: each core's own.
+static HEARD: [CachePadded<AtomicU64>; MAX_CORES] =
+    [const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES];
 /// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
 static LOCKED: [CachePadded<AtomicBool>; MAX_CORES] =
     [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
@@ -81,8 +84,22 @@ pub fn tick_if_due(pin: &Pinned) {
     }
     // After the ticks, which free too.
     if short {
-        frames::give_back(pin, true);
+        give_frames(pin);
     }
+}
+
+/// Gives back the frames that this core keeps ready, and says so.
+fn give_frames(pin: &Pinned) {
+    // Acquire: what the caller's drain freed here is given back, too; pairs with the AcqRel in `gather`.
+    let call = CALLS.load(Ordering::Acquire);
+    frames::give_back(pin, true);
+    // Release: the frames are in the pool; pairs with the Acquire in `has_heard`.
+    HEARD[pin.core().index()].store(call, Ordering::Release);
+}
+
+/// Acquire: pairs with the Release in `give_frames`.
+fn has_heard(core: CoreId, call: u64) -> bool {
+    HEARD[core.index()].load(Ordering::Acquire) >= call
 }
 
 /// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
@@ -103,7 +120,7 @@ pub fn idle_enter() {
     rcu().offline(&pin);
     let short = is_short();
     while !short && frames::prepare_one(&pin) {}
-    frames::give_back(&pin, short);
+    if short { give_frames(&pin) } else { frames::give_back(&pin, false) }
 }
 
 /// This core is awake again.
@@ -120,7 +137,7 @@ pub fn drain() {
 
 /// Hurries the others once in each epoch; false after a second.
 fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
-    let (deadline, hurried) = (arch::now_ns() + DRAIN_NS, Cell::new(None));
+    let (deadline, hurried) = (arch::now_ns() + PATIENCE_NS, Cell::new(None));
     move || {
         let epoch = Some(epoch());
         if hurried.replace(epoch) != epoch {
@@ -132,8 +149,11 @@ fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
 
 /// Makes every other core look for work now, and not at its next tick.
 fn hurry_others() {
-    let others = (0..arch::cores()).map(CoreId::new).filter(|&core| core != arch::core());
-    others.for_each(arch::send_reschedule);
+    others().for_each(arch::send_reschedule);
+}
+
+fn others() -> impl Iterator<Item = CoreId> {
+    (0..arch::cores()).map(CoreId::new).filter(|&core| core != arch::core())
 }
 
 /// Calls `f`, which may hold spin locks while it reaches user memory: [`reclaim`] fails at once meanwhile. It would wait
@@ -168,15 +188,26 @@ pub fn reclaim(desperate: bool) -> bool {
     DESPERATE.fetch_add(desperate.into(), Ordering::Relaxed);
     give_tables();
     drain();
-    frames::give_back(&pin(), true);
     let wanted = (before + WORTH_A_RETRY).min(PLENTY);
-    let (enough, deadline) = (|| frames::stats().pooled >= wanted, arch::now_ns() + PATIENCE_NS);
-    while !enough() && arch::now_ns() < deadline {
-        percore::relax();
-    }
+    let enough = || frames::stats().pooled >= wanted;
+    gather(enough);
     DESPERATE.fetch_sub(desperate.into(), Ordering::Relaxed);
     SHORT.fetch_sub(1, Ordering::Relaxed);
     enough()
+}
+
+/// Waits until every core has given back its frames, unless that is `enough` before. Meanwhile this one does its ticks, and gives
+/// back what comes free: somebody may wait for it in the same way.
+fn gather(enough: impl Fn() -> bool) {
+    // AcqRel: pairs with the Acquire in `give_frames`.
+    let call = CALLS.fetch_add(1, Ordering::AcqRel) + 1;
+    let deadline = arch::now_ns() + PATIENCE_NS;
+    hurry_others();
+    give_frames(&pin());
+    while !enough() && !others().all(|core| has_heard(core, call)) && arch::now_ns() < deadline {
+        tick_if_due(&pin());
+        percore::relax();
+    }
 }
 
 /// Drops pages that can be made again; not the last of them, which are those that programs run on: they would be back at
