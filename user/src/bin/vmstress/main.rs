@@ -2,7 +2,9 @@
 //! what must be there.
 
 mod away;
+mod contents;
 mod kind;
+mod mappings;
 mod pattern;
 mod probe;
 mod shadow;

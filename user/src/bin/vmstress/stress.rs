@@ -20,17 +20,15 @@
 //! Nothing here allocates: the C library might map memory into a hole of the range.
 
 use crate::kind::Kind;
-use crate::pattern::{self, WORDS, Words};
-use crate::probe::{Probe, write_refused};
-use crate::shadow::{Access, Held, Shadow, Shows, State};
-use programs::memory::{self, PAGE, PRIVATE};
+use crate::probe::Probe;
+use crate::shadow::{Held, Shadow};
+use programs::memory::{self, PAGE};
 use programs::random::Random;
 use programs::{cores, die, require};
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-const ZEROS: u32 = 0;
 /// Most pages whose contents one operation writes or reads.
 pub const CONTENTS: usize = 8;
 /// A large range: 2 MiB, aligned to it.
@@ -50,13 +48,18 @@ pub struct Arena {
 
 /// One thread's view.
 pub struct Stress<'a> {
-    arena: &'a Arena,
-    thread: usize,
-    random: Random,
-    probe: Probe,
+    /// The range.
+    pub arena: &'a Arena,
+    /// Its number.
+    pub thread: usize,
+    /// Its choices.
+    pub random: Random,
+    /// The kernel's hand on the range.
+    pub probe: Probe,
     /// Room for pages that move, which is the thread's own.
     pub aside: usize,
-    writes: u32,
+    /// How often it has written.
+    pub writes: u32,
 }
 
 impl<'a> Stress<'a> {
@@ -90,156 +93,6 @@ impl<'a> Stress<'a> {
     pub fn check_all(&mut self) {
         let held = self.arena.shadow.lock(0..self.arena.shadow.len());
         held.range().for_each(|page| self.check(&held, page));
-    }
-
-    fn map(&mut self, flag: i32) {
-        let (mut held, access, shows) = (self.lock_any(), self.any_access(), self.any_shown());
-        let result = self.map_pages(&held.range(), protection(access), shows, flag);
-        let taken = flag == libc::MAP_FIXED_NOREPLACE && held.any_mapped();
-        self.expect("mmap", &held.range(), &result, taken.then_some(libc::EEXIST));
-        if result.is_ok_and(|place| place != self.address(held.range().start)) {
-            self.wrong("mmap", held.range().start, "chose another address");
-        }
-        if !taken {
-            held.range().for_each(|page| held.set(page, fresh(&held, page, access, shows)));
-        }
-    }
-
-    fn map_pages(&self, pages: &Range<usize>, rights: i32, shows: Shows, flag: i32) -> io::Result<usize> {
-        let (address, length) = self.bytes(pages);
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
-        unsafe {
-            match shows {
-                Shows::Memory => memory::map_at(address, length, rights, PRIVATE | flag),
-                Shows::Shared => self.map_file(pages, rights, libc::MAP_SHARED | flag),
-                Shows::Private => self.map_file(pages, rights, libc::MAP_PRIVATE | flag),
-            }
-        }
-    }
-
-    /// # Safety
-    /// As for `memory::map_at`.
-    unsafe fn map_file(&self, pages: &Range<usize>, rights: i32, flags: i32) -> io::Result<usize> {
-        let place = self.bytes(pages);
-        // SAFETY: the caller answers for the range.
-        unsafe { memory::map_file_at(place, rights, flags, &self.arena.file, pages.start * PAGE) }
-    }
-
-    fn unmap(&mut self) {
-        let mut held = self.lock_any();
-        let (address, length) = self.bytes(&held.range());
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
-        let result = unsafe { memory::unmap(address, length) };
-        self.expect("munmap", &held.range(), &result, None);
-        let gone = State { access: Access::Unmapped, version: ZEROS, shows: Shows::Memory };
-        held.range().for_each(|page| held.set(page, gone));
-    }
-
-    fn protect(&mut self) {
-        let (mut held, access) = (self.lock_any(), self.any_access());
-        let (address, length) = self.bytes(&held.range());
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
-        let result = unsafe { memory::protect(address, length, protection(access)) };
-        let (head, mapped) = held.uniform();
-        let whole = mapped && head == held.range();
-        self.expect("mprotect", &held.range(), &result, (!whole).then_some(libc::ENOMEM));
-        if mapped {
-            head.for_each(|page| held.set(page, State { access, ..held.state(page) }));
-        }
-    }
-
-    fn discard(&mut self) {
-        let mut held = self.lock_any();
-        let (range, mapped) = held.uniform();
-        let (address, length) = self.bytes(&range);
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
-        let result = unsafe { memory::discard(address, length) };
-        self.expect("madvise", &range, &result, (!mapped).then_some(libc::ENOMEM));
-        if mapped {
-            for page in range {
-                let State { access, shows, .. } = held.state(page);
-                held.set(page, fresh(&held, page, access, shows));
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        let mut held = self.lock_some();
-        for page in held.range() {
-            let state = held.state(page);
-            if state.access == Access::Write {
-                let version = self.next_version();
-                self.store(page, &pattern::words(page, version));
-                held.set(page, State { version, ..state });
-                if state.shows == Shows::Shared {
-                    held.set_file(page, version);
-                }
-            } else {
-                let result = write_refused(self.address(page) + self.random.below(WORDS - 1) * 8);
-                self.expect("write to it", &(page..page + 1), &result, Some(libc::EFAULT));
-            }
-        }
-    }
-
-    fn store(&mut self, page: usize, words: &Words) {
-        if self.random.below(4) == 0 {
-            let result = self.probe.write(self.address(page), words);
-            return self.expect("read into it", &(page..page + 1), &result, None);
-        }
-        let place = self.address(page) as *mut u64;
-        for (index, word) in words.iter().enumerate() {
-            // SAFETY: the page is locked and must be writable: if it is not, the program rightly dies.
-            unsafe { place.add(index).write_volatile(*word) };
-        }
-    }
-
-    fn read(&mut self) {
-        let held = self.lock_some();
-        held.range().for_each(|page| self.check(&held, page));
-    }
-
-    /// Compares every byte of a locked page with what must be there; or finds it refused, as it must be.
-    pub fn check(&mut self, held: &Held, page: usize) {
-        let State { access, version, .. } = held.state(page);
-        let mut found = [0; WORDS];
-        if access < Access::Read {
-            let result = self.probe.read(self.address(page), &mut found[..8]);
-            return self.expect("read from it", &(page..page + 1), &result, Some(libc::EFAULT));
-        }
-        self.load(page, &mut found);
-        for (index, found) in found.into_iter().enumerate() {
-            let expected = pattern::word(page, index, version);
-            if found != expected {
-                let text = format!("word {index} is {found:#018x}, not {expected:#018x}");
-                self.wrong("contents", page, &text);
-            }
-        }
-    }
-
-    fn load(&mut self, page: usize, words: &mut Words) {
-        if self.random.below(4) == 0 {
-            let result = self.probe.read(self.address(page), words);
-            return self.expect("write from it", &(page..page + 1), &result, None);
-        }
-        let place = self.address(page) as *const u64;
-        for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: the page is locked and must be readable: if it is not, the program rightly dies.
-            *word = unsafe { place.add(index).read_volatile() };
-        }
-    }
-
-    fn peek(&mut self) {
-        let page = self.random.below(self.arena.shadow.len());
-        let mut found = [0; WORDS];
-        match self.probe.read(self.address(page), &mut found) {
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => return,
-            result => self.expect("write from it", &(page..page + 1), &result, None),
-        }
-        for (index, found) in found.into_iter().enumerate() {
-            if !pattern::plausible(page, index, found) {
-                self.wrong("peek", page, &format!("word {index} is {found:#018x}, of another page"));
-            }
-        }
     }
 
     fn wander(&mut self) {
@@ -276,20 +129,6 @@ impl<'a> Stress<'a> {
         }
     }
 
-    fn any_shown(&mut self) -> Shows {
-        [Shows::Memory, Shows::Memory, Shows::Shared, Shows::Private][self.random.below(4)]
-    }
-
-    fn any_access(&mut self) -> Access {
-        [Access::None, Access::Read, Access::Write, Access::Write, Access::Write][self.random.below(5)]
-    }
-
-    /// Different for every write of every thread.
-    fn next_version(&mut self) -> u32 {
-        self.writes = (self.writes + 1) & 0xff_ffff;
-        (self.thread as u32) << 24 | self.writes.max(1)
-    }
-
     /// Where a page is.
     pub fn address(&self, page: usize) -> usize {
         self.arena.base + page * PAGE
@@ -315,19 +154,5 @@ impl<'a> Stress<'a> {
     pub fn wrong(&self, what: &str, page: usize, text: &str) -> ! {
         let address = self.address(page);
         die(format_args!("thread {}: {what}, page {page} at {address:#x}: {text}", self.thread))
-    }
-}
-
-/// A page that was just mapped, or lost what it held.
-fn fresh(held: &Held, page: usize, access: Access, shows: Shows) -> State {
-    let version = if shows == Shows::Memory { ZEROS } else { held.file(page) };
-    State { access, version, shows }
-}
-
-fn protection(access: Access) -> i32 {
-    match access {
-        Access::Unmapped | Access::None => libc::PROT_NONE,
-        Access::Read => libc::PROT_READ,
-        Access::Write => memory::READ_WRITE,
     }
 }
