@@ -13,11 +13,13 @@
 //! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The states of a
 //! page, and who may be in which, are in `sharing.rs`.
 
+mod contents;
+mod translation;
+
 use radixmap::{TAGS, Value};
 
-use crate::seats::Guests;
 use crate::tracker::Tracker;
-use crate::{Access, BackingNum, CompressedNum, Copies, Flags, FrameNum, Mapping, Prot};
+use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
 
 const RIGHTS_SHIFT: u32 = 56;
 const RIGHTS: u64 = Prot::ALL.bits() << RIGHTS_SHIFT;
@@ -116,30 +118,9 @@ impl Page {
         self.flags().contains(Flags::SHARED)
     }
 
-    #[inline(always)]
-    pub(crate) fn is_counted(self) -> bool {
-        self.main & COUNTED != 0
-    }
-
     /// Whether it may be given the rights `prot`.
     pub(crate) fn may_be(self, prot: Prot) -> bool {
         !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
-    }
-
-    /// Whether its contents are the backing's own, and no private copy.
-    pub(crate) fn is_shown(self) -> bool {
-        self.main & (SHOWN | COUNTED) == SHOWN | COUNTED
-    }
-
-    /// Whether it has contents of `backing`, of the kind that `copies` drops.
-    pub(crate) fn shows(self, backing: BackingNum, copies: Copies) -> bool {
-        self.backing() == Some(backing) && (copies == Copies::Drop || self.is_shown())
-    }
-
-    /// Whether it holds contents that others may see too, and a write must not reach.
-    #[inline(always)]
-    pub(crate) fn is_copied_on_write(self) -> bool {
-        self.is_counted() && !self.is_shared()
     }
 
     /// What a translation of the page may allow: its rights, but no writing while a write has to copy first. A page that
@@ -150,140 +131,6 @@ impl Page {
             true => (self.prot() - Prot::WRITE) | Prot::READ,
             false => self.prot(),
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn frame(self) -> Option<FrameNum> {
-        (self.main & PRESENT != 0).then(|| FrameNum::new((self.main & FRAME) >> FRAME_SHIFT))
-    }
-
-    /// What stands for its contents in compressed memory.
-    #[inline(always)]
-    pub(crate) fn compressed(self) -> Option<CompressedNum> {
-        let number = (self.main & FRAME) >> FRAME_SHIFT;
-        let is_compressed = self.main & (PRESENT | COMPRESSED) == COMPRESSED;
-        is_compressed.then(|| CompressedNum::new(number as u32))
-    }
-
-    /// The page, whose contents, nobody else's, are in compressed memory.
-    pub(crate) fn with_compressed(self, number: CompressedNum) -> Self {
-        Self { main: self.main & RIGHTS | COMPRESSED | u64::from(number.get()) << FRAME_SHIFT, ..self }
-    }
-
-    /// The page, which no core translates, and whose contents compressed memory did not want.
-    pub(crate) fn refused(self) -> Self {
-        Self { main: self.main | REFUSED, ..self }
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_refused(self) -> bool {
-        self.main & (REFUSED | LINKED) == REFUSED
-    }
-
-    /// Whether it has contents of its own, in memory or compressed, or shows its backing's.
-    #[inline(always)]
-    pub(crate) fn is_touched(self) -> bool {
-        self.main & (PRESENT | COMPRESSED) != 0
-    }
-
-    /// The page with a `frame` that it owns alone and no core translates yet.
-    #[inline(always)]
-    pub(crate) fn with_frame(self, frame: FrameNum) -> Self {
-        Self { main: self.main & RIGHTS | PRESENT | frame.get() << FRAME_SHIFT, ..self }
-    }
-
-    /// The page with a counted `frame` that no core translates yet.
-    pub(crate) fn with_counted(self, frame: FrameNum) -> Self {
-        self.with_frame(frame).counted()
-    }
-
-    /// The page with a `frame` of its backing that no core translates yet.
-    pub(crate) fn with_shown(self, frame: FrameNum) -> Self {
-        let page = self.with_counted(frame);
-        Self { main: page.main | SHOWN, ..page }
-    }
-
-    /// The pages of a block with the frames from `first` on, which they own alone and no core translates yet.
-    pub(crate) fn with_huge(self, first: FrameNum) -> Self {
-        let page = self.with_frame(first);
-        Self { main: page.main | HUGE, ..page }
-    }
-
-    /// Whether these are the pages of a block with one huge frame.
-    #[inline(always)]
-    pub(crate) fn is_huge(self) -> bool {
-        self.main & (HUGE | COUNTED) == HUGE
-    }
-
-    /// The page, whose frame has become counted.
-    pub(crate) fn counted(self) -> Self {
-        Self { main: self.main | COUNTED, ..self }
-    }
-
-    /// The page, whose frame has become its own alone.
-    pub(crate) fn owned(self) -> Self {
-        Self { main: self.main & !(COUNTED | SHOWN), ..self }
-    }
-
-    /// The page as it was before its first touch.
-    #[inline(always)]
-    pub(crate) fn without_frame(self) -> Self {
-        Self { main: self.main & RIGHTS, ..self }
-    }
-
-    /// The cores that translate the page, which is not linked, in tables of their own.
-    #[inline(always)]
-    pub(crate) fn tracker(self) -> Tracker {
-        debug_assert!(!self.is_linked());
-        let high = self.main >> TRACKER_HIGH_SHIFT << TRACKER_LOW;
-        Tracker::from_bits(self.main >> 1 & 0xff | high)
-    }
-
-    /// The page, which has a frame and is not linked, translated by the cores of `tracker`.
-    #[inline(always)]
-    pub(crate) fn with_tracker(self, tracker: Tracker) -> Self {
-        debug_assert!(self.frame().is_some() && !self.is_linked());
-        let bits = (tracker.bits() & 0xff) << 1 | tracker.bits() >> TRACKER_LOW << TRACKER_HIGH_SHIFT;
-        Self { main: self.main & !(TRACKER | REFUSED) | bits, ..self }
-    }
-
-    /// Whether no core translates it.
-    #[inline(always)]
-    pub(crate) fn is_untracked(self) -> bool {
-        self.main & (TRACKER | LINKED) == 0
-    }
-
-    /// Whether it is translated through its leaf.
-    #[inline(always)]
-    pub(crate) fn is_linked(self) -> bool {
-        self.main & LINKED != 0
-    }
-
-    /// The page, which has a frame, translated through its leaf by `entry`, the machine's bits for its rights.
-    #[inline(always)]
-    pub(crate) fn linked(self, entry: u64) -> Self {
-        debug_assert!(self.frame().is_some() && entry & !MACHINE == 0 && entry & LINKED != 0);
-        Self { main: self.untracked().main | entry, ..self }
-    }
-
-    /// Which guests of its leaf have the linked page too.
-    #[inline(always)]
-    pub(crate) fn guests(self) -> Guests {
-        debug_assert!(self.is_linked());
-        Guests::from_bits(self.main >> GUESTS_SHIFT)
-    }
-
-    /// The linked page, which these guests of its leaf have too.
-    #[inline(always)]
-    pub(crate) fn with_guests(self, guests: Guests) -> Self {
-        debug_assert!(self.is_linked());
-        Self { main: self.main & !GUESTS | guests.bits() << GUESTS_SHIFT, ..self }
-    }
-
-    /// The page, translated by nobody.
-    #[inline(always)]
-    pub(crate) fn untracked(self) -> Self {
-        Self { main: self.main & !(TRACKER | GUESTS | MACHINE), ..self }
     }
 }
 
@@ -316,6 +163,7 @@ impl Value for Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seats::Guests;
     use crate::tracker::Grain;
     use percore::CoreId;
 

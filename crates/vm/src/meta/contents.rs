@@ -1,0 +1,106 @@
+//! Whether a page has contents, where they are, and whose.
+
+use super::{COMPRESSED, COUNTED, FRAME, FRAME_SHIFT, HUGE, LINKED, PRESENT, Page, REFUSED, RIGHTS, SHOWN};
+use crate::{BackingNum, CompressedNum, Copies, FrameNum};
+
+impl Page {
+    #[inline(always)]
+    pub(crate) fn is_counted(self) -> bool {
+        self.main & COUNTED != 0
+    }
+
+    /// Whether its contents are the backing's own, and no private copy.
+    pub(crate) fn is_shown(self) -> bool {
+        self.main & (SHOWN | COUNTED) == SHOWN | COUNTED
+    }
+
+    /// Whether it has contents of `backing`, of the kind that `copies` drops.
+    pub(crate) fn shows(self, backing: BackingNum, copies: Copies) -> bool {
+        self.backing() == Some(backing) && (copies == Copies::Drop || self.is_shown())
+    }
+
+    /// Whether it holds contents that others may see too, and a write must not reach.
+    #[inline(always)]
+    pub(crate) fn is_copied_on_write(self) -> bool {
+        self.is_counted() && !self.is_shared()
+    }
+
+    #[inline(always)]
+    pub(crate) fn frame(self) -> Option<FrameNum> {
+        (self.main & PRESENT != 0).then(|| FrameNum::new((self.main & FRAME) >> FRAME_SHIFT))
+    }
+
+    /// What stands for its contents in compressed memory.
+    #[inline(always)]
+    pub(crate) fn compressed(self) -> Option<CompressedNum> {
+        let number = (self.main & FRAME) >> FRAME_SHIFT;
+        let is_compressed = self.main & (PRESENT | COMPRESSED) == COMPRESSED;
+        is_compressed.then(|| CompressedNum::new(number as u32))
+    }
+
+    /// The page, whose contents, nobody else's, are in compressed memory.
+    pub(crate) fn with_compressed(self, number: CompressedNum) -> Self {
+        Self { main: self.main & RIGHTS | COMPRESSED | u64::from(number.get()) << FRAME_SHIFT, ..self }
+    }
+
+    /// The page, which no core translates, and whose contents compressed memory did not want.
+    pub(crate) fn refused(self) -> Self {
+        Self { main: self.main | REFUSED, ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_refused(self) -> bool {
+        self.main & (REFUSED | LINKED) == REFUSED
+    }
+
+    /// Whether it has contents of its own, in memory or compressed, or shows its backing's.
+    #[inline(always)]
+    pub(crate) fn is_touched(self) -> bool {
+        self.main & (PRESENT | COMPRESSED) != 0
+    }
+
+    /// The page with a `frame` that it owns alone and no core translates yet.
+    #[inline(always)]
+    pub(crate) fn with_frame(self, frame: FrameNum) -> Self {
+        Self { main: self.main & RIGHTS | PRESENT | frame.get() << FRAME_SHIFT, ..self }
+    }
+
+    /// The page with a counted `frame` that no core translates yet.
+    pub(crate) fn with_counted(self, frame: FrameNum) -> Self {
+        self.with_frame(frame).counted()
+    }
+
+    /// The page with a `frame` of its backing that no core translates yet.
+    pub(crate) fn with_shown(self, frame: FrameNum) -> Self {
+        let page = self.with_counted(frame);
+        Self { main: page.main | SHOWN, ..page }
+    }
+
+    /// The pages of a block with the frames from `first` on, which they own alone and no core translates yet.
+    pub(crate) fn with_huge(self, first: FrameNum) -> Self {
+        let page = self.with_frame(first);
+        Self { main: page.main | HUGE, ..page }
+    }
+
+    /// Whether these are the pages of a block with one huge frame.
+    #[inline(always)]
+    pub(crate) fn is_huge(self) -> bool {
+        self.main & (HUGE | COUNTED) == HUGE
+    }
+
+    /// The page, whose frame has become counted.
+    pub(crate) fn counted(self) -> Self {
+        Self { main: self.main | COUNTED, ..self }
+    }
+
+    /// The page, whose frame has become its own alone.
+    pub(crate) fn owned(self) -> Self {
+        Self { main: self.main & !(COUNTED | SHOWN), ..self }
+    }
+
+    /// The page as it was before its first touch.
+    #[inline(always)]
+    pub(crate) fn without_frame(self) -> Self {
+        Self { main: self.main & RIGHTS, ..self }
+    }
+}

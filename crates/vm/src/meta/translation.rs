@@ -1,0 +1,62 @@
+//! Who translates a page: some cores in tables of their own, or whoever has its leaf.
+
+use super::{GUESTS, GUESTS_SHIFT, LINKED, MACHINE, Page, REFUSED, TRACKER, TRACKER_HIGH_SHIFT, TRACKER_LOW};
+use crate::seats::Guests;
+use crate::tracker::Tracker;
+
+impl Page {
+    /// The cores that translate the page, which is not linked, in tables of their own.
+    #[inline(always)]
+    pub(crate) fn tracker(self) -> Tracker {
+        debug_assert!(!self.is_linked());
+        let high = self.main >> TRACKER_HIGH_SHIFT << TRACKER_LOW;
+        Tracker::from_bits(self.main >> 1 & 0xff | high)
+    }
+
+    /// The page, which has a frame and is not linked, translated by the cores of `tracker`.
+    #[inline(always)]
+    pub(crate) fn with_tracker(self, tracker: Tracker) -> Self {
+        debug_assert!(self.frame().is_some() && !self.is_linked());
+        let bits = (tracker.bits() & 0xff) << 1 | tracker.bits() >> TRACKER_LOW << TRACKER_HIGH_SHIFT;
+        Self { main: self.main & !(TRACKER | REFUSED) | bits, ..self }
+    }
+
+    /// Whether no core translates it.
+    #[inline(always)]
+    pub(crate) fn is_untracked(self) -> bool {
+        self.main & (TRACKER | LINKED) == 0
+    }
+
+    /// Whether it is translated through its leaf.
+    #[inline(always)]
+    pub(crate) fn is_linked(self) -> bool {
+        self.main & LINKED != 0
+    }
+
+    /// The page, which has a frame, translated through its leaf by `entry`, the machine's bits for its rights.
+    #[inline(always)]
+    pub(crate) fn linked(self, entry: u64) -> Self {
+        debug_assert!(self.frame().is_some() && entry & !MACHINE == 0 && entry & LINKED != 0);
+        Self { main: self.untracked().main | entry, ..self }
+    }
+
+    /// Which guests of its leaf have the linked page too.
+    #[inline(always)]
+    pub(crate) fn guests(self) -> Guests {
+        debug_assert!(self.is_linked());
+        Guests::from_bits(self.main >> GUESTS_SHIFT)
+    }
+
+    /// The linked page, which these guests of its leaf have too.
+    #[inline(always)]
+    pub(crate) fn with_guests(self, guests: Guests) -> Self {
+        debug_assert!(self.is_linked());
+        Self { main: self.main & !GUESTS | guests.bits() << GUESTS_SHIFT, ..self }
+    }
+
+    /// The page, translated by nobody.
+    #[inline(always)]
+    pub(crate) fn untracked(self) -> Self {
+        Self { main: self.main & !(TRACKER | GUESTS | MACHINE), ..self }
+    }
+}
