@@ -85,13 +85,13 @@ pub use thread::{NAME_BYTES, Shared, Thread, exit_thread};
 pub use usage::{Total, Usage};
 pub use wait::{Found, Kind, Wanted, Who};
 
-/// Bytes of a main thread's stack.
+/// Bytes of stack that a main thread may count on.
 pub const STACK_BYTES: u64 = 8 << 20;
-/// The main thread's stack: below the program, so that who runs on both needs no upper tables more, and a few pages into the
-/// block where the program begins. That block has a leaf of the radix map anyway, which each fork copies, and those below stay
-/// folded until they are used.
-const STACK: Range<u64> = STACK_TOP - STACK_BYTES..STACK_TOP;
-const STACK_TOP: u64 = (elf::PROGRAM_BASE & !(HUGE_PAGES * PAGE_SIZE - 1)) + 64 * PAGE_SIZE;
+/// The main thread's stack: below the program, so that who runs on both needs no upper tables more. It ends a few pages into the
+/// block where the program begins, which has a leaf of the radix map anyway, that each fork copies. Below it has whole blocks,
+/// which stay folded until they are used.
+const STACK: Range<u64> = STACK_BLOCKS_END - STACK_BYTES..STACK_BLOCKS_END + 64 * PAGE_SIZE;
+const STACK_BLOCKS_END: u64 = elf::PROGRAM_BASE & !(HUGE_PAGES * PAGE_SIZE - 1);
 
 /// The number of the first process, with which the machine ends.
 pub const FIRST: u32 = 1;
