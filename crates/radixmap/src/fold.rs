@@ -39,7 +39,7 @@ use refcache::{Header, Refcache};
 use crate::OutOfMemory;
 use crate::lock::{Here, PartOf};
 use crate::memory::{Links, Memory, Node};
-use crate::node::{FANOUT, NodeRef, Part, TOP, slot_index};
+use crate::node::{FANOUT, NodeRef, Part, TOP};
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 
@@ -96,10 +96,11 @@ struct Seed {
 }
 
 impl Seed {
+    /// Slot `index` of a node of this level, if the seed is a value.
     fn at(&self, level: u32, index: usize) -> Word {
-        match level == 0 && self.word.is_used() {
-            true => self.word.with_main((self.part)(self.word.main(), self.second, index as u64)),
-            false => self.word,
+        match level {
+            0 => self.word.with_main((self.part)(self.word.main(), self.second, index as u64)),
+            _ => self.word,
         }
     }
 }
@@ -136,14 +137,13 @@ impl<'p> Fresh<'p> {
     /// One node for `grow`.
     fn plant(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let level = part.node.level() - 1;
-        let held = slot_index(part.keys.start, level)..=slot_index(part.keys.end - 1, level);
-        let word = |index| match seed.at(level, index) {
-            word if held.contains(&index) => word.locked(),
-            word => word,
+        let memory = match seed.word.is_used() {
+            true => Memory::allocate(|index| seed.at(level, index))?,
+            false => Memory::allocate_empty()?,
         };
-        let memory = Memory::allocate(word)?;
         // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
         let node = unsafe { memory.init(HOLD, Some(part), NonNull::from(part.node.counters()), level) };
+        node.slots_of(&part.keys).iter().for_each(Slot::hold);
         let used = if seed.word.is_used() { HOLD } else { 0 };
         if seed.word.is_used() {
             node.touch(&part.node.whole(part).keys);

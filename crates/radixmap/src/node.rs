@@ -56,7 +56,7 @@ unsafe impl Sync for Root {}
 impl Root {
     /// An empty root, which owns a reference of `counters`.
     pub fn new(pin: &Pinned, counters: Arc<NodeCounters>) -> Result<Self, OutOfMemory> {
-        let memory = Memory::allocate(|_| Word::EMPTY)?;
+        let memory = Memory::allocate_empty()?;
         counters.created(pin);
         // SAFETY: an Arc's pointer is never null.
         let counters = unsafe { NonNull::new_unchecked(Arc::into_raw(counters).cast_mut()) };
@@ -226,7 +226,7 @@ impl<'p> NodeRef<'p> {
         slot.publish(self.node.as_ptr().expose_provenance());
     }
 
-    /// The slots that `keys`, a range inside this node, touches.
+    /// Which slots `keys`, a range inside this node, touches.
     #[inline(always)]
     fn indices(self, keys: &Range<u64>) -> Range<usize> {
         match keys.is_empty() {
@@ -244,6 +244,11 @@ impl<'p> NodeRef<'p> {
     /// Every slot.
     pub fn slots(self) -> &'p [Slot] {
         &self.slots.0
+    }
+
+    /// The slots that `keys`, a range inside this node, touches.
+    pub fn slots_of(self, keys: &Range<u64>) -> &'p [Slot] {
+        &self.slots.0[self.indices(keys)]
     }
 
     /// Where its frames begin: the slots, and the side if there is one.

@@ -179,6 +179,11 @@ impl Slot {
         self.held() == Word::EMPTY && self.try_lock(Word::EMPTY)
     }
 
+    /// Locks a slot of a node that nobody else can see yet. Relaxed: publishing the node orders it.
+    pub fn hold(&self) {
+        self.word().store(self.held().locked().0, Ordering::Relaxed);
+    }
+
     /// Locks a slot of a leaf, unless that was folded.
     #[inline(always)]
     pub fn lock(&self) -> bool {

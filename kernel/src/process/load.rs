@@ -103,11 +103,14 @@ fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) 
     }
     let pages =
         PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));
-    map(space, pages, segment.prot)?;
     let shown = show_file(space, file, segment, pages.start())?;
-    let (rest, done) = (PageNum::new(pages.start().get() + shown), shown * PAGE_SIZE);
+    let rest = PageRange::between(PageNum::new(pages.start().get() + shown), pages.end());
+    if !rest.is_empty() {
+        map(space, rest, Mapping::anonymous(segment.prot))?;
+    }
+    let done = shown * PAGE_SIZE;
     let left = segment.file_size.saturating_sub(done);
-    image::read_in(&***space, rest, file.content()?, segment.offset + done, left)?;
+    image::read_in(&***space, rest.start(), file.content()?, segment.offset + done, left)?;
     Ok(end.next_multiple_of(PAGE_SIZE))
 }
 
@@ -125,13 +128,13 @@ fn show_file(
     };
     let Some(source) = Source::of(file.file()).ok().filter(|_| pages > 0) else { return Ok(0) };
     let record = Held::new(source, space, segment.offset / PAGE_SIZE, pages)?;
-    let mapping = Mapping::private(segment.prot, record.number());
-    space.map(&pin(), Placement::Fixed(start), pages, mapping).map_err(|_| Errno::ENOMEM)?;
+    let shown = PageRange::new(start, pages).ok_or(OUTSIDE)?;
+    map(space, shown, Mapping::private(segment.prot, record.number()))?;
     Ok(pages)
 }
 
-fn map(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Result<(), Refused> {
-    match space.map(&pin(), Placement::Fixed(pages.start()), pages.pages(), Mapping::anonymous(prot)) {
+fn map(space: &SpaceHandle, pages: PageRange, mapping: Mapping) -> Result<(), Refused> {
+    match space.map(&pin(), Placement::Fixed(pages.start()), pages.pages(), mapping) {
         Ok(_) => Ok(()),
         Err(VmError::OutOfRange) => Err(OUTSIDE.into()),
         Err(_) => Err(Errno::ENOMEM.into()),
@@ -140,7 +143,7 @@ fn map(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Result<(), Refused>
 
 fn set_up_stack(space: &SpaceHandle, strings: &Strings, told: &Told<'_>) -> Result<u64, Refused> {
     let stack = PageRange::between(VirtAddr::new(STACK.start).page(), VirtAddr::new(STACK.end).page());
-    map(space, stack, Prot::READ | Prot::WRITE)?;
+    map(space, stack, Mapping::anonymous(Prot::READ | Prot::WRITE))?;
     let (sp, bytes): (u64, Vec<u8>) = stack::build(STACK.end, strings, told)?;
     image::write(&**space, sp, &bytes)?;
     Ok(sp)
