@@ -138,7 +138,19 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// As [`Entry::set`].
     #[inline(always)]
     pub fn fill(&mut self, value: V) {
-        self.for_each(|entry| entry.set(value));
+        let (main, second) = value.to_words();
+        let _ = self.held.walk(self.keys(), |node, run| {
+            assert!(node.is_aligned(&run), "fill of a slot that sticks out of the range");
+            if second != 0 {
+                node.set_second(&run, second);
+            }
+            let slots = node.slots_of(&run);
+            let unused = slots.iter().filter(|slot| !slot.held().is_used()).count();
+            node.touch(&run);
+            slots.iter().for_each(|slot| slot.set(main, second != 0));
+            node.count_if_changed(&self.held.here, unused as i64);
+            ControlFlow::<()>::Continue(())
+        });
     }
 
     /// Calls `visit` with the leaf that all of the range is of, if there is one.

@@ -202,6 +202,12 @@ impl<'p> NodeRef<'p> {
         self.links().side.widen(0)
     }
 
+    /// Stores the second word of the slots of `keys`, which the caller holds, having made sure of the side.
+    #[inline(always)]
+    pub fn set_second(self, keys: &Range<u64>, second: u64) {
+        self.links().side.set(self.indices(keys), second);
+    }
+
     /// Whether any second words can be stored here.
     pub fn is_wide(self) -> bool {
         self.links().side.is_frame()
@@ -247,6 +253,7 @@ impl<'p> NodeRef<'p> {
     }
 
     /// The slots that `keys`, a range inside this node, touches.
+    #[inline(always)]
     pub fn slots_of(self, keys: &Range<u64>) -> &'p [Slot] {
         &self.slots.0[self.indices(keys)]
     }

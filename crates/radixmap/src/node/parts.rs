@@ -213,7 +213,7 @@ impl<'p> Part<'p> {
     /// Stores the second word of the slots, which the caller holds, having made sure of the side.
     #[inline(always)]
     pub fn set_second(&self, second: u64) {
-        self.node.links().side.set(self.index()..self.index() + self.slots().len(), second);
+        self.node.set_second(&self.keys, second);
     }
 
     /// The same slots of another node.

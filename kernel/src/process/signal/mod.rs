@@ -269,8 +269,11 @@ fn taker(process: &Process, signal: u32) -> Option<Arc<Task>> {
 /// Tells of each of `signals` that is pending for `process` a thread that takes it. The caller takes them no
 /// more: its mask says so, or it has left the process.
 pub fn retarget(process: &Process, signals: u64) {
-    let left = process.signals.pending.set() & signals;
-    (1..=NSIG).filter(|&signal| left & bit(signal) != 0).for_each(|signal| tell(process, signal));
+    let mut left = process.signals.pending.set() & signals;
+    while left != 0 {
+        tell(process, left.trailing_zeros() + 1);
+        left &= left - 1;
+    }
 }
 
 fn tell(process: &Process, signal: u32) {
