@@ -19,8 +19,9 @@ use core::ptr::NonNull;
 use percore::Pinned;
 use refcache::Domain;
 
+use crate::entry::{Run, Tally};
 use crate::fold::HOLD;
-use crate::iter::{RangeGuard, Run, Tally, used};
+use crate::iter::{RangeGuard, used};
 use crate::lock::Here;
 use crate::memory::Memory;
 use crate::node::{NodeRef, Part, Step};

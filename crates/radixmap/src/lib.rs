@@ -43,6 +43,7 @@
 extern crate alloc;
 
 mod copy;
+mod entry;
 mod fold;
 mod iter;
 mod leaf;
@@ -61,7 +62,8 @@ use core::ops::Range;
 use percore::Pinned;
 use refcache::{Domain, Refcache};
 
-pub use iter::{Entry, RangeGuard, Run};
+pub use entry::{Entry, Run};
+pub use iter::RangeGuard;
 pub use leaf::{Annex, Leaf};
 use lock::{Held, Here};
 use node::{NodeRef, Root};
