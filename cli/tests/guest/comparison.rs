@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::harness::{radixvm, scratch};
+use crate::meter::{contend, number};
 
 #[test]
 fn a_local_round_takes_at_most_half_of_the_instructions_that_linux_takes() {
@@ -38,6 +39,16 @@ fn no_memory_call_takes_more_instructions_than_on_linux() {
         let most = if cost["program"] == "local" { 0.3 } else { 1.0 };
         let ratio = cost["ratio"].as_f64().unwrap_or_else(|| panic!("not measured: {cost}"));
         assert!(ratio <= most, "{cost}");
+    }
+}
+
+/// With tables of each kind that a core has to itself.
+#[test]
+fn neither_fork_nor_exec_takes_more_instructions_than_on_linux() {
+    for (name, words, most) in [("fork", &["forkexit"][..], 0.95), ("exec", &["forkexit", "--exec"], 0.7)] {
+        let rows = contend(name, &["--systems", "radix,adaptive,linux", "--cpus", "1"], words);
+        let [percore, adaptive, linux] = [0, 1, 2].map(|at| number(&rows[at], "instructions", "median"));
+        assert!(percore <= most * linux && adaptive <= most * linux, "{rows:?}");
     }
 }
 

@@ -92,6 +92,7 @@ pub const STACK_BYTES: u64 = 8 << 20;
 /// which stay folded until they are used.
 const STACK: Range<u64> = STACK_BLOCKS_END - STACK_BYTES..STACK_BLOCKS_END + 64 * PAGE_SIZE;
 const STACK_BLOCKS_END: u64 = elf::PROGRAM_BASE & !(HUGE_PAGES * PAGE_SIZE - 1);
+const _: () = assert!(STACK_BYTES.is_multiple_of(HUGE_PAGES * PAGE_SIZE));
 
 /// The number of the first process, with which the machine ends.
 pub const FIRST: u32 = 1;
