@@ -8,7 +8,7 @@
 //! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at that moment; a
 //! leaf that has gone meanwhile is noticed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -152,6 +152,15 @@ impl SimMmu {
     /// How many links to leaves there are, on all cores.
     pub fn links(&self) -> usize {
         self.state.links.iter().map(|links| links.lock().unwrap().len()).sum()
+    }
+
+    /// How many table pages of their own have entries, on all cores.
+    pub fn own_pages(&self) -> usize {
+        let leaves = |table: &Mutex<Cache>| {
+            let entries = table.lock().unwrap();
+            entries.iter().map(|(page, _)| page.get() / LEAF).collect::<HashSet<_>>().len()
+        };
+        self.state.tables.iter().map(leaves).sum()
     }
 
     /// Takes this core's own table away, and what it has in its TLB.

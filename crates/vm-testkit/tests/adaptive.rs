@@ -85,17 +85,82 @@ fn what_the_guest_has_first_the_home_gets_without_an_interrupt() {
     world.finish();
 }
 
-/// Threads that share a page or two with everybody, and nothing else.
+/// Threads that share a page or two with the others, and nothing else.
 #[test]
-fn a_few_pages_that_all_use_leave_the_others_alone() {
-    let (world, leaf) = leaf_of(8, 8, 3);
-    for core in 0..8 {
+fn a_few_pages_that_few_use_leave_the_others_alone() {
+    let (world, leaf) = leaf_of(4, 4, 3);
+    for core in 0..4 {
         let mine = pages(leaf.start().get() + 100 + core, 1);
         touch(&world, core as usize, mine);
         assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, core as usize, mine)), 0, "core {core}");
     }
     assert_eq!(world.mmu.links(), 1);
     world.finish();
+}
+
+/// Each guest costs a page, so many of them share the leaf with its home, however little they have in common.
+#[test]
+fn a_page_that_many_use_makes_its_leaf_everybodys() {
+    let (world, _) = leaf_of(8, 8, 1);
+    assert_eq!((world.mmu.own_pages(), world.mmu.links()), (3, 5));
+    world.finish();
+}
+
+/// The same if the home does not use the page.
+#[test]
+fn a_page_that_many_guests_use_makes_its_leaf_everybodys() {
+    let (world, leaf) = leaf_of(9, 1, 1);
+    let page = pages(leaf.start().get() + 7, 1);
+    (1..9).for_each(|core| touch(&world, core, page));
+    assert_eq!((world.mmu.own_pages(), world.mmu.links()), (0, 5), "the fifth has it taken back from four");
+    world.finish();
+}
+
+/// A leaf of which many had the first page, and which is core 0's home again.
+fn home_again(cores: usize) -> (World, PageRange) {
+    let (world, leaf) = leaf_of(cores, cores, 1);
+    let rounds = (0..).take_while(|_| round(&world, 0, 100) > 0).count() as u64;
+    assert_eq!((rounds, world.mmu.links()), (ALONE, 1));
+    (world, leaf)
+}
+
+/// From then on a page or two leave that core alone.
+#[test]
+fn a_page_that_many_use_is_no_reason_twice() {
+    let (world, _) = home_again(8);
+    (0..8).for_each(|core| touch(&world, core, pages(LEAF_START, 1)));
+    assert_eq!((world.mmu.links(), round(&world, 0, 100)), (1, 0));
+    world.finish();
+}
+
+/// What `wordindex` does to 19 leaves: 16 that one core has filled all read, and of 3 they need a page. How many fill faults, and how
+/// many pages of tables of the cores' own there are then.
+fn index(tables: Tables) -> (u64, usize) {
+    let cores = 8;
+    let world = World::radix(Setup { cores, ..Setup::new() }, tables);
+    let part = |at: usize, first: u64, used| pages(LEAF_START + at as u64 * LEAF + first, used);
+    for at in 0..19 {
+        map(&world, at % cores, part(at, 0, LEAF));
+        touch(&world, at % cores, part(at, 0, 100));
+    }
+    for first in (0..100).step_by(10) {
+        for at in 0..16 {
+            (0..cores).for_each(|core| touch(&world, core, part(at, first, 10)));
+        }
+    }
+    (0..cores).for_each(|core| (16..19).for_each(|at| touch(&world, core, part(at, 0, 1))));
+    let counted = (world.count(Event::FillFault), world.mmu.own_pages());
+    world.finish();
+    counted
+}
+
+/// An eighth of the fills, and half as many pages as there are leaves at most: what one table for all would have.
+#[test]
+fn an_index_needs_few_fills_and_few_pages_of_tables() {
+    let (all_fills, all_pages) = index(Tables::PerCore);
+    let (fills, pages) = index(Tables::Adaptive);
+    assert!(8 * fills <= all_fills, "{fills} of {all_fills}");
+    assert_eq!((all_pages, pages), (8 * 19, 3 * 3));
 }
 
 /// Threads that run the same text.
@@ -134,7 +199,8 @@ fn many_fills_by_several_guests_make_their_leaf_everybodys() {
 /// Each shares a page with the home: the ninth and later take it from the home, as there is no seat to be known by.
 #[test]
 fn guests_without_a_seat_take_the_page() {
-    let (world, leaf) = leaf_of(12, 1, 12);
+    let (world, leaf) = home_again(12);
+    touch(&world, 0, pages(LEAF_START, 12));
     let page = |core: usize| pages(leaf.start().get() + core as u64, 1);
     for core in 1..12 {
         let taken = u64::from(core > 8);

@@ -105,14 +105,14 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         }
     }
 
-    /// Whether `core`, which is not linked, makes the leaf shared: as the third user of a page that is not linked, or as a guest
-    /// of one that is.
+    /// Whether `core`, which is not linked, makes the leaf shared: by its first fill of a page that two others have in pages of their
+    /// own, or of a linked one, as one of several guests.
     fn is_crowded(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
-        let counts = match page.is_linked() {
-            true => Some(page.guests()) != leaf.admit(core) && leaf.has_guests(),
-            false => page.tracker().is_full() && !page.tracker().contains(core, self.grain),
+        let (is_first, others) = match page.is_linked() {
+            true => (Some(page.guests()) != leaf.admit(core), leaf.guests()),
+            false => (!page.tracker().contains(core, self.grain), page.tracker().cores(self.grain).len()),
         };
-        counts && leaf.crowd(weight(page))
+        is_first && others >= 2 && leaf.crowd(weight(page), others)
     }
 
     /// In a table page of its own, of a page that others have through the leaf. Who finds no seat takes it from them.

@@ -15,13 +15,14 @@
 //! | stage | who may link | and what it changes to |
 //! |---|---|---|
 //! | nobody's | the next core that faults | it becomes its home: CAS |
-//! | home `h` | `h` | many fills by several guests: shared. `h` gives up its tables: nobody's |
+//! | home `h` | `h` | many guests, or many fills by several: shared. `h` gives up its tables: nobody's |
 //! | shared | everybody | all of it is unmapped or dropped at once, or becomes a huge page: nobody's. One core alone takes pages of it back for some time: leaving |
 //! | leaving, home `h` | `h` | the others have unlinked: home `h`, see `demotion.rs` |
 //!
 //! Who may not link uses a page of its own, and is a *guest* of the leaf if it shares pages with its home: it gets a seat,
 //! by CAS, and keeps it until the leaf is nobody's. So neighbours, who use different pages of a leaf, stay apart; two who
-//! share a page stay two; and a few pages that all use do not make all of the leaf everybody's, unless they are a file's.
+//! share a page stay two; and in a leaf that was demoted a few pages that all use do not make all of it everybody's, unless they are a
+//! file's.
 //!
 //! # The states of a page with a frame
 //!
@@ -104,16 +105,16 @@ impl<'g> Linkage<'g> {
     }
 
     /// A page that others have is filled once more, in a leaf that more than two use: counted as `weight` fills, which are few.
-    /// Whether that makes the leaf shared.
-    pub fn crowd(self, weight: u64) -> bool {
-        match self.change(|stage| stage.crowded(weight)) {
+    /// `others`, so many, have the page, or are guests of the leaf as well and its home. Whether that makes the leaf shared.
+    pub fn crowd(self, weight: u64, others: usize) -> bool {
+        match self.change(|stage| stage.crowded(weight, others)) {
             Ok(stage) | Err(stage) => stage.is_shared(),
         }
     }
 
-    /// Whether there is more than one guest.
-    pub fn has_guests(self) -> bool {
-        self.seats.has_two()
+    /// How many guests there are.
+    pub fn guests(self) -> usize {
+        self.seats.taken()
     }
 
     /// The seat of `core`, which becomes a guest if there is one left.
@@ -253,8 +254,8 @@ mod tests {
         let linkage = leaf.linkage();
         assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
         assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
-        while !linkage.crowd(1) {}
-        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd(1));
+        while !linkage.crowd(1, 2) {}
+        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd(1, 2));
         assert!(linkage.admit(core(7)).is_some());
         assert_eq!(users(linkage, Guests::NONE), [0, 255]);
         assert_eq!(users(linkage, Guests::ALL), [0, 7, 255]);
@@ -274,7 +275,7 @@ mod tests {
     fn a_reset_leaf_is_as_new() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        while !linkage.crowd(1) {}
+        while !linkage.crowd(1, 2) {}
         (0..100)
             .for_each(|index| assert!(linkage.link(core(index)) && linkage.admit(core(index % 8)).is_some()));
         assert_eq!((linkage.reset(), linkage.reset()), (100, 0));

@@ -67,9 +67,12 @@ impl<'g> Seats<'g> {
         words.find_map(|(at, word)| sit(word, core).map(|lane| Guests::one(at * LANES + lane)))
     }
 
-    /// Whether more than one is taken.
-    pub(crate) fn has_two(self) -> bool {
-        self.0[0].load(Ordering::Relaxed) >> LANE_BITS != 0
+    /// How many are taken.
+    pub(crate) fn taken(self) -> usize {
+        let taken = |word: &AtomicU64| {
+            (0..LANES).filter(|&lane| lane_of(word.load(Ordering::Relaxed), lane) != 0).count()
+        };
+        self.0.into_iter().map(taken).sum()
     }
 
     /// Adds the cores in the seats of `guests` to `cores`.
@@ -128,8 +131,12 @@ mod tests {
     fn guests_are_known_by_their_seats_and_there_are_eight() {
         let words = [const { AtomicU64::new(0) }; 2];
         let seats = Seats::new([&words[0], &words[1]]);
-        let taken: Vec<_> = (248..256).map(|index| seats.admit(CoreId::new(index)).unwrap()).collect();
-        assert_eq!(seats.admit(CoreId::new(3)), None);
+        let admit = |index| {
+            assert_eq!(seats.taken(), index - 248);
+            seats.admit(CoreId::new(index)).unwrap()
+        };
+        let taken: Vec<_> = (248..256).map(admit).collect();
+        assert_eq!((seats.admit(CoreId::new(3)), seats.taken()), (None, 8));
         for (seat, index) in taken.into_iter().zip(248..) {
             assert_eq!(seats.admit(CoreId::new(index)), Some(seat));
             assert_eq!(cores(seats, seat), [index]);

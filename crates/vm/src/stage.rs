@@ -24,6 +24,8 @@ const MOST: u64 = DEMOTED >> DEMOTED_SHIFT;
 /// So many fills, of pages that others have, make a leaf of more than two users shared: more than are needed by eight threads
 /// that share nothing but the three pages through which they start and stop.
 pub(crate) const CROWD: u64 = 20;
+/// Who shares with so many others makes the leaf shared at once, if it has never been demoted: each of them costs a page of tables.
+pub(crate) const MANY: usize = 4;
 /// So many takings-back by one core make a shared leaf its home: twice as many after each time that it was in vain.
 pub(crate) const ALONE: u64 = 32;
 const _: () = assert!(ALONE << MOST <= COUNT >> COUNT_SHIFT);
@@ -70,9 +72,11 @@ impl Stage {
         (!self.is_shared() && self.core() == 0).then_some(Self(self.0 | name(core)))
     }
 
-    /// One fill more of pages that others have, counted as `weight`. It may make the leaf shared.
-    pub(crate) fn crowded(self, weight: u64) -> Option<Self> {
-        let fills = self.count() + weight;
+    /// One fill more of pages that others have, counted as `weight`; so many `others` have the page. It may make the leaf
+    /// shared.
+    pub(crate) fn crowded(self, weight: u64, others: usize) -> Option<Self> {
+        let is_eager = others >= MANY && self.demoted() == 0;
+        let fills = if is_eager { CROWD } else { self.count() + weight };
         (self.0 & (SHARED | LEAVING) == 0).then(|| match fills < CROWD {
             true => self.with(self.core(), fills),
             false => Self(self.with(0, 0).0 | SHARED),
@@ -152,7 +156,7 @@ mod tests {
     }
 
     fn share(stage: &mut Stage) -> u64 {
-        repeat(stage, |stage| stage.crowded(1), Stage::is_shared)
+        repeat(stage, |stage| stage.crowded(1, 2), Stage::is_shared)
     }
 
     fn demote(stage: &mut Stage) -> u64 {
@@ -163,12 +167,22 @@ mod tests {
     fn it_is_one_cores_then_everybodys_then_one_cores() {
         let mut stage = NOBODYS.claimed(core(3)).unwrap();
         assert!(stage.admits(core(3)) && stage.is_anothers(core(255)) && stage.claimed(core(255)).is_none());
-        assert_eq!((share(&mut stage), stage.crowded(1)), (CROWD, None));
+        assert_eq!((share(&mut stage), stage.crowded(1, 2)), (CROWD, None));
         assert!(stage.admits(core(255)) && !stage.is_anothers(core(255)));
         assert_eq!(demote(&mut stage), ALONE);
         assert!(stage.admits(core(255)) && stage.is_anothers(core(3)) && stage.taken_back(core(3)).is_none());
-        assert_eq!(stage.crowded(1), None, "until all others have unlinked");
+        assert_eq!(stage.crowded(1, 2), None, "until all others have unlinked");
         assert_eq!(share(&mut stage.emptied()), CROWD);
+    }
+
+    #[test]
+    fn many_make_it_shared_at_once_but_never_again() {
+        let home = NOBODYS.claimed(core(3)).unwrap();
+        assert!(!home.crowded(1, MANY - 1).unwrap().is_shared());
+        let mut stage = home.crowded(1, MANY).unwrap();
+        assert!(stage.is_shared());
+        demote(&mut stage);
+        assert!(!stage.emptied().crowded(1, MANY).unwrap().is_shared());
     }
 
     #[test]

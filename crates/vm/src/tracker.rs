@@ -81,12 +81,6 @@ impl Tracker {
         self.coarse(grain).add_group(core, grain)
     }
 
-    /// Whether it names as many cores as it can, and no more.
-    #[inline]
-    pub(crate) fn is_full(self) -> bool {
-        self.count() == NAMED
-    }
-
     /// The cores that may be in this set.
     pub(crate) fn cores(self, grain: Grain) -> CoreSet {
         let mut cores = CoreSet::EMPTY;

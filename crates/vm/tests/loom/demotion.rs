@@ -50,7 +50,7 @@ impl World {
             cores: array::from_fn(|_| Mutex::default()),
             held: AtomicUsize::new(0),
         };
-        while !world.leaf().crowd(1) {}
+        while !world.leaf().crowd(1, 2) {}
         linked.iter().for_each(|&core| assert!(world.link(core)));
         (1..32).for_each(|_| assert!(!world.leaf().taken_back(id(HOME))));
         Arc::new(world)

@@ -50,7 +50,15 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
 
 /// So many fills are counted that the leaf is shared.
 fn share(leaf: &Leaf) {
-    while !leaf.linkage().crowd(1) {}
+    while !leaf.linkage().crowd(1, 2) {}
+}
+
+/// One fill less is counted.
+fn almost_share(leaf: &Leaf) {
+    let another = Leaf::new();
+    while !another.linkage().crowd(1, 2) {
+        leaf.linkage().crowd(1, 2);
+    }
 }
 
 fn core(index: usize) -> CoreId {
@@ -81,7 +89,7 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
         let leaf = Leaf::new();
         leaf.linkage().welcomes(core(0));
         leaf.link(core(0));
-        (0..31).for_each(|_| _ = leaf.linkage().crowd(1));
+        almost_share(&leaf);
         let linking = [2, 3].map(|index| {
             let theirs = leaf.clone();
             thread::spawn(move || {
