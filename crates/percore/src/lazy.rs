@@ -2,24 +2,48 @@
 //!
 //! A part that is made ahead costs its time and its memory once for every core of the machine, and most processes never
 //! leave the core where they began. So there is one word ahead for each core, and the part comes at its first use. The
-//! words lie side by side, as they are written once each: who only uses its part shares them unchanged.
+//! words lie side by side, as they are written once each: who only uses its part shares them unchanged. The parts that there are
+//! make a list, so who looks at all of them, or drops them, does not ask for every core.
+//!
+//! Who looks for another core's part and finds none may conclude something from that:
+//!
+//! ```text
+//!   the other                         the owner
+//!   ─────────                         ─────────
+//!   O1  changes a word                P1  its part begins
+//!   O2  fence                         P2  fence
+//!   O3  looks: no part                P3  uses its part, reads the word
+//! ```
+//! If O3 misses P1, then O2 came before P2, and P3 finds O1.
 
 use alloc::alloc::{Layout, alloc};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::iter;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
 use sync::CachePadded;
-use sync::atomic::{AtomicPtr, Ordering};
+use sync::atomic::{AtomicPtr, Ordering, fence};
 
 use crate::{CoreId, Pinned};
 
 /// One `T` for each core that asked for one, each alone on its cache lines.
 #[derive(Debug)]
 pub struct LazyPerCore<T> {
-    parts: Box<[AtomicPtr<CachePadded<T>>]>,
+    parts: Box<[AtomicPtr<Padded<T>>]>,
+    /// The part that began last.
+    newest: AtomicPtr<Padded<T>>,
     owns: PhantomData<T>,
+}
+
+type Padded<T> = CachePadded<Part<T>>;
+
+#[derive(Debug)]
+struct Part<T> {
+    value: T,
+    /// The part that began before, or null.
+    before: *mut Padded<T>,
 }
 
 impl<T: Send + Sync> LazyPerCore<T> {
@@ -28,7 +52,8 @@ impl<T: Send + Sync> LazyPerCore<T> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(cores).ok()?;
         parts.extend((0..cores).map(|_| AtomicPtr::new(ptr::null_mut())));
-        Some(Self { parts: parts.into_boxed_slice(), owns: PhantomData })
+        let newest = AtomicPtr::new(ptr::null_mut());
+        Some(Self { parts: parts.into_boxed_slice(), newest, owns: PhantomData })
     }
 
     /// The caller's own, if it has one. Relaxed: it made it itself.
@@ -50,9 +75,13 @@ impl<T: Send + Sync> LazyPerCore<T> {
         self.part(core, Ordering::Acquire)
     }
 
-    /// Those that there are, lowest core first.
+    /// Those that there are, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        (0..self.cores()).filter_map(|core| self.of(CoreId::new(core)))
+        // Acquire, partner of the Release in `link`; those before are seen with it, because each was put in front of them.
+        // SAFETY: parts live as long as `self`.
+        let newest = unsafe { self.newest.load(Ordering::Acquire).as_ref() };
+        // SAFETY: as above; `before` does not change any more.
+        iter::successors(newest, |part| unsafe { part.before.as_ref() }).map(|part| &part.value)
     }
 
     /// How many cores there are.
@@ -64,33 +93,58 @@ impl<T: Send + Sync> LazyPerCore<T> {
     fn part(&self, core: CoreId, order: Ordering) -> Option<&T> {
         let part = self.parts[core.index()].load(order);
         // SAFETY: what `begin` stored is a part, which lives as long as `self`.
-        unsafe { part.as_ref() }.map(|padded| &**padded)
+        unsafe { part.as_ref() }.map(|part| &part.value)
     }
 
     /// Makes the caller's part. Its core alone stores there, and has none. Release, partner of the Acquire in `of`.
     #[cold]
     fn begin(&self, pin: &Pinned, make: impl FnOnce(CoreId) -> T) -> Option<&T> {
-        let part = boxed(CachePadded::new(make(pin.core())))?;
-        self.parts[pin.core().index()].store(part.as_ptr(), Ordering::Release);
+        let part = boxed(Part { value: make(pin.core()), before: ptr::null_mut() })?;
+        self.link(part);
+        self.parts[pin.core().index()].store(part.as_ptr(), Ordering::Release); // P1
+        fence(Ordering::SeqCst); // P2, partner of O2
         self.mine(pin)
+    }
+
+    /// Puts a part in front of those that there are.
+    fn link(&self, mut part: NonNull<Padded<T>>) {
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: nobody else knows the part yet.
+            unsafe { part.as_mut() }.before = newest;
+            // Release, partner of the Acquire in `iter`.
+            let linked = self.newest.compare_exchange_weak(
+                newest,
+                part.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            match linked {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
     }
 }
 
 /// `Box::new`, with its pointer, if there is memory.
-fn boxed<T>(value: CachePadded<T>) -> Option<NonNull<CachePadded<T>>> {
+fn boxed<T>(part: Part<T>) -> Option<NonNull<Padded<T>>> {
     // SAFETY: padded, so it has a size.
-    let place = NonNull::new(unsafe { alloc(Layout::new::<CachePadded<T>>()) })?.cast();
+    let place = NonNull::new(unsafe { alloc(Layout::new::<Padded<T>>()) })?.cast();
     // SAFETY: fresh memory for such a value.
-    unsafe { place.write(value) };
+    unsafe { place.write(CachePadded::new(part)) };
     Some(place)
 }
 
 impl<T> Drop for LazyPerCore<T> {
     /// Relaxed: who drops it has seen what everybody did with it.
     fn drop(&mut self) {
-        let parts = self.parts.iter().map(|part| part.load(Ordering::Relaxed));
-        // SAFETY: `boxed` made it, as a box is made, and nobody uses it any more.
-        parts.filter(|part| !part.is_null()).for_each(|part| drop(unsafe { Box::from_raw(part) }));
+        let mut next = self.newest.load(Ordering::Relaxed);
+        while !next.is_null() {
+            // SAFETY: `boxed` made it, as a box is made, and nobody uses it any more.
+            let part = unsafe { Box::from_raw(next) };
+            next = part.before;
+        }
     }
 }
 

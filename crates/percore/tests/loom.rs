@@ -3,7 +3,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use percore::{CoreId, OwnerCell, PerCore, pin, threads};
+use percore::{CoreId, LazyPerCore, OwnerCell, PerCore, pin, threads};
 
 fn add_one(cells: &PerCore<OwnerCell<u32>>) -> u32 {
     let pin = pin();
@@ -30,5 +30,24 @@ fn each_thread_has_its_core() {
         drop(core);
         let _core = threads::enter(CoreId::new(1));
         assert_eq!(add_one(&cells), 2, "the core was handed over with its data");
+    });
+}
+
+/// Two parts begin at once, while one of the two looks at all there are.
+#[test]
+fn no_part_is_lost() {
+    loom::model(|| {
+        let parts = Arc::new(LazyPerCore::try_new(2).unwrap());
+        let theirs = Arc::clone(&parts);
+        let other = thread::spawn(move || {
+            let _core = threads::enter(CoreId::new(1));
+            theirs.mine_or_new(&pin(), CoreId::index);
+        });
+        let _core = threads::enter(CoreId::new(0));
+        parts.mine_or_new(&pin(), CoreId::index);
+        assert!(parts.iter().any(|&part| part == 0));
+        other.join().unwrap();
+        let all: Vec<_> = parts.iter().copied().collect();
+        assert!(all == [0, 1] || all == [1, 0], "{all:?}");
     });
 }

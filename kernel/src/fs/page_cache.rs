@@ -122,7 +122,7 @@ impl PageCache {
             return Err(Errno::ENXIO);
         }
         let frame = self.get_or_make(pin, page)?;
-        descriptors::adjust(pin, frame, 1);
+        descriptors::show(pin, frame);
         Ok(frame)
     }
 

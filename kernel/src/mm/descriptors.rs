@@ -92,6 +92,17 @@ pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
     }
 }
 
+/// Adds a reference to a file's frame, which the caller, pinned, found in its tree. It is never unshared, so the count need not
+/// be looked at, which all who show the page write.
+#[inline]
+pub fn show(pin: &Pinned, frame: FrameNum) {
+    match rival(frame) {
+        // SAFETY: the frame lives as long as the caller is pinned, and its header is not one of a sole holder.
+        None => unsafe { epoch::domain().adjust(pin, descriptor(frame).cast(), 1) },
+        Some(rival) => adjust_rival(pin, frame, rival, 1),
+    }
+}
+
 /// A file's page is out of its tree: the file's reference is given up.
 pub fn leave(pin: &Pinned, frame: FrameNum) {
     adjust_header(pin, frame, -1);

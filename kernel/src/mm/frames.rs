@@ -1,7 +1,8 @@
 //! Physical memory, 4 KiB at a time: a [`Magazine`] of frames per core over the global pool.
 //!
 //! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
-//! gives a batch back, so a frame may be freed on any core and used again on any other.
+//! gives a batch back, so a frame may be freed on any core and used again on any other. The stack of single frames holds what
+//! comes free when an epoch turns, or else the cores would exchange frames by the pool, and 64 lines with each.
 
 mod pool;
 
@@ -15,12 +16,15 @@ pub(super) use self::pool::{
 };
 use self::pool::{note_level, pool};
 use super::huge_frames;
-use super::magazine::Magazine;
+use super::magazine::{Dirty, Magazine};
 use super::memory_map::FRAME;
 use super::owner::Owner;
 use super::scarcity;
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
+
+/// As long as that part of all memory is free in the pool, nobody minds which frames go.
+const PLENTY: u64 = 2;
 
 static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
     [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
@@ -80,11 +84,20 @@ pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
 fn dirty(pin: &Pinned) -> Option<u64> {
     let dirty = &mine(pin).dirty;
     dirty.pop().or_else(|| {
-        let mut pool = pool();
-        dirty.refill(&mut pool, 0);
-        note_level(&pool);
+        refill(dirty);
         dirty.pop()
     })
+}
+
+/// Fetches a batch: one block as long as there is plenty, so that the pool is locked for a moment, whoever else comes; later what
+/// lies about by itself, so that the blocks that are left stay whole.
+fn refill(dirty: &Dirty) {
+    if let Some(block) = alloc_singles(Dirty::BATCH.ilog2() as usize, total() / PLENTY) {
+        return (block..block + Dirty::BATCH as u64).rev().for_each(|frame| _ = dirty.push(frame));
+    }
+    let mut pool = pool();
+    dirty.refill(&mut pool, 0);
+    note_level(&pool);
 }
 
 /// Takes back what [`alloc_raw`] gave.
@@ -92,7 +105,7 @@ fn dirty(pin: &Pinned) -> Option<u64> {
 pub(super) fn free_raw(pin: &Pinned, frame: u64) {
     let magazine = mine(pin);
     if !magazine.dirty.push(frame) {
-        magazine.dirty.spill_half(&mut pool(), 0);
+        magazine.dirty.spill_batch(&mut pool(), 0);
         magazine.dirty.push(frame);
     }
 }
@@ -110,7 +123,7 @@ pub(super) fn alloc_pair(pin: &Pinned) -> Option<u64> {
 pub(super) fn free_pair(pin: &Pinned, block: u64) {
     let pairs = &mine(pin).pairs;
     if !pairs.push(block) {
-        pairs.spill_half(&mut pool(), 1);
+        pairs.spill_batch(&mut pool(), 1);
         pairs.push(block);
     }
 }

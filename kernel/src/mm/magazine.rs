@@ -10,9 +10,12 @@ use super::buddy::Buddy;
 use super::huge_frames;
 
 const ZEROED: usize = 64;
-const DIRTY: usize = 256;
+/// So many come free in a moment, when an epoch has turned, to a core that makes and ends processes all the time.
+const DIRTY: usize = 1024;
 const PAIRS: usize = 16;
 const HUGE: usize = 2;
+/// log2 of it: nobody shall have the pool for long.
+const LARGEST_BATCH: usize = 7;
 
 /// A stack of block numbers. Only its owner core pushes and pops; anybody may read the length.
 pub(super) struct Stack<const N: usize> {
@@ -21,6 +24,9 @@ pub(super) struct Stack<const N: usize> {
 }
 
 impl<const N: usize> Stack<N> {
+    /// What the pool gives or takes at once.
+    pub const BATCH: usize = if N > 2 << LARGEST_BATCH { 1 << LARGEST_BATCH } else { N / 2 };
+
     const fn new() -> Self {
         Self { length: AtomicUsize::new(0), items: UnsafeCell::new([0; N]) }
     }
@@ -55,17 +61,17 @@ impl<const N: usize> Stack<N> {
         Some(u64::from(unsafe { (*self.items.get())[length - 1] }))
     }
 
-    /// Takes blocks of 2^`order` frames from the pool until half full.
+    /// Takes blocks of 2^`order` frames from the pool, a batch if it is empty.
     pub fn refill(&self, pool: &mut Buddy, order: usize) {
-        while !self.is_half_full() {
+        while self.len() < Self::BATCH {
             let Some(block) = pool.alloc(order) else { return };
             self.push(block);
         }
     }
 
-    /// Gives the upper half back to the pool.
-    pub fn spill_half(&self, pool: &mut Buddy, order: usize) {
-        self.spill(pool, order, N / 2);
+    /// Gives a batch of a full one back to the pool.
+    pub fn spill_batch(&self, pool: &mut Buddy, order: usize) {
+        self.spill(pool, order, N - Self::BATCH);
     }
 
     /// Gives everything back to the pool.
@@ -87,12 +93,15 @@ impl<const N: usize> Stack<N> {
     }
 }
 
+/// The stack that batches of single frames come to.
+pub(super) type Dirty = Stack<DIRTY>;
+
 /// One core's stacks.
 pub(super) struct Magazine {
     /// Frames of zeroes, ready for a page fault. Filled in idle time.
     pub zeroed: Stack<ZEROED>,
     /// Any other frame.
-    pub dirty: Stack<DIRTY>,
+    pub dirty: Dirty,
     /// Blocks of two frames, for heap objects of that size.
     pub pairs: Stack<PAIRS>,
     /// Blocks of the frames of a huge page.

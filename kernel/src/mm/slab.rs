@@ -1,4 +1,5 @@
-//! The kernel's heap: powers of two from 16 to 8192 bytes from per-core lists, larger ones from the pool.
+//! The kernel's heap: powers of two from 64 to 8192 bytes from per-core lists, larger ones from the pool. The smallest is a
+//! cache line: who writes an object disturbs nobody who reads another.
 //!
 //! A free object's first word links it to the next. A core's list of one size grows by a carved frame and is cut in
 //! half into the size's depot when it is long; a batch in the depot is a list whose first object's
@@ -22,7 +23,7 @@ use super::memory_map::FRAME;
 use super::owner::Owner;
 use super::scarcity;
 
-const SMALLEST_LOG: u32 = 4;
+const SMALLEST_LOG: u32 = 6;
 const FRAME_LOG: u32 = 12;
 const PAIR_LOG: u32 = 13;
 const CLASSES: usize = (FRAME_LOG - SMALLEST_LOG) as usize;

@@ -144,7 +144,7 @@ impl Memory {
 
     /// Whether the caller is the only thread that runs here: each has a reference. Nobody else can make one of it; who looks
     /// at the memory from outside has one, or waits until it is copied.
-    fn is_mine_alone(self: &Arc<Self>) -> bool {
+    pub fn is_mine_alone(self: &Arc<Self>) -> bool {
         let alone = Arc::strong_count(self) == 1;
         // Acquire: pairs with the Release by which a thread that ended gave its reference up. What it mapped is seen.
         fence(Ordering::Acquire);

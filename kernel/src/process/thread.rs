@@ -210,10 +210,11 @@ pub(super) fn leave_memory(task: &Task) {
     }
 }
 
-/// CLONE_CHILD_CLEARTID: what `pthread_join` waits for. A bad address is the program's problem.
+/// CLONE_CHILD_CLEARTID: what `pthread_join` waits for, as on Linux if somebody else has the memory. A bad address is the program's
+/// problem.
 fn announce(task: &Task) {
     let at = task.thread.clear_tid.load(Ordering::Relaxed);
-    if at == 0 {
+    if at == 0 || task.shared().memory.is_mine_alone() {
         return;
     }
     if let (Ok(()), Ok(word)) = (user::write(at, &0u32), Word::new(at, false)) {

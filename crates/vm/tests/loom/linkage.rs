@@ -6,7 +6,7 @@ use std::array;
 use loom::sync::Arc;
 
 use loom::thread;
-use percore::{CoreId, MAX_CORES};
+use percore::{CoreId, LazyPerCore, MAX_CORES, pin, threads};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use vm::{Guests, Linkage};
 
@@ -79,6 +79,26 @@ fn who_links_late_does_not_find_what_was_taken_back() {
         let users = leaf.linkage().users(Guests::NONE);
         let found = linking.join().unwrap();
         assert!(users.contains(third) || found == 0, "a page that was taken back is translated");
+    });
+}
+
+/// Nor does a core of the set that is not interrupted because its part of the space has not begun.
+#[test]
+fn who_begins_late_does_not_find_what_was_taken_back() {
+    check(3, || {
+        let (leaf, parts) = (Leaf::new(), Arc::new(LazyPerCore::try_new(3).unwrap()));
+        let (theirs, their_parts, third) = (leaf.clone(), parts.clone(), core(2));
+        let linking = thread::spawn(move || {
+            let _core = threads::enter(third);
+            theirs.link(third);
+            their_parts.mine_or_new(&pin(), |_| ());
+            theirs.word.load(Relaxed)
+        });
+        leaf.word.store(0, Relaxed);
+        let is_user = leaf.linkage().users(Guests::NONE).contains(third);
+        let interrupted = is_user && parts.of(third).is_some();
+        let found = linking.join().unwrap();
+        assert!(interrupted || found == 0, "a page that was taken back is translated");
     });
 }
 

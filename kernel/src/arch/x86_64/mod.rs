@@ -4,6 +4,7 @@ mod acpi;
 mod apic;
 mod boot;
 mod context;
+mod core_table;
 mod cpu;
 mod entry;
 mod exit;

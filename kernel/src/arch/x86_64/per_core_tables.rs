@@ -1,13 +1,17 @@
 //! The translations of one space with a page table per core: only its owner reads or writes a core's table.
 //!
 //! A core's table is a cache of the space's metadata: it is made when the core first faults, and may be dropped
-//! at any time on its own core; the next touch faults again.
+//! at any time on its own core; the next touch faults again. So the core's part ([`CoreTable`]) begins when it first makes a
+//! table: a core that only ran the space, on the kernel's map, has none, and neither memory nor a walk is spent on it.
 //!
 //! A core that does not run the space is not interrupted: `vm::Presence` holds what it missed, and it clears that before it
 //! loads its table again. Where the CPU has PCIDs, its TLB keeps what it did not miss: see `vm::Asids`.
 //!
 //! With adaptive tables an entry of level 1 may lead to a leaf of the space's own map: see `vm::Linkage`. Then the entries of
 //! level 0 are the map's, which writes them; this table only leads there.
+//!
+//! A core of which a leaf's set tells before its part begins is not interrupted either: it has translated nothing, and finds
+//! what was taken back when it walks, see `percore::LazyPerCore`. That is the fence in `vm::Linkage` before the set is read.
 //!
 //! # Interrupt handlers and the table
 //! A shootdown's handler may hit this core while it fills or clears. They never meet in an entry: both hold
@@ -16,116 +20,27 @@
 //! who linked meanwhile looks once more whether it may. Tables are added by the
 //! owner outside handlers, and freed with interrupts off, or, where a leaf is linked, after they are out of reach.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use percore::{CoreSet, PerCore, Pinned};
-use vm::{Asid, FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot, Tables};
+use percore::{CoreId, CoreSet, LazyPerCore, MAX_CORES, Pinned};
+use sync::CachePadded;
+use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
-use super::page_table::{TOP, Table, bits, is_huge, user_huge, user_leaf, user_leaf_link, user_link};
+use super::core_table::{CoreTable, drop_huge, entry_of};
+use super::page_table::{Table, bits, is_huge, user_huge, user_leaf, user_leaf_link};
 use super::physmap::virt_to_phys;
 use super::shootdown::{self, Clearable};
 use super::space_tables::SpaceTables;
-use super::{cpu, interrupts, kernel_map, pcid, table_walk, tlb};
-use crate::mm::frames;
+use super::{pcid, table_walk};
 
-/// One core's part.
-struct CoreTable {
-    /// Physical address of the top table, 0 if there is none. Written by the owner only.
-    root: AtomicU64,
-    /// How many tables there are. Written by the owner only, relaxed: it orders nothing.
-    tables: AtomicU64,
-    presence: Presence,
-    asid: Asid,
-}
-
-impl CoreTable {
-    fn new() -> Self {
-        Self {
-            root: AtomicU64::new(0),
-            tables: AtomicU64::new(0),
-            presence: Presence::new(),
-            asid: Asid::new(),
-        }
-    }
-
-    /// Relaxed: only the owner asks, or a dying space.
-    #[inline(always)]
-    fn root(&self) -> u64 {
-        self.root.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    fn top(&self) -> Option<&Table> {
-        let root = self.root();
-        // SAFETY: the owner frees the table after it has set the root to 0, in `drop_table`.
-        (root != 0).then(|| unsafe { Table::at(root) })
-    }
-
-    /// A frame of zeroes for a table more.
-    fn alloc(&self, pin: &Pinned) -> Result<u64, OutOfMemory> {
-        let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
-        self.tables.store(self.tables.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        Ok(frame << 12)
-    }
-
-    /// Takes the table back that `entry` led to, and nothing leads to any more.
-    fn free(&self, pin: &Pinned, entry: u64) {
-        frames::free_table(pin, (entry & bits::ADDRESS) >> 12);
-        self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-    }
-
-    /// Removes the translations of `pages`, also from the TLB. By the owner only.
-    fn clear(&self, pages: PageRange) {
-        if !self.presence.is_here() {
-            self.asid.forget();
-            return self.clear_entries(pages);
-        }
-        if let Some(top) = self.top() {
-            // SAFETY: the owner's table; nobody frees it meanwhile.
-            unsafe { table_walk::clear(top, pages, true) };
-        }
-    }
-
-    /// Removes the entries of `pages` from the table, which is not in use. By the owner only.
-    #[cold]
-    fn clear_entries(&self, pages: PageRange) {
-        if let Some(top) = self.top() {
-            // SAFETY: the owner's table; nobody frees it meanwhile.
-            unsafe { table_walk::clear(top, pages, false) };
-        }
-    }
-
-    /// The entry of `page` is no longer what it was. By the owner only.
-    #[inline(never)]
-    fn flush_page(&self, page: PageNum) {
-        match self.presence.is_here() {
-            true => cpu::flush_page(page.get() << 12),
-            false => self.asid.forget(),
-        }
-    }
-
-    /// Entries of many pages are no longer what they were. By the owner only.
-    fn flush(&self) {
-        match self.presence.is_here() {
-            true => tlb::flush_user(),
-            false => self.asid.forget(),
-        }
-    }
-
-    /// Runs the owner on its table, or on the kernel's map as long as it has none. With `flush`, the TLB keeps nothing of it.
-    #[inline(never)]
-    fn load(&self, pin: &Pinned, flush: bool) {
-        match self.root() {
-            0 => pcid::load_kernel(pin),
-            // SAFETY: every root has the kernel's half. What the TLB has of it is right, flushed or forgotten: see `vm::Asids`.
-            root => unsafe { pcid::load(pin, root, &self.asid, flush) },
-        }
-    }
-}
+/// Which tables each core runs on: the address of its `CoreTables`, or 0. Relaxed: only the core itself asks.
+static RUN: [CachePadded<AtomicUsize>; MAX_CORES] =
+    [const { CachePadded::new(AtomicUsize::new(0)) }; MAX_CORES];
 
 /// The tables of one space, one for each core.
 pub struct CoreTables<const ADAPTIVE: bool> {
-    cores: PerCore<CoreTable>,
+    cores: LazyPerCore<CoreTable>,
 }
 
 /// All tables are the cores' own.
@@ -134,63 +49,30 @@ pub type PerCoreTables = CoreTables<false>;
 pub type AdaptiveTables = CoreTables<true>;
 
 impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
-    /// Tables for every core, all empty; `None` without memory.
+    /// No tables yet; `None` without memory.
     pub fn new() -> Option<Self> {
-        Some(Self { cores: PerCore::try_new(super::cores(), |_| CoreTable::new())? })
+        Some(Self { cores: LazyPerCore::try_new(super::cores())? })
     }
 
-    fn top_or_new(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {
-        let mine = self.cores.mine(pin);
-        if let Some(top) = mine.top() {
-            return Ok(top);
+    /// This core's part, and its top table.
+    #[inline(always)]
+    fn mine_or_new(&self, pin: &Pinned) -> Result<(&CoreTable, &Table), OutOfMemory> {
+        let begin = |core| CoreTable::new(self.run_by(core));
+        let mine = self.cores.mine_or_new(pin, begin).ok_or(OutOfMemory)?;
+        Ok((mine, mine.top_or_new(pin)?))
+    }
+
+    /// Whether the core, which asks, runs the space.
+    fn run_by(&self, core: CoreId) -> bool {
+        RUN[core.index()].load(Ordering::Relaxed) == ptr::from_ref(self).addr()
+    }
+
+    /// Removes what this core translates of `pages`.
+    #[inline(always)]
+    fn clear_mine(&self, pin: &Pinned, pages: PageRange) {
+        if let Some(mine) = self.cores.mine(pin) {
+            mine.clear(pages);
         }
-        let root = mine.alloc(pin)?;
-        // SAFETY: a frame of zeroes that is ours.
-        let top = unsafe { Table::at(root) };
-        top.copy_kernel_half(kernel_map::kernel_table());
-        mine.root.store(root, Ordering::Relaxed);
-        if mine.presence.is_here() {
-            mine.load(pin, true);
-        }
-        Ok(top)
-    }
-}
-
-/// `page`'s entry of level `lowest`, its table made if need be, in place of a huge page. By the owner only.
-#[inline(always)]
-fn entry_of<'a>(
-    pin: &Pinned,
-    mine: &CoreTable,
-    top: &'a Table,
-    page: PageNum,
-    lowest: u32,
-) -> Result<&'a AtomicU64, OutOfMemory> {
-    let mut table = top;
-    for level in (lowest + 1..=TOP).rev() {
-        let entry = table.toward(page.get(), level);
-        let value = entry.load(Ordering::Relaxed);
-        debug_assert!(value & bits::LINKED == 0, "a leaf's entries are its map's");
-        // SAFETY: upper entries of a user half lead to tables; the owner frees none while it fills.
-        table = match unsafe { Table::below(value) } {
-            Some(below) => below,
-            None => {
-                let below = mine.alloc(pin)?;
-                drop_huge(mine, entry, page);
-                entry.store(user_link(below), Ordering::Relaxed);
-                // SAFETY: a frame of zeroes that now is a table.
-                unsafe { Table::at(below) }
-            }
-        };
-    }
-    Ok(table.toward(page.get(), lowest))
-}
-
-/// Empties `entry`, on the way to `page`, if it is a huge page: no TLB shall find two sizes.
-#[inline]
-fn drop_huge(mine: &CoreTable, entry: &AtomicU64, page: PageNum) {
-    if is_huge(entry.load(Ordering::Relaxed)) {
-        entry.store(0, Ordering::Relaxed);
-        mine.flush_page(page);
     }
 }
 
@@ -201,7 +83,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
 
     #[inline]
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        let (mine, top) = (self.cores.mine(pin), self.top_or_new(pin)?);
+        let (mine, top) = self.mine_or_new(pin)?;
         let entry = entry_of(pin, mine, top, page, 0)?;
         let old = entry.load(Ordering::Relaxed);
         // Relaxed: only this core walks the table.
@@ -220,7 +102,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
         frame: FrameNum,
         prot: Prot,
     ) -> Result<(), OutOfMemory> {
-        let (mine, top) = (self.cores.mine(pin), self.top_or_new(pin)?);
+        let (mine, top) = self.mine_or_new(pin)?;
         let entry = entry_of(pin, mine, top, first, 1)?;
         let old = entry.load(Ordering::Relaxed);
         // Relaxed: only this core walks the table.
@@ -236,14 +118,14 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
     }
 
     fn clear(&self, pin: &Pinned, pages: PageRange) {
-        self.cores.mine(pin).clear(pages);
+        self.clear_mine(pin, pages);
     }
 
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
         let mut interrupt = CoreSet::EMPTY;
         let mut shot = Shot::default();
         for target in targets.iter().filter(|&target| target != pin.core()) {
-            if self.cores.of(target).presence.must_interrupt(pages) {
+            if self.cores.of(target).is_some_and(|part| part.presence.must_interrupt(pages)) {
                 interrupt.insert(target);
                 shot.ipis += 1;
             } else {
@@ -266,7 +148,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
 
     #[inline]
     fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
-        let (mine, top) = (self.cores.mine(pin), self.top_or_new(pin)?);
+        let (mine, top) = self.mine_or_new(pin)?;
         let entry = entry_of(pin, mine, top, page, 1)?;
         let link = user_leaf_link(virt_to_phys(leaf as *const Table));
         let old = entry.load(Ordering::Relaxed);
@@ -286,43 +168,35 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
 
 impl<const ADAPTIVE: bool> Clearable for CoreTables<ADAPTIVE> {
     fn clear_here(&self, pin: &Pinned, pages: PageRange) {
-        self.cores.mine(pin).clear(pages);
+        self.clear_mine(pin, pages);
     }
 }
 
 impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
     fn enter(&self, pin: &Pinned) {
-        let mine = self.cores.mine(pin);
-        let missed = mine.presence.enter();
-        if let Some(missed) = missed {
-            mine.clear_entries(missed);
+        RUN[pin.core().index()].store(ptr::from_ref(self).addr(), Ordering::Relaxed);
+        match self.cores.mine(pin) {
+            Some(mine) => mine.enter(pin),
+            None => pcid::load_kernel(pin),
         }
-        mine.load(pin, missed.is_some());
     }
 
     fn leave(&self, pin: &Pinned) {
         pcid::load_kernel(pin);
-        self.cores.mine(pin).presence.leave();
+        RUN[pin.core().index()].store(0, Ordering::Relaxed);
+        if let Some(mine) = self.cores.mine(pin) {
+            mine.presence.leave();
+        }
     }
 
     fn drop_mine(&self, pin: &Pinned) {
-        let _off = interrupts::off();
-        let mine = self.cores.mine(pin);
-        let root = mine.root.swap(0, Ordering::Relaxed);
-        if root == 0 {
-            return;
+        if let Some(mine) = self.cores.mine(pin) {
+            mine.drop_tables(pin);
         }
-        mine.tables.store(0, Ordering::Relaxed);
-        if mine.presence.is_here() {
-            pcid::load_kernel(pin);
-        }
-        mine.asid.forget();
-        // SAFETY: the root is out of reach, of us and of the CPU.
-        unsafe { table_walk::free_user_half(pin, root) };
     }
 
     fn table_pages(&self) -> u64 {
-        self.cores.iter().map(|core| core.tables.load(Ordering::Relaxed)).sum()
+        self.cores.iter().map(CoreTable::tables).sum()
     }
 
     fn each_frame(&self, visit: &mut dyn FnMut(u64)) {

@@ -79,13 +79,17 @@ pub(in crate::mm) fn alloc_block(order: usize) -> Option<u64> {
 
 /// The same, each frame for itself: if the pool has `left` frames then.
 pub(in crate::mm) fn alloc_singles(order: usize, left: u64) -> Option<u64> {
-    let mut pool = pool();
-    if pool.free_frames() < left + (1 << order) {
-        return None;
-    }
-    let block = pool.alloc(order)?;
-    (block..block + (1 << order)).for_each(|frame| note(frame, Owner::held(0)));
+    let block = alloc_leaving(order, left)?;
+    // Not under the lock: what is inside a block means nothing to the pool, and the block's own note, the last, stays `held`.
+    (block..block + (1 << order)).rev().for_each(|frame| note(frame, Owner::held(0)));
     Some(block)
+}
+
+fn alloc_leaving(order: usize, left: u64) -> Option<u64> {
+    let mut pool = pool();
+    let block = (pool.free_frames() >= left + (1 << order)).then(|| pool.alloc(order))?;
+    note_level(&pool);
+    block
 }
 
 /// Frames of usable memory at boot.

@@ -1,0 +1,197 @@
+//! One core's page table of one space, and what the core keeps beside it. Only the core itself touches it, but for `presence`;
+//! what interrupts may do to it meanwhile: see `per_core_tables.rs`.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use percore::Pinned;
+use vm::{Asid, OutOfMemory, PageNum, PageRange, Presence};
+
+use super::page_table::{TOP, Table, bits, is_huge, user_link};
+use super::{cpu, interrupts, kernel_map, pcid, table_walk, tlb};
+use crate::mm::frames;
+
+/// One core's part.
+pub(super) struct CoreTable {
+    /// Physical address of the top table, 0 if there is none. Written by the owner only.
+    root: AtomicU64,
+    /// How many tables there are. Written by the owner only, relaxed: it orders nothing.
+    tables: AtomicU64,
+    pub presence: Presence,
+    asid: Asid,
+}
+
+impl CoreTable {
+    /// No table yet, of a core that runs the space already, or does not.
+    pub fn new(runs: bool) -> Self {
+        let presence = Presence::new();
+        if runs {
+            presence.enter();
+        }
+        Self { root: AtomicU64::new(0), tables: AtomicU64::new(0), presence, asid: Asid::new() }
+    }
+
+    /// Relaxed: only the owner asks, or a dying space.
+    #[inline(always)]
+    pub fn root(&self) -> u64 {
+        self.root.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub fn top(&self) -> Option<&Table> {
+        let root = self.root();
+        // SAFETY: the owner frees the table after it has set the root to 0, in `drop_table`.
+        (root != 0).then(|| unsafe { Table::at(root) })
+    }
+
+    /// A frame of zeroes for a table more.
+    fn alloc(&self, pin: &Pinned) -> Result<u64, OutOfMemory> {
+        let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
+        self.tables.store(self.tables.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Ok(frame << 12)
+    }
+
+    /// Takes the table back that `entry` led to, and nothing leads to any more.
+    pub fn free(&self, pin: &Pinned, entry: u64) {
+        frames::free_table(pin, (entry & bits::ADDRESS) >> 12);
+        self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    /// Removes the translations of `pages`, also from the TLB. By the owner only.
+    pub fn clear(&self, pages: PageRange) {
+        if !self.presence.is_here() {
+            self.asid.forget();
+            return self.clear_entries(pages);
+        }
+        if let Some(top) = self.top() {
+            // SAFETY: the owner's table; nobody frees it meanwhile.
+            unsafe { table_walk::clear(top, pages, true) };
+        }
+    }
+
+    /// Removes the entries of `pages` from the table, which is not in use. By the owner only.
+    #[cold]
+    fn clear_entries(&self, pages: PageRange) {
+        if let Some(top) = self.top() {
+            // SAFETY: the owner's table; nobody frees it meanwhile.
+            unsafe { table_walk::clear(top, pages, false) };
+        }
+    }
+
+    /// The entry of `page` is no longer what it was. By the owner only.
+    #[inline(never)]
+    pub fn flush_page(&self, page: PageNum) {
+        match self.presence.is_here() {
+            true => cpu::flush_page(page.get() << 12),
+            false => self.asid.forget(),
+        }
+    }
+
+    /// Entries of many pages are no longer what they were. By the owner only.
+    pub fn flush(&self) {
+        match self.presence.is_here() {
+            true => tlb::flush_user(),
+            false => self.asid.forget(),
+        }
+    }
+
+    /// Runs the owner on its table, or on the kernel's map as long as it has none. With `flush`, the TLB keeps nothing of it.
+    #[inline(never)]
+    fn load(&self, pin: &Pinned, flush: bool) {
+        match self.root() {
+            0 => pcid::load_kernel(pin),
+            // SAFETY: every root has the kernel's half. What the TLB has of it is right, flushed or forgotten: see `vm::Asids`.
+            root => unsafe { pcid::load(pin, root, &self.asid, flush) },
+        }
+    }
+
+    /// The top table, made if need be.
+    #[inline(always)]
+    pub fn top_or_new(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {
+        match self.top() {
+            Some(top) => Ok(top),
+            None => self.begin(pin),
+        }
+    }
+
+    /// Makes the top table.
+    #[cold]
+    fn begin(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {
+        let root = self.alloc(pin)?;
+        // SAFETY: a frame of zeroes that is ours.
+        let top = unsafe { Table::at(root) };
+        top.copy_kernel_half(kernel_map::kernel_table());
+        self.root.store(root, Ordering::Relaxed);
+        if self.presence.is_here() {
+            self.load(pin, true);
+        }
+        Ok(top)
+    }
+
+    /// The core runs the space from now on. Interrupts are off.
+    pub fn enter(&self, pin: &Pinned) {
+        let missed = self.presence.enter();
+        if let Some(missed) = missed {
+            self.clear_entries(missed);
+        }
+        self.load(pin, missed.is_some());
+    }
+
+    /// Frees all there is.
+    pub fn drop_tables(&self, pin: &Pinned) {
+        let _off = interrupts::off();
+        let root = self.root.swap(0, Ordering::Relaxed);
+        if root == 0 {
+            return;
+        }
+        self.tables.store(0, Ordering::Relaxed);
+        if self.presence.is_here() {
+            pcid::load_kernel(pin);
+        }
+        self.asid.forget();
+        // SAFETY: the root is out of reach, of us and of the CPU.
+        unsafe { table_walk::free_user_half(pin, root) };
+    }
+
+    /// How many tables there are: an estimate for anybody but the owner.
+    pub fn tables(&self) -> u64 {
+        self.tables.load(Ordering::Relaxed)
+    }
+}
+
+/// `page`'s entry of level `lowest`, its table made if need be, in place of a huge page. By the owner only.
+#[inline(always)]
+pub(super) fn entry_of<'a>(
+    pin: &Pinned,
+    mine: &CoreTable,
+    top: &'a Table,
+    page: PageNum,
+    lowest: u32,
+) -> Result<&'a AtomicU64, OutOfMemory> {
+    let mut table = top;
+    for level in (lowest + 1..=TOP).rev() {
+        let entry = table.toward(page.get(), level);
+        let value = entry.load(Ordering::Relaxed);
+        debug_assert!(value & bits::LINKED == 0, "a leaf's entries are its map's");
+        // SAFETY: upper entries of a user half lead to tables; the owner frees none while it fills.
+        table = match unsafe { Table::below(value) } {
+            Some(below) => below,
+            None => {
+                let below = mine.alloc(pin)?;
+                drop_huge(mine, entry, page);
+                entry.store(user_link(below), Ordering::Relaxed);
+                // SAFETY: a frame of zeroes that now is a table.
+                unsafe { Table::at(below) }
+            }
+        };
+    }
+    Ok(table.toward(page.get(), lowest))
+}
+
+/// Empties `entry`, on the way to `page`, if it is a huge page: no TLB shall find two sizes.
+#[inline]
+pub(super) fn drop_huge(mine: &CoreTable, entry: &AtomicU64, page: PageNum) {
+    if is_huge(entry.load(Ordering::Relaxed)) {
+        entry.store(0, Ordering::Relaxed);
+        mine.flush_page(page);
+    }
+}
