@@ -20,7 +20,7 @@
 //!
 //! When: whenever a program asks (MADV_COLLAPSE), whatever the pages are; and by itself when a fault has filled the first
 //! or last page of a block and all pages of it have frames of their own. Who fills a block in order ends there. Most other faults
-//! at the ends of a block find one of [`PROBES`] pages missing, which costs a look or two.
+//! at the ends of a block find the page beside it missing, or one of [`PROBES`], which costs a look or two.
 
 use core::ops::{ControlFlow, Range};
 
@@ -44,18 +44,20 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     #[inline(always)]
     pub(super) fn promote_if_last(&self, pin: &Pinned, at: PageNum) {
         if (at.get() + 1) % HUGE_PAGES <= 1 {
-            self.promote_if_filled(pin, block_of(at));
+            self.promote_if_filled(pin, at);
         }
     }
 
+    /// The page beside `at` comes first: its slot is on the same line. Most look no further, and so at nobody else's pages.
     #[inline(never)]
-    fn promote_if_filled(&self, pin: &Pinned, block: PageRange) {
+    fn promote_if_filled(&self, pin: &Pinned, at: PageNum) {
+        let (block, beside) = (block_of(at), PageNum::new(at.get() ^ 1));
         let fits = |at| {
             let mut fits = false;
             self.look_at(pin, at, |page| fits = is_owned(page) && self.may_be_huge(page.mapping(), false));
             fits
         };
-        if block.iter().step_by(PROBE_DISTANCE).all(fits) {
+        if fits(beside) && block.iter().step_by(PROBE_DISTANCE).all(fits) {
             // What cannot be promoted stays as it is.
             let _ = self.promote(pin, block, false);
         }
