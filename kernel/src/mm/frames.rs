@@ -1,8 +1,8 @@
 //! Physical memory, 4 KiB at a time: a [`Magazine`] of frames per core over the global pool.
 //!
 //! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
-//! gives a batch back, so a frame may be freed on any core and used again on any other. The stack of single frames holds what
-//! comes free when an epoch turns, or else the cores would exchange frames by the pool, and 64 lines with each.
+//! gives a batch back, so a frame may be freed on any core and used again on any other. The stack of single frames holds
+//! most of what comes free when an epoch turns: cores that exchange frames by the pool exchange 64 lines with each.
 
 mod pool;
 

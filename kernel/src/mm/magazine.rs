@@ -10,8 +10,9 @@ use super::buddy::Buddy;
 use super::huge_frames;
 
 const ZEROED: usize = 64;
-/// So many come free in a moment, when an epoch has turned, to a core that makes and ends processes all the time.
-const DIRTY: usize = 1024;
+/// More would spare those who make and end processes the pool also when an epoch has turned, and cost small machines memory: this
+/// is reserved for every core that there might be.
+const DIRTY: usize = 512;
 const PAIRS: usize = 16;
 const HUGE: usize = 2;
 /// log2 of it: nobody shall have the pool for long.
