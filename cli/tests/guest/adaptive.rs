@@ -17,3 +17,13 @@ fn a_block_that_only_one_thread_still_uses_is_its_home_again() {
     assert!(few >= 20, "{few}: nothing was shared");
     assert!(many <= 300, "{many} in 2000 rounds, {few} in 100");
 }
+
+/// A core fills in tables of a space that it has left, for a process that runs there now: it has cleared before what is gone.
+#[test]
+fn who_is_written_to_from_a_core_that_it_left_is_not_mistaken() {
+    for tables in ["adaptive", "percore"] {
+        let run = run(&["-c", "2", "--tables", tables], &[&compiled("outside", Compiler::Musl), "20"]);
+        assert!(run.status == 0 && run.text() == "outside: done\n", "{run:?}");
+        assert_eq!(run.stats["leaked_frames"], 0, "{run:?}");
+    }
+}

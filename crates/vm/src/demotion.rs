@@ -11,14 +11,15 @@
 //!   D1  stage: shared → leaving, home me                    L1  the set ∪= me, if I am not in it
 //!   D2  fence                                               L2  fence
 //!   D3  read the set                                        L3  upper entry := the leaf
-//!   D4  interrupt it: all clear the whole leaf's pages      L4  stage: shared, or mine?  if not, unlink and leave the set
+//!   D4  interrupt it: all clear the whole leaf's pages      L4  stage: shared, or mine?  in the set?  if not, unlink and leave it
 //!   D5  the set −= those; stage: home me
 //! ```
 //!
 //! 1. *Who is in the set is reached until it has unlinked.* It leaves the set in D5, or by itself after it has unlinked; until then
 //!    whoever else takes pages of the leaf back interrupts it too.
 //! 2. *Nobody whom D5 takes out is linked.* Between D1 and D5 no link survives L4: nothing makes a leaf shared that is leaving. Who
-//!    passed L4 before its interrupt was unlinked by that; who links after it reads the stage after it, finds D1, and unlinks.
+//!    passed L4 before its interrupt was unlinked by that; who links after it reads the stage after it, finds D1, and unlinks. If the
+//!    leaf is shared once more by then, it finds what came before that: D5 took it out.
 //! 3. *Nobody who is not in the set is linked.* If D3 misses L1, then L4 finds D1: the two fences forbid that both miss. Who
 //!    fails L4 has an upper entry that leads to the leaf for a moment, but runs none of the program before it has unlinked.
 //! 4. *What is cleared in excess is filled again.* Home has locked some pages of the leaf only. Others may be filled meanwhile, in the

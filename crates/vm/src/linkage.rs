@@ -83,11 +83,12 @@ impl<'g> Linkage<'g> {
         Self { stage, seats: Seats::new([low, high]), linked }
     }
 
-    /// Whether `core` is linked. For the core itself, with a slot of the leaf locked.
+    /// Whether `core` is linked. For the core itself, with a slot of the leaf locked. Acquire, partner of the Release in `remove`: who
+    /// has been taken out finds what it missed (`presence.rs`).
     #[inline(always)]
     pub fn is_linked(self, core: CoreId) -> bool {
         let (word, bit) = self.bit(core);
-        word.load(Ordering::Relaxed) & bit != 0
+        word.load(Ordering::Acquire) & bit != 0
     }
 
     /// Whether the leaf is another core's home, and `core`, which is not linked, may not link.
@@ -134,10 +135,10 @@ impl<'g> Linkage<'g> {
     }
 
     /// After `core` had its upper table lead to the leaf, and before it goes on: whether it may stay linked. If not, the leaf has
-    /// become another's home meanwhile (`demotion.rs`): it must unlink and [`leave`](Self::leave).
+    /// become another's home meanwhile (`demotion.rs`), perhaps for a moment: it must unlink and [`leave`](Self::leave).
     pub fn stays(self, core: CoreId) -> bool {
         match self.change(|stage| stage.joined(core)) {
-            Ok(stage) | Err(stage) => stage.admits(core), // L4
+            Ok(stage) | Err(stage) => stage.admits(core) && self.is_linked(core), // L4
         }
     }
 
@@ -201,16 +202,17 @@ impl<'g> Linkage<'g> {
 
     #[inline(always)]
     fn stage(self) -> Stage {
-        Stage::from_bits(self.stage.load(Ordering::Relaxed))
+        Stage::from_bits(self.stage.load(Ordering::Acquire))
     }
 
-    /// The stage afterwards, or as it is, if there is no change.
+    /// The stage afterwards, or as it is, if there is no change. Release, partner of the Acquires here and in `stage`: who finds the
+    /// leaf shared once more (L4) finds that it has been taken out of the set before (D5).
     fn change(self, change: impl Fn(Stage) -> Option<Stage>) -> Result<Stage, Stage> {
         let mut seen = self.stage();
         loop {
             let next = change(seen).ok_or(seen)?;
             let (old, new) = (seen.bits(), next.bits());
-            match self.stage.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.stage.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(next),
                 Err(now) => seen = Stage::from_bits(now),
             }

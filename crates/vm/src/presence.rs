@@ -21,6 +21,10 @@
 //!    any more, until the core comes again. What its TLB keeps of the space meanwhile (`asid.rs`) it uses then only if E3
 //!    found no note.
 //!
+//! 5. A core may fill in the table of a space that it does not run, for another process. It clears what it missed before it
+//!    walks: an entry may lead to a leaf that is gone. Whoever made that a leaf's end held the slots that the core holds now, or
+//!    took it out of the leaf's set.
+//!
 //! Notes add up to one hull, rounded to spans of 512 pages: what it covers in excess is filled again by faults.
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -68,6 +72,14 @@ impl Presence {
         // The fences order it. Acquire, partner of the fence before the shootdown that sends this core away (`demotion.rs`, D2):
         // who has heard of that, and links, finds that it may not.
         unpack(self.missed.swap(0, Ordering::Acquire)) // E3
+    }
+
+    /// The core fills in the space's table while it is elsewhere: what to clear there before. By the core itself, which holds
+    /// slots of the pages that it fills, and whose TLB must not keep what it has of the space.
+    #[cold]
+    pub fn catch_up(&self) -> Option<PageRange> {
+        // Acquire, as in `enter`.
+        unpack(self.missed.swap(0, Ordering::Acquire))
     }
 
     /// The core has gone: it runs on another table. By the core itself, with interrupts off.
@@ -125,6 +137,14 @@ mod tests {
         assert!(core.must_interrupt(pages(1, 2)));
         core.leave();
         assert_eq!(core.enter(), None);
+    }
+
+    #[test]
+    fn who_fills_from_elsewhere_hears_what_it_missed() {
+        let core = Presence::new();
+        assert!(!core.must_interrupt(pages(1000, 1001)));
+        assert_eq!((core.catch_up(), core.catch_up()), (Some(pages(512, 1024)), None));
+        assert!(!core.is_here() && core.enter().is_none());
     }
 
     #[test]

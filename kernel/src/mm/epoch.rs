@@ -20,7 +20,7 @@ const REVIEW_BUDGET: usize = 128;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
 pub const WORTH_A_RETRY: u64 = 16;
 /// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
-const PLENTY: u64 = 512;
+const PLENTY: u64 = 64;
 /// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they need.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
@@ -206,7 +206,8 @@ fn gather(enough: impl Fn() -> bool) {
     give_frames(&pin());
     while !enough() && !others().all(|core| has_heard(core, call)) && arch::now_ns() < deadline {
         tick_if_due(&pin());
-        percore::relax();
+        // Not too often: it takes the pool's lock, for which those may wait who are to answer.
+        (0..64).for_each(|_| percore::relax());
     }
 }
 

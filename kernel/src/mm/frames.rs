@@ -16,7 +16,7 @@ pub(super) use self::pool::{
 };
 use self::pool::{note_level, pool};
 use super::huge_frames;
-use super::magazine::{Dirty, Magazine};
+use super::magazine::{Dirty, Magazine, Stack};
 use super::memory_map::FRAME;
 use super::owner::Owner;
 use super::scarcity;
@@ -105,9 +105,16 @@ fn refill(dirty: &Dirty) {
 pub(super) fn free_raw(pin: &Pinned, frame: u64) {
     let magazine = mine(pin);
     if !magazine.dirty.push(frame) {
-        magazine.dirty.spill_batch(&mut pool(), 0);
+        spill(&magazine.dirty, 0);
         magazine.dirty.push(frame);
     }
+}
+
+/// Gives a batch of a full stack back.
+fn spill<const N: usize>(stack: &Stack<N>, order: usize) {
+    let mut pool = pool();
+    stack.spill_batch(&mut pool, order);
+    note_level(&pool);
 }
 
 /// Two frames side by side, aligned to 8 KiB.
@@ -123,7 +130,7 @@ pub(super) fn alloc_pair(pin: &Pinned) -> Option<u64> {
 pub(super) fn free_pair(pin: &Pinned, block: u64) {
     let pairs = &mine(pin).pairs;
     if !pairs.push(block) {
-        pairs.spill_batch(&mut pool(), 1);
+        spill(pairs, 1);
         pairs.push(block);
     }
 }

@@ -168,6 +168,22 @@ fn both_at_once() {
     race(&[0, 1], &[1, 2], link_and_walk);
 }
 
+/// The others go, and a crowd makes the leaf shared once more before who comes to it looks whether it may.
+#[test]
+fn who_comes_as_the_leaf_is_shared_once_more() {
+    check(3, || {
+        let world = World::new(&[0, 1], 1);
+        let theirs = world.clone();
+        let linking = thread::spawn(move || link_and_walk(&theirs, 2));
+        if world.send_away() {
+            assert!(world.leaf().crowd(64, 2), "so many fills at once");
+        }
+        world.take_back();
+        linking.join().unwrap();
+        world.judge();
+    });
+}
+
 #[test]
 fn who_drops_its_tables() {
     race(&[0, 1], &[1], |world, core| {

@@ -104,12 +104,24 @@ impl CoreTable {
         }
     }
 
-    /// The top table, made if need be.
+    /// The top table, made if need be, to fill in.
     #[inline(always)]
     pub fn top_or_new(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {
+        if !self.presence.is_here() {
+            self.catch_up();
+        }
         match self.top() {
             Some(top) => Ok(top),
             None => self.begin(pin),
+        }
+    }
+
+    /// The owner fills here for a process that it does not run: it clears what it missed first.
+    #[cold]
+    fn catch_up(&self) {
+        if let Some(missed) = self.presence.catch_up() {
+            self.asid.forget();
+            self.clear_entries(missed);
         }
     }
 
