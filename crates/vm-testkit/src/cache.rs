@@ -1,4 +1,5 @@
-//! What a table or a TLB holds: translations of pages, and huge ones. Each holds its frames.
+//! What a table or a TLB holds: translations of pages, and huge ones. Each holds its frames, unless it is asleep: a table that no
+//! core walks may say what it likes.
 
 use std::collections::HashMap;
 
@@ -38,6 +39,7 @@ pub(crate) struct Cache {
     small: HashMap<u64, Found>,
     /// By the number of the huge page.
     huge: HashMap<u64, Found>,
+    asleep: bool,
 }
 
 impl Found {
@@ -73,42 +75,70 @@ impl Cache {
     /// Adds an entry in place of those of the same pages, as a table does, which has either size at a place.
     pub(crate) fn put(&mut self, frames: &FrameStore, new: Found) {
         self.clear(frames, new.pages);
-        new.hold(frames);
+        if !self.asleep {
+            new.hold(frames);
+        }
         (if new.is_huge() { &mut self.huge } else { &mut self.small }).insert(new.key(), new);
     }
 
     /// Makes room in a TLB.
     pub(crate) fn evict_for(&mut self, frames: &FrameStore, new: Found) {
         let map = if new.is_huge() { &mut self.huge } else { &mut self.small };
-        retain(map, frames, |old| old.key() % TLB != new.key() % TLB);
+        retain(map, Some(frames), |old| old.key() % TLB != new.key() % TLB);
     }
 
     /// Removes the entries that translate some of `pages`.
     pub(crate) fn clear(&mut self, frames: &FrameStore, pages: PageRange) {
-        retain(&mut self.huge, frames, |old| old.pages.common(pages).is_empty());
+        let held = self.held(frames);
+        retain(&mut self.huge, held, |old| old.pages.common(pages).is_empty());
         match pages.pages() {
-            1 => self.small.remove(&pages.start().get()).into_iter().for_each(|old| old.let_go(frames)),
-            _ => retain(&mut self.small, frames, |old| !pages.contains(old.pages.start())),
+            1 => {
+                let old = self.small.remove(&pages.start().get());
+                old.zip(held).into_iter().for_each(|(old, frames)| old.let_go(frames));
+            }
+            _ => retain(&mut self.small, held, |old| !pages.contains(old.pages.start())),
         }
     }
 
     /// Removes all entries.
     pub(crate) fn empty(&mut self, frames: &FrameStore) {
-        retain(&mut self.huge, frames, |_| false);
-        retain(&mut self.small, frames, |_| false);
+        let held = self.held(frames);
+        retain(&mut self.huge, held, |_| false);
+        retain(&mut self.small, held, |_| false);
     }
 
-    /// What is said of each page.
+    /// Nobody walks it any more.
+    pub(crate) fn sleep(&mut self, frames: &FrameStore) {
+        self.entries().for_each(|old| old.let_go(frames));
+        self.asleep = true;
+    }
+
+    /// Somebody does again.
+    pub(crate) fn wake(&mut self, frames: &FrameStore) {
+        self.entries().for_each(|old| old.hold(frames));
+        self.asleep = false;
+    }
+
+    /// What is said of each page, to who walks it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PageNum, Translation)> {
-        let all = self.small.values().chain(self.huge.values());
+        let all = self.entries().filter(|_| !self.asleep);
         all.flat_map(|found| found.pages.iter().map(|page| (page, found.at(page))))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Found> {
+        self.small.values().chain(self.huge.values())
+    }
+
+    /// Where its entries are held.
+    fn held<'f>(&self, frames: &'f FrameStore) -> Option<&'f FrameStore> {
+        (!self.asleep).then_some(frames)
     }
 }
 
-fn retain(map: &mut HashMap<u64, Found>, frames: &FrameStore, stays: impl Fn(&Found) -> bool) {
+fn retain(map: &mut HashMap<u64, Found>, frames: Option<&FrameStore>, stays: impl Fn(&Found) -> bool) {
     map.retain(|_, old| {
         let stays = stays(old);
-        if !stays {
+        if !stays && let Some(frames) = frames {
             old.let_go(frames);
         }
         stays

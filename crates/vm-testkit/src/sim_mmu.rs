@@ -5,8 +5,13 @@
 //! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
 //! to light.
 //!
+//! A core may leave the space ([`SimMmu::leave`]). It keeps its table then, and is told of what it must clear there when it comes back,
+//! or fills there for somebody else: `vm::Presence`.
+//!
 //! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at that moment; a
 //! leaf that has gone meanwhile is noticed.
+
+mod absence;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -14,7 +19,8 @@ use std::sync::{Arc, Mutex};
 
 use percore::{CoreId, CoreSet, PerCore, Pinned};
 use vm::{
-    Access, AddressSpace, FrameNum, HUGE_PAGES, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables,
+    Access, AddressSpace, FrameNum, HUGE_PAGES, Mmu, OutOfMemory, PageNum, PageRange, Presence, Prot, Shot,
+    Tables,
 };
 
 use crate::cache::{Cache, Found, Translation};
@@ -31,6 +37,7 @@ struct State {
     tlbs: PerCore<Mutex<Cache>>,
     /// The leaves that each core is linked to: which, and where.
     links: PerCore<Mutex<HashMap<u64, usize>>>,
+    presence: PerCore<Presence>,
 }
 
 impl State {
@@ -72,7 +79,8 @@ impl SimMmu {
     pub fn new(machine: &Arc<Machine>, kind: Tables) -> Self {
         let caches = || PerCore::new(machine.cores(), |_| Mutex::default());
         let links = PerCore::new(machine.cores(), |_| Mutex::default());
-        let state = State { kind, tables: caches(), tlbs: caches(), links };
+        let presence = PerCore::new(machine.cores(), |_| absence::here());
+        let state = State { kind, tables: caches(), tlbs: caches(), links, presence };
         Self {
             machine: machine.clone(),
             state: Arc::new(state),
@@ -114,6 +122,7 @@ impl SimMmu {
 
     fn fill_all(&self, pin: &Pinned, found: Found) -> Result<(), OutOfMemory> {
         assert!(found.first.prot != Prot::NONE, "{found:?} is filled without rights");
+        self.catch_up(pin);
         let region = found.pages.start().get() / LEAF;
         let linked = self.state.links.mine(pin).lock().unwrap().contains_key(&region);
         assert!(!linked, "{found:?} is filled behind a link");
@@ -143,6 +152,9 @@ impl SimMmu {
         page: PageNum,
     ) -> Vec<(usize, Translation)> {
         let read = |(core, links): (usize, &Mutex<HashMap<_, _>>)| {
+            if !self.state.presence.of(CoreId::new(core)).is_here() {
+                return None;
+            }
             let leaf = *links.lock().unwrap().get(&(page.get() / LEAF))?;
             read_leaf(pin, space, page, leaf).map(|found| (core, found))
         };
@@ -211,8 +223,13 @@ impl Mmu for SimMmu {
 
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
         let mut shot = Shot::default();
+        let must_hear = |core| self.state.presence.of(core).must_interrupt(pages);
         let pending = Arc::new(AtomicUsize::new(0));
         for core in targets.iter().filter(|&core| core != pin.core()) {
+            if self.state.kind != Tables::Shared && !must_hear(core) {
+                shot.avoided += 1;
+                continue;
+            }
             pending.fetch_add(1, SeqCst);
             let (machine, state, pending) = (self.machine.clone(), self.state.clone(), pending.clone());
             let interrupted = self.machine.interrupt(core, move || {
@@ -236,6 +253,7 @@ impl Mmu for SimMmu {
     }
 
     fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        self.catch_up(pin);
         let region = page.get() / LEAF;
         let mut links = self.state.links.mine(pin).lock().unwrap();
         if links.get(&region) == Some(&leaf) {
@@ -244,7 +262,7 @@ impl Mmu for SimMmu {
         if self.refuses.load(SeqCst) {
             return Err(OutOfMemory);
         }
-        links.insert(region, leaf);
+        assert_eq!(links.insert(region, leaf), None, "a link in place of another");
         drop(links);
         let frames = &self.machine.frames;
         self.state.tables.mine(pin).lock().unwrap().clear(frames, pages_of(region));

@@ -47,6 +47,10 @@ pub enum Step {
     Tick,
     /// The core is idle from now on, or no longer.
     Idle(bool),
+    /// The core leaves the space, until a program loads or stores there.
+    Leave,
+    /// Somebody on the core who need not be in the space wants to read a page.
+    Outside(u64),
     /// The core's tables are dropped.
     DropTables,
 }

@@ -1,7 +1,9 @@
 //! Spaces and their models do the same steps, and every answer and every translation is compared.
 
 use percore::Pinned;
-use vm::{Copies, FaultError, Flags, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap, VmError};
+use vm::{
+    Access, Copies, FaultError, Flags, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap, VmError,
+};
 
 use crate::judge::{filled, judge_regions, shot};
 use crate::step::{Place, Step, Target};
@@ -87,6 +89,8 @@ impl Trial {
             Step::OfferHuge(offered) => machine.frames.offer_huge(offered),
             Step::Tick => _ = machine.tick(pin),
             Step::Idle(idle) => machine.set_idle(core, idle),
+            Step::Leave => self.world().mmu.leave(pin),
+            Step::Outside(at) => self.outside(pin, self.page(at)),
             Step::DropTables => self.world().drop_tables(pin),
         });
         self.audit();
@@ -208,6 +212,11 @@ impl Trial {
     fn store(&mut self, pin: &Pinned, page: PageNum, word: usize, value: u64) {
         let answer = self.world().store(pin, page, word, value);
         self.judge(answer, |model| model.store(page, word, value));
+    }
+
+    fn outside(&mut self, pin: &Pinned, page: PageNum) {
+        let answer = self.world().fault(pin, page, Access::Read).map(|_| ());
+        self.judge(answer, |model| model.load(page, 0).map(|_| ()));
     }
 
     /// The model does what the space did, and must answer the same. Out of memory: nothing was done.

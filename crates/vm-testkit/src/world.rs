@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, Event, FaultError, FrameNum, Layout, Locking, Mmu, NodeCounters, PAGE_SIZE,
+    Access, AddressSpace, Event, Fault, FaultError, FrameNum, Layout, Locking, Mmu, NodeCounters, PAGE_SIZE,
     PageNum, PageRange, RadixSpace, Tables, TreeSpace, VirtAddr,
 };
 
@@ -203,13 +203,18 @@ impl World {
 
     /// A program on this core does `access`: the frame it reaches, after the faults it takes.
     pub fn reach(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<FrameNum, FaultError> {
+        self.mmu.enter(pin);
         loop {
             if let Some(frame) = self.mmu.translate(pin, &*self.space, page, access) {
                 return Ok(frame);
             }
-            let address = VirtAddr::new(page.get() * PAGE_SIZE);
-            self.space.fault(pin, address, access)?;
+            self.fault(pin, page, access)?;
         }
+    }
+
+    /// Somebody on this core, who need not run the space, wants `access` to be possible.
+    pub fn fault(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<Fault, FaultError> {
+        self.space.fault(pin, VirtAddr::new(page.get() * PAGE_SIZE), access)
     }
 
     /// Judges every translation that any core could use by what `model` says.

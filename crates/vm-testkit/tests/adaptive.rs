@@ -1,7 +1,7 @@
 //! Adaptive tables: who links, who is shot at, and what stays.
 
 use percore::Pinned;
-use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
+use vm::{Access, Event, Fault, Mapping, PageNum, PageRange, Placement, Prot, Tables};
 use vm_testkit::{Setup, Shows, World};
 
 const RW: Prot = Prot::from_bits(3);
@@ -161,6 +161,29 @@ fn an_index_needs_few_fills_and_few_pages_of_tables() {
     let (fills, pages) = index(Tables::Adaptive);
     assert!(8 * fills <= all_fills, "{fills} of {all_fills}");
     assert_eq!((all_pages, pages), (8 * 19, 3 * 3));
+}
+
+/// A core has left, and what its table leads to is taken back: nobody tells it then. It fills there for somebody else, and later
+/// runs there again.
+#[test]
+fn who_fills_from_outside_has_heard_what_it_missed() {
+    let (world, leaf) = leaf_of(2, 2, 3);
+    world.machine.on(0, |pin| world.mmu.leave(pin));
+    assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 1, leaf)), 0);
+    world.machine.settle();
+    // Another leaf is where that was.
+    touch(&world, 1, beside(&world, leaf));
+    map(&world, 1, leaf);
+    assert_eq!(world.machine.on(0, |pin| world.fault(pin, leaf.start(), Access::Write)), Ok(Fault::Alloc));
+    touch(&world, 0, leaf);
+    world.finish();
+}
+
+/// The leaf beside `leaf`, mapped.
+fn beside(world: &World, leaf: PageRange) -> PageRange {
+    let beside = pages(leaf.end().get(), LEAF);
+    map(world, 1, beside);
+    beside
 }
 
 /// Threads that run the same text.

@@ -94,6 +94,8 @@ fn common_step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::OfferHuge),
         2 => Just(Step::Tick),
         1 => any::<bool>().prop_map(Step::Idle),
+        3 => Just(Step::Leave),
+        6 => offset().prop_map(Step::Outside),
         1 => Just(Step::DropTables),
     ]
 }

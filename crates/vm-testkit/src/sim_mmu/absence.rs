@@ -1,0 +1,49 @@
+//! Cores that do not run the space.
+
+use percore::Pinned;
+use vm::{PageRange, Presence, Tables};
+
+use super::SimMmu;
+
+impl SimMmu {
+    /// This core runs something else from now on. Who has one table for all flushes it then, and is interrupted all the same.
+    pub fn leave(&self, pin: &Pinned) {
+        let frames = &self.machine.frames;
+        self.state.tlbs.mine(pin).lock().unwrap().empty(frames);
+        if self.state.kind != Tables::Shared && self.is_here(pin) {
+            self.state.tables.mine(pin).lock().unwrap().sleep(frames);
+            self.state.presence.mine(pin).leave();
+        }
+    }
+
+    /// This core runs the space, if it did not.
+    pub fn enter(&self, pin: &Pinned) {
+        if !self.is_here(pin) {
+            self.forget(pin, self.state.presence.mine(pin).enter());
+            self.state.tables.mine(pin).lock().unwrap().wake(&self.machine.frames);
+        }
+    }
+
+    fn is_here(&self, pin: &Pinned) -> bool {
+        self.state.presence.mine(pin).is_here()
+    }
+
+    /// What it missed is cleared in its table.
+    fn forget(&self, pin: &Pinned, missed: Option<PageRange>) {
+        missed.into_iter().for_each(|pages| self.state.clear(&self.machine.frames, pin.core(), pages));
+    }
+
+    /// Before this core fills in its table.
+    pub(super) fn catch_up(&self, pin: &Pinned) {
+        if !self.is_here(pin) {
+            self.forget(pin, self.state.presence.mine(pin).catch_up());
+        }
+    }
+}
+
+/// A core that runs the space.
+pub(super) fn here() -> Presence {
+    let presence = Presence::new();
+    presence.enter();
+    presence
+}
