@@ -76,12 +76,7 @@ pub fn tick_if_due(pin: &Pinned) {
     if short {
         give_tables();
     }
-    if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
-        counters::add(pin, Counter::Epochs, 1);
-    }
-    if rcu().wants_quiesce(pin) {
-        rcu().quiesce(pin);
-    }
+    take_part(pin);
     // After the ticks, which free too.
     if short {
         give_frames(pin);
@@ -100,6 +95,16 @@ fn give_frames(pin: &Pinned) {
 /// Acquire: pairs with the Release in `give_frames`.
 fn has_heard(core: CoreId, call: u64) -> bool {
     HEARD[core.index()].load(Ordering::Acquire) >= call
+}
+
+/// What the two domains want of this core.
+fn take_part(pin: &Pinned) {
+    if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
+        counters::add(pin, Counter::Epochs, 1);
+    }
+    if rcu().wants_quiesce(pin) {
+        rcu().quiesce(pin);
+    }
 }
 
 /// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
@@ -135,7 +140,8 @@ pub fn drain() {
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
 
-/// Hurries the others once in each epoch; false after a second.
+/// Hurries the others once in each epoch, and does what the other domain wants: who waits for that may be waited for by this core.
+/// False after a second.
 fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
     let (deadline, hurried) = (arch::now_ns() + PATIENCE_NS, Cell::new(None));
     move || {
@@ -143,6 +149,7 @@ fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
         if hurried.replace(epoch) != epoch {
             hurry_others();
         }
+        take_part(&pin());
         arch::now_ns() < deadline
     }
 }
