@@ -28,8 +28,8 @@ pub struct Arguments {
     /// Write the snapshot of the one process given
     #[arg(long, value_name = "FILE", requires = "pid")]
     save: Option<PathBuf>,
-    /// Page tables
-    #[arg(long, value_enum, default_value = "percore")]
+    /// Page tables: those of a guest, if it is not told others
+    #[arg(long, value_enum, default_value = "adaptive")]
     tables: Tables,
     /// Write the results as JSON: an array with one object per program
     #[arg(long, value_name = "FILE")]
