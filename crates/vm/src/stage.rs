@@ -27,7 +27,7 @@ pub(crate) const CROWD: u64 = 20;
 /// Who shares with so many others makes the leaf shared at once, if it has never been demoted: each of them costs a page of tables.
 pub(crate) const MANY: usize = 4;
 /// So many takings-back by one core make a shared leaf its home: twice as many after each time that it was in vain.
-pub(crate) const ALONE: u64 = 32;
+pub(crate) const ALONE: u64 = 4;
 const _: () = assert!(ALONE << MOST <= COUNT >> COUNT_SHIFT);
 
 /// See the module.

@@ -52,7 +52,7 @@ impl World {
         };
         while !world.leaf().crowd(1, 2) {}
         linked.iter().for_each(|&core| assert!(world.link(core)));
-        (1..32).for_each(|_| assert!(!world.leaf().taken_back(id(HOME))));
+        (1..4).for_each(|_| assert!(!world.leaf().taken_back(id(HOME))));
         Arc::new(world)
     }
 
