@@ -41,6 +41,9 @@ impl Measured {
     }
 }
 
+/// A full run does no fewer rounds, of all threads: those of a guest may come in kinds, and a few may all be of one.
+const LEAST_ROUNDS: u64 = 256;
+
 /// How much is run.
 #[derive(Clone, Copy)]
 pub struct Effort {
@@ -52,7 +55,7 @@ pub struct Effort {
 
 impl Effort {
     fn rounds(self, rounds: u64) -> u64 {
-        if self.quick { rounds / 8 } else { rounds }
+        if self.quick { rounds / 8 } else { rounds.max(LEAST_ROUNDS) }
     }
 
     /// How many times over a job's text is read.
