@@ -22,7 +22,7 @@ fn a_block_that_only_one_thread_still_uses_is_its_home_again() {
 #[test]
 fn who_is_written_to_from_a_core_that_it_left_is_not_mistaken() {
     for tables in ["adaptive", "percore"] {
-        let run = run(&["-c", "2", "--tables", tables], &[&compiled("outside", Compiler::Musl), "20"]);
+        let run = run(&["-c", "2", "--tables", tables], &[&compiled("outside", Compiler::Musl), "60"]);
         assert!(run.status == 0 && run.text() == "outside: done\n", "{run:?}");
         assert_eq!(run.stats["leaked_frames"], 0, "{run:?}");
     }
