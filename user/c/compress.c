@@ -80,7 +80,7 @@ static long in_threads(void *(*work)(void *))
     long sum = 0;
     for (long part = 0; part < THREADS; part++)
         if (pthread_create(&threads[part], NULL, work, (void *)part) != 0)
-            exit(1);
+            check("a thread", 0), exit(1);
     for (int part = 0; part < THREADS; part++) {
         pthread_join(threads[part], &said);
         sum += (long)said;
@@ -125,6 +125,23 @@ static void check_numbers(void)
     check("what is left", total - left == all);
     check("compressed", number("/proc/meminfo", "Zswap:") * 2 < all);
     check("smaps_rollup", number("/proc/self/smaps_rollup", "Swap:") > 0);
+}
+
+/* One call for a file of so many pages, into memory that has no page yet: as much as there is, though all is full. */
+static void check_file(long first, long count)
+{
+    int file = open("/tmp/compress", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    char *copy = mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    long wrong = 0;
+    check("a large write", write(file, memory + first * PAGE, count * PAGE) == count * PAGE);
+    check("a large read", lseek(file, 0, SEEK_SET) == 0 && read(file, copy, count * PAGE) == count * PAGE);
+    for (long page = 0; page < count; page++)
+        wrong += !holds(copy + page * PAGE, first + page);
+    check("what was written", wrong == 0);
+    munmap(copy, count * PAGE);
+    check("room for a large one", ftruncate(file, 0) == 0 && posix_fallocate(file, 0, count * PAGE) == 0);
+    close(file);
+    unlink("/tmp/compress");
 }
 
 /* Calls that meet a page that is not in memory. */
@@ -220,6 +237,7 @@ int main(int count, char **arguments)
     check("filled", in_threads(check_part) == 0);
     check_numbers();
     check_calls();
+    check_file(pages / 4, pages / 4);
     check("again", in_threads(check_part) == 0);
     check_children();
     munmap(memory, pages * PAGE);

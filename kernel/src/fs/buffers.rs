@@ -3,7 +3,7 @@
 //! Bytes are copied page by page of the program's memory, so that a call stops exactly at the first page that is
 //! not there, as on Linux: what was copied before counts, and EFAULT is only for nothing at all.
 
-use alloc::vec::{IntoIter, Vec};
+use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::{IOV_MAX, IoVec, MAX_RW_COUNT};
@@ -14,8 +14,16 @@ use crate::mm::user;
 
 /// See the module.
 pub struct Buffers {
+    list: Vec<IoVec>,
+    at: Place,
+}
+
+/// Where in its buffers a call is.
+#[derive(Clone, Copy)]
+pub struct Place {
     now: IoVec,
-    later: IntoIter<IoVec>,
+    /// The one after `now` in the list.
+    next: usize,
     left: usize,
 }
 
@@ -23,7 +31,7 @@ impl Buffers {
     /// One buffer; EFAULT if it lies outside of user space.
     pub fn one(base: u64, len: u64) -> Result<Self, Errno> {
         let now = checked(IoVec { base, len })?;
-        Ok(Self { now, later: Vec::new().into_iter(), left: clamped(len) })
+        Ok(Self { list: Vec::new(), at: Place { now, next: 0, left: clamped(len) } })
     }
 
     /// The buffers listed at `list`: EINVAL for more than `IOV_MAX` or for a length that is negative or too much.
@@ -37,12 +45,26 @@ impl Buffers {
                 total.checked_add(buffer.len).filter(|&sum| sum <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
             buffers.push(checked(buffer)?);
         }
-        Ok(Self { now: IoVec::default(), later: buffers.into_iter(), left: clamped(total) })
+        Ok(Self { list: buffers, at: Place { now: IoVec::default(), next: 0, left: clamped(total) } })
     }
 
     /// Bytes not copied yet.
     pub fn left(&self) -> usize {
-        self.left
+        self.at.left
+    }
+
+    /// Where it is, for [`go_on_from`](Self::go_on_from).
+    pub fn place(&self) -> Place {
+        self.at
+    }
+
+    /// As if `len` bytes had been copied since it was at `place`, and no more.
+    pub fn go_on_from(&mut self, place: Place, mut len: usize) {
+        self.at = place;
+        while let Some(piece) = self.piece(len) {
+            self.advance(piece.len);
+            len -= piece.len as usize;
+        }
     }
 
     /// Where the next byte goes, or comes from; 0 at the end.
@@ -52,20 +74,23 @@ impl Buffers {
 
     /// The next piece of at most `most` bytes, all in one page.
     fn piece(&mut self, most: usize) -> Option<IoVec> {
-        let most = most.min(self.left) as u64;
+        let Place { now, next, left } = &mut self.at;
+        let most = most.min(*left) as u64;
         if most == 0 {
             return None;
         }
-        while self.now.len == 0 {
-            self.now = self.later.next()?;
+        while now.len == 0 {
+            *now = *self.list.get(*next)?;
+            *next += 1;
         }
-        let in_page = PAGE as u64 - self.now.base % PAGE as u64;
-        Some(IoVec { base: self.now.base, len: in_page.min(self.now.len).min(most) })
+        let in_page = PAGE as u64 - now.base % PAGE as u64;
+        Some(IoVec { base: now.base, len: in_page.min(now.len).min(most) })
     }
 
     fn advance(&mut self, len: u64) {
-        self.now = IoVec { base: self.now.base + len, len: self.now.len - len };
-        self.left -= len as usize;
+        let Place { now, left, .. } = &mut self.at;
+        *now = IoVec { base: now.base + len, len: now.len - len };
+        *left -= len as usize;
     }
 
     /// Copies from the program until `into` is full, the buffers end, or a page is missing (EFAULT if it is the

@@ -12,7 +12,8 @@ use super::fallible;
 use super::image::tail;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
-use crate::process::{fault, patiently, under_lock};
+use crate::mm::frames;
+use crate::process::{fault, patiently, retry, under_lock};
 
 /// Where in a file to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +31,13 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
         Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
         Offset::At(at) => fill(content, bounded(at, buffers)?, buffers, true),
         Offset::Current if content.is_stream() => take(content, buffers, file.may_wait()),
-        Offset::Current => under_lock(buffers.start(), Access::Write, || {
-            let mut position = file.position.lock();
-            let done = fill(content, bounded(*position, buffers)?, buffers, true)?;
-            *position += done as u64;
-            Ok(done)
+        Offset::Current => in_pieces(buffers, |buffers, _| {
+            under_lock(buffers.start(), Access::Write, || {
+                let mut position = file.position.lock();
+                let done = fill(content, bounded(*position, buffers)?, buffers, true)?;
+                *position += done as u64;
+                Ok(done)
+            })
         }),
     }
 }
@@ -45,19 +48,40 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     let done = match offset {
         Offset::At(_) if content.is_stream() => return Err(Errno::ESPIPE),
         _ if content.is_stream() => return drain(content, Place::End, buffers, file.may_wait()),
-        _ if file.appends() => {
-            under_lock(buffers.start(), Access::Read, || append(file, content, buffers, offset))?
+        _ if file.appends() => in_pieces(buffers, |buffers, _| {
+            under_lock(buffers.start(), Access::Read, || append(file, content, buffers, offset))
+        })?,
+        Offset::At(at) => {
+            let place = Place::At(bounded(at, buffers)?);
+            in_pieces(buffers, |buffers, done| drain(content, advanced(place, done), buffers, true))?
         }
-        Offset::At(at) => drain(content, Place::At(bounded(at, buffers)?), buffers, true)?,
-        Offset::Current => under_lock(buffers.start(), Access::Read, || {
-            let mut position = file.position.lock();
-            let done = drain(content, Place::At(bounded(*position, buffers)?), buffers, true)?;
-            *position += done as u64;
-            Ok(done)
+        Offset::Current => in_pieces(buffers, |buffers, _| {
+            under_lock(buffers.start(), Access::Read, || {
+                let mut position = file.position.lock();
+                let done = drain(content, Place::At(bounded(*position, buffers)?), buffers, true)?;
+                *position += done as u64;
+                Ok(done)
+            })
         })?,
     };
     file.node().touch();
     Ok(done)
+}
+
+/// Does `transfer`, which is told how much is done, until that is all or nothing more is moved. Where memory is short it may stop
+/// before a page that is not there, for it takes locks: memory is looked for without them, and the rest follows.
+fn in_pieces(
+    buffers: &mut Buffers,
+    mut transfer: impl FnMut(&mut Buffers, usize) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let mut done = 0;
+    loop {
+        match retry(|| transfer(buffers, done)) {
+            Ok(len) if len > 0 && buffers.left() > 0 && frames::is_low() => done += len,
+            Ok(len) => return Ok(done + len),
+            Err(error) => return partial(done, error),
+        }
+    }
 }
 
 /// `at`, unless what is to be moved from there on goes beyond the last offset: EINVAL.
@@ -78,7 +102,7 @@ pub fn copy(
     while done < len {
         let want = bounce.len().min(len - done);
         let got = source.read(at.saturating_add(done as u64), &mut bounce[..want], false);
-        match got.and_then(|got| sink.write(advanced(place, done), &bounce[..got], wait)) {
+        match got.and_then(|got| retry(|| sink.write(advanced(place, done), &bounce[..got], wait))) {
             Ok(put) if put == want => done += put,
             Ok(put) => return Ok(done + put),
             Err(error) => return partial(done, error),
@@ -135,11 +159,16 @@ fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool)
     let mut bounce = bounce(buffers.start(), buffers.left())?;
     let mut done = 0;
     loop {
+        let before = buffers.place();
         let got = match buffers.copy_in(&mut bounce) {
             Ok(got) => got,
             Err(error) => return partial(done, reluctance(content, wait).unwrap_or(error)),
         };
-        match content.write(advanced(place, done), &bounce[..got], wait) {
+        let written = content.write(advanced(place, done), &bounce[..got], wait);
+        if written != Ok(got) {
+            buffers.go_on_from(before, written.unwrap_or(0));
+        }
+        match written {
             Ok(len) if len == bounce.len() && buffers.left() > 0 => done += len,
             Ok(len) => return Ok(done + len),
             Err(error) => return partial(done, error),

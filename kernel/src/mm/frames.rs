@@ -10,11 +10,11 @@ use percore::{MAX_CORES, Pinned};
 use sync::CachePadded;
 use vm::FrameNum;
 
-pub use self::pool::{add_above, init, is_low};
+pub use self::pool::{add_above, init, is_low, reserve};
 pub(super) use self::pool::{
     alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes, total,
 };
-use self::pool::{note_level, pool};
+use self::pool::{is_reserved, note_level, pool};
 use super::huge_frames;
 use super::magazine::{Dirty, Magazine, Stack};
 use super::memory_map::FRAME;
@@ -36,20 +36,31 @@ pub(super) fn mine(pin: &Pinned) -> &'static Magazine {
 /// A frame of zeroes.
 #[inline]
 pub fn alloc_zeroed(pin: &Pinned) -> Option<FrameNum> {
+    zeroed_of(pin, alloc_raw)
+}
+
+/// A frame of zeroes for a page of a program, which can wait: none while the rest is left to the kernel.
+#[inline]
+pub fn alloc_page(pin: &Pinned) -> Option<FrameNum> {
+    zeroed_of(pin, beyond_reserve)
+}
+
+#[inline(always)]
+fn zeroed_of(pin: &Pinned, raw: impl FnOnce(&Pinned) -> Option<u64>) -> Option<FrameNum> {
     if scarcity::strikes() {
         return None;
     }
     let frame = match mine(pin).zeroed.pop() {
         Some(frame) => frame,
-        None => zeroed_now(pin)?,
+        None => zeroed(pin, raw(pin)?),
     };
     counters::add(pin, Counter::FramesUsed, 1);
     Some(FrameNum::new(frame))
 }
 
-/// A frame with the bytes of `from`, which the caller may read.
+/// A frame with the bytes of `from`, which the caller may read, for a page as [`alloc_page`] gives one.
 pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
-    let frame = if scarcity::strikes() { None } else { alloc_raw(pin) }?;
+    let frame = if scarcity::strikes() { None } else { beyond_reserve(pin) }?;
     // SAFETY: nobody else has the new frame, and the caller keeps the other.
     unsafe { arch::copy_frame(phys_to_virt(frame * FRAME), phys_to_virt(from.get() * FRAME)) };
     counters::add(pin, Counter::FramesUsed, 1);
@@ -77,6 +88,12 @@ pub fn free(pin: &Pinned, frame: FrameNum) {
 #[inline]
 pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
     dirty(pin).or_else(|| mine(pin).zeroed.pop())
+}
+
+/// The same, but not from a pool whose rest is left to the kernel.
+#[inline]
+fn beyond_reserve(pin: &Pinned) -> Option<u64> {
+    mine(pin).dirty.pop().or_else(|| if is_reserved() { None } else { alloc_raw(pin) })
 }
 
 /// A frame that is not kept ready.

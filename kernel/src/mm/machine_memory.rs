@@ -12,7 +12,7 @@ pub struct MachineMemory;
 impl Frames for MachineMemory {
     #[inline(always)]
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
-        frames::alloc_zeroed(pin)
+        frames::alloc_page(pin)
     }
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
         huge_frames::alloc(pin, wanted)

@@ -7,7 +7,7 @@ use abi::process::*;
 use sync::SpinLock;
 use sync::atomic::Ordering;
 
-use super::patience::Patience;
+use super::patience::retry;
 use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
 use super::{EndingCell, Family, Groups, NAME_BYTES, Number, Process, Stop};
@@ -50,11 +50,11 @@ pub fn clone<Then: FnOnce()>(
     meet: impl FnOnce(&Arc<Process>, u32) -> Result<Then, Errno>,
 ) -> Result<u32, Errno> {
     check_limit(task.process())?;
-    let latch = if wanted.has(CLONE_VFORK) { Some(Latch::new()?) } else { None };
-    let child = make(task, wanted, &latch)?;
+    let latch = if wanted.has(CLONE_VFORK) { Some(retry(Latch::new)?) } else { None };
+    let child = retry(|| make(task, wanted, latch.clone()))?;
     let tid = child.tid();
     let then = meet(child.process(), tid)?;
-    join(task, wanted, &child)?;
+    retry(|| join(task, wanted, &child))?;
     then();
     sched::enqueue(child);
     if let Some(latch) = latch {
@@ -70,18 +70,7 @@ fn check_limit(process: &Process) -> Result<(), Errno> {
     if within { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// Tries again as long as memory is found.
-fn make(task: &Task, wanted: &Clone, latch: &Option<Arc<Latch>>) -> Result<Arc<Task>, Errno> {
-    let mut patience = Patience::new();
-    loop {
-        match make_once(task, wanted, latch.clone()) {
-            Err(Errno::ENOMEM) if patience.found_memory() => {}
-            made => return made,
-        }
-    }
-}
-
-fn make_once(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Task>, Errno> {
+fn make(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Task>, Errno> {
     let is_thread = wanted.has(CLONE_THREAD);
     let mut fpu = fallible::boxed(FpuState::new())?;
     fpu.save();
@@ -135,7 +124,7 @@ impl Process {
     }
 }
 
-/// From now on the child is found.
+/// From now on the child is found. Without memory nothing has happened.
 fn join(task: &Task, wanted: &Clone, child: &Arc<Task>) -> Result<(), Errno> {
     let process = child.process();
     if wanted.has(CLONE_THREAD) {

@@ -96,13 +96,13 @@ impl Process {
     /// Makes `child` a child of this process; how it has ended, if it has.
     ///
     /// # Errors
-    /// EAGAIN without memory, or if this process has ended.
+    /// ENOMEM; EAGAIN if this process has ended.
     pub fn adopt(self: &Arc<Self>, child: &Arc<Process>) -> Result<Option<Ending>, Errno> {
         let mut children = self.family.children.lock();
         if children.closed {
             return Err(Errno::EAGAIN);
         }
-        fallible::push(&mut children.list, child.clone()).map_err(|_| Errno::EAGAIN)?;
+        fallible::push(&mut children.list, child.clone())?;
         let mut bond = child.family.bond.lock();
         bond.parent = Arc::downgrade(self);
         bond.unwanted = bond.ended.is_some() && self.ignores_end_of(child);

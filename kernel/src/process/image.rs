@@ -2,9 +2,9 @@
 
 use abi::Errno;
 use percore::pin;
-use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr, VmError};
+use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr};
 
-use super::patience::Patience;
+use super::patience::retry;
 use crate::fs::content::Content;
 use crate::mm::frames;
 
@@ -32,27 +32,11 @@ pub fn fill(
 }
 
 fn frame() -> Result<FrameNum, Errno> {
-    let mut patience = Patience::new();
-    loop {
-        let frame = frames::alloc_zeroed(&pin());
-        match frame {
-            Some(frame) => return Ok(frame),
-            None if patience.found_memory() => {}
-            None => return Err(Errno::ENOMEM),
-        }
-    }
+    retry(|| frames::alloc_zeroed(&pin()).ok_or(Errno::ENOMEM))
 }
 
 fn install(space: &dyn AddressSpace, page: PageNum, frame: FrameNum) -> Result<(), Errno> {
-    let mut patience = Patience::new();
-    loop {
-        let done = space.install(&pin(), page, frame);
-        match done {
-            Ok(()) => return Ok(()),
-            Err(VmError::OutOfMemory) if patience.found_memory() => {}
-            Err(_) => return Err(Errno::ENOMEM),
-        }
-    }
+    retry(|| space.install(&pin(), page, frame)).map_err(|_| Errno::ENOMEM)
 }
 
 /// Fills the pages from `start` on with the `bytes` bytes of `file` from `offset` on.

@@ -101,7 +101,7 @@ impl Number {
     /// One that nobody uses; nobody is found by it yet.
     ///
     /// # Errors
-    /// EAGAIN when all are used, or without memory.
+    /// EAGAIN when all are used, ENOMEM.
     pub fn new() -> Result<Self, Errno> {
         loop {
             let number = BATCHES[crate::arch::core().index()].lock().take()?;
@@ -109,7 +109,7 @@ impl Number {
             // Used: numbers have wrapped since this core took the batch, and another has taken the rest of it too.
             let Err(at) = find(&shard, number) else { continue };
             let entry = Entry { number, leads: false, process: Weak::new() };
-            fallible::insert(&mut shard, at, entry).map_err(|_| Errno::EAGAIN)?;
+            fallible::insert(&mut shard, at, entry)?;
             return Ok(Self { number, live: AtomicBool::new(true) });
         }
     }

@@ -48,12 +48,20 @@ impl Hand {
 
 static HAND: SpinLock<Hand> = SpinLock::new(Hand::at(0));
 
-/// Compresses some pages, if the user of the kernel wants that. Whether that found enough memory to try again. The caller holds
-/// no lock, or has said so (`epoch::without_reclaim`).
+/// Compresses some pages, if the user of the kernel wants that. Whether that found enough to try again: memory, or what pages of
+/// programs left to the kernel as long as many could be compressed. The caller holds no lock, or has said so
+/// (`epoch::without_reclaim`).
 pub fn page_out() -> bool {
-    if !compressed::has_room() || !epoch::may_reclaim() {
+    if !epoch::may_reclaim() {
         return false;
     }
+    let enough = compressed::has_room() && take_turns() >= epoch::WORTH_A_RETRY;
+    let was_left = frames::reserve(enough && !frames::is_low());
+    enough || was_left
+}
+
+/// How many pages have gone.
+fn take_turns() -> u64 {
     let mut hand = *HAND.lock();
     let (mut gone, mut turns) = (0, 0);
     while gone < WANTED && turns < TURNS {
@@ -64,5 +72,5 @@ pub fn page_out() -> bool {
     }
     *HAND.lock() = hand;
     frames::give_back(&pin(), true);
-    gone >= epoch::WORTH_A_RETRY
+    gone
 }

@@ -4,13 +4,13 @@
 //! tick, so whoever holds one must not look for memory: user memory is reached under a lock with [`under_lock`].
 
 use abi::Errno;
-use vm::{Access, VirtAddr};
+use vm::{Access, FaultError, VirtAddr, VmError};
 
 use super::fault;
 use super::page_out::page_out;
 use super::starve::outlast;
 use crate::arch;
-use crate::mm::epoch;
+use crate::mm::{epoch, frames};
 
 /// How often memory is looked for before a call fails, or a program dies of the lack of it. What is found may be of no
 /// use, frames that lie apart where two side by side are wanted.
@@ -35,7 +35,49 @@ impl Patience {
             return false;
         }
         self.0 -= 1;
-        (0..MODEST).any(|_| epoch::reclaim(false)) || page_out() || epoch::reclaim(true)
+        let found = (0..MODEST).any(|_| epoch::reclaim(false));
+        // A few frames that other cores kept ready are soon with another core again: pages make room even so.
+        let enough = found && !frames::is_low();
+        enough || page_out() || found || epoch::reclaim(true)
+    }
+}
+
+/// Errors of which some say that there is no memory.
+pub trait Shortage {
+    /// Whether this one does.
+    fn is_shortage(&self) -> bool;
+}
+
+impl Shortage for Errno {
+    fn is_shortage(&self) -> bool {
+        *self == Self::ENOMEM
+    }
+}
+
+impl Shortage for VmError {
+    fn is_shortage(&self) -> bool {
+        *self == Self::OutOfMemory
+    }
+}
+
+impl Shortage for FaultError {
+    fn is_shortage(&self) -> bool {
+        *self == Self::OutOfMemory
+    }
+}
+
+/// Does `operation`, again if memory was found after it ran out. The caller holds no lock.
+///
+/// # Errors
+/// What `operation` says.
+#[inline]
+pub fn retry<R, E: Shortage>(mut operation: impl FnMut() -> Result<R, E>) -> Result<R, E> {
+    let mut patience = Patience::new();
+    loop {
+        match operation() {
+            Err(error) if error.is_shortage() && patience.found_memory() => {}
+            done => return done,
+        }
     }
 }
 
@@ -45,13 +87,9 @@ impl Patience {
 /// # Errors
 /// What `allocate` says.
 pub fn patiently<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
-    let mut patience = Patience::new();
     loop {
-        match allocate() {
-            Err(Errno::ENOMEM) if patience.found_memory() => {}
-            Err(Errno::ENOMEM) if arch::with_current(|task| outlast(task, at)) == Some(true) => {
-                patience = Patience::new();
-            }
+        match retry(&allocate) {
+            Err(Errno::ENOMEM) if arch::with_current(|task| outlast(task, at)) == Some(true) => {}
             done => return done,
         }
     }

@@ -74,9 +74,9 @@ impl NewThread {
     /// Makes it a task of `process`, of which that knows nothing yet.
     ///
     /// # Errors
-    /// EAGAIN without memory.
+    /// ENOMEM.
     pub fn make(self, process: &Arc<Process>) -> Result<Arc<Task>, Errno> {
-        let stack = KernelStack::new().ok_or(Errno::EAGAIN)?;
+        let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
         let tid = self.number.as_ref().unwrap_or(&process.number).get();
         let thread = Thread {
             number: self.number,
@@ -91,7 +91,7 @@ impl NewThread {
         };
         let start =
             Start { frame: self.frame, fpu: self.fpu, fs_base: self.fs_base, affinity: self.affinity };
-        let task = Task::new(tid, process.clone(), thread, stack, start).map_err(|_| Errno::EAGAIN)?;
+        let task = Task::new(tid, process.clone(), thread, stack, start)?;
         if self.set_tid != 0 {
             task.attention.raise(attention::BORN);
         }
@@ -103,13 +103,13 @@ impl Process {
     /// Makes `task` one of its threads.
     ///
     /// # Errors
-    /// EAGAIN without memory, or if the process is ending.
+    /// ENOMEM; EAGAIN if the process is ending.
     pub(super) fn add_thread(self: &Arc<Self>, task: &Arc<Task>) -> Result<(), Errno> {
         let mut threads = self.threads.lock();
         // Under the lock that `end` takes after its decision: it sees us, or we see it.
         self.refuse_if_ending()?;
         let at = threads.partition_point(|other| other.tid() < task.tid());
-        crate::fs::fallible::insert(&mut threads, at, task.clone()).map_err(|_| Errno::EAGAIN)?;
+        crate::fs::fallible::insert(&mut threads, at, task.clone())?;
         self.stop_if_late(task);
         task.shared().files.join();
         if let Some(number) = &task.thread.number {

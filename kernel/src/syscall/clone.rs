@@ -11,7 +11,7 @@ use crate::arch::{self, TrapFrame};
 use crate::fs::Kept;
 use crate::fs::{OpenFile, Reserved};
 use crate::mm::user::{self, USER_END};
-use crate::process::{self, Clone, FIRST, Process, pidfd};
+use crate::process::{self, Clone, FIRST, Process, pidfd, retry};
 
 /// Flags that change nothing here, or that we do.
 const KNOWN: u64 = CLONE_VM
@@ -109,7 +109,8 @@ fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
         exit_signal: args.exit_signal as u32,
     };
     let made = process::clone(call.task, &wanted, |child, tid| {
-        let descriptor = if has(CLONE_PIDFD) { Some(prepare(call, child, args.pidfd)?) } else { None };
+        let descriptor =
+            if has(CLONE_PIDFD) { Some(retry(|| prepare(call, child, args.pidfd))?) } else { None };
         if has(CLONE_PARENT_SETTID) {
             // Linux ignores bad addresses here.
             let _bad_address = user::write(args.parent_tid, &tid);

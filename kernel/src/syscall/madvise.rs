@@ -10,11 +10,11 @@ use vm::{
     Access, FaultError, Flags, HUGE_PAGES, Mapping, PAGE_SIZE, PageNum, PageRange, Region, VirtAddr, VmError,
 };
 
-use super::ranges::{check_mapped, range, refusal, retry};
+use super::ranges::{check_mapped, range, refusal};
 use super::{Call, Outcome};
 use crate::fs::page_cache::PageCache;
 use crate::mm::file_mapping;
-use crate::process::Patience;
+use crate::process::retry;
 use crate::sched::Task;
 
 /// What is only a hint is accepted without effect.
@@ -167,14 +167,10 @@ pub(super) fn populate(task: &Task, pages: PageRange, access: Access) -> Outcome
 }
 
 fn touch(task: &Task, address: VirtAddr, access: Access) -> Result<(), Errno> {
-    let mut patience = Patience::new();
-    loop {
-        match task.space().fault(&pin(), address, access) {
-            Ok(_) => return Ok(()),
-            Err(FaultError::OutOfMemory) if patience.found_memory() => {}
-            Err(FaultError::Denied) => return Err(Errno::EINVAL),
-            Err(FaultError::BeyondEnd) => return Err(Errno::EFAULT),
-            Err(FaultError::NotMapped | FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
-        }
+    match retry(|| task.space().fault(&pin(), address, access)) {
+        Ok(_) => Ok(()),
+        Err(FaultError::Denied) => Err(Errno::EINVAL),
+        Err(FaultError::BeyondEnd) => Err(Errno::EFAULT),
+        Err(FaultError::NotMapped | FaultError::OutOfMemory) => Err(Errno::ENOMEM),
     }
 }

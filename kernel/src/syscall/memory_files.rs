@@ -8,6 +8,7 @@ use crate::fs::memory_file::MemoryFile;
 use crate::fs::node::Volume;
 use crate::fs::{OpenFile, fallible, tree};
 use crate::mm::user;
+use crate::process::retry;
 
 /// The longest name of a memfd.
 const NAME: usize = NAME_MAX - b"memfd:".len();
@@ -43,7 +44,7 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     };
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     match mode {
-        0 => pages.reserve(at, len)?,
+        0 => retry(|| pages.reserve(at, len))?,
         FALLOC_FL_KEEP_SIZE => pages.check_reach(at, len)?,
         HOLE => pages.punch(at, len)?,
         _ => return Err(Errno::EOPNOTSUPP),

@@ -6,14 +6,14 @@ use abi::Errno;
 use abi::memory::*;
 use percore::pin;
 use sync::atomic::Ordering;
-use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
+use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot};
 
 use super::map_file::{map_file, map_shared_memory};
 use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
-use crate::process::{Growth, Patience, within_limits};
+use crate::process::{Growth, retry, within_limits};
 use crate::sched::Task;
 
 /// Where MAP_32BIT mappings end.
@@ -130,15 +130,9 @@ impl Locks {
 }
 
 fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
-    let (space, mut patience) = (task.space(), Patience::new());
-    loop {
-        let map = || space.map(&pin(), request.place, request.pages, mapping);
-        match within_limits(task, || growth(space, request, mapping), map) {
-            Ok(start) => return Ok(start),
-            Err(VmError::OutOfMemory) if patience.found_memory() => {}
-            Err(error) => return Err(refusal(error)),
-        }
-    }
+    let space = task.space();
+    let map = || space.map(&pin(), request.place, request.pages, mapping);
+    retry(|| within_limits(task, || growth(space, request, mapping), map)).map_err(refusal)
 }
 
 /// What the mapping adds: what it replaces does not count twice.

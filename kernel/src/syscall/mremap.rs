@@ -7,12 +7,12 @@ use abi::memory::*;
 use percore::pin;
 use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Remap, VmError};
 
-use super::ranges::{pages_for, range, refusal, retry};
+use super::ranges::{pages_for, range, refusal};
 use super::{Call, Outcome};
 use crate::mm::file_mapping::{self, Held};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
-use crate::process::{Growth, within_limits};
+use crate::process::{Growth, retry, within_limits};
 use crate::sched::Task;
 
 /// What an mremap asks for, checked.

@@ -10,7 +10,7 @@ use vm::{Flags, PAGE_SIZE, PageRange, Prot, VirtAddr, VmError};
 use super::{Call, Outcome};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user;
-use crate::process::{Growth, Patience, within_limits};
+use crate::process::{Growth, retry, within_limits};
 use crate::sched::Task;
 
 /// Pages that hold `length` bytes; `None` if that is not a number.
@@ -42,18 +42,6 @@ pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRa
     let bytes = length.checked_next_multiple_of(PAGE_SIZE).ok_or(overflow)?;
     address.checked_add(bytes).ok_or(overflow)?;
     PageRange::new(VirtAddr::new(address).page(), bytes / PAGE_SIZE).ok_or(overflow)
-}
-
-/// Does `operation`, again if memory was found after it ran out.
-#[inline]
-pub(super) fn retry(mut operation: impl FnMut() -> Result<(), VmError>) -> Result<(), VmError> {
-    let mut patience = Patience::new();
-    loop {
-        match operation() {
-            Err(VmError::OutOfMemory) if patience.found_memory() => {}
-            done => return done,
-        }
-    }
 }
 
 /// Removes every mapping in the range.

@@ -8,9 +8,9 @@ use vm::FrameNum;
 
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::mm::buddy::Buddy;
-use crate::mm::descriptors;
 use crate::mm::memory_map::{FRAME, MemoryMap};
 use crate::mm::owner::{Notes, Owner};
+use crate::mm::{descriptors, epoch};
 
 static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::new(Notes::NONE)));
 static NOTES: SetOnce<Notes> = SetOnce::new();
@@ -19,8 +19,11 @@ static TOTAL: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 /// Whether less than [`RESERVE`] frames are in the pool. Relaxed: a hint.
 static LOW: AtomicBool = AtomicBool::new(false);
-/// Frames that clean pages of files leave to those who cannot wait for memory: the kernel's heap, writes.
+/// Frames that clean pages of files, and pages of programs while others can be compressed, leave to those who cannot wait for
+/// memory: the kernel's heap, writes.
 const RESERVE: u64 = 256;
+/// Whether pages of programs leave them. Relaxed: a hint.
+static RESERVED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn pool() -> SpinGuard<'static, Buddy> {
     POOL.lock()
@@ -62,6 +65,18 @@ pub unsafe fn add_above(map: &MemoryMap, limit: u64) {
 /// Whether the pool has only the reserve left: what can do without memory now leaves that to the others.
 pub fn is_low() -> bool {
     LOW.load(Ordering::Relaxed)
+}
+
+/// Whether that is so, and pages of programs are to leave it, too: not for who holds a lock, and cannot look for memory.
+#[cold]
+pub(super) fn is_reserved() -> bool {
+    is_low() && RESERVED.load(Ordering::Relaxed) && epoch::may_reclaim()
+}
+
+/// From now on pages of programs leave the reserve, or not: whether they did. To be left by all there must be a way to have
+/// memory without it.
+pub fn reserve(leave: bool) -> bool {
+    RESERVED.swap(leave, Ordering::Relaxed)
 }
 
 /// Called with the pool locked, once in a batch. Written when it changes, so that asking shares nothing.
