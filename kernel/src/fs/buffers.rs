@@ -4,6 +4,7 @@
 //! not there, as on Linux: what was copied before counts, and EFAULT is only for nothing at all.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use abi::Errno;
 use abi::file::{IOV_MAX, IoVec, MAX_RW_COUNT};
@@ -16,6 +17,7 @@ use crate::mm::user;
 pub struct Buffers {
     list: Vec<IoVec>,
     at: Place,
+    was_stopped: bool,
 }
 
 /// Where in its buffers a call is.
@@ -31,7 +33,7 @@ impl Buffers {
     /// One buffer; EFAULT if it lies outside of user space.
     pub fn one(base: u64, len: u64) -> Result<Self, Errno> {
         let now = checked(IoVec { base, len })?;
-        Ok(Self { list: Vec::new(), at: Place { now, next: 0, left: clamped(len) } })
+        Ok(Self { list: Vec::new(), at: Place { now, next: 0, left: clamped(len) }, was_stopped: false })
     }
 
     /// The buffers listed at `list`: EINVAL for more than `IOV_MAX` or for a length that is negative or too much.
@@ -45,12 +47,24 @@ impl Buffers {
                 total.checked_add(buffer.len).filter(|&sum| sum <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
             buffers.push(checked(buffer)?);
         }
-        Ok(Self { list: buffers, at: Place { now: IoVec::default(), next: 0, left: clamped(total) } })
+        let at = Place { now: IoVec::default(), next: 0, left: clamped(total) };
+        Ok(Self { list: buffers, at, was_stopped: false })
     }
 
     /// Bytes not copied yet.
     pub fn left(&self) -> usize {
         self.at.left
+    }
+
+    /// What a transfer says that an error stops when it has moved `done` bytes: none if those are some, until it comes again.
+    pub fn stopped(&mut self, done: usize, error: Errno) -> Result<usize, Errno> {
+        self.was_stopped = done > 0;
+        if done > 0 { Ok(done) } else { Err(error) }
+    }
+
+    /// Whether an error has stopped the last transfer half-way.
+    pub fn take_stopped(&mut self) -> bool {
+        mem::take(&mut self.was_stopped)
     }
 
     /// Where it is, for [`go_on_from`](Self::go_on_from).
@@ -117,8 +131,7 @@ impl Buffers {
         while let Some(piece) = self.piece(len - done) {
             match copy(piece, done) {
                 Ok(()) => self.advance(piece.len),
-                Err(error) if done == 0 => return Err(error),
-                Err(_) => break,
+                Err(error) => return self.stopped(done, error),
             }
             done += piece.len as usize;
         }

@@ -12,7 +12,6 @@ use super::fallible;
 use super::image::tail;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
-use crate::mm::frames;
 use crate::process::{fault, patiently, retry, under_lock};
 
 /// Where in a file to read or write.
@@ -31,14 +30,9 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
         Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
         Offset::At(at) => fill(content, bounded(at, buffers)?, buffers, true),
         Offset::Current if content.is_stream() => take(content, buffers, file.may_wait()),
-        Offset::Current => in_pieces(buffers, |buffers, _| {
-            under_lock(buffers.start(), Access::Write, || {
-                let mut position = file.position.lock();
-                let done = fill(content, bounded(*position, buffers)?, buffers, true)?;
-                *position += done as u64;
-                Ok(done)
-            })
-        }),
+        Offset::Current => {
+            at_position(file, buffers, Access::Write, |at, buffers| fill(content, at, buffers, true))
+        }
     }
 }
 
@@ -48,28 +42,72 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     let done = match offset {
         Offset::At(_) if content.is_stream() => return Err(Errno::ESPIPE),
         _ if content.is_stream() => return drain(content, Place::End, buffers, file.may_wait()),
-        _ if file.appends() => in_pieces(buffers, |buffers, _| {
-            under_lock(buffers.start(), Access::Read, || append(file, content, buffers, offset))
-        })?,
+        _ if file.appends() => append(file, content, buffers, offset)?,
         Offset::At(at) => {
             let place = Place::At(bounded(at, buffers)?);
             in_pieces(buffers, |buffers, done| drain(content, advanced(place, done), buffers, true))?
         }
-        Offset::Current => in_pieces(buffers, |buffers, _| {
-            under_lock(buffers.start(), Access::Read, || {
-                let mut position = file.position.lock();
-                let done = drain(content, Place::At(bounded(*position, buffers)?), buffers, true)?;
-                *position += done as u64;
-                Ok(done)
-            })
+        Offset::Current => at_position(file, buffers, Access::Read, |at, buffers| {
+            drain(content, Place::At(at), buffers, true)
         })?,
     };
     file.node().touch();
     Ok(done)
 }
 
-/// Does `transfer`, which is told how much is done, until that is all or nothing more is moved. Where memory is short it may stop
-/// before a page that is not there, for it takes locks: memory is looked for without them, and the rest follows.
+/// Does `transfer` at the file's position, which goes on by what is moved.
+fn at_position(
+    file: &OpenFile,
+    buffers: &mut Buffers,
+    access: Access,
+    mut transfer: impl FnMut(u64, &mut Buffers) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    under_position(file, buffers, access, |position, buffers| {
+        let done = transfer(bounded(*position, buffers)?, buffers)?;
+        *position += done as u64;
+        Ok(done)
+    })
+}
+
+/// Writes at the end, wherever that is by then.
+fn append(
+    file: &OpenFile,
+    content: &dyn Content,
+    buffers: &mut Buffers,
+    offset: Offset,
+) -> Result<usize, Errno> {
+    under_position(file, buffers, Access::Read, |position, buffers| {
+        let done = drain(content, Place::End, buffers, true)?;
+        if offset == Offset::Current {
+            *position = content.len();
+        }
+        Ok(done)
+    })
+}
+
+/// Does `transfer` with the position locked, which it may change: in pieces, but not after somebody has come between two of them.
+fn under_position(
+    file: &OpenFile,
+    buffers: &mut Buffers,
+    access: Access,
+    mut transfer: impl FnMut(&mut u64, &mut Buffers) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let mut expected = None;
+    in_pieces(buffers, |buffers, _| {
+        under_lock(buffers.start(), access, || {
+            let mut position = file.position.lock();
+            if expected.is_some_and(|expected| expected != *position) {
+                return Ok(0);
+            }
+            let done = transfer(&mut position, buffers)?;
+            expected = Some(*position);
+            Ok(done)
+        })
+    })
+}
+
+/// Does `transfer`, which is told how much is done, until that is all or nothing more is moved. With a lock held it stops before
+/// a page that is not there: memory is looked for without the lock, and the rest follows.
 fn in_pieces(
     buffers: &mut Buffers,
     mut transfer: impl FnMut(&mut Buffers, usize) -> Result<usize, Errno>,
@@ -77,7 +115,7 @@ fn in_pieces(
     let mut done = 0;
     loop {
         match retry(|| transfer(buffers, done)) {
-            Ok(len) if len > 0 && buffers.left() > 0 && frames::is_low() => done += len,
+            Ok(len) if len > 0 && buffers.take_stopped() => done += len,
             Ok(len) => return Ok(done + len),
             Err(error) => return partial(done, error),
         }
@@ -111,20 +149,6 @@ pub fn copy(
     Ok(done)
 }
 
-fn append(
-    file: &OpenFile,
-    content: &dyn Content,
-    buffers: &mut Buffers,
-    offset: Offset,
-) -> Result<usize, Errno> {
-    let mut position = file.position.lock();
-    let done = drain(content, Place::End, buffers, true)?;
-    if offset == Offset::Current {
-        *position = content.len();
-    }
-    Ok(done)
-}
-
 /// What a stream has given is gone from it, so nothing is taken before the page that it goes to is there.
 fn take(content: &dyn Content, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     if buffers.left() > 0 && !fault::from_kernel(VirtAddr::new(buffers.start()), Access::Write) {
@@ -147,7 +171,7 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
         match got.and_then(|got| buffers.copy_out(&bounce[..got])) {
             Ok(len) if len == want && buffers.left() > 0 => done += len,
             Ok(len) => return Ok(done + len),
-            Err(error) => return partial(done, error),
+            Err(error) => return buffers.stopped(done, error),
         }
     }
 }
@@ -162,16 +186,16 @@ fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool)
         let before = buffers.place();
         let got = match buffers.copy_in(&mut bounce) {
             Ok(got) => got,
-            Err(error) => return partial(done, reluctance(content, wait).unwrap_or(error)),
+            Err(error) => return buffers.stopped(done, reluctance(content, wait).unwrap_or(error)),
         };
-        let written = content.write(advanced(place, done), &bounce[..got], wait);
+        let written = retry(|| content.write(advanced(place, done), &bounce[..got], wait));
         if written != Ok(got) {
             buffers.go_on_from(before, written.unwrap_or(0));
         }
         match written {
             Ok(len) if len == bounce.len() && buffers.left() > 0 => done += len,
             Ok(len) => return Ok(done + len),
-            Err(error) => return partial(done, error),
+            Err(error) => return buffers.stopped(done, error),
         }
     }
 }

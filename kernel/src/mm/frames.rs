@@ -10,9 +10,9 @@ use percore::{MAX_CORES, Pinned};
 use sync::CachePadded;
 use vm::FrameNum;
 
-pub use self::pool::{add_above, init, is_low, reserve};
+pub use self::pool::{add_above, init, is_low, reserve, total};
 pub(super) use self::pool::{
-    alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes, total,
+    alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes,
 };
 use self::pool::{is_reserved, note_level, pool};
 use super::huge_frames;
@@ -93,7 +93,8 @@ pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
 /// The same, but not from a pool whose rest is left to the kernel.
 #[inline]
 fn beyond_reserve(pin: &Pinned) -> Option<u64> {
-    mine(pin).dirty.pop().or_else(|| if is_reserved() { None } else { alloc_raw(pin) })
+    let magazine = mine(pin);
+    magazine.dirty.pop().or_else(|| if is_reserved() { magazine.zeroed.pop() } else { alloc_raw(pin) })
 }
 
 /// A frame that is not kept ready.

@@ -75,7 +75,7 @@ pub use limits::{Growth, Limits, within_limits};
 pub use memory::{Mapped, Memory, Program};
 pub use numbers::Number;
 pub use pages::Pages;
-pub use patience::{Patience, patiently, retry, under_lock};
+pub use patience::{Patience, patiently, retry, under_lock, under_lock_over};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
 pub use start::start_first;

@@ -10,8 +10,10 @@ use vm::PageNum;
 use super::{Process, numbers};
 use crate::mm::{compressed, epoch, frames};
 
-/// Pages at a time: what was tried before was in vain, and is tried before the next.
+/// Pages at the first time: what was tried before was in vain, and is tried before the next.
 const WANTED: u64 = 512;
+/// The part of all memory that goes at a time at most.
+const PART: u64 = 8;
 /// Turns after which there is nothing: part of one, one that makes pages idle, and one that takes them.
 const TURNS: usize = 3;
 
@@ -48,25 +50,26 @@ impl Hand {
 
 static HAND: SpinLock<Hand> = SpinLock::new(Hand::at(0));
 
-/// Compresses some pages, if the user of the kernel wants that. Whether that found enough to try again: memory, or what pages of
-/// programs left to the kernel as long as many could be compressed. The caller holds no lock, or has said so
-/// (`epoch::without_reclaim`).
-pub fn page_out() -> bool {
+/// Compresses some pages, if the user of the kernel wants that; twice as many as the time before if that was not enough, which it
+/// was `tried` times. Whether that found enough to try again: memory, or what pages of programs left to the kernel as long as
+/// many could be compressed. The caller holds no lock, or has said so (`epoch::without_reclaim`).
+pub fn page_out(tried: usize) -> bool {
     if !epoch::may_reclaim() {
         return false;
     }
-    let enough = compressed::has_room() && take_turns() >= epoch::WORTH_A_RETRY;
+    let wanted = (WANTED << tried).min(frames::total() / PART).max(WANTED);
+    let enough = compressed::has_room() && take_turns(wanted) >= epoch::WORTH_A_RETRY;
     let was_left = frames::reserve(enough && !frames::is_low());
     enough || was_left
 }
 
-/// How many pages have gone.
-fn take_turns() -> u64 {
+/// Goes on until `wanted` pages have gone: how many have.
+fn take_turns(wanted: u64) -> u64 {
     let mut hand = *HAND.lock();
     let (mut gone, mut turns) = (0, 0);
-    while gone < WANTED && turns < TURNS {
+    while gone < wanted && turns < TURNS {
         match numbers::next_process(hand.pid) {
-            Some(process) => gone += hand.go_on(&process, WANTED - gone),
+            Some(process) => gone += hand.go_on(&process, wanted - gone),
             None => (hand, turns) = (Hand::at(0), turns + 1),
         }
     }

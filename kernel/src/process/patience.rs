@@ -3,8 +3,10 @@
 //! Looking for memory forces epochs, and those turn only when every core ticks. A core that spins on a lock does not
 //! tick, so whoever holds one must not look for memory: user memory is reached under a lock with [`under_lock`].
 
+use core::ops::Range;
+
 use abi::Errno;
-use vm::{Access, FaultError, VirtAddr, VmError};
+use vm::{Access, FaultError, PAGE_SIZE, VirtAddr, VmError};
 
 use super::fault;
 use super::page_out::page_out;
@@ -32,13 +34,16 @@ impl Patience {
     pub fn found_memory(&mut self) -> bool {
         let ends = arch::with_current(|task| task.process().ending.is_set());
         if self.0 == 0 || ends == Some(true) {
-            return false;
+            // Better than nothing is what pages leave to the kernel.
+            return frames::reserve(false);
         }
+        let tried = TRIES - self.0;
         self.0 -= 1;
         let found = (0..MODEST).any(|_| epoch::reclaim(false));
-        // A few frames that other cores kept ready are soon with another core again: pages make room even so.
-        let enough = found && !frames::is_low();
-        enough || page_out() || found || epoch::reclaim(true)
+        // A few frames that other cores kept ready are soon with another core again, and what the last try gave back was not
+        // enough for it: pages make room even so.
+        let enough = found && tried == 0 && !frames::is_low();
+        enough || page_out(tried) || found || epoch::reclaim(true)
     }
 }
 
@@ -105,11 +110,30 @@ pub fn under_lock<R>(
     access: Access,
     mut locked: impl FnMut() -> Result<R, Errno>,
 ) -> Result<R, Errno> {
+    under_lock_over(&mut (), access, |()| at..at.saturating_add(1), |()| locked())
+}
+
+/// The same for what is known only when `locked` has failed: the pages of `span` are brought in.
+///
+/// # Errors
+/// See [`under_lock`].
+pub fn under_lock_over<S, R>(
+    state: &mut S,
+    access: Access,
+    span: impl Fn(&S) -> Range<u64>,
+    mut locked: impl FnMut(&mut S) -> Result<R, Errno>,
+) -> Result<R, Errno> {
     for _ in 0..TRIES {
-        match epoch::without_reclaim(&mut locked) {
-            Err(Errno::EFAULT) if fault::from_kernel(VirtAddr::new(at), access) => {}
+        match epoch::without_reclaim(|| locked(state)) {
+            Err(Errno::EFAULT) if bring_in(span(state), access) => {}
             done => return done,
         }
     }
     Err(Errno::EAGAIN)
+}
+
+/// Whether all pages of `span` may be accessed, and are there.
+fn bring_in(span: Range<u64>, access: Access) -> bool {
+    let first = span.start - span.start % PAGE_SIZE;
+    (first..span.end).step_by(PAGE_SIZE as usize).all(|page| fault::from_kernel(VirtAddr::new(page), access))
 }

@@ -16,7 +16,7 @@ use crate::fs::fallible;
 use crate::fs::node::{Listed, Node, Volume};
 use crate::fs::page_cache::PAGE;
 use crate::mm::user;
-use crate::process::under_lock;
+use crate::process::under_lock_over;
 
 pub fn stat(call: &mut Call<'_>) -> Outcome {
     tell(call.find(0, true)?.existing()?, call.arg(1))
@@ -114,7 +114,9 @@ pub fn getdents64(call: &mut Call<'_>) -> Outcome {
     // No name fits into a negative count.
     let count = usize::try_from(call.int(2)).unwrap_or(0).min(MOST);
     let mut listing = Listing { bytes: fallible::empty(count)?, full: false };
-    under_lock(call.arg(1), Access::Write, || list(&file, &mut listing, call.arg(1)))
+    let at = call.arg(1);
+    let span = |listing: &Listing| at..at.saturating_add(listing.bytes.len().max(1) as u64);
+    under_lock_over(&mut listing, Access::Write, span, |listing| list(&file, listing, at))
 }
 
 /// Shows the names from the file's position on at `to`.

@@ -8,9 +8,9 @@ use vm::FrameNum;
 
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::mm::buddy::Buddy;
+use crate::mm::descriptors;
 use crate::mm::memory_map::{FRAME, MemoryMap};
 use crate::mm::owner::{Notes, Owner};
-use crate::mm::{descriptors, epoch};
 
 static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::new(Notes::NONE)));
 static NOTES: SetOnce<Notes> = SetOnce::new();
@@ -67,10 +67,10 @@ pub fn is_low() -> bool {
     LOW.load(Ordering::Relaxed)
 }
 
-/// Whether that is so, and pages of programs are to leave it, too: not for who holds a lock, and cannot look for memory.
+/// Whether that is so, and pages of programs are to leave it, too.
 #[cold]
 pub(super) fn is_reserved() -> bool {
-    is_low() && RESERVED.load(Ordering::Relaxed) && epoch::may_reclaim()
+    is_low() && RESERVED.load(Ordering::Relaxed)
 }
 
 /// From now on pages of programs leave the reserve, or not: whether they did. To be left by all there must be a way to have
@@ -108,7 +108,7 @@ fn alloc_leaving(order: usize, left: u64) -> Option<u64> {
 }
 
 /// Frames of usable memory at boot.
-pub(in crate::mm) fn total() -> u64 {
+pub fn total() -> u64 {
     TOTAL.load(Ordering::Relaxed) as u64
 }
 
