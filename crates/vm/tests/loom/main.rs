@@ -3,11 +3,13 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-vm --test loom --release`
 #![cfg(loom)]
 
+mod clock;
 mod demotion;
 mod faults;
 mod linkage;
 mod locks;
 mod machine;
+mod memory;
 mod presence;
 mod world;
 

@@ -11,25 +11,27 @@ use rcu::Domain;
 use refcache::Refcache;
 use vm::{
     Access, AddressSpace, Fault, FaultError, FrameNum, Layout, Locking, Mapping, NodeCounters, PageNum,
-    PageRange, Placement, Prot, Remap, TreeSpace,
+    PageRange, Placement, Prot, Remap, Tables, TreeSpace,
 };
 
 use crate::check;
 use crate::machine::{CORES, Machine, PAGES};
+use crate::memory::Memory;
 
-type Space = TreeSpace<Arc<Refcache>, Arc<Domain>, Machine, Machine>;
+type Space = TreeSpace<Arc<Refcache>, Arc<Domain>, Machine, Memory>;
 
 pub struct World {
     /// A failing model forgets it: its drop would run outside of the model.
     space: ManuallyDrop<Space>,
     machine: Machine,
+    memory: Memory,
     domains: Domains,
 }
 
 /// What waits until nobody uses it any more: nodes of the resident pages, regions and nodes of their tree.
-struct Domains {
-    refcache: Arc<Refcache>,
-    nodes: Arc<NodeCounters>,
+pub struct Domains {
+    pub refcache: Arc<Refcache>,
+    pub nodes: Arc<NodeCounters>,
     rcu: Arc<Domain>,
 }
 
@@ -44,14 +46,18 @@ fn pages(pages: Range<u64>) -> PageRange {
     PageRange::between(PageNum::new(pages.start), PageNum::new(pages.end))
 }
 
-fn as_core<R>(core: usize, act: impl FnOnce(&Pinned) -> R) -> R {
+pub fn layout() -> Layout {
+    Layout { cores: CORES, user: pages(0..PAGES), anywhere: pages(0..PAGES), seed: 0 }
+}
+
+pub fn as_core<R>(core: usize, act: impl FnOnce(&Pinned) -> R) -> R {
     let _part = threads::enter(CoreId::new(core));
     act(&percore::pin())
 }
 
 impl Domains {
     /// With both cores online.
-    fn new() -> Self {
+    pub fn new() -> Self {
         // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be replayed.
         let refcache = refcache::Config { cores: CORES, cache_slots: 1, review_budget: 8 };
         let refcache = Arc::new(Refcache::new(refcache));
@@ -68,7 +74,7 @@ impl Domains {
     }
 
     /// Once both have done so a few times, nothing is left of a space that is gone.
-    fn assert_empty(&self) {
+    pub fn assert_empty(&self) {
         (0..8).for_each(|_| self.tick_all());
         assert_eq!((self.nodes.total().live(), self.rcu.backlog()), (0, 0), "something never comes back");
     }
@@ -76,12 +82,11 @@ impl Domains {
 
 impl World {
     fn new(locking: Locking) -> Self {
-        let (machine, domains) = (Machine::default(), Domains::new());
-        let layout = Layout { cores: CORES, user: pages(0..PAGES), anywhere: pages(0..PAGES), seed: 0 };
+        let (machine, memory, domains) = (Machine::new(Tables::Shared), Memory::default(), Domains::new());
         let (handles, nodes) = ((domains.refcache.clone(), domains.rcu.clone()), domains.nodes.clone());
-        let make =
-            |pin: &Pinned| Space::new(pin, locking, handles, nodes, machine.clone(), machine.clone(), layout);
-        Self { space: ManuallyDrop::new(as_core(0, make).unwrap()), machine, domains }
+        let (mmu, frames) = (machine.clone(), memory.clone());
+        let make = |pin: &Pinned| Space::new(pin, locking, handles, nodes, mmu, frames, layout());
+        Self { space: ManuallyDrop::new(as_core(0, make).unwrap()), machine, memory, domains }
     }
 
     /// This thread plays `core`, until the answer is dropped.
@@ -98,10 +103,10 @@ impl World {
     /// With everybody gone: each frame is at one page, whose translations are right, and all of it comes back.
     fn end(self) {
         let frame = |page| self.core(0).frame(PageNum::new(page));
-        assert_eq!(self.machine.frames_in_use(), (0..PAGES).filter_map(frame).count(), "a frame was lost");
-        let Self { space, machine, domains } = self;
+        assert_eq!(self.memory.frames_in_use(), (0..PAGES).filter_map(frame).count(), "a frame was lost");
+        let Self { space, memory, domains, .. } = self;
         as_core(0, |_| drop(ManuallyDrop::into_inner(space)));
-        assert_eq!(machine.frames_in_use(), 0);
+        assert!(memory.is_unused());
         domains.assert_empty();
     }
 }
