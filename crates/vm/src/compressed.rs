@@ -26,6 +26,8 @@
 //! 4. What is compressed never changes. Who inherits it adds a holder, whether parent or child writes first: each gets a frame
 //!    of its own from the same bytes.
 //! 5. Compressing needs no memory: what is compressed is kept in frames that pages gave before, or in the page's own.
+//!
+//! The models are in `tests/loom/clock.rs`.
 
 use percore::Pinned;
 use radixmap::Entry;

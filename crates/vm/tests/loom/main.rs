@@ -11,6 +11,7 @@ mod locks;
 mod machine;
 mod memory;
 mod presence;
+mod programs;
 mod world;
 
 use loom::model::Builder;
