@@ -6,6 +6,7 @@
 //! |---|---|
 //! | the clock takes no translations back (`page_out.rs`) | those of a page that is written, taken away or inherited |
 //! | it looks at the page, unlocks, and locks once more for what it does | the same |
+//! | it takes a linked page for an idle one (`compressed.rs`) | `a_page_that_is_in_use_is_written` and others |
 //! | it compresses what is counted, without asking (`unshare`) | those of a page of both; `a_page_is_inherited` |
 //! | a fault does not forget the compressed contents | those of a page that is written; those of a child |
 //! | `inherit` adds no holder of what is compressed | `a_page_is_inherited`, `a_compressed_page_of_both_is_written_by_both` |
@@ -59,7 +60,7 @@ fn goes_once(away: Act, after: Act) {
         },
     ];
     for before in before {
-        race(before, |world, pin| world.parent.visit(pin, 2), away, after);
+        race(before, |world, pin| world.parent.visit(pin, 1), away, after);
     }
 }
 

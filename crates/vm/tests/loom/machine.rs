@@ -1,17 +1,30 @@
-//! The translations of a space: one page table or one for each core, and a TLB for each core.
+//! The translations of a space: one page table, or one for each core, which may lead to the space's leaves; and a TLB for
+//! each core.
 
 use std::sync::Arc;
 
 use loom::sync::{Mutex, MutexGuard};
 use percore::{CoreId, CoreSet, Pinned};
 use test_memory::Watched;
-use vm::{Access, FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
+use vm::{Access, FrameNum, HUGE_PAGES, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
 pub const CORES: usize = 2;
 pub const PAGES: u64 = 8;
 
+/// What the word of a leaf says that is an entry.
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 2;
+
 type Translation = Option<(FrameNum, Prot)>;
-type Tlb = [Translation; PAGES as usize];
+
+/// What a core's hardware has.
+#[derive(Default)]
+struct Core {
+    /// What it has used, or has in a table of its own.
+    tlb: [Translation; PAGES as usize],
+    /// Where its upper table leads.
+    leaf: Option<usize>,
+}
 
 #[derive(Clone)]
 pub struct Machine(Arc<Parts>);
@@ -20,13 +33,12 @@ struct Parts {
     tables: Tables,
     /// The one table. Loom reports an entry that is written by somebody who does not hold its page.
     table: [Watched<Translation>; PAGES as usize],
-    /// Those of tables of their own too: a core uses what it fills at once.
-    tlbs: [Mutex<Tlb>; CORES],
+    cores: [Mutex<Core>; CORES],
 }
 
 impl Machine {
     pub fn new(tables: Tables) -> Self {
-        Self(Arc::new(Parts { tables, table: Default::default(), tlbs: Default::default() }))
+        Self(Arc::new(Parts { tables, table: Default::default(), cores: Default::default() }))
     }
 
     /// What the one table says, and the TLBs too where they say something.
@@ -40,29 +52,35 @@ impl Machine {
 
     /// What the TLBs say.
     pub fn cached(&self, page: PageNum) -> impl Iterator<Item = (FrameNum, Prot)> {
-        self.0.tlbs.iter().filter_map(move |tlb| tlb.lock().unwrap()[index(page)])
+        self.0.cores.iter().filter_map(move |core| core.lock().unwrap().tlb[index(page)])
     }
 
-    /// The core does `act` with the page's frame, if its TLB allows `access`. No shootdown comes between.
+    /// The core does `act` with the page's frame, if `access` is allowed by its TLB, or else by what a `walk` of the space
+    /// finds: a leaf, and the page's word in it. No shootdown comes between.
     pub fn access<T>(
         &self,
         pin: &Pinned,
         page: PageNum,
         access: Access,
+        walk: impl FnOnce() -> Option<(usize, u64)>,
         act: impl FnOnce(FrameNum) -> T,
     ) -> Option<T> {
-        let tlb = self.tlb(pin.core());
-        let (frame, _) = tlb[index(page)].filter(|(_, prot)| prot.allows(access))?;
+        let mut core = self.core(pin.core());
+        if core.tlb[index(page)].is_none() && core.leaf.is_some() {
+            core.tlb[index(page)] = walk().filter(|&(at, _)| core.leaf == Some(at)).and_then(translated);
+        }
+        let (frame, _) = core.tlb[index(page)].filter(|(_, prot)| prot.allows(access))?;
         Some(act(frame))
     }
 
-    fn tlb(&self, core: CoreId) -> MutexGuard<'_, Tlb> {
-        self.0.tlbs[core.index()].lock().unwrap()
+    fn core(&self, core: CoreId) -> MutexGuard<'_, Core> {
+        self.0.cores[core.index()].lock().unwrap()
     }
 
     fn flush(&self, core: CoreId, pages: PageRange) {
-        let mut tlb = self.tlb(core);
-        pages.iter().for_each(|page| tlb[index(page)] = None);
+        let mut core = self.core(core);
+        pages.iter().for_each(|page| core.tlb[index(page)] = None);
+        core.leaf = core.leaf.filter(|_| pages.pages() < HUGE_PAGES);
     }
 
     fn set(&self, page: PageNum, translation: Translation) {
@@ -70,6 +88,12 @@ impl Machine {
             self.0.table[index(page)].set(translation);
         }
     }
+}
+
+/// What a word of a leaf says.
+fn translated((_, word): (usize, u64)) -> Translation {
+    let prot = if word & WRITABLE != 0 { Prot::READ | Prot::WRITE } else { Prot::READ };
+    (word & PRESENT != 0).then(|| (FrameNum::new(word >> 12 & 0xffff), prot))
 }
 
 fn index(page: PageNum) -> usize {
@@ -84,7 +108,7 @@ impl Mmu for Machine {
     /// The core uses the translation at once.
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
         self.set(page, Some((frame, prot)));
-        self.tlb(pin.core())[index(page)] = Some((frame, prot));
+        self.core(pin.core()).tlb[index(page)] = Some((frame, prot));
         Ok(())
     }
 
@@ -106,11 +130,15 @@ impl Mmu for Machine {
         CoreSet::first(CORES)
     }
 
-    fn entry(&self, _: Prot) -> u64 {
-        unreachable!("no leaf is linked")
+    fn entry(&self, prot: Prot) -> u64 {
+        if prot.allows(Access::Write) { PRESENT | WRITABLE } else { PRESENT }
     }
 
-    fn link(&self, _: &Pinned, _: PageNum, _: usize) -> Result<bool, OutOfMemory> {
-        unreachable!("no leaf is linked")
+    /// What the core had in a table of its own goes.
+    fn link(&self, pin: &Pinned, _: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        let mut core = self.core(pin.core());
+        let before = core.leaf;
+        *core = Core { leaf: Some(leaf), ..Core::default() };
+        Ok(before != Some(leaf))
     }
 }

@@ -33,8 +33,8 @@ pub struct World {
 }
 
 impl Program {
-    fn new(pin: &Pinned, domains: &Domains, memory: &Memory) -> Self {
-        let (machine, memory) = (Machine::new(Tables::PerCore), memory.clone());
+    fn new(pin: &Pinned, tables: Tables, domains: &Domains, memory: &Memory) -> Self {
+        let (machine, memory) = (Machine::new(tables), memory.clone());
         let (refcache, nodes) = (domains.refcache.clone(), domains.nodes.clone());
         let space =
             Space::with_counters(pin, refcache, nodes, machine.clone(), memory.clone(), layout()).unwrap();
@@ -49,7 +49,8 @@ impl Program {
     /// The page is used by a translation of it, after as many faults as that takes.
     fn touch<T>(&self, pin: &Pinned, access: Access, act: impl Fn(FrameNum) -> T) -> T {
         loop {
-            if let Some(outcome) = self.machine.access(pin, PAGE, access, &act) {
+            let walk = || self.space.walk(pin, PAGE);
+            if let Some(outcome) = self.machine.access(pin, PAGE, access, walk, &act) {
                 return outcome;
             }
             self.space.fault(pin, PAGE.address().unwrap(), access).unwrap();
@@ -94,9 +95,9 @@ impl Program {
 
 impl World {
     /// Nothing is mapped but the parent's page, which has nothing.
-    fn new() -> Self {
+    fn new(tables: Tables) -> Self {
         let (memory, domains) = (Memory::default(), Domains::new());
-        let program = |pin: &Pinned| Program::new(pin, &domains, &memory);
+        let program = |pin: &Pinned| Program::new(pin, tables, &domains, &memory);
         let (parent, child) = as_core(0, |pin| (program(pin), program(pin)));
         as_core(0, |pin| parent.map(pin));
         Self { parent, child, memory, domains }
@@ -116,20 +117,23 @@ impl World {
 pub type Act = fn(&World, &Pinned);
 
 /// Explores `one` on core 0 against `other` on core 1, on which `before` was done too. `after` it the outcome is judged.
+/// With a table for each core, and with a leaf that is core 1's home.
 pub fn race(before: Act, one: Act, other: Act, after: Act) {
-    check(2, move || {
-        let world = Arc::new(World::new());
-        as_core(1, |pin| before(&world, pin));
-        let theirs = world.clone();
-        let thread = thread::spawn(move || as_core(1, |pin| other(&theirs, pin)));
-        as_core(0, |pin| one(&world, pin));
-        thread.join().unwrap();
-        let Some(world) = Arc::into_inner(world) else { panic!("both are done") };
-        as_core(0, |pin| {
-            world.parent.judge(pin);
-            world.child.judge(pin);
-            after(&world, pin);
+    for tables in [Tables::PerCore, Tables::Adaptive] {
+        check(2, move || {
+            let world = Arc::new(World::new(tables));
+            as_core(1, |pin| before(&world, pin));
+            let theirs = world.clone();
+            let thread = thread::spawn(move || as_core(1, |pin| other(&theirs, pin)));
+            as_core(0, |pin| one(&world, pin));
+            thread.join().unwrap();
+            let Some(world) = Arc::into_inner(world) else { panic!("both are done") };
+            as_core(0, |pin| {
+                world.parent.judge(pin);
+                world.child.judge(pin);
+                after(&world, pin);
+            });
+            world.end();
         });
-        world.end();
-    });
+    }
 }

@@ -73,9 +73,9 @@ impl Domains {
         (0..CORES).for_each(|core| as_core(core, |pin| _ = self.rcu.quiesce(pin)));
     }
 
-    /// Once both have done so a few times, nothing is left of a space that is gone.
+    /// Once both have done so for every level of nodes, from the lowest, nothing is left of a space that is gone.
     pub fn assert_empty(&self) {
-        (0..8).for_each(|_| self.tick_all());
+        (0..16).for_each(|_| self.tick_all());
         assert_eq!((self.nodes.total().live(), self.rcu.backlog()), (0, 0), "something never comes back");
     }
 }
