@@ -67,7 +67,7 @@ impl Job {
         let mut boots = self.store.boots(&run);
         while !self.is_done(&boots) {
             let boot = boots.len() + 1;
-            match measure::run(&run, self.effort, format!("run {number} of {of}: {name}, boot {boot}")) {
+            match self.boot(&run, &format!("run {number} of {of}: {name}, boot {boot}")) {
                 Ok(measured) => {
                     self.store.put(&run, boot, measured.clone())?;
                     boots.push(measured);
@@ -79,6 +79,15 @@ impl Job {
             }
         }
         Ok((run, Ok(Booted { boots: boots.len(), mean: boots::mean(&boots)? })))
+    }
+
+    /// One guest, or another one if it fails: of a thousand that boot the stock kernel on a busy machine some never say a word.
+    fn boot(&self, run: &Run, step: &str) -> Result<Measured> {
+        let boot = || measure::run(run, self.effort, step.to_owned());
+        boot().or_else(|error| {
+            eprintln!("radixvm: once more: {}: {error:#}", run.name());
+            boot()
+        })
     }
 
     fn curve(&self, done: &Done, across: Across, panel: &Panel, series: &Series) -> Curve {
