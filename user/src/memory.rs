@@ -82,6 +82,13 @@ pub unsafe fn discard(address: usize, length: usize) -> io::Result<()> {
     check(unsafe { libc::madvise(address as *mut _, length, libc::MADV_DONTNEED) })
 }
 
+/// `mincore`: a byte for each page, whose lowest bit says whether the page is in memory.
+pub fn resident(address: usize, length: usize, pages: &mut [u8]) -> io::Result<()> {
+    assert!(pages.len() >= length.div_ceil(PAGE), "no room for the answer");
+    // SAFETY: the answer has room, and the range is only asked about.
+    check(unsafe { libc::mincore(address as *mut _, length, pages.as_mut_ptr()) })
+}
+
 /// `madvise(MADV_NOHUGEPAGE)`: every page has a frame of its own. A kernel without huge pages needs no advice.
 pub fn small_pages(address: usize, length: usize) -> io::Result<()> {
     // SAFETY: the advice changes no contents.

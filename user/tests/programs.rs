@@ -95,6 +95,32 @@ fn microbenchmarks_do_their_rounds_apart_and_in_one_region() {
 }
 
 #[test]
+fn calls_touch_what_their_kinds_say() {
+    let kinds = [
+        ("map", 20..40),
+        ("stack", 20..40),
+        ("discard", 40..60),
+        ("protect", 0..20),
+        ("mincore", 0..20),
+        ("scattered", 0..20),
+        // The C library of the machine that runs the tests may keep stacks.
+        ("thread", 0..60),
+        ("kept-thread", 0..20),
+        ("maps", 0..20),
+        ("stat", 0..20),
+    ];
+    for (kind, faults) in kinds {
+        let line = format!("{kind} --threads 1 --pages 512 --iterations 20 --warmup 8 --json");
+        let report = json(env!("CARGO_BIN_EXE_calls"), &line);
+        assert_eq!((&report["kind"], &report["rounds"]), (&kind.into(), &20.into()));
+        assert!(faults.contains(&report["minor_faults"].as_u64().unwrap()), "{report}");
+    }
+    for wrong in ["", "brk", "scattered --threads 2", "scattered --pages 4096 --iterations 9"] {
+        assert!(!run(env!("CARGO_BIN_EXE_calls"), wrong).status.success(), "{wrong}");
+    }
+}
+
+#[test]
 fn neighbours_map_and_touch_every_round() {
     for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
         let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");

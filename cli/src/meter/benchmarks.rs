@@ -10,7 +10,8 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
-const BENCHMARKS: [(&str, u64); 13] = [
+const BENCHMARKS: [(&str, u64); 14] = [
+    ("calls", 100),
     ("microbench", 2000),
     ("forkexit", 100),
     ("local", 2000),

@@ -75,6 +75,20 @@ fn did_what_it_says(kind: &str, tables: &str, report: &Value) {
     assert!(tables == "shared" || counter(report, "ipi_targets") == 0, "{report}");
 }
 
+/// Every kind of call on a range, and as many unmaps and faults as it says.
+#[test]
+fn calls() {
+    let kinds = [("map", 1, 1), ("stack", 1, 1), ("discard", 0, 2), ("protect", 0, 0), ("mincore", 0, 0)];
+    let others =
+        [("scattered", 1, 0), ("thread", 1, 1), ("kept-thread", 0, 0), ("maps", 0, 0), ("stat", 0, 0)];
+    for (kind, unmaps, faults) in kinds.into_iter().chain(others) {
+        let words = ["calls", kind, "--pages", "300", "--iterations", "40", "--json"];
+        let report = run(&["-c", "1"], &words).report();
+        assert_eq!(counter(&report, "munmap"), 40 * unmaps, "{report}");
+        assert!(counter(&report, "alloc_faults").abs_diff(40 * faults) <= 8, "{report}");
+    }
+}
+
 /// Pages of one leaf, each of one thread.
 #[test]
 fn neighbours() {

@@ -19,7 +19,10 @@ pub struct Arguments {
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Memory calls only: nothing that makes processes
+    /// Only calls whose names contain one of these words
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    only: Vec<String>,
+    /// Memory calls only: nothing that makes threads or processes
     #[arg(long)]
     quick: bool,
     /// Memory of every guest
@@ -28,10 +31,11 @@ pub struct Arguments {
 }
 
 /// Measures and reports.
-pub fn run(Arguments { json, quick, memory }: Arguments) -> Result<u8> {
+pub fn run(Arguments { json, only, quick, memory }: Arguments) -> Result<u8> {
+    let chosen = calls::chosen(&only, quick)?;
     // Before minutes of measuring that could not be kept.
     let json = json.map(Output::open).transpose()?;
-    let costs = calls::run(quick, memory)?;
+    let costs = calls::run(&chosen, memory)?;
     let table = calls::table(&costs);
     write!(std::io::stdout(), "{table}\nInstructions, user and kernel: the median of rounds.\n")?;
     if let Some(file) = json {
