@@ -14,7 +14,8 @@ use percore::threads::{self, ThreadCore};
 use percore::{CoreId, PerCore, Pinned};
 use refcache::{Config, Refcache};
 
-use crate::{FileStore, FrameStore};
+use crate::interpose::Interposed;
+use crate::{Call, FileStore, FrameStore};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -38,6 +39,7 @@ pub struct Machine {
     inboxes: PerCore<Mutex<Inbox>>,
     /// Something went wrong on some core: the others stop waiting for it.
     broken: AtomicBool,
+    pub(crate) interposed: Interposed,
     turn: Turn,
 }
 
@@ -85,6 +87,7 @@ impl Machine {
             rcu,
             inboxes: PerCore::new(cores, |_| Mutex::default()),
             broken: AtomicBool::new(false),
+            interposed: Interposed::default(),
             turn,
         };
         machine.on_each(|pin| {
@@ -103,6 +106,17 @@ impl Machine {
     pub fn on<R>(&self, core: usize, f: impl FnOnce(&Pinned) -> R) -> R {
         let _played = threads::enter(CoreId::new(core));
         f(&percore::pin())
+    }
+
+    /// Has another thread play `core`, which nobody attends, for one call, and waits for it: what that core does in the middle
+    /// of something that this one does.
+    pub fn elsewhere<R: Send>(&self, core: usize, f: impl FnOnce(&Pinned) -> R + Send) -> R {
+        thread::scope(|scope| scope.spawn(|| self.on(core, f)).join()).expect("the other core has not failed")
+    }
+
+    /// Has `act` done in the middle of the next `call`, once.
+    pub fn interpose(&self, call: Call, act: impl FnOnce(&Pinned) + Send + 'static) {
+        self.interposed.set(call, act);
     }
 
     /// Plays every core in turn; nobody attends one.

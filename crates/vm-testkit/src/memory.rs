@@ -5,12 +5,13 @@ use std::sync::Arc;
 use percore::Pinned;
 use vm::{Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, PageNum};
 
-use crate::Machine;
+use crate::{Call, Machine};
 
 pub(crate) struct Memory(pub(crate) Arc<Machine>);
 
 impl Frames for Memory {
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum> {
+        self.0.interposed.meet(Call::Alloc, pin);
         self.0.frames.alloc_zeroed(pin)
     }
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {
@@ -32,6 +33,7 @@ impl Frames for Memory {
         self.0.frames.alloc_copy(pin, from)
     }
     fn free(&self, pin: &Pinned, frame: FrameNum) {
+        self.0.interposed.meet(Call::Free, pin);
         self.0.frames.free(pin, frame);
     }
     fn share(&self, pin: &Pinned, frame: FrameNum) {
@@ -68,6 +70,7 @@ impl Backings for Memory {
         page: PageNum,
         _: Access,
     ) -> Result<FrameNum, BackingError> {
+        self.0.interposed.meet(Call::BackingFrame, pin);
         self.0.files.frame(pin, &self.0.frames, backing, page)
     }
     fn adjust(&self, _: &Pinned, backing: BackingNum, pages: i64) {

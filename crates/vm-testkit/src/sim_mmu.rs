@@ -5,8 +5,9 @@
 //! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
 //! to light.
 //!
-//! A core may leave the space ([`SimMmu::leave`]). It keeps its table then, and is told of what it must clear there when it comes back,
-//! or fills there for somebody else: `vm::Presence`.
+//! A core may leave the space ([`SimMmu::leave`]). It keeps a table of its own then, and is told of what it must clear there when it
+//! comes back, or fills there for somebody else: `vm::Presence`. With one table for all it has nothing left, and is no user of the
+//! space until it comes back.
 //!
 //! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at that moment; a
 //! leaf that has gone meanwhile is noticed.
@@ -24,7 +25,7 @@ use vm::{
 };
 
 use crate::cache::{Cache, Found, Translation};
-use crate::{FrameStore, Machine};
+use crate::{Call, FrameStore, Machine};
 
 /// Pages of a leaf.
 const LEAF: u64 = HUGE_PAGES;
@@ -56,6 +57,12 @@ impl State {
         self.tlbs.of(core).lock().unwrap().clear(frames, pages);
     }
 
+    /// The cores that run the space. Who comes later walks the one table after it has said so.
+    fn users(&self) -> CoreSet {
+        let cores = (0..self.presence.cores()).map(CoreId::new);
+        cores.filter(|&core| self.presence.of(core).is_here()).collect()
+    }
+
     fn clear(&self, frames: &FrameStore, core: CoreId, pages: PageRange) {
         self.table(core).lock().unwrap().clear(frames, pages);
         self.links.of(core).lock().unwrap().retain(|&leaf, _| !pages.covers(pages_of(leaf)));
@@ -70,7 +77,6 @@ fn pages_of(leaf: u64) -> PageRange {
 pub struct SimMmu {
     machine: Arc<Machine>,
     state: Arc<State>,
-    users: CoreSet,
     refuses: AtomicBool,
 }
 
@@ -81,12 +87,7 @@ impl SimMmu {
         let links = PerCore::new(machine.cores(), |_| Mutex::default());
         let presence = PerCore::new(machine.cores(), |_| absence::here());
         let state = State { kind, tables: caches(), tlbs: caches(), links, presence };
-        Self {
-            machine: machine.clone(),
-            state: Arc::new(state),
-            users: CoreSet::first(machine.cores()),
-            refuses: AtomicBool::new(false),
-        }
+        Self { machine: machine.clone(), state: Arc::new(state), refuses: AtomicBool::new(false) }
     }
 
     /// From now on there is no memory for table pages, or there is again.
@@ -122,6 +123,7 @@ impl SimMmu {
 
     fn fill_all(&self, pin: &Pinned, found: Found) -> Result<(), OutOfMemory> {
         assert!(found.first.prot != Prot::NONE, "{found:?} is filled without rights");
+        self.machine.interposed.meet(Call::Fill, pin);
         self.catch_up(pin);
         let region = found.pages.start().get() / LEAF;
         let linked = self.state.links.mine(pin).lock().unwrap().contains_key(&region);
@@ -219,9 +221,11 @@ impl Mmu for SimMmu {
     fn clear(&self, pin: &Pinned, pages: PageRange) {
         self.state.clear(&self.machine.frames, pin.core(), pages);
         self.state.tlbs.mine(pin).lock().unwrap().clear(&self.machine.frames, pages);
+        self.machine.interposed.meet(Call::Clear, pin);
     }
 
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
+        self.machine.interposed.meet(Call::Shootdown, pin);
         let mut shot = Shot::default();
         let must_hear = |core| self.state.presence.of(core).must_interrupt(pages);
         let pending = Arc::new(AtomicUsize::new(0));
@@ -244,8 +248,10 @@ impl Mmu for SimMmu {
         shot
     }
 
-    fn users(&self, _: &Pinned) -> CoreSet {
-        self.users
+    fn users(&self, pin: &Pinned) -> CoreSet {
+        let users = self.state.users();
+        self.machine.interposed.meet(Call::Users, pin);
+        users
     }
 
     fn entry(&self, prot: Prot) -> u64 {
@@ -253,6 +259,7 @@ impl Mmu for SimMmu {
     }
 
     fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
+        self.machine.interposed.meet(Call::Link, pin);
         self.catch_up(pin);
         let region = page.get() / LEAF;
         let mut links = self.state.links.mine(pin).lock().unwrap();

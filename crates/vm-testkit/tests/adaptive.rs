@@ -1,8 +1,11 @@
 //! Adaptive tables: who links, who is shot at, and what stays.
 
+use std::sync::Arc;
+use std::thread;
+
 use percore::Pinned;
 use vm::{Access, Event, Fault, Mapping, PageNum, PageRange, Placement, Prot, Tables};
-use vm_testkit::{Setup, Shows, World};
+use vm_testkit::{Call, Setup, Shows, World};
 
 const RW: Prot = Prot::from_bits(3);
 const LEAF: u64 = 512;
@@ -372,6 +375,24 @@ fn who_still_uses_the_leaf_shares_it_again_and_for_longer() {
         assert!(world.mmu.links() > 2, "shared by several again");
     }
     world.finish();
+}
+
+/// The leaf becomes core 0's home between the moment when core 4 is in its set and the one when core 4's table leads there: core 4
+/// was sent away before it had come, and finds that out by itself.
+#[test]
+fn who_is_sent_away_while_it_links_unlinks() {
+    let (world, leaf) = leaf_of(5, 4, 40);
+    let world = Arc::new(world);
+    (1..ALONE).for_each(|_| assert!(round(&world, 0, 100) > 0));
+    let home = world.clone();
+    world.machine.interpose(Call::Link, move |_| {
+        thread::scope(|scope| scope.spawn(|| assert!(round(&home, 0, 100) > 0)).join()).unwrap();
+    });
+    world.machine.on(4, |pin| assert_eq!(world.load(pin, leaf.start(), 0), Ok(LEAF_START)));
+    assert_eq!(world.mmu.links(), 1, "core 0 is home, and core 4 is its guest");
+    unmap(&world, 0, pages(LEAF_START, 1));
+    world.machine.on(4, |pin| assert!(world.load(pin, leaf.start(), 0).is_err(), "the page has gone"));
+    Arc::into_inner(world).expect("nobody else has the world").finish();
 }
 
 /// One core makes the leaf its home time and again, with and without others who fault there, link, take back and drop their tables

@@ -1,17 +1,22 @@
 //! Cores that do not run the space.
 
+use std::sync::Mutex;
+
 use percore::Pinned;
 use vm::{PageRange, Presence, Tables};
 
 use super::SimMmu;
+use crate::cache::Cache;
 
 impl SimMmu {
-    /// This core runs something else from now on. Who has one table for all flushes it then, and is interrupted all the same.
+    /// This core runs something else from now on, and its TLB is empty.
     pub fn leave(&self, pin: &Pinned) {
         let frames = &self.machine.frames;
         self.state.tlbs.mine(pin).lock().unwrap().empty(frames);
-        if self.state.kind != Tables::Shared && self.is_here(pin) {
-            self.state.tables.mine(pin).lock().unwrap().sleep(frames);
+        if self.is_here(pin) {
+            if let Some(table) = self.own_table(pin) {
+                table.lock().unwrap().sleep(frames);
+            }
             self.state.presence.mine(pin).leave();
         }
     }
@@ -20,8 +25,15 @@ impl SimMmu {
     pub fn enter(&self, pin: &Pinned) {
         if !self.is_here(pin) {
             self.forget(pin, self.state.presence.mine(pin).enter());
-            self.state.tables.mine(pin).lock().unwrap().wake(&self.machine.frames);
+            if let Some(table) = self.own_table(pin) {
+                table.lock().unwrap().wake(&self.machine.frames);
+            }
         }
+    }
+
+    /// The table that only this core walks, if there is one.
+    fn own_table(&self, pin: &Pinned) -> Option<&Mutex<Cache>> {
+        (self.state.kind != Tables::Shared).then(|| self.state.tables.mine(pin))
     }
 
     fn is_here(&self, pin: &Pinned) -> bool {

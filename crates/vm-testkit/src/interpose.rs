@@ -1,0 +1,48 @@
+//! Acts of a test in the middle of a call: what other cores do there, or what the call must not do.
+
+use std::sync::Mutex;
+
+use percore::Pinned;
+
+/// A call that a space makes of its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// [`vm::Mmu::fill`], before the translation is there.
+    Fill,
+    /// [`vm::Mmu::clear`], after the translations have gone.
+    Clear,
+    /// [`vm::Mmu::shootdown`], before any core is interrupted.
+    Shootdown,
+    /// [`vm::Mmu::users`], after the answer is known.
+    Users,
+    /// [`vm::Mmu::link`], before the core is linked.
+    Link,
+    /// [`vm::Frames::alloc_zeroed`], before there is a frame.
+    Alloc,
+    /// [`vm::Frames::free`], before the frame is free.
+    Free,
+    /// [`vm::Backings::frame`], before there is a frame.
+    BackingFrame,
+}
+
+type Act = Box<dyn FnOnce(&Pinned) + Send>;
+
+/// The act that waits for its call, if any.
+#[derive(Default)]
+pub(crate) struct Interposed(Mutex<Option<(Call, Act)>>);
+
+impl Interposed {
+    /// The next such call does `act`.
+    pub(crate) fn set(&self, call: Call, act: impl FnOnce(&Pinned) + Send + 'static) {
+        let before = self.0.lock().unwrap().replace((call, Box::new(act)));
+        assert!(before.is_none(), "another act waits for its call");
+    }
+
+    /// Such a call is being made.
+    pub(crate) fn meet(&self, call: Call, pin: &Pinned) {
+        let act = self.0.lock().unwrap().take_if(|(waits_for, _)| *waits_for == call);
+        if let Some((_, act)) = act {
+            act(pin);
+        }
+    }
+}
