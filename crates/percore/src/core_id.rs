@@ -6,10 +6,13 @@ pub const MAX_CORES: usize = 256;
 pub struct CoreId(u8);
 
 impl CoreId {
-    /// Core number `index`, which must be below [`MAX_CORES`].
+    /// Core number `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below [`MAX_CORES`].
     #[inline(always)]
     pub const fn new(index: usize) -> Self {
-        assert!(index < MAX_CORES);
+        assert!(index < MAX_CORES, "a machine has at most 256 cores");
         Self(index as u8)
     }
 

@@ -1,4 +1,4 @@
-//! The seam to the machine: three functions that the final binary defines once.
+//! The seam to the machine: four functions that the final binary defines once.
 
 use core::marker::PhantomData;
 
@@ -12,7 +12,13 @@ use crate::CoreId;
 pub unsafe trait Host {
     /// Keeps the caller on its core (preemption off, interrupts as they are) and names the core.
     fn pin() -> CoreId;
-    /// Undoes one `pin`.
+    /// Does the same for a caller that may run on no core at all, and returns `None` if it does not. Kernel code always
+    /// runs on one.
+    #[inline(always)]
+    fn try_pin() -> Option<CoreId> {
+        Some(Self::pin())
+    }
+    /// Undoes one `pin`, or one `try_pin` that named a core.
     fn unpin();
     /// One turn of a wait for another core. May let others run; must not unpin.
     fn relax();
@@ -20,9 +26,13 @@ pub unsafe trait Host {
 
 unsafe extern "Rust" {
     fn _radixvm_percore_pin() -> usize;
+    fn _radixvm_percore_try_pin() -> usize;
     fn _radixvm_percore_unpin();
     fn _radixvm_percore_relax();
 }
+
+/// The number of no core.
+const NO_CORE: usize = usize::MAX;
 
 /// Makes `$host` (a type that implements [`Host`]) the machine of this binary. Once per binary.
 #[macro_export]
@@ -31,6 +41,10 @@ macro_rules! set_host {
         #[unsafe(no_mangle)]
         fn _radixvm_percore_pin() -> usize {
             <$host as $crate::Host>::pin().index()
+        }
+        #[unsafe(no_mangle)]
+        fn _radixvm_percore_try_pin() -> usize {
+            <$host as $crate::Host>::try_pin().map_or(usize::MAX, $crate::CoreId::index)
         }
         #[unsafe(no_mangle)]
         fn _radixvm_percore_unpin() {
@@ -77,6 +91,14 @@ pub fn pin() -> Pinned {
     // SAFETY: the functions are defined by `set_host!`, with these signatures.
     let core = unsafe { _radixvm_percore_pin() };
     Pinned { core: CoreId::new(core), release: true, _stays_here: PhantomData }
+}
+
+/// Pins the caller to its core, if it has one. A destructor pins by this: it may run anywhere, and must not panic.
+#[inline]
+pub fn try_pin() -> Option<Pinned> {
+    // SAFETY: the functions are defined by `set_host!`, with these signatures.
+    let core = unsafe { _radixvm_percore_try_pin() };
+    (core != NO_CORE).then(|| Pinned { core: CoreId::new(core), release: true, _stays_here: PhantomData })
 }
 
 /// One turn of a wait for another core.

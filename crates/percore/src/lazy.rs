@@ -26,6 +26,7 @@ use core::ptr::{self, NonNull};
 use sync::CachePadded;
 use sync::atomic::{AtomicPtr, Ordering, fence};
 
+use crate::per_core::made_for_fewer;
 use crate::{CoreId, Pinned};
 
 /// One `T` for each core that asked for one, each alone on its cache lines.
@@ -91,7 +92,8 @@ impl<T: Send + Sync> LazyPerCore<T> {
 
     #[inline(always)]
     fn part(&self, core: CoreId, order: Ordering) -> Option<&T> {
-        let part = self.parts[core.index()].load(order);
+        let Some(part) = self.parts.get(core.index()) else { made_for_fewer(core, self.cores()) };
+        let part = part.load(order);
         // SAFETY: what `begin` stored is a part, which lives as long as `self`.
         unsafe { part.as_ref() }.map(|part| &part.value)
     }
@@ -99,7 +101,12 @@ impl<T: Send + Sync> LazyPerCore<T> {
     /// Makes the caller's part. Its core alone stores there, and has none. Release, partner of the Acquire in `of`.
     #[cold]
     fn begin(&self, pin: &Pinned, make: impl FnOnce(CoreId) -> T) -> Option<&T> {
-        let part = boxed(Part { value: make(pin.core()), before: ptr::null_mut() })?;
+        let value = make(pin.core());
+        if let Some(part) = self.mine(pin) {
+            // `make` asked for the part, too.
+            return Some(part);
+        }
+        let part = boxed(Part { value, before: ptr::null_mut() })?;
         self.link(part);
         self.parts[pin.core().index()].store(part.as_ptr(), Ordering::Release); // P1
         fence(Ordering::SeqCst); // P2, partner of O2
@@ -168,6 +175,16 @@ mod tests {
         assert!(ptr::eq(first, again) && ptr::eq(first, parts.of(CoreId::new(1)).unwrap()));
         assert!(parts.mine(&on(2)).is_none());
         assert_eq!(ptr::from_ref(first).addr() % 128, 0);
+    }
+
+    #[test]
+    fn a_part_is_made_once_though_its_maker_asks_for_it() {
+        let parts = LazyPerCore::try_new(1).unwrap();
+        let outer = parts.mine_or_new(&on(0), |_| {
+            parts.mine_or_new(&on(0), |_| 1).unwrap();
+            2
+        });
+        assert_eq!((outer, parts.iter().count()), (Some(&1), 1));
     }
 
     #[test]

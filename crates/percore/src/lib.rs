@@ -20,7 +20,7 @@ pub mod threads;
 pub use core_id::{CoreId, MAX_CORES};
 pub use core_set::CoreSet;
 pub use counts::Counts;
-pub use host::{Host, Pinned, pin, relax};
+pub use host::{Host, Pinned, pin, relax, try_pin};
 pub use lazy::LazyPerCore;
 pub use owned::OwnerCell;
 pub use per_core::PerCore;

@@ -24,15 +24,30 @@ impl<T> PerCore<T> {
     }
 
     /// The caller's own.
+    ///
+    /// # Panics
+    /// If it was made for fewer cores.
     #[inline(always)]
     pub fn mine(&self, pin: &Pinned) -> &T {
-        &self.0[pin.core().index()]
+        self.of(pin.core())
+    }
+
+    /// The caller's own, unless it was made for fewer cores.
+    #[inline(always)]
+    pub fn try_mine(&self, pin: &Pinned) -> Option<&T> {
+        self.0.get(pin.core().index()).map(|padded| &**padded)
     }
 
     /// That of `core`: reading it moves a cache line if `core` writes it.
+    ///
+    /// # Panics
+    /// If it was made for fewer cores.
     #[inline(always)]
     pub fn of(&self, core: CoreId) -> &T {
-        &self.0[core.index()]
+        match self.0.get(core.index()) {
+            Some(padded) => padded,
+            None => made_for_fewer(core, self.cores()),
+        }
     }
 
     /// All of them, core 0 first.
@@ -44,6 +59,13 @@ impl<T> PerCore<T> {
     pub fn cores(&self) -> usize {
         self.0.len()
     }
+}
+
+/// Per-core data was asked for by a core that it was not made for.
+#[cold]
+#[inline(never)]
+pub(crate) fn made_for_fewer(core: CoreId, cores: usize) -> ! {
+    panic!("core {} used what was made for {cores} cores, numbered from 0", core.index())
 }
 
 #[cfg(all(test, not(loom)))]
@@ -58,5 +80,15 @@ mod tests {
         assert_eq!(*cores.mine(&unsafe { Pinned::assume(CoreId::new(2)) }), 2);
         let address = |core| core::ptr::from_ref(cores.of(CoreId::new(core))).addr();
         assert_eq!((address(0) % 128, address(1) - address(0)), (0, 128));
+    }
+
+    #[test]
+    fn a_core_too_many_is_named() {
+        let cores = PerCore::new(3, CoreId::index);
+        // SAFETY: this test is the only flow of control, and plays core 3.
+        let fourth = unsafe { Pinned::assume(CoreId::new(3)) };
+        assert!(cores.try_mine(&fourth).is_none());
+        let refused = fuzzing::attempt(|| *cores.mine(&fourth)).unwrap_err();
+        assert_eq!(refused, "core 3 used what was made for 3 cores, numbered from 0");
     }
 }

@@ -21,6 +21,7 @@ struct Part {
 thread_local! {
     static PART: Cell<Option<Part>> = const { Cell::new(None) };
     static ON_RELAX: Cell<fn()> = const { Cell::new(nothing) };
+    static SERVING: Cell<bool> = const { Cell::new(false) };
 }
 #[cfg(loom)]
 sync::loom::thread_local! {
@@ -51,7 +52,7 @@ impl ThreadCore {
     }
 
     /// Has `serve` called on every turn of a wait of this thread: where a simulated core takes its
-    /// interrupts.
+    /// interrupts. A wait inside `serve` does not call it again.
     #[cfg(not(loom))]
     pub fn on_relax(&self, serve: fn()) {
         ON_RELAX.set(serve);
@@ -60,6 +61,25 @@ impl ThreadCore {
 
 #[cfg(not(loom))]
 fn nothing() {}
+
+/// The thread is in `ON_RELAX`'s function until this is dropped.
+#[cfg(not(loom))]
+struct Serving;
+
+#[cfg(not(loom))]
+impl Serving {
+    /// `None` if it is there already.
+    fn begin() -> Option<Self> {
+        (!SERVING.replace(true)).then(|| Self)
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Serving {
+    fn drop(&mut self) {
+        SERVING.set(false);
+    }
+}
 
 /// Makes this thread play the lowest core below `cores` that no other thread plays.
 ///
@@ -103,12 +123,14 @@ impl Drop for ThreadCore {
     /// Gives the core up.
     ///
     /// # Panics
-    /// If the thread is pinned. Then it keeps the core.
+    /// If the thread is pinned. Then it keeps the core. It keeps it without a word if it panics already.
     fn drop(&mut self) {
-        PART.with(|part| {
-            assert!(part.get().is_some_and(|part| part.pins == 0), "a pinned thread gave up its core");
-            part.set(None);
-        });
+        let pinned = PART.with(Cell::get).is_some_and(|part| part.pins > 0);
+        if pinned && std::thread::panicking() {
+            return;
+        }
+        assert!(!pinned, "a pinned thread gave up its core");
+        PART.with(|part| part.set(None));
         #[cfg(not(loom))]
         ON_RELAX.set(nothing);
         with_taken(|taken| taken.remove(self.core));
@@ -122,11 +144,15 @@ struct Threads;
 unsafe impl Host for Threads {
     #[inline]
     fn pin() -> CoreId {
+        Self::try_pin().expect("this thread plays no core: call percore::threads::enter first")
+    }
+
+    #[inline]
+    fn try_pin() -> Option<CoreId> {
         PART.with(|cell| {
-            let mut part = cell.get().expect("this thread plays no core: call percore::threads::enter first");
-            part.pins += 1;
-            cell.set(Some(part));
-            part.core
+            let part = cell.get()?;
+            cell.set(Some(Part { pins: part.pins + 1, ..part }));
+            Some(part.core)
         })
     }
 
@@ -137,7 +163,9 @@ unsafe impl Host for Threads {
 
     fn relax() {
         #[cfg(not(loom))]
-        (ON_RELAX.get())();
+        if let Some(_serving) = Serving::begin() {
+            (ON_RELAX.get())();
+        }
         std::thread::yield_now();
     }
 }
@@ -181,6 +209,36 @@ mod tests {
         assert_eq!(outer.core(), CoreId::new(9));
         drop(outer);
         drop(core);
-        assert!(std::panic::catch_unwind(pin).is_err(), "pinned without a core");
+        assert!(fuzzing::attempt(pin).is_err_and(|message| message.contains("plays no core")));
+        assert!(crate::try_pin().is_none());
+    }
+
+    #[test]
+    fn a_pinned_thread_that_panics_keeps_its_core_and_does_not_abort() {
+        let panicked = std::thread::spawn(|| {
+            let _core = enter(CoreId::new(10));
+            std::mem::forget(pin());
+            fuzzing::attempt(|| panic!("first")).unwrap_err();
+            std::panic::resume_unwind(Box::new("second"));
+        });
+        assert_eq!(panicked.join().unwrap_err().downcast_ref(), Some(&"second"));
+        assert!(another_enters(10).is_err());
+    }
+
+    #[test]
+    fn what_serves_may_wait() {
+        thread_local! {
+            static CALLS: Cell<u32> = const { Cell::new(0) };
+        }
+        let core = enter(CoreId::new(11));
+        core.on_relax(|| {
+            CALLS.set(CALLS.get() + 1);
+            (0..2).for_each(|_| crate::relax());
+            assert!(CALLS.get() < 2, "on the second turn");
+        });
+        crate::relax();
+        assert!(fuzzing::attempt(crate::relax).is_err());
+        assert!(fuzzing::attempt(crate::relax).is_err(), "a panic ends the serving");
+        assert_eq!(CALLS.get(), 3);
     }
 }
