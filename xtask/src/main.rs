@@ -17,8 +17,9 @@ const USAGE: &str = "\
 usage: cargo xtask VERB
 
   check              formatting, clippy, rooms (who may do what), generated pages up to date
-  test [SUITE]...    all suites, or these: check unit loom miri guest bochs
+  test [SUITE]...    all suites, or these: check unit asan guest bochs loom miri
   loom, miri, guest  one suite: the model checker, the interpreter, the tests that boot QEMU
+  asan               one suite: the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (15)
   bochs              one suite: the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
   doc                write docs/linux-calls.md from the kernel's table, and the API pages";
 
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
 fn dispatch(words: &[&str]) -> Result<bool> {
     match words {
         ["test", names @ ..] => suites::run(names),
-        [name @ ("check" | "loom" | "miri" | "guest" | "bochs")] => suites::run(&[name]),
+        [name @ ("check" | "asan" | "loom" | "miri" | "guest" | "bochs")] => suites::run(&[name]),
         ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
         _ => anyhow::bail!("{USAGE}"),
     }

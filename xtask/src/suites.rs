@@ -1,5 +1,6 @@
 //! The suites of tests, and running them.
 
+use std::env;
 use std::process::Command;
 use std::time::Instant;
 
@@ -16,9 +17,10 @@ struct Suite {
 }
 
 /// Quick ones first.
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     Suite { name: "check", run: check::all },
     Suite { name: "unit", run: unit },
+    Suite { name: "asan", run: asan },
     Suite { name: "guest", run: guest },
     Suite { name: "bochs", run: bochs },
     Suite { name: "loom", run: loom },
@@ -54,6 +56,36 @@ fn guest() -> Result<Tally> {
     tests(&mut cargo("test --locked --package radixvm --features guest --test guest -- --test-threads=1"))
 }
 
+/// How long each driver runs under AddressSanitizer, in seconds, unless `FUZZ_SECONDS` says so.
+const FUZZ_SECONDS: &str = "15";
+
+/// Every crate with a test named `fuzz`, under AddressSanitizer. Its leak detector needs to trace threads, which containers
+/// often forbid, so the drivers count themselves what was not freed.
+fn asan() -> Result<Tally> {
+    if !nightly_has("--version") {
+        println!(
+            "skipped: no nightly toolchain here, which AddressSanitizer needs (rustup toolchain install nightly)"
+        );
+        return Ok(Tally::skip());
+    }
+    let mut command = cargo("test --locked --no-fail-fast --target x86_64-unknown-linux-gnu --test fuzz");
+    command.args(packages_with("fuzz")?.iter().flat_map(|name| ["--package", name]));
+    command.arg("--target-dir").arg(target_dir("asan")).args(["--", "--test-threads=1"]);
+    command
+        .env("RUSTUP_TOOLCHAIN", "nightly")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .env("FUZZ_SECONDS", env::var("FUZZ_SECONDS").unwrap_or(FUZZ_SECONDS.to_owned()));
+    tests(&mut command)
+}
+
+/// Whether the nightly toolchain is here and can do this.
+fn nightly_has(words: &str) -> bool {
+    let answer = cargo(words).env("RUSTUP_TOOLCHAIN", "nightly").output();
+    answer.is_ok_and(|output| output.status.success())
+}
+
 /// The tests for CPUs that QEMU's translator has not.
 fn bochs() -> Result<Tally> {
     if Command::new("bochs-bin").arg("--help").output().is_err() {
@@ -67,17 +99,18 @@ fn bochs() -> Result<Tally> {
 /// Every crate with a test named `loom`, under the model checker.
 fn loom() -> Result<Tally> {
     let mut command = cargo("test --locked --release --no-fail-fast --test loom");
-    command.args(packages_with_loom()?.iter().flat_map(|name| ["--package", name]));
+    command.args(packages_with("loom")?.iter().flat_map(|name| ["--package", name]));
     command.arg("--target-dir").arg(target_dir("loom")).env("RUSTFLAGS", "--cfg loom");
     tests(&mut command)
 }
 
-fn packages_with_loom() -> Result<Vec<String>> {
+/// The crates that have a test of this name.
+fn packages_with(test: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root().join("crates"))? {
         let folder = entry?.path();
         let tests = folder.join("tests");
-        if tests.join("loom.rs").exists() || tests.join("loom").exists() {
+        if tests.join(test).with_extension("rs").exists() || tests.join(test).exists() {
             names.push(format!("radixvm-{}", folder.file_name().unwrap_or_default().to_string_lossy()));
         }
     }
@@ -88,11 +121,7 @@ fn packages_with_loom() -> Result<Vec<String>> {
 /// The crates with unsafe code, under the interpreter that checks every access. It forgets dead borrows more often than it
 /// would by itself: the words of nodes are reached by many short ones.
 fn miri() -> Result<Tally> {
-    let present = cargo("miri --version")
-        .env("RUSTUP_TOOLCHAIN", "nightly")
-        .output()
-        .is_ok_and(|out| out.status.success());
-    if !present {
+    if !nightly_has("miri --version") {
         println!("skipped: no nightly toolchain with Miri here (rustup toolchain install nightly -c miri)");
         return Ok(Tally::skip());
     }

@@ -15,6 +15,8 @@ enum Suite {
     Check,
     /// Everything that needs no guest
     Unit,
+    /// Random calls of the crates' public functions, misuse included, under AddressSanitizer
+    Asan,
     /// Programs in guests
     Guest,
     /// Programs in guests whose CPUs QEMU's translator has not
