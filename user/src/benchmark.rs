@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 pub const MAX_THREADS: u64 = 256;
 const LEAST_WARM_UP: u64 = 8;
 const MOST_WARM_UP: u64 = 1000;
-const MOST_PAGES: u64 = 1 << 20;
+/// Most pages that `--pages` takes.
+pub const MOST_PAGES: u64 = 1 << 20;
 
 /// What a program says about itself.
 pub struct Program<'a> {

@@ -84,6 +84,13 @@ fn memory_that_is_not_there_for_a_signal_is_told() {
     assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
 }
 
+/// CPUs that sleep keep frames ready; when memory runs short they are another's.
+#[test]
+fn frames_of_sleeping_cpus_are_there_for_others() {
+    let run = run(&["-m", "64M", "-c", "8"], &[&compiled("sleepers", Compiler::Static)]);
+    assert!(run.status == 0 && run.text().contains("all free memory is there for one: ok"), "{run:?}");
+}
+
 /// Mapping without touching: it is the kernel's own memory that runs out.
 #[test]
 fn mappings_without_end_are_refused_in_time() {

@@ -11,6 +11,9 @@ use crate::harness::{Compiler, compiled, radixvm, scratch};
 const GATED: &str = "2,4,8";
 /// Ticks and epochs may cost a round this much, in the mean.
 const APART: f64 = 0.05;
+/// What eight CPUs cost a round in which each of them goes to sleep and wakes, at most: a frame that moves
+/// costs as much again.
+const SLEEPERS: f64 = 100.0;
 
 fn output(options: &[&str], words: &[&str]) -> Output {
     radixvm().arg("contend").args(options).arg("--").args(words).output().unwrap()
@@ -152,6 +155,24 @@ fn one_table_for_all_is_seen() {
 #[test]
 fn faults_beside_maps_share_nothing() {
     on_radix("faultstorm", GATED, &["faultstorm"]).iter().for_each(is_private);
+}
+
+/// Threads that sleep in each round: their CPUs leave the epochs and come back, and that is what moves lines.
+/// Frames stay where they are: neither the pool nor a depot is asked.
+#[test]
+fn threads_that_sleep_keep_their_frames() {
+    let folder = scratch("meter").join("sleepers");
+    let folder_name = folder.display().to_string();
+    let options = ["--systems", "radix", "--cpus", "8", "--report", &folder_name];
+    let row =
+        contend("sleepers", &options, &["local", "--pages", "100", "--sleep", "30", "--iterations", "40"])
+            .remove(0);
+    assert!(number(&row, "transfers", "mean") <= SLEEPERS, "{row}");
+    let page = fs::read_to_string(folder.join("index.html")).unwrap();
+    assert!(page.contains("place.rs"), "no code in {folder_name}");
+    for file in ["mm/frames/", "mm/buddy.rs"] {
+        assert!(!page.contains(file), "{file} is in {folder_name}");
+    }
 }
 
 /// Pages of one radix leaf, each thread's apart: the leaf's count goes up and down in per-core caches. The tenth thread's page is one

@@ -87,7 +87,7 @@ pub fn tick_if_due(pin: &Pinned) {
 fn give_frames(pin: &Pinned) {
     // Acquire: what the caller's drain freed here is given back, too; pairs with the AcqRel in `gather`.
     let call = CALLS.load(Ordering::Acquire);
-    frames::give_back(pin, true);
+    frames::give_back(pin);
     // Release: the frames are in the pool; pairs with the Acquire in `has_heard`.
     HEARD[pin.core().index()].store(call, Ordering::Release);
 }
@@ -118,14 +118,13 @@ fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed) > 0
 }
 
-/// This core goes to sleep: it leaves the epochs, and keeps only some zeroed frames ready.
+/// This core goes to sleep: it leaves the epochs, and gives back the frames that it keeps ready if memory is
+/// short.
 pub fn idle_enter() {
     let pin = pin();
     domain().offline(&pin);
     rcu().offline(&pin);
-    let short = is_short();
-    while !short && frames::prepare_one(&pin) {}
-    if short { give_frames(&pin) } else { frames::give_back(&pin, false) }
+    if is_short() { give_frames(&pin) } else { frames::rest(&pin) }
 }
 
 /// This core is awake again.

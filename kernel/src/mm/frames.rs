@@ -1,9 +1,14 @@
 //! Physical memory, 4 KiB at a time: a [`Magazine`] of frames per core over the global pool.
 //!
-//! Steady state touches this core's magazine only. An empty stack takes a batch from the pool, a full one
-//! gives a batch back, so a frame may be freed on any core and used again on any other. The stack of single frames holds
-//! most of what comes free when an epoch turns: cores that exchange frames by the pool exchange 64 lines with each.
+//! Steady state touches this core's magazine only. An empty stack takes a batch, a full one gives a batch
+//! back: of single frames to the [`depot`] of a group of cores, and to the pool where that is full or empty.
+//! So a frame may be freed on any core and used again on any other. The stack of single frames holds most of
+//! what comes free when an epoch turns.
+//!
+//! A core that sleeps keeps its magazine, unless the pool has little left; a core that is short of memory
+//! fetches it (`epoch::reclaim`).
 
+mod depot;
 mod pool;
 
 use percore::{MAX_CORES, Pinned};
@@ -14,7 +19,7 @@ pub use self::pool::{add_above, init, is_low, reserve, total};
 pub(super) use self::pool::{
     alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes,
 };
-use self::pool::{is_reserved, note_level, pool};
+use self::pool::{is_reserved, is_scarce, note_level, pool};
 use super::huge_frames;
 use super::magazine::{Dirty, Magazine, Stack};
 use super::memory_map::FRAME;
@@ -102,17 +107,28 @@ fn beyond_reserve(pin: &Pinned) -> Option<u64> {
 fn dirty(pin: &Pinned) -> Option<u64> {
     let dirty = &mine(pin).dirty;
     dirty.pop().or_else(|| {
-        refill(dirty);
+        refill(pin, dirty);
         dirty.pop()
     })
 }
 
-/// Fetches a batch: one block as long as there is plenty, so that the pool is locked for a moment, whoever else comes; later what
-/// lies about by itself, so that the blocks that are left stay whole.
-fn refill(dirty: &Dirty) {
+/// Fetches a batch: from the depot of this group of cores, or from the pool. There, one block as long as
+/// there is plenty, so that the pool is locked for a moment, whoever else comes; later what lies about by
+/// itself, so that the blocks that are left stay whole; and when the pool is empty, from any depot.
+fn refill(pin: &Pinned, dirty: &Dirty) {
+    if depot::take(pin.core(), dirty) {
+        return;
+    }
     if let Some(block) = alloc_singles(Dirty::BATCH.ilog2() as usize, total() / PLENTY) {
         return (block..block + Dirty::BATCH as u64).rev().for_each(|frame| _ = dirty.push(frame));
     }
+    fill_from_pool(dirty);
+    if dirty.len() == 0 {
+        depot::take_any(dirty);
+    }
+}
+
+fn fill_from_pool(dirty: &Dirty) {
     let mut pool = pool();
     dirty.refill(&mut pool, 0);
     note_level(&pool);
@@ -121,14 +137,22 @@ fn refill(dirty: &Dirty) {
 /// Takes back what [`alloc_raw`] gave.
 #[inline]
 pub(super) fn free_raw(pin: &Pinned, frame: u64) {
-    let magazine = mine(pin);
-    if !magazine.dirty.push(frame) {
-        spill(&magazine.dirty, 0);
-        magazine.dirty.push(frame);
+    let dirty = &mine(pin).dirty;
+    if !dirty.push(frame) {
+        make_room(pin, dirty);
+        dirty.push(frame);
     }
 }
 
-/// Gives a batch of a full stack back.
+/// Gives a batch of a full stack away: to the depot, unless that is full or the pool has little.
+#[cold]
+fn make_room(pin: &Pinned, dirty: &Dirty) {
+    if is_scarce() || !depot::put(pin.core(), dirty) {
+        spill(dirty, 0);
+    }
+}
+
+/// Gives a batch of `stack` back to the pool.
 fn spill<const N: usize>(stack: &Stack<N>, order: usize) {
     let mut pool = pool();
     stack.spill_batch(&mut pool, order);
@@ -140,7 +164,7 @@ pub(super) fn alloc_pair(pin: &Pinned) -> Option<u64> {
     let pairs = &mine(pin).pairs;
     pairs.pop().or_else(|| {
         pairs.refill(&mut pool(), 1);
-        pairs.pop()
+        pairs.pop().or_else(|| alloc_block(1))
     })
 }
 
@@ -201,16 +225,35 @@ pub fn prepare_one(pin: &Pinned) -> bool {
     dirty(pin).is_some_and(|frame| magazine.zeroed.push(zeroed(pin, frame)))
 }
 
-/// Gives back to the pool what this core keeps ready: `all` of it, or what is beyond its zeroed frames.
-pub fn give_back(pin: &Pinned, all: bool) {
-    let (magazine, pool) = (mine(pin), &mut pool());
-    magazine.dirty.spill_all(pool, 0);
-    magazine.pairs.spill_all(pool, 1);
-    magazine.huge.spill_all(pool, huge_frames::ORDER);
-    if all {
-        magazine.zeroed.spill_all(pool, 0);
+/// This core goes to sleep. It keeps what it has: it would fetch the same again when it wakes, by a lock that
+/// others take. If the pool has little, it keeps only zeroed frames.
+pub fn rest(pin: &Pinned) {
+    while prepare_one(pin) {}
+    if is_scarce() {
+        spill_raw(pin);
     }
-    note_level(pool);
+}
+
+/// Gives back to the pool all that this core keeps ready, and what is in depots.
+pub fn give_back(pin: &Pinned) {
+    spill_raw(pin);
+    spill_all(&mine(pin).zeroed, 0);
+    depot::empty_all();
+}
+
+/// Gives back what is beyond this core's zeroed frames.
+fn spill_raw(pin: &Pinned) {
+    let magazine = mine(pin);
+    spill_all(&magazine.dirty, 0);
+    spill_all(&magazine.pairs, 1);
+    spill_all(&magazine.huge, huge_frames::ORDER);
+}
+
+/// Empties a stack, a batch at a time: nobody shall have the pool for long.
+fn spill_all<const N: usize>(stack: &Stack<N>, order: usize) {
+    while stack.len() > 0 {
+        spill(stack, order);
+    }
 }
 
 /// How much memory there is.
@@ -227,7 +270,7 @@ pub struct Stats {
 /// Memory now. Approximate while other cores run.
 pub fn stats() -> Stats {
     let magazines: usize = MAGAZINES[..arch::cores()].iter().map(|magazine| magazine.frames()).sum();
-    let pooled = pool().free_frames();
+    let pooled = pool().free_frames() + depot::frames() as u64;
     Stats { total: total(), free: pooled + magazines as u64, pooled }
 }
 

@@ -70,18 +70,9 @@ impl<const N: usize> Stack<N> {
         }
     }
 
-    /// Gives a batch of a full one back to the pool.
+    /// Gives a batch to the pool, or what there is if that is less.
     pub fn spill_batch(&self, pool: &mut Buddy, order: usize) {
-        self.spill(pool, order, N - Self::BATCH);
-    }
-
-    /// Gives everything back to the pool.
-    pub fn spill_all(&self, pool: &mut Buddy, order: usize) {
-        self.spill(pool, order, 0);
-    }
-
-    fn spill(&self, pool: &mut Buddy, order: usize, keep: usize) {
-        while self.len() > keep {
+        for _ in 0..Self::BATCH {
             let Some(block) = self.pop() else { return };
             // SAFETY: a magazine holds blocks of its order that nobody uses.
             unsafe { pool.free(block, order) };

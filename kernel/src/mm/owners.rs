@@ -13,7 +13,7 @@
 //! | `node` | radix nodes of the program's space: slots, and second words |
 //! | `pair` | two frames: a heap object of 8 KiB |
 //! | `block:BYTES` | a larger heap object |
-//! | `single` | one frame in some core's magazine (the last use was `frame`, `table` or `node`), or a heap object of 4 KiB |
+//! | `single` | one frame in some core's magazine or depot (the last use was `frame`, `table` or `node`), or a heap object of 4 KiB |
 //! | `free` | in the pool |
 //! | `reserved` | never in the pool: firmware, boot image |
 //!

@@ -74,6 +74,6 @@ fn take_turns(wanted: u64) -> u64 {
         }
     }
     *HAND.lock() = hand;
-    frames::give_back(&pin(), true);
+    frames::give_back(&pin());
     gone
 }

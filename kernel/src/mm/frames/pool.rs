@@ -1,11 +1,12 @@
 //! The pool behind the magazines: all free memory, under one lock.
 
 use core::slice;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use sync::{CachePadded, SetOnce, SpinGuard, SpinLock};
 use vm::FrameNum;
 
+use super::depot;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::mm::buddy::Buddy;
 use crate::mm::descriptors;
@@ -17,13 +18,37 @@ static NOTES: SetOnce<Notes> = SetOnce::new();
 /// Relaxed, like the next: written at boot.
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
-/// Whether less than [`RESERVE`] frames are in the pool. Relaxed: a hint.
-static LOW: AtomicBool = AtomicBool::new(false);
+/// How much is in the pool, as a [`Level`]. Relaxed: a hint.
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Enough as u8);
 /// Frames that clean pages of files, and pages of programs while others can be compressed, leave to those who cannot wait for
 /// memory: the kernel's heap, writes.
 const RESERVE: u64 = 256;
 /// Whether pages of programs leave them. Relaxed: a hint.
 static RESERVED: AtomicBool = AtomicBool::new(false);
+/// While less than that part of all memory is in the pool, cores that sleep keep nothing, and no depot does.
+const SCARCE: u64 = 8;
+
+/// How much is in the pool.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum Level {
+    /// Only the reserve, or less.
+    Low,
+    /// Less than a [`SCARCE`] part of all memory.
+    Scarce,
+    /// More.
+    Enough,
+}
+
+impl Level {
+    fn of(pool: &Buddy) -> Self {
+        match pool.free_frames() {
+            ..RESERVE => Self::Low,
+            free if free < total() / SCARCE => Self::Scarce,
+            _ => Self::Enough,
+        }
+    }
+}
 
 pub(super) fn pool() -> SpinGuard<'static, Buddy> {
     POOL.lock()
@@ -64,7 +89,12 @@ pub unsafe fn add_above(map: &MemoryMap, limit: u64) {
 
 /// Whether the pool has only the reserve left: what can do without memory now leaves that to the others.
 pub fn is_low() -> bool {
-    LOW.load(Ordering::Relaxed)
+    LEVEL.load(Ordering::Relaxed) == Level::Low as u8
+}
+
+/// Whether the pool has so little that frames which lie ready elsewhere should come back.
+pub(super) fn is_scarce() -> bool {
+    LEVEL.load(Ordering::Relaxed) < Level::Enough as u8
 }
 
 /// Whether that is so, and pages of programs are to leave it, too.
@@ -81,15 +111,19 @@ pub fn reserve(leave: bool) -> bool {
 
 /// Called with the pool locked, once in a batch. Written when it changes, so that asking shares nothing.
 pub(super) fn note_level(pool: &Buddy) {
-    let low = pool.free_frames() < RESERVE;
-    if low != is_low() {
-        LOW.store(low, Ordering::Relaxed);
+    let level = Level::of(pool) as u8;
+    if level != LEVEL.load(Ordering::Relaxed) {
+        LEVEL.store(level, Ordering::Relaxed);
     }
 }
 
 /// 2^`order` frames side by side, straight from the pool.
 pub(in crate::mm) fn alloc_block(order: usize) -> Option<u64> {
-    pool().alloc(order)
+    let block = pool().alloc(order);
+    block.or_else(|| {
+        depot::empty_all();
+        pool().alloc(order)
+    })
 }
 
 /// The same, each frame for itself: if the pool has `left` frames then.
