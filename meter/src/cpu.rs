@@ -54,7 +54,9 @@ pub struct Cpu {
     repeating: AtomicU64,
     /// The repetitions that its clock has not counted yet.
     repeats: AtomicU64,
-    /// The line that its last load had to fetch and whether it was modified; and the load's instruction, or 0.
+    /// The instruction whose loads have just fetched lines, or 0.
+    fetching: AtomicU64,
+    /// The lines, as [`Fetched`] words: an access may lie on two.
     fetched: [AtomicU64; 2],
     log: Mutex<Log>,
 }
@@ -67,7 +69,22 @@ pub struct Log {
     /// Who fought.
     pub blame: Blame,
     round_start: [Reading; 2],
-    last: Option<(Key, Fight)>,
+    /// The last two transfers: those of an access that lies on two lines.
+    last: [Option<(Key, Fight)>; 2],
+}
+
+/// A line that a load fetched, and whether it was modified; 0 is none.
+struct Fetched;
+
+impl Fetched {
+    fn word(line: u64, kind: Kind) -> u64 {
+        line << 2 | u64::from(kind == Kind::ReadModified) << 1 | 1
+    }
+
+    fn kind(word: u64, line: u64) -> Option<Kind> {
+        let kind = if word & 2 == 0 { Kind::ReadClean } else { Kind::ReadModified };
+        (word == Self::word(line, kind)).then_some(kind)
+    }
 }
 
 impl Cpu {
@@ -163,27 +180,32 @@ impl Cpu {
         }
     }
 
-    /// What the load was by which `pc` has just fetched `line`, if it did.
-    #[inline]
-    pub fn fetched(&self, line: u64, pc: u64) -> Option<Kind> {
-        if self.fetched[1].load(Relaxed) != pc || pc == 0 {
+    /// What the load was by which `pc` has just fetched `line`, if it did. It is forgotten: a store follows a load once.
+    pub fn take_fetched(&self, line: u64, pc: u64) -> Option<Kind> {
+        if pc == 0 || self.fetching.load(Relaxed) != pc {
             return None;
         }
-        let word = self.fetched[0].load(Relaxed);
-        (word >> 1 == line).then_some(if word & 1 == 1 { Kind::ReadModified } else { Kind::ReadClean })
+        self.fetched.iter().find_map(|word| {
+            let kind = Fetched::kind(word.load(Relaxed), line)?;
+            word.store(0, Relaxed);
+            Some(kind)
+        })
     }
 
-    /// The last load, by `pc`, fetched `line`.
+    /// A load of `pc` fetched `line`.
     pub fn set_fetched(&self, line: u64, kind: Kind, pc: u64) {
-        self.fetched[0].store(line << 1 | u64::from(kind == Kind::ReadModified), Relaxed);
-        self.fetched[1].store(pc, Relaxed);
+        let before = if self.fetching.load(Relaxed) == pc { self.fetched[0].load(Relaxed) } else { 0 };
+        self.fetched[1].store(before, Relaxed);
+        self.fetched[0].store(Fetched::word(line, kind), Relaxed);
+        self.fetching.store(pc, Relaxed);
     }
 
-    /// The last load fetched nothing.
+    /// Forgets what instructions other than `pc` fetched.
     #[inline]
-    pub fn clear_fetched(&self) {
-        if self.fetched[1].load(Relaxed) != 0 {
-            self.fetched[1].store(0, Relaxed);
+    pub fn access_of(&self, pc: u64) {
+        let fetching = self.fetching.load(Relaxed);
+        if fetching != 0 && fetching != pc {
+            self.fetching.store(0, Relaxed);
         }
     }
 }
@@ -192,12 +214,16 @@ impl Log {
     /// Blames a transfer.
     pub fn record(&mut self, key: Key, fight: Fight) {
         self.blame.add(key, &fight);
-        self.last = Some((key, fight));
+        self.last = [Some((key, fight)), self.last[0].take()];
     }
 
-    /// The last transfer, a load, and the upgrade that followed were one access: a store.
-    pub fn merge_with_load(&mut self, upgrade: &Transfer) {
-        let Some((key, mut fight)) = self.last.take() else { return };
+    /// The load by which `pc` fetched `line`, and the upgrade that followed, were one access: a store.
+    pub fn merge_with_load(&mut self, line: u64, pc: u64, upgrade: &Transfer) {
+        let is_load =
+            |last: &&mut Option<(Key, Fight)>| last.is_some_and(|(key, _)| (key.line, key.to) == (line, pc));
+        let Some((key, mut fight)) = self.last.iter_mut().find(is_load).and_then(Option::take) else {
+            return;
+        };
         self.blame.take_back(&key, &fight);
         fight.invalidations = upgrade.invalidations;
         self.blame.add(Key { kind: as_store(key.kind), ..key }, &fight);
@@ -257,13 +283,17 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_is_known_by_line_and_instruction() {
+    fn a_fetch_is_known_by_line_and_instruction_once() {
         let cpu = Cpu::default();
         cpu.set_fetched(5, Kind::ReadModified, 0x10);
-        assert_eq!(cpu.fetched(5, 0x11), None);
-        assert_eq!(cpu.fetched(6, 0x10), None);
-        assert_eq!(cpu.fetched(5, 0x10), Some(Kind::ReadModified));
-        cpu.clear_fetched();
-        assert_eq!(cpu.fetched(5, 0), None);
+        cpu.set_fetched(6, Kind::ReadClean, 0x10);
+        cpu.access_of(0x10);
+        assert_eq!((cpu.take_fetched(5, 0x11), cpu.take_fetched(7, 0x10)), (None, None));
+        assert_eq!(cpu.take_fetched(5, 0x10), Some(Kind::ReadModified));
+        assert_eq!(cpu.take_fetched(5, 0x10), None);
+        assert_eq!(cpu.take_fetched(6, 0x10), Some(Kind::ReadClean));
+        cpu.set_fetched(0, Kind::ReadClean, 0x10);
+        cpu.access_of(0x14);
+        assert_eq!((cpu.take_fetched(0, 0x10), cpu.take_fetched(0, 0)), (None, None));
     }
 }

@@ -225,12 +225,12 @@ impl Meter {
         let line = touch.physical >> LINE_SHIFT;
         let access = Access { cpu: number, store: touch.store, bytes: touch.bytes, pc: touch.pc };
         let cpu = &self.cpus[number];
+        cpu.access_of(touch.pc);
         match self.directory.access(line, &access) {
             Seen::Hit => {}
             Seen::Cold => cpu.counts(Privilege::of(touch.pc)).add(Kind::Cold, 1),
-            Seen::Moved(transfer) => return self.moved(number, line, touch, &transfer),
+            Seen::Moved(transfer) => self.moved(number, line, touch, &transfer),
         }
-        cpu.clear_fetched();
     }
 
     #[cold]
@@ -238,19 +238,23 @@ impl Meter {
         let cpu = &self.cpus[number];
         let counts = cpu.counts(Privilege::of(touch.pc));
         counts.add(Kind::Invalidations, transfer.invalidations);
-        if transfer.kind == Kind::Upgrades
-            && let Some(load) = cpu.fetched(line, touch.pc)
-        {
-            counts.subtract(load, 1);
-            counts.add(as_store(load), 1);
-            self.record(|| cpu.log().merge_with_load(transfer));
-        } else {
-            counts.add(transfer.kind, 1);
-            let key = Key { line, from: transfer.from.pc(), to: touch.pc, kind: transfer.kind };
-            let fight = Fight::one(transfer, number, touch.bytes, touch.address);
-            self.record(|| cpu.log().record(key, fight));
+        let load = if touch.store { cpu.take_fetched(line, touch.pc) } else { None };
+        match load.filter(|_| transfer.kind == Kind::Upgrades) {
+            Some(load) => {
+                counts.subtract(load, 1);
+                counts.add(as_store(load), 1);
+                self.record(|| cpu.log().merge_with_load(line, touch.pc, transfer));
+            }
+            None => {
+                counts.add(transfer.kind, 1);
+                let key = Key { line, from: transfer.from.pc(), to: touch.pc, kind: transfer.kind };
+                let fight = Fight::one(transfer, number, touch.bytes, touch.address);
+                self.record(|| cpu.log().record(key, fight));
+            }
         }
-        if touch.store { cpu.clear_fetched() } else { cpu.set_fetched(line, transfer.kind, touch.pc) }
+        if !touch.store {
+            cpu.set_fetched(line, transfer.kind, touch.pc);
+        }
     }
 
     fn record(&self, what: impl FnOnce()) {

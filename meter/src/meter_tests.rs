@@ -78,6 +78,35 @@ fn an_access_across_a_boundary_is_one_access_to_two_lines() {
     assert_eq!((count(&meter, Kind::Loads), count(&meter, Kind::ReadModified)), (1, 2));
 }
 
+/// An instruction that loads and stores across a boundary, on two CPUs in turn: each line moves once.
+#[test]
+fn load_and_store_of_two_lines_are_two_transfers() {
+    let meter = meter();
+    for turn in 0..10 {
+        access(&meter, turn % 2, false, 0x13c, 8, 0x10);
+        access(&meter, turn % 2, true, 0x13c, 8, 0x10);
+    }
+    assert_eq!((count(&meter, Kind::WriteModified), transfers(&meter)), (18, 18));
+    assert_eq!(count(&meter, Kind::Invalidations), 18);
+    let blamed = meter.cpus.iter().flat_map(|cpu| {
+        cpu.log().blame.iter().map(|(key, fight)| (key.kind, fight.count)).collect::<Vec<_>>()
+    });
+    let mut blamed: Vec<_> = blamed.map(|(kind, count)| (kind.name(), count)).collect();
+    blamed.sort_unstable();
+    assert_eq!(blamed, [4, 4, 5, 5].map(|count| ("write_modified", count)));
+}
+
+/// One that does so in two halves, each within one line.
+#[test]
+fn the_second_half_of_an_access_does_not_hide_the_first() {
+    let meter = meter();
+    access(&meter, 0, true, 0x100, 8, 0x10);
+    for (store, address) in [(false, 0x100), (false, 0x108), (true, 0x100), (true, 0x108)] {
+        access(&meter, 1, store, address, 8, 0x20);
+    }
+    assert_eq!((count(&meter, Kind::WriteModified), transfers(&meter)), (1, 1));
+}
+
 #[test]
 fn an_interrupt_command_is_not_ordinary_io() {
     let meter = meter();

@@ -59,9 +59,9 @@ pub struct Arguments {
     /// Write a page with curves, and the lines and code that CPUs fight over, into a folder
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Instructions that a CPU may run ahead of the slowest
-    #[arg(long, default_value_t = benchmarks::SLACK, value_parser = clap::value_parser!(u64).range(1..=1_000_000), value_name = "N")]
-    slack: u64,
+    /// Instructions that a CPU may run ahead of the slowest [default: 200, less where rounds are short]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), value_name = "N")]
+    slack: Option<u64>,
     /// Runs of every combination; the one with the middle cost counts
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     repeats: u32,

@@ -8,12 +8,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::benchmarks;
 use super::blame;
 use super::kallsyms::Kallsyms;
 use super::names::{Kernel, Loaded, Names};
+use super::output::Output;
 use super::plugin::Settings;
 use super::row::{Cell, Label};
 use super::run::{self, Guest, Run};
+use super::statistics::Summary;
 use crate::artifacts;
 use crate::bench::row::median;
 use crate::guest::handed::Handed;
@@ -45,8 +48,8 @@ pub struct Experiment {
     pub repeats: u32,
     /// Bytes of memory of every guest.
     pub memory: u64,
-    /// Instructions that a CPU may run ahead.
-    pub slack: u64,
+    /// Instructions that a CPU may run ahead. If none are said, [`benchmarks::SLACK`], and fewer where rounds are short.
+    pub slack: Option<u64>,
 }
 
 /// Kernels with their symbols and versions.
@@ -77,7 +80,9 @@ impl Experiment {
             step.tell(&format!("run {} of {}: {what}", number + 1, plan.len()));
             match self.cell(&tools, system, cpus) {
                 Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
-                Err(error) if error.is::<OutOfStep>() => refused.push(error.context(what)),
+                Err(error) if error.is::<OutOfStep>() || error.is::<TooCoarse>() => {
+                    refused.push(error.context(what))
+                }
                 Err(error) => return Err(error.context(what)),
             }
         }
@@ -99,15 +104,28 @@ impl Experiment {
     fn cell(&self, tools: &Tools, system: System, cpus: u16) -> Result<Cell> {
         let job = self.job(system, cpus)?;
         let kernel = tools.kernel(system)?;
-        let settings = Settings { cpus, memory: self.memory, slack: self.slack, rounds: self.window(cpus) };
+        let slack = self.slack.unwrap_or(benchmarks::SLACK);
+        let settings = Settings { cpus, memory: self.memory, slack, rounds: self.window(cpus) };
         let guest = Guest { system, kernel, plugin: &tools.plugin };
-        let Run { output, owners } = in_step(&guest, &job, settings)?;
+        let Run { output, owners } = self.fine_enough(&guest, &job, settings)?;
         let begin = output.begin.map(|address| address.0);
         let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
         let blame = blame::name(&output.lines, output.ended(), owners.as_ref(), &names);
         let label =
             Label { program: &job.program.name(), system, qemu: &tools.qemu, kernel: &version(system)? };
         Ok(Cell::new(&label, &output, blame))
+    }
+
+    /// A run whose slack is small beside its rounds: with less and less of it, unless somebody has chosen how much.
+    fn fine_enough(&self, guest: &Guest<'_>, job: &Job, mut settings: Settings) -> Result<Run> {
+        loop {
+            let run = in_step(guest, job, settings)?;
+            let Some(coarse) = TooCoarse::find(&run.output) else { return Ok(run) };
+            if self.slack.is_some() || coarse.most() < LEAST_SLACK {
+                return Err(coarse.into());
+            }
+            settings.slack = coarse.next();
+        }
     }
 
     /// How many rounds are counted. The threads do more: if the window ended when the first of them is done, the luckiest
@@ -166,6 +184,50 @@ impl fmt::Display for OutOfStep {
 
 impl std::error::Error for OutOfStep {}
 
+/// A round is at least that many times as long as the slack: else the order of what CPUs do within a round is the host's.
+const SLACKS_OF_A_ROUND: u64 = 5;
+/// CPUs are kept in step block by block, and blocks have a few instructions.
+const LEAST_SLACK: u64 = 4;
+
+/// Rounds are too short for the slack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TooCoarse {
+    round: u64,
+    slack: u64,
+}
+
+impl TooCoarse {
+    /// Whether a run was. A CPU alone needs no slack, and a run without marks is one long round.
+    fn find(output: &Output) -> Option<Self> {
+        let rounds = output.rounds().into_iter().map(|round| round.instructions());
+        let coarse = TooCoarse { round: Summary::of(rounds).median as u64, slack: output.slack };
+        (output.cpus > 1 && output.marked && coarse.slack > coarse.most()).then_some(coarse)
+    }
+
+    /// The most that these rounds allow.
+    fn most(self) -> u64 {
+        self.round / SLACKS_OF_A_ROUND
+    }
+
+    /// What to try next. Much less: rounds that wait for each other are shorter then.
+    fn next(self) -> u64 {
+        self.most().min(self.slack / 4).max(LEAST_SLACK)
+    }
+}
+
+impl fmt::Display for TooCoarse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TooCoarse { round, slack } = self;
+        write!(f, "a round has {round} instructions, which is too short for a slack of {slack}: ")?;
+        match self.most() {
+            most @ LEAST_SLACK.. => write!(f, "give --slack {most} or less, or leave it to the command"),
+            _ => write!(f, "let each round do more"),
+        }
+    }
+}
+
+impl std::error::Error for TooCoarse {}
+
 /// Every thread does a share, but enough for percentiles.
 fn rounds_each(all: u64, cpus: u16) -> u64 {
     (all / u64::from(cpus)).max(24)
@@ -216,6 +278,7 @@ fn version(system: System) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::output::tests::FIXTURE;
 
     #[test]
     fn arguments_know_the_number_of_cpus() {
@@ -223,5 +286,30 @@ mod tests {
         assert_eq!(fill("--threads={cpus}", &numbers), "--threads=8");
         assert_eq!(fill("{rounds}", &numbers), "5");
         assert_eq!((rounds_each(2000, 4), rounds_each(2000, 128)), (500, 24));
+    }
+
+    /// What the fixture's run, whose rounds have 2,920 instructions, is with another slack.
+    fn coarse(slack: u64, change: [&str; 2]) -> Option<TooCoarse> {
+        let text = FIXTURE.replace("\"slack\":200", &format!("\"slack\":{slack}"));
+        TooCoarse::find(&Output::parse(&text.replacen(change[0], change[1], 1)).unwrap())
+    }
+
+    #[test]
+    fn a_round_has_a_few_slacks() {
+        let as_it_is = ["", ""];
+        assert_eq!(coarse(584, as_it_is), None);
+        let found = coarse(1000, as_it_is).unwrap();
+        assert_eq!((found, found.most(), found.next()), (TooCoarse { round: 2920, slack: 1000 }, 584, 250));
+        assert!(
+            found.to_string().ends_with("give --slack 584 or less, or leave it to the command"),
+            "{found}"
+        );
+        assert_eq!(coarse(1000, [r#""marked":true"#, r#""marked":false"#]), None);
+        assert_eq!(coarse(1000, [r#""cpus":2"#, r#""cpus":1"#]), None);
+        let tiny = TooCoarse { round: 12, slack: 4 };
+        assert!(
+            tiny.to_string().contains("12 instructions")
+                && tiny.to_string().ends_with("let each round do more")
+        );
     }
 }

@@ -112,6 +112,11 @@ impl Round {
         self.0.get(name).copied().unwrap_or(0) as f64
     }
 
+    /// Of user and kernel.
+    pub fn instructions(&self) -> f64 {
+        self.sum(&["user_instructions", "kernel_instructions"])
+    }
+
     /// The sum of some counts.
     pub fn sum(&self, names: &[&str]) -> f64 {
         names.iter().map(|name| self.get(name)).sum()

@@ -118,10 +118,6 @@ impl Cell {
     }
 }
 
-fn instructions(round: &Round) -> f64 {
-    round.sum(&["user_instructions", "kernel_instructions"])
-}
-
 fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> Row {
     let (system, design, tables, refs) = match label.system {
         System::Radix(design, tables, refs) => {
@@ -180,7 +176,7 @@ impl Loads {
     fn new(output: &Output, rounds: &[Round]) -> Self {
         let of = |names: &[&str]| summary(output, rounds, names);
         let instructions =
-            Summary::of(rounds.iter().map(instructions)).with_mean(output.mean(&["instructions"]));
+            Summary::of(rounds.iter().map(Round::instructions)).with_mean(output.mean(&["instructions"]));
         let hottest = output.lines.iter().map(|line| line.transfers).max().unwrap_or(0);
         Loads {
             instructions,

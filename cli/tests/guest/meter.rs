@@ -96,6 +96,26 @@ fn readers_of_one_writer_cost_one_each() {
     probe("readers", 1.0 + 2.0);
 }
 
+/// One instruction that loads and stores a word takes both lines that it lies on, once.
+#[test]
+fn an_access_over_two_lines_costs_two() {
+    probe("split", 2.0 + 2.0);
+}
+
+/// Threads that add in rounds of some 250 instructions, without turns, alternate as long as nobody runs ahead by much of a round.
+#[test]
+fn short_rounds_have_a_small_slack() {
+    for row in on_radix("racing", "2,4", &["probe", "racing"]) {
+        assert!(5.0 * row["slack"].as_f64().unwrap() <= number(&row, "instructions", "median"), "{row}");
+        for of in ["p10", "median", "p90"] {
+            assert_eq!(number(&row, "transfers", of), 1.0, "{of}: {row}");
+        }
+        assert!(number(&row, "transfers", "mean") >= 1.0 - APART, "{row}");
+    }
+    let options = ["--systems", "radix", "--cpus", "2", "--slack", "200"];
+    assert!(refused(&options, &["probe", "racing"]).contains("too short for a slack of 200"));
+}
+
 /// Nothing is shared but ticks and epochs, and nobody is interrupted.
 pub fn is_private(row: &Value) {
     assert_eq!(number(row, "transfers", "median"), 0.0, "{row}");

@@ -111,7 +111,7 @@ fn probes() {
         assert_eq!((counter(report, "munmap"), counter(report, "ipi_targets")), (0, 0));
     };
     everywhere(&[&["probe", "readers"], &rounds[..]].concat(), |_, cpus, report| look(report, cpus));
-    for kind in ["private", "read-mostly", "shared", "false-sharing", "ping-pong"] {
+    for kind in ["private", "read-mostly", "shared", "false-sharing", "ping-pong", "split", "racing"] {
         let words = [&["probe", kind, "--threads", "4", "--json"], &rounds[..]].concat();
         look(&run(&["-c", "4"], &words).report(), 4);
     }

@@ -43,7 +43,7 @@ fn summary(cells: &[Cell], title: &str) -> String {
     format!(
         "<h1>{title}</h1>\n<p class=soft>{what} QEMU {}, slack {} instructions, longest run {longest:.1} s. {}.</p>\n{}",
         escape(&row.qemu),
-        row.slack,
+        super::slack(cells),
         escape(&kernels.join("; ")),
         results(cells)
     )

@@ -20,6 +20,11 @@ pub enum Kind {
     PingPong,
     /// Thread 0 stores a word in its turn; every other thread loads it in its own.
     Readers,
+    /// All threads add, by an instruction each, to a word that lies on two lines, in turn.
+    Split,
+    /// All threads add to one counter and compute between their adds, evenly spread over a round of some 250 instructions.
+    /// No turns: they alternate as long as nobody runs ahead by much of a round.
+    Racing,
 }
 
 /// Transfers per round and thread, from the end of the warm-up on.
@@ -33,13 +38,15 @@ pub struct Expected {
 
 impl Kind {
     /// All kinds, by the names they have on the command line.
-    pub const NAMES: [(&str, Kind); 6] = [
+    pub const NAMES: [(&str, Kind); 8] = [
         ("private", Kind::Private),
         ("read-mostly", Kind::ReadMostly),
         ("shared", Kind::Shared),
         ("false-sharing", Kind::FalseSharing),
         ("ping-pong", Kind::PingPong),
         ("readers", Kind::Readers),
+        ("split", Kind::Split),
+        ("racing", Kind::Racing),
     ];
 
     /// The kind of this name, for this many threads.
@@ -62,23 +69,26 @@ impl Kind {
     /// How many threads take turns with each other.
     pub fn ring(self, threads: usize) -> usize {
         match self {
-            Kind::Private | Kind::ReadMostly => 1,
+            Kind::Private | Kind::ReadMostly | Kind::Racing => 1,
             Kind::PingPong => threads.min(2),
-            Kind::Shared | Kind::FalseSharing | Kind::Readers => threads,
+            Kind::Shared | Kind::FalseSharing | Kind::Readers | Kind::Split => threads,
         }
     }
 
-    /// What a round must cost a thread of a ring of this size. See `turns.rs` for the turn. The access costs one, of
-    /// these kinds:
-    /// - shared and false sharing: the last thread has the line modified; the add takes it (1 copy invalidated);
+    /// What a round must cost each of so many threads. See `turns.rs` for the turn. The access costs one, of these kinds:
+    /// - shared, false sharing and racing: the last thread has the line modified; the add takes it (1 copy invalidated);
     /// - readers: the store finds a copy with every reader, an upgrade (`threads` - 1 copies invalidated); the first
-    ///   reader is served the modified line, the others a clean one.
-    pub fn expected(self, ring: usize) -> Expected {
-        if ring < 2 {
-            return Expected { turn: 0, access: 0 };
-        }
-        let access = matches!(self, Kind::Shared | Kind::FalseSharing | Kind::Readers);
-        Expected { turn: 2, access: access.into() }
+    ///   reader is served the modified line, the others a clean one;
+    /// - split: the same as shared, of two lines.
+    pub fn expected(self, threads: usize) -> Expected {
+        let turn = if self.ring(threads) < 2 { 0 } else { 2 };
+        let access = match self {
+            _ if threads < 2 => 0,
+            Kind::Private | Kind::ReadMostly | Kind::PingPong => 0,
+            Kind::Shared | Kind::FalseSharing | Kind::Readers | Kind::Racing => 1,
+            Kind::Split => 2,
+        };
+        Expected { turn, access }
     }
 }
 
@@ -91,12 +101,12 @@ mod tests {
         let price = |name: &str, threads| {
             let kind = Kind::parse(Some(name.to_string()), threads).unwrap();
             assert_eq!(kind.name(), name);
-            let Expected { turn, access } = kind.expected(kind.ring(threads));
+            let Expected { turn, access } = kind.expected(threads);
             (turn, access)
         };
         let at_four = Kind::NAMES.map(|(name, _)| price(name, 4));
-        assert_eq!(at_four, [(0, 0), (0, 0), (2, 1), (2, 1), (2, 0), (2, 1)]);
-        assert_eq!(Kind::NAMES.map(|(name, _)| price(name, 1)), [(0, 0); 6]);
+        assert_eq!(at_four, [(0, 0), (0, 0), (2, 1), (2, 1), (2, 0), (2, 1), (2, 2), (0, 1)]);
+        assert_eq!(Kind::NAMES.map(|(name, _)| price(name, 1)), [(0, 0); 8]);
     }
 
     #[test]

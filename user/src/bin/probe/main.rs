@@ -1,7 +1,8 @@
 //! Known traffic of cache lines: what the contention meter is tested with.
 //!
 //! Each round of a thread is one access to memory, in strict turns where threads would otherwise race, so that the
-//! number of transfers per round is known exactly (`Kind::expected`, and in the report). Taking and passing the turn is
+//! number of transfers per round is known exactly (`Kind::expected`, and in the report); of racing threads it is known if they
+//! are kept in step. Taking and passing the turn is
 //! phase 0, the access phase 1.
 //!
 //! | kind | phase 0 | phase 1 | together | of one thread |
@@ -12,6 +13,8 @@
 //! | false-sharing | 2 | 1 | 3 | 0 |
 //! | ping-pong | 2 | 0 | 2 (0 for the last of an odd number) | 0 |
 //! | readers | 2 | 1 | 3 | 0 |
+//! | split | 2 | 2 | 4 | 0 |
+//! | racing | 1 | - | 1 | 0 |
 
 mod kind;
 mod turns;
@@ -22,13 +25,15 @@ use programs::marker;
 use programs::spin::Line;
 use programs::window::Worker;
 use serde_json::{Map, Value, json};
+use std::arch::asm;
+use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use turns::{Place, Ring};
 
 const PROGRAM: Program = Program {
     usage: "usage: probe [OPTIONS] KIND\nTraffic of cache lines that is known: private, read-mostly, shared, \
-            false-sharing, ping-pong, readers.",
+            false-sharing, ping-pong, readers, split, racing.",
     options: "",
     pages: (0, 0),
     iterations: 1000,
@@ -38,18 +43,31 @@ const PROGRAM: Program = Program {
 const ACCESS: usize = 1;
 /// Adds per round of the private kind.
 const ADDS: u64 = 16;
+/// Steps of computing, of four instructions each, in a round of the racing kind.
+const STEPS: usize = 48;
+/// Where the word of the split kind begins: four of its bytes lie on the next line.
+const SPLIT: usize = 60;
 
 /// The memory that is probed, by kind. Relaxed throughout: turns and barriers order it.
 struct Ground {
     own: Vec<Line<AtomicU64>>,
     word: Line<AtomicU64>,
     bytes: Line<[AtomicU8; 64]>,
+    split: Line<UnsafeCell<[u8; 128]>>,
 }
+
+// SAFETY: `split` is accessed in strict turns only, and when all threads are done.
+unsafe impl Sync for Ground {}
 
 impl Ground {
     fn new(threads: usize) -> Ground {
         let own = (0..threads).map(|_| Line::default()).collect();
-        Ground { own, word: Line::default(), bytes: Line([const { AtomicU8::new(0) }; 64]) }
+        Ground {
+            own,
+            word: Line::default(),
+            bytes: Line([const { AtomicU8::new(0) }; 64]),
+            split: Line(UnsafeCell::new([0; 128])),
+        }
     }
 
     /// One access. `lap` counts this thread's from 1.
@@ -65,7 +83,21 @@ impl Ground {
             Kind::PingPong => {}
             Kind::Readers if index == 0 => self.word.0.store(lap, Relaxed),
             Kind::Readers => assert_eq!(self.word.0.load(Relaxed), lap, "a turn was not strict"),
+            // SAFETY: the word lies in the memory, and this is the thread's turn.
+            Kind::Split => unsafe { asm!("add qword ptr [{}], 1", in(reg) self.split_word()) },
+            Kind::Racing => {
+                // Never 0, and so as many instructions for every thread: else they would drift past each other.
+                let before = 1 + STEPS * index / self.own.len();
+                compute(before);
+                add(&self.word.0);
+                compute(STEPS + 2 - before);
+            }
         }
+    }
+
+    /// The word on two lines.
+    fn split_word(&self) -> *mut u64 {
+        self.split.0.get().cast::<u8>().wrapping_add(SPLIT).cast()
     }
 
     /// Panics unless every round of every thread has left its trace.
@@ -73,7 +105,9 @@ impl Ground {
         let (word, all) = (self.word.0.load(Relaxed), threads as u64 * rounds);
         match kind {
             Kind::Private => assert!(self.own.iter().all(|own| own.0.load(Relaxed) == ADDS * rounds)),
-            Kind::Shared => assert_eq!(word, all),
+            Kind::Shared | Kind::Racing => assert_eq!(word, all),
+            // SAFETY: the word lies in the memory, and all threads are done.
+            Kind::Split => assert_eq!(unsafe { self.split_word().read_unaligned() }, all),
             Kind::FalseSharing => {
                 assert!(self.bytes.0[..threads].iter().all(|byte| byte.load(Relaxed) == rounds as u8));
             }
@@ -87,7 +121,15 @@ fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
+/// Takes a little time, and no memory but the stack.
+fn compute(steps: usize) {
+    (0..steps).for_each(|step| _ = black_box(step));
+}
+
 fn round(kind: Kind, ground: &Ground, worker: &Worker, place: &mut Place) {
+    if kind == Kind::Racing {
+        return black_box(ground).access(kind, worker.index, 0);
+    }
     let lap = place.take(worker.crowded);
     marker::phase(ACCESS);
     black_box(ground).access(kind, worker.index, lap);
@@ -99,8 +141,8 @@ fn rings(threads: usize, size: usize) -> Vec<Ring> {
     (0..threads).step_by(size).map(|first| Ring::new(size.min(threads - first))).collect()
 }
 
-fn more(kind: Kind, ring: usize) -> Map<String, Value> {
-    let expected = kind.expected(ring);
+fn more(kind: Kind, threads: usize) -> Map<String, Value> {
+    let expected = kind.expected(threads);
     let transfers = json!({"turn": expected.turn, "access": expected.access});
     Map::from_iter([("kind".to_string(), json!(kind.name())), ("expected_transfers".to_string(), transfers)])
 }
@@ -111,7 +153,7 @@ fn main() {
     let (ground, rings) = (Ground::new(options.threads), rings(options.threads, size));
     options.run_with(
         "probe",
-        more(kind, size),
+        more(kind, options.threads),
         |worker| rings[worker.index / size].place(worker.index % size),
         |worker, place, _| round(kind, &ground, worker, place),
     );
