@@ -79,9 +79,9 @@ impl Reach {
 
 /// Translations of pages here and there: each run is cleared here by itself, and one shootdown reaches the others.
 ///
-/// The hull of all would do too, but would cost this core the translations between the runs.
-#[must_use = "translations that nobody takes back outlive the operation"]
-pub(crate) struct Scattered<'a, M: Mmu, F> {
+/// The hull of all would do too, but would cost this core the translations between the runs. What was added is taken back at the
+/// latest when this is dropped, before the slots are unlocked: also if an operation ends in a panic of its caller's.
+pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
     rig: &'a Rig<M, F>,
     pin: &'a Pinned,
     run: Reach,
@@ -129,6 +129,12 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
         if !far.cores.is_empty() {
             self.rig.clear_there(self.pin, &far.cores, far.pages);
         }
+    }
+}
+
+impl<M: Mmu, F: Memory> Drop for Scattered<'_, M, F> {
+    fn drop(&mut self) {
+        self.take_back();
     }
 }
 

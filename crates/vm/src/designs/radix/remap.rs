@@ -2,6 +2,7 @@
 //!
 //! How pages move is said in `moving.rs`.
 
+use core::mem;
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
@@ -13,7 +14,9 @@ use super::{Guard, RadixSpace, keys, make_fit, set_all};
 use crate::designs::moving::{Move, Places};
 use crate::meta::Page;
 use crate::space::Mover;
-use crate::{AddressSpace, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, Remap, VmError};
+use crate::{
+    AddressSpace, Backings, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, Remap, VmError,
+};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F>
 where
@@ -35,12 +38,10 @@ where
                 .map(|()| start);
         }
         let start = self.map(pin, what.to, what.pages, Mapping::anonymous(Prot::NONE))?;
-        let to = self.range(start, what.pages)?;
-        let moved = self.move_over(pin, from, to, what.keep, mover);
-        if moved.is_err() {
-            self.unmap(pin, to)?;
-        }
-        moved.map(|()| start)
+        let claimed = Claimed { space: self, pin, pages: self.range(start, what.pages)? };
+        self.move_over(pin, from, claimed.pages, what.keep, mover)?;
+        mem::forget(claimed);
+        Ok(start)
     }
 
     /// Moves `from` over whatever is at `to`.
@@ -101,6 +102,20 @@ where
         self.rig.refer(pin, mapping.backing(), more as i64);
         set_all(&mut guard, rest, Page::new(mapping));
         Ok(())
+    }
+}
+
+/// A place that was claimed for pages that are to move there: if they do not, by an error or a panic of the caller's, it is given up.
+struct Claimed<'a, S: AddressSpace> {
+    space: &'a S,
+    pin: &'a Pinned,
+    pages: PageRange,
+}
+
+impl<S: AddressSpace> Drop for Claimed<'_, S> {
+    fn drop(&mut self) {
+        // It is mapped as a whole, so nothing expands that could lack memory.
+        let _ = self.space.unmap(self.pin, self.pages);
     }
 }
 

@@ -1,0 +1,126 @@
+//! Visitors, and callers who say what copies show, may panic: nothing stays locked, nothing is lost, and no core keeps what it must not.
+
+use std::ops::ControlFlow;
+
+use fuzzing::attempt;
+use percore::Pinned;
+use vm::{Access, Event, PageNum, PageRange, Placement, Prot, Remap};
+use vm_testkit::{Design, Setup, Shows, World};
+
+const RW: Prot = Prot::from_bits(3);
+/// Pages of zeroes that both cores have written, up to the first of the files.
+const START: u64 = 1000;
+const PAGES: u64 = 8;
+const FILES: u64 = 3;
+
+fn page(at: u64) -> PageNum {
+    PageNum::new(START + at)
+}
+
+/// Pages of zeroes, then one of each file.
+fn worlds() -> impl Iterator<Item = World> {
+    Design::ALL.into_iter().map(|design| {
+        let world = World::new(Setup { cores: 2, ..Setup::new() }, design);
+        world.machine.on(0, |pin| {
+            world.map(pin, Placement::Fixed(page(0)), PAGES, RW, Shows::Zeroes).unwrap();
+            for at in 0..FILES {
+                let file = world.machine.files.create(1);
+                world.map(pin, Placement::Fixed(page(PAGES + at)), 1, RW, Shows::Private(file, 0)).unwrap();
+            }
+        });
+        (0..2).for_each(|core| write_all(&world, core));
+        world
+    })
+}
+
+/// The core writes to every page, and finds there what it wrote: nothing is locked.
+fn write_all(world: &World, core: usize) {
+    world.machine.on(core, |pin| {
+        for at in 0..PAGES + FILES {
+            world.store(pin, page(at), core, at).unwrap();
+            assert_eq!(world.load(pin, page(at), core), Ok(at));
+        }
+    });
+}
+
+fn panics(world: &World, act: impl FnOnce(&Pinned)) {
+    assert_eq!(world.machine.on(0, |pin| attempt(|| act(pin))), Err("on purpose".to_owned()));
+}
+
+/// All is as it was, and goes.
+fn ends_well(world: World) {
+    world.machine.on(0, |pin| {
+        let regions = world.regions(pin, Setup::new().user);
+        let mapped: u64 = regions.iter().map(|region| region.pages.pages()).sum();
+        assert_eq!(mapped, PAGES + FILES);
+    });
+    (0..2).for_each(|core| write_all(&world, core));
+    world
+        .machine
+        .on(0, |pin| world.space.unmap(pin, PageRange::new(page(0), PAGES + FILES).unwrap()).unwrap());
+    world.finish();
+}
+
+type Visit = fn(&World, &Pinned);
+
+const VISITS: [Visit; 5] = [
+    |world, pin| world.space.look(pin, page(0), &mut |_| panic!("on purpose")),
+    |world, pin| _ = world.space.frame(pin, page(0), Access::Read, &mut |_| panic!("on purpose")),
+    |world, pin| {
+        let all = PageRange::new(page(0), 100).unwrap();
+        let mut regions = 0;
+        world.space.regions(pin, all, &mut |_| {
+            regions += 1;
+            assert!(regions < 3, "on purpose");
+            ControlFlow::Continue(())
+        });
+    },
+    |world, pin| {
+        let all = PageRange::new(page(0), PAGES + FILES).unwrap();
+        let _ = world.space.resident(pin, all, &mut |_| panic!("on purpose"));
+    },
+    |world, pin| world.space.each_page_frame(pin, &mut |_| panic!("on purpose")),
+];
+
+#[test]
+fn a_visitor_panics() {
+    for world in worlds() {
+        VISITS.into_iter().for_each(|visit| panics(&world, |pin| visit(&world, pin)));
+        ends_well(world);
+    }
+}
+
+/// The child has some of the pages: neither program sees what the other writes to them, though the parent's core could write before.
+#[test]
+fn a_fork_panics() {
+    for (world, bad) in worlds().zip((0..FILES).cycle()) {
+        let child = world.machine.on(0, |pin| world.sibling(pin)).unwrap();
+        let mut made = Vec::new();
+        panics(&world, |pin| {
+            let _ = world.space.fork(pin, &*child.space, &mut |backing| {
+                assert!(made.len() as u64 != bad, "on purpose");
+                made.push(world.machine.files.again(backing));
+                made.last().copied()
+            });
+        });
+        made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));
+        let inherited = world.machine.on(1, |pin| child.load(pin, page(0), 1));
+        world.machine.on(0, |pin| world.store(pin, page(0), 1, 77).unwrap());
+        assert_eq!(world.machine.on(1, |pin| child.load(pin, page(0), 1)), inherited);
+        world.machine.on(0, |_| child.end());
+        ends_well(world);
+    }
+}
+
+#[test]
+fn a_move_panics() {
+    for world in worlds() {
+        for to in [Placement::Anywhere { hint: None }, Placement::Fixed(page(100)), Placement::Fixed(page(0))]
+        {
+            let what = Remap { from: PageRange::one(page(PAGES + 1)), pages: 3, to, keep: false };
+            panics(&world, |pin| _ = world.space.remap(pin, &what, &mut |_, _, _| panic!("on purpose")));
+        }
+        assert_eq!(world.count(Event::Mremap), 0);
+        ends_well(world);
+    }
+}
