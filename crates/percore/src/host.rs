@@ -8,7 +8,8 @@ use crate::CoreId;
 ///
 /// # Safety
 /// Between `pin` and the matching `unpin` the caller must stay on the core that `pin` returned, and no
-/// other pinned section may begin on that core, except nested inside this one by the same flow of control.
+/// other pinned section may begin on that core, except nested inside this one by the same flow of control. Who depends on that
+/// may ask at any time: [`Pinned::assert_here`].
 pub unsafe trait Host {
     /// Keeps the caller on its core (preemption off, interrupts as they are) and names the core.
     fn pin() -> CoreId;
@@ -20,7 +21,8 @@ pub unsafe trait Host {
     }
     /// Undoes one `pin`, or one `try_pin` that named a core.
     fn unpin();
-    /// One turn of a wait for another core. May let others run; must not unpin.
+    /// One turn of a wait for another core. May let others run. Must not unpin, and must take what other cores send here
+    /// meanwhile (shootdowns), or two cores that wait for each other wait for ever.
     fn relax();
 }
 
@@ -72,6 +74,16 @@ impl Pinned {
     #[inline(always)]
     pub fn core(&self) -> CoreId {
         self.core
+    }
+
+    /// Checks that the caller is where it is pinned: what a host promises, for those who would do harm elsewhere.
+    ///
+    /// # Panics
+    /// If it runs on another core.
+    #[track_caller]
+    pub fn assert_here(&self) {
+        let (here, there) = (pin().core().index(), self.core.index());
+        assert!(here == there, "core {here} does what was begun by one pinned to core {there}");
     }
 
     /// A token for a caller that is pinned by other means: a model checker's thread that plays `core`,

@@ -175,7 +175,8 @@ crate::set_host!(Threads);
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::pin;
+    use crate::{Pinned, pin};
+    use std::panic::AssertUnwindSafe;
 
     fn another_enters(core: usize) -> std::thread::Result<CoreId> {
         std::thread::spawn(move || enter(CoreId::new(core)).id()).join()
@@ -199,6 +200,18 @@ mod tests {
         });
         assert!(gave_up.join().is_err());
         assert!(another_enters(8).is_err(), "somebody is pinned to a core that a new thread plays");
+    }
+
+    #[test]
+    fn who_is_elsewhere_than_it_was_pinned_is_found_out() {
+        let core = enter(CoreId::new(20));
+        pin().assert_here();
+        // SAFETY: nothing that belongs to a core is touched by this token.
+        let stale = unsafe { Pinned::assume(CoreId::new(21)) };
+        let caught = std::panic::catch_unwind(AssertUnwindSafe(|| stale.assert_here())).unwrap_err();
+        let message = caught.downcast_ref::<String>().unwrap();
+        assert_eq!(message, "core 20 does what was begun by one pinned to core 21");
+        drop(core);
     }
 
     #[test]

@@ -24,6 +24,15 @@ struct Inbox {
     attended: bool,
     idle: bool,
     work: Vec<Work>,
+    /// How much of it the core has taken so far.
+    taken: usize,
+}
+
+impl Inbox {
+    /// How much the core has taken when it has taken what is there now.
+    fn due(&self) -> usize {
+        self.taken + self.work.len()
+    }
 }
 
 /// Cores, interrupts, memory, and one Refcache domain. There is one machine at a time in a process.
@@ -163,8 +172,22 @@ impl Machine {
     /// Takes this core's interrupts.
     fn serve(&self, core: CoreId) {
         assert!(!self.broken.load(SeqCst), "another core has failed");
-        let work = std::mem::take(&mut self.inboxes.of(core).lock().unwrap().work);
+        let mut inbox = self.inboxes.of(core).lock().unwrap();
+        let work = std::mem::take(&mut inbox.work);
+        inbox.taken += work.len();
+        drop(inbox);
         work.into_iter().for_each(|work| work());
+    }
+
+    /// One turn of a wait of this core for another one.
+    ///
+    /// # Panics
+    /// If the host takes no interrupts in it.
+    pub(crate) fn turn(&self, pin: &Pinned) {
+        let inbox = || self.inboxes.mine(pin).lock().unwrap();
+        let due = { inbox() }.due();
+        percore::relax();
+        assert!(inbox().taken >= due, "core {} takes no interrupts while it waits", pin.core().index());
     }
 
     /// Nobody plays a core any more, and what is left of the machine is left alone: the next one may begin.
@@ -224,5 +247,26 @@ impl Drop for Attended {
         let mut inbox = self.machine.inboxes.of(self.pin.core()).lock().unwrap();
         inbox.attended = false;
         inbox.work.drain(..).for_each(|work| work());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn waits(core: &Attended) -> bool {
+        core.machine.interrupt(core.pin.core(), || {});
+        catch_unwind(AssertUnwindSafe(|| core.machine.turn(&core.pin))).is_ok()
+    }
+
+    #[test]
+    fn who_waits_and_takes_no_interrupts_is_found_out() {
+        let machine = Machine::new(1, 0);
+        let core = machine.attend(0);
+        assert!(waits(&core));
+        core._played.on_relax(|| {});
+        assert!(!waits(&core));
     }
 }

@@ -243,7 +243,7 @@ impl Mmu for SimMmu {
             *(if interrupted { &mut shot.ipis } else { &mut shot.avoided }) += 1;
         }
         while pending.load(SeqCst) != 0 {
-            percore::relax();
+            self.machine.turn(pin);
         }
         shot
     }

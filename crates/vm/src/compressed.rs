@@ -34,7 +34,7 @@ use radixmap::Entry;
 
 use crate::meta::Page;
 use crate::shootdown::Rig;
-use crate::{Event, Fault, FaultError, Flags, FrameNum, Memory, Mmu, PageNum};
+use crate::{Event, Fault, FaultError, Flags, FrameNum, Frames, Memory, Mmu, PageNum};
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
     /// The locked page `at` is compressed: it gets a frame. If the table has no room it has it all the same, untranslated.

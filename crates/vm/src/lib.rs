@@ -16,6 +16,7 @@
 //! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
 //! | `fill.rs` | a core gets a translation |
 //! | `reach.rs` | who has translations of which pages |
+//! | `contract.rs` | what a machine promises of its calls, checked where debug assertions are on |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
 //! | `compressed.rs` | the protocol: contents leave memory and come back, and nobody finds them twice, or not at all |
@@ -34,6 +35,7 @@ extern crate alloc;
 mod arena;
 mod asid;
 mod compressed;
+mod contract;
 mod counters;
 mod demotion;
 mod designs;

@@ -1,13 +1,12 @@
 //! What a machine brings besides translations: memory, a page at a time, and what mappings show.
 //!
-//! All of it is called with slots locked and the caller pinned: it never sleeps, never runs epoch work, and never locks
-//! slots of a space.
+//! All of it is called with slots locked and the caller pinned: [`Memory`] says what follows from that.
 
 use percore::Pinned;
 
 use crate::{Access, BackingNum, CompressedNum, FrameNum, PageNum};
 
-/// Memory, a page at a time. A frame is owned by one page alone, or it is *counted*: several hold a reference each.
+/// Memory, a page at a time, under the contract of [`Memory`]. A frame is owned by one page alone, or it is *counted*: several hold a reference each.
 pub trait Frames: Send + Sync {
     /// A frame of zeroes, owned by the caller alone.
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
@@ -68,7 +67,7 @@ pub enum BackingError {
     BeyondEnd,
 }
 
-/// What mappings show that are not plain anonymous memory.
+/// What mappings show that are not plain anonymous memory, under the contract of [`Memory`].
 ///
 /// A backing is counted in pages: each mapped page, touched or not, is one reference. So folding and expanding change
 /// nothing, and anonymous memory costs nothing.
@@ -103,6 +102,10 @@ pub trait Backings: Send + Sync {
 }
 
 /// All that a space needs of a machine's memory.
+///
+/// # Contract
+/// Each call is made with slots locked, by a pinned core. So it does not sleep, uses no space, ends on the core where it began, and
+/// runs no epoch work: what [`Mmu`](crate::Mmu) promises, checked in the same way.
 pub trait Memory: Frames + Backings {}
 
 impl<T: Frames + Backings> Memory for T {}

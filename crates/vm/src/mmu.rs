@@ -1,9 +1,6 @@
 //! What a machine brings to an address space: translations.
 //!
-//! All of it is called with the slots of the pages in question locked and the caller pinned, so none of it
-//! may run epoch work (a pinned core must not flush its reference counts) and none of it may block. What
-//! waits for another core (`shootdown`) must serve the shootdowns that other cores send here meanwhile, or
-//! two cores that shoot at each other wait for ever.
+//! All of it is called with the slots of the pages in question locked and the caller pinned. [`Mmu`] says what follows from that.
 
 use alloc::sync::Arc;
 
@@ -38,6 +35,17 @@ pub struct Shot {
 }
 
 /// The translations of one address space: hardware tables and TLBs, or a simulation of them.
+///
+/// # Contract
+/// Each call is made with the slots of its pages locked, by a pinned core. So it
+/// - uses no space, this one or another: it would wait for slots that its own core has locked, or lock them in the wrong order;
+/// - does not sleep and does not unpin: another task of the core would use a space meanwhile, or the call would go on elsewhere;
+/// - ends on the core where it began: the space notes that core's translation;
+/// - runs no epoch work: a core that uses nodes without counting them must not flush its counts;
+/// - serves incoming shootdowns while it waits for another core, or two cores that shoot at each other wait for ever.
+///
+/// The first three are checked at each call where debug assertions are on, and break with a panic (`contract.rs`). Refcache and
+/// RCU refuse epoch work always. Only the machine sees what it serves: the simulated one checks that at each turn of a wait.
 pub trait Mmu: Send + Sync {
     /// How the cores share translations; never changes.
     fn tables(&self) -> Tables;

@@ -5,7 +5,7 @@ use radixmap::Entry;
 
 use crate::meta::Page;
 use crate::shootdown::Rig;
-use crate::{Access, Event, Fault, FaultError, FrameNum, Memory, Mmu, PageNum, VmError};
+use crate::{Access, Event, Fault, FaultError, FrameNum, Frames, Memory, Mmu, PageNum, VmError};
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
     /// Resolves a fault on the locked `page` at `at`, whose slot is `entry`.

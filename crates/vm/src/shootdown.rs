@@ -38,6 +38,7 @@ use core::ops::Range;
 use percore::{CoreSet, Pinned};
 use radixmap::{Leaf, RangeGuard};
 
+use crate::contract::Noted;
 use crate::counters::Tally;
 use crate::meta::Page;
 use crate::reach::{Reach, abandon};
@@ -47,13 +48,18 @@ use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
 /// What a design needs to work on locked pages.
 pub(crate) struct Rig<M, F> {
-    pub(crate) mmu: M,
-    pub(crate) memory: F,
+    pub(crate) mmu: Noted<M>,
+    pub(crate) memory: Noted<F>,
     pub(crate) tally: Tally,
     pub(crate) grain: Grain,
 }
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
+    /// For a machine of `cores` cores.
+    pub(crate) fn new(mmu: M, memory: F, tally: Tally, cores: usize) -> Self {
+        Self { mmu: Noted(mmu), memory: Noted(memory), tally, grain: Grain::new(cores) }
+    }
+
     /// When this returns, no core translates what `reach` covers.
     #[inline]
     pub(crate) fn take_back(&self, pin: &Pinned, reach: Reach) {

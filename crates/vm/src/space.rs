@@ -70,7 +70,8 @@ pub struct Remap {
 
 /// Asked for the backing of pages that are mapped a second time, or elsewhere; none: no memory.
 ///
-/// Called with slots locked, before any page shows the new backing. It may be the same one.
+/// Called with slots locked, before any page shows the new backing. It may be the same one. It keeps the contract of
+/// [`Memory`](crate::Memory). If it panics, the space is as if it had said that there is no memory.
 pub type Heir<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
 
 /// The same for pages that move: their backing, and the first page's number before and after.
@@ -122,6 +123,9 @@ pub struct Nodes {
 ///
 /// The caller stays pinned throughout. After `unmap`, `discard`, `zap`, `remap`, `fork` and lowering `protect` return, no
 /// core can use the old translations; after `map` returns, every core can fault the pages in.
+///
+/// Visitors are called with slots locked. They keep the contract of [`Memory`](crate::Memory): above all, they use no space and
+/// touch no memory of one. A visitor that panics leaves nothing locked.
 pub trait AddressSpace: Any + Send + Sync {
     /// Maps `pages` pages as `mapping` says, and says where.
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError>;
@@ -211,10 +215,10 @@ pub trait AddressSpace: Any + Send + Sync {
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool;
 
     /// Shows what is mapped in `pages`, from the left, to `visit`: each region as it was at one moment, or, where it is
-    /// large, at several. `visit` is called with slots locked: it must not touch memory of the space, or sleep.
+    /// large, at several.
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>);
 
-    /// Shows the runs of `pages` that have frames, from the left, to `visit`, which is called as that of `regions` is.
+    /// Shows the runs of `pages` that have frames, from the left, to `visit`.
     ///
     /// # Errors
     /// `NotMapped` if part of the range is not, after all was shown.
@@ -246,7 +250,7 @@ pub trait AddressSpace: Any + Send + Sync {
     /// others work.
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
 
-    /// Shows the frame of each page that has one to `visit`, which is called as that of `regions` is.
+    /// Shows the frame of each page that has one to `visit`.
     fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum));
 
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is

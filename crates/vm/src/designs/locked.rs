@@ -6,6 +6,7 @@ use percore::Pinned;
 use radixmap::{Entry, Expand, KEY_END, RadixMap, RangeGuard, Value};
 use refcache::Domain;
 
+use crate::contract::lock_slots;
 use crate::meta::Page;
 use crate::{Access, FrameNum, HUGE_PAGES, PageRange, VmError};
 
@@ -32,6 +33,7 @@ pub(super) fn lock_leaves<'g, R: Domain>(
     pin: &'g Pinned,
     pages: Range<u64>,
 ) -> Guard<'g> {
+    lock_slots(pin);
     let Ok(guard) = map.lock_range(pin, pages, Expand::Never) else { unreachable!("nothing is expanded") };
     guard
 }

@@ -9,11 +9,12 @@ use radixmap::{Entry, Expand, RadixMap};
 use refcache::Domain;
 
 use super::locked::{Guard, for_each_touched, keys, set_all};
+use crate::contract::{Call, during};
 use crate::meta::Page;
 use crate::reach::Reach;
 use crate::shootdown::Rig;
 use crate::space::Mover;
-use crate::{BackingNum, Mapping, Memory, Mmu, PageRange, VmError};
+use crate::{BackingNum, Backings, Mapping, Memory, Mmu, PageRange, VmError};
 
 /// From where to where. The two places do not meet.
 #[derive(Clone, Copy)]
@@ -53,7 +54,8 @@ impl Move {
         mover: &mut Mover<'_>,
     ) -> Result<Option<BackingNum>, VmError> {
         let Some(backing) = mapping.backing() else { return Ok(None) };
-        let backing = mover(backing, self.from.start(), self.to.start()).ok_or(VmError::OutOfMemory)?;
+        let moved = || mover(backing, self.from.start(), self.to.start());
+        let backing = during(pin, Call::Mover, moved).ok_or(VmError::OutOfMemory)?;
         rig.memory.grown(pin, backing, self.to.end());
         Ok(Some(backing))
     }

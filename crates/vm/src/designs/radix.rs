@@ -24,6 +24,7 @@ use refcache::Domain;
 
 use super::locked::{Guard, check, keys, lock_all, make_fit, set_all, show_frame};
 use crate::arena::Arenas;
+use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
@@ -32,7 +33,6 @@ use crate::resolve::give;
 use crate::sharing::References;
 use crate::shootdown::{Removed, Rig, range};
 use crate::space::{Heir, Mover};
-use crate::tracker::Grain;
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum,
     HUGE_PAGES, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap,
@@ -75,14 +75,14 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
         let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
         let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
-        let rig = Rig { mmu, memory, tally, grain: Grain::new(layout.cores) };
+        let rig = Rig::new(mmu, memory, tally, layout.cores);
         let map = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
         Ok(Self { map, rig, arenas, user: layout.user })
     }
 
     /// The machine's side of the space.
     pub fn mmu(&self) -> &M {
-        &self.rig.mmu
+        &self.rig.mmu.0
     }
 
     /// `pages` pages from `start`, if that is in user space and not nothing.
@@ -98,6 +98,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     #[inline]
     fn lock<'g>(&'g self, pin: &'g Pinned, pages: PageRange, expand: Expand) -> Result<Guard<'g>, VmError> {
+        lock_slots(pin);
         self.map.lock_range(pin, keys(pages), expand).map_err(|_| VmError::OutOfMemory)
     }
 
@@ -198,6 +199,7 @@ where
         if !self.user.contains(at) {
             return Err(FaultError::NotMapped);
         }
+        lock_slots(pin);
         let locked = self.map.lock_key_or_block(pin, at.get(), huge::is_meant_whole);
         let mut guard = locked.map_err(|_| FaultError::OutOfMemory)?.ok_or(FaultError::NotMapped)?;
         let outcome = self.resolve_locked(pin, at, &mut guard, access);
@@ -223,6 +225,7 @@ where
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
         self.check(PageRange::one(page))?;
+        lock_slots(pin);
         let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
         let mut outcome = Err(VmError::NotMapped);
         locked.ok_or(VmError::NotMapped)?.for_each(|entry| {
@@ -236,15 +239,17 @@ where
     }
 
     fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping)) {
-        self.look_at(pin, page, |page| visit(page.mapping()));
+        self.look_at(pin, page, |page| during(pin, Call::Visitor, || visit(page.mapping())));
     }
 
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
+        let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
         self.user.contains(page)
             && show_frame(&mut self.lock_leaves(pin, PageRange::one(page)), access, visit)
     }
 
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {
+        let visit = &mut |region: &_| during(pin, Call::Visitor, || visit(region));
         self.each_region(pin, pages.common(self.user), visit);
     }
 
@@ -254,6 +259,7 @@ where
         pages: PageRange,
         visit: &mut dyn FnMut(PageRange),
     ) -> Result<(), VmError> {
+        let visit = &mut |run| during(pin, Call::Visitor, || visit(run));
         self.each_resident(pin, self.check(pages)?, visit)
     }
 
@@ -290,6 +296,7 @@ where
     }
 
     fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
+        let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
         let _ = self.survey(pin, self.user, |pages, page| {
             if let Some(page) = page.filter(|page| page.frame().is_some()) {
                 (0..pages.pages()).filter_map(|at| page.part(at).frame()).for_each(&mut *visit);

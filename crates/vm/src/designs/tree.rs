@@ -39,16 +39,17 @@ use refcache::Domain;
 
 use self::edit::Edit;
 use self::locking::Locks;
+use self::rwlock::ReadGuard;
 use self::vma::Vma;
 use super::locked::{Guard, check, keys, lock_leaves, make_fit, show_frame};
 use crate::arena::Arenas;
+use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
 use crate::resolve::give;
 use crate::shootdown::{Removed, Rig};
 use crate::space::{Heir, Mover};
-use crate::tracker::Grain;
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
     Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, VirtAddr,
@@ -92,7 +93,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         assert!(mmu.tables() == Tables::Shared, "these designs have one table");
         let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
         let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
-        let rig = Rig { mmu, memory, tally, grain: Grain::new(layout.cores) };
+        let rig = Rig::new(mmu, memory, tally, layout.cores);
         let pages = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
         let tree = Bonsai::try_new(rcu).map_err(|_| OutOfMemory)?;
         Ok(Self { tree, locks: Locks::new(locking), pages, rig, arenas, user: layout.user })
@@ -108,7 +109,14 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     }
 
     fn edit<'a>(&'a self, pin: &'a Pinned) -> Edit<'a> {
+        lock_slots(pin);
         Edit::begin(&self.locks, &self.tree, pin)
+    }
+
+    /// No region changes until the answer is dropped.
+    fn read<'a>(&'a self, pin: &Pinned) -> ReadGuard<'a> {
+        lock_slots(pin);
+        self.locks.read()
     }
 
     /// Locks the slots of `pages` that are there, and more where none are.
@@ -119,6 +127,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     /// Locks the slot of a page that may be given `mapping`, and makes it if need be.
     #[inline]
     fn lock_page<'g>(&'g self, pin: &'g Pinned, at: PageNum, mapping: Mapping) -> Result<Guard<'g>, VmError> {
+        lock_slots(pin);
         let one = keys(PageRange::one(at));
         let locked = self.pages.lock_range(pin, one.clone(), Expand::Always);
         let mut guard = locked.map_err(|_| VmError::OutOfMemory)?;
@@ -168,7 +177,7 @@ where
 
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let pages = self.check(pages)?;
-        let _space = self.locks.read();
+        let _space = self.read(pin);
         self.drop_locked(pin, &mut self.lock_pages(pin, pages), |_| true);
         if self.all_mapped(pin, pages) { Ok(()) } else { Err(VmError::NotMapped) }
     }
@@ -199,6 +208,7 @@ where
     }
 
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError> {
+        lock_slots(pin);
         let fault = self.resolve(pin, address.page(), access)?;
         self.rig.count_fault(pin, fault);
         Ok(fault)
@@ -206,7 +216,7 @@ where
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
         self.check(PageRange::one(page))?;
-        let _space = self.locks.read();
+        let _space = self.read(pin);
         let region = find::at(&self.tree.read(pin), page).ok_or(VmError::NotMapped)?;
         let mut outcome = Ok(());
         self.lock_page(pin, page, region.mapping)?.for_each(|entry| {
@@ -216,22 +226,24 @@ where
     }
 
     fn mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
-        let _space = self.locks.read();
+        let _space = self.read(pin);
         self.user.covers(pages) && self.all_mapped(pin, pages)
     }
 
     fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping)) {
-        let _space = self.locks.read();
+        let _space = self.read(pin);
         if let Some(region) = find::at(&self.tree.read(pin), page) {
-            visit(region.mapping);
+            during(pin, Call::Visitor, || visit(region.mapping));
         }
     }
 
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
+        let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
         self.user.contains(page) && show_frame(&mut self.lock_pages(pin, PageRange::one(page)), access, visit)
     }
 
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {
+        let visit = &mut |region: &_| during(pin, Call::Visitor, || visit(region));
         self.each_region(pin, pages.common(self.user), visit);
     }
 
@@ -241,6 +253,7 @@ where
         pages: PageRange,
         visit: &mut dyn FnMut(PageRange),
     ) -> Result<(), VmError> {
+        let visit = &mut |run| during(pin, Call::Visitor, || visit(run));
         self.each_resident(pin, self.check(pages)?, visit)
     }
 
@@ -266,6 +279,7 @@ where
     }
 
     fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
+        let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
         self.each_page(pin, self.user, |_, page| page.frame().into_iter().for_each(&mut *visit));
     }
 

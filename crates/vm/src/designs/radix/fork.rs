@@ -11,6 +11,7 @@ use refcache::Domain;
 
 use super::RadixSpace;
 use super::huge::cut_all;
+use crate::contract::{Call, during, lock_slots};
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
 use crate::reach::Scattered;
@@ -36,6 +37,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// A copy of what is mapped, slot by slot; there are no huge pages.
     pub(super) fn copy_each_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
+        lock_slots(pin);
         let mut copy = Copying::new(pin, self, child, ask);
         let copied = self.map.copy_to(pin, &child.map, |run| {
             let copied = copy.run(run);
@@ -89,7 +91,7 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
         match self.last {
             Some((parents, childs)) if parents == backing => Ok(childs),
             _ => {
-                let childs = (self.ask)(backing).ok_or(OutOfMemory)?;
+                let childs = during(self.pin, Call::Heir, || (self.ask)(backing)).ok_or(OutOfMemory)?;
                 self.last = Some((backing, childs));
                 Ok(childs)
             }

@@ -29,7 +29,7 @@ use refcache::Domain;
 use super::{Guard, RadixSpace};
 use crate::meta::Page;
 use crate::shootdown::Rig;
-use crate::{Access, Event, Fault, FaultError, Flags, HUGE_PAGES, Memory, Mmu, OutOfMemory};
+use crate::{Access, Event, Fault, FaultError, Flags, Frames, HUGE_PAGES, Memory, Mmu, OutOfMemory};
 
 /// Whether a fault on a folded block of such pages is one of the whole block.
 pub(super) fn is_meant_whole(page: Page) -> bool {

@@ -7,7 +7,7 @@ use refcache::Domain;
 use super::{Guard, RadixSpace, keys, make_fit};
 use crate::hole::any_hole;
 use crate::meta::Page;
-use crate::{Memory, Mmu, PageNum, PageRange, VmError};
+use crate::{Backings, Memory, Mmu, PageNum, PageRange, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Maps over whatever is there.

@@ -10,6 +10,7 @@ use refcache::Domain;
 use super::huge::cut;
 use super::promote::block_of;
 use super::{Guard, RadixSpace, keys};
+use crate::contract::lock_slots;
 use crate::meta::Page;
 use crate::reach::Scattered;
 use crate::{HUGE_PAGES, Memory, Mmu, OutOfMemory, PageNum, PageRange};
@@ -31,6 +32,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// The hand comes to `block`. A slot is the block, or part of it, or larger and untouched: so none is expanded.
     fn visit_block(&self, pin: &Pinned, block: PageRange) -> u64 {
+        lock_slots(pin);
         let Ok(mut guard) = self.map.lock_range(pin, keys(block), Expand::IfDiffering) else { return 0 };
         let _stays = cut_if_idle(&mut guard);
         let (mut gone, mut woken) = (0, Scattered::new(&self.rig, pin));

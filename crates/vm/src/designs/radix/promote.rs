@@ -33,7 +33,7 @@ use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
 use crate::reach::Reach;
 use crate::shootdown::range;
-use crate::{Event, Flags, FrameNum, HUGE_PAGES, Mapping, Memory, Mmu, PageNum, PageRange, VmError};
+use crate::{Event, Flags, FrameNum, Frames, HUGE_PAGES, Mapping, Memory, Mmu, PageNum, PageRange, VmError};
 
 /// Pages of a block that are looked at, one by one, before all of it is locked: both ends and some between.
 const PROBES: usize = 8;

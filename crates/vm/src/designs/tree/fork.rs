@@ -12,6 +12,7 @@ use refcache::Domain;
 
 use super::edit::Edit;
 use super::{TreeSpace, find};
+use crate::contract::{Call, during};
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
 use crate::reach::Scattered;
@@ -39,7 +40,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         theirs: &mut Edit<'_>,
         ask: &mut Heir<'_>,
     ) -> Result<(), VmError> {
-        let mut heirs = Heirs { ask, known: Vec::new() };
+        let mut heirs = Heirs { pin, ask, known: Vec::new() };
         for Region { pages, mapping, .. } in find::all(mine, self.user) {
             if !mapping.flags().contains(Flags::DONTFORK) {
                 let backing = mapping.backing().map(|backing| heirs.of(backing)).transpose()?;
@@ -57,6 +58,7 @@ fn inherited(mapping: Mapping, backing: Option<BackingNum>) -> Mapping {
 
 /// The child's backings. Each is asked for once: pages of a leaf that say the same must have copies that do (`copy_to`).
 struct Heirs<'a, 'h> {
+    pin: &'a Pinned,
     ask: &'a mut Heir<'h>,
     /// The parent's and the child's, ordered.
     known: Vec<(BackingNum, BackingNum)>,
@@ -68,7 +70,8 @@ impl Heirs<'_, '_> {
             Ok(at) => Ok(self.known[at].1),
             Err(at) => {
                 self.known.try_reserve(1).map_err(|_| VmError::OutOfMemory)?;
-                let childs = (self.ask)(backing).ok_or(VmError::OutOfMemory)?;
+                let childs =
+                    during(self.pin, Call::Heir, || (self.ask)(backing)).ok_or(VmError::OutOfMemory)?;
                 self.known.insert(at, (backing, childs));
                 Ok(childs)
             }

@@ -11,7 +11,7 @@ use super::edit::Edit;
 use super::find::{self, is_free};
 use super::{Guard, TreeSpace, keys};
 use crate::hole::any_hole;
-use crate::{Event, Mapping, Memory, Mmu, PageNum, PageRange, Placement, VmError};
+use crate::{Backings, Event, Mapping, Memory, Mmu, PageNum, PageRange, Placement, VmError};
 
 /// Where a mapping goes.
 pub(super) struct Chosen {

@@ -10,7 +10,7 @@ use super::edit::Edit;
 use super::{TreeSpace, find};
 use crate::designs::moving::Move;
 use crate::space::Mover;
-use crate::{Mapping, Memory, Mmu, PageNum, PageRange, Remap, VmError};
+use crate::{Backings, Mapping, Memory, Mmu, PageNum, PageRange, Remap, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn relocate(

@@ -19,7 +19,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         within: PageRange,
         visit: &mut dyn FnMut(&Region) -> ControlFlow<()>,
     ) {
-        let _space = self.locks.read();
+        let _space = self.read(pin);
         let tree = self.tree.read(pin);
         let mut joining = Joining::new(visit);
         let walked = find::all(&tree, within).try_for_each(|region| {
@@ -39,7 +39,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         within: PageRange,
         visit: &mut dyn FnMut(PageRange),
     ) -> Result<(), VmError> {
-        let _space = self.locks.read();
+        let _space = self.read(pin);
         let mut runs = Runs::new(visit);
         self.each_page(pin, within, |pages, _| runs.add(pages));
         runs.end();
