@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod all_cores;
 mod core_id;
 mod core_set;
 mod counts;
@@ -17,6 +18,7 @@ mod per_core;
 #[cfg(any(feature = "threads", test))]
 pub mod threads;
 
+pub use all_cores::AllCores;
 pub use core_id::{CoreId, MAX_CORES};
 pub use core_set::CoreSet;
 pub use counts::Counts;

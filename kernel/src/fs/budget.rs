@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
-use percore::{MAX_CORES, Pinned};
+use percore::{AllCores, MAX_CORES, Pinned};
 use sync::CachePadded;
 
 use crate::arch;
@@ -17,8 +17,8 @@ const BATCH: u64 = 64;
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 static TAKEN: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 /// What each core took and no file uses. Written by the core alone.
-static RESERVES: [CachePadded<AtomicU64>; MAX_CORES] =
-    [const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES];
+static RESERVES: AllCores<AtomicU64> =
+    AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
 
 /// Lets all files together use `pages`.
 pub fn set_limit(pages: u64) {
@@ -27,13 +27,14 @@ pub fn set_limit(pages: u64) {
 
 /// Pages that files may use, and pages they use, as far as is known.
 pub fn numbers() -> (u64, u64) {
-    let reserved: u64 = RESERVES[..arch::cores()].iter().map(|reserve| reserve.load(Ordering::Relaxed)).sum();
+    let reserved: u64 =
+        RESERVES.iter().take(arch::cores()).map(|reserve| reserve.load(Ordering::Relaxed)).sum();
     (LIMIT.load(Ordering::Relaxed), TAKEN.load(Ordering::Relaxed).saturating_sub(reserved))
 }
 
 /// Takes a page: ENOSPC if there is none.
 pub fn take(pin: &Pinned) -> Result<(), Errno> {
-    let reserve = &RESERVES[pin.core().index()];
+    let reserve = RESERVES.mine(pin);
     let pages = match reserve.load(Ordering::Relaxed) {
         0 => take_batch()?,
         some => some,
@@ -44,7 +45,7 @@ pub fn take(pin: &Pinned) -> Result<(), Errno> {
 
 /// Gives a page back.
 pub fn give(pin: &Pinned) {
-    let reserve = &RESERVES[pin.core().index()];
+    let reserve = RESERVES.mine(pin);
     let mut pages = reserve.load(Ordering::Relaxed) + 1;
     if pages == 2 * BATCH {
         pages -= BATCH;

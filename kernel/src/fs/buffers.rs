@@ -9,6 +9,7 @@ use core::mem;
 use abi::Errno;
 use abi::file::{IOV_MAX, IoVec, MAX_RW_COUNT};
 
+use super::bytes::{after, after_mut, prefix, prefix_mut};
 use super::fallible;
 use super::page_cache::PAGE;
 use crate::mm::user;
@@ -111,15 +112,13 @@ impl Buffers {
     /// first).
     pub fn copy_in(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         self.copy(into.len(), |piece, done| {
-            user::copy_in(&mut into[done..done + piece.len as usize], piece.base)
+            user::copy_in(prefix_mut(after_mut(into, done), piece.len), piece.base)
         })
     }
 
     /// Copies to the program until `from` or the buffers end, or a page is missing (EFAULT if it is the first).
     pub fn copy_out(&mut self, from: &[u8]) -> Result<usize, Errno> {
-        self.copy(from.len(), |piece, done| {
-            user::copy_out(piece.base, &from[done..done + piece.len as usize])
-        })
+        self.copy(from.len(), |piece, done| user::copy_out(piece.base, prefix(after(from, done), piece.len)))
     }
 
     fn copy(

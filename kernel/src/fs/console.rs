@@ -15,6 +15,7 @@ use abi::Errno;
 use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
 use sync::{CachePadded, SpinLock};
 
+use super::bytes::{after, after_mut, copy_prefix, prefix};
 use super::content::{Content, Place};
 use super::kept::Kept;
 use super::node::{Node, Volume};
@@ -90,8 +91,10 @@ impl Input {
         if self.left > 0 {
             self.left -= 1;
             self.asked = self.left > 0;
-            self.bytes[(self.start + self.len) % KEPT] = byte;
-            self.len += 1;
+            if let Some(place) = self.bytes.get_mut((self.start + self.len) % KEPT) {
+                *place = byte;
+                self.len += 1;
+            }
             return;
         }
         match self.half.take() {
@@ -113,7 +116,7 @@ impl Input {
                 break;
             }
             let bytes = self.len.min(KEPT - self.start).min(into.len() - done);
-            into[done..done + bytes].copy_from_slice(&self.bytes[self.start..self.start + bytes]);
+            copy_prefix(after_mut(into, done), prefix(after(&self.bytes, self.start), bytes as u64));
             (self.start, self.len) = ((self.start + bytes) % KEPT, self.len - bytes);
             done += bytes;
             self.moved = true;

@@ -3,6 +3,7 @@
 use abi::Errno;
 use abi::file::S_IFCHR;
 
+use super::bytes::copy_prefix;
 use super::content::{Content, Place};
 use crate::arch;
 
@@ -48,5 +49,5 @@ impl Content for Device {
 }
 
 fn fill_with_random(bytes: &mut [u8]) {
-    bytes.copy_from_slice(&arch::random_u64().to_le_bytes()[..bytes.len()]);
+    copy_prefix(bytes, &arch::random_u64().to_le_bytes());
 }

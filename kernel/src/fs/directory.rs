@@ -68,7 +68,7 @@ impl Entries {
     /// What `name` names.
     pub fn get(&self, name: &[u8]) -> Option<&Kept<Node>> {
         let (chunk, place) = self.find(name);
-        place.ok().map(|index| &self.0[chunk][index].node)
+        Some(&self.0.get(chunk)?.get(place.ok()?)?.node)
     }
 
     /// Adds a name that is not there yet (EEXIST).
@@ -80,22 +80,20 @@ impl Entries {
             fallible::push(&mut self.0, fallible::empty(1)?)?;
         }
         let mut target = chunk;
-        if self.0[chunk].len() == CHUNK {
+        if self.0.get(chunk).is_some_and(|entries| entries.len() == CHUNK) {
             self.split(chunk)?;
             if index > CHUNK / 2 {
                 (target, index) = (chunk + 1, index - CHUNK / 2);
             }
         }
-        self.0[target].try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        self.0[target].insert(index, entry);
-        Ok(())
+        fallible::insert(self.0.get_mut(target).ok_or(Errno::EIO)?, index, entry)
     }
 
     /// Makes two chunks of a full one.
     fn split(&mut self, chunk: usize) -> Result<(), Errno> {
         self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let mut upper = fallible::empty(CHUNK)?;
-        upper.extend(self.0[chunk].drain(CHUNK / 2..));
+        upper.extend(self.0.get_mut(chunk).ok_or(Errno::EIO)?.drain(CHUNK / 2..));
         self.0.insert(chunk + 1, upper);
         Ok(())
     }
@@ -104,15 +102,17 @@ impl Entries {
     pub fn replace(&mut self, name: &[u8], node: Kept<Node>) -> Option<Kept<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
-        Some(core::mem::replace(&mut self.0[chunk][index].node, node))
+        let entry = self.0.get_mut(chunk)?.get_mut(index)?;
+        Some(core::mem::replace(&mut entry.node, node))
     }
 
     /// Takes a name away.
     pub fn remove(&mut self, name: &[u8]) -> Option<Kept<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
-        let removed = self.0[chunk].remove(index);
-        if self.0[chunk].is_empty() {
+        let entries = self.0.get_mut(chunk)?;
+        let removed = entries.remove(index);
+        if entries.is_empty() {
             self.0.remove(chunk);
         }
         Some(removed.node)
@@ -126,7 +126,7 @@ impl Entries {
     /// The entries after position `key`.
     pub fn after(&self, key: u64) -> impl Iterator<Item = &Entry> {
         let passed = self.0.partition_point(|chunk| chunk.last().is_some_and(|last| last.key <= key));
-        self.0[passed..].iter().flatten().skip_while(move |entry| entry.key <= key)
+        self.0.iter().skip(passed).flatten().skip_while(move |entry| entry.key <= key)
     }
 
     /// The name of `node`.

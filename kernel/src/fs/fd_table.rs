@@ -133,9 +133,9 @@ impl FdTable {
         // What is closed, or cannot be put there, goes when the table is not locked any more.
         self.change(|slots| {
             grow(slots, fd)?;
-            match slots[fd] {
+            match slots.get_mut(fd).ok_or(Errno::EBADF)? {
                 Slot::Reserved => return Err(Errno::EBUSY),
-                _ => mem::swap(&mut slots[fd], &mut slot),
+                place => mem::swap(place, &mut slot),
             }
             Ok(fd as i32)
         })
@@ -217,6 +217,6 @@ impl FdTable {
     /// The lowest descriptor in use that is not below `from`.
     pub fn next_open(&self, from: usize) -> Option<usize> {
         let slots = &self.descriptors.lock().slots;
-        (from..slots.len()).find(|&fd| slots[fd].is_open())
+        slots.iter().enumerate().skip(from).find(|(_, slot)| slot.is_open()).map(|(fd, _)| fd)
     }
 }

@@ -7,6 +7,7 @@ use abi::Errno;
 use abi::cpio::{self, BadArchive, Entry};
 use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
+use super::bytes::copy_prefix;
 use super::content::{Content, Place};
 use super::kept::Kept;
 use super::memory_file::MemoryFile;
@@ -67,10 +68,7 @@ impl Content for ImageFile {
     }
 
     fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
-        let rest = tail(self.bytes, at);
-        let len = rest.len().min(into.len());
-        into[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
+        Ok(copy_prefix(into, tail(self.bytes, at)))
     }
 
     fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {

@@ -17,13 +17,15 @@
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
 //! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
 //! | `fallible`, `scarcity` | allocations that end in ENOMEM; making them do so |
+//! | `bytes` | parts of slices |
 //!
 //! Whatever a program can make the kernel allocate is bounded and can fail. No lock here is held while its holder
 //! sleeps, and none is taken in an interrupt.
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod budget;
 pub mod buffers;
+pub mod bytes;
 pub mod clean;
 mod console;
 pub mod content;

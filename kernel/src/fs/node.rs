@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use abi::Errno;
 use abi::file::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use abi::time::Timespec;
-use percore::MAX_CORES;
+use percore::{AllCores, MAX_CORES};
 use sync::{CachePadded, FreezeLock, SpinLock};
 
 use super::content::Content;
@@ -68,12 +68,12 @@ pub struct Node {
 
 /// How many nodes each core has made, so that cores which make some meet nowhere. Relaxed everywhere in this file: numbers,
 /// times and permissions order nothing.
-static MADE: [CachePadded<AtomicU64>; MAX_CORES] = [const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES];
+static MADE: AllCores<AtomicU64> = AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
 
 /// An inode number that nobody else has.
 fn new_ino() -> u64 {
-    let core = percore::pin().core().index();
-    MADE[core].fetch_add(1, Ordering::Relaxed) * MAX_CORES as u64 + core as u64 + 1
+    let core = percore::pin().core();
+    MADE.of(core).fetch_add(1, Ordering::Relaxed) * MAX_CORES as u64 + core.index() as u64 + 1
 }
 
 impl Node {

@@ -12,6 +12,7 @@ use abi::file::{
 };
 use sync::SpinLock;
 
+use super::bytes::copy_prefix;
 use super::content::Content;
 use super::fallible::{self, Text};
 use super::image::tail;
@@ -168,10 +169,7 @@ impl Content for Snapshot {
     }
 
     fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
-        let rest = tail(&self.0.0, at);
-        let len = rest.len().min(into.len());
-        into[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
+        Ok(copy_prefix(into, tail(&self.0.0, at)))
     }
 
     fn write(&self, _place: super::content::Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {

@@ -40,6 +40,7 @@ use vm::{Copies, FrameNum};
 
 use self::changing::Changing;
 use self::seals::Seals;
+use super::bytes::{after, prefix, prefix_mut};
 use super::content::Place;
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
@@ -163,7 +164,7 @@ impl PageCache {
     pub fn read(&self, at: u64, into: &mut [u8]) -> usize {
         let pin = pin();
         let len = self.len().saturating_sub(at).min(into.len() as u64) as usize;
-        let mut rest = &mut into[..len];
+        let mut rest = prefix_mut(into, len as u64);
         for (page, offset, bytes) in pieces(at, len) {
             let (now, later) = rest.split_at_mut(bytes);
             match self.pages.get(&pin, page) {
@@ -213,7 +214,7 @@ impl PageCache {
         let mut done = 0;
         for (page, offset, bytes) in pieces(at, from.len()) {
             match self.get_or_make(&pin, page) {
-                Ok(frame) => contents::write(frame, offset, &from[done..done + bytes]),
+                Ok(frame) => contents::write(frame, offset, prefix(after(from, done), bytes as u64)),
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }

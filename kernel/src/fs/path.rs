@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use abi::Errno;
 use abi::file::{NAME_MAX, PATH_MAX};
 
+use super::bytes::{after, after_mut, copy_prefix};
 use super::fallible;
 use super::kept::Kept;
 use super::node::{Body, Node};
@@ -83,11 +84,11 @@ impl Walk {
 
     fn step(&mut self, root: &Kept<Node>, follow: bool) -> Result<Option<Found>, Errno> {
         let path = core::mem::take(&mut self.path);
-        let start = path[self.walked..].iter().position(|&byte| byte != b'/');
+        let start = after(&path, self.walked).iter().position(|&byte| byte != b'/');
         let start = start.map_or(path.len(), |skipped| self.walked + skipped);
-        let name = path[start..].split(|&byte| byte == b'/').next().unwrap_or_default();
+        let name = after(&path, start).split(|&byte| byte == b'/').next().unwrap_or_default();
         self.walked = start + name.len();
-        let tail = &path[self.walked..];
+        let tail = after(&path, self.walked);
         let last = tail.iter().all(|&byte| byte == b'/');
         let slash = last && !tail.is_empty();
         if name.is_empty() {
@@ -173,7 +174,8 @@ pub fn joined(directory: &Kept<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
 /// Writes `/name` so that it ends before `end`; says where it starts. The first byte of `path` stays free.
 fn prepend(path: &mut [u8], end: usize, name: &[u8]) -> Result<usize, Errno> {
     let start = end.checked_sub(name.len() + 1).filter(|&start| start > 0).ok_or(Errno::ENAMETOOLONG)?;
-    path[start] = b'/';
-    path[start + 1..end].copy_from_slice(name);
+    let (slash, rest) = after_mut(path, start).split_first_mut().ok_or(Errno::ENAMETOOLONG)?;
+    *slash = b'/';
+    copy_prefix(rest, name);
     Ok(start)
 }

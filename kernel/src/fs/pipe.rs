@@ -10,6 +10,7 @@ use abi::Errno;
 use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
 use sync::SpinLock;
 
+use super::bytes::{after, after_mut, copy_prefix, prefix};
 use super::content::{Content, Place};
 use super::kept::Kept;
 use super::node::{Node, Volume};
@@ -69,8 +70,8 @@ impl State {
         while done < len {
             let (page, offset) = place(self.read);
             let bytes = (PAGE - offset).min(len - done);
-            if let Some(page) = &self.pages[page] {
-                into[done..done + bytes].copy_from_slice(&page[offset..offset + bytes]);
+            if let Some(Some(page)) = self.pages.get(page) {
+                copy_prefix(after_mut(into, done), prefix(after(page, offset), bytes as u64));
             }
             self.read += bytes as u64;
             done += bytes;
@@ -91,7 +92,7 @@ impl State {
         while done < from.len() {
             let (page, offset) = place(self.written + done as u64);
             let bytes = (PAGE - offset).min(from.len() - done);
-            self.page(page)?[offset..offset + bytes].copy_from_slice(&from[done..done + bytes]);
+            copy_prefix(after_mut(self.page(page)?, offset), prefix(after(from, done), bytes as u64));
             done += bytes;
         }
         self.written += done as u64;
@@ -99,7 +100,7 @@ impl State {
     }
 
     fn page(&mut self, index: usize) -> Result<&mut [u8], Errno> {
-        let page = &mut self.pages[index];
+        let page = self.pages.get_mut(index).ok_or(Errno::EIO)?;
         if page.is_none() {
             *page = Some(fallible::zeroes(PAGE)?.into_boxed_slice());
         }

@@ -6,6 +6,7 @@ use core::fmt::Write;
 use abi::Errno;
 use abi::file::S_IFCHR;
 
+use super::bytes::copy_prefix;
 use super::content::{Content, Place};
 use super::fallible::Text;
 use super::image::tail;
@@ -22,10 +23,7 @@ impl Content for Scarcity {
     fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
         let mut text = Text::default();
         writeln!(text, "{}", scarcity::failed()).map_err(|_| Errno::ENOMEM)?;
-        let rest = tail(&text.0, at);
-        let len = rest.len().min(into.len());
-        into[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
+        Ok(copy_prefix(into, tail(&text.0, at)))
     }
 
     fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {

@@ -7,6 +7,7 @@ use abi::file::{POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
 
 use super::buffers::Buffers;
+use super::bytes::{prefix, prefix_mut};
 use super::content::{Content, Place};
 use super::fallible;
 use super::image::tail;
@@ -139,8 +140,10 @@ pub fn copy(
     let mut done = 0;
     while done < len {
         let want = bounce.len().min(len - done);
-        let got = source.read(at.saturating_add(done as u64), &mut bounce[..want], false);
-        match got.and_then(|got| retry(|| sink.write(advanced(place, done), &bounce[..got], wait))) {
+        let got = source.read(at.saturating_add(done as u64), prefix_mut(&mut bounce, want as u64), false);
+        match got
+            .and_then(|got| retry(|| sink.write(advanced(place, done), prefix(&bounce, got as u64), wait)))
+        {
             Ok(put) if put == want => done += put,
             Ok(put) => return Ok(done + put),
             Err(error) => return partial(done, error),
@@ -167,8 +170,8 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
     let mut done = 0;
     loop {
         let want = bounce.len().min(buffers.left());
-        let got = content.read(at + done as u64, &mut bounce[..want], wait && done == 0);
-        match got.and_then(|got| buffers.copy_out(&bounce[..got])) {
+        let got = content.read(at + done as u64, prefix_mut(&mut bounce, want as u64), wait && done == 0);
+        match got.and_then(|got| buffers.copy_out(prefix(&bounce, got as u64))) {
             Ok(len) if len == want && buffers.left() > 0 => done += len,
             Ok(len) => return Ok(done + len),
             Err(error) => return buffers.stopped(done, error),
@@ -188,7 +191,7 @@ fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool)
             Ok(got) => got,
             Err(error) => return buffers.stopped(done, reluctance(content, wait).unwrap_or(error)),
         };
-        let written = retry(|| content.write(advanced(place, done), &bounce[..got], wait));
+        let written = retry(|| content.write(advanced(place, done), prefix(&bounce, got as u64), wait));
         if written != Ok(got) {
             buffers.go_on_from(before, written.unwrap_or(0));
         }

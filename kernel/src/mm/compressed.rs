@@ -13,6 +13,7 @@ use vm::{CompressedNum, FrameNum};
 use super::memory_map::FRAME;
 use super::{frames, objects};
 use crate::counters::{self, Counter};
+use crate::fs::bytes::prefix;
 
 const PAGE: usize = FRAME as usize;
 const OUTPUT: usize = get_maximum_output_size(PAGE);
@@ -68,7 +69,7 @@ pub fn compress(pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
             frames::free(pin, frame);
             ZEROES
         }
-        _ => objects::put(pin, &workspace.output[..length], frame)?,
+        _ => objects::put(pin, prefix(&workspace.output, length as u64), frame)?,
     };
     counters::add(pin, Counter::CompressedPages, 1);
     Some(number)

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use percore::{CoreId, MAX_CORES, Pinned, pin};
+use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
 
@@ -41,11 +41,10 @@ static DESPERATE: AtomicUsize = AtomicUsize::new(0);
 /// How often cores have been asked for the frames that they keep ready.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 /// The last call that each core has heard: each core's own.
-static HEARD: [CachePadded<AtomicU64>; MAX_CORES] =
-    [const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES];
+static HEARD: AllCores<AtomicU64> = AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
 /// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
-static LOCKED: [CachePadded<AtomicBool>; MAX_CORES] =
-    [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
+static LOCKED: AllCores<AtomicBool> =
+    AllCores::new([const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES]);
 
 /// Makes the domains, with every core offline. Once, at boot.
 pub fn init(cores: usize) {
@@ -89,12 +88,12 @@ fn give_frames(pin: &Pinned) {
     let call = CALLS.load(Ordering::Acquire);
     frames::give_back(pin);
     // Release: the frames are in the pool; pairs with the Acquire in `has_heard`.
-    HEARD[pin.core().index()].store(call, Ordering::Release);
+    HEARD.mine(pin).store(call, Ordering::Release);
 }
 
 /// Acquire: pairs with the Release in `give_frames`.
 fn has_heard(core: CoreId, call: u64) -> bool {
-    HEARD[core.index()].load(Ordering::Acquire) >= call
+    HEARD.of(core).load(Ordering::Acquire) >= call
 }
 
 /// What the two domains want of this core.
@@ -165,7 +164,7 @@ fn others() -> impl Iterator<Item = CoreId> {
 /// Calls `f`, which may hold spin locks while it reaches user memory: [`reclaim`] fails at once meanwhile. It would wait
 /// for cores that wait for those locks. `f` does not park.
 pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
-    let locked = &LOCKED[pin().core().index()];
+    let locked = LOCKED.mine(&pin());
     // Relaxed: this core only.
     let before = locked.load(Ordering::Relaxed);
     locked.store(true, Ordering::Relaxed);
@@ -177,7 +176,7 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
 /// Whether the caller holds no lock, as far as [`without_reclaim`] knows.
 pub fn may_reclaim() -> bool {
     // Relaxed: this core only.
-    !LOCKED[pin().core().index()].load(Ordering::Relaxed)
+    !LOCKED.mine(&pin()).load(Ordering::Relaxed)
 }
 
 /// Memory is short: drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and

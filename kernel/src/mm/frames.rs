@@ -11,7 +11,7 @@
 mod depot;
 mod pool;
 
-use percore::{MAX_CORES, Pinned};
+use percore::{AllCores, MAX_CORES, Pinned};
 use sync::CachePadded;
 use vm::FrameNum;
 
@@ -31,11 +31,11 @@ use crate::counters::{self, Counter};
 /// As long as that part of all memory is free in the pool, nobody minds which frames go.
 const PLENTY: u64 = 2;
 
-static MAGAZINES: [CachePadded<Magazine>; MAX_CORES] =
-    [const { CachePadded::new(Magazine::new()) }; MAX_CORES];
+static MAGAZINES: AllCores<Magazine> =
+    AllCores::new([const { CachePadded::new(Magazine::new()) }; MAX_CORES]);
 #[inline(always)]
 pub(super) fn mine(pin: &Pinned) -> &'static Magazine {
-    &MAGAZINES[pin.core().index()]
+    MAGAZINES.mine(pin)
 }
 
 /// A frame of zeroes.
@@ -269,7 +269,7 @@ pub struct Stats {
 
 /// Memory now. Approximate while other cores run.
 pub fn stats() -> Stats {
-    let magazines: usize = MAGAZINES[..arch::cores()].iter().map(|magazine| magazine.frames()).sum();
+    let magazines: usize = MAGAZINES.iter().take(arch::cores()).map(|magazine| magazine.frames()).sum();
     let pooled = pool().free_frames() + depot::frames() as u64;
     Stats { total: total(), free: pooled + magazines as u64, pooled }
 }

@@ -16,21 +16,19 @@
 //! 5. A copy that was there when the walk began may be passed before it has anything, and be given later what the walk then
 //!    takes from its original. So a walk goes round twice: in the second round no original has anything left to give.
 
-use alloc::boxed::Box;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
 use abi::Errno;
-use percore::pin;
+use percore::{CoreId, PerCore, pin};
 use sync::atomic::{AtomicUsize, Ordering};
-use sync::{CachePadded, SetOnce, SpinLock};
+use sync::{SetOnce, SpinLock};
 
 use super::file_mapping::{FileMapping, Held};
 use crate::arch;
-use crate::fs::fallible;
 
 type Pointer = Option<NonNull<FileMapping>>;
-type Lists = Box<[CachePadded<SpinLock<List>>]>;
+type Lists = PerCore<SpinLock<List>>;
 
 /// The mappings of one file.
 pub struct Mappings {
@@ -48,8 +46,8 @@ impl Place {
         Self(AtomicUsize::new(pin().core().index()))
     }
 
-    fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+    fn get(&self) -> CoreId {
+        CoreId::new(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -109,7 +107,7 @@ impl Mappings {
             return list.insert(None, record);
         }
         drop(list);
-        place_of(record).0.store(original.place.get(), Ordering::Relaxed);
+        place_of(record).0.store(original.place.get().index(), Ordering::Relaxed);
         self.list(record).lock().insert(Some(original.into()), record);
     }
 
@@ -127,7 +125,7 @@ impl Mappings {
     }
 
     fn go_round(&self, visit: &mut impl FnMut(&Held)) {
-        for list in self.lists.get().into_iter().flatten() {
+        for list in self.lists.get().into_iter().flat_map(PerCore::iter) {
             let mut at = list.lock().held_behind(None);
             while let Some(held) = at {
                 visit(&held);
@@ -138,7 +136,7 @@ impl Mappings {
     }
 
     fn list(&self, record: NonNull<FileMapping>) -> &SpinLock<List> {
-        &self.lists.get().expect("a file with records has lists")[place_of(record).get()]
+        self.lists.get().expect("a file with records has lists").of(place_of(record).get())
     }
 }
 
@@ -148,9 +146,7 @@ fn place_of<'r>(record: NonNull<FileMapping>) -> &'r Place {
 }
 
 fn new_lists() -> Result<Lists, Errno> {
-    let mut lists = fallible::empty(arch::cores())?;
-    lists.resize_with(arch::cores(), || CachePadded::new(SpinLock::new(List { first: None })));
-    Ok(lists.into_boxed_slice())
+    PerCore::try_new(arch::cores(), |_| SpinLock::new(List { first: None })).ok_or(Errno::ENOMEM)
 }
 
 impl List {

@@ -1,7 +1,9 @@
 //! Memory: frames, the kernel's heap, address spaces, user memory, and the epochs that free radix nodes.
-//! The rooms that hand memory out, or touch a program's, may use `unsafe`; the others may not.
+//! The rooms that hand memory out, or touch a program's, may use `unsafe`; the others may not. Those that know no number
+//! which a program chose may index; the others look whether there is such an element.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::indexing_slicing)]
 mod buddy;
 pub mod common;
 #[allow(unsafe_code)]
@@ -19,20 +21,22 @@ pub mod frames;
 mod huge_frames;
 mod leaks;
 mod machine_memory;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::indexing_slicing)]
 mod magazine;
 #[allow(unsafe_code)]
 pub mod mappings;
+#[allow(clippy::indexing_slicing)]
 mod memory_map;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::indexing_slicing)]
 mod objects;
+#[allow(clippy::indexing_slicing)]
 pub mod owner;
 pub mod owners;
 #[allow(unsafe_code)]
 pub mod page_tree;
 mod rivals;
 pub mod scarcity;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::indexing_slicing)]
 mod slab;
 pub mod space;
 #[allow(unsafe_code)]

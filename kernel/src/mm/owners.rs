@@ -78,7 +78,7 @@ fn runs(notes: &[Owner], say: Say<'_>) {
     let mut start = 0;
     for run in notes.chunk_by(|a, b| a == b) {
         let end = start + run.len() as u64 * FRAME;
-        say((start, end), &run[0]);
+        run.first().into_iter().for_each(|owner| say((start, end), owner));
         start = end;
     }
 }

@@ -58,9 +58,9 @@ impl PageTree {
     #[inline]
     pub fn get(&self, _pin: &Pinned, page: u64) -> Option<FrameNum> {
         let top = height(page);
-        let mut word = &self.roots[top];
+        let mut word = self.roots.get(top)?;
         for level in (0..=top).rev() {
-            word = &below(word)?[digit(page, level)];
+            word = below(word)?.get(digit(page, level))?;
         }
         frame(word.load(Ordering::Acquire))
     }
@@ -68,12 +68,12 @@ impl PageTree {
     /// Puts `new` in for `page`, unless it has a frame. Says which one it has now.
     ///
     /// # Errors
-    /// No memory for a node.
+    /// No memory for a node, or no file has such a page.
     pub fn put(&self, pin: &Pinned, page: u64, new: FrameNum) -> Result<FrameNum, OutOfMemory> {
         let top = height(page);
-        let mut word = &self.roots[top];
+        let mut word = self.roots.get(top).ok_or(OutOfMemory)?;
         for level in (0..=top).rev() {
-            word = &below_or_new(pin, word)?[digit(page, level)];
+            word = below_or_new(pin, word)?.get(digit(page, level)).ok_or(OutOfMemory)?;
         }
         Ok(set(word, new).err().unwrap_or(new))
     }
@@ -109,7 +109,7 @@ impl PageTree {
     }
 
     fn for_each<B>(&self, range: Range<u64>, visit: Visit<'_, B>) -> ControlFlow<B> {
-        (0..HEIGHTS).try_for_each(|level| walk(&self.roots[level], level, 0, &range, visit))
+        self.roots.iter().enumerate().try_for_each(|(level, root)| walk(root, level, 0, &range, visit))
     }
 }
 
@@ -121,9 +121,8 @@ impl Drop for PageTree {
     }
 }
 
-/// The level of the root that `page` is under.
+/// The level of the root that `page` is under: one that there is, if the page is below [`END`].
 fn height(page: u64) -> usize {
-    debug_assert!(page < END);
     (page.max(1).ilog2() / DIGIT) as usize
 }
 
@@ -171,9 +170,9 @@ fn walk<B>(
     let Some(node) = below(word) else { return ControlFlow::Continue(()) };
     let span = 1 << (DIGIT * level as u32);
     let from = range.start.saturating_sub(first) / span;
-    let to = range.end.saturating_sub(first).div_ceil(span).min(SLOTS as u64);
-    (from..to).try_for_each(|index| {
-        let (page, word) = (first + index * span, &node[index as usize]);
+    let to = range.end.saturating_sub(first).div_ceil(span);
+    (from..to).zip(node.iter().skip(from as usize)).try_for_each(|(index, word)| {
+        let page = first + index * span;
         if level == 0 { visit(page, word) } else { walk(word, level - 1, page, range, visit) }
     })
 }

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use percore::{MAX_CORES, pin};
+use percore::{AllCores, MAX_CORES, pin};
 use sync::CachePadded;
 
 use crate::{arch, process};
@@ -17,8 +17,8 @@ static FAILURES: AtomicU64 = AtomicU64::new(0);
 /// How many have failed since the last plan.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 /// Cores that allocate what they have made sure of. Each core's own.
-static SPARED: [CachePadded<AtomicBool>; MAX_CORES] =
-    [const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES];
+static SPARED: AllCores<AtomicBool> =
+    AllCores::new([const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES]);
 
 /// The `first` allocation from now on fails, and so many in all; none if `first` is 0.
 pub fn plan(first: u64, failures: u64) {
@@ -40,7 +40,7 @@ pub fn strikes() -> bool {
 
 #[cold]
 fn struck() -> bool {
-    if SPARED[pin().core().index()].load(Ordering::Relaxed) || is_watcher() {
+    if SPARED.mine(&pin()).load(Ordering::Relaxed) || is_watcher() {
         return false;
     }
     let before = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
@@ -56,7 +56,7 @@ fn is_watcher() -> bool {
 /// Calls `f`, which allocates what was seen to be there: that does not count.
 #[inline]
 pub fn spared<R>(f: impl FnOnce() -> R) -> R {
-    let spared = &SPARED[pin().core().index()];
+    let spared = SPARED.mine(&pin());
     spared.store(true, Ordering::Relaxed);
     let result = f();
     spared.store(false, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use alloc::sync::{Arc, Weak};
 use core::ops::Deref;
 
 use abi::Errno;
-use percore::{MAX_CORES, Pinned};
+use percore::{AllCores, MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SetOnce, SpinLock};
 use vm::{AddressSpace, Heir, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
@@ -91,14 +91,14 @@ impl SpaceHandle {
 }
 
 /// What each core runs.
-static RUNNING: [CachePadded<SpinLock<Option<Arc<SpaceHandle>>>>; MAX_CORES] =
-    [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
+static RUNNING: AllCores<SpinLock<Option<Arc<SpaceHandle>>>> =
+    AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
 /// What each core ran before it went idle. It keeps its tables of that space.
-static RAN: [CachePadded<SpinLock<Weak<SpaceHandle>>>; MAX_CORES] =
-    [const { CachePadded::new(SpinLock::new(Weak::new())) }; MAX_CORES];
+static RAN: AllCores<SpinLock<Weak<SpaceHandle>>> =
+    AllCores::new([const { CachePadded::new(SpinLock::new(Weak::new())) }; MAX_CORES]);
 /// What each core left with interrupts off and was the last to hold: taken apart when they are on again.
-static LEFT: [CachePadded<SpinLock<Option<SpaceHandle>>>; MAX_CORES] =
-    [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
+static LEFT: AllCores<SpinLock<Option<SpaceHandle>>> =
+    AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
 
 fn pages(start: u64, end: u64) -> PageRange {
     PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE))
@@ -186,7 +186,7 @@ impl Drop for SpaceHandle {
 /// Makes `space` the one this core runs. Nothing to do when it is already. Interrupts are off.
 pub fn activate(space: &Arc<SpaceHandle>) {
     let pin = percore::pin();
-    let mut running = RUNNING[pin.core().index()].lock();
+    let mut running = RUNNING.mine(&pin).lock();
     if running.as_ref().is_some_and(|old| Arc::ptr_eq(old, space)) {
         return;
     }
@@ -197,14 +197,14 @@ pub fn activate(space: &Arc<SpaceHandle>) {
     space.tables.enter(&pin);
     drop(running);
     if let Some(last) = old.and_then(Arc::into_inner) {
-        *LEFT[pin.core().index()].lock() = Some(last);
+        *LEFT.mine(&pin).lock() = Some(last);
         sched::attention::raise(sched::attention::REAP);
     }
 }
 
 /// Takes apart what this core left last, if it was the last to hold it. Interrupts are on: that may take a while.
 pub fn free_left() {
-    let left = LEFT[percore::pin().core().index()].lock().take();
+    let left = LEFT.mine(&percore::pin()).lock().take();
     drop(left);
 }
 
@@ -212,10 +212,10 @@ pub fn free_left() {
 pub fn deactivate() {
     let pin = percore::pin();
     let off = arch::interrupts::off();
-    let old = RUNNING[pin.core().index()].lock().take();
+    let old = RUNNING.mine(&pin).lock().take();
     if let Some(old) = &old {
         old.tables.leave(&pin);
-        *RAN[pin.core().index()].lock() = Arc::downgrade(old);
+        *RAN.mine(&pin).lock() = Arc::downgrade(old);
     }
     drop(off);
     // Only now: this may be the last that holds it.
@@ -239,15 +239,15 @@ pub fn retire(space: &SpaceHandle) {
 /// that is `desperate`.
 pub fn drop_my_tables(desperate: bool) {
     let pin = percore::pin();
-    let core = pin.core().index();
-    if let Some(running) = &*RUNNING[core].lock() {
+    let core = pin.core();
+    if let Some(running) = &*RUNNING.of(core).lock() {
         if desperate {
             running.drop_mine(&pin);
         }
         return;
     }
     // Locked until the tables are gone: see `settle`.
-    let ran = RAN[core].lock();
+    let ran = RAN.of(core).lock();
     if let Some(space) = ran.upgrade() {
         space.drop_mine(&pin);
     }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use abi::{Errno, Pod};
 
 use crate::arch::user_copy;
+use crate::fs::bytes::{prefix, prefix_mut};
 
 /// One past the last address a program may use.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
@@ -60,10 +61,10 @@ pub fn read_cstr(from: u64, max: usize) -> Result<Vec<u8>, Errno> {
     while string.len() < max {
         let at = from.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
         let mut chunk = [0; CHUNK];
-        let chunk = &mut chunk[..CHUNK.min(max - string.len()).min((PAGE - at % PAGE) as usize)];
+        let chunk = prefix_mut(&mut chunk, (PAGE - at % PAGE).min((max - string.len()) as u64));
         copy_in(chunk, at)?;
         let end = chunk.iter().position(|&byte| byte == 0);
-        let part = &chunk[..end.unwrap_or(chunk.len())];
+        let part = prefix(chunk, end.unwrap_or(chunk.len()) as u64);
         string.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
         string.extend_from_slice(part);
         if end.is_some() {

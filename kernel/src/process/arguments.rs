@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use abi::Errno;
 
 use super::STACK_BYTES;
+use crate::fs::bytes::after;
 use crate::fs::fallible;
 use crate::mm::user;
 
@@ -81,7 +82,7 @@ impl Strings {
         let mut argv = Vec::new();
         first.iter().try_for_each(|string| append(&mut argv, string))?;
         argv.try_reserve(self.argv.len() - end).map_err(|_| Errno::ENOMEM)?;
-        argv.extend_from_slice(&self.argv[end..]);
+        argv.extend_from_slice(after(&self.argv, end));
         self.argv = argv;
         self.count += first.len() - 1;
         self.check(0)

@@ -8,6 +8,7 @@ use vm::{PAGE_SIZE, Prot};
 
 use super::image::read_exactly;
 use super::load::Refused;
+use crate::fs::bytes::prefix_mut;
 use crate::fs::content::Content;
 use crate::fs::fallible;
 
@@ -136,9 +137,8 @@ impl<'a> Elf<'a> {
     /// For anything but an x86-64 program with something to load.
     pub fn parse(file: &'a dyn Content, base: u64) -> Result<Self, Refused> {
         let mut header = [0; FILE_HEADER_SIZE];
-        let known = (file.len() as usize).min(FILE_HEADER_SIZE);
-        read(file, 0, &mut header[..known])?;
-        let header = &header[..known];
+        let header = prefix_mut(&mut header, file.len());
+        read(file, 0, header)?;
         let kind = u16_at(header, 16)?;
         check_header(header, kind)?;
         let (headers_at, header_count) = (u64_at(header, 32)?, u16_at(header, 56)?);

@@ -16,6 +16,7 @@ use super::load::load;
 use super::script::{HEAD, Script};
 use super::thread::{NAME_BYTES, NewThread, Shared, leave_memory};
 use crate::arch::{FpuState, TrapFrame};
+use crate::fs::bytes::{copy_prefix, prefix};
 use crate::fs::{Executable, FdTable, fallible};
 use crate::sched::{self, Task, attention};
 
@@ -59,7 +60,7 @@ fn find_program(
     for _ in 0..=DEEPEST {
         let mut head = [0; HEAD];
         let read = file.content()?.read(0, &mut head, false)?;
-        let Some(script) = Script::parse(&head[..read])? else { return Ok((file, strings)) };
+        let Some(script) = Script::parse(prefix(&head, read as u64))? else { return Ok((file, strings)) };
         match script.argument {
             Some(argument) => strings.replace_first(&[script.interpreter, argument, &name])?,
             None => strings.replace_first(&[script.interpreter, &name])?,
@@ -99,7 +100,6 @@ fn prepare(task: &Task, file: &Executable, name: &[u8], strings: Strings) -> Res
 pub fn name_of(path: &[u8]) -> [u8; NAME_BYTES] {
     let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let mut name = [0; NAME_BYTES];
-    let len = last.len().min(NAME_BYTES - 1);
-    name[..len].copy_from_slice(&last[..len]);
+    copy_prefix(&mut name, prefix(last, NAME_BYTES as u64 - 1));
     name
 }

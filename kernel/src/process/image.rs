@@ -5,6 +5,7 @@ use percore::pin;
 use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr};
 
 use super::patience::retry;
+use crate::fs::bytes::{after, after_mut, copy_prefix, prefix_mut};
 use crate::fs::content::Content;
 use crate::mm::frames;
 
@@ -52,8 +53,7 @@ pub fn read_in(
 ) -> Result<(), Errno> {
     fill(space, start, bytes.div_ceil(PAGE_SIZE), |index, page| {
         let done = index * PAGE_SIZE;
-        let len = (bytes - done).min(PAGE_SIZE) as usize;
-        read_exactly(file, offset + done, &mut page[..len])
+        read_exactly(file, offset + done, prefix_mut(page, bytes - done))
     })
 }
 
@@ -64,7 +64,7 @@ pub fn read_in(
 pub fn read_exactly(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
     let mut done = 0;
     while done < into.len() {
-        match file.read(offset + done as u64, &mut into[done..], false)? {
+        match file.read(offset + done as u64, after_mut(into, done), false)? {
             0 => return Err(Errno::EIO),
             read => done += read,
         }
@@ -84,8 +84,7 @@ pub fn write(space: &dyn AddressSpace, address: u64, bytes: &[u8]) -> Result<(),
         // Page `index` begins `index` pages after a point `skip` bytes before the first byte.
         let from = (index as usize * page.len()).saturating_sub(skip);
         let at = if index == 0 { skip } else { 0 };
-        let len = (page.len() - at).min(bytes.len() - from);
-        page[at..at + len].copy_from_slice(&bytes[from..from + len]);
+        copy_prefix(after_mut(page, at), after(bytes, from));
         Ok(())
     })
 }

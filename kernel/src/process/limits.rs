@@ -27,9 +27,14 @@ impl Limits {
     pub fn new() -> Self {
         let same = |bytes| Rlimit { current: bytes, maximum: bytes };
         let mut all = [same(RLIM_INFINITY); RLIMIT_NLIMITS as usize];
-        all[RLIMIT_STACK as usize].current = STACK_BYTES;
-        all[RLIMIT_CORE as usize].current = 0;
-        all[RLIMIT_NOFILE as usize] = same(crate::fs::MAX_FILES);
+        for (resource, limit) in (0..).zip(&mut all) {
+            match resource {
+                RLIMIT_STACK => limit.current = STACK_BYTES,
+                RLIMIT_CORE => limit.current = 0,
+                RLIMIT_NOFILE => *limit = same(crate::fs::MAX_FILES),
+                _ => {}
+            }
+        }
         Self { all: SpinLock::new(all), memory: AtomicBool::new(false) }
     }
 
@@ -46,14 +51,15 @@ impl Limits {
 
     /// Sets the limit of a resource that there is.
     pub fn set(&self, resource: u64, limit: Rlimit) {
-        let mut all = self.all.lock();
-        all[resource as usize] = limit;
-        let is_limited = |resource: u64| all[resource as usize].current != RLIM_INFINITY;
+        if let Some(place) = self.all.lock().get_mut(resource as usize) {
+            *place = limit;
+        }
+        let is_limited = |resource| self.current(resource) != RLIM_INFINITY;
         self.memory.store(is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA), Ordering::Relaxed);
     }
 
     fn current(&self, resource: u64) -> u64 {
-        self.all.lock()[resource as usize].current
+        self.get(resource).map_or(RLIM_INFINITY, |limit| limit.current)
     }
 
     /// Whether a process that uses `used` may have `more`.

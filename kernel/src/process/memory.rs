@@ -98,18 +98,20 @@ impl Memory {
                 visit(mapped)?;
                 rest = PageRange::between(mapped.region.pages.end(), rest.end());
             }
-            if batch[BATCH - 1].is_none() {
+            if batch.last().is_some_and(Option::is_none) {
                 return ControlFlow::Continue(());
             }
         }
     }
 
     fn batch(&self, within: PageRange) -> [Option<Mapped>; BATCH] {
-        let (pin, mut batch, mut count) = (pin(), [const { None }; BATCH], 0);
+        let (pin, mut batch) = (pin(), [const { None }; BATCH]);
+        let mut places = batch.iter_mut();
         self.space.regions(&pin, within, &mut |region| {
-            batch[count] = Some(Mapped::new(&pin, region));
-            count += 1;
-            if count < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if let Some(place) = places.next() {
+                *place = Some(Mapped::new(&pin, region));
+            }
+            if places.len() > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         batch
     }

@@ -17,7 +17,7 @@
 //! | `signal` | signals and their handlers |
 //! | `patience` | what to do when memory is short |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod arguments;
 mod clone;
@@ -193,7 +193,7 @@ impl Process {
     fn with_thread<R>(&self, tid: u32, f: impl FnOnce(&Arc<Task>) -> R) -> Result<R, Errno> {
         let threads = self.threads.lock();
         let at = threads.binary_search_by_key(&tid, |task| task.tid()).map_err(|_| Errno::ESRCH)?;
-        Ok(f(&threads[at]))
+        Ok(f(threads.get(at).ok_or(Errno::ESRCH)?))
     }
 
     /// Calls `f` with every thread.

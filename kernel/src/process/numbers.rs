@@ -12,7 +12,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use abi::Errno;
-use percore::MAX_CORES;
+use percore::{AllCores, MAX_CORES};
 use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sync::{CachePadded, SpinGuard, SpinLock};
 
@@ -39,6 +39,7 @@ type Shard = Vec<Entry>;
 static TABLE: [CachePadded<SpinLock<Shard>>; SHARDS] =
     [const { CachePadded::new(SpinLock::new(Vec::new())) }; SHARDS];
 
+#[expect(clippy::indexing_slicing, reason = "in range whatever the number")]
 fn shard(number: u32) -> SpinGuard<'static, Shard> {
     TABLE[(number / BATCH) as usize % SHARDS].lock()
 }
@@ -53,8 +54,8 @@ struct Batch {
     left: u64,
 }
 
-static BATCHES: [CachePadded<SpinLock<Batch>>; MAX_CORES] =
-    [const { CachePadded::new(SpinLock::new(Batch { base: 0, left: 0 })) }; MAX_CORES];
+static BATCHES: AllCores<SpinLock<Batch>> =
+    AllCores::new([const { CachePadded::new(SpinLock::new(Batch { base: 0, left: 0 })) }; MAX_CORES]);
 /// The next batch. Relaxed: only uniqueness matters.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -104,7 +105,7 @@ impl Number {
     /// EAGAIN when all are used, ENOMEM.
     pub fn new() -> Result<Self, Errno> {
         loop {
-            let number = BATCHES[crate::arch::core().index()].lock().take()?;
+            let number = BATCHES.of(crate::arch::core()).lock().take()?;
             let mut shard = shard(number);
             // Used: numbers have wrapped since this core took the batch, and another has taken the rest of it too.
             let Err(at) = find(&shard, number) else { continue };
@@ -122,8 +123,8 @@ impl Number {
     /// Lets `process` be found by it: as the process, if it `leads`, else as that of the thread with this number.
     pub fn publish(&self, process: &Arc<Process>, leads: bool) {
         let mut shard = shard(self.number);
-        if let Ok(at) = find(&shard, self.number) {
-            shard[at] = Entry { number: self.number, leads, process: Arc::downgrade(process) };
+        if let Some(entry) = find(&shard, self.number).ok().and_then(|at| shard.get_mut(at)) {
+            *entry = Entry { number: self.number, leads, process: Arc::downgrade(process) };
         }
     }
 
@@ -153,7 +154,7 @@ impl Drop for Number {
 /// The process that has the thread with this number.
 pub fn owner(number: u32) -> Option<Arc<Process>> {
     let shard = shard(number);
-    shard[find(&shard, number).ok()?].process.upgrade()
+    shard.get(find(&shard, number).ok()?)?.process.upgrade()
 }
 
 /// The thread with this number.
@@ -164,7 +165,7 @@ pub fn thread(number: u32) -> Option<Arc<Task>> {
 /// The process with this number, a zombie perhaps.
 pub fn process(number: u32) -> Option<Arc<Process>> {
     let shard = shard(number);
-    let entry = &shard[find(&shard, number).ok()?];
+    let entry = shard.get(find(&shard, number).ok()?)?;
     if entry.leads { entry.process.upgrade() } else { None }
 }
 
@@ -172,7 +173,7 @@ pub fn process(number: u32) -> Option<Arc<Process>> {
 fn first_from(shard: &SpinLock<Shard>, from: u32) -> Option<Arc<Process>> {
     let shard = shard.lock();
     let at = find(&shard, from).unwrap_or_else(|at| at);
-    shard[at..].iter().filter(|entry| entry.leads).find_map(|entry| entry.process.upgrade())
+    shard.iter().skip(at).filter(|entry| entry.leads).find_map(|entry| entry.process.upgrade())
 }
 
 /// The process with the lowest number from `from` on.

@@ -2,6 +2,8 @@
 
 use abi::Errno;
 
+use crate::fs::bytes::prefix;
+
 /// How much of a file is looked at.
 pub const HEAD: usize = 256;
 
@@ -19,9 +21,9 @@ fn is_blank(byte: u8) -> bool {
 }
 
 fn trimmed(line: &[u8]) -> &[u8] {
-    let start = line.iter().position(|&byte| !is_blank(byte)).unwrap_or(line.len());
-    let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(start, |last| last + 1);
-    &line[start..end]
+    let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |last| last + 1);
+    let start = line.iter().position(|&byte| !is_blank(byte)).unwrap_or(end);
+    line.get(start..end).unwrap_or_default()
 }
 
 impl<'a> Script<'a> {
@@ -32,7 +34,7 @@ impl<'a> Script<'a> {
     pub fn parse(head: &'a [u8]) -> Result<Option<Self>, Errno> {
         let Some(rest) = head.strip_prefix(b"#!") else { return Ok(None) };
         let end = rest.iter().position(|byte| matches!(byte, b'\n' | 0));
-        let line = trimmed(&rest[..end.unwrap_or(rest.len())]);
+        let line = trimmed(prefix(rest, end.unwrap_or(rest.len()) as u64));
         let blank = line.iter().position(|&byte| is_blank(byte));
         let is_cut = end.is_none() && head.len() == HEAD && blank.is_none();
         if line.is_empty() || is_cut {

@@ -94,7 +94,8 @@ fn auxv(told: &Told<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
         (AT_EXECFN, path),
         (AT_NULL, 0),
     ];
-    core::array::from_fn(|at| if at % 2 == 0 { pairs[at / 2].0 } else { pairs[at / 2].1 })
+    let mut words = pairs.into_iter().flat_map(|(kind, value)| [kind, value]);
+    core::array::from_fn(|_| words.next().unwrap_or_default())
 }
 
 /// Words to be written.

@@ -164,7 +164,7 @@ impl Process {
             return Err(Errno::EINTR);
         }
         self.past.add(&Usage { cpu_ns: old.cpu_ns(), faults: faults(old.space()) });
-        let gone = core::mem::replace(&mut threads[0], new.clone());
+        let gone = threads.first_mut().map(|only| core::mem::replace(only, new.clone()));
         self.executor.store(0, Ordering::Relaxed);
         drop(threads);
         drop(gone);

@@ -87,7 +87,7 @@ fn read_args(at: u64, size: u64) -> Result<CloneArgs, Errno> {
     }
     let mut bytes = [0; size_of::<CloneArgs>()];
     let known = bytes.len().min(size as usize);
-    user::copy_in(&mut bytes[..known], at)?;
+    user::copy_in(bytes.get_mut(..known).ok_or(Errno::EINVAL)?, at)?;
     for offset in known as u64..size {
         if user::read::<u8>(at + offset)? != 0 {
             return Err(Errno::E2BIG);

@@ -8,12 +8,13 @@ use vm::PAGE_SIZE;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::counters::{self, Counter};
+use crate::fs::bytes::{copy_prefix, prefix};
 use crate::mm::{frames, user};
 
 /// A field of `uname`: the text, then zeroes.
 fn field(text: &str) -> [u8; 65] {
     let mut field = [0; 65];
-    field[..text.len()].copy_from_slice(text.as_bytes());
+    copy_prefix(&mut field, text.as_bytes());
     field
 }
 
@@ -65,7 +66,7 @@ pub fn getrandom(call: &mut Call<'_>) -> Outcome {
     while done < length {
         let mut bytes = [0; CHUNK];
         bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&arch::random_u64().to_le_bytes()));
-        let bytes = &bytes[..(length - done).min(CHUNK as u64) as usize];
+        let bytes = prefix(&bytes, length - done);
         match user::copy_out(at.wrapping_add(done), bytes).and_then(|()| call.task.check_interrupted()) {
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,

@@ -6,7 +6,7 @@
 //!
 //! A handler gets a [`Call`] and returns rax or an [`Errno`]. It runs on the thread's kernel stack with
 //! interrupts on, may sleep, and holds no counted reference when it ends the thread.
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 mod calls;
 mod clock;
@@ -63,16 +63,16 @@ pub struct Call<'a> {
 pub type Outcome = Result<u64, Errno>;
 
 impl Call<'_> {
-    /// Argument `index`, from 0.
+    /// Argument `index`, from 0 to 5.
     #[inline(always)]
     pub fn arg(&self, index: usize) -> u64 {
-        self.args[index]
+        self.args.get(index).copied().unwrap_or_default()
     }
 
     /// Argument `index` as a C `int`: the high half of the register means nothing.
     #[inline(always)]
     pub fn int(&self, index: usize) -> i32 {
-        self.args[index] as i32
+        self.arg(index) as i32
     }
 }
 
@@ -126,9 +126,9 @@ static NAMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 fn unknown(call: &mut Call<'_>) -> Outcome {
     let number = call.frame.number();
     let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
-    let (word, bit) = (&NAMED[hash as usize / 64], 1 << (hash % 64));
+    let (word, bit) = (NAMED.get(hash as usize / 64), 1 << (hash % 64));
     // Relaxed: at worst two cores both name it.
-    if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+    if word.is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0) {
         control::unknown_syscall(number, call.args);
     }
     Err(Errno::ENOSYS)

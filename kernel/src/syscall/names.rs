@@ -4,6 +4,7 @@ use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE};
 
 use super::{Call, Outcome};
+use crate::fs::bytes::prefix;
 use crate::fs::node::{Body, Node};
 use crate::fs::path::{self, Found};
 use crate::fs::tree;
@@ -106,7 +107,7 @@ fn read_link(node: &Node, to: u64, size: i32) -> Outcome {
         }
         _ => return Err(Errno::EINVAL),
     };
-    let shown = &target[..target.len().min(size)];
+    let shown = prefix(target, size as u64);
     user::copy_out(to, shown)?;
     Ok(shown.len() as u64)
 }

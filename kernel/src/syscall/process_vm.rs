@@ -12,6 +12,7 @@ use vm::{Access, FaultError, FrameNum, PAGE_SIZE, VirtAddr};
 use super::ranges::range;
 use super::{Call, Outcome};
 use crate::fs::buffers::Buffers;
+use crate::fs::bytes::{prefix, prefix_mut};
 use crate::fs::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::mm::{contents, user};
@@ -30,7 +31,9 @@ pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
 pub fn process_vm_writev(call: &mut Call<'_>) -> Outcome {
     transfer(call, |memory, at, page, ours| {
         let len = ours.copy_in(page)?;
-        reach(memory, at, Access::Write, &mut |frame| contents::write(frame, offset(at), &page[..len]))?;
+        reach(memory, at, Access::Write, &mut |frame| {
+            contents::write(frame, offset(at), prefix(page, len as u64))
+        })?;
         Ok(len)
     })
 }
@@ -52,8 +55,8 @@ fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
     let mut page = patiently(at, || fallible::zeroes(PAGE_SIZE as usize))?;
     let mut done = 0;
     for IoVec { base, len } in theirs.into_iter().flat_map(pieces) {
-        let len = len.min(ours.left() as u64) as usize;
-        match move_some(&memory, base, &mut page[..len], &mut ours) {
+        let page = prefix_mut(&mut page, len.min(ours.left() as u64));
+        match move_some(&memory, base, page, &mut ours) {
             Ok(moved) => done += moved as u64,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,

@@ -11,6 +11,7 @@ use vm::{Access, Flags, PAGE_SIZE, PageNum, PageRange};
 use super::madvise::{advise, populate};
 use super::ranges::{check_mapped, range};
 use super::{Call, Outcome};
+use crate::fs::bytes::prefix;
 use crate::mm::space::user_pages;
 use crate::mm::{file_mapping, user};
 use crate::sched::Task;
@@ -25,11 +26,12 @@ pub fn mincore(call: &mut Call<'_>) -> Outcome {
         let chunk = PageRange::between(start, pages.end().min(PageNum::new(start.get() + CHUNK)));
         let mut found = [0; CHUNK as usize];
         let mut note = |run: PageRange| {
-            run.iter().for_each(|page| found[(page.get() - start.get()) as usize] = 1);
+            let from = (run.start().get() - start.get()) as usize;
+            found.iter_mut().skip(from).take(run.pages() as usize).for_each(|found| *found = 1);
         };
         call.task.space().resident(&pin(), chunk, &mut note).map_err(|_| Errno::ENOMEM)?;
         note_files(call.task, chunk, &mut found);
-        user::copy_out(call.arg(2).wrapping_add(done), &found[..chunk.pages() as usize])?;
+        user::copy_out(call.arg(2).wrapping_add(done), prefix(&found, chunk.pages()))?;
     }
     Ok(0)
 }
@@ -39,9 +41,10 @@ fn note_files(task: &Task, pages: PageRange, found: &mut [u8]) {
     task.space().regions(&pin(), pages, &mut |region| {
         let Some(backing) = region.mapping.backing() else { return ControlFlow::Continue(()) };
         file_mapping::with(backing, |record| {
-            for page in region.pages.common(pages).iter() {
-                let is = record.file().has(record.file_page(page));
-                found[(page.get() - pages.start().get()) as usize] |= u8::from(is);
+            for (page, found) in
+                pages.iter().zip(&mut *found).filter(|(page, _)| region.pages.contains(*page))
+            {
+                *found |= u8::from(record.file().has(record.file_page(page)));
             }
         });
         ControlFlow::Continue(())

@@ -7,6 +7,7 @@ use percore::{CoreId, CoreSet, MAX_CORES};
 
 use super::{Call, Outcome};
 use crate::arch;
+use crate::fs::bytes::{prefix, prefix_mut};
 use crate::mm::user;
 use crate::process::numbers;
 use crate::sched::{self, Task};
@@ -28,9 +29,8 @@ fn target(call: &Call<'_>) -> Result<Arc<Task>, Errno> {
 /// Where a thread may run, one bit a core. Cores that the machine does not have are dropped.
 pub fn sched_setaffinity(call: &mut Call<'_>) -> Outcome {
     let mut bytes = [0; MAX_CORES / 8];
-    let length = bytes.len().min(call.arg(1) as u32 as usize);
-    user::copy_in(&mut bytes[..length], call.arg(2))?;
-    let has = |core: &CoreId| bytes[core.index() / 8] & 1 << (core.index() % 8) != 0;
+    user::copy_in(prefix_mut(&mut bytes, u64::from(call.arg(1) as u32)), call.arg(2))?;
+    let has = |core: &CoreId| bytes.get(core.index() / 8).is_some_and(|byte| byte & bit(*core) != 0);
     let cores: CoreSet = (0..arch::cores()).map(CoreId::new).filter(has).collect();
     let task = target(call)?;
     if cores.is_empty() {
@@ -38,6 +38,11 @@ pub fn sched_setaffinity(call: &mut Call<'_>) -> Outcome {
     }
     sched::set_affinity(&task, cores);
     Ok(0)
+}
+
+/// The bit of a core in its byte of a set.
+fn bit(core: CoreId) -> u8 {
+    1 << (core.index() % 8)
 }
 
 /// Tells it; returns how many bytes that took.
@@ -49,9 +54,9 @@ pub fn sched_getaffinity(call: &mut Call<'_>) -> Outcome {
     }
     let mut bytes = [0; MAX_CORES / 8];
     for core in target(call)?.affinity().iter() {
-        bytes[core.index() / 8] |= 1 << (core.index() % 8);
+        bytes.get_mut(core.index() / 8).into_iter().for_each(|byte| *byte |= bit(core));
     }
-    user::copy_out(call.arg(2), &bytes[..size])?;
+    user::copy_out(call.arg(2), prefix(&bytes, size as u64))?;
     Ok(size as u64)
 }
 

@@ -9,6 +9,7 @@ use abi::time::Timespec;
 
 use super::{Call, Outcome};
 use crate::arch;
+use crate::fs::bytes::prefix;
 use crate::mm::user;
 use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked};
 use crate::process::{FIRST, Process, fault, numbers, pidfd};
@@ -67,7 +68,7 @@ pub fn rt_sigpending(call: &mut Call<'_>) -> Outcome {
     }
     let signals = &call.task.thread.signals;
     let waiting = signals.pending(&call.task.process().signals) & signals.mask();
-    user::copy_out(call.arg(0), &waiting.to_le_bytes()[..call.arg(1) as usize])?;
+    user::copy_out(call.arg(0), prefix(&waiting.to_le_bytes(), call.arg(1)))?;
     Ok(0)
 }
 

@@ -31,7 +31,11 @@ impl Reserved<'_> {
 
     /// The table is not closed meanwhile: the thread that reserved uses it.
     fn set(&self, slot: Slot) {
-        self.table.change(|slots| slots[self.fd] = slot);
+        self.table.change(|slots| {
+            if let Some(place) = slots.get_mut(self.fd) {
+                *place = slot;
+            }
+        });
     }
 }
 
@@ -51,7 +55,7 @@ impl FdTable {
             let is_free = |&fd: &usize| matches!(slots.get(fd), None | Some(Slot::Free));
             let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
             grow(slots, fd)?;
-            slots[fd] = Slot::Reserved;
+            *slots.get_mut(fd).ok_or(Errno::EMFILE)? = Slot::Reserved;
             Ok(fd)
         })?;
         Ok(Reserved { table: self, fd })

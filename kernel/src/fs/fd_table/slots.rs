@@ -79,7 +79,7 @@ pub(super) fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
 /// All up to the last one in use.
 fn used(slots: &Slots) -> &[Slot] {
     let is_used = |slot: &Slot| !matches!(slot, Slot::Free);
-    &slots[..slots.iter().rposition(is_used).map_or(0, |last| last + 1)]
+    slots.split_at(slots.iter().rposition(is_used).map_or(0, |last| last + 1)).0
 }
 
 /// Room for copies of the slots.

@@ -7,6 +7,7 @@ use vm::FrameNum;
 use super::{Kind, PAGE, PageCache};
 use crate::counters::{self, Counter};
 use crate::fs::budget;
+use crate::fs::bytes::prefix;
 use crate::fs::image::tail;
 use crate::mm::{contents, descriptors, epoch, frames, page_tree};
 
@@ -45,7 +46,7 @@ impl PageCache {
         };
         if let Kind::Image(image) = self.kind {
             let bytes = tail(image, page * PAGE as u64);
-            contents::write(frame, 0, &bytes[..bytes.len().min(PAGE)]);
+            contents::write(frame, 0, prefix(bytes, PAGE as u64));
         }
         match descriptors::share_of_file(pin, frame) {
             Ok(()) => Ok(frame),

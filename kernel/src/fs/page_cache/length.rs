@@ -7,6 +7,7 @@ use vm::Copies;
 
 use super::changing::Changing;
 use super::{MAX_LEN, PAGE, PageCache, pages};
+use crate::fs::bytes::prefix;
 use crate::fs::content::Place;
 use crate::mm::page_tree;
 
@@ -34,7 +35,7 @@ impl PageCache {
         }
         let room = state.seals.room(len, at, room)? as usize;
         self.clear_rubbish(len, at, at + room as u64);
-        let done = self.put(at, &from[..room])?;
+        let done = self.put(at, prefix(from, room as u64))?;
         if done > 0 {
             self.len.store(len.max(at + done as u64), Ordering::Release);
         }

@@ -5,6 +5,7 @@ use core::fmt::{self, Write};
 use abi::Errno;
 
 use crate::fs::Kept;
+use crate::fs::bytes::prefix;
 use crate::fs::fallible::Text;
 use crate::fs::node::{Body, Listed, Node, Volume};
 
@@ -82,7 +83,7 @@ struct Decimal {
 
 impl Decimal {
     fn bytes(&self) -> &[u8] {
-        &self.digits[..self.len]
+        prefix(&self.digits, self.len as u64)
     }
 }
 

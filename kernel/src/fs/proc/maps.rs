@@ -12,6 +12,7 @@ use abi::Errno;
 use percore::pin;
 use vm::{Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
 
+use crate::fs::bytes::after_mut;
 use crate::fs::content::{Content, Place};
 use crate::fs::fallible::{Text, extended};
 use crate::mm::space::user_pages;
@@ -206,10 +207,8 @@ impl Content for PageMap {
         into.fill(0);
         let pages = PageRange::between(PageNum::new(first), PageNum::new(end));
         let mut note = |run: PageRange| {
-            for page in run.iter() {
-                let word = (page.get() - first) as usize * WORD;
-                into[word..word + WORD].copy_from_slice(&PRESENT.to_le_bytes());
-            }
+            let words = after_mut(into, (run.start().get() - first) as usize * WORD).chunks_exact_mut(WORD);
+            words.take(run.pages() as usize).for_each(|word| word.copy_from_slice(&PRESENT.to_le_bytes()));
         };
         // Holes are no error here.
         let _ = memory.space.resident(&pin(), pages.common(user_pages()), &mut note);

@@ -43,9 +43,9 @@ pub fn name(task: &Task, text: &mut Text) -> fmt::Result {
 }
 
 fn write_name(name: &[u8], text: &mut Text) -> fmt::Result {
-    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    text.0.try_reserve(end).map_err(|_| fmt::Error)?;
-    text.0.extend_from_slice(&name[..end]);
+    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    text.0.try_reserve(name.len()).map_err(|_| fmt::Error)?;
+    text.0.extend_from_slice(name);
     Ok(())
 }
 

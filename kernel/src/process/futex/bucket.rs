@@ -35,16 +35,30 @@ impl Sleepers {
     }
 }
 
-static TABLE: [CachePadded<SpinLock<Sleepers>>; BUCKETS] =
-    [const { CachePadded::new(SpinLock::new(Sleepers::new())) }; BUCKETS];
+static TABLE: Table = Table([const { CachePadded::new(SpinLock::new(Sleepers::new())) }; BUCKETS]);
 
-fn index(key: Key) -> usize {
-    key.hash() % BUCKETS
+struct Table([CachePadded<SpinLock<Sleepers>>; BUCKETS]);
+
+/// The number of a bucket: in range whatever word a program chose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Index(usize);
+
+impl Index {
+    fn of(key: Key) -> Self {
+        Self(key.hash() % BUCKETS)
+    }
+}
+
+impl Table {
+    #[expect(clippy::indexing_slicing, reason = "an index is in range")]
+    fn lock(&'static self, at: Index) -> SpinGuard<'static, Sleepers> {
+        self.0[at.0].lock()
+    }
 }
 
 /// The bucket of the word `key`, locked.
 pub fn bucket(key: Key) -> SpinGuard<'static, Sleepers> {
-    TABLE[index(key)].lock()
+    TABLE.lock(Index::of(key))
 }
 
 /// Whom one call is about: those who sleep when it first looks. Who comes later, perhaps woken by this very call
@@ -119,11 +133,11 @@ pub enum Pair {
 impl Pair {
     /// The buckets of two words.
     pub fn lock(first: Key, second: Key) -> Self {
-        let (a, b) = (index(first), index(second));
+        let (a, b) = (Index::of(first), Index::of(second));
         if a == b {
             return Self::One(bucket(first));
         }
-        let (low, high) = (TABLE[a.min(b)].lock(), TABLE[a.max(b)].lock());
+        let (low, high) = (TABLE.lock(a.min(b)), TABLE.lock(a.max(b)));
         if a < b { Self::Two(low, high) } else { Self::Two(high, low) }
     }
 

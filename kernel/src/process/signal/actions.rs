@@ -1,6 +1,7 @@
 //! What is done about each signal. Threads share it, and processes may.
 
 use alloc::sync::Arc;
+use core::mem::replace;
 
 use abi::Errno;
 use abi::process::{CLONE_CLEAR_SIGHAND, CLONE_SIGHAND};
@@ -15,6 +16,11 @@ type Table = [Sigaction; NSIG as usize];
 /// One action for each signal.
 pub struct Actions(SpinLock<Table>);
 
+/// Where that of `signal` is, from 1 on.
+pub(super) fn place(signal: u32) -> usize {
+    (signal as usize).wrapping_sub(1)
+}
+
 impl Actions {
     fn with(table: Table) -> Result<Arc<Self>, Errno> {
         fallible::arc(Self(SpinLock::new(table)))
@@ -22,12 +28,12 @@ impl Actions {
 
     /// That of `signal`.
     pub fn get(&self, signal: u32) -> Sigaction {
-        self.0.lock()[signal as usize - 1]
+        self.0.lock().get(place(signal)).copied().unwrap_or_default()
     }
 
     /// Sets that of `signal`; what it was.
     pub fn replace(&self, signal: u32, action: Sigaction) -> Sigaction {
-        core::mem::replace(&mut self.0.lock()[signal as usize - 1], action)
+        self.0.lock().get_mut(place(signal)).map_or_else(Sigaction::default, |old| replace(old, action))
     }
 
     fn table(&self) -> Table {
@@ -81,6 +87,6 @@ impl ProcessSignals {
 
     /// From now on `actions` are what is done.
     pub fn replace_actions(&self, actions: Arc<Actions>) {
-        let _old = core::mem::replace(&mut *self.actions.lock(), actions);
+        let _old = replace(&mut *self.actions.lock(), actions);
     }
 }

@@ -4,6 +4,7 @@ use abi::signal::{CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, NSIG, SIGC
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering};
 
+use super::actions::place;
 use super::bit;
 use crate::process::{Ending, News, Process, State};
 
@@ -62,8 +63,10 @@ impl Pending {
     /// Adds `signal`. If it is there already, the first origin stays.
     pub fn add(&self, signal: u32, origin: Origin) {
         let mut origins = self.origins.lock();
-        if self.set() & bit(signal) == 0 {
-            origins[signal as usize - 1] = origin;
+        if self.set() & bit(signal) == 0
+            && let Some(place) = origins.get_mut(place(signal))
+        {
+            *place = origin;
             self.set.fetch_or(bit(signal), Ordering::SeqCst);
         }
     }
@@ -77,7 +80,7 @@ impl Pending {
         let there = self.set() & wanted;
         let signal = (there != 0).then(|| there.trailing_zeros() + 1)?;
         self.set.fetch_and(!bit(signal), Ordering::SeqCst);
-        Some((signal, origins[signal as usize - 1]))
+        Some((signal, origins.get(place(signal)).copied().unwrap_or_default()))
     }
 
     /// Forgets those of `signals`.
