@@ -15,7 +15,7 @@ pub mod descriptors;
 pub mod epoch;
 #[allow(unsafe_code)]
 pub mod file_mapping;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::indexing_slicing)]
 pub mod frames;
 #[allow(unsafe_code)]
 mod huge_frames;
