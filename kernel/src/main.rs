@@ -32,7 +32,7 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     let boot = BootInfo::at(start_info); // needs: the boot map
     let options = Options::read(boot.command_line(&mut [0; COMMAND_LINE_BYTES])); // needs: a port to panic on
     let memory_bytes = mm::init(&boot); // needs: the boot map, this core's number
-    let cores = arch::init_boot_core(&boot); // needs: heap
+    arch::init_boot_core(&boot); // needs: heap
     mm::epoch::init(arch::cores()); // needs: heap, the number of cores
     if options.compress {
         mm::compressed::init(arch::cores()); // needs: heap, the number of cores
@@ -41,7 +41,7 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     if let Err(bad) = fs::init(arch::image_bytes(boot.image())) {
         refuse(bad);
     }
-    cores.start(); // needs: clocks, epochs
+    arch::release_cores(); // needs: epochs
     control::booted(arch::cores(), memory_bytes);
     if options.probe {
         end(Ended::Status(0));

@@ -24,6 +24,8 @@ pub struct Options {
     pub stats: bool,
     /// `fail-alloc`: a device that lets allocations fail.
     pub fail_alloc: bool,
+    /// `skew`: the counters of all cores but the first are set wrong, where the CPU lets them be, to test that clocks agree.
+    pub skew: bool,
     /// `meter`: who owns what memory, at the end.
     pub meter: bool,
 }
@@ -84,6 +86,7 @@ impl Options {
         probe: false,
         stats: false,
         fail_alloc: false,
+        skew: false,
         meter: false,
     };
 
@@ -125,6 +128,7 @@ impl Options {
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },
+            "skew" => Self { skew: true, ..self },
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
         }

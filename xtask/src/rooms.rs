@@ -34,7 +34,7 @@ const ROOMS: [&str; 17] = [
 pub fn check() -> Result<bool> {
     let root = root();
     let mut files = Vec::new();
-    for folder in ["crates", "kernel", "abi", "user", "meter", "cli", "xtask"] {
+    for folder in ["crates", "kernel", "abi", "firmware", "user", "meter", "cli", "xtask"] {
         sources(&root.join(folder), &mut files)?;
     }
     let mut good = true;

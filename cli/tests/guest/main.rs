@@ -17,6 +17,7 @@ mod huge;
 mod last_words;
 mod launching;
 mod lifecycle;
+mod machines;
 mod matrix;
 mod meter;
 mod meter_programs;

@@ -6,7 +6,7 @@
 
 use crate::arch::phys_to_virt;
 
-use super::memory_map::FRAME;
+use super::FRAME;
 use super::owner::{Notes, Owner};
 
 /// Blocks have 2^0 to 2^(ORDERS-1) frames: up to 64 MiB.

@@ -10,7 +10,7 @@ use sync::{SetOnce, SpinLock};
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 use vm::{CompressedNum, FrameNum};
 
-use super::memory_map::FRAME;
+use super::FRAME;
 use super::{frames, objects};
 use crate::counters::{self, Counter};
 use crate::fs::bytes::prefix;

@@ -6,8 +6,8 @@
 
 use vm::FrameNum;
 
+use super::FRAME;
 use super::frames;
-use super::memory_map::FRAME;
 use crate::arch::{self, phys_to_virt};
 
 /// Fills `into` with the frame's bytes from `offset` on.

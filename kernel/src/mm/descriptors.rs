@@ -34,7 +34,6 @@ use vm::FrameNum;
 
 use super::epoch;
 use super::frames;
-use super::memory_map::MemoryMap;
 use super::rivals::Rival;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::options::{self, Refs};
@@ -47,15 +46,15 @@ struct Descriptor {
     rival: Option<NonNull<Rival>>,
 }
 
-const SIZE: u64 = size_of::<Descriptor>() as u64;
+/// Bytes for each frame.
+pub(super) const SIZE: u64 = size_of::<Descriptor>() as u64;
 const _: () = assert!(SIZE == 64);
 
 /// Where the descriptor of frame 0 is, in physical memory. Relaxed: written once, before other cores start.
 static START: AtomicU64 = AtomicU64::new(0);
 
-/// Takes the memory for the descriptors out of the map; nothing is written there yet. Once, at boot.
-pub(super) fn init(map: &mut MemoryMap) {
-    let start = map.carve(map.end_frame() * SIZE, u64::MAX);
+/// The descriptors begin at `start`; nothing is written there yet. Once, at boot.
+pub(super) fn init(start: u64) {
     START.store(start, Ordering::Relaxed);
 }
 

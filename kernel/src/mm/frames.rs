@@ -15,14 +15,14 @@ use percore::{AllCores, MAX_CORES, Pinned};
 use sync::CachePadded;
 use vm::FrameNum;
 
-pub use self::pool::{add_above, init, is_low, reserve, total};
 pub(super) use self::pool::{
     alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes,
 };
+pub use self::pool::{init, is_low, reserve, total};
 use self::pool::{is_reserved, is_scarce, note_level, pool};
+use super::FRAME;
 use super::huge_frames;
 use super::magazine::{Dirty, Magazine, Stack};
-use super::memory_map::FRAME;
 use super::owner::Owner;
 use super::scarcity;
 use crate::arch::{self, phys_to_virt};

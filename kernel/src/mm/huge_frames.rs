@@ -7,8 +7,8 @@
 use percore::Pinned;
 use vm::{FrameNum, HUGE_PAGES};
 
+use super::FRAME;
 use super::frames;
-use super::memory_map::FRAME;
 use super::scarcity;
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};

@@ -25,8 +25,6 @@ mod machine_memory;
 mod magazine;
 #[allow(unsafe_code)]
 pub mod mappings;
-#[allow(clippy::indexing_slicing)]
-mod memory_map;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod objects;
 #[allow(clippy::indexing_slicing)]
@@ -44,18 +42,48 @@ pub mod user;
 
 pub use leaks::report;
 
-use memory_map::{FRAME, MemoryMap};
+use firmware::MemoryMap;
+
+pub use firmware::FRAME;
 
 use crate::arch::{self, BOOT_LIMIT, BootInfo};
+use crate::control;
 
-/// Finds the memory and opens the pool and the heap; returns the bytes of memory. Once, at boot.
+/// Memory beyond is left out: magazines keep 32 bits of a frame's number.
+const LIMIT: u64 = (1 << 32) * FRAME;
+/// Firmware, and where starting cores begin.
+const LOW_MEMORY: (u64, u64) = (0, 1 << 20);
+/// What is kept for each frame: its note and its descriptor.
+const EACH: u64 = 1 + descriptors::SIZE;
+/// At most one part in so many of all memory is for that. Only memory with far larger holes has less for the rest.
+const SHARE: u64 = 8;
+
+/// Finds the memory, shows it and opens the pool and the heap; returns the bytes of memory. Once, at boot.
+///
+/// # Panics
+/// If there is too little to boot.
 #[allow(unsafe_code)]
 pub fn init(boot: &BootInfo) -> u64 {
-    let mut map = MemoryMap::new(boot);
-    // SAFETY: the boot map shows memory below the limit, and the map leaves out all that is used.
-    unsafe { frames::init(&mut map, BOOT_LIMIT) };
-    arch::init_map(boot, map.end_frame() * FRAME);
-    // SAFETY: all memory is shown now.
-    unsafe { frames::add_above(&map, BOOT_LIMIT) };
-    map.frames() * FRAME
+    let ram = MemoryMap::new(boot.memory(), LIMIT);
+    let mut free = ram.clone();
+    [LOW_MEMORY, arch::kernel_image(), boot.image()].into_iter().for_each(|used| free.remove(used));
+    free.lose_unaffordable(EACH, SHARE);
+    let end = free.end_frame();
+    let notes = carve(&mut free, end, u64::MAX);
+    let descriptors = carve(&mut free, end * descriptors::SIZE, u64::MAX);
+    arch::init_map(&ram, &mut || carve(&mut free, FRAME, BOOT_LIMIT));
+    // SAFETY: all memory is shown now, and the map leaves out all that is used.
+    unsafe { frames::init(&free, notes, end) };
+    descriptors::init(descriptors);
+    if free.lost() > 0 {
+        control::warn(format_args!(
+            "{} KiB of memory left out: too far away, or in too many pieces",
+            free.lost() >> 10
+        ));
+    }
+    free.frames() * FRAME
+}
+
+fn carve(free: &mut MemoryMap, bytes: u64, limit: u64) -> u64 {
+    free.carve(bytes, limit).expect("not enough memory to boot")
 }

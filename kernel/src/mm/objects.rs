@@ -20,8 +20,8 @@ use percore::Pinned;
 use sync::{CachePadded, SpinLock};
 use vm::{CompressedNum, FrameNum};
 
+use super::FRAME;
 use super::frames;
-use super::memory_map::FRAME;
 use crate::arch::phys_to_virt;
 use crate::counters::{self, Counter};
 

@@ -18,7 +18,8 @@ const SLAB: u8 = 0x40;
 const ORDER: u8 = 0x1f;
 
 impl Owner {
-    /// Never the pool's: firmware, the kernel's image, the boot image, the pool's own list.
+    /// Never the pool's: firmware, the kernel's image, the boot image, the pool's own list, the physmap's tables. Zero, as
+    /// notes begin.
     pub const RESERVED: Self = Self(0);
     /// A kernel stack, for ever.
     pub const STACK: Self = Self(0x60);
@@ -78,7 +79,7 @@ impl Display for Owner {
             Self(HELD) => f.write_str("single"),
             block if block == Self::held(1) => f.write_str("pair"),
             Self(slab @ SLAB..) => write!(f, "slab:{}", 1u32 << (slab & ORDER)),
-            block => write!(f, "block:{}", block.frames() * super::memory_map::FRAME),
+            block => write!(f, "block:{}", block.frames() * super::FRAME),
         }
     }
 }
@@ -92,9 +93,8 @@ impl Notes {
     /// Notes on no frames.
     pub const NONE: Self = Self(&[]);
 
-    /// These, which say [`Owner::RESERVED`] of all frames from now on.
+    /// These, whose bytes are all zero: they say [`Owner::RESERVED`] of all frames.
     pub fn new(notes: &'static [AtomicU8]) -> Self {
-        notes.iter().for_each(|note| note.store(Owner::RESERVED.0, Ordering::Relaxed));
         Self(notes)
     }
 

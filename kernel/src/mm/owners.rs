@@ -8,14 +8,14 @@
 //! | `image` | the kernel's own code and data: its symbols say more |
 //! | `pool` | the pool's note for each frame |
 //! | `frame` `table` | pages of the program and its page tables, as they are mapped now |
-//! | `stack` `kernel-table` | kernel stacks of threads; page tables of the kernel's half |
+//! | `stack` `kernel-table` | kernel stacks of threads; page tables of the kernel's half that were made after boot |
 //! | `slab:BYTES` | heap objects of this size |
 //! | `node` | radix nodes of the program's space: slots, and second words |
 //! | `pair` | two frames: a heap object of 8 KiB |
 //! | `block:BYTES` | a larger heap object |
 //! | `single` | one frame in some core's magazine or depot (the last use was `frame`, `table` or `node`), or a heap object of 4 KiB |
 //! | `free` | in the pool |
-//! | `reserved` | never in the pool: firmware, boot image |
+//! | `reserved` | never in the pool: firmware, boot image, the physmap's tables |
 //!
 //! Ranges are half open, and a range may lie inside a later one: the first that holds an address names it.
 
@@ -24,8 +24,8 @@ use core::fmt::Display;
 
 use percore::CoreId;
 
+use super::FRAME;
 use super::frames;
-use super::memory_map::FRAME;
 use super::owner::Owner;
 use super::space::{self, SpaceHandle};
 use crate::{arch, control};

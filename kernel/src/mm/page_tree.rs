@@ -28,8 +28,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use percore::Pinned;
 use vm::{FrameNum, OutOfMemory};
 
+use super::FRAME;
 use super::frames;
-use super::memory_map::FRAME;
 use crate::arch::phys_to_virt;
 
 const PRESENT: u64 = 1 << 63;

@@ -18,8 +18,8 @@ use sync::{CachePadded, SpinLock};
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::counters::{self, Counter};
 
+use super::FRAME;
 use super::frames;
-use super::memory_map::FRAME;
 use super::owner::Owner;
 use super::scarcity;
 

@@ -24,15 +24,15 @@ const DELIVER_NMI: u32 = 4 << 8;
 const DELIVER_INIT: u32 = 5 << 8;
 const DELIVER_STARTUP: u32 = 6 << 8;
 const ASSERT: u32 = 1 << 14;
-const ALL_BUT_SELF: u32 = 3 << 18;
 const PENDING: u32 = 1 << 12;
 
 static X2APIC: AtomicBool = AtomicBool::new(false);
 /// Physical address of the xAPIC's registers.
 static BASE: AtomicU64 = AtomicU64::new(0xfee0_0000);
 
+/// Whether the APICs are in the mode with numbers of 32 bits.
 #[inline(always)]
-fn is_x2apic() -> bool {
+pub fn is_x2apic() -> bool {
     // Relaxed: set by the boot core before the others start.
     X2APIC.load(Ordering::Relaxed)
 }
@@ -111,19 +111,19 @@ fn command(apic_id: u32, low: u32) {
     write(COMMAND, low);
 }
 
-/// Resets every other core.
-pub fn init_others() {
-    command(0, DELIVER_INIT | ASSERT | ALL_BUT_SELF);
+/// Resets the core whose APIC is `apic_id`.
+pub fn init_core(apic_id: u32) {
+    command(apic_id, DELIVER_INIT | ASSERT);
 }
 
-/// Starts every other core that was reset, at the page-aligned physical address `at` below 1 MiB.
-pub fn start_others(at: u64) {
-    command(0, DELIVER_STARTUP | ASSERT | ALL_BUT_SELF | (at >> 12) as u32);
+/// Starts a core that was reset, at the page-aligned physical address `at` below 1 MiB.
+pub fn start_core(apic_id: u32, at: u64) {
+    command(apic_id, DELIVER_STARTUP | ASSERT | (at >> 12) as u32);
 }
 
-/// A non-maskable interrupt to every other core.
-pub fn nmi_others() {
-    command(0, DELIVER_NMI | ASSERT | ALL_BUT_SELF);
+/// A non-maskable interrupt to a core.
+pub fn nmi(apic_id: u32) {
+    command(apic_id, DELIVER_NMI | ASSERT);
 }
 
 /// Starts counting down from `count`, one a bus cycle, without an interrupt at the end: for calibration.

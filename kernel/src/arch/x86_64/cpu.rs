@@ -5,6 +5,7 @@ use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
 /// Model-specific registers that we use.
 pub mod msr {
+    pub const TSC: u32 = 0x10;
     pub const APIC_BASE: u32 = 0x1b;
     pub const EFER: u32 = 0xc000_0080;
     pub const STAR: u32 = 0xc000_0081;

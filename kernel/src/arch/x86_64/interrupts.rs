@@ -50,6 +50,12 @@ pub fn disable() {
     unsafe { asm!("cli", options(nostack)) };
 }
 
+/// Sleeps until the core is reset, if interrupts are off.
+pub fn halt_for_ever() {
+    // SAFETY: waiting changes nothing.
+    unsafe { asm!("hlt", options(nomem, nostack)) };
+}
+
 /// Sleeps until an interrupt was handled; returns with interrupts off again.
 ///
 /// The caller has interrupts off and has found nothing to do. `sti` takes effect after the next instruction,

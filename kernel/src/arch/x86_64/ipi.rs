@@ -31,9 +31,7 @@ pub fn stop_other_cores() {
     // Release pairs with the Acquire in `stop_if_told`.
     STOP.store(true, Ordering::Release);
     // A core that has not started yet has no handler either.
-    if (1..percpu::cores()).any(|core| percpu::of(CoreId::new(core)).is_some()) {
-        apic::nmi_others();
-    }
+    percpu::others().for_each(|cpu| apic::nmi(cpu.apic_id()));
 }
 
 /// What a non-maskable interrupt does. Uses nothing of the core's: it may hit between `syscall` and `swapgs`.

@@ -3,22 +3,20 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use firmware::{FRAME, GIB, MIB_2, MemoryMap, Page, Pages};
 use percore::Pinned;
 use sync::SpinLock;
 
 use super::boot::{KERNEL_BASE, boot_pml4};
-use super::cpu;
+use super::cpu::{self, cpuid_if_known};
 use super::page_table::{ENTRIES, TOP, Table, bits};
 use super::physmap::{PHYSMAP, phys_to_virt};
-use super::pvh::BootInfo;
 use crate::mm::frames;
 use crate::mm::owner::Owner;
 
 /// Where kernel stacks live.
 pub const STACKS: u64 = 0xffff_c000_0000_0000;
-const LARGE_PAGE: u64 = 2 << 20;
 const FOUR_GIB: u64 = 4 << 30;
-const FRAME: u64 = 4096;
 
 unsafe extern "C" {
     static __text_start: u8;
@@ -27,8 +25,8 @@ unsafe extern "C" {
     static __kernel_end: u8;
 }
 
-/// The kernel's top table, complete for the upper half after `init`.
-static ROOT: AtomicU64 = AtomicU64::new(0);
+/// The kernel's top table, complete for the upper half after `init`. Starting cores load it.
+pub static ROOT: AtomicU64 = AtomicU64::new(0);
 /// Serialises changes to the kernel half below the top.
 static CHANGES: SpinLock<()> = SpinLock::new(());
 
@@ -58,19 +56,21 @@ pub fn kernel_table() -> &'static Table {
     unsafe { Table::at(kernel_root()) }
 }
 
-/// Builds the real map and runs on it.
-///
-/// # Panics
-/// If there is no memory for its tables.
-pub fn init(pin: &Pinned, boot: &BootInfo, end: u64) {
-    let root = new_table(pin);
-    ROOT.store(root, Ordering::Relaxed);
+/// Builds the real map, whose tables `new_frame` gives, and runs on it.
+pub fn init(memory: &MemoryMap, new_frame: &mut dyn FnMut() -> u64) {
+    let mut new_table = || {
+        let frame = new_frame();
+        // SAFETY: a fresh frame, which the boot map shows.
+        unsafe { zero_frames(phys_to_virt(frame), 1) };
+        Some(frame)
+    };
+    ROOT.store(new_table().unwrap_or_default(), Ordering::Relaxed);
     for top in [PHYSMAP, STACKS, KERNEL_BASE] {
-        let index = (top >> 39) as usize;
-        kernel_table().entry(index).store(new_table(pin) | bits::PRESENT | bits::WRITE, Ordering::Relaxed);
+        let _made = below_or_new(kernel_table().toward(top >> 12, TOP), &mut new_table);
     }
-    (0..end.max(FOUR_GIB)).step_by(LARGE_PAGE as usize).for_each(|phys| map_physical(pin, boot, phys));
-    map_image(pin);
+    let has_gib = cpuid_if_known(0x8000_0001, 0).edx & 1 << 26 != 0;
+    Pages::new(memory, has_gib).for_each(|page| map_physical(page, &mut new_table));
+    map_image(&mut new_table);
     load();
 }
 
@@ -85,15 +85,31 @@ pub fn boot_root() -> u64 {
     (&raw const boot_pml4) as u64 - KERNEL_BASE
 }
 
-fn map_physical(pin: &Pinned, boot: &BootInfo, phys: u64) {
-    let overlaps = |(start, end): (u64, u64)| start < phys + LARGE_PAGE && phys < end;
-    let device = if boot.ram().any(overlaps) { 0 } else { bits::DEVICE };
-    let read_only = phys >= kernel_image().0 && phys < (&raw const __data_start) as u64 - KERNEL_BASE;
+fn map_physical(page: Page, new_table: NewTable<'_>) {
+    let device = if page.is_memory { 0 } else { bits::DEVICE };
+    let read_only = page.at >= kernel_image().0 && page.at < (&raw const __data_start) as u64 - KERNEL_BASE;
     let write = if read_only { 0 } else { bits::WRITE };
-    map(pin, PHYSMAP + phys, 1, phys | bits::LARGE | device | write | bits::NO_EXECUTE);
+    let level = if page.bytes == GIB { 2 } else { 1 };
+    map(PHYSMAP + page.at, level, page.at | bits::LARGE | device | write | bits::NO_EXECUTE, new_table);
 }
 
-fn map_image(pin: &Pinned) {
+/// Shows the large page with physical address `phys`, to be read, if the physmap does not yet: firmware may leave its tables
+/// where there is no memory. Only while this core is alone and no program has a table. Returns false if it cannot be shown.
+pub fn show(pin: &Pinned, phys: u64) -> bool {
+    let width = cpuid_if_known(0x8000_0008, 0).eax & 0xff;
+    let exists = phys < STACKS - PHYSMAP && phys.checked_shr(width) == Some(0);
+    let at = exists.then_some(PHYSMAP + (phys & !(MIB_2 - 1)));
+    let shown = at.and_then(|at| {
+        let place = place(at, 1, &mut || alloc_table(pin))?;
+        if place.load(Ordering::Relaxed) == 0 {
+            set(place, (at - PHYSMAP) | bits::LARGE | bits::DEVICE | bits::NO_EXECUTE);
+        }
+        Some(())
+    });
+    shown.is_some()
+}
+
+fn map_image(new_table: NewTable<'_>) {
     let (text, rodata, data) = (
         (&raw const __text_start) as u64,
         (&raw const __rodata_start) as u64,
@@ -103,7 +119,9 @@ fn map_image(pin: &Pinned) {
     let parts =
         [(text, rodata, 0), (rodata, data, bits::NO_EXECUTE), (data, end, bits::NO_EXECUTE | bits::WRITE)];
     for (start, end, rights) in parts {
-        (start..end).step_by(FRAME as usize).for_each(|at| map(pin, at, 0, (at - KERNEL_BASE) | rights));
+        (start..end)
+            .step_by(FRAME as usize)
+            .for_each(|at| map(at, 0, (at - KERNEL_BASE) | rights, new_table));
     }
 }
 
@@ -111,21 +129,32 @@ fn map_image(pin: &Pinned) {
 pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
     let _changing = CHANGES.lock();
     // Tables first: they stay for the next try, a frame would be lost.
-    let place = place(pin, at, 0)?;
+    let place = place(at, 0, &mut || alloc_table(pin))?;
     let frame = frames::alloc_kernel(pin, Owner::STACK)?;
     set(place, (frame << 12) | bits::WRITE | bits::NO_EXECUTE);
     Some(())
 }
 
-fn map(pin: &Pinned, at: u64, level: u32, entry: u64) {
-    set(place(pin, at, level).expect("memory for the kernel's tables"), entry);
+fn alloc_table(pin: &Pinned) -> Option<u64> {
+    frames::alloc_kernel(pin, Owner::KERNEL_TABLE).map(|frame| frame << 12)
 }
 
-/// The entry for `at` in its table of level `level`.
-fn place(pin: &Pinned, at: u64, level: u32) -> Option<&'static AtomicU64> {
+/// Gives the physical address of a new table, of zeroes.
+type NewTable<'a> = &'a mut dyn FnMut() -> Option<u64>;
+
+fn map(at: u64, level: u32, entry: u64, new_table: NewTable<'_>) {
+    set(place(at, level, new_table).expect("memory for the kernel's tables"), entry);
+}
+
+/// The entry for `at`: in its table of level `level`, or above if a larger page shows it.
+fn place(at: u64, level: u32, new_table: NewTable<'_>) -> Option<&'static AtomicU64> {
     let mut table = kernel_table();
     for above in (level + 1..=TOP).rev() {
-        table = below_or_new(pin, table.toward(at >> 12, above))?;
+        let entry = table.toward(at >> 12, above);
+        if entry.load(Ordering::Relaxed) & bits::LARGE != 0 {
+            return Some(entry);
+        }
+        table = below_or_new(entry, new_table)?;
     }
     Some(table.toward(at >> 12, level))
 }
@@ -136,17 +165,12 @@ fn set(place: &AtomicU64, entry: u64) {
     place.store(entry | bits::PRESENT | bits::GLOBAL, Ordering::Release);
 }
 
-fn below_or_new(pin: &Pinned, entry: &AtomicU64) -> Option<&'static Table> {
+fn below_or_new(entry: &AtomicU64, new_table: NewTable<'_>) -> Option<&'static Table> {
     if entry.load(Ordering::Relaxed) == 0 {
-        let table = frames::alloc_kernel(pin, Owner::KERNEL_TABLE)? << 12;
-        entry.store(table | bits::PRESENT | bits::WRITE, Ordering::Release);
+        entry.store(new_table()? | bits::PRESENT | bits::WRITE, Ordering::Release);
     }
     // SAFETY: kernel tables are never freed, and nobody maps a large page twice.
     unsafe { Table::below(entry.load(Ordering::Relaxed)) }
-}
-
-fn new_table(pin: &Pinned) -> u64 {
-    frames::alloc_kernel(pin, Owner::KERNEL_TABLE).expect("memory for the kernel's tables") << 12
 }
 
 /// Fills frames side by side with zeroes.

@@ -3,6 +3,7 @@
 mod acpi;
 mod apic;
 mod boot;
+mod clocks;
 mod context;
 mod core_table;
 mod cpu;
@@ -55,10 +56,14 @@ pub use physmap::{phys_to_virt, virt_to_phys};
 pub use pvh::{BootInfo, image_bytes};
 pub use random::random_u64;
 pub use shared_table::SharedTable;
-pub use smp::idle_stack;
+pub use smp::{idle_stack, release as release_cores};
 pub use space_tables::SpaceTables;
 pub use time::{now_ns, set_timer, wall_ns};
 pub use user_access::{fs_base, set_fs_base};
+
+use firmware::MemoryMap;
+
+use crate::control;
 
 /// Memory below this is shown by the boot map.
 pub const BOOT_LIMIT: u64 = 4 << 30;
@@ -72,14 +77,14 @@ pub fn init_first() {
     uart::init();
 }
 
-/// Maps all memory, and the kernel's image with the rights it deserves. `end` is one past the last byte of memory.
-pub fn init_map(boot: &BootInfo, end: u64) {
+/// Maps all memory, and the kernel's image with the rights it deserves. `new_frame` gives frames that the boot map shows.
+pub fn init_map(memory: &MemoryMap, new_frame: &mut dyn FnMut() -> u64) {
     features::enable_no_execute();
-    kernel_map::init(&percore::pin(), boot, end);
+    kernel_map::init(memory, new_frame);
 }
 
-/// Readies the boot core: traps, clocks; reads how many cores there are.
-pub fn init_boot_core(boot: &BootInfo) -> Cores {
+/// Readies the boot core: traps, clocks. Starts the others, which wait for [`release_cores`].
+pub fn init_boot_core(boot: &BootInfo) {
     idt::init();
     apic::detect();
     // SAFETY: the boot core's own block.
@@ -87,23 +92,15 @@ pub fn init_boot_core(boot: &BootInfo) -> Cores {
     time::init();
     time::init_core();
     wait::init();
-    let madt = acpi::Madt::read(boot.rsdp(), BOOT_CORE.apic_id());
-    percpu::set_cores(madt.cores().len());
-    if madt.io_apic != 0 {
-        apic::route(madt.io_apic, madt.control_line, idt::CONTROL_INPUT, BOOT_CORE.apic_id());
+    let madt = acpi::read(boot.rsdp());
+    if let Some(io_apic) = madt.io_apic {
+        apic::route(io_apic, madt.line, idt::CONTROL_INPUT, BOOT_CORE.apic_id());
         uart::Port::Control.interrupt_on_receive();
     }
-    Cores(madt)
-}
-
-/// The cores that the machine has but for the one that runs.
-pub struct Cores(acpi::Madt);
-
-impl Cores {
-    /// Starts them all; each calls `crate::core_main`.
-    pub fn start(&self) {
-        smp::start_others(&self.0);
+    if madt.cpus.left_out().any() {
+        control::warn(madt.cpus.left_out());
     }
+    percpu::set_cores(smp::start_others(madt.cpus.ids()));
 }
 
 /// Readies the running core.

@@ -18,6 +18,8 @@ pub struct Cpu {
     /// Top of the running task's kernel stack, for syscalls.
     kernel_rsp: AtomicU64,
     core: u64,
+    /// What the core's time stamp counter showed when the clocks began. Relaxed: the core's own.
+    tsc_at_boot: AtomicU64,
     apic_id: AtomicU32,
     pub(super) tss: UnsafeCell<Tss>,
     pub(super) gdt: UnsafeCell<Gdt>,
@@ -30,6 +32,7 @@ pub const KERNEL_RSP: usize = offset_of!(Cpu, kernel_rsp);
 /// Offset of the task state segment's kernel stack pointer.
 pub const TSS_RSP0: usize = offset_of!(Cpu, tss) + Tss::RSP0;
 const CORE: usize = offset_of!(Cpu, core);
+const TSC_AT_BOOT: usize = offset_of!(Cpu, tsc_at_boot);
 
 static CPUS: [AtomicPtr<Cpu>; MAX_CORES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CORES];
 static COUNT: AtomicU32 = AtomicU32::new(1);
@@ -41,6 +44,7 @@ impl Cpu {
             user_rsp: AtomicU64::new(0),
             kernel_rsp: AtomicU64::new(0),
             core: core as u64,
+            tsc_at_boot: AtomicU64::new(0),
             apic_id: AtomicU32::new(0),
             tss: UnsafeCell::new(Tss::new()),
             gdt: UnsafeCell::new(Gdt::new()),
@@ -86,6 +90,25 @@ pub fn core() -> CoreId {
     CoreId::new(index)
 }
 
+/// What this core's time stamp counter showed when the clocks began.
+#[inline(always)]
+pub fn tsc_at_boot() -> u64 {
+    let counter: u64;
+    // SAFETY: as in `core`.
+    unsafe {
+        asm!("mov {}, gs:[{offset}]", out(reg) counter, offset = const TSC_AT_BOOT,
+            options(nostack, preserves_flags, readonly))
+    };
+    counter
+}
+
+/// This core's clock began when its counter showed this.
+pub fn set_tsc_at_boot(counter: u64) {
+    if let Some(cpu) = of(core()) {
+        cpu.tsc_at_boot.store(counter, Ordering::Relaxed);
+    }
+}
+
 /// How many cores the machine has.
 #[inline(always)]
 pub fn cores() -> usize {
@@ -102,6 +125,12 @@ pub(super) fn of(core: CoreId) -> Option<&'static Cpu> {
     let cpu = CPUS[core.index()].load(Ordering::Acquire);
     // SAFETY: `install` was given a block that lives for ever; only its UnsafeCells change, by the owner.
     unsafe { cpu.as_ref() }
+}
+
+/// The blocks of all cores that have started but this one.
+pub(super) fn others() -> impl Iterator<Item = &'static Cpu> {
+    let me = core();
+    (0..MAX_CORES).map(CoreId::new).filter(move |core| *core != me).filter_map(of)
 }
 
 /// Where the block of `core` lies in physical memory, once the core has started.

@@ -1,5 +1,7 @@
 //! What the boot loader says: memory, command line, the initial image, ACPI's root. The PVH start info.
 
+use firmware::Memory;
+
 use super::physmap::{phys_to_virt, read_phys};
 
 const MAGIC: u32 = 0x336e_c578;
@@ -38,9 +40,12 @@ struct MemoryEntry {
     reserved: u32,
 }
 
-/// The boot loader's word. Everything it points to stays readable until memory is handed out.
+/// The boot loader's word. What it points to stays readable until memory is handed out, and the image for ever.
 #[derive(Clone, Copy)]
-pub struct BootInfo(StartInfo);
+pub struct BootInfo {
+    info: StartInfo,
+    image: (u64, u64),
+}
 
 impl BootInfo {
     /// The start info at physical address `at`.
@@ -50,32 +55,31 @@ impl BootInfo {
     pub fn at(at: u64) -> Self {
         let info: StartInfo = read_phys(at);
         assert!(info.magic == MAGIC && info.version >= 1, "not booted by PVH with a memory map");
-        Self(info)
+        Self { info, image: image(&info) }
     }
 
-    /// Usable memory: (start, end) in bytes, in the loader's order.
-    pub fn ram(&self) -> impl Iterator<Item = (u64, u64)> {
-        let info = self.0;
+    /// The memory map, in the loader's order.
+    pub fn memory(&self) -> impl Iterator<Item = Memory> + Clone {
+        let info = self.info;
         (0..u64::from(info.memory_entries))
             .map(move |n| read_phys::<MemoryEntry>(info.memory_map + n * size_of::<MemoryEntry>() as u64))
-            .filter(|entry| entry.kind == RAM)
-            .map(|entry| (entry.at, entry.at + entry.bytes))
+            .map(|entry| Memory {
+                start: entry.at,
+                end: entry.at.saturating_add(entry.bytes),
+                usable: entry.kind == RAM,
+            })
     }
 
     /// The initial image: (start, end) in bytes; empty without one.
     pub fn image(&self) -> (u64, u64) {
-        if self.0.modules == 0 {
-            return (0, 0);
-        }
-        let module: Module = read_phys(self.0.module_list);
-        (module.at, module.at + module.bytes)
+        self.image
     }
 
     /// The kernel's command line, copied into `buffer`; cut off where the buffer ends.
     pub fn command_line<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
         let mut length = 0;
-        while self.0.command_line != 0 && length < buffer.len() {
-            let byte: u8 = read_phys(self.0.command_line + length as u64);
+        while self.info.command_line != 0 && length < buffer.len() {
+            let byte: u8 = read_phys(self.info.command_line + length as u64);
             if byte == 0 {
                 break;
             }
@@ -87,8 +91,16 @@ impl BootInfo {
 
     /// Physical address of ACPI's root pointer; 0 if the loader knows none.
     pub fn rsdp(&self) -> u64 {
-        self.0.rsdp
+        self.info.rsdp
     }
+}
+
+fn image(info: &StartInfo) -> (u64, u64) {
+    if info.modules == 0 {
+        return (0, 0);
+    }
+    let module: Module = read_phys(info.module_list);
+    (module.at, module.at + module.bytes)
 }
 
 /// The image's bytes, for ever.

@@ -1,22 +1,28 @@
-//! Starting the other cores: all at once. INIT, then STARTUP, to everybody; each core finds its own number by its
-//! APIC's, and its stack by its number.
+//! Starting the other cores: INIT, then STARTUP, to each by its APIC's number, and to nobody else.
+//!
+//! A core finds its number in the list of APIC numbers, and its stack by that. CPUs that do not come are taken off the list
+//! and the rest starts again, so that the numbers of cores have no gaps; one that comes too late halts. Cores that are
+//! ready sleep; each in turn compares its clock with the boot core's. Then they may run.
 
 use core::arch::global_asm;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use percore::{CoreId, MAX_CORES};
 use sync::SetOnce;
 
-use super::acpi::Madt;
-use super::percpu::Cpu;
+use super::percpu::{self, Cpu};
 use super::physmap::{phys_to_virt, virt_to_phys};
-use super::{apic, gdt, kernel_map, time};
+use super::{apic, clocks, gdt, idt, interrupts, kernel_map, time};
+use crate::{control, options};
 
 /// Where starting cores begin: below 1 MiB, page-aligned, kept out of the allocator's hands.
 const TRAMPOLINE: u64 = 0x8000;
 const STACK_BYTES: usize = 32 * 1024;
-/// How long a core may take from STARTUP to Rust before we ask again, and before we give up on it.
+/// How long a CPU takes to be reset.
+const SETTLE_NS: u64 = 200_000;
+/// How long a CPU may take from STARTUP to Rust before we ask again, and before we give up on it.
 const RETRY_NS: u64 = 20_000_000;
 const GIVE_UP_NS: u64 = 20_000_000_000;
 
@@ -70,8 +76,15 @@ global_asm!(
         cpuid
         shrl $24, %ebx
         movl %ebx, %edx
-    2:  movzbl %dl, %edx
-        movzbl {numbers}(%rdx), %edi
+    2:  movl %edx, %eax                 // its place in the list is its number
+        movq ${ids}, %rdi
+        movl {count}, %ecx
+        repne scasl
+        jne 3f
+        subq $({ids} + 4), %rdi
+        shrq $2, %rdi
+        movq {root}, %rax               // the boot map does not show all memory
+        movq %rax, %cr3
         movq {stacks}(, %rdi, 8), %rsp
         xorl %ebp, %ebp
         callq {main}
@@ -79,7 +92,9 @@ global_asm!(
         jmp 3b
     "#,
     at = const TRAMPOLINE,
-    numbers = sym NUMBERS,
+    ids = sym IDS,
+    count = sym COUNT,
+    root = sym kernel_map::ROOT,
     stacks = sym STACKS,
     main = sym core_main,
     options(att_syntax)
@@ -91,41 +106,123 @@ unsafe extern "C" {
     static trampoline_end: u8;
 }
 
-/// Core number by APIC number.
-static NUMBERS: [AtomicU8; MAX_CORES] = [const { AtomicU8::new(0) }; MAX_CORES];
+/// APIC numbers of the cores. Relaxed, like the next two: the STARTUP interrupt orders it all.
+static IDS: [AtomicU32; MAX_CORES] = [const { AtomicU32::new(0) }; MAX_CORES];
+static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Top of each core's boot stack, which its idle task goes on to use.
 static STACKS: [AtomicU64; MAX_CORES] = [const { AtomicU64::new(0) }; MAX_CORES];
 static BLOCKS: [SetOnce<&'static Cpu>; MAX_CORES] = [const { SetOnce::new() }; MAX_CORES];
-static STARTED: AtomicU64 = AtomicU64::new(1);
 
-/// Starts every core that the MADT lists; returns how many run.
+/// How far a core has come.
+static STATES: [AtomicU8; MAX_CORES] = [const { AtomicU8::new(AWAITED) }; MAX_CORES];
+const AWAITED: u8 = 0;
+const ARRIVED: u8 = 1;
+const READY: u8 = 2;
+/// It may run.
+const RELEASED: u8 = 3;
+/// It has not come in time, and does not take part any more.
+const ABSENT: u8 = 4;
+
+/// Starts the CPUs with these APIC numbers, all but the first, which runs. They wait for [`release`]. Returns how many cores
+/// there are now; a CPU that does not start is left out.
 ///
 /// # Panics
-/// If a core does not start.
-pub fn start_others(madt: &Madt) -> usize {
-    let ids = madt.cores();
-    if ids.len() == 1 {
+/// If one begins and does not get ready.
+pub fn start_others(apic_ids: &[u32]) -> usize {
+    if apic_ids.len() == 1 {
         return 1;
     }
-    ids.iter().enumerate().skip(1).for_each(|(number, &apic_id)| prepare(number, apic_id));
     place_trampoline();
-    apic::init_others();
-    time::spin_ns(200_000);
-    let (started, asked) = (|| STARTED.load(Ordering::Acquire) as usize, time::now_ns());
-    while started() < ids.len() {
-        apic::start_others(TRAMPOLINE);
-        time::spin_until(time::now_ns() + RETRY_NS, || started() == ids.len());
-        assert!(time::now_ns() - asked < GIVE_UP_NS, "{} of {} cores started", started(), ids.len());
+    let mut ids = apic_ids.to_vec();
+    while !start(&ids) {
+        let state = |number: usize| STATES[number].swap(AWAITED, Ordering::Relaxed);
+        let mut came = (0..ids.len()).map(|number| state(number) != ABSENT).collect::<Vec<_>>().into_iter();
+        ids.retain(|id| {
+            let came = came.next() == Some(true);
+            if !came {
+                control::warn(format_args!("the CPU with APIC number {id} did not start: left out"));
+            }
+            came
+        });
     }
+    (1..ids.len()).for_each(check_clock);
     ids.len()
 }
 
-/// Makes what core `number` needs before its first Rust line. Relaxed: the STARTUP interrupt orders it all.
+/// Resets and starts the CPUs of this list as the cores 1, 2, ... Returns whether all have come.
+fn start(ids: &[u32]) -> bool {
+    ids.iter().enumerate().for_each(|(number, &id)| prepare(number, id));
+    COUNT.store(ids.len() as u32, Ordering::Relaxed);
+    ids[1..].iter().for_each(|&id| apic::init_core(id));
+    time::spin_ns(SETTLE_NS);
+    let asked = time::now_ns();
+    let awaited = |number: &usize| state_of(*number) == AWAITED;
+    while let Some(first) = (1..ids.len()).find(awaited)
+        && time::now_ns() - asked < GIVE_UP_NS
+    {
+        (first..ids.len()).filter(awaited).for_each(|number| apic::start_core(ids[number], TRAMPOLINE));
+        time::spin_until(time::now_ns() + RETRY_NS, || !(first..ids.len()).any(|number| awaited(&number)));
+    }
+    let absent = (1..ids.len()).filter(|&number| !has_come(number, ids[number])).count();
+    absent == 0
+}
+
+/// Whether the core has come: then it is ready, and if it comes later, it halts.
+fn has_come(number: usize, id: u32) -> bool {
+    // Acquire, as in `state_of`.
+    let absent = STATES[number].compare_exchange(AWAITED, ABSENT, Ordering::Acquire, Ordering::Acquire);
+    if absent.is_ok() {
+        return false;
+    }
+    time::spin_until(time::now_ns() + GIVE_UP_NS, || state_of(number) == READY);
+    assert!(state_of(number) == READY, "core {number}, APIC number {id}, began to start and did not end");
+    true
+}
+
+/// Acquire pairs with the Release of each change.
+fn state_of(number: usize) -> u8 {
+    STATES[number].load(Ordering::Acquire)
+}
+
+/// Makes what core `number` needs before its first Rust line. The boot core has it all.
 fn prepare(number: usize, apic_id: u32) {
-    let stack = Box::leak(vec_of_zeroes(STACK_BYTES)).as_ptr_range().end as u64;
-    NUMBERS[apic_id as usize % MAX_CORES].store(number as u8, Ordering::Relaxed);
-    STACKS[number].store(stack, Ordering::Relaxed);
-    BLOCKS[number].set(Box::leak(Box::new(Cpu::new(number))));
+    IDS[number].store(apic_id, Ordering::Relaxed);
+    if number == 0 {
+        return;
+    }
+    if BLOCKS[number].get().is_none() {
+        let stack = Box::leak(vec_of_zeroes(STACK_BYTES)).as_ptr_range().end as u64;
+        STACKS[number].store(stack, Ordering::Relaxed);
+        BLOCKS[number].set(Box::leak(Box::new(Cpu::new(number))));
+    }
+    BLOCKS[number].get().expect("just made").set_apic_id(apic_id);
+}
+
+/// Has a core that is ready compare its clock with this one's. The others sleep: two that spin need two real CPUs.
+fn check_clock(number: usize) {
+    clocks::begin(number);
+    wake(number);
+    clocks::answer(number);
+    let off = clocks::off_ns(number);
+    if off != 0 {
+        control::warn(format_args!(
+            "the clock of core {number} is {off} ns ahead of the first core's: corrected"
+        ));
+    }
+}
+
+/// Lets the started cores run; each calls `crate::core_main`.
+pub fn release() {
+    (1..percpu::cores()).for_each(|number| {
+        STATES[number].store(RELEASED, Ordering::Release);
+        wake(number);
+    });
+}
+
+/// Ends the sleep of a core that is ready.
+fn wake(number: usize) {
+    // Relaxed: this core's own.
+    apic::send(IDS[number].load(Ordering::Relaxed), idt::RESCHEDULE);
 }
 
 fn vec_of_zeroes(bytes: usize) -> Box<[u8]> {
@@ -145,11 +242,23 @@ fn place_trampoline() {
 
 /// A started core's first Rust line.
 extern "sysv64" fn core_main(number: usize) -> ! {
+    // Release, as below. The boot core may have given up.
+    let came = STATES[number].compare_exchange(AWAITED, ARRIVED, Ordering::Release, Ordering::Relaxed);
+    while came.is_err() {
+        interrupts::halt_for_ever();
+    }
     let block = BLOCKS[number].get().expect("prepared");
     // SAFETY: `prepare` made the block for this core.
     unsafe { super::init_core(block) };
-    // Release pairs with the Acquire in `start_others`.
-    STARTED.fetch_add(1, Ordering::Release);
+    if options::get().skew {
+        clocks::skew(number);
+    }
+    // Release: who sees this sees all that the core has done.
+    STATES[number].store(READY, Ordering::Release);
+    while state_of(number) != RELEASED {
+        interrupts::halt_until_interrupt();
+        clocks::compare_if_asked(number);
+    }
     crate::core_main()
 }
 

@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cpu::{cpuid_if_known, in8, msr, out8, tsc, write_msr};
-use super::{apic, interrupts, rtc};
+use super::{apic, interrupts, percpu, rtc};
 
 const PIT_HZ: u64 = 1_193_182;
 const PIT_CHANNEL_2: u16 = 0x42;
@@ -22,7 +22,8 @@ const SECOND: u64 = 1_000_000_000;
 /// No timer is set later: 36 years, which is still less than 2^64 ticks. Whoever waits for more is early, and looks again.
 const LATEST: u64 = 1 << 60;
 
-static TSC_AT_BOOT: AtomicU64 = AtomicU64::new(0);
+/// What the boot core's counter showed when the clocks began; `percpu` has each core's own.
+static BOOT_TSC: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds in a tick of the counter, times 2^32.
 static NS_PER_TICK: AtomicU64 = AtomicU64::new(1 << 32);
 /// Ticks of the counter, and of the APIC's timer, in a nanosecond, times 2^32.
@@ -36,9 +37,20 @@ fn scale(value: u64, factor: &AtomicU64) -> u64 {
     ((u128::from(value) * u128::from(factor.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// Nanoseconds since boot; never goes back.
+/// Nanoseconds since boot; never goes back, on whichever core it is asked ([`clocks`](super::clocks)).
 pub fn now_ns() -> u64 {
-    scale(tsc().saturating_sub(TSC_AT_BOOT.load(Ordering::Relaxed)), &NS_PER_TICK)
+    let ticks = tsc().wrapping_sub(percpu::tsc_at_boot()) as i64;
+    scale(ticks.max(0) as u64, &NS_PER_TICK)
+}
+
+/// What the boot core's counter showed when the clocks began.
+pub(super) fn boot_tsc() -> u64 {
+    BOOT_TSC.load(Ordering::Relaxed)
+}
+
+/// So many ticks of the counter in nanoseconds.
+pub(super) fn ticks_to_ns(ticks: i64) -> i64 {
+    ticks.signum() * scale(ticks.unsigned_abs(), &NS_PER_TICK) as i64
 }
 
 /// Nanoseconds since 1970.
@@ -51,8 +63,9 @@ pub fn set_timer(deadline_ns: Option<u64>) {
     let _off = interrupts::off();
     let deadline_ns = deadline_ns.map(|at| at.min(LATEST));
     if HAS_DEADLINE.load(Ordering::Relaxed) {
-        let at =
-            deadline_ns.map_or(0, |at| TSC_AT_BOOT.load(Ordering::Relaxed) + scale(at, &TICKS_PER_NS) + 1);
+        let at = deadline_ns.map_or(0, |at| {
+            percpu::tsc_at_boot().wrapping_add(scale(at, &TICKS_PER_NS)).wrapping_add(1).max(1)
+        });
         // SAFETY: sets this core's timer; 0 stops it.
         unsafe { write_msr(msr::TSC_DEADLINE, at) };
         return;
@@ -82,7 +95,8 @@ struct Measured {
 
 /// Measures the clocks. Once, on the boot core, with its APIC on.
 pub(super) fn init() {
-    TSC_AT_BOOT.store(tsc(), Ordering::Relaxed);
+    BOOT_TSC.store(tsc(), Ordering::Relaxed);
+    percpu::set_tsc_at_boot(boot_tsc());
     let Measured { ns, ticks, apic_ticks } = measure();
     let per = |ticks: u64, of: u64| ((u128::from(ticks) << 32) / u128::from(of)) as u64;
     NS_PER_TICK.store(per(ns, ticks), Ordering::Relaxed);

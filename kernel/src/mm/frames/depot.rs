@@ -10,8 +10,8 @@ use sync::{CachePadded, SpinLock};
 
 use super::pool::{note_level, pool};
 use crate::arch::{self, phys_to_virt};
+use crate::mm::FRAME;
 use crate::mm::magazine::Dirty;
-use crate::mm::memory_map::FRAME;
 
 /// Cores that share a depot.
 const GROUP: usize = 8;

@@ -3,14 +3,13 @@
 use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use firmware::{FRAME, MemoryMap};
 use sync::{CachePadded, SetOnce, SpinGuard, SpinLock};
 use vm::FrameNum;
 
 use super::depot;
-use crate::arch::{phys_to_virt, virt_to_phys};
+use crate::arch::{self, phys_to_virt, virt_to_phys};
 use crate::mm::buddy::Buddy;
-use crate::mm::descriptors;
-use crate::mm::memory_map::{FRAME, MemoryMap};
 use crate::mm::owner::{Notes, Owner};
 
 static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::new(Notes::NONE)));
@@ -54,37 +53,25 @@ pub(super) fn pool() -> SpinGuard<'static, Buddy> {
     POOL.lock()
 }
 
-/// Opens the pool with the memory below `limit` that the boot map shows; [`add_above`] brings the rest.
+/// Opens the pool with all memory of `map`. The notes on its frames, those below `end`, are at `notes_at`.
 ///
 /// # Safety
-/// Once, before anything allocates; the map is true and nobody uses the memory.
-pub unsafe fn init(map: &mut MemoryMap, limit: u64) {
-    let end = map.end_frame();
-    assert!(end <= u64::from(u32::MAX), "magazines keep 32 bits of a frame's number");
-    let states = map.carve(end, limit);
-    descriptors::init(map);
+/// Once, before anything allocates; the physmap shows the map's memory and the notes' place, which nobody uses.
+pub unsafe fn init(map: &MemoryMap, notes_at: u64, end: u64) {
     TOTAL.store(map.frames() as usize, Ordering::Relaxed);
     END.store(end, Ordering::Relaxed);
-    // SAFETY: carved out for the notes.
-    let notes = Notes::new(unsafe { slice::from_raw_parts(phys_to_virt(states), end as usize) });
+    // SAFETY: the caller's promise.
+    let notes = unsafe {
+        arch::clear_bytes(phys_to_virt(notes_at), end as usize);
+        Notes::new(slice::from_raw_parts(phys_to_virt(notes_at), end as usize))
+    };
     NOTES.set(notes);
     let mut buddy = Buddy::new(notes);
-    for (start, end) in map.iter().filter(|(start, _)| *start < limit) {
-        // SAFETY: free memory below the limit, which the boot map shows.
-        unsafe { buddy.add(start / FRAME, end.min(limit) / FRAME) };
+    for (start, end) in map.iter() {
+        // SAFETY: free memory that the physmap shows.
+        unsafe { buddy.add(start / FRAME, end / FRAME) };
     }
     *pool() = buddy;
-}
-
-/// Adds the memory above `limit`.
-///
-/// # Safety
-/// Once, after [`init`] with the same arguments, when the physmap shows all memory.
-pub unsafe fn add_above(map: &MemoryMap, limit: u64) {
-    for (start, end) in map.iter().filter(|(_, end)| *end > limit) {
-        // SAFETY: free memory that the physmap shows now.
-        unsafe { pool().add(start.max(limit) / FRAME, end / FRAME) };
-    }
 }
 
 /// Whether the pool has only the reserve left: what can do without memory now leaves that to the others.

@@ -1,0 +1,82 @@
+//! Machines that the command does not make by itself: much memory, CPUs with gaps in their numbers, CPUs that lack things.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{Compiler, compiled, radixvm, run};
+
+#[test]
+fn memory_on_both_sides_of_four_gibibytes() {
+    for size in ["2100M", "3G", "4G", "6G", "8G", "16G"] {
+        let run = run(&["-v", "-c", "2", "-m", size], &[&compiled("hello", Compiler::Static), "3"]);
+        assert_eq!((run.status, run.stderr.contains("booted with 2 CPUs")), (3, true), "{size}: {run:?}");
+    }
+}
+
+/// Two thirds of this memory lie above 4 GiB, and page tables, stacks and frames come from there.
+#[test]
+fn every_byte_is_right_in_memory_above_four_gibibytes() {
+    let words = ["vmstress", "--threads", "4", "--operations", "300", "--json"];
+    assert!(run(&["-c", "4", "-m", "6G"], &words).report()["counters"]["mprotect"].as_u64().unwrap() > 0);
+}
+
+/// What a machine that was started by hand said.
+struct Said {
+    stdout: String,
+    lines: Vec<Value>,
+}
+
+impl Said {
+    fn lines<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.lines.iter().filter(move |line| line["type"] == kind)
+    }
+
+    fn warned(&self, text: &str) -> bool {
+        self.lines("log").any(|line| line["text"].as_str().is_some_and(|said| said.contains(text)))
+    }
+
+    /// How many CPUs it had and how the program ended.
+    fn outcome(&self) -> (Option<u64>, Option<u64>) {
+        let number = |kind, key: &str| self.lines(kind).next().and_then(|line| line[key].as_u64());
+        (number("booted", "cpus"), number("exit", "status"))
+    }
+}
+
+/// Runs the program on a machine as the command makes it, but for `change` to the command line.
+fn on_machine(change: impl Fn(String) -> String, words: &[&str]) -> Said {
+    let output = radixvm().args(["run", "--dry-run", "-c", "4", "--"]).args(words).output().unwrap();
+    let line = change(String::from_utf8(output.stdout).unwrap());
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", "280", "sh", "-c", &line]).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let control = line.split("path=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let said = fs::read_to_string(control).unwrap_or_default();
+    let lines = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    Said { stdout, lines }
+}
+
+#[test]
+fn apic_numbers_have_gaps() {
+    for (smp, cpus) in
+        [("9,sockets=3,cores=3", 9), ("10,sockets=2,cores=5", 10), ("6,sockets=1,cores=3,threads=2", 6)]
+    {
+        let said = on_machine(
+            |line| line.replace("-smp 4", &format!("-smp {smp}")),
+            &["local", "--threads", &cpus.to_string(), "--iterations", "20"],
+        );
+        assert_eq!(said.outcome(), (Some(cpus), Some(0)), "{smp}: {:?} {}", said.lines, said.stdout);
+    }
+}
+
+#[test]
+fn cpus_that_the_firmware_lists_as_absent_are_left_out() {
+    let said = on_machine(
+        |line| line.replace("-smp 4", "-smp 3,sockets=3,cores=4,maxcpus=12"),
+        &["local", "--threads", "3", "--iterations", "20"],
+    );
+    assert_eq!(said.outcome(), (Some(3), Some(0)), "{:?}", said.lines);
+    assert!(said.warned("CPUs left out: 9 that the firmware disabled"), "{:?}", said.lines);
+}
