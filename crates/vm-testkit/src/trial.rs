@@ -152,11 +152,11 @@ impl Trial {
     fn collapse(&mut self, pin: &Pinned, page: PageNum) {
         let block = PageNum::new(page.get() / HUGE_PAGES * HUGE_PAGES);
         let answer = self.world().space.collapse(pin, block);
-        self.model().judge_collapse(PageRange::new(block, HUGE_PAGES).expect("a range"), answer);
+        self.model().judge_collapse(range_of(block, HUGE_PAGES), answer);
     }
 
     fn remap(&mut self, pin: &Pinned, from: PageRange, more: u64, to: Place, keep: bool) {
-        let what = Remap { from, pages: from.pages() + more, to: self.place(to), keep };
+        let what = Remap { from, pages: from.pages().saturating_add(more), to: self.place(to), keep };
         let answer = self.world().remap(pin, &what);
         if !self.short || answer != Err(VmError::OutOfMemory) {
             self.model().remap(&what, answer);
@@ -230,12 +230,13 @@ impl Trial {
         }
     }
 
+    /// Offsets go round: so a step can name any page that there is a number for.
     fn page(&self, offset: u64) -> PageNum {
-        PageNum::new(self.user.start().get() + offset)
+        PageNum::new(self.user.start().get().wrapping_add(offset))
     }
 
     fn range(&self, target: Target) -> PageRange {
-        PageRange::new(self.page(target.offset), target.pages).expect("a range of numbers")
+        range_of(self.page(target.offset), target.pages)
     }
 
     fn place(&self, place: Place) -> Placement {
@@ -247,6 +248,11 @@ impl Trial {
             Place::Below(at) => Placement::Below(self.page(at)),
         }
     }
+}
+
+/// `pages` pages from `start`, or up to the last number.
+fn range_of(start: PageNum, pages: u64) -> PageRange {
+    PageRange::between(start, PageNum::new(start.get().saturating_add(pages)))
 }
 
 /// Errors one of which says that memory ran out.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, Event, Fault, FaultError, FrameNum, Layout, Locking, Mmu, NodeCounters, PAGE_SIZE,
-    PageNum, PageRange, RadixSpace, Tables, TreeSpace, VirtAddr,
+    Access, AddressSpace, Event, Fault, FaultError, FrameNum, Layout, Locking, Mmu, NodeCounters, PageNum,
+    PageRange, RadixSpace, Tables, TreeSpace,
 };
 
 use crate::memory::Memory;
@@ -214,7 +214,8 @@ impl World {
 
     /// Somebody on this core, who need not run the space, wants `access` to be possible.
     pub fn fault(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<Fault, FaultError> {
-        self.space.fault(pin, VirtAddr::new(page.get() * PAGE_SIZE), access)
+        let address = page.address().ok_or(FaultError::NotMapped)?;
+        self.space.fault(pin, address, access)
     }
 
     /// Judges every translation that any core could use by what `model` says.

@@ -4,13 +4,11 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use common::{CORES, setup, step};
 use percore::Pinned;
 use proptest::prelude::*;
 use proptest::sample::select;
+use test_memory::{FailingNodes, with_blocks};
 use vm::{
     FaultError, HUGE_PAGES, Locking, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError,
 };
@@ -18,48 +16,8 @@ use vm_testkit::{ALL_TABLES, Design, Setup, Shows, Step, Trial, World};
 
 const RW: Prot = Prot::from_bits(3);
 
-/// The system's allocator, but this thread's node allocations fail once `NODES_LEFT` reaches zero.
-struct Stingy;
-
-thread_local! {
-    static NODES_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// Size and alignment of a node's blocks: header, slots, second words; and of a tree's node. What there is one of for each core
-/// is larger, or less aligned.
-const BLOCKS: [(usize, usize); 4] = [(128, 128), (4096, 4096), (4096, 64), (192, 64)];
-
-fn refuses(layout: Layout) -> bool {
-    let left = NODES_LEFT.get();
-    if !BLOCKS.contains(&(layout.size(), layout.align())) || left == usize::MAX {
-        return false;
-    }
-    NODES_LEFT.set(left.saturating_sub(1));
-    left == 0
-}
-
-// SAFETY: every call goes to `System` unchanged, or is refused, which an allocator may always do.
-unsafe impl GlobalAlloc for Stingy {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that `System` asks for.
-        if refuses(layout) { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
-    }
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: every block came from `System`.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Stingy = Stingy;
-
-/// Runs `f` with memory for `blocks` more blocks of nodes.
-fn with_blocks<R>(blocks: usize, f: impl FnOnce() -> R) -> R {
-    NODES_LEFT.set(blocks);
-    let result = f();
-    NODES_LEFT.set(usize::MAX);
-    result
-}
+static ALLOCATOR: FailingNodes = FailingNodes;
 
 fn page(number: u64) -> PageNum {
     PageNum::new(number)

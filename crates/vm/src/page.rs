@@ -127,7 +127,7 @@ impl PageRange {
         Self { start, end }
     }
 
-    /// The page `page` alone.
+    /// The page `page` alone, which is not the last number.
     #[inline(always)]
     pub const fn one(page: PageNum) -> Self {
         Self { start: page, end: PageNum(page.0 + 1) }

@@ -55,8 +55,11 @@ impl Sweep {
         Self { all, top, floor: window, window, cursor: top, handed: 0 }
     }
 
-    /// A hole of `pages` pages; `None` if there is none at all.
+    /// A hole of `pages` pages, any number; `None` if there is none at all.
     pub(crate) fn search(&mut self, pages: u64, look: &impl Look) -> Option<u64> {
+        if pages > self.all.end - self.all.start {
+            return None;
+        }
         self.sweep(pages, look)
             .or_else(|| self.extend(pages, look))
             .or_else(|| self.advance(pages, look))
@@ -209,6 +212,15 @@ mod tests {
         let found: Vec<_> = (0..102).map(|_| sweep.search(1, &look).unwrap()).collect();
         assert_eq!(found[..100], (TOP - 100..TOP).rev().collect::<Vec<_>>());
         assert_eq!(found[100..], [1023, 1022]);
+    }
+
+    #[test]
+    fn there_is_no_hole_for_more_pages_than_there_are() {
+        let (land, mut sweep) = (Land::default(), sweep());
+        for pages in [TOP + 1, u64::MAX / CREDIT + 1, u64::MAX] {
+            assert_eq!(land.take(&mut sweep, pages), None);
+        }
+        assert_eq!(sweep.search(TOP, &|pages| land.look(pages)), Some(0));
     }
 
     #[test]

@@ -224,7 +224,7 @@ where
     }
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
-        self.check(PageRange::one(page))?;
+        self.range(page, 1)?;
         lock_slots(pin);
         let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
         let mut outcome = Err(VmError::NotMapped);

@@ -215,7 +215,7 @@ where
     }
 
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
-        self.check(PageRange::one(page))?;
+        self.range(page, 1)?;
         let _space = self.read(pin);
         let region = find::at(&self.tree.read(pin), page).ok_or(VmError::NotMapped)?;
         let mut outcome = Ok(());
