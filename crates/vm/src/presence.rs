@@ -8,17 +8,17 @@
 //!   shootdown                                enter (on the target)
 //!   ─────────                                ─────
 //!   S1  here?  yes → interrupt               E1  here := true
-//!   S2  missed ∪= pages                      E2  fence
-//!   S3  fence                                E3  take missed, clear it in the table
-//!   S4  here?  yes → interrupt               E4  load the table
+//!   S2  missed ∪= pages                      E2  take missed, clear it in the table
+//!   S3  here?  yes → interrupt               E3  load the table
 //! ```
 //!
-//! 1. The note is one word, so E3 takes the whole of it or nothing.
-//! 2. If S2 precedes E3 in the word's order, this `enter` clears the pages. If S2 follows it, the *next* `enter`'s E3
-//!    clears them; between the two, either S4 sees E1, and the handler clears, or the core has left.
-//! 3. That S4 misses E1 while E3 misses S2 is what the two fences forbid.
-//! 4. A core leaves after it has loaded another table: who sees `here` false, at S1 or S4, knows that no translation is used
-//!    any more, until the core comes again. What its TLB keeps of the space meanwhile (`asid.rs`) it uses then only if E3
+//! 1. The note is one word, so E2 takes the whole of it or nothing.
+//! 2. If S2 precedes E2 in the word's order, this `enter` clears the pages. If S2 follows it, the *next* `enter`'s E2
+//!    clears them; between the two, either S3 sees E1, and the handler clears, or the core has left.
+//! 3. S2 and E2 change the same word, each in one step: so one of them comes first, and the other sees it, and what came before it.
+//!    That S3 misses E1 while E2 misses S2 needs no fence to forbid.
+//! 4. A core leaves after it has loaded another table: who sees `here` false, at S3, knows that no translation is used
+//!    any more, until the core comes again. What its TLB keeps of the space meanwhile (`asid.rs`) it uses then only if E2
 //!    found no note.
 //!
 //! 5. A core may fill in the table of a space that it does not run, for another process. It clears what it missed before it
@@ -27,7 +27,7 @@
 //!
 //! Notes add up to one hull, rounded to spans of 512 pages: what it covers in excess is filled again by faults.
 
-use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{PageNum, PageRange};
 
@@ -68,17 +68,16 @@ impl Presence {
     /// The core comes: what to clear in its table before it loads it. By the core itself, with interrupts off.
     pub fn enter(&self) -> Option<PageRange> {
         self.here.store(true, Ordering::Relaxed); // E1
-        fence(Ordering::SeqCst); // E2, partner of S3
-        // The fences order it. Acquire, partner of the fence before the shootdown that sends this core away (`demotion.rs`, D2):
-        // who has heard of that, and links, finds that it may not.
-        unpack(self.missed.swap(0, Ordering::Acquire)) // E3
+        // Release and Acquire, partners of those in `note`: who notes later sees E1, and who hears a note finds what came before it:
+        // a leaf's word that is no entry any more, or that this core may not link the leaf (`demotion.rs`, D1).
+        unpack(self.missed.swap(0, Ordering::AcqRel)) // E2
     }
 
     /// The core fills in the space's table while it is elsewhere: what to clear there before. By the core itself, which holds
     /// slots of the pages that it fills, and whose TLB must not keep what it has of the space.
     #[cold]
     pub fn catch_up(&self) -> Option<PageRange> {
-        // Acquire, as in `enter`.
+        // Acquire, as in `enter`. Nobody has to see that this core fills.
         unpack(self.missed.swap(0, Ordering::Acquire))
     }
 
@@ -93,18 +92,17 @@ impl Presence {
     /// have removed the pages from the space's metadata before, or hold them locked.
     #[inline]
     pub fn must_interrupt(&self, pages: PageRange) -> bool {
-        // Acquire, partner of the Release in `leave`, here and below.
-        self.here.load(Ordering::Acquire) || {
+        // S1: Relaxed, as nothing follows from it but the interrupt. S3: Acquire, partner of the Release in `leave`.
+        self.here.load(Ordering::Relaxed) || {
             self.note(pages); // S2
-            fence(Ordering::SeqCst); // S3, partner of E2
-            self.here.load(Ordering::Acquire) // S4
+            self.here.load(Ordering::Acquire) // S3
         }
     }
 
-    /// Relaxed: the fences S3 and E2 order it.
+    /// Release and Acquire, partners of those in `enter`.
     fn note(&self, pages: PageRange) {
         let merged = |old| Some(merge(old, pages));
-        let _ = self.missed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merged);
+        let _ = self.missed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, merged);
     }
 }
 

@@ -3,6 +3,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::*};
 use loom::thread;
+use test_memory::Watched;
 use vm::{PageNum, PageRange, Presence};
 
 use crate::check;
@@ -67,6 +68,48 @@ fn a_core_that_stays_is_interrupted_or_has_cleared() {
         let interrupted = core.presence.must_interrupt(page());
         visitor.join().unwrap();
         assert!(interrupted || !core.translated.load(Relaxed), "a freed frame is in use");
+    });
+}
+
+/// What hardware reads in memory that no table of the core is made of, such as a leaf's word, is not cleared by the note: whoever
+/// has heard it reads what is there now.
+fn who_hears_a_note_finds_what_came_before_it(hear: fn(&Presence) -> Option<PageRange>) {
+    check(3, move || {
+        let core = Arc::new(Core::new());
+        let target = core.clone();
+        let visitor =
+            thread::spawn(move || hear(&target.presence).is_some() && target.translated.load(Relaxed));
+        core.translated.store(false, Relaxed);
+        let _told = core.presence.must_interrupt(page());
+        assert!(!visitor.join().unwrap(), "a page that was taken back is translated");
+    });
+}
+
+#[test]
+fn who_comes_finds_what_came_before_the_note() {
+    who_hears_a_note_finds_what_came_before_it(Presence::enter);
+}
+
+#[test]
+fn who_fills_from_elsewhere_finds_what_came_before_the_note() {
+    who_hears_a_note_finds_what_came_before_it(Presence::catch_up);
+}
+
+/// A core uses a frame and leaves; whoever need not interrupt it gives the frame to somebody else.
+#[test]
+fn who_has_left_uses_nothing_any_more() {
+    check(3, || {
+        let (presence, frame) = (Arc::new(Presence::new()), Arc::new(Watched::<u64>::default()));
+        presence.enter();
+        let (theirs, used) = (presence.clone(), frame.clone());
+        let visitor = thread::spawn(move || {
+            used.get();
+            theirs.leave();
+        });
+        if !presence.must_interrupt(page()) {
+            frame.set(1);
+        }
+        visitor.join().unwrap();
     });
 }
 
