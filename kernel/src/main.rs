@@ -41,6 +41,10 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     if let Err(bad) = fs::init(arch::image_bytes(boot.image())) {
         refuse(bad);
     }
+    // needs: files, the number of cores
+    if !arch::init_random(fs::boot_file(".radixvm/seed").ok()) {
+        control::warn("random numbers can be guessed: the CPU has no generator, and no seed was handed over");
+    }
     arch::release_cores(); // needs: epochs
     control::booted(arch::cores(), memory_bytes);
     if options.probe {

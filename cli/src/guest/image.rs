@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -42,6 +42,13 @@ impl Tree {
             None => drop(self.0.insert(path.to_owned(), Entry::File { permissions, content })),
         }
         Ok(())
+    }
+
+    /// A seed for the guest's random numbers, which may have no other source.
+    pub fn seed(&mut self) -> Result<()> {
+        let mut bytes = Vec::new();
+        fs::File::open("/dev/urandom")?.take(64).read_to_end(&mut bytes)?;
+        self.file(".radixvm/seed", 0o400, bytes)
     }
 
     /// The three files that tell a guest what to run.

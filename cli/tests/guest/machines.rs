@@ -80,3 +80,46 @@ fn cpus_that_the_firmware_lists_as_absent_are_left_out() {
     assert_eq!(said.outcome(), (Some(3), Some(0)), "{:?}", said.lines);
     assert!(said.warned("CPUs left out: 9 that the firmware disabled"), "{:?}", said.lines);
 }
+
+/// Prints what the kernel gives it: 16 bytes on its stack, others by a call, an address.
+fn random_words(said: &Said) -> Vec<String> {
+    let words: Vec<_> = said.stdout.split_whitespace().map(str::to_owned).collect();
+    assert_eq!((said.outcome().1, words.len()), (Some(0), 11), "{:?} {}", said.lines, said.stdout);
+    words
+}
+
+/// A CPU without a generator: two boots, and the cores of one, have nothing in common, and nothing is said of it as long as
+/// the command hands a seed over.
+#[test]
+fn random_numbers_need_no_generator_in_the_cpu() {
+    let program = compiled("randomness", Compiler::Static);
+    let mut found = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        let said = on_machine(|line| line.replace("-cpu max", "-cpu qemu64"), &[&program, "4"]);
+        assert!(!said.warned("random numbers"), "{:?}", said.lines);
+        for word in random_words(&said) {
+            assert!(found.insert(word), "twice the same in {found:?}");
+        }
+    }
+}
+
+#[test]
+fn random_numbers_that_can_be_guessed_are_told() {
+    let program = compiled("randomness", Compiler::Static);
+    let without_seed = |line: String| {
+        let image = line.split("-initrd ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let mut bytes = fs::read(image).unwrap();
+        let name = b".radixvm/seed";
+        let at = bytes.windows(name.len()).position(|part| part == name).expect("a seed is handed over");
+        bytes[at + name.len() - 1] = b'x';
+        fs::write(image, bytes).unwrap();
+        line
+    };
+    let said =
+        on_machine(|line| without_seed(line).replace("-cpu max", "-cpu max,-rdrand"), &[&program, "4"]);
+    assert!(said.warned("random numbers can be guessed"), "{:?}", said.lines);
+    let strong = on_machine(without_seed, &[&program, "4"]);
+    assert!(!strong.warned("random numbers"), "{:?}", strong.lines);
+    let words = [random_words(&said), random_words(&strong)].concat();
+    assert_eq!(words.iter().collect::<std::collections::BTreeSet<_>>().len(), words.len(), "{words:?}");
+}

@@ -3,7 +3,6 @@
 use abi::Errno;
 use abi::file::S_IFCHR;
 
-use super::bytes::copy_prefix;
 use super::content::{Content, Place};
 use crate::arch;
 
@@ -38,7 +37,7 @@ impl Content for Device {
         match self {
             Self::Null => return Ok(0),
             Self::Zero | Self::Full => into.fill(0),
-            Self::Random => into.chunks_mut(8).for_each(fill_with_random),
+            Self::Random => arch::fill_random(into),
         }
         Ok(into.len())
     }
@@ -46,8 +45,4 @@ impl Content for Device {
     fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
         if *self == Self::Full { Err(Errno::ENOSPC) } else { Ok(from.len()) }
     }
-}
-
-fn fill_with_random(bytes: &mut [u8]) {
-    copy_prefix(bytes, &arch::random_u64().to_le_bytes());
 }

@@ -34,8 +34,9 @@ const PLATFORM: &[u8] = b"x86_64\0";
 /// # Errors
 /// E2BIG if they fill more than a quarter of the stack; ENOMEM.
 pub fn build(top: u64, strings: &Strings, told: &Told<'_>) -> Result<(u64, Vec<u8>), Errno> {
-    let random = [arch::random_u64(), arch::random_u64()].map(u64::to_le_bytes);
-    let parts: [&[u8]; 6] = [random.as_flattened(), PLATFORM, told.name, b"\0", &strings.envp, &strings.argv];
+    let mut random = [0; 16];
+    arch::fill_random(&mut random);
+    let parts: [&[u8]; 6] = [&random, PLATFORM, told.name, b"\0", &strings.envp, &strings.argv];
     let size: usize = parts.iter().map(|part| part.len()).sum();
     let base = top.checked_sub(size as u64).ok_or(Errno::E2BIG)? & !15;
     let [random_at, platform_at, path_at, _, envp_at, argv_at] = addresses(base, &parts);

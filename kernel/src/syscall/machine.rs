@@ -65,7 +65,7 @@ pub fn getrandom(call: &mut Call<'_>) -> Outcome {
     let mut done = 0;
     while done < length {
         let mut bytes = [0; CHUNK];
-        bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&arch::random_u64().to_le_bytes()));
+        arch::fill_random(&mut bytes);
         let bytes = prefix(&bytes, length - done);
         match user::copy_out(at.wrapping_add(done), bytes).and_then(|()| call.task.check_interrupted()) {
             Err(error) if done == 0 => return Err(error),

@@ -160,8 +160,9 @@ fn image(system: System, job: &Job) -> Result<Vec<u8>> {
             eprintln!("radixvm: --file {}: {left_out}", handed.host.display());
         }
     }
-    if system == System::Linux {
-        tree.file("init", 0o755, fs::read(artifacts::program("guest-init")?)?)?;
+    match system {
+        System::Radix(..) => tree.seed()?,
+        System::Linux => tree.file("init", 0o755, fs::read(artifacts::program("guest-init")?)?)?,
     }
     tree.pack()
 }

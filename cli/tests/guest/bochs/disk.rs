@@ -30,7 +30,9 @@ pub struct Kernel {
 pub struct Disk<'a> {
     pub kernel: &'a Kernel,
     pub image: &'a [u8],
-    pub command_line: &'a str,
+    pub command_line: String,
+    /// APIC numbers of the CPUs, if the firmware is not to be asked.
+    pub cpus: Vec<u32>,
 }
 
 impl Disk<'_> {
@@ -52,11 +54,13 @@ impl Disk<'_> {
         const MODULE: u64 = INFO + 64;
         const RAM: u64 = INFO + 128;
         const WORDS: u64 = INFO + 256;
+        const ROOT: u64 = INFO + 1024;
         const MAGIC_AND_VERSION: u64 = 1 << 32 | 0x336e_c578;
         const ONE_MODULE: u64 = 1 << 32;
         let mut bytes = Vec::new();
         // The firmware's tables: 0, the kernel finds them. Two pieces of memory.
-        let info = [MAGIC_AND_VERSION, ONE_MODULE, MODULE, WORDS, 0, RAM, 2];
+        let root = if self.cpus.is_empty() { 0 } else { ROOT };
+        let info = [MAGIC_AND_VERSION, ONE_MODULE, MODULE, WORDS, root, RAM, 2];
         let (module, kind) = ([IMAGE, self.image.len() as u64], 1);
         let ram = [0, 0x9_f000, kind, INFO, MEMORY - FIRMWARE - INFO, kind];
         for (at, numbers) in [(INFO, &info[..]), (MODULE, &module), (RAM, &ram)] {
@@ -67,8 +71,33 @@ impl Disk<'_> {
             );
         }
         place(&mut bytes, WORDS, self.command_line.as_bytes());
+        place(&mut bytes, ROOT, &tables(ROOT, &self.cpus));
         bytes
     }
+}
+
+/// ACPI's tables that list these CPUs and an I/O APIC, for address `at`: root pointer, RSDT, MADT.
+fn tables(at: u64, cpus: &[u32]) -> Vec<u8> {
+    const RSDT: u64 = 64;
+    const MADT: u64 = 128;
+    let table = |signature: &[u8; 4], body: &[u8]| {
+        let mut bytes = [&signature[..], &(36 + body.len() as u32).to_le_bytes()].concat();
+        bytes.resize(36, 0);
+        bytes.extend(body);
+        bytes
+    };
+    let mut root = [&b"RSD PTR \0disk  \0"[..], &((at + RSDT) as u32).to_le_bytes()].concat();
+    root[8] = root.iter().fold(0, |sum: u8, byte| sum.wrapping_sub(*byte));
+    let mut entries = vec![0; 8];
+    entries.extend([1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0]);
+    cpus.iter().for_each(|id| {
+        entries.extend([&[9, 16, 0, 0][..], &id.to_le_bytes(), &[1, 0, 0, 0], &id.to_le_bytes()].concat())
+    });
+    root.resize(RSDT as usize, 0);
+    root.extend(table(b"RSDT", &((at + MADT) as u32).to_le_bytes()));
+    root.resize(MADT as usize, 0);
+    root.extend(table(b"APIC", &entries));
+    root
 }
 
 /// Puts bytes where they lie in memory, which `memory` is from [`INFO`] on.

@@ -20,10 +20,11 @@ use disk::{Disk, MEMORY};
 const NEW: &str = "corei7_skylake_x";
 const OLD: &str = "core2_penryn_t9600";
 
-/// What a run left behind: the program's output, and the counters, each summed up over the CPUs.
+/// What a run left behind: the program's output, the counters, each summed up over the CPUs, and what the kernel said.
 struct Run {
     stdout: String,
     counters: Value,
+    control: String,
 }
 
 impl Run {
@@ -35,13 +36,19 @@ impl Run {
 
 /// Runs the program on so many CPUs of this model, and requires that it ends well and leaves nothing behind.
 fn run(name: &str, model: &str, cpus: u32, tables: &str, words: &[&str]) -> Run {
+    run_told(name, model, cpus, &dry_run(tables, words), |_| {})
+}
+
+/// The same with the command that would run the program in QEMU, and after `change`.
+fn run_told(name: &str, model: &str, cpus: u32, line: &str, change: impl FnOnce(&mut Disk<'_>)) -> Run {
     let folder = scratch(&format!("bochs-{name}"));
-    let line = dry_run(tables, words);
-    let disk = Disk {
-        kernel: &kernel(Path::new(word_after(&line, "-kernel"))),
-        image: &fs::read(word_after(&line, "-initrd")).expect("the image lies there"),
-        command_line: line.split('\'').nth(1).expect("the kernel's words are quoted"),
+    let mut disk = Disk {
+        kernel: &kernel(Path::new(word_after(line, "-kernel"))),
+        image: &fs::read(word_after(line, "-initrd")).expect("the image lies there"),
+        command_line: line.split('\'').nth(1).expect("the kernel's words are quoted").to_owned(),
+        cpus: Vec::new(),
     };
+    change(&mut disk);
     let (bytes, cylinders) = disk.bytes();
     fs::write(folder.join("disk"), bytes).expect("the folder can be written");
     fs::write(folder.join("bochsrc"), settings(model, cpus, cylinders)).expect("the folder can be written");
@@ -113,7 +120,7 @@ fn ended(folder: &Path) -> Run {
     assert_eq!(line("exit")["status"], 0, "{stdout} {control} {}", read("stderr"));
     let stats = line("stats");
     assert_eq!((&stats["leaked_frames"], &stats["leaked_nodes"]), (&0.into(), &0.into()), "{control}");
-    Run { stdout, counters: stats["counters"].clone() }
+    Run { stdout, counters: stats["counters"].clone(), control }
 }
 
 #[test]
@@ -157,4 +164,35 @@ fn every_byte_is_right_under_stress() {
 fn a_cpu_without_pcids_flushes() {
     let run = run("old", OLD, 2, "percore", &[&compiled("turns", Compiler::Static), "5", "20"]);
     assert_eq!((run.stdout.as_str(), run.sum("kept_tlbs")), ("turns: done\n", 0));
+}
+
+/// Each CPU's counter but the first one's is set wrong before it is compared.
+#[test]
+#[ignore = "wants Bochs: cargo xtask bochs"]
+fn clocks_that_disagree_are_corrected() {
+    let line = dry_run("adaptive", &[&compiled("clocks", Compiler::Static), "3", "20"]);
+    let run = run_told("clocks", NEW, 3, &line, |disk| disk.command_line.push_str(" skew"));
+    assert_eq!(run.stdout, "clocks: done\n");
+    for core in 1..3 {
+        let told = format!("the clock of core {core} is ");
+        assert!(
+            run.control.contains(&told) && run.control.contains("ahead of the first core's"),
+            "{}",
+            run.control
+        );
+    }
+}
+
+/// The firmware lists two CPUs that are not there, one of them with a number of more than eight bits.
+#[test]
+#[ignore = "wants Bochs: cargo xtask bochs"]
+fn cpus_that_do_not_come_are_left_out() {
+    let line = dry_run("adaptive", &[&compiled("clocks", Compiler::Static), "2", "20"]);
+    let run = run_told("absent", NEW, 2, &line, |disk| disk.cpus = vec![0, 77, 1, 300]);
+    assert_eq!(run.stdout, "clocks: done\n");
+    for id in [77, 300] {
+        let told = format!("the CPU with APIC number {id} did not start: left out");
+        assert!(run.control.contains(&told), "{}", run.control);
+    }
+    assert!(run.control.contains(r#""cpus":2"#), "{}", run.control);
 }

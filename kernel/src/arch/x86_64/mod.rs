@@ -54,7 +54,7 @@ pub use per_core_tables::{AdaptiveTables, PerCoreTables};
 pub use percpu::{core, core_block, cores};
 pub use physmap::{phys_to_virt, virt_to_phys};
 pub use pvh::{BootInfo, image_bytes};
-pub use random::random_u64;
+pub use random::{fill_random, init as init_random, random_u64};
 pub use shared_table::SharedTable;
 pub use smp::{idle_stack, release as release_cores};
 pub use space_tables::SpaceTables;

@@ -1,20 +1,71 @@
-//! Random numbers: RDRAND where the CPU has it, else a mix of the time stamp counter.
+//! Random numbers: each core has a generator of its own, and all begin with one seed.
+//!
+//! | what the seed comes from | if there is |
+//! |---|---|
+//! | the CPU's generator | RDRAND |
+//! | what the command handed over | `.radixvm/seed` in the boot image |
+//! | how long reading a clock takes, the time of day | always |
+//!
+//! The last alone can be guessed by somebody who tries hard: then the log says so.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+
+use firmware::{Generator, Seed};
+use percore::MAX_CORES;
+use sync::{CachePadded, SpinLock};
 
 use super::cpu::{cpuid_if_known, tsc};
+use super::{percpu, rtc, time};
 
+/// Reads of the CPU's generator, each of which may fail a few times.
+const WORDS: usize = 8;
 const TRIES: usize = 10;
+/// Rounds of readings, with something better and without.
+const FEW: usize = 4;
+const MANY: usize = 256;
 
-/// 64 random bits. Good enough for stack protectors and hash seeds; from the CPU's generator where it has one.
-pub fn random_u64() -> u64 {
-    hardware().unwrap_or_else(mixed)
+/// Each core's generator; nobody else takes the lock.
+static GENERATORS: [CachePadded<SpinLock<Option<Generator>>>; MAX_CORES] =
+    [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
+
+/// Gives every core its generator. `handed` is what is handed over as a seed. Returns whether numbers are hard to guess.
+pub fn init(handed: Option<&[u8]>) -> bool {
+    let mut seed = Seed::new();
+    let (known, handed) = (hardware(), handed.unwrap_or_default());
+    let is_strong = known.is_some() || !handed.is_empty();
+    known.iter().flatten().for_each(|word| seed.stir(&word.to_le_bytes()));
+    seed.stir(handed);
+    gather(&mut seed, if is_strong { FEW } else { MANY });
+    let cores = GENERATORS.iter().take(percpu::cores());
+    cores.for_each(|generator| *generator.lock() = Some(seed.generator()));
+    is_strong
 }
 
-fn hardware() -> Option<u64> {
+/// 64 random bits.
+pub fn random_u64() -> u64 {
+    with_mine(Generator::word)
+}
+
+/// Fills bytes with random ones.
+pub fn fill_random(bytes: &mut [u8]) {
+    with_mine(|generator| generator.fill(bytes));
+}
+
+fn with_mine<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
+    let pin = percore::pin();
+    f(GENERATORS[pin.core().index()].lock().as_mut().expect("seeded at boot"))
+}
+
+/// Words of the CPU's generator, if it has one that works.
+fn hardware() -> Option<[u64; WORDS]> {
     let has_rdrand = cpuid_if_known(1, 0).ecx & 1 << 30 != 0;
-    has_rdrand.then(|| (0..TRIES).find_map(|_| rdrand())).flatten()
+    if !has_rdrand {
+        return None;
+    }
+    let words = [(); WORDS].map(|()| (0..TRIES).find_map(|_| rdrand()));
+    // Broken ones say the same for ever.
+    let works = words.iter().all(Option::is_some) && words.iter().any(|word| *word != words[0]);
+    works.then(|| words.map(Option::unwrap_or_default))
 }
 
 fn rdrand() -> Option<u64> {
@@ -24,13 +75,15 @@ fn rdrand() -> Option<u64> {
     (ok != 0).then_some(value)
 }
 
-/// SplitMix64 over the time stamp counter and what came before.
-fn mixed() -> u64 {
-    static STATE: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: any interleaving of states is as good.
-    let state = STATE.fetch_add(tsc() | 1, Ordering::Relaxed) ^ tsc();
-    let mut z = state.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+/// Stirs in what differs between boots on any machine: `rounds` times three readings of a clock.
+fn gather(seed: &mut Seed, rounds: usize) {
+    seed.stir(&time::wall_ns().to_le_bytes());
+    for _ in 0..rounds {
+        let readings = [(); 3].map(|()| {
+            // How long a port takes depends on much that happens elsewhere.
+            rtc::touch();
+            tsc().to_le_bytes()
+        });
+        seed.stir(readings.as_flattened());
+    }
 }

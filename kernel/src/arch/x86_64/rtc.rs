@@ -23,6 +23,11 @@ fn read(register: u8) -> u8 {
     }
 }
 
+/// Reads the clock for the time that takes.
+pub fn touch() {
+    read(STATUS_A);
+}
+
 fn snapshot() -> [u8; 6] {
     while read(STATUS_A) & UPDATING != 0 {
         core::hint::spin_loop();
