@@ -12,7 +12,7 @@ use baselines::SkipList;
 use bonsai::Bonsai;
 use crossbeam_skiplist::SkipMap;
 use percore::{CoreId, Pinned, threads};
-use radixmap::{Expand, RadixMap, Value};
+use radixmap::{Always, IfPresent, RadixMap, Value};
 use rangemap::RangeMap;
 use refcache::Refcache;
 use scc::TreeIndex;
@@ -81,10 +81,10 @@ impl Value for Number {
 
 impl Map for RadixMap<Number, &Refcache> {
     fn map(&self, pin: &Pinned, page: u64) {
-        self.lock_range(pin, page..page + PAGES, Expand::Always).unwrap().fill(Number(1));
+        self.lock_range(pin, page..page + PAGES, Always).unwrap().fill(Number(1));
     }
     fn unmap(&self, pin: &Pinned, page: u64) {
-        self.lock_range(pin, page..page + PAGES, Expand::IfPresent).unwrap().for_each(|entry| entry.clear());
+        self.lock_range(pin, page..page + PAGES, IfPresent).unwrap().for_each(|entry| entry.clear());
     }
     fn finds(&self, pin: &Pinned, page: u64) -> bool {
         self.lock_key(pin, page).unwrap().is_some()

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, RadixMap, Value};
+use radixmap::{Always, IfPresent, RadixMap, Value};
 use refcache::{Config, Refcache};
 
 #[derive(Clone, Copy)]
@@ -64,11 +64,11 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 fn map_pages(map: &Map<'_>, pin: &Pinned, page: u64, pages: u64) {
-    map.lock_range(pin, page..page + pages, Expand::Always).unwrap().fill(Page(7));
+    map.lock_range(pin, page..page + pages, Always).unwrap().fill(Page(7));
 }
 
 fn unmap_pages(map: &Map<'_>, pin: &Pinned, page: u64, pages: u64) {
-    let mut guard = map.lock_range(pin, page..page + pages, Expand::IfPresent).unwrap();
+    let mut guard = map.lock_range(pin, page..page + pages, IfPresent).unwrap();
     guard.for_each(|entry| entry.clear());
 }
 

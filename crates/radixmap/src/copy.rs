@@ -11,25 +11,27 @@
 //! 2. A slot of the twin is locked, set and unlocked while what it is copied from is locked: whoever takes a key out of the
 //!    map, and then out of the twin, takes it out of both, though he comes in between. Only empty slots can be set: a key that
 //!    the twin has is a panic. Nobody who holds slots of the twin waits for slots of the map.
-//! 3. If memory runs out, both maps are in order. A node of the twin that stays empty collapses.
+//! 3. A leaf may be folded while nothing of it is held: the copy finds its slots gone, and goes on with what became of the keys
+//!    that it has not copied yet, in a leaf again, as the twin has it.
+//! 4. If memory runs out, both maps are in order. A node of the twin that stays empty collapses.
 
+use core::mem;
 use core::ops::Range;
-use core::ptr::NonNull;
 
 use percore::Pinned;
 use refcache::Domain;
 
-use crate::entry::{Run, Tally};
-use crate::fold::HOLD;
-use crate::iter::{RangeGuard, used};
+use crate::entry::{Run, Tally, words};
+use crate::fold::{HOLD, expand};
+use crate::iter::RangeGuard;
 use crate::lock::Here;
 use crate::memory::Memory;
-use crate::node::{NodeRef, Part, Step};
-use crate::slot::{Slot, Word};
-use crate::subtree::{Acquired, acquire};
-use crate::{KEY_END, OutOfMemory, RadixMap, Value};
+use crate::node::{Found, Gone, NodeRef, Part};
+use crate::slot::{Locked, Word};
+use crate::subtree::{Acquired, acquire, unlock_below};
+use crate::{Expand, KEY_END, OutOfMemory, RadixMap, Value};
 
-impl<V: Value> RangeGuard<'_, V> {
+impl<V: Value, E: Expand> RangeGuard<'_, V, E> {
     /// Gives `twin`, which has nothing, what `copy` makes of each slot that has a value, folded as it is here. `copy` may
     /// change the slot; what it makes has a second word only if the value has one, and the same one for values of one leaf
     /// that have the same.
@@ -38,7 +40,7 @@ impl<V: Value> RangeGuard<'_, V> {
     /// No memory, or `copy` says so: the copy ends there.
     ///
     /// # Panics
-    /// If the guard does not hold all keys, or the twin has some of them.
+    /// If the guard does not hold all keys, or `twin` is its own map or has some of them.
     pub fn copy_to<R: Domain>(
         &mut self,
         pin: &Pinned,
@@ -46,9 +48,7 @@ impl<V: Value> RangeGuard<'_, V> {
         mut copy: impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
     ) -> Result<(), OutOfMemory> {
         assert!(self.keys() == (0..KEY_END), "only a whole map is copied");
-        let (here, there) = (self.here(), twin.here(pin));
-        let mut root = Tally::new(&there, twin.root());
-        copy_node(&mut Tally::new(here, self.node()), 0..KEY_END, &mut root, &Hold::All, &mut copy)
+        copy_all(&Hold::All, (self.here(), self.node()), (&twin.here(pin), twin.root()), &mut copy)
     }
 }
 
@@ -60,16 +60,14 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// As [`RangeGuard::copy_to`].
     ///
     /// # Panics
-    /// If the twin has some of the keys.
+    /// If the twin is the map itself, or has some of the keys.
     pub fn copy_to(
         &self,
         pin: &Pinned,
         twin: &Self,
         mut copy: impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
     ) -> Result<(), OutOfMemory> {
-        let (here, there) = (self.here(pin), twin.here(pin));
-        let mut root = Tally::new(&there, twin.root());
-        copy_node(&mut Tally::new(&here, self.root()), 0..KEY_END, &mut root, &Hold::Shown, &mut copy)
+        copy_all(&Hold::Shown, (&self.here(pin), self.root()), (&twin.here(pin), twin.root()), &mut copy)
     }
 }
 
@@ -81,21 +79,39 @@ enum Hold {
 }
 
 impl Hold {
-    /// The next slots of `keys`, which are in the node of `from`: a run with values, or one with a child.
+    /// The next slots of `keys`, which are in the node of `from`.
     #[inline(always)]
-    fn next<'p, V: Value>(&self, from: &Tally<'_, 'p>, keys: Range<u64>) -> Option<Part<'p>> {
+    fn next<'p, V: Value>(&self, from: &Tally<'_, 'p>, keys: Range<u64>) -> Result<Option<Found<'p>>, Gone> {
         match self {
-            Self::All => used::<V>(from.node, keys).next(),
+            Self::All => Ok(from.node.used_part(from.here, keys, V::joins)),
             Self::Shown => from.node.lock_used_part(from.here, keys, V::joins),
         }
     }
+}
 
-    /// They were shown.
-    fn leave(&self, slots: &[Slot]) {
-        if matches!(self, Self::Shown) {
-            slots.iter().for_each(Slot::unlock);
-        }
+/// Why a copy ends.
+enum Stop {
+    NoMemory,
+    /// The node was folded; its keys before this one were copied.
+    Gone(u64),
+}
+
+impl From<OutOfMemory> for Stop {
+    fn from(_: OutOfMemory) -> Self {
+        Self::NoMemory
     }
+}
+
+/// Copies all of a map, whose root is `from`, into an empty one.
+fn copy_all<'p, V: Value>(
+    hold: &Hold,
+    (here, from): (&Here<'p>, NodeRef<'p>),
+    (there, into): (&Here<'_>, NodeRef<'_>),
+    copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
+) -> Result<(), OutOfMemory> {
+    assert!(from.memory() != into.memory(), "a map is not copied to itself");
+    let (mut from, mut into) = (Tally::new(here, from), Tally::new(there, into));
+    copy_node(&mut from, 0..KEY_END, &mut into, hold, copy).map_err(|_| OutOfMemory)
 }
 
 /// Copies what is below the node of `from`, which has `keys`, into that of `into`.
@@ -105,47 +121,102 @@ fn copy_node<V: Value>(
     into: &mut Tally<'_, '_>,
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
-) -> Result<(), OutOfMemory> {
-    while let Some(part) = hold.next::<V>(from, keys.clone()) {
-        keys.start = part.keys.end;
-        let (twin, slots) = (part.twin(into.node), part.slots());
-        if let Step::Child(child) = from.node.step(from.here, part.slot) {
-            copy_child(&mut Tally::new(from.here, child), &twin, into, hold, copy)?;
-            continue;
+) -> Result<(), Stop> {
+    while let Some(found) = hold.next::<V>(from, keys.clone()).map_err(|Gone| Stop::Gone(keys.start))? {
+        keys.start = found.part.keys.end;
+        match found.child {
+            Some(child) => copy_child(from, (child, found.part.keys), into, hold, copy)?,
+            None => copy_run(from, found.part, into, hold, copy)?,
         }
-        // First, so that nothing fails that `copy` counts on.
-        let fits = make_fit(&part, &twin);
-        let value = fits.and_then(|()| copy(&mut Run::new(part, &mut from.used)));
-        if let Ok(Some(value)) = value {
-            into.used += put(into.here, &twin, value);
-        }
-        from.tell();
-        hold.leave(slots);
-        value?;
     }
     Ok(())
 }
 
-/// Copies what is below the node of `from` into a new child for `twin`, a slot of the node of `into`.
-fn copy_child<'p, V: Value>(
-    from: &mut Tally<'_, '_>,
-    twin: &Part<'p>,
-    into: &mut Tally<'_, 'p>,
+/// Copies slots that have a value, and are held, into the twin's.
+fn copy_run<'p, V: Value>(
+    from: &mut Tally<'_, 'p>,
+    part: Part<'p>,
+    into: &mut Tally<'_, '_>,
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), OutOfMemory> {
-    let memory = Memory::allocate_empty()?;
-    // SAFETY: fresh memory, which is freed by `collapse`.
-    let node: NodeRef<'_> =
-        unsafe { memory.init(HOLD, Some(twin), NonNull::from(into.node.counters()), into.node.level() - 1) };
-    node.counters().created(into.here.pin);
-    take(into.here, twin);
-    node.publish(twin.slot);
-    into.used += 1;
+    let _record = from.here.record(&part.keys);
+    let lock = matches!(hold, Hold::Shown).then(|| Locked(part.slots()));
+    let shown = Shown { from, _lock: lock };
+    let twin = part.twin(into.node);
+    // First, so that nothing fails that `copy` counts on.
+    make_fit(&part, &twin)?;
+    if let Some(value) = copy(&mut Run::new(part, shown.from.here, &mut shown.from.used))? {
+        into.used += put(into.here, &twin, value)?;
+    }
+    Ok(())
+}
+
+/// Slots that are shown. What became of them is told before they are unlocked, also if somebody's code panics.
+struct Shown<'a, 'h, 'p> {
+    from: &'a mut Tally<'h, 'p>,
+    _lock: Option<Locked<'p>>,
+}
+
+impl Drop for Shown<'_, '_, '_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.from.tell();
+    }
+}
+
+/// Copies what is below `child`, which has `keys`, into a new child for the twin of its slot.
+fn copy_child<'p, V: Value>(
+    from: &mut Tally<'_, 'p>,
+    (mut child, mut keys): (NodeRef<'p>, Range<u64>),
+    into: &mut Tally<'_, '_>,
+    hold: &Hold,
+    copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
+) -> Result<(), Stop> {
+    let node = make_child(into, &into.node.part(keys.clone()))?;
     // Told at the end, so that the node's first count stands in for whatever others may have told by then.
     let mut fresh = Tally::new(into.here, node);
     fresh.used -= HOLD;
-    copy_node(from, twin.keys.clone(), &mut fresh, hold, copy)
+    loop {
+        match copy_node(&mut Tally::new(from.here, child), keys.clone(), &mut fresh, hold, copy) {
+            Err(Stop::Gone(rest)) => keys.start = rest,
+            copied => return copied,
+        }
+        match unfold(from, &keys)? {
+            Some(leaf) => child = leaf,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// A leaf was folded before these `keys` of it were copied, the last ones: what holds them now, if they have values.
+fn unfold<'p>(from: &Tally<'_, 'p>, keys: &Range<u64>) -> Result<Option<NodeRef<'p>>, OutOfMemory> {
+    match acquire(from.here, from.node, keys.start, Word::is_used) {
+        Acquired::Child(leaf) => Ok(Some(leaf)),
+        Acquired::Unwanted => Ok(None),
+        Acquired::Gone => unreachable!("only leaves are folded"),
+        Acquired::Locked(word) => {
+            let part = from.node.part(keys.clone());
+            let lock = Locked(part.slots());
+            let leaf = expand(from.here, &part, word)?;
+            mem::forget(lock);
+            unlock_below(from.here, leaf, part.keys);
+            Ok(Some(leaf))
+        }
+    }
+}
+
+/// A new node in the slot of `twin`, which is the node's of `into`.
+fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'p>, OutOfMemory> {
+    let lock = take(into.here, twin);
+    let memory = Memory::allocate_empty()?;
+    // SAFETY: fresh memory, which is freed by `collapse`.
+    let node: NodeRef<'_> = unsafe { memory.init(HOLD, twin) };
+    node.counters().created(into.here.pin);
+    mem::forget(lock);
+    node.publish(twin.slot);
+    into.used += 1;
+    Ok(node)
 }
 
 /// Sees to it that the twin's slots can have second words, if those of the part have. A leaf that has one for all has copies
@@ -154,24 +225,31 @@ fn make_fit(part: &Part<'_>, twin: &Part<'_>) -> Result<(), OutOfMemory> {
     if part.slot.held().is_wide() && part.node.is_wide() { twin.node.widen() } else { Ok(()) }
 }
 
-/// Gives the twin's slots, which fit, a value; how many they are.
-fn put<V: Value>(there: &Here<'_>, twin: &Part<'_>, value: V) -> i64 {
-    let (main, second) = value.to_words();
-    take(there, twin);
+/// Gives the twin's slots a value; how many they are.
+fn put<V: Value>(there: &Here<'_>, twin: &Part<'_>, value: V) -> Result<i64, OutOfMemory> {
+    let (main, second) = words(value);
+    let lock = take(there, twin);
     if second != 0 {
-        twin.node.fit(second).expect("values with one second word have copies with one");
+        twin.node.fit(second)?;
         twin.set_second(second);
     }
+    mem::forget(lock);
     twin.slots().iter().for_each(|slot| slot.give(main, second != 0));
-    twin.slots().len() as i64
+    Ok(twin.slots().len() as i64)
 }
 
 /// Locks the twin's slots, which will be used.
-fn take<'p>(there: &Here<'p>, twin: &Part<'p>) {
-    for slot in twin.slots() {
-        let is_taken = slot.try_lock(Word::EMPTY)
-            || matches!(acquire(there, twin.node, slot, |word| !word.is_used()), Acquired::Locked(_));
-        assert!(is_taken, "the twin has keys of its own");
+fn take<'p>(there: &Here<'p>, twin: &Part<'p>) -> Locked<'p> {
+    let slots = twin.slots();
+    for (at, slot) in slots.iter().enumerate() {
+        if !slot.try_lock(Word::EMPTY) {
+            let taken = Locked(&slots[..at]);
+            let key = twin.keys.start + at as u64;
+            let acquired = acquire(there, twin.node, key, |word| !word.is_used());
+            assert!(matches!(acquired, Acquired::Locked(_)), "the twin has keys of its own");
+            mem::forget(taken);
+        }
     }
     twin.node.touch(&twin.keys);
+    Locked(slots)
 }

@@ -1,26 +1,32 @@
 //! What the holder of a range sees of it: one slot, or a run of slots that say the same.
+//!
+//! How the range was locked is in the type, because only a slot of which all keys are in the range may be changed. So `set` and
+//! `clear` are there where no slot sticks out, and otherwise [`Entry::whole`] and [`Run::whole`] ask for each.
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem;
 use core::ops::Range;
 
-use crate::Value;
+use crate::expand::Mode;
 use crate::leaf::Leaf;
 use crate::lock::Here;
 use crate::node::{NodeRef, Part};
-use crate::slot::Slot;
+use crate::slot::{Slot, TAGS};
+use crate::{Always, Expand, ExpandUsed, Value};
 
-/// One held slot.
-pub struct Entry<'a, V> {
+/// One held slot, of a range that was locked as `E` says.
+pub struct Entry<'a, V, E = Always> {
     part: Part<'a>,
+    here: &'a Here<'a>,
     used: &'a mut i64,
-    _values: PhantomData<fn(V) -> V>,
+    _types: PhantomData<fn(V, E) -> V>,
 }
 
-impl<'a, V: Value> Entry<'a, V> {
+impl<'a, V: Value, E: Expand> Entry<'a, V, E> {
     #[inline(always)]
-    pub(crate) fn new(part: Part<'a>, used: &'a mut i64) -> Self {
-        Self { part, used, _values: PhantomData }
+    pub(crate) fn new(part: Part<'a>, here: &'a Here<'a>, used: &'a mut i64) -> Self {
+        Self { part, here, used, _types: PhantomData }
     }
 
     /// The keys of this slot that are in the range.
@@ -36,29 +42,50 @@ impl<'a, V: Value> Entry<'a, V> {
         word.is_value().then(|| V::from_words(word.main(), self.part.second(word)))
     }
 
+    /// The slot, to be changed: unless it sticks out of the range.
+    #[inline(always)]
+    pub fn whole(&mut self) -> Option<Entry<'_, V>> {
+        let whole = E::MODE == Mode::Always || self.part.whole;
+        whole.then(|| Entry::new(self.part.again(), self.here, self.used))
+    }
+
+    /// The slot, to be changed, and its value: if it has one and does not stick out of the range.
+    #[inline(always)]
+    pub fn used(&mut self) -> Option<(Entry<'_, V>, V)> {
+        let value = self.value().filter(|_| E::MODE.expands_used() || self.part.whole)?;
+        Some((Entry::new(self.part.again(), self.here, self.used), value))
+    }
+
+    fn slot(&self) -> &Slot {
+        self.part.slot
+    }
+}
+
+impl<V: Value, E: ExpandUsed> Entry<'_, V, E> {
+    /// Takes the value of all of these keys away.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        *self.used -= i64::from(self.slot().held().is_used());
+        self.slot().clear();
+    }
+}
+
+impl<V: Value> Entry<'_, V> {
     /// Gives all of these keys the value `value`.
     ///
     /// # Panics
-    /// If the slot sticks out of the range (an empty one under [`Expand::IfPresent`](crate::Expand)), or if the value has
-    /// a second word, the one before it another or none, and the range was made [fit](RangeGuard::fit) for neither that value
-    /// nor [all](RangeGuard::widen).
+    /// If the value has a second word, the one before it another or none, and the range was made
+    /// [fit](crate::RangeGuard::fit) for neither that value nor [all](crate::RangeGuard::widen); or if its words have bits
+    /// that are not for values.
     #[inline(always)]
     pub fn set(&mut self, value: V) {
-        assert!(self.part.whole, "set on a slot that sticks out of the range");
-        let (main, second) = value.to_words();
+        let (main, second) = words(value);
         if second != 0 {
             self.part.set_second(second);
         }
         *self.used += i64::from(!self.slot().held().is_used());
         self.part.node.touch(&self.part.keys);
         self.slot().set(main, second != 0);
-    }
-
-    /// Takes the value of all of these keys away.
-    #[inline(always)]
-    pub fn clear(&mut self) {
-        *self.used -= i64::from(self.slot().held().is_used());
-        self.slot().clear();
     }
 
     /// The leaf that the slot is of.
@@ -68,73 +95,115 @@ impl<'a, V: Value> Entry<'a, V> {
     #[inline(always)]
     pub fn leaf(&mut self) -> Leaf<'_> {
         assert!(self.part.node.level() == 0, "the slot is not of a leaf");
-        Leaf { node: self.part.node, count: self.used }
-    }
-
-    fn slot(&self) -> &Slot {
-        self.part.slot
+        Leaf { node: self.part.node, here: self.here }
     }
 }
 
-impl<V: Value + fmt::Debug> fmt::Debug for Entry<'_, V> {
+impl<V: Value + fmt::Debug, E: Expand> fmt::Debug for Entry<'_, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("keys", &self.keys()).field("value", &self.value()).finish()
     }
 }
 
 /// Held slots that have the same value: neighbours in a leaf, if [`Value::joins`] says so, or one slot.
-pub struct Run<'a, V> {
+pub struct Run<'a, V, E = Always> {
     part: Part<'a>,
+    here: &'a Here<'a>,
     used: &'a mut i64,
     value: V,
+    /// They have a value, as far as is known without a look.
+    is_used: bool,
+    _type: PhantomData<E>,
 }
 
-impl<'a, V: Value> Run<'a, V> {
-    pub(crate) fn new(part: Part<'a>, used: &'a mut i64) -> Self {
+impl<'a, V: Value, E: Expand> Run<'a, V, E> {
+    #[inline(always)]
+    pub(crate) fn new(part: Part<'a>, here: &'a Here<'a>, used: &'a mut i64) -> Self {
         let word = part.slot.held();
         let value = V::from_words(word.main(), part.second(word));
-        Self { part, used, value }
+        Self { part, here, used, value, is_used: true, _type: PhantomData }
     }
 
-    /// Their keys.
+    /// Their keys that are in the range.
     #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
         self.part.keys.clone()
     }
 
-    /// The value that all of these keys have.
+    /// The value that all of these keys had when they were shown.
     #[inline(always)]
     pub fn value(&self) -> V {
         self.value
     }
 
+    /// The slots, to be changed: unless they stick out of the range.
+    #[inline(always)]
+    pub fn whole(&mut self) -> Option<Run<'_, V>> {
+        let is_used = mem::take(&mut self.is_used);
+        let Self { here, value, .. } = *self;
+        let whole = E::MODE.expands_used() || self.part.whole;
+        let part = self.part.again();
+        whole.then_some(Run { part, here, used: self.used, value, is_used, _type: PhantomData })
+    }
+}
+
+impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     /// Gives all of these keys the value `value`.
     ///
     /// # Panics
     /// As [`Entry::set`].
+    #[inline(always)]
     pub fn set(&mut self, value: V) {
-        assert!(self.part.whole, "set on a slot that sticks out of the range");
-        let (main, second) = value.to_words();
+        let (main, second) = words(value);
         if second != 0 {
             self.part.set_second(second);
         }
+        if !self.is_used() {
+            *self.used += self.len();
+        }
+        self.is_used = true;
         self.part.slots().iter().for_each(|slot| slot.set(main, second != 0));
+    }
+
+    /// Takes the value of all of these keys away.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        if self.is_used() {
+            *self.used -= self.len();
+        }
+        self.is_used = false;
+        self.part.slots().iter().for_each(Slot::clear);
     }
 
     /// The one slot that it is.
     ///
     /// # Panics
     /// If they are several.
+    #[inline(always)]
     pub fn one(&mut self) -> Entry<'_, V> {
-        assert!(self.part.slots().len() == 1, "a run of several slots is not one");
-        Entry::new(self.part.twin(self.part.node), self.used)
+        assert!(self.len() == 1, "a run of several slots is not one");
+        self.is_used = false;
+        Entry::new(self.part.again(), self.here, self.used)
     }
 
-    /// Takes the value of all of these keys away.
-    pub fn clear(&mut self) {
-        *self.used -= self.part.slots().len() as i64;
-        self.part.slots().iter().for_each(Slot::clear);
+    /// Whether the slots have a value. They change together.
+    #[inline(always)]
+    fn is_used(&self) -> bool {
+        self.is_used || self.part.slot.held().is_used()
     }
+
+    #[inline(always)]
+    fn len(&self) -> i64 {
+        self.part.slots().len() as i64
+    }
+}
+
+/// The words of a value, none of which has a bit that is not for values.
+#[inline(always)]
+pub(crate) fn words<V: Value>(value: V) -> (u64, u64) {
+    let (main, second) = value.to_words();
+    assert!(main & TAGS == 0 && second & 1 == 0, "a value has bits that belong to the map");
+    (main, second)
 }
 
 /// Collects the change of a node's count, to tell Refcache once; also when a visitor panics.

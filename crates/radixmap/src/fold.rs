@@ -38,7 +38,7 @@ use refcache::{Header, Refcache};
 
 use crate::OutOfMemory;
 use crate::lock::{Here, PartOf};
-use crate::memory::{Links, Memory, Node};
+use crate::memory::{Hangs, Memory, Node};
 use crate::node::{FANOUT, NodeRef, Part, TOP};
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
@@ -142,11 +142,11 @@ impl<'p> Fresh<'p> {
             false => Memory::allocate_empty()?,
         };
         // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
-        let node = unsafe { memory.init(HOLD, Some(part), NonNull::from(part.node.counters()), level) };
+        let node = unsafe { memory.init(HOLD, part) };
         node.slots_of(&part.keys).iter().for_each(Slot::hold);
         let used = if seed.word.is_used() { HOLD } else { 0 };
         if seed.word.is_used() {
-            node.touch(&part.node.whole(part).keys);
+            node.touch(&part.node.span(part.keys.start));
         }
         self.nodes[self.len] = Some(Sapling { memory, node, used });
         self.len += 1;
@@ -184,14 +184,14 @@ impl Drop for Fresh<'_> {
 pub(crate) unsafe fn collapse(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let node = header.cast::<Node>();
     // SAFETY: the header is the node's first field, the node is initialised and now ours alone; its parent, whose
-    // used slot we were until just now, waits for this decrement; the counters live as long as the root.
+    // used slot we were until just now, waits for this decrement, and so does all that is above; the root owns the counters.
     unsafe {
-        let Links { parent, counters, .. } = node.as_ref().links;
-        counters.as_ref().collapsed(pin);
+        let above = node.as_ref().links.above;
+        above.counters().as_ref().collapsed(pin);
         Memory::of(node).free();
-        match parent {
-            Some(parent) => refcache.adjust(pin, parent.cast(), -1),
-            None => drop(Arc::<NodeCounters>::from_raw(counters.as_ptr())),
+        match above.get() {
+            Hangs::In(parent) => refcache.adjust(pin, parent.cast(), -1),
+            Hangs::Root(counters) => drop(Arc::<NodeCounters>::from_raw(counters.as_ptr())),
         }
     }
 }

@@ -4,25 +4,54 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
-use crate::entry::{Entry, Run, Tally};
+use crate::entry::{Entry, Run, Tally, words};
 use crate::leaf::{self, Leaf};
 use crate::lock::{Held, Here};
 use crate::node::{NodeRef, Part, Step};
-use crate::{OutOfMemory, Value};
+use crate::{Always, Expand, Never, OutOfMemory, Value};
 
 /// A locked range of a map. Dropping it unlocks.
 ///
+/// `E` says how it was locked, and so what the holder may do. Whoever holds exactly the range may do everything. Whoever did not
+/// expand the slots that stick out of it must not change those:
+///
+/// ```compile_fail,E0599
+/// # use radixmap::{Never, RangeGuard, Value};
+/// fn clear<V: Value>(mut guard: RangeGuard<'_, V, Never>) {
+///     guard.for_each(|entry| entry.clear()); // would clear keys around the range
+/// }
+/// ```
+/// ```compile_fail,E0599
+/// # use radixmap::{IfPresent, RangeGuard, Value};
+/// fn set<V: Value>(mut guard: RangeGuard<'_, V, IfPresent>, value: V) {
+///     guard.for_each(|entry| entry.set(value)); // would give keys around the range a value
+/// }
+/// ```
+/// ```compile_fail,E0599
+/// # use radixmap::{IfDiffering, RangeGuard, Value};
+/// fn fill<V: Value>(mut guard: RangeGuard<'_, V, IfDiffering>, value: V) {
+///     guard.fill(value);
+/// }
+/// ```
+/// but may change the others:
+///
+/// ```
+/// # use radixmap::{Never, RangeGuard, Value};
+/// fn clear_whole<V: Value>(mut guard: RangeGuard<'_, V, Never>) {
+///     guard.for_each(|entry| entry.whole().into_iter().for_each(|mut entry| entry.clear()));
+/// }
+/// ```
 /// The guard is tied to the caller's pin: no sleep, and no tick of the Refcache domain on this core, while it is
-/// held.
-pub struct RangeGuard<'g, V> {
+/// held. A guard that is forgotten holds its keys, and this core's ticks, for ever.
+pub struct RangeGuard<'g, V, E = Always> {
     held: Held<'g>,
-    _values: PhantomData<fn(V) -> V>,
+    _types: PhantomData<fn(V, E) -> V>,
 }
 
-impl<'g, V: Value> RangeGuard<'g, V> {
+impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
     #[inline(always)]
     pub(crate) fn new(held: Held<'g>) -> Self {
-        Self { held, _values: PhantomData }
+        Self { held, _types: PhantomData }
     }
 
     /// The locked keys.
@@ -34,7 +63,7 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// Calls `f` with every held slot, left to right, clipped to the range: a page, or a larger span of keys that all
     /// have the same value or none.
     #[inline(always)]
-    pub fn for_each(&mut self, mut f: impl FnMut(&mut Entry<'_, V>)) {
+    pub fn for_each(&mut self, mut f: impl FnMut(&mut Entry<'_, V, E>)) {
         let _ = self.try_for_each(|entry| {
             f(entry);
             ControlFlow::<()>::Continue(())
@@ -43,37 +72,49 @@ impl<'g, V: Value> RangeGuard<'g, V> {
 
     /// The same, until `f` breaks off.
     #[inline(always)]
-    pub fn try_for_each<B>(&mut self, f: impl FnMut(&mut Entry<'_, V>) -> ControlFlow<B>) -> ControlFlow<B> {
-        self.try_for_each_in(self.keys(), f)
+    pub fn try_for_each<B>(
+        &mut self,
+        f: impl FnMut(&mut Entry<'_, V, E>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.visit(self.keys(), f)
     }
 
-    /// The same for `keys`, a range within the locked one.
+    /// The same for `keys`, which slots may stick out of.
+    ///
+    /// # Panics
+    /// If `keys` is not within the range.
     #[inline(always)]
     pub fn try_for_each_in<B>(
         &mut self,
         keys: Range<u64>,
-        mut f: impl FnMut(&mut Entry<'_, V>) -> ControlFlow<B>,
+        f: impl FnMut(&mut Entry<'_, V, Never>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.check(&keys);
+        self.visit(keys, f)
+    }
+
+    #[inline(always)]
+    fn visit<B, F: Expand>(
+        &self,
+        keys: Range<u64>,
+        mut f: impl FnMut(&mut Entry<'_, V, F>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         self.held.walk(keys, |node, run| {
             let mut tally = Tally::new(&self.held.here, node);
-            node.parts(run).try_for_each(|part| f(&mut Entry::new(part, &mut tally.used)))
+            node.parts(run).try_for_each(|part| f(&mut Entry::new(part, tally.here, &mut tally.used)))
         })
     }
 
     /// Calls `f` with every held slot that has a value, left to right, and spends no more than a look on the others.
     #[inline]
-    pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V>)) {
-        self.for_each_used_and_leaf(&mut f, &mut |_| {});
+    pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V, E>)) {
+        let mut tally = Tally::new(&self.held.here, self.held.node());
+        let show = &mut |part, here: &_, used: &mut _| f(&mut Run::new(part, here, used));
+        visit_used(&mut tally, self.keys(), V::joins, show, &mut |_| {});
     }
 
-    /// The same, and calls `leaf` with every leaf on the way.
-    #[inline]
-    pub(crate) fn for_each_used_and_leaf(
-        &mut self,
-        f: &mut impl FnMut(&mut Run<'_, V>),
-        leaf: &mut impl FnMut(Leaf<'_>),
-    ) {
-        visit_used(&mut Tally::new(&self.held.here, self.held.node()), self.keys(), f, leaf);
+    pub(crate) fn into_held(self) -> Held<'g> {
+        self.held
     }
 
     pub(crate) fn here(&self) -> &Here<'g> {
@@ -85,11 +126,11 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     }
 
     /// Expands folded slots until none sticks out of `keys`, a range within the locked one: then each of these keys can be
-    /// set without the keys around. Values do not change, and all that was locked stays locked. The range must not have
-    /// been locked by [`Expand::Never`](crate::Expand), nor `keys` lie in an empty slot that sticks out of it.
+    /// changed without the keys around. Values do not change, and all of the range stays locked. A slot that stuck out of
+    /// the range does so no more: the keys around it are let go.
     ///
     /// # Panics
-    /// If `keys` is empty or not within the range.
+    /// If `keys` is not within the range.
     pub fn split(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         self.check(&keys);
         self.held.split(keys)
@@ -99,7 +140,7 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// are folded now, can be set to any values. Nothing else changes.
     ///
     /// # Panics
-    /// If `keys` is empty or not within the range.
+    /// If `keys` is not within the range.
     pub fn widen(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         self.check(&keys);
         self.held.widen(keys, NodeRef::widen)
@@ -124,50 +165,27 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     /// If `block` is no block within the range, or has no leaf.
     pub fn fold(&mut self, block: Range<u64>, value: V) -> Result<(), OutOfMemory> {
         self.check(&block);
-        let (main, second) = value.to_words();
+        let (main, second) = words(value);
         self.held.fold(block, main, second)
     }
 
-    fn check(&self, keys: &Range<u64>) {
-        assert!(keys.start < keys.end && self.keys().start <= keys.start && keys.end <= self.keys().end);
-    }
-
-    /// Gives every key of the range the value `value`; a held interior slot stays folded.
-    ///
-    /// # Panics
-    /// As [`Entry::set`].
     #[inline(always)]
-    pub fn fill(&mut self, value: V) {
-        let (main, second) = value.to_words();
-        let _ = self.held.walk(self.keys(), |node, run| {
-            assert!(node.is_aligned(&run), "fill of a slot that sticks out of the range");
-            if second != 0 {
-                node.set_second(&run, second);
-            }
-            let slots = node.slots_of(&run);
-            let unused = slots.iter().filter(|slot| !slot.held().is_used()).count();
-            node.touch(&run);
-            slots.iter().for_each(|slot| slot.set(main, second != 0));
-            node.count_if_changed(&self.held.here, unused as i64);
-            ControlFlow::<()>::Continue(())
-        });
+    fn check(&self, keys: &Range<u64>) {
+        let held = self.keys();
+        assert!(held.start <= keys.start && keys.end <= held.end, "keys that are not held");
     }
 
     /// Calls `visit` with the leaf that all of the range is of, if there is one.
     pub fn with_leaf<R>(&mut self, visit: impl FnOnce(Leaf<'_>) -> R) -> Option<R> {
         let node = self.held.node();
-        (node.level() == 0).then(|| {
-            let mut tally = Tally::new(&self.held.here, node);
-            visit(Leaf { node, count: &mut tally.used })
-        })
+        (node.level() == 0).then(|| visit(Leaf { node, here: &self.held.here }))
     }
 
     /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
     pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
         let _ = self.held.walk(self.keys(), |node, run| {
             if node.level() == 0 && leaf::is_whole(&run) {
-                let mut tally = Tally { here: &self.held.here, node, used: 0 };
-                visit(Leaf { node, count: &mut tally.used }, run);
+                visit(Leaf { node, here: &self.held.here }, run);
             }
             ControlFlow::<()>::Continue(())
         });
@@ -184,34 +202,88 @@ impl<'g, V: Value> RangeGuard<'g, V> {
     }
 }
 
-impl<V> fmt::Debug for RangeGuard<'_, V> {
+impl<V: Value> RangeGuard<'_, V> {
+    /// Gives every key of the range the value `value`; a held interior slot stays folded.
+    ///
+    /// # Panics
+    /// As [`Entry::set`].
+    #[inline(always)]
+    pub fn fill(&mut self, value: V) {
+        self.fill_slots(self.keys(), value, |is_aligned| debug_assert!(is_aligned));
+    }
+
+    /// The same for `keys`, which no slot may stick out of (see [`split`](Self::split)).
+    ///
+    /// # Panics
+    /// If `keys` is not within the range, or a slot sticks out of it; as [`Entry::set`].
+    #[inline(always)]
+    pub fn fill_in(&mut self, keys: Range<u64>, value: V) {
+        self.check(&keys);
+        self.fill_slots(keys, value, |is_aligned| {
+            assert!(is_aligned, "fill of a slot that sticks out of the keys")
+        });
+    }
+
+    /// Calls `f` with the slot of `key` alone, after it was split off if it was part of a larger one.
+    ///
+    /// # Panics
+    /// If the range has not the key.
+    #[inline(always)]
+    pub fn with_key<T>(
+        &mut self,
+        key: u64,
+        f: impl FnOnce(&mut Entry<'_, V>) -> T,
+    ) -> Result<T, OutOfMemory> {
+        self.check(&(key..key + 1));
+        let leaf = self.held.leaf_of(key)?;
+        let mut tally = Tally::new(&self.held.here, leaf);
+        Ok(f(&mut Entry::new(leaf.part(key..key + 1), tally.here, &mut tally.used)))
+    }
+
+    #[inline(always)]
+    fn fill_slots(&mut self, keys: Range<u64>, value: V, check: impl Fn(bool)) {
+        let (main, second) = words(value);
+        let _ = self.held.walk(keys, |node, run| {
+            check(node.is_aligned(&run));
+            if second != 0 {
+                node.set_second(&run, second);
+            }
+            let slots = node.slots_of(&run);
+            let unused = slots.iter().filter(|slot| !slot.held().is_used()).count();
+            node.touch(&run);
+            slots.iter().for_each(|slot| slot.set(main, second != 0));
+            node.count_if_changed(&self.held.here, unused as i64);
+            ControlFlow::<()>::Continue(())
+        });
+    }
+}
+
+impl<V, E> fmt::Debug for RangeGuard<'_, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RangeGuard").field(&self.held.keys()).finish()
     }
 }
 
-/// `for_each_used_and_leaf` below a node.
-fn visit_used<V: Value>(
-    tally: &mut Tally<'_, '_>,
+/// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with what counts those in use, and every leaf
+/// on the way to `leaf`.
+pub(crate) fn visit_used<'p>(
+    tally: &mut Tally<'_, 'p>,
     keys: Range<u64>,
-    f: &mut impl FnMut(&mut Run<'_, V>),
+    joins: impl Fn(u64) -> bool + Copy,
+    show: &mut impl FnMut(Part<'p>, &Here<'p>, &mut i64),
     leaf: &mut impl FnMut(Leaf<'_>),
 ) {
     if tally.node.level() == 0 {
-        leaf(Leaf { node: tally.node, count: &mut tally.used });
+        leaf(Leaf { node: tally.node, here: tally.here });
     }
-    for part in used::<V>(tally.node, keys) {
+    for part in tally.node.used_parts(keys, joins) {
         match tally.node.step(tally.here, part.slot) {
-            Step::Child(child) => visit_used(&mut Tally::new(tally.here, child), part.keys, f, leaf),
+            Step::Child(child) => {
+                visit_used(&mut Tally::new(tally.here, child), part.keys, joins, show, leaf);
+            }
             // A child that nobody had entered may have collapsed since it was found: that told the count.
             Step::Slot(word) if !word.is_used() => {}
-            Step::Slot(_) => f(&mut Run::new(part, &mut tally.used)),
+            Step::Slot(_) => show(part, tally.here, &mut tally.used),
         }
     }
-}
-
-/// The used slots of a node, as a value joins them.
-#[inline(always)]
-pub(crate) fn used<V: Value>(node: NodeRef<'_>, keys: Range<u64>) -> impl Iterator<Item = Part<'_>> {
-    node.used_parts(keys, V::joins)
 }

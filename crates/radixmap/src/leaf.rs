@@ -4,9 +4,10 @@
 //! through the frame itself. Who does is the business of the map's user, who keeps it in the leaf's [`Annex`]; the map sees
 //! to it that the frame does not go meanwhile.
 //!
-//! 1. A node's count is its used slots and what was [`held`](Leaf::hold) besides. So a leaf that is held does not collapse,
+//! 1. A node's count is its used slots and how often it is [held](Leaf::hold). So a leaf that is held does not collapse,
 //!    and nor does what is above it.
-//! 2. Whoever holds must find a leaf in use (a used slot of it is locked, or it is held already), and gives up as often.
+//! 2. A hold is given up by whoever finds the leaf, but only if there is one (`holds`). It was counted before it could be found,
+//!    so Refcache never hears of an end without its beginning.
 
 use core::ops::Range;
 
@@ -28,7 +29,7 @@ pub struct Annex<'g> {
 /// A leaf, while one of its slots is held, or while it is shown.
 pub struct Leaf<'a> {
     pub(crate) node: NodeRef<'a>,
-    pub(crate) count: &'a mut i64,
+    pub(crate) here: &'a Here<'a>,
 }
 
 impl<'a> Leaf<'a> {
@@ -47,19 +48,24 @@ impl<'a> Leaf<'a> {
         self.node.address()
     }
 
-    /// Adds `by` reasons why the leaf stays; takes them away if it is negative.
-    #[inline(always)]
-    pub fn hold(&mut self, by: i64) {
-        *self.count += by;
+    /// Holds the leaf once more: until it is given up as often the leaf stays, used or not.
+    pub fn hold(&self) {
+        self.node.hold(self.here);
+    }
+
+    /// Gives up so many holds.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn release(&self, holds: usize) {
+        self.node.release(self.here, holds);
     }
 }
 
 /// Calls `visit` with `node`, if it is a leaf.
 pub(crate) fn show<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut impl FnMut(Leaf<'_>)) {
     if node.level() == 0 {
-        let mut count = 0;
-        visit(Leaf { node, count: &mut count });
-        node.count_if_changed(here, count);
+        visit(Leaf { node, here });
     }
 }
 

@@ -14,7 +14,7 @@
 //! #     fn to_words(self) -> (u64, u64) { (self.0, 0) }
 //! #     fn from_words(main: u64, _: u64) -> Self { Self(main) }
 //! # }
-//! use radixmap::{Expand, RadixMap};
+//! use radixmap::{Always, IfPresent, RadixMap};
 //! use refcache::{Config, Refcache};
 //!
 //! let _core = percore::threads::enter_any(1); // this thread plays a core
@@ -23,12 +23,12 @@
 //! refcache.online(&pin);
 //!
 //! let map = RadixMap::new(&pin, &refcache)?;
-//! map.lock_range(&pin, 0..1 << 18, Expand::Always)?.fill(Prot(3)); // a gigabyte: one slot
+//! map.lock_range(&pin, 0..1 << 18, Always)?.fill(Prot(3)); // a gigabyte: one slot
 //! if let Some(mut page) = map.lock_key(&pin, 77)? {
 //!     page.for_each(|entry| entry.set(Prot(1))); // expanded: three nodes more
 //! }
 //! let mut values = Vec::new();
-//! map.lock_range(&pin, 76..79, Expand::IfPresent)?.for_each(|entry| values.push(entry.value()));
+//! map.lock_range(&pin, 76..79, IfPresent)?.for_each(|entry| values.push(entry.value()));
 //! assert_eq!(values, [Some(Prot(3)), Some(Prot(1)), Some(Prot(3))]);
 //! map.destroy(&pin);
 //! refcache.drain(&pin); // the nodes go in the next epochs
@@ -36,20 +36,23 @@
 //! ```
 //!
 //! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
-//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion, folding, collapse), `iter` (what a holder
-//! does), `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables). The arguments are in `docs/radix.md`.
+//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion, folding, collapse), `expand` (what a holder may
+//! do), `iter` and `entry` (what it does), `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap`
+//! (a core that waits for itself). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
 
 mod copy;
 mod entry;
+mod expand;
 mod fold;
 mod iter;
 mod leaf;
 mod lock;
 mod memory;
 mod node;
+mod overlap;
 mod side;
 mod slot;
 mod stats;
@@ -62,11 +65,16 @@ use core::ops::Range;
 use percore::Pinned;
 use refcache::{Domain, Refcache};
 
+use entry::Tally;
 pub use entry::{Entry, Run};
+pub use expand::{Always, Expand, ExpandUsed, IfDiffering, IfPresent, Never};
 pub use iter::RangeGuard;
+use iter::visit_used;
 pub use leaf::{Annex, Leaf};
 use lock::{Held, Here};
-use node::{NodeRef, Root};
+use node::{NodeRef, Part, Root};
+use overlap::MapId;
+use slot::Slot;
 pub use slot::TAGS;
 pub use stats::{NodeCounters, Stats};
 
@@ -103,19 +111,6 @@ pub trait Value: Copy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// What to do with a folded slot that sticks out of the range to be locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expand {
-    /// Expand it: exactly the range is locked, and every key of it can be set.
-    Always,
-    /// Expand it if it has a value; lock it whole if it is empty. For callers that only look, change or clear.
-    IfPresent,
-    /// Expand it if its keys' values differ ([`Value::part`]); lock it whole otherwise. For callers that change no others.
-    IfDiffering,
-    /// Lock it whole, whatever it says: needs no memory. For callers that only look, or only change leaves.
-    Never,
-}
-
 /// What [`RadixMap::peek`] saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peek {
@@ -130,6 +125,7 @@ pub struct Peek {
 pub struct RadixMap<V: Value, R: Domain> {
     refcache: R,
     root: Root,
+    id: MapId,
     /// It was dismantled.
     is_empty: bool,
     _values: PhantomData<fn(V) -> V>,
@@ -152,23 +148,45 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         counters: Arc<NodeCounters>,
     ) -> Result<Self, OutOfMemory> {
         assert!(counters.cores() >= refcache.cores(), "counters for too few cores");
-        Ok(Self { refcache, root: Root::new(pin, counters)?, is_empty: false, _values: PhantomData })
+        let root = Root::new(pin, counters)?;
+        Ok(Self { refcache, root, id: MapId::new(), is_empty: false, _values: PhantomData })
     }
 
     /// Locks `keys`, left to right, waiting for whoever holds some of them. If memory runs out, nothing is locked, and no
     /// value has changed.
     ///
     /// # Panics
-    /// If the range is empty or goes beyond [`KEY_END`].
+    /// If the range is empty or goes beyond [`KEY_END`]. In debug builds, if this core holds some of the keys already: it would
+    /// wait for ever.
     #[inline(always)]
-    pub fn lock_range<'g>(
+    pub fn lock_range<'g, E: Expand>(
         &'g self,
         pin: &'g Pinned,
         keys: Range<u64>,
-        expand: Expand,
-    ) -> Result<RangeGuard<'g, V>, OutOfMemory> {
+        _expand: E,
+    ) -> Result<RangeGuard<'g, V, E>, OutOfMemory> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
-        Held::lock(self.here(pin), self.root.node(), keys, expand).map(RangeGuard::new)
+        Held::lock(self.here(pin), self.root.node(), keys, E::MODE).map(RangeGuard::new)
+    }
+
+    /// Locks `keys` and all of each folded slot that sticks out of them: that needs no memory.
+    ///
+    /// # Panics
+    /// As [`lock_range`](Self::lock_range).
+    #[inline(always)]
+    pub fn lock_whole<'g>(&'g self, pin: &'g Pinned, keys: Range<u64>) -> RangeGuard<'g, V, Never> {
+        match self.lock_range(pin, keys, Never) {
+            Ok(guard) => guard,
+            Err(OutOfMemory) => unreachable!("nothing is expanded"),
+        }
+    }
+
+    /// Locks all keys, which no slot sticks out of: that needs no memory.
+    ///
+    /// # Panics
+    /// As [`lock_range`](Self::lock_range).
+    pub fn lock_all<'g>(&'g self, pin: &'g Pinned) -> RangeGuard<'g, V> {
+        RangeGuard::new(self.lock_whole(pin, 0..KEY_END).into_held())
     }
 
     /// Locks `key` alone if it has a value, and nothing otherwise: what a page fault needs. If somebody holds the key, it
@@ -221,8 +239,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         lock::leaf_word(self.here(pin), self.root.node(), key)
     }
 
-    /// Shows every leaf to `visit`, without a lock: one that comes or goes meanwhile may be missed. `visit` must not use
-    /// the map.
+    /// Shows every leaf to `visit`, without a lock: one that comes or goes meanwhile may be missed.
     pub fn each_leaf(&self, pin: &Pinned, mut visit: impl FnMut(Leaf<'_>)) {
         let here = self.here(pin);
         subtree::each_node(&here, self.root.node(), &mut |node| leaf::show(&here, node, &mut visit));
@@ -261,22 +278,38 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     }
 
     /// Takes every value away and shows it to `f`, and every leaf to `leaf`, which gives up what it holds; without a lock:
-    /// the caller has the map exclusively. On whichever core, online or not. The map is good for nothing afterwards but to
-    /// go.
+    /// the caller has the map exclusively. On whichever core, online or not. The map is empty afterwards, and is meant to go:
+    /// the nodes of what is put into it from then on are never freed.
     pub fn dismantle(
         &mut self,
         pin: &Pinned,
         mut f: impl FnMut(Range<u64>, V),
         mut leaf: impl FnMut(Leaf<'_>),
     ) {
-        let (refcache, root): (&Refcache, _) = (&self.refcache, &self.root);
-        refcache.while_online(pin, move || {
-            let held = Held::all(Here::new(refcache, pin, part::<V>), root.node());
-            let mut take = |run: &mut Run<'_, V>| {
-                f(run.keys(), run.value());
-                run.clear();
-            };
-            RangeGuard::new(held).for_each_used_and_leaf(&mut take, &mut leaf);
+        let show = &mut |part: &Part<'_>| {
+            let word = part.slot.held();
+            f(part.keys.clone(), V::from_words(word.main(), part.second(word)));
+        };
+        self.empty(pin, V::joins, show, &mut leaf);
+    }
+
+    /// Takes every value away, after it was shown.
+    fn empty(
+        &mut self,
+        pin: &Pinned,
+        joins: impl Fn(u64) -> bool + Copy,
+        show: &mut impl FnMut(&Part<'_>),
+        leaf: &mut impl FnMut(Leaf<'_>),
+    ) {
+        let mut take = |part: Part<'_>, _: &Here<'_>, used: &mut i64| {
+            show(&part);
+            *used -= part.slots().len() as i64;
+            part.slots().iter().for_each(Slot::reset);
+        };
+        let refcache: &Refcache = &self.refcache;
+        refcache.while_online(pin, || {
+            let here = self.here(pin);
+            visit_used(&mut Tally::new(&here, self.root()), 0..KEY_END, joins, &mut take, leaf);
         });
         self.is_empty = true;
     }
@@ -286,17 +319,18 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         self.discard(pin);
     }
 
+    /// Runs none of the values' code.
     fn discard(&mut self, pin: &Pinned) {
         if !self.is_empty {
-            self.dismantle(pin, |_, _| {}, |_| {});
+            self.empty(pin, |_| true, &mut |_| {}, &mut |_| {});
         }
-        let Self { refcache, root, .. } = self;
-        refcache.while_online(pin, || root.discard(&Here::new(refcache, pin, part::<V>)));
+        let Self { refcache, root, id, .. } = self;
+        refcache.while_online(pin, || root.discard(&Here::new(refcache, pin, part::<V>, *id)));
     }
 
     #[inline(always)]
     fn here<'g>(&'g self, pin: &'g Pinned) -> Here<'g> {
-        Here::new(&self.refcache, pin, part::<V>)
+        Here::new(&self.refcache, pin, part::<V>, self.id)
     }
 
     fn root(&self) -> NodeRef<'_> {
@@ -306,16 +340,18 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
 
 /// [`Value::part`], on words: the main one.
 fn part<V: Value>(main: u64, second: u64, key: u64) -> u64 {
-    let part = V::from_words(main, second).part(key).to_words();
+    let part = entry::words(V::from_words(main, second).part(key));
     debug_assert!(part.1 == second, "a part has another second word");
     part.0
 }
 
 impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
-    /// On whichever core, online or not.
+    /// On whichever core, online or not. A thread that plays no core of the domain cannot give the nodes to Refcache: they stay
+    /// for ever.
     fn drop(&mut self) {
-        if !self.root.is_discarded() {
-            self.discard(&percore::pin());
+        let here = percore::try_pin().filter(|pin| pin.core().index() < self.refcache.cores());
+        if let Some(pin) = here.filter(|_| !self.root.is_discarded()) {
+            self.discard(&pin);
         }
     }
 }

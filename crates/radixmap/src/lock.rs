@@ -44,12 +44,14 @@ use core::ops::{ControlFlow, Range};
 use percore::Pinned;
 use refcache::{Loan, Refcache};
 
-use crate::node::{NodeRef, Step, slot_keys};
+use crate::expand::Mode;
+use crate::node::{NodeRef, Step};
+use crate::overlap::{MapId, Record};
 use crate::slot::Word;
 use crate::subtree::{
     Acquired, Refusal, acquire, descend, lock_below, split_below, unlock_below, walk_above,
 };
-use crate::{BLOCK, Expand, KEY_END, OutOfMemory, Peek, fold};
+use crate::{BLOCK, OutOfMemory, Peek, fold};
 
 /// Who acts, and by what right: a pinned core that has a loan of its Refcache domain.
 #[derive(Debug)]
@@ -58,6 +60,7 @@ pub(crate) struct Here<'p> {
     pub pin: &'p Pinned,
     /// What a key of a folded block has: what values are is the map's affair.
     pub part: PartOf,
+    map: MapId,
     _loan: Loan<'p>,
 }
 
@@ -66,8 +69,24 @@ pub(crate) type PartOf = fn(u64, u64, u64) -> u64;
 
 impl<'p> Here<'p> {
     #[inline(always)]
-    pub fn new(refcache: &'p Refcache, pin: &'p Pinned, part: PartOf) -> Self {
-        Self { refcache, pin, part, _loan: refcache.loan(pin) }
+    pub fn new(refcache: &'p Refcache, pin: &'p Pinned, part: PartOf, map: MapId) -> Self {
+        Self { refcache, pin, part, map, _loan: refcache.loan(pin) }
+    }
+
+    /// One turn of a wait for whoever holds the slot of `key` in `node`.
+    ///
+    /// # Panics
+    /// In debug builds: if that is this core.
+    #[inline(always)]
+    pub fn wait(&self, node: NodeRef<'_>, key: u64) {
+        self.map.assert_not_held(self.pin, || node.span(key));
+        percore::relax();
+    }
+
+    /// Remembers that this core holds `keys`.
+    #[inline(always)]
+    pub fn record(&self, keys: &Range<u64>) -> Record {
+        Record::new(self.pin, self.map, keys)
     }
 }
 
@@ -78,8 +97,7 @@ pub(crate) struct Held<'p> {
     /// The lowest node that covered the whole range when it was locked.
     node: NodeRef<'p>,
     keys: Range<u64>,
-    /// Whether the slots are locked, and not the caller's because the whole map is.
-    locked: bool,
+    record: Record,
 }
 
 impl<'p> Held<'p> {
@@ -89,12 +107,12 @@ impl<'p> Held<'p> {
         here: Here<'p>,
         root: NodeRef<'p>,
         keys: Range<u64>,
-        expand: Expand,
+        mode: Mode,
     ) -> Result<Self, OutOfMemory> {
         loop {
             let node = descend(&here, root, &keys);
-            match lock_below(&here, node, keys.clone(), expand) {
-                Ok(()) => return Ok(Self { here, node, keys, locked: true }),
+            match lock_below(&here, node, keys.clone(), mode) {
+                Ok(()) => return Ok(Self::new(here, node, keys)),
                 Err(Refusal::NoMemory) => return Err(OutOfMemory),
                 Err(Refusal::Gone) => {}
             }
@@ -111,26 +129,43 @@ impl<'p> Held<'p> {
     ) -> Result<Option<Self>, OutOfMemory> {
         let mut node = root;
         loop {
-            let slot = node.slot(key);
-            match acquire(&here, node, slot, Word::is_used) {
+            match acquire(&here, node, key, Word::is_used) {
                 Acquired::Child(child) => node = child,
                 Acquired::Unwanted => return Ok(None),
                 Acquired::Gone => node = root,
+                Acquired::Locked(_) if node.level() == 0 => {
+                    return Ok(Some(Self::new(here, node, key..key + 1)));
+                }
                 Acquired::Locked(word) => {
-                    let keys = match node.level() {
-                        0 => key..key + 1,
-                        _ => narrow(&here, node, key, word, &whole).inspect_err(|_| slot.unlock())?,
-                    };
-                    return Ok(Some(Self { here, node, keys, locked: true }));
+                    let mut held = Self::new(here, node, node.span(key));
+                    held.narrow(key, word, whole)?;
+                    return Ok(Some(held));
                 }
             }
         }
     }
 
-    /// Everything, for a caller who has the map exclusively and need not lock. What it changes may stay locked, so the map
-    /// is good for nothing afterwards but to be changed so again, and to go.
-    pub fn all(here: Here<'p>, root: NodeRef<'p>) -> Self {
-        Self { here, node: root, keys: 0..KEY_END, locked: false }
+    /// The caller has locked these keys below `node`.
+    #[inline(always)]
+    fn new(here: Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Self {
+        let record = here.record(&keys);
+        Self { here, node, keys, record }
+    }
+
+    /// All that is held is one folded slot, which said `word`: from now on it is `key` alone, or its block.
+    fn narrow(&mut self, key: u64, word: Word, whole: impl Fn(u64, u64) -> bool) -> Result<(), OutOfMemory> {
+        let start = key & !(BLOCK - 1);
+        let alone = self.node.part(key..key + 1);
+        let part = match whole(word.main(), alone.second(word)) {
+            true => self.node.part(start..start + BLOCK),
+            false => alone,
+        };
+        if !part.whole {
+            fold::expand(&self.here, &part, word)?;
+        }
+        self.keys = part.keys;
+        self.record.change(&self.keys);
+        Ok(())
     }
 
     #[inline(always)]
@@ -138,15 +173,34 @@ impl<'p> Held<'p> {
         self.keys.clone()
     }
 
-    /// Expands what is held until no slot sticks out of `keys`, which are held, and holds all that grows. On failure
-    /// what has grown stays.
+    /// Expands what is held until no slot sticks out of `keys`, which are held. Of what grows it holds what is in the range. On
+    /// failure what has grown stays.
     pub fn split(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
-        split_below(&self.here, self.node, keys)
+        split_below(&self.here, self.node, keys, &self.keys)
     }
 
-    /// Gives the keys of `block`, which are held and have a leaf, one value as one slot: the leaf goes.
+    /// The leaf of `key`, which is held, after all above it was expanded.
+    #[inline(always)]
+    pub fn leaf_of(&self, key: u64) -> Result<NodeRef<'p>, OutOfMemory> {
+        match self.node.level() {
+            0 => Ok(self.node),
+            _ => self.split_off(key),
+        }
+    }
+
+    fn split_off(&self, key: u64) -> Result<NodeRef<'p>, OutOfMemory> {
+        self.split(key..key + 1)?;
+        Ok(descend(&self.here, self.node, &(key..key + 1)))
+    }
+
+    /// Gives the keys of `block`, which are held, one value as one slot: the leaf goes.
+    ///
+    /// # Panics
+    /// If they are not those of a leaf.
     pub fn fold(&mut self, block: Range<u64>, main: u64, second: u64) -> Result<(), OutOfMemory> {
+        assert!(block.start & (BLOCK - 1) == 0 && block.end - block.start == BLOCK, "not a block: {block:?}");
         let leaf = descend(&self.here, self.node, &block);
+        assert!(leaf.level() == 0, "the block {block:?} has no leaf");
         let parent = leaf.parent().expect("a leaf has a parent");
         fold::fold(&self.here, leaf, &parent.part(block), main, second)?;
         if self.node.level() == 0 {
@@ -191,30 +245,8 @@ impl<'p> Held<'p> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.locked {
-            unlock_below(&self.here, self.node, self.keys());
-        }
+        unlock_below(&self.here, self.node, self.keys());
     }
-}
-
-/// The caller holds the folded slot of `key` in `node`, which said `word`: from now on the key alone, or its block.
-fn narrow(
-    here: &Here<'_>,
-    node: NodeRef<'_>,
-    key: u64,
-    word: Word,
-    whole: &impl Fn(u64, u64) -> bool,
-) -> Result<Range<u64>, OutOfMemory> {
-    let start = key & !(BLOCK - 1);
-    let alone = node.part(key..key + 1);
-    let part = match whole(word.main(), alone.second(word)) {
-        true => node.part(start..start + BLOCK),
-        false => alone,
-    };
-    if !part.whole {
-        fold::expand(here, &part, word)?;
-    }
-    Ok(part.keys)
 }
 
 /// Where the leaf's frame is that covers `key`, and the slot's word in it, as a machine would read it at this moment.
@@ -236,7 +268,7 @@ pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
         match node.step(&here, node.slot(key)) {
             Step::Child(child) => node = child,
             Step::Slot(word) => {
-                return Peek { span: span(node, key), used: word.is_used() };
+                return Peek { span: node.span(key), used: word.is_used() };
             }
         }
     }
@@ -256,13 +288,6 @@ fn first_used_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) ->
     }
     node.parts(keys).find_map(|part| match node.step(here, part.slot) {
         Step::Child(child) => first_used_below(here, child, part.keys),
-        Step::Slot(word) => word.is_used().then(|| span(node, part.keys.start)),
+        Step::Slot(word) => word.is_used().then(|| node.span(part.keys.start)),
     })
-}
-
-/// The keys of the slot of `node` that covers `key`.
-fn span(node: NodeRef<'_>, key: u64) -> Range<u64> {
-    let keys = slot_keys(node.level());
-    let start = key & !(keys - 1);
-    start..start + keys
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! parent's slot ──▶ node: Refcache header | words                        128 bytes, two cache lines
-//!                         parent | slots | side | counters | bits
+//!                         above | slots | side | holds | bits
 //!                                   │       └────────▶ side:   512 × 8 bytes, one frame, if there is one
 //!                                   └────────────────▶ slots:  512 × 8 bytes, one frame
 //! ```
@@ -12,10 +12,12 @@
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
 use core::array;
+use core::mem;
+use core::num::NonZero;
 use core::ptr::NonNull;
 
 use percore::MAX_CORES;
-use refcache::Header;
+use refcache::{Header, WeakWord};
 use sync::atomic::AtomicU64;
 
 use crate::OutOfMemory;
@@ -52,15 +54,63 @@ pub(crate) struct Node {
 #[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// The node that holds us in a used slot and so cannot go before us; none for the root.
-    pub parent: Option<NonNull<Node>>,
+    pub above: Above,
     pub slots: NonNull<Slots>,
     pub side: Side,
-    /// Kept alive by the root, which goes last.
-    pub counters: NonNull<NodeCounters>,
+    /// Reasons why a leaf stays, beside its used slots: see [`crate::leaf`].
+    pub holds: AtomicU64,
     /// Of a leaf: the annex's second part. Of an upper node: in the first word a bit for each group of slots that may ever
     /// have been used, changed 64 times in the node's life at most.
     pub bits: [AtomicU64; MAX_CORES / 64],
+}
+
+/// What a node hangs on, in one word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Above(NonNull<u8>);
+
+/// Takes an [`Above`] apart.
+pub(crate) enum Hangs {
+    /// In a used slot of this node, which so cannot go first.
+    In(NonNull<Node>),
+    /// It is the root, and owns a reference of the counters that its map counts in.
+    Root(NonNull<NodeCounters>),
+}
+
+/// Marks a root's. Neither nodes nor counters have odd addresses.
+const ROOT: usize = 1;
+const _: () = assert!(align_of::<NodeCounters>() > ROOT && align_of::<Node>() > ROOT);
+
+impl Above {
+    pub fn node(node: NonNull<Node>) -> Self {
+        Self(node.cast())
+    }
+
+    pub fn root(counters: NonNull<NodeCounters>) -> Self {
+        Self(counters.cast().map_addr(|address| address | ROOT))
+    }
+
+    /// The counters that the root has.
+    ///
+    /// # Safety
+    /// The nodes above are initialised and stay for the time being.
+    pub unsafe fn counters(self) -> NonNull<NodeCounters> {
+        let mut above = self;
+        loop {
+            match above.get() {
+                // SAFETY: the caller's promise.
+                Hangs::In(node) => above = unsafe { node.as_ref().links.above },
+                Hangs::Root(counters) => return counters,
+            }
+        }
+    }
+
+    pub fn get(self) -> Hangs {
+        let address = self.0.addr().get();
+        match NonZero::new(address & !ROOT).filter(|_| address & ROOT != 0) {
+            Some(counters) => Hangs::Root(self.0.with_addr(counters).cast()),
+            None => Hangs::In(self.0.cast()),
+        }
+    }
 }
 
 /// The memory of one node.
@@ -97,17 +147,34 @@ impl Memory {
     ///
     /// # Safety
     /// The memory is fresh from `allocate`, and the caller frees it no sooner than the last use of the node.
-    pub unsafe fn init<'p>(
+    pub unsafe fn init<'p>(self, count: i64, parent: &Part<'_>) -> NodeRef<'p> {
+        let weak = Some(NonNull::from(parent.slot.weak()));
+        let above = Above::node(parent.node.memory());
+        // SAFETY: the caller's promise.
+        unsafe { self.init_below(count, weak, above, parent.node.level() - 1) }
+    }
+
+    /// Makes a root of it, which owns the reference `counters`.
+    ///
+    /// # Safety
+    /// As for `init`.
+    pub unsafe fn init_root(self, counters: NonNull<NodeCounters>, level: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.init_below(1, None, Above::root(counters), level) };
+    }
+
+    /// # Safety
+    /// As for `init`.
+    unsafe fn init_below<'p>(
         self,
         count: i64,
-        parent: Option<&Part<'_>>,
-        counters: NonNull<NodeCounters>,
+        weak: Option<NonNull<WeakWord>>,
+        above: Above,
         level: u32,
     ) -> NodeRef<'p> {
-        let weak = parent.map(|part| NonNull::from(part.slot.weak()));
         let header = Header::new(count, weak, crate::fold::collapse);
-        let parent = parent.map(|part| part.node.memory());
-        let links = Links { parent, slots: self.slots, side: Side::none(), counters, bits: zeroes() };
+        let holds = AtomicU64::new(0);
+        let links = Links { above, slots: self.slots, side: Side::none(), holds, bits: zeroes() };
         // SAFETY: the allocation is ours alone; after the write, all of it is initialised.
         unsafe {
             self.node.write(Node { header, words: zeroes(), links });
@@ -154,12 +221,24 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
 /// A `T` that consists of words, which are what `word` says of their index.
 pub(crate) fn allocate_words<T, W>(word: impl Fn(usize) -> W) -> Result<NonNull<T>, OutOfMemory> {
     const { assert!(size_of::<T>() >= FANOUT * size_of::<W>()) };
-    let memory = allocate::<T>()?;
+    let fresh = Fresh(allocate::<T>()?);
     for index in 0..FANOUT {
         // SAFETY: inside the allocation, which is ours alone.
-        unsafe { memory.cast::<W>().add(index).write(word(index)) };
+        unsafe { fresh.0.cast::<W>().add(index).write(word(index)) };
     }
+    let memory = fresh.0;
+    mem::forget(fresh);
     Ok(memory)
+}
+
+/// Memory that is given back if the caller's code panics.
+struct Fresh<T>(NonNull<T>);
+
+impl<T> Drop for Fresh<T> {
+    fn drop(&mut self) {
+        // SAFETY: from `allocate`, and nobody else has seen it; what is written so far needs no drop.
+        unsafe { free(self.0) }
+    }
 }
 
 fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {

@@ -10,10 +10,10 @@ use core::ptr::{self, NonNull};
 use percore::Pinned;
 use sync::atomic::Ordering;
 
-pub(crate) use self::parts::Part;
+pub(crate) use self::parts::{Found, Gone, Part};
 use crate::leaf::Annex;
 use crate::lock::Here;
-use crate::memory::{Links, Memory, Node, Slots};
+use crate::memory::{Hangs, Links, Memory, Node, Slots};
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 use crate::{KEY_BITS, OutOfMemory};
@@ -61,7 +61,7 @@ impl Root {
         // SAFETY: an Arc's pointer is never null.
         let counters = unsafe { NonNull::new_unchecked(Arc::into_raw(counters).cast_mut()) };
         // SAFETY: fresh memory, which `collapse` frees after `discard`.
-        unsafe { memory.init(1, None, counters, TOP) };
+        unsafe { memory.init_root(counters, TOP) };
         Ok(Self { memory, discarded: false })
     }
 
@@ -126,8 +126,11 @@ impl<'p> NodeRef<'p> {
 
     /// The node that has us in a slot; none for the root.
     pub fn parent(self) -> Option<Self> {
-        // SAFETY: our parent stays as long as we do: we are one of its used slots.
-        self.links().parent.map(|parent| unsafe { Self::new(parent, self.level + 1) })
+        match self.links().above.get() {
+            // SAFETY: our parent stays as long as we do: we are one of its used slots.
+            Hangs::In(parent) => Some(unsafe { Self::new(parent, self.level + 1) }),
+            Hangs::Root(_) => None,
+        }
     }
 
     /// Refcache leaves the parent's slot alone from now on.
@@ -137,8 +140,8 @@ impl<'p> NodeRef<'p> {
     }
 
     pub fn counters(self) -> &'p NodeCounters {
-        // SAFETY: the root, which keeps the counters, stays as long as any node; the field never changes.
-        unsafe { self.links().counters.as_ref() }
+        // SAFETY: the nodes above stay as long as we do, as in `parent`; the root keeps the counters.
+        unsafe { self.links().above.counters().as_ref() }
     }
 
     /// The slots of an upper node that `keys`, a range inside it, touches may be used from now on. Relaxed: whoever must
@@ -175,6 +178,24 @@ impl<'p> NodeRef<'p> {
         // SAFETY: the node stays for `'p`.
         let node = unsafe { self.node.as_ref() };
         Annex { words: &node.words, cores: &node.links.bits }
+    }
+
+    /// One more reason why a leaf stays. Release: pairs with the Acquire of whoever takes it away, who so tells Refcache later.
+    pub fn hold(self, here: &Here<'p>) {
+        self.count(here, 1);
+        self.links().holds.fetch_add(1, Ordering::Release);
+    }
+
+    /// So many reasons less.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn release(self, here: &Here<'p>, reasons: usize) {
+        let less = |holds: u64| holds.checked_sub(reasons as u64);
+        // Acquire: pairs with the Release in `hold`.
+        let left = self.links().holds.fetch_update(Ordering::Acquire, Ordering::Relaxed, less);
+        assert!(left.is_ok(), "a leaf was held less often than it was released");
+        self.count(here, -(reasons as i64));
     }
 
     /// Where the slots are.

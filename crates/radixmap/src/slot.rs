@@ -54,7 +54,6 @@ impl Word {
 
     #[inline(always)]
     fn value(main: u64, wide: bool) -> Self {
-        debug_assert!(main & TAGS == 0, "a value's main word is clear of the tags");
         Self(main | VALUE | if wide { MORE } else { 0 })
     }
 
@@ -113,7 +112,6 @@ impl Word {
 
     /// The same kind of value with another main word.
     pub fn with_main(self, main: u64) -> Self {
-        debug_assert!(main & TAGS == 0, "a value's main word is clear of the tags");
         Self(self.0 & TAGS | main)
     }
 
@@ -184,15 +182,15 @@ impl Slot {
         self.word().store(self.held().locked().0, Ordering::Relaxed);
     }
 
-    /// Locks a slot of a leaf, unless that was folded.
+    /// Locks a slot of a leaf, unless that was folded; `wait` is one turn of a wait for the holder.
     #[inline(always)]
-    pub fn lock(&self) -> bool {
+    pub fn lock(&self, wait: impl Fn()) -> bool {
         while sync::try_lock_bit(self.word(), LOCK).is_err() {
             // Acquire: pairs with the Release in [`Slot::bury`].
             if Word(self.word().load(Ordering::Acquire)).is_gone() {
                 return false;
             }
-            percore::relax();
+            wait();
         }
         true
     }
@@ -234,6 +232,12 @@ impl Slot {
         self.word().store(Word::EMPTY.locked().0, Ordering::Relaxed);
     }
 
+    /// Empties a slot of a map that the caller has alone; it is unlocked then. Relaxed: whoever comes later has synchronised with
+    /// the caller.
+    pub fn reset(&self) {
+        self.word().store(Word::EMPTY.0, Ordering::Relaxed);
+    }
+
     /// Replaces the content of a slot that the caller holds by a child: that also unlocks it. Release: pairs
     /// with the Acquire in [`Slot::enter`], so whoever enters the child sees its slots.
     pub fn publish(&self, node: usize) {
@@ -262,6 +266,16 @@ impl Slot {
     #[inline(always)]
     fn word(&self) -> &AtomicU64 {
         &self.0.0
+    }
+}
+
+/// Slots that somebody holds; they are unlocked when it goes.
+pub(crate) struct Locked<'p>(pub &'p [Slot]);
+
+impl Drop for Locked<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.iter().for_each(Slot::unlock);
     }
 }
 

@@ -1,12 +1,14 @@
 //! A range below one node: locked, unlocked, split and walked from left to right. Why this is right is said in
 //! [`crate::lock`].
 
+use core::mem;
 use core::ops::{ControlFlow, Range};
 
+use crate::expand::Mode;
 use crate::lock::Here;
 use crate::node::{NodeRef, Part, Step, slot_keys};
 use crate::slot::{Slot, Word};
-use crate::{Expand, OutOfMemory, fold};
+use crate::{OutOfMemory, fold};
 
 /// Why a range below a node was not locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,65 +24,93 @@ pub(crate) fn lock_below<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
     keys: Range<u64>,
-    expand: Expand,
+    mode: Mode,
 ) -> Result<(), Refusal> {
     if node.level() > 0 {
-        return lock_above(here, node, keys, expand);
+        return lock_above(here, node, keys, mode);
     }
+    let wait = |at| Taken { here, node, keys: keys.start..keys.start + at }.wait_for_next();
+    let mut slots = node.leaf_slots(keys.clone()).iter().zip(0..);
     // Only the first can be gone: who holds one keeps the leaf.
-    match node.leaf_slots(keys).iter().all(Slot::lock) {
+    match slots.all(|(slot, at)| slot.lock(|| wait(at))) {
         true => Ok(()),
         false => Err(Refusal::Gone),
     }
 }
 
 /// `lock_below` above the leaves.
-fn lock_above<'p>(
-    here: &Here<'p>,
-    node: NodeRef<'p>,
-    keys: Range<u64>,
-    expand: Expand,
-) -> Result<(), Refusal> {
+fn lock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, mode: Mode) -> Result<(), Refusal> {
     let aligned = node.is_aligned(&keys);
-    for part in node.parts_without(keys.clone(), |slot| aligned && slot.try_lock_empty()) {
-        lock_part(here, &part, expand)
-            .inspect_err(|_| unlock_below(here, node, keys.start..part.keys.start))?;
+    let mut taken = Taken { here, node, keys: keys.start..keys.start };
+    for part in node.parts_without(keys, |slot| aligned && slot.try_lock_empty()) {
+        taken.keys.end = part.keys.start;
+        lock_part(here, &part, mode)?;
     }
+    mem::forget(taken);
     Ok(())
 }
 
 /// A child that is gone by the time it is entered has made room for something else.
-fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, expand: Expand) -> Result<(), Refusal> {
+fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, mode: Mode) -> Result<(), Refusal> {
     loop {
-        return match acquire(here, part.node, part.slot, |_| true) {
-            Acquired::Child(child) => match lock_below(here, child, part.keys.clone(), expand) {
+        return match acquire(here, part.node, part.keys.start, |_| true) {
+            Acquired::Child(child) => match lock_below(here, child, part.keys.clone(), mode) {
                 Err(Refusal::Gone) => continue,
                 locked => locked,
             },
-            Acquired::Locked(word) if !part.whole && !expand.leaves(here, part, word) => {
-                fold::expand(here, part, word).inspect_err(|_| part.slot.unlock())?;
+            Acquired::Locked(word) => {
+                let taken = Taken { here, node: part.node, keys: part.keys.clone() };
+                if !part.whole && !mode.leaves(here, part, word) {
+                    fold::expand(here, part, word)?;
+                }
+                mem::forget(taken);
                 Ok(())
             }
             Acquired::Gone => Err(Refusal::Gone),
-            _ => Ok(()),
+            Acquired::Unwanted => Ok(()),
         };
     }
 }
 
-/// `Held::split`.
+/// Slots that a locker has taken so far. If it fails, or somebody's code panics, they are unlocked.
+struct Taken<'a, 'p> {
+    here: &'a Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+}
+
+impl Taken<'_, '_> {
+    /// One turn of a wait for the slot behind them.
+    #[cold]
+    fn wait_for_next(self) {
+        self.here.wait(self.node, self.keys.end);
+        mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_, '_> {
+    fn drop(&mut self) {
+        if !self.keys.is_empty() {
+            unlock_below(self.here, self.node, self.keys.clone());
+        }
+    }
+}
+
+/// `Held::split`; `within` is what is held.
 pub(crate) fn split_below<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
     keys: Range<u64>,
+    within: &Range<u64>,
 ) -> Result<(), OutOfMemory> {
     for part in node.parts(keys) {
         let child = match node.step(here, part.slot) {
             Step::Child(child) => child,
             Step::Slot(_) if part.whole => continue,
-            Step::Slot(word) => fold::expand(here, &node.whole(&part), word)?,
+            Step::Slot(word) => fold::expand(here, &node.common(&part, within), word)?,
         };
         if child.level() > 0 {
-            split_below(here, child, part.keys)?;
+            split_below(here, child, part.keys, within)?;
         }
     }
     Ok(())
@@ -161,14 +191,15 @@ impl From<OutOfMemory> for Refusal {
     }
 }
 
-/// Locks `slot` of `node` if what it says is `wanted`, or enters its child; waits while somebody else holds it.
+/// Locks the slot of `key` in `node` if what it says is `wanted`, or enters its child; waits while somebody else holds it.
 #[inline(always)]
 pub(crate) fn acquire<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
-    slot: &'p Slot,
+    key: u64,
     wanted: impl Fn(Word) -> bool,
 ) -> Acquired<'p> {
+    let slot = node.slot(key);
     loop {
         match node.step(here, slot) {
             Step::Child(child) => return Acquired::Child(child),
@@ -178,7 +209,7 @@ pub(crate) fn acquire<'p>(
             Step::Slot(word) if slot.try_lock(word) => return Acquired::Locked(word),
             Step::Slot(_) => {}
         }
-        percore::relax();
+        here.wait(node, key);
     }
 }
 
@@ -195,16 +226,16 @@ pub(crate) fn each_node<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn 
     }
 }
 
-impl Expand {
+impl Mode {
     /// Whether the slot of `part`, which is locked, sticks out of the range and said `word`, may be held whole.
     fn leaves(self, here: &Here<'_>, part: &Part<'_>, word: Word) -> bool {
         match self {
-            Expand::Always => false,
-            Expand::IfPresent => !word.is_used(),
-            Expand::IfDiffering => {
+            Self::Always => false,
+            Self::IfPresent => !word.is_used(),
+            Self::IfDiffering => {
                 !word.is_used() || (here.part)(word.main(), part.second(word), 1) == word.main()
             }
-            Expand::Never => true,
+            Self::Never => true,
         }
     }
 }

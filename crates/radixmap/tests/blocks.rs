@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use percore::Pinned;
-use radixmap::{BLOCK, Expand, RadixMap, Value};
+use radixmap::{Always, BLOCK, IfDiffering, IfPresent, RadixMap, Value};
 use refcache::{Config, Refcache};
 
 /// A number. If a block says `first` it is the first key's, and the others count on from there.
@@ -47,7 +47,7 @@ fn filled(keys: Range<u64>, value: Count, test: impl Fn(&Pinned, &Map<'_>)) {
     let pin = percore::pin();
     refcache.online(&pin);
     let map = RadixMap::new(&pin, &refcache).unwrap();
-    let mut guard = map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+    let mut guard = map.lock_range(&pin, keys.clone(), Always).unwrap();
     guard.widen(keys).unwrap();
     guard.fill(value);
     drop(guard);
@@ -59,7 +59,7 @@ fn filled(keys: Range<u64>, value: Count, test: impl Fn(&Pinned, &Map<'_>)) {
 /// Slots that `keys` touch, clipped, and what they say.
 fn slots(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, Option<Count>)> {
     let mut found = Vec::new();
-    let mut guard = map.lock_range(pin, keys, Expand::Never).unwrap();
+    let mut guard = map.lock_whole(pin, keys);
     guard.for_each(|entry| found.push((entry.keys(), entry.value())));
     found
 }
@@ -78,7 +78,7 @@ fn the_keys_of_a_block_get_their_parts_when_it_is_cut() {
     for &of in KINDS {
         filled(START..START + BLOCK, of, |pin, map| {
             let cut = START + 77..START + 78;
-            map.lock_range(pin, cut, Expand::IfPresent).unwrap().for_each(|entry| entry.clear());
+            map.lock_range(pin, cut, IfPresent).unwrap().for_each(|entry| entry.clear());
             assert_parts(map, pin, of, 77);
         });
     }
@@ -89,11 +89,13 @@ fn the_keys_of_a_block_get_their_parts_when_it_is_cut() {
 fn a_holder_who_needs_no_parts_leaves_what_is_alike_folded() {
     let piece = START + 5..START + 6;
     filled(START..START + BLOCK, SAME, |pin, map| {
-        drop(map.lock_range(pin, piece.clone(), Expand::IfDiffering).unwrap());
+        drop(map.lock_range(pin, piece.clone(), IfDiffering).unwrap());
         assert_eq!(map.peek(pin, START).span, START..START + BLOCK);
     });
     filled(START..START + BLOCK, FIRST, |pin, map| {
-        map.lock_range(pin, piece.clone(), Expand::IfDiffering).unwrap().for_each(|entry| entry.clear());
+        map.lock_range(pin, piece.clone(), IfDiffering)
+            .unwrap()
+            .for_each(|entry| entry.whole().unwrap().clear());
         assert_parts(map, pin, FIRST, 5);
     });
 }
@@ -129,7 +131,7 @@ fn a_block_is_split_under_its_lock() {
         });
         assert_eq!(keys, BLOCK);
         drop(guard);
-        drop(map.lock_range(pin, SPAN, Expand::Always).unwrap());
+        drop(map.lock_range(pin, SPAN, Always).unwrap());
     });
 }
 
@@ -141,7 +143,7 @@ fn a_leaf_is_folded_under_its_lock() {
     for (keys, &of) in HOLDS.into_iter().zip(KINDS) {
         filled(0..1 << 18, SAME, |pin, map| {
             drop(map.lock_key(pin, START + 9).unwrap());
-            let mut guard = map.lock_range(pin, keys.clone(), Expand::Always).unwrap();
+            let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();
             let before = map.stats().live();
             guard.fold(START..START + BLOCK, of).unwrap();
             let mut seen = None;
@@ -151,9 +153,7 @@ fn a_leaf_is_folded_under_its_lock() {
             assert_eq!(slots(map, pin, START..START + BLOCK), [(START..START + BLOCK, Some(of))]);
             map.domain().drain(pin);
             assert_eq!(map.stats().live(), before - 1, "the leaf goes");
-            map.lock_range(pin, START + 77..START + 78, Expand::IfPresent)
-                .unwrap()
-                .for_each(|entry| entry.clear());
+            map.lock_range(pin, START + 77..START + 78, IfPresent).unwrap().for_each(|entry| entry.clear());
             assert_parts(map, pin, of, 77);
         });
     }
@@ -162,9 +162,9 @@ fn a_leaf_is_folded_under_its_lock() {
 #[test]
 fn a_leaf_with_holes_is_folded() {
     filled(START + 3..START + 5, SAME, |pin, map| {
-        map.lock_range(pin, HOLDS[0].clone(), Expand::Always).unwrap().fold(HOLDS[0].clone(), FIRST).unwrap();
+        map.lock_range(pin, HOLDS[0].clone(), Always).unwrap().fold(HOLDS[0].clone(), FIRST).unwrap();
         assert_eq!(slots(map, pin, HOLDS[0].clone()), [(HOLDS[0].clone(), Some(FIRST))]);
-        map.lock_range(pin, HOLDS[0].clone(), Expand::Always).unwrap().for_each(|entry| entry.clear());
+        map.lock_range(pin, HOLDS[0].clone(), Always).unwrap().for_each(|entry| entry.clear());
         map.domain().drain(pin);
         assert_eq!(map.stats().live(), 1, "the leaf and what was above it go");
     });

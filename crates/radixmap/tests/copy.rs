@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
 use proptest::prelude::*;
-use radixmap::{Expand, KEY_END, OutOfMemory, RadixMap, Run};
+use radixmap::{Always, IfPresent, KEY_END, OutOfMemory, RadixMap, Run};
 use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
@@ -28,7 +28,7 @@ fn on_two(test: impl FnOnce(&Pinned, &Map<'_>, &Map<'_>)) {
 }
 
 fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, value: u64) {
-    let mut guard = map.lock_range(pin, keys.clone(), Expand::Always).unwrap();
+    let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();
     guard.widen(keys).unwrap();
     guard.fill(Twin(value));
 }
@@ -36,7 +36,7 @@ fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, value: u64) {
 /// Every slot that has a value: its keys, and the value.
 fn slots(map: &Map<'_>, pin: &Pinned) -> Vec<(Range<u64>, u64)> {
     let mut slots = Vec::new();
-    map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap().for_each(|entry| {
+    map.lock_all(pin).for_each(|entry| {
         slots.extend(entry.value().map(|Twin(value)| (entry.keys(), value)));
     });
     slots
@@ -58,7 +58,7 @@ fn made_of(run: &mut Run<'_, Twin>) -> Result<Option<Twin>, OutOfMemory> {
 /// Holding everything, or nothing.
 fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>, held: bool) {
     let copied = match held {
-        true => map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap().copy_to(pin, twin, made_of),
+        true => map.lock_all(pin).copy_to(pin, twin, made_of),
         false => map.copy_to(pin, twin, made_of),
     };
     copied.unwrap();
@@ -84,7 +84,7 @@ fn who_looks_at_the_twin_is_waited_for() {
             std::thread::scope(|scope| {
                 scope.spawn(|| look(twin, &looks, &copies));
                 wait_for(&looks);
-                let mut all = map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap();
+                let mut all = map.lock_all(pin);
                 copies.store(true, Ordering::Release);
                 all.copy_to(pin, twin, |run| Ok(Some(run.value()))).unwrap();
             });
@@ -98,7 +98,7 @@ fn look(twin: &Map<'_>, looks: &AtomicBool, copies: &AtomicBool) {
     let _core = percore::threads::enter_any(CORES);
     let pin = percore::pin();
     twin.domain().online(&pin);
-    let all = twin.lock_range(&pin, 0..KEY_END, Expand::IfPresent).unwrap();
+    let all = twin.lock_range(&pin, 0..KEY_END, IfPresent).unwrap();
     looks.store(true, Ordering::Release);
     wait_for(copies);
     drop(all);
@@ -140,13 +140,13 @@ fn a_leaf_with_one_second_word_has_a_copy_with_one() {
     for &held in HELD {
         on_two(|pin, map, twin| {
             for (key, value) in [(5, 3), (6, 3), (20, 7)] {
-                let mut guard = map.lock_range(pin, key..key + 1, Expand::Always).unwrap();
+                let mut guard = map.lock_range(pin, key..key + 1, Always).unwrap();
                 guard.fit(key..key + 1, Twin(value)).unwrap();
                 guard.fill(Twin(value));
             }
             let raised = |run: &mut Run<'_, Twin>| Ok(Some(Twin(run.value().0 + 64)));
             let copied = match held {
-                true => map.lock_range(pin, 0..KEY_END, Expand::Never).unwrap().copy_to(pin, twin, raised),
+                true => map.lock_all(pin).copy_to(pin, twin, raised),
                 false => map.copy_to(pin, twin, raised),
             };
             copied.unwrap();
@@ -176,7 +176,7 @@ fn what_is_taken_from_both_is_in_neither() {
     on_two(|pin, map, twin| {
         let keys = if cfg!(miri) { 500..530 } else { 0..1030 };
         let clear = |map: &Map<'_>, pin: &Pinned| {
-            let mut guard = map.lock_range(pin, keys.clone(), Expand::IfPresent).unwrap();
+            let mut guard = map.lock_range(pin, keys.clone(), IfPresent).unwrap();
             guard.for_each(|entry| entry.clear());
         };
         for _ in 0..if cfg!(miri) { 1 } else { 50 } {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
 use proptest::prelude::*;
-use radixmap::{BLOCK, Expand, KEY_END, NodeCounters, RadixMap, RangeGuard};
+use radixmap::{Always, BLOCK, Expand, ExpandUsed, IfPresent, KEY_END, Never, NodeCounters, RadixMap};
 use refcache::Refcache;
 
 /// Each key starts a segment that has this value up to the next key.
@@ -59,27 +59,10 @@ impl Segments {
     }
 }
 
-/// How a range is locked.
-#[derive(Clone, Copy, Debug)]
-struct Lock {
-    expand: Expand,
-    wide: bool,
-}
-
-impl Lock {
-    fn range<'g>(self, map: &'g Map<'_>, pin: &'g Pinned, keys: Range<u64>) -> RangeGuard<'g, Twin> {
-        let mut guard = map.lock_range(pin, keys.clone(), self.expand).unwrap();
-        if self.wide {
-            guard.widen(keys).unwrap();
-        }
-        guard
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Op {
-    Fill(Range<u64>, u64, Lock),
-    Clear(Range<u64>, Lock),
+    Fill(Range<u64>, u64, bool),
+    Clear(Range<u64>, bool),
     Bump(Range<u64>),
     Cut(Range<u64>, Range<u64>, u64),
     Fold(Range<u64>, u64),
@@ -113,15 +96,10 @@ fn nested() -> impl Strategy<Value = (Range<u64>, Range<u64>)> {
     keys().prop_flat_map(within)
 }
 
-fn lock() -> impl Strategy<Value = Lock> {
-    let expand = prop::sample::select(vec![Expand::Always, Expand::IfPresent]);
-    (expand, any::<bool>()).prop_map(|(expand, wide)| Lock { expand, wide })
-}
-
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (keys(), 1..1000u64, lock()).prop_map(|(keys, value, lock)| Op::Fill(keys, value, lock)),
-        3 => (keys(), lock()).prop_map(|(keys, lock)| Op::Clear(keys, lock)),
+        4 => (keys(), 1..1000u64, any::<bool>()).prop_map(|(keys, value, widen)| Op::Fill(keys, value, widen)),
+        3 => (keys(), any::<bool>()).prop_map(|(keys, exactly)| Op::Clear(keys, exactly)),
         2 => keys().prop_map(Op::Bump),
         3 => (nested(), 1..1000u64).prop_map(|((all, part), value)| Op::Cut(all, part, value)),
         2 => (keys(), 1..1000u64).prop_map(|(keys, value)| Op::Fold(keys, value)),
@@ -134,7 +112,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
-fn contents(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, expand: Expand) -> Vec<(Range<u64>, u64)> {
+fn contents(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, expand: impl Expand) -> Vec<(Range<u64>, u64)> {
     let mut segments = Segments::default();
     let mut at = keys.start;
     map.lock_range(pin, keys.clone(), expand).unwrap().for_each(|entry| {
@@ -148,42 +126,39 @@ fn contents(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, expand: Expand) -> Ve
 
 fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pinned) {
     match op {
-        Op::Fill(keys, value, lock) => {
-            let mut guard = Lock { expand: Expand::Always, ..lock }.range(map, pin, keys.clone());
-            guard.fit(keys.clone(), Twin(value)).unwrap();
+        Op::Fill(keys, value, widen) => {
+            let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();
+            match widen {
+                true => guard.widen(keys.clone()).unwrap(),
+                false => guard.fit(keys.clone(), Twin(value)).unwrap(),
+            }
             guard.fill(Twin(value));
             drop(guard);
             model.set(keys.clone(), Some(value));
-            assert_eq!(contents(map, pin, keys.clone(), Expand::IfPresent), model.used(keys));
+            assert_eq!(contents(map, pin, keys.clone(), IfPresent), model.used(keys));
         }
-        Op::Clear(keys, lock) => {
-            let mut guard = lock.range(map, pin, keys.clone());
-            assert_eq!(guard.is_empty(), model.used(keys.clone()).is_empty());
-            guard.for_each(|entry| entry.clear());
-            assert!(guard.is_empty());
-            drop(guard);
-            model.set(keys, None);
-        }
+        Op::Clear(keys, true) => clear(map, model, pin, keys, Always),
+        Op::Clear(keys, false) => clear(map, model, pin, keys, IfPresent),
         Op::Bump(keys) => {
-            let mut guard = map.lock_range(pin, keys.clone(), Expand::IfPresent).unwrap();
+            let mut guard = map.lock_range(pin, keys.clone(), IfPresent).unwrap();
             guard.widen(keys.clone()).unwrap();
             guard.for_each(|entry| {
                 if let Some(Twin(value)) = entry.value() {
-                    entry.set(Twin(value + 2));
+                    entry.whole().unwrap().set(Twin(value + 2));
                 }
             });
             drop(guard);
             for (segment, value) in model.used(keys.clone()) {
                 model.set(segment, Some(value + 2));
             }
-            assert_eq!(contents(map, pin, keys.clone(), Expand::Always), model.used(keys));
+            assert_eq!(contents(map, pin, keys.clone(), Always), model.used(keys));
         }
         Op::Cut(all, part, value) => cut(map, model, pin, all, part, value),
         Op::Fold(keys, value) => fold(map, model, pin, keys, value),
         Op::SetKey(key, value) => change_key(map, model, pin, key, Some(value)),
         Op::ClearKey(key) => change_key(map, model, pin, key, None),
         Op::Peek(key) => {
-            assert_eq!(contents(map, pin, key..key + 1, Expand::Never), model.used(key..key + 1));
+            assert_eq!(contents(map, pin, key..key + 1, Never), model.used(key..key + 1));
             let seen = map.peek(pin, key);
             assert!(seen.span.contains(&key));
             assert_eq!(seen.used, model.get(key).is_some());
@@ -196,17 +171,29 @@ fn apply(op: Op, map: &Map<'_>, model: &mut Model, refcache: &Refcache, pin: &Pi
     }
 }
 
+fn clear(map: &Map<'_>, model: &mut Model, pin: &Pinned, keys: Range<u64>, expand: impl ExpandUsed) {
+    let mut guard = map.lock_range(pin, keys.clone(), expand).unwrap();
+    assert_eq!(guard.is_empty(), model.used(keys.clone()).is_empty());
+    guard.for_each(|entry| entry.clear());
+    assert!(guard.is_empty());
+    drop(guard);
+    model.set(keys, None);
+}
+
 /// Locks `all`, and then sets `part` of it alone.
 fn cut(map: &Map<'_>, model: &mut Model, pin: &Pinned, all: Range<u64>, part: Range<u64>, value: u64) {
-    let mut guard = map.lock_range(pin, all, Expand::Always).unwrap();
+    let mut guard = map.lock_range(pin, all, Always).unwrap();
     guard.split(part.clone()).unwrap();
     guard.fit(part.clone(), Twin(value)).unwrap();
-    let set = guard.try_for_each_in(part.clone(), |entry| {
+    let seen = guard.try_for_each_in(part.clone(), |entry| {
         assert!(part.start <= entry.keys().start && entry.keys().end <= part.end);
-        entry.set(Twin(value));
-        ControlFlow::<()>::Continue(())
+        match entry.whole().is_some() {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
     });
-    assert!(set.is_continue());
+    assert!(seen.is_continue());
+    guard.fill_in(part.clone(), Twin(value));
     model.set(part, Some(value));
 }
 
@@ -214,7 +201,7 @@ fn cut(map: &Map<'_>, model: &mut Model, pin: &Pinned, all: Range<u64>, part: Ra
 fn fold(map: &Map<'_>, model: &mut Model, pin: &Pinned, keys: Range<u64>, value: u64) {
     let block = |key: u64| key & !(BLOCK - 1)..(key | (BLOCK - 1)) + 1;
     let (first, last) = (block(keys.start), block(keys.end - 1));
-    let mut guard = map.lock_range(pin, first.start..last.end, Expand::Always).unwrap();
+    let mut guard = map.lock_range(pin, first.start..last.end, Always).unwrap();
     for block in if first == last { vec![first] } else { vec![first, last] } {
         if map.peek(pin, block.start).span.end == block.start + 1 {
             guard.fold(block.clone(), Twin(value)).unwrap();
@@ -260,9 +247,9 @@ proptest! {
             apply(op, &map, &mut model, &refcache, &pin);
         }
         let everything = 0..KEY_END;
-        prop_assert_eq!(contents(&map, &pin, everything.clone(), Expand::Always), model.used(everything.clone()));
+        prop_assert_eq!(contents(&map, &pin, everything.clone(), Always), model.used(everything.clone()));
 
-        map.lock_range(&pin, everything, Expand::IfPresent).unwrap().for_each(|entry| entry.clear());
+        map.lock_range(&pin, everything, IfPresent).unwrap().for_each(|entry| entry.clear());
         settle(&refcache, &pin);
         prop_assert_eq!(map.stats().live(), 1, "only the root stays");
         map.destroy(&pin);
@@ -281,7 +268,7 @@ proptest! {
         let counters = Arc::new(NodeCounters::new(CORES));
         let map = RadixMap::<Twin, _>::with_counters(&pin, &refcache, counters.clone()).unwrap();
         for (value, keys) in fills.into_iter().enumerate() {
-            let mut guard = map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+            let mut guard = map.lock_range(&pin, keys.clone(), Always).unwrap();
             guard.widen(keys).unwrap();
             guard.fill(Twin(value as u64));
             drop(guard);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
-use radixmap::{Expand, KEY_END, NodeCounters, OutOfMemory, RadixMap};
+use radixmap::{Always, IfPresent, KEY_END, Never, NodeCounters, OutOfMemory, RadixMap};
 use refcache::Refcache;
 use test_memory::{Failing, owned, with_allocations};
 
@@ -22,7 +22,7 @@ type Map<'r> = RadixMap<Twin, &'r Refcache>;
 /// All values, in order, neighbours joined. Hangs if a slot was left locked.
 fn contents(map: &Map<'_>, pin: &Pinned) -> Vec<(Range<u64>, u64)> {
     let mut segments: Vec<(Range<u64>, u64)> = Vec::new();
-    map.lock_range(pin, 0..KEY_END, Expand::IfPresent).unwrap().for_each(|entry| {
+    map.lock_range(pin, 0..KEY_END, IfPresent).unwrap().for_each(|entry| {
         let Some(Twin(value)) = entry.value() else { return };
         match segments.last_mut() {
             Some((last, same)) if last.end == entry.keys().start && *same == value => {
@@ -60,15 +60,15 @@ fn fails_cleanly(
 }
 
 fn lock(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Result<(), OutOfMemory> {
-    map.lock_range(pin, keys, Expand::Always).map(drop)
+    map.lock_range(pin, keys, Always).map(drop)
 }
 
 fn lock_wide(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Result<(), OutOfMemory> {
-    map.lock_range(pin, keys.clone(), Expand::Always)?.widen(keys)
+    map.lock_range(pin, keys.clone(), Always)?.widen(keys)
 }
 
 fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) {
-    map.lock_range(pin, keys, Expand::Always).unwrap().fill(Twin(4));
+    map.lock_range(pin, keys, Always).unwrap().fill(Twin(4));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn both_ends_of_a_folded_value() {
     let needed = fails_cleanly(
         |map, pin| fill(map, pin, half..KEY_END),
         |map, pin| {
-            let mut guard = map.lock_range(pin, inside.clone(), Expand::IfPresent)?;
+            let mut guard = map.lock_range(pin, inside.clone(), IfPresent)?;
             guard.for_each(|entry| assert_eq!(entry.value(), Some(Twin(4))));
             Ok(())
         },
@@ -124,7 +124,7 @@ fn a_split_of_what_is_held() {
     let needed = fails_cleanly(
         |map, pin| fill(map, pin, 0..1 << 28),
         |map, pin| {
-            let mut guard = map.lock_range(pin, 0..1 << 28, Expand::Always)?;
+            let mut guard = map.lock_range(pin, 0..1 << 28, Always)?;
             guard.split(77..(1 << 27) + 3)
         },
     );
@@ -172,7 +172,7 @@ fn second_words_for_a_folded_slot() {
 fn a_fault_in_a_folded_value_with_a_second_word() {
     let needed = fails_cleanly(
         |map, pin| {
-            let mut guard = map.lock_range(pin, 0..1 << 27, Expand::Always).unwrap();
+            let mut guard = map.lock_range(pin, 0..1 << 27, Always).unwrap();
             guard.widen(0..1 << 27).unwrap();
             guard.fill(Twin(7));
         },
@@ -219,7 +219,7 @@ fn a_copy() {
         let [map, twin] = [(); 2].map(|()| RadixMap::new(&pin, &refcache).unwrap());
         [1000..1003, 1 << 27..(1 << 27) + 1].into_iter().for_each(|keys| fill(&map, &pin, keys));
         let copied = with_allocations(left, || {
-            let mut all = map.lock_range(&pin, 0..KEY_END, Expand::Never)?;
+            let mut all = map.lock_range(&pin, 0..KEY_END, Never)?;
             all.copy_to(&pin, &twin, |run| Ok(Some(run.value())))
         });
         let (all, had) = (contents(&map, &pin), contents(&twin, &pin));

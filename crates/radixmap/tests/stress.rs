@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use common::{Twin, domain, settle};
 use percore::{CoreId, Pinned};
-use radixmap::{BLOCK, Expand, RadixMap, RangeGuard};
+use radixmap::{Always, BLOCK, ExpandUsed, IfPresent, RadixMap, RangeGuard};
 use refcache::Refcache;
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
@@ -86,10 +86,10 @@ impl Arena {
     }
 
     /// Claims the keys of a guard, shows each entry to `change`, which returns the new value, and lets go.
-    fn change(
+    fn change<E: ExpandUsed>(
         &self,
         pin: &Pinned,
-        guard: &mut RangeGuard<'_, Twin>,
+        guard: &mut RangeGuard<'_, Twin, E>,
         mut change: impl FnMut(Option<Twin>) -> Option<Twin>,
     ) {
         let me = 1 + pin.core().index() as u64;
@@ -104,7 +104,7 @@ impl Arena {
                 expected.store(next.map_or(0, |Twin(value)| value + 1), Relaxed);
             }
             match next {
-                Some(value) => entry.set(value),
+                Some(value) => entry.whole().unwrap().set(value),
                 None => entry.clear(),
             }
         });
@@ -114,17 +114,18 @@ impl Arena {
     /// What a core of an address space does: map, unmap, fault, look.
     fn round(&self, map: &Map<'_>, pin: &Pinned, random: &mut Random, keys: Range<u64>) {
         let part = random.part_of(keys);
-        let lock = |keys, expand| map.lock_range(pin, keys, expand).unwrap();
+        let lock = |keys| map.lock_range(pin, keys, Always).unwrap();
+        let lock_used = |keys| map.lock_range(pin, keys, IfPresent).unwrap();
         match random.below(64) {
-            0 => self.change(pin, &mut lock(random.part_of(ALL), Expand::IfPresent), |_| None),
+            0 => self.change(pin, &mut lock_used(random.part_of(ALL)), |_| None),
             1..20 => {
                 let value = random.below(1000);
-                let mut guard = lock(part.clone(), Expand::Always);
+                let mut guard = lock(part.clone());
                 guard.fit(part, Twin(value)).unwrap();
                 self.change(pin, &mut guard, |_| Some(Twin(value)));
             }
-            20..40 => self.change(pin, &mut lock(part, Expand::Always), |_| None),
-            40..50 => self.change(pin, &mut lock(part, Expand::IfPresent), |_| None),
+            20..40 => self.change(pin, &mut lock(part), |_| None),
+            40..50 => self.change(pin, &mut lock_used(part), |_| None),
             50..60 => {
                 if let Some(mut guard) = map.lock_key(pin, part.start).unwrap() {
                     guard.widen(part.start..part.start + 1).unwrap();
@@ -135,7 +136,7 @@ impl Arena {
             }
             60 => {
                 let (start, end) = (part.start / BLOCK * BLOCK, part.end.next_multiple_of(BLOCK));
-                self.fold(pin, lock(start..end, Expand::Always), 2 * random.below(500));
+                self.fold(pin, lock(start..end), 2 * random.below(500));
             }
             _ => assert!(map.peek(pin, part.start).span.contains(&part.start)),
         }
@@ -195,7 +196,7 @@ fn stress(first: usize, islands: impl Fn(u64) -> Range<u64>) {
     assert!(cfg!(miri) || map.stats().collapsed > 100, "too little happened: {:?}", map.stats());
 
     arena.refcache.online(&pin);
-    arena.change(&pin, &mut map.lock_range(&pin, ALL, Expand::IfPresent).unwrap(), |_| None);
+    arena.change(&pin, &mut map.lock_range(&pin, ALL, IfPresent).unwrap(), |_| None);
     settle(&arena.refcache, &pin);
     assert_eq!(map.stats().live(), 1);
     map.destroy(&pin);

@@ -28,7 +28,7 @@
 //!    keep their seats, and what the words say of them.
 
 use percore::{CoreSet, Pinned};
-use radixmap::RangeGuard;
+use radixmap::{Expand, RangeGuard};
 
 use crate::meta::Page;
 use crate::reach::{Reach, around, linkage};
@@ -39,7 +39,12 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     /// When this returns, no core translates what `reach` covers of the locked pages; and if they are of one leaf which seems to be
     /// shared no more, no other core is linked to it.
     #[inline]
-    pub(crate) fn take_back_in(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>, reach: Reach) {
+    pub(crate) fn take_back_in<E: Expand>(
+        &self,
+        pin: &Pinned,
+        guard: &mut RangeGuard<'_, Page, E>,
+        reach: Reach,
+    ) {
         if reach.cores.is_empty() {
             return;
         }
@@ -50,10 +55,10 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         }
     }
 
-    fn take_back_there(
+    fn take_back_there<E: Expand>(
         &self,
         pin: &Pinned,
-        guard: &mut RangeGuard<'_, Page>,
+        guard: &mut RangeGuard<'_, Page, E>,
         mut targets: CoreSet,
         reach: Reach,
     ) {
@@ -62,14 +67,15 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         };
         targets.union(&others);
         self.clear_there(pin, &targets, around(PageNum::new(guard.keys().start))); // D4
-        guard.with_leaf(|mut leaf| {
-            let gone = linkage(&leaf).emptied(&others);
-            leaf.hold(-(gone as i64));
-        });
+        guard.with_leaf(|leaf| leaf.release(linkage(&leaf).emptied(&others)));
     }
 
     /// Who is linked to the leaf that the locked pages are of, and is to go.
-    fn to_be_sent_away(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>) -> Option<CoreSet> {
+    fn to_be_sent_away<E: Expand>(
+        &self,
+        pin: &Pinned,
+        guard: &mut RangeGuard<'_, Page, E>,
+    ) -> Option<CoreSet> {
         if self.mmu.tables() != Tables::Adaptive {
             return None;
         }

@@ -145,10 +145,10 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         entry: &mut Entry<'_, Page>,
         page: Page,
     ) -> Result<Option<Fault>, FaultError> {
-        let mut leaf = entry.leaf();
+        let leaf = entry.leaf();
         let linkage = linkage(&leaf);
         if linkage.link(pin.core()) {
-            leaf.hold(1);
+            leaf.hold();
         }
         let fresh = self.mmu.link(pin, at, leaf.address()).map_err(|_| FaultError::OutOfMemory)?;
         if !linkage.stays(pin.core()) {
@@ -171,10 +171,10 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
 
     /// This core linked the leaf of `at` too late.
     #[cold]
-    fn unlink(&self, pin: &Pinned, at: PageNum, mut leaf: Leaf<'_>) {
+    fn unlink(&self, pin: &Pinned, at: PageNum, leaf: Leaf<'_>) {
         self.mmu.clear(pin, around(at));
         if linkage(&leaf).leave(pin.core()) {
-            leaf.hold(-1);
+            leaf.release(1);
         }
     }
 

@@ -3,7 +3,7 @@
 use core::mem;
 
 use percore::{CoreSet, Pinned};
-use radixmap::{Entry, Leaf, RangeGuard};
+use radixmap::{Entry, Expand, Leaf, RangeGuard};
 
 use crate::meta::Page;
 use crate::shootdown::{Rig, range};
@@ -27,18 +27,18 @@ impl Reach {
         Self { cores, pages: PageRange::one(at), holes: false }
     }
 
-    /// The translations of those locked pages that `concerns` picks.
+    /// The translations of those locked pages that `concerns` picks. A slot that sticks out of the range has none.
     #[inline]
-    pub(crate) fn of(
-        guard: &mut RangeGuard<'_, Page>,
+    pub(crate) fn of<E: Expand>(
+        guard: &mut RangeGuard<'_, Page, E>,
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
     ) -> Self {
         let mut reach = Self::NONE;
-        guard.for_each(|entry| match entry.value() {
-            None => reach.holes = true,
-            Some(page) if concerns(page) => reach.add(entry, page, grain),
+        guard.for_each(|entry| match entry.used() {
+            Some((mut entry, page)) if concerns(page) => reach.add(&mut entry, page, grain),
             Some(_) => {}
+            None => reach.holes |= entry.value().is_none(),
         });
         reach
     }
@@ -62,7 +62,7 @@ impl Reach {
     }
 
     /// Whoever is linked to a leaf of which all is locked.
-    pub(crate) fn add_whole_leaves(&mut self, guard: &mut RangeGuard<'_, Page>) {
+    pub(crate) fn add_whole_leaves<E: Expand>(&mut self, guard: &mut RangeGuard<'_, Page, E>) {
         guard.for_each_whole_leaf(|leaf, keys| {
             let linked = linkage(&leaf).linked();
             if !linked.is_empty() {
@@ -146,9 +146,8 @@ pub(crate) fn linkage<'a>(leaf: &Leaf<'a>) -> Linkage<'a> {
 }
 
 /// Nobody is linked to the leaf any more.
-pub(crate) fn abandon(mut leaf: Leaf<'_>) {
-    let gone = linkage(&leaf).reset();
-    leaf.hold(-(gone as i64));
+pub(crate) fn abandon(leaf: Leaf<'_>) {
+    leaf.release(linkage(&leaf).reset());
 }
 
 /// The pages of the leaf of `page`.
@@ -159,6 +158,6 @@ pub(crate) fn around(page: PageNum) -> PageRange {
 
 /// The pages of a locked slot.
 #[inline]
-pub(crate) fn pages(entry: &Entry<'_, Page>) -> PageRange {
+pub(crate) fn pages<E: Expand>(entry: &Entry<'_, Page, E>) -> PageRange {
     range(entry.keys())
 }

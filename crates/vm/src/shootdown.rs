@@ -36,7 +36,7 @@
 use core::ops::Range;
 
 use percore::{CoreSet, Pinned};
-use radixmap::{Leaf, RangeGuard};
+use radixmap::{Expand, ExpandUsed, Leaf, RangeGuard};
 
 use crate::contract::Noted;
 use crate::counters::Tally;
@@ -76,7 +76,12 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
     /// The same, and leaves of which all is locked are nobody's afterwards: whoever is linked to them unlinks. What else is
     /// locked must be in `reach`, as far as it is to go.
     #[inline]
-    pub(crate) fn take_leaves_back(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>, mut reach: Reach) {
+    pub(crate) fn take_leaves_back<E: Expand>(
+        &self,
+        pin: &Pinned,
+        guard: &mut RangeGuard<'_, Page, E>,
+        mut reach: Reach,
+    ) {
         let keys = guard.keys();
         if self.mmu.tables() != Tables::Adaptive || keys.end - keys.start < Leaf::KEYS {
             return self.take_back_in(pin, guard, reach);
@@ -119,22 +124,22 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 
 /// Locked pages of which those that `picked` says are going away; their slots still own their frames.
 #[must_use = "a removed mapping keeps its frames until it is taken back and released"]
-pub(crate) struct Removed<'r, 'g, P> {
-    guard: &'r mut RangeGuard<'g, Page>,
+pub(crate) struct Removed<'r, 'g, E, P> {
+    guard: &'r mut RangeGuard<'g, Page, E>,
     reach: Reach,
     picked: P,
 }
 
-impl<'r, 'g, P: Fn(Page) -> bool> Removed<'r, 'g, P> {
+impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
     #[inline]
-    pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page>, grain: Grain, picked: P) -> Self {
+    pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page, E>, grain: Grain, picked: P) -> Self {
         let reach = Reach::of(guard, grain, &picked);
         Self { guard, reach, picked }
     }
 
     /// Takes the translations back from every core.
     #[inline]
-    pub(crate) fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g, P> {
+    pub(crate) fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g, E, P> {
         let holes = self.reach.holes;
         rig.take_back(pin, self.reach);
         Quiet { guard: self.guard, holes, picked: self.picked }
@@ -146,7 +151,7 @@ impl<'r, 'g, P: Fn(Page) -> bool> Removed<'r, 'g, P> {
         self,
         pin: &Pinned,
         rig: &Rig<M, F>,
-    ) -> Quiet<'r, 'g, P> {
+    ) -> Quiet<'r, 'g, E, P> {
         let holes = self.reach.holes;
         rig.take_leaves_back(pin, self.guard, self.reach);
         Quiet { guard: self.guard, holes, picked: self.picked }
@@ -155,13 +160,13 @@ impl<'r, 'g, P: Fn(Page) -> bool> Removed<'r, 'g, P> {
 
 /// Locked pages of which no core translates those picked: their frames may go.
 #[must_use = "a removed mapping keeps its frames until it is released"]
-pub(crate) struct Quiet<'r, 'g, P> {
-    guard: &'r mut RangeGuard<'g, Page>,
+pub(crate) struct Quiet<'r, 'g, E, P> {
+    guard: &'r mut RangeGuard<'g, Page, E>,
     pub(crate) holes: bool,
     picked: P,
 }
 
-impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
+impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
     /// Gives the frames up and empties the slots.
     #[inline]
     pub(crate) fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
@@ -173,12 +178,14 @@ impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
             }
         });
     }
+}
 
+impl<E: Expand, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
     /// Gives the frames up and empties the slots, of a map that has resident pages only.
     pub(crate) fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
         let picked = self.picked;
         self.guard.for_each_used(|run| {
-            if picked(run.value()) {
+            if let Some(mut run) = run.whole().filter(|run| picked(run.value())) {
                 rig.give_up(pin, run.value());
                 run.clear();
             }
@@ -190,7 +197,7 @@ impl<P: Fn(Page) -> bool> Quiet<'_, '_, P> {
         let picked = self.picked;
         self.guard.for_each_used(|run| {
             let page = run.value();
-            if page.is_touched() && picked(page) {
+            if let Some(mut run) = run.whole().filter(|_| page.is_touched() && picked(page)) {
                 rig.give_up(pin, page);
                 run.set(page.without_frame());
             }

@@ -1,16 +1,17 @@
 //! The slots of a node that a range touches: one at a time, or the neighbours in a leaf that say the same as one.
 
 use core::iter;
+use core::mem;
 use core::ops::Range;
 use core::slice;
 
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::{GROUP, LEVEL_BITS, NodeRef, slot_index, slot_keys};
+use super::{GROUP, LEVEL_BITS, NodeRef, Step, slot_index, slot_keys};
 use crate::lock::Here;
 use crate::memory::Slots;
 use crate::side::Side;
-use crate::slot::{Slot, Word};
+use crate::slot::{Locked, Slot, Word};
 use crate::subtree::{Acquired, acquire};
 
 impl<'p> NodeRef<'p> {
@@ -44,33 +45,64 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The same for somebody who holds none: of the next ones, those that have no child are locked now. Who holds the first
-    /// of them is waited for.
+    /// The first of them, with its child if it has one.
+    #[inline(always)]
+    pub fn used_part(
+        self,
+        here: &Here<'p>,
+        keys: Range<u64>,
+        joins: impl Fn(u64) -> bool,
+    ) -> Option<Found<'p>> {
+        self.used_parts(keys, joins).find_map(|part| match self.step(here, part.slot) {
+            Step::Child(child) => Some(Found { part, child: Some(child) }),
+            // A child that nobody had entered may have collapsed since it was found.
+            Step::Slot(word) => word.is_used().then_some(Found { part, child: None }),
+        })
+    }
+
+    /// The same for somebody who holds none: if it has no child it is locked now. Who holds it is waited for. Unless the node
+    /// was folded.
     #[inline(always)]
     pub fn lock_used_part(
         self,
         here: &Here<'p>,
         keys: Range<u64>,
         joins: impl Fn(u64) -> bool,
-    ) -> Option<Part<'p>> {
-        let run = |slots: Range<usize>| {
-            let first = self.lock_first_used(here, slots.clone())?;
-            let Some(like) = self.like(first, &joins) else { return Some(one(first)) };
-            let end = (first + 1..slots.end).find(|&index| !like.try_lock(index)).unwrap_or(slots.end);
-            Some(first..end)
+    ) -> Result<Option<Found<'p>>, Gone> {
+        let Some((first, child)) = self.lock_first_used(here, keys.clone())? else { return Ok(None) };
+        let run = match self.level {
+            0 => first..self.lock_alike(first, self.indices(&keys).end, joins),
+            _ => one(first),
         };
-        self.picked(keys, run).next()
+        Ok(self.picked(keys, |_| Some(run.clone())).next().map(|part| Found { part, child }))
     }
 
-    /// The first of `slots` that has a child, or had a value and is the caller's now.
-    fn lock_first_used(self, here: &Here<'p>, mut slots: Range<usize>) -> Option<usize> {
-        loop {
-            let at = self.first_used(slots.clone())?;
-            match acquire(here, self, &self.slots.0[at], Word::is_used) {
+    /// The first slot of `keys` that has a child, or had a value and is the caller's now.
+    fn lock_first_used(
+        self,
+        here: &Here<'p>,
+        keys: Range<u64>,
+    ) -> Result<Option<(usize, Option<NodeRef<'p>>)>, Gone> {
+        let mut slots = self.indices(&keys);
+        let start = keys.start & !(slot_keys(self.level + 1) - 1);
+        while let Some(at) = self.first_used(slots.clone()) {
+            match acquire(here, self, start + slot_keys(self.level) * at as u64, Word::is_used) {
+                Acquired::Child(child) => return Ok(Some((at, Some(child)))),
+                Acquired::Locked(_) => return Ok(Some((at, None))),
                 Acquired::Unwanted => slots.start = at + 1,
-                _ => return Some(at),
+                Acquired::Gone => return Err(Gone),
             }
         }
+        Ok(None)
+    }
+
+    /// Locks the neighbours of slot `first`, which the caller holds, that say the same, below `end`; where they end.
+    fn lock_alike(self, first: usize, end: usize, joins: impl Fn(u64) -> bool) -> usize {
+        let held = Locked(slice::from_ref(&self.slots.0[first]));
+        let like = self.like(first, joins);
+        mem::forget(held);
+        let alike = like.map(|like| (first + 1..end).find(|&index| !like.try_lock(index)).unwrap_or(end));
+        alike.unwrap_or(first + 1)
     }
 
     /// The runs of slots that `pick` picks, each from what is left.
@@ -137,12 +169,27 @@ impl<'p> NodeRef<'p> {
         Part { node: self, slot: self.slot(keys.start), keys, whole }
     }
 
-    /// All of the slot that `part` is of.
-    pub fn whole(self, part: &Part<'p>) -> Part<'p> {
-        let span = slot_keys(self.level);
-        let start = part.keys.start & !(span - 1);
-        self.part(start..start + span)
+    /// The keys of the slot that covers `key`.
+    pub fn span(self, key: u64) -> Range<u64> {
+        let keys = slot_keys(self.level);
+        let start = key & !(keys - 1);
+        start..start + keys
     }
+
+    /// What `within` covers of the slot that `part` is of.
+    pub fn common(self, part: &Part<'p>, within: &Range<u64>) -> Part<'p> {
+        let all = self.span(part.keys.start);
+        self.part(all.start.max(within.start)..all.end.min(within.end))
+    }
+}
+
+/// The node was folded.
+pub(crate) struct Gone;
+
+/// Slots that have a value, or a slot that has a child.
+pub(crate) struct Found<'p> {
+    pub part: Part<'p>,
+    pub child: Option<NodeRef<'p>>,
 }
 
 fn one(index: usize) -> Range<usize> {
@@ -214,6 +261,12 @@ impl<'p> Part<'p> {
     #[inline(always)]
     pub fn set_second(&self, second: u64) {
         self.node.set_second(&self.keys, second);
+    }
+
+    /// The same slots.
+    #[inline(always)]
+    pub fn again(&self) -> Part<'p> {
+        self.twin(self.node)
     }
 
     /// The same slots of another node.

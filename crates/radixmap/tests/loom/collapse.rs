@@ -85,7 +85,7 @@ fn collapse_against_a_hold() {
         let world = race(world, empty, move |world| theirs.store(world.hold(1, 0), Relaxed));
         (0..8).for_each(|_| world.tick_all(2));
         assert_eq!(world.counters.total().live(), if held.load(Relaxed) { 3 } else { 1 });
-        world.map.each_leaf(&pin(1), |mut leaf| leaf.hold(-1));
+        world.map.each_leaf(&pin(1), |leaf| leaf.release(1));
         world.end(2);
     });
 }

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use radixmap::Expand;
+use radixmap::IfPresent;
 
 use crate::machine::{KEYS, Map, Twin, WIDE, World, model, pin, race};
 
@@ -21,7 +21,7 @@ fn a_copy_against_a_removal_from_both() {
         let clear = move |world: &World| {
             world.clear(1, 0..1);
             let pin = pin(1);
-            let mut guard = theirs.lock_range(&pin, 0..1, Expand::IfPresent).unwrap();
+            let mut guard = theirs.lock_range(&pin, 0..1, IfPresent).unwrap();
             guard.for_each(|entry| entry.clear());
         };
         let world = race(world, copy, clear);
@@ -44,7 +44,7 @@ fn a_copy_against_another_second_word() {
         };
         let world = race(world, copy, |world| world.add_wide(1, 1..2, 2));
         let mut copied = Vec::new();
-        twin.lock_range(&pin(0), 0..2, Expand::Never).unwrap().for_each(|entry| copied.extend(entry.value()));
+        twin.lock_whole(&pin(0), 0..2).for_each(|entry| copied.extend(entry.value()));
         let copied: Vec<_> = copied.into_iter().map(|Twin(value)| value).collect();
         assert!(copied == [WIDE, WIDE] || copied == [WIDE, WIDE + 2], "{copied:?}");
         destroy(twin);

@@ -1,8 +1,6 @@
 //! A folded or empty slot grows into a node while others want it.
 
-use std::ops::ControlFlow;
-
-use radixmap::Expand;
+use radixmap::Always;
 
 use crate::machine::{PARTED, Twin, World, model, pin, race};
 
@@ -72,13 +70,10 @@ fn a_split_under_the_lock() {
         let world = World::new(2).filled(0..4, 10);
         let cut = |world: &World| {
             let pin = pin(0);
-            let mut guard = world.map.lock_range(&pin, 0..4, Expand::Always).unwrap();
+            let mut guard = world.map.lock_range(&pin, 0..4, Always).unwrap();
             guard.split(1..2).unwrap();
             world.touch(&guard);
-            let _ = guard.try_for_each_in(1..2, |entry| {
-                entry.set(Twin(20));
-                ControlFlow::<()>::Continue(())
-            });
+            guard.fill_in(1..2, Twin(20));
         };
         let fault = |world: &World| assert!(matches!(world.fault(1, 1, 2), Some(10 | 20)));
         let world = race(world, cut, fault);

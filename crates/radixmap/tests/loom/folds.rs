@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use radixmap::Expand;
+use radixmap::Always;
 
 use crate::machine::{Twin, World, model, pin, race};
 
@@ -57,7 +57,7 @@ fn a_fold_against_a_fold() {
         let world = World::new(2).with_leaf([1, 2]);
         let refold = |world: &World| {
             let pin = pin(1);
-            let mut guard = world.map.lock_range(&pin, 0..4, Expand::Always).unwrap();
+            let mut guard = world.map.lock_range(&pin, 0..4, Always).unwrap();
             guard.for_each(|entry| entry.set(Twin(20)));
         };
         let world = race(world, |world| world.fold(0, 0..2, 10), refold);
@@ -72,7 +72,7 @@ fn fold_against_collapse(epochs: usize) {
     let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
     let world = race(world, collapse, |world| {
         let pin = pin(1);
-        let mut guard = world.map.lock_range(&pin, 0..2, Expand::Always).unwrap();
+        let mut guard = world.map.lock_range(&pin, 0..2, Always).unwrap();
         let mut slots = 0;
         guard.for_each(|_| slots += 1);
         match slots {

@@ -9,7 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
 use percore::{CoreId, Pinned};
-use radixmap::{BLOCK, Expand, NodeCounters, RadixMap, RangeGuard, Value};
+use radixmap::{Always, BLOCK, Expand, IfPresent, NodeCounters, RadixMap, RangeGuard, Value};
 use refcache::{Config, Refcache};
 use test_memory::{Poison, poisonable};
 
@@ -85,7 +85,7 @@ impl World {
     /// Every key of `keys` has the value `value`, folded where it can be.
     pub fn filled(self, keys: Range<u64>, value: u64) -> Self {
         let pin = pin(0);
-        let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+        let mut guard = self.map.lock_range(&pin, keys.clone(), Always).unwrap();
         guard.fit(keys, Twin(value)).unwrap();
         guard.fill(Twin(value));
         drop(guard);
@@ -95,7 +95,7 @@ impl World {
     /// The leaf of keys 0 and 1 exists, and its parent; it is empty and has waited for its review for `epochs` epochs.
     pub fn with_empty_leaf(self, epochs: usize) -> Self {
         let world = self.filled(0..1, 7);
-        world.map.lock_range(&pin(0), 0..1, Expand::Always).unwrap().for_each(|entry| entry.clear());
+        world.map.lock_range(&pin(0), 0..1, Always).unwrap().for_each(|entry| entry.clear());
         (0..epochs).for_each(|_| world.tick_all(2));
         assert_eq!(world.counters.total().live(), 3);
         world
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Writes the cells of all keys of a held range: a race if somebody else holds one of them.
-    pub fn touch(&self, guard: &RangeGuard<'_, Twin>) {
+    pub fn touch<E: Expand>(&self, guard: &RangeGuard<'_, Twin, E>) {
         for key in guard.keys() {
             // SAFETY: we hold the key; loom checks that nobody else touches the cell.
             self.owned[key as usize].with_mut(|cell| unsafe { *cell += 1 });
@@ -116,13 +116,13 @@ impl World {
     /// Locks `keys` exactly, touches them and adds `by` to their values; an empty key becomes `by`.
     pub fn add(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
-        self.add_under(self.map.lock_range(&pin, keys, Expand::Always).unwrap(), by);
+        self.add_under(self.map.lock_range(&pin, keys, Always).unwrap(), by);
     }
 
     /// The same for one key, which may get a second word, or another one.
     pub fn add_wide(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
-        let mut guard = self.map.lock_range(&pin, keys.clone(), Expand::Always).unwrap();
+        let mut guard = self.map.lock_range(&pin, keys.clone(), Always).unwrap();
         let mut sum = by;
         guard.for_each(|entry| sum += entry.value().map_or(0, |Twin(value)| value));
         guard.fit(keys, Twin(sum)).unwrap();
@@ -137,7 +137,7 @@ impl World {
     /// Locks `keys` or more, touches them and takes their values away.
     pub fn clear(&self, core: usize, keys: Range<u64>) {
         let pin = pin(core);
-        let mut guard = self.map.lock_range(&pin, keys, Expand::IfPresent).unwrap();
+        let mut guard = self.map.lock_range(&pin, keys, IfPresent).unwrap();
         self.touch(&guard);
         guard.for_each(|entry| entry.clear());
     }
@@ -170,7 +170,7 @@ impl World {
     /// Locks `keys`, folds the block of keys 0 and 1, and gives it the value `value`.
     pub fn fold(&self, core: usize, keys: Range<u64>, value: u64) {
         let pin = pin(core);
-        let mut guard = self.map.lock_range(&pin, keys, Expand::Always).unwrap();
+        let mut guard = self.map.lock_range(&pin, keys, Always).unwrap();
         self.touch(&guard);
         guard.fold(0..BLOCK, Twin(value)).unwrap();
         let mut spans = Vec::new();
@@ -187,7 +187,7 @@ impl World {
     pub fn hold(&self, core: usize, key: u64) -> bool {
         let pin = pin(core);
         let Some(mut guard) = self.map.lock_key(&pin, key).unwrap() else { return false };
-        guard.for_each(|entry| entry.leaf().hold(1));
+        guard.for_each(|entry| entry.leaf().hold());
         true
     }
 
@@ -195,7 +195,7 @@ impl World {
     pub fn values(&self) -> [u64; 8] {
         let pin = pin(0);
         let mut values = [0; 8];
-        self.map.lock_range(&pin, KEYS, Expand::IfPresent).unwrap().for_each(|entry| {
+        self.map.lock_range(&pin, KEYS, IfPresent).unwrap().for_each(|entry| {
             entry.keys().for_each(|key| values[key as usize] = entry.value().map_or(0, |Twin(value)| value));
         });
         values

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use radixmap::Expand;
+use radixmap::Always;
 
 use crate::machine::{Twin, World, model, pin, race};
 
@@ -53,7 +53,7 @@ fn a_fault_waits_for_a_replacement() {
     model(3, || {
         let replace = |world: &World| {
             let pin = pin(0);
-            let mut guard = world.map.lock_range(&pin, 0..1, Expand::Always).unwrap();
+            let mut guard = world.map.lock_range(&pin, 0..1, Always).unwrap();
             guard.for_each(|entry| entry.clear());
             guard.for_each(|entry| entry.set(Twin(2)));
         };

@@ -1,16 +1,16 @@
 //! What designs do with pages whose slots are locked.
 
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 
 use percore::Pinned;
-use radixmap::{Entry, Expand, KEY_END, RadixMap, RangeGuard, Value};
+use radixmap::{Always, Entry, Expand, Never, RadixMap, RangeGuard, Value};
 use refcache::Domain;
 
 use crate::contract::lock_slots;
 use crate::meta::Page;
 use crate::{Access, FrameNum, HUGE_PAGES, PageRange, VmError};
 
-pub(super) type Guard<'g> = RangeGuard<'g, Page>;
+pub(super) type Guard<'g, E = Always> = RangeGuard<'g, Page, E>;
 
 #[inline]
 pub(super) fn keys(pages: PageRange) -> Range<u64> {
@@ -32,28 +32,20 @@ pub(super) fn lock_leaves<'g, R: Domain>(
     map: &'g RadixMap<Page, R>,
     pin: &'g Pinned,
     pages: Range<u64>,
-) -> Guard<'g> {
+) -> Guard<'g, Never> {
     lock_slots(pin);
-    let Ok(guard) = map.lock_range(pin, pages, Expand::Never) else { unreachable!("nothing is expanded") };
-    guard
+    map.lock_whole(pin, pages)
 }
 
 pub(super) fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard<'g> {
-    lock_leaves(map, pin, 0..KEY_END)
+    lock_slots(pin);
+    map.lock_all(pin)
 }
 
 /// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
 #[inline]
 pub(super) fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
     guard.fit(keys, page).map_err(|_| VmError::OutOfMemory)
-}
-
-/// Sets locked keys that no slot sticks out of, and that were made fit.
-pub(super) fn set_all(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) {
-    let _ = guard.try_for_each_in(keys, |entry| {
-        entry.set(page);
-        ControlFlow::<()>::Continue(())
-    });
 }
 
 pub(super) fn for_each_touched(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Entry<'_, Page>, Page)) {
@@ -65,7 +57,11 @@ pub(super) fn for_each_touched(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Ent
 }
 
 /// Shows the frame that `access` reaches on the one locked page to `visit`. Whether there is one.
-pub(super) fn show_frame(guard: &mut Guard<'_>, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool {
+pub(super) fn show_frame<E: Expand>(
+    guard: &mut Guard<'_, E>,
+    access: Access,
+    visit: &mut dyn FnMut(FrameNum),
+) -> bool {
     let mut shown = false;
     guard.for_each(|entry| {
         let reached = entry.value().filter(|page| page.rights().allows(access));

@@ -5,10 +5,10 @@
 //! finds the contents at both places, or at neither.
 
 use percore::Pinned;
-use radixmap::{Entry, Expand, RadixMap};
+use radixmap::{Always, Entry, RadixMap};
 use refcache::Domain;
 
-use super::locked::{Guard, for_each_touched, keys, set_all};
+use super::locked::{Guard, for_each_touched, keys};
 use crate::contract::{Call, during};
 use crate::meta::Page;
 use crate::reach::Reach;
@@ -36,7 +36,7 @@ impl Move {
         map: &'g RadixMap<Page, R>,
         pin: &'g Pinned,
     ) -> Result<Places<'g>, VmError> {
-        let lock = |pages| map.lock_range(pin, keys(pages), Expand::Always).map_err(|_| VmError::OutOfMemory);
+        let lock = |pages| map.lock_range(pin, keys(pages), Always).map_err(|_| VmError::OutOfMemory);
         if self.from.start() < self.to.start() {
             let old = lock(self.from)?;
             return Ok(Places { old, new: lock(self.to)?, way: self });
@@ -100,7 +100,7 @@ impl Places<'_> {
         rig.take_back(pin, Reach::of(&mut self.old, rig.grain, |_| true));
         for_each_touched(&mut self.old, |entry, page| {
             let at = self.way.shift(entry.keys().start);
-            set_all(&mut self.new, at..at + 1, page.untracked().with_backing(backing));
+            self.new.fill_in(at..at + 1, page.untracked().with_backing(backing));
             leave(entry, page);
         });
     }

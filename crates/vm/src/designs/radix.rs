@@ -19,10 +19,10 @@ use core::any::Any;
 use core::ops::{ControlFlow, Range};
 
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, KEY_END, Leaf, NodeCounters, RadixMap, Value};
+use radixmap::{Expand, ExpandUsed, IfPresent, KEY_END, Leaf, NodeCounters, RadixMap, Value};
 use refcache::Domain;
 
-use super::locked::{Guard, check, keys, lock_all, make_fit, set_all, show_frame};
+use super::locked::{Guard, check, keys, lock_all, make_fit, show_frame};
 use crate::arena::Arenas;
 use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
@@ -97,7 +97,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 
     #[inline]
-    fn lock<'g>(&'g self, pin: &'g Pinned, pages: PageRange, expand: Expand) -> Result<Guard<'g>, VmError> {
+    fn lock<'g, E: Expand>(
+        &'g self,
+        pin: &'g Pinned,
+        pages: PageRange,
+        expand: E,
+    ) -> Result<Guard<'g, E>, VmError> {
         lock_slots(pin);
         self.map.lock_range(pin, keys(pages), expand).map_err(|_| VmError::OutOfMemory)
     }
@@ -108,7 +113,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         self.map.first_used(pin, pages).map(|used| used.start)
     }
 
-    fn remove(&self, pin: &Pinned, guard: &mut Guard<'_>) {
+    fn remove<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>) {
         Removed::scan(guard, self.rig.grain, |_| true).take_leaves_back(pin, &self.rig).unmap(pin, &self.rig);
     }
 }
@@ -141,7 +146,7 @@ where
     }
 
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, self.check(pages)?, Expand::IfPresent)?;
+        let mut guard = self.lock(pin, self.check(pages)?, IfPresent)?;
         self.remove(pin, &mut guard);
         drop(guard);
         self.arenas.released(pin, pages);
@@ -277,9 +282,9 @@ where
     }
 
     fn tables_dropped(&self, pin: &Pinned) {
-        let leave = |mut leaf: Leaf<'_>| {
+        let leave = |leaf: Leaf<'_>| {
             if linkage(&leaf).leave(pin.core()) {
-                leaf.hold(-1);
+                leaf.release(1);
             }
         };
         if self.rig.mmu.tables() == Tables::Adaptive {

@@ -33,7 +33,7 @@ use core::ops::ControlFlow;
 
 use bonsai::Bonsai;
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, KEY_END, NodeCounters, RadixMap};
+use radixmap::{Always, Expand, KEY_END, Never, NodeCounters, RadixMap};
 use rcu::Handle;
 use refcache::Domain;
 
@@ -120,7 +120,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     }
 
     /// Locks the slots of `pages` that are there, and more where none are.
-    fn lock_pages<'g>(&'g self, pin: &'g Pinned, pages: PageRange) -> Guard<'g> {
+    fn lock_pages<'g>(&'g self, pin: &'g Pinned, pages: PageRange) -> Guard<'g, Never> {
         lock_leaves(&self.pages, pin, keys(pages))
     }
 
@@ -129,14 +129,14 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     fn lock_page<'g>(&'g self, pin: &'g Pinned, at: PageNum, mapping: Mapping) -> Result<Guard<'g>, VmError> {
         lock_slots(pin);
         let one = keys(PageRange::one(at));
-        let locked = self.pages.lock_range(pin, one.clone(), Expand::Always);
+        let locked = self.pages.lock_range(pin, one.clone(), Always);
         let mut guard = locked.map_err(|_| VmError::OutOfMemory)?;
         make_fit(&mut guard, one, Page::new(mapping))?;
         Ok(guard)
     }
 
     /// The locked pages that `picked` says are resident no more, or translated.
-    fn drop_locked(&self, pin: &Pinned, guard: &mut Guard<'_>, picked: impl Fn(Page) -> bool) {
+    fn drop_locked<E: Expand>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, picked: impl Fn(Page) -> bool) {
         Removed::scan(guard, self.rig.grain, picked).take_back(pin, &self.rig).empty(pin, &self.rig);
     }
 }

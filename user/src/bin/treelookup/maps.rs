@@ -3,7 +3,7 @@
 use baselines::SkipList;
 use bonsai::Bonsai;
 use percore::{CoreId, Pinned, threads};
-use radixmap::{Expand, RadixMap, Value};
+use radixmap::{Always, IfPresent, RadixMap, Value};
 use refcache::Refcache;
 
 /// Pages of a region: in the radix map a cache line of slots.
@@ -68,10 +68,10 @@ impl Value for Mapped {
 
 impl Map for RadixMap<Mapped, &Refcache> {
     fn map(&self, pin: &Pinned, start: u64) {
-        self.lock_range(pin, start..start + PAGES, Expand::Always).expect(NO_MEMORY).fill(Mapped);
+        self.lock_range(pin, start..start + PAGES, Always).expect(NO_MEMORY).fill(Mapped);
     }
     fn unmap(&self, pin: &Pinned, start: u64) {
-        let range = self.lock_range(pin, start..start + PAGES, Expand::IfPresent);
+        let range = self.lock_range(pin, start..start + PAGES, IfPresent);
         range.expect(NO_MEMORY).for_each(|entry| entry.clear());
     }
     fn finds(&self, pin: &Pinned, page: u64) -> bool {

@@ -3,7 +3,7 @@
 use core::ops::ControlFlow;
 
 use percore::Pinned;
-use radixmap::{Entry, Expand};
+use radixmap::{Entry, IfDiffering, IfPresent};
 use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
@@ -14,7 +14,7 @@ use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot,
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn change_rights(&self, pin: &Pinned, range: PageRange, prot: Prot) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, range, Expand::IfPresent)?;
+        let mut guard = self.lock(pin, range, IfPresent)?;
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
         let mut reach = Reach::NONE;
         let _ = for_each_up_to_refusal(&mut guard, prot, |entry, page| {
@@ -37,7 +37,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         clear: Flags,
     ) -> Result<(), VmError> {
         assert!(Flags::ADVICE.contains(set | clear), "more than advice");
-        let mut guard = self.lock(pin, pages, Expand::IfPresent)?;
+        let mut guard = self.lock(pin, pages, IfPresent)?;
         let changed = |page: Page| (page.flags() - clear) | set;
         let (mut unfit, mut changes) = (false, false);
         guard.for_each(|entry| {
@@ -51,8 +51,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
         }
         let mut holes = false;
-        guard.for_each(|entry| match entry.value() {
-            Some(page) => entry.set(page.with_flags(changed(page))),
+        guard.for_each(|entry| match entry.used() {
+            Some((mut entry, page)) => entry.set(page.with_flags(changed(page))),
             None => holes = true,
         });
         if holes { Err(VmError::NotMapped) } else { Ok(()) }
@@ -60,7 +60,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// Only leaves and huge pages have frames, so nothing else is expanded.
     pub(super) fn drop_contents(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, Expand::IfDiffering)?;
+        let mut guard = self.lock(pin, pages, IfDiffering)?;
         let quiet = Removed::scan(&mut guard, self.rig.grain, |_| true).take_leaves_back(pin, &self.rig);
         let holes = quiet.holes;
         quiet.forget(pin, &self.rig);
@@ -81,15 +81,15 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 /// Calls `f` with the locked pages from the left, up to the first that cannot be given the rights `prot`, or is not there.
 #[inline]
 fn for_each_up_to_refusal(
-    guard: &mut Guard<'_>,
+    guard: &mut Guard<'_, IfPresent>,
     prot: Prot,
     mut f: impl FnMut(&mut Entry<'_, Page>, Page),
 ) -> Result<(), VmError> {
-    let walked = guard.try_for_each(|entry| match entry.value() {
+    let walked = guard.try_for_each(|entry| match entry.used() {
         None => ControlFlow::Break(VmError::NotMapped),
-        Some(page) if !page.may_be(prot) => ControlFlow::Break(VmError::Denied),
-        Some(page) => {
-            f(entry, page);
+        Some((_, page)) if !page.may_be(prot) => ControlFlow::Break(VmError::Denied),
+        Some((mut entry, page)) => {
+            f(&mut entry, page);
             ControlFlow::Continue(())
         }
     });

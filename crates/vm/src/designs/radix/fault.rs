@@ -1,13 +1,11 @@
 //! Fault: one slot is locked, a page's or a block's, gets its frame if it has none, and this core its translation.
 
-use core::ops::ControlFlow;
-
 use percore::Pinned;
 use refcache::Domain;
 
 use super::huge::is_block;
-use super::{Guard, RadixSpace, keys};
-use crate::{Access, Fault, FaultError, Memory, Mmu, PageNum, PageRange};
+use super::{Guard, RadixSpace};
+use crate::{Access, Fault, FaultError, Memory, Mmu, PageNum};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Resolves a fault on page `at`, which is locked alone, or with all of its folded block.
@@ -19,19 +17,15 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         guard: &mut Guard<'_>,
         access: Access,
     ) -> Result<Fault, FaultError> {
-        if is_block(guard) {
-            if let Some(outcome) = self.resolve_whole(pin, guard, access) {
-                return outcome;
-            }
-            guard.split(keys(PageRange::one(at))).map_err(|_| FaultError::OutOfMemory)?;
+        if is_block(guard)
+            && let Some(outcome) = self.resolve_whole(pin, guard, access)
+        {
+            return outcome;
         }
-        let mut outcome = Err(FaultError::NotMapped);
-        let _ = guard.try_for_each_in(keys(PageRange::one(at)), |entry| {
-            if let Some(page) = entry.value() {
-                outcome = self.rig.resolve(pin, at, entry, page, access);
-            }
-            ControlFlow::<()>::Continue(())
+        let resolved = guard.with_key(at.get(), |entry| match entry.value() {
+            Some(page) => self.rig.resolve(pin, at, entry, page, access),
+            None => Err(FaultError::NotMapped),
         });
-        outcome
+        resolved.unwrap_or(Err(FaultError::OutOfMemory))
     }
 }

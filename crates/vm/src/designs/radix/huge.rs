@@ -23,7 +23,7 @@
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
-use radixmap::Entry;
+use radixmap::{Entry, Expand};
 use refcache::Domain;
 
 use super::{Guard, RadixSpace};
@@ -89,7 +89,7 @@ pub(super) fn is_block(guard: &Guard<'_>) -> bool {
 /// Cuts every huge page of the locked `keys`.
 pub(super) fn cut_all(guard: &mut Guard<'_>, mut keys: Range<u64>) -> Result<(), OutOfMemory> {
     while !keys.is_empty() {
-        let huge = |entry: &mut Entry<'_, Page>| match entry.value() {
+        let huge = |entry: &mut Entry<'_, Page, _>| match entry.value() {
             Some(page) if page.is_huge() => ControlFlow::Break(entry.keys()),
             _ => ControlFlow::Continue(()),
         };
@@ -101,6 +101,6 @@ pub(super) fn cut_all(guard: &mut Guard<'_>, mut keys: Range<u64>) -> Result<(),
 }
 
 /// Cuts the huge page that is `block`, which is locked.
-pub(super) fn cut(guard: &mut Guard<'_>, block: &Range<u64>) -> Result<(), OutOfMemory> {
+pub(super) fn cut<E: Expand>(guard: &mut Guard<'_, E>, block: &Range<u64>) -> Result<(), OutOfMemory> {
     guard.split(block.start..block.start + 1).map_err(|_| OutOfMemory)
 }

@@ -1,7 +1,7 @@
 //! Map: what is at the place goes or is in the way, or the place is ours to choose.
 
 use percore::Pinned;
-use radixmap::Expand;
+use radixmap::{Always, IfPresent};
 use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys, make_fit};
@@ -12,7 +12,7 @@ use crate::{Backings, Memory, Mmu, PageNum, PageRange, VmError};
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Maps over whatever is there.
     pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, Expand::Always)?;
+        let mut guard = self.lock(pin, pages, Always)?;
         make_fit(&mut guard, keys(pages), page)?;
         self.remove(pin, &mut guard);
         self.put(pin, &mut guard, pages, page);
@@ -22,7 +22,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Maps if nothing is there.
     #[inline]
     pub(super) fn claim(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, Expand::Always)?;
+        let mut guard = self.lock(pin, pages, Always)?;
         if !guard.is_empty() {
             return Err(VmError::Exists);
         }
@@ -97,7 +97,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         if within.is_empty() {
             return Err(VmError::NoSpace);
         }
-        let _still = self.lock(pin, within, Expand::IfPresent)?;
+        let _still = self.lock(pin, within, IfPresent)?;
         let hole = any_hole(keys(within), pages, &|pages| self.look(pin, pages));
         hole.map(PageNum::new).ok_or(VmError::NoSpace)
     }

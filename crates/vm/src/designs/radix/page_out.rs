@@ -4,7 +4,7 @@
 //! A huge page is idle as a whole, and then cut; where there is no memory for that it stays until the hand is back.
 
 use percore::Pinned;
-use radixmap::Expand;
+use radixmap::IfDiffering;
 use refcache::Domain;
 
 use super::huge::cut;
@@ -33,17 +33,17 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// The hand comes to `block`. A slot is the block, or part of it, or larger and untouched: so none is expanded.
     fn visit_block(&self, pin: &Pinned, block: PageRange) -> u64 {
         lock_slots(pin);
-        let Ok(mut guard) = self.map.lock_range(pin, keys(block), Expand::IfDiffering) else { return 0 };
+        let Ok(mut guard) = self.map.lock_range(pin, keys(block), IfDiffering) else { return 0 };
         let _stays = cut_if_idle(&mut guard);
         let (mut gone, mut woken) = (0, Scattered::new(&self.rig, pin));
-        guard.for_each(|entry| match entry.value() {
-            Some(page) if !page.may_leave() => {}
-            Some(page) if !page.is_idle() => {
-                woken.add(entry, page);
+        guard.for_each(|entry| match entry.used() {
+            Some((_, page)) if !page.may_leave() => {}
+            Some((mut entry, page)) if !page.is_idle() => {
+                woken.add(&mut entry, page);
                 entry.set(page.untracked());
             }
-            Some(page) if !page.is_huge() && !page.is_refused() => {
-                gone += u64::from(self.rig.compress(pin, entry, page));
+            Some((mut entry, page)) if !page.is_huge() && !page.is_refused() => {
+                gone += u64::from(self.rig.compress(pin, &mut entry, page));
             }
             _ => {}
         });
@@ -53,7 +53,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 }
 
 /// Cuts the locked block if it is an idle huge page.
-fn cut_if_idle(guard: &mut Guard<'_>) -> Result<(), OutOfMemory> {
+fn cut_if_idle(guard: &mut Guard<'_, IfDiffering>) -> Result<(), OutOfMemory> {
     let (keys, mut is_idle) = (guard.keys(), false);
     guard.for_each(|entry| is_idle |= entry.value().is_some_and(is_idle_huge));
     if is_idle { cut(guard, &keys) } else { Ok(()) }

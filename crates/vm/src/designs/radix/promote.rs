@@ -25,7 +25,7 @@
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
-use radixmap::Entry;
+use radixmap::{Entry, IfDiffering, Never};
 use refcache::Domain;
 
 use super::remap::uniform;
@@ -84,7 +84,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// Leaves in the locked `keys` whose pages are alike and untouched fold into one slot, if the next touch may want a huge
     /// page. Otherwise they would be back with it.
-    pub(super) fn fold_untouched(&self, guard: &mut Guard<'_>, mut keys: Range<u64>) {
+    pub(super) fn fold_untouched(&self, guard: &mut Guard<'_, IfDiffering>, mut keys: Range<u64>) {
         while let Some(block) = first_leaf(guard, keys.clone()) {
             keys.start = block.end;
             if let Some(mapping) =
@@ -105,7 +105,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 
     /// Sees to it that no core translates the locked pages, and that their frames lie side by side: the first one.
-    fn bring_together(&self, pin: &Pinned, guard: &mut Guard<'_>, wanted: bool) -> Option<FrameNum> {
+    fn bring_together(&self, pin: &Pinned, guard: &mut Guard<'_, Never>, wanted: bool) -> Option<FrameNum> {
         let beside = side_by_side(guard);
         let first = beside.or_else(|| self.rig.memory.alloc_huge_raw(pin, wanted))?;
         let reach = Reach::of(guard, self.rig.grain, |_| true);
@@ -117,9 +117,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 
     /// Moves the locked pages, which no core translates, to the frames from `first` on.
-    fn gather(&self, pin: &Pinned, guard: &mut Guard<'_>, first: FrameNum) {
+    fn gather(&self, pin: &Pinned, guard: &mut Guard<'_, Never>, first: FrameNum) {
         guard.for_each(|entry| {
-            let Some(page) = entry.value() else { unreachable!("all of the block is mapped") };
+            let Some((mut entry, page)) = entry.used() else { unreachable!("all of the block is mapped") };
             let frame = FrameNum::new(first.get() + entry.keys().start % HUGE_PAGES);
             self.rig.copy_contents(pin, page, frame);
             entry.set(page.with_frame(frame));
@@ -139,7 +139,7 @@ fn is_owned(page: Page) -> bool {
 }
 
 /// The first block in the locked `keys` that has a leaf.
-fn first_leaf(guard: &mut Guard<'_>, keys: Range<u64>) -> Option<Range<u64>> {
+fn first_leaf(guard: &mut Guard<'_, IfDiffering>, keys: Range<u64>) -> Option<Range<u64>> {
     let first = guard.try_for_each_in(keys.clone(), |entry| {
         let Range { start, end } = entry.keys();
         match end - start == 1 && start.is_multiple_of(HUGE_PAGES) && start + HUGE_PAGES <= keys.end {
@@ -151,8 +151,8 @@ fn first_leaf(guard: &mut Guard<'_>, keys: Range<u64>) -> Option<Range<u64>> {
 }
 
 /// The mapping of the locked `block`, if all of it is one, and nobody has touched a page.
-fn untouched(guard: &mut Guard<'_>, block: Range<u64>) -> Option<Mapping> {
-    let touched = |entry: &mut Entry<'_, Page>| match entry.value().is_some_and(Page::is_touched) {
+fn untouched(guard: &mut Guard<'_, IfDiffering>, block: Range<u64>) -> Option<Mapping> {
+    let touched = |entry: &mut Entry<'_, Page, _>| match entry.value().is_some_and(Page::is_touched) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
@@ -160,13 +160,13 @@ fn untouched(guard: &mut Guard<'_>, block: Range<u64>) -> Option<Mapping> {
 }
 
 /// What a locked block has that has no leaf.
-fn folded(guard: &mut Guard<'_>) -> Option<Page> {
+fn folded(guard: &mut Guard<'_, Never>) -> Option<Page> {
     let first = guard.try_for_each(|entry| ControlFlow::Break((entry.keys(), entry.value())));
     first.break_value().filter(|(keys, _)| keys.end - keys.start > 1)?.1
 }
 
 /// Whether `test` holds for all locked pages, each with how many are before it in its block.
-fn all(guard: &mut Guard<'_>, mut test: impl FnMut(u64, Page) -> bool) -> bool {
+fn all(guard: &mut Guard<'_, Never>, mut test: impl FnMut(u64, Page) -> bool) -> bool {
     let walked = guard.try_for_each(|entry| {
         let at = entry.keys().start % HUGE_PAGES;
         match entry.value().is_some_and(|page| test(at, page)) {
@@ -178,7 +178,7 @@ fn all(guard: &mut Guard<'_>, mut test: impl FnMut(u64, Page) -> bool) -> bool {
 }
 
 /// The first frame of a locked block whose pages own frames that lie as those of a huge page do.
-fn side_by_side(guard: &mut Guard<'_>) -> Option<FrameNum> {
+fn side_by_side(guard: &mut Guard<'_, Never>) -> Option<FrameNum> {
     let mut first = None;
     let fits = all(guard, |at, page| {
         let start = page.frame().and_then(|frame| frame.get().checked_sub(at));

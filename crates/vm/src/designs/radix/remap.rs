@@ -6,11 +6,11 @@ use core::mem;
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
-use radixmap::{Entry, Expand};
+use radixmap::{Always, Entry, Expand};
 use refcache::Domain;
 
 use super::huge::cut_all;
-use super::{Guard, RadixSpace, keys, make_fit, set_all};
+use super::{Guard, RadixSpace, keys, make_fit};
 use crate::designs::moving::{Move, Places};
 use crate::meta::Page;
 use crate::space::Mover;
@@ -86,9 +86,9 @@ where
         if rest.is_empty() {
             return Err(VmError::Empty);
         }
-        let mut guard = self.lock(pin, all, Expand::Always)?;
+        let mut guard = self.lock(pin, all, Always)?;
         let mapping = uniform(&mut guard, keys(pages))?;
-        let taken = |entry: &mut Entry<'_, Page>| match entry.value() {
+        let taken = |entry: &mut Entry<'_, Page, _>| match entry.value() {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         };
@@ -100,7 +100,7 @@ where
             self.rig.memory.grown(pin, backing, all.end());
         }
         self.rig.refer(pin, mapping.backing(), more as i64);
-        set_all(&mut guard, rest, Page::new(mapping));
+        guard.fill_in(rest, Page::new(mapping));
         Ok(())
     }
 }
@@ -120,7 +120,7 @@ impl<S: AddressSpace> Drop for Claimed<'_, S> {
 }
 
 /// What all of the locked `keys` are a mapping of.
-pub(super) fn uniform(guard: &mut Guard<'_>, keys: Range<u64>) -> Result<Mapping, VmError> {
+pub(super) fn uniform<E: Expand>(guard: &mut Guard<'_, E>, keys: Range<u64>) -> Result<Mapping, VmError> {
     let mut found = None;
     let walked = guard.try_for_each_in(keys, |entry| match entry.value().map(Page::mapping) {
         None => ControlFlow::Break(VmError::NotMapped),

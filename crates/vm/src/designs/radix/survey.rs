@@ -3,6 +3,7 @@
 use core::ops::ControlFlow;
 
 use percore::Pinned;
+use radixmap::Never;
 use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
@@ -17,7 +18,7 @@ const PIECE: u64 = 1 << 18;
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Locks `pages`, and more where they lie in folded slots.
-    pub(super) fn lock_leaves<'g>(&'g self, pin: &'g Pinned, pages: PageRange) -> Guard<'g> {
+    pub(super) fn lock_leaves<'g>(&'g self, pin: &'g Pinned, pages: PageRange) -> Guard<'g, Never> {
         lock_leaves(&self.map, pin, keys(pages))
     }
 

@@ -1,7 +1,7 @@
 //! What changes mapped pages where they are: protect, advise.
 
 use percore::Pinned;
-use radixmap::RangeGuard;
+use radixmap::{Never, RangeGuard};
 use rcu::Handle;
 use refcache::Domain;
 
@@ -29,12 +29,12 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
 
     /// The resident pages that are held get the rights `prot`, which all mappings there have. They were locked before the
     /// mappings changed: or a fault in between would give a page its new rights, and the old translations would stay.
-    fn lower(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page>, prot: Prot) {
+    fn lower(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page, Never>, prot: Prot) {
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
         let mut reach = Reach::NONE;
         guard.for_each_used(|run| {
-            if loses(run.value()) {
-                let page = run.value();
+            let page = run.value();
+            if let Some(mut run) = run.whole().filter(|_| loses(page)) {
                 reach.add(&mut run.one(), page, self.rig.grain);
             }
         });
@@ -42,7 +42,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         guard.for_each_used(|run| {
             let page = run.value();
             let kept = if loses(page) { page.untracked() } else { page };
-            run.set(kept.with_prot(prot));
+            run.whole().into_iter().for_each(|mut run| run.set(kept.with_prot(prot)));
         });
     }
 
@@ -70,7 +70,10 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
             guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
         }
         edit.set_mappings(pages, |mapping| mapping.with_flags(flags(mapping.flags())));
-        guard.for_each_used(|run| run.set(run.value().with_flags(flags(run.value().flags()))));
+        guard.for_each_used(|run| {
+            let page = run.value().with_flags(flags(run.value().flags()));
+            run.whole().into_iter().for_each(|mut run| run.set(page));
+        });
         drop(guard);
         edit.join_all(pages);
         if self.all_mapped(pin, pages) { Ok(()) } else { Err(VmError::NotMapped) }

@@ -4,6 +4,7 @@ use core::iter;
 use core::ops::Range;
 
 use percore::Pinned;
+use radixmap::Expand;
 use rcu::Handle;
 use refcache::Domain;
 
@@ -147,7 +148,13 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     }
 
     /// Unmaps `pages`, whose regions are closed, and whose slots are locked: the pages go, and then what the regions stand for.
-    pub(super) fn vacate(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange, guard: &mut Guard<'_>) {
+    pub(super) fn vacate<E: Expand>(
+        &self,
+        pin: &Pinned,
+        edit: &mut Edit<'_>,
+        pages: PageRange,
+        guard: &mut Guard<'_, E>,
+    ) {
         self.drop_locked(pin, guard, |_| true);
         edit.bury(pages, |region| {
             self.rig.refer(pin, region.mapping.backing(), -(region.pages.pages() as i64));
