@@ -133,7 +133,9 @@ impl SimMmu {
         }
         let frames = &self.machine.frames;
         self.state.tlbs.mine(pin).lock().unwrap().clear(frames, found.pages);
-        self.state.table(pin.core()).lock().unwrap().put(frames, found);
+        let mut table = self.state.table(pin.core()).lock().unwrap();
+        assert!(!table.would_lose_small(found), "{found:?} takes the place of pages that nobody took back");
+        table.put(frames, found);
         Ok(())
     }
 

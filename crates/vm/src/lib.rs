@@ -61,6 +61,13 @@ mod stage;
 mod sweep;
 mod tracker;
 
+/// The types of `shootdown.rs`, for its example of what does not compile. Nobody outside can make one.
+#[doc(hidden)]
+pub mod typestate {
+    pub use crate::meta::Page;
+    pub use crate::shootdown::{Quiet, Removed, Rig};
+}
+
 pub use asid::{Asid, Asids, Given};
 pub use counters::{Counters, Event};
 pub use designs::{Locking, RadixSpace, TreeSpace};

@@ -55,7 +55,7 @@ const _: () = assert!(REFUSED & (TRACKER | MACHINE | LINKED) == 0 && REFUSED & G
 
 /// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub struct Page {
     main: u64,
     second: u64,
 }

@@ -25,8 +25,8 @@
 //!
 //! 1. A frame is written through a translation only by those who may: no translation allows more than `Page::rights`
 //!    says, which is the one place that takes writing away from what is counted and not shared.
-//! 2. Each page that is not untouched owns its frame, or one reference. Both leave the page in `give_up` only, after the
-//!    page's translations were taken back.
+//! 2. Each page that is not untouched owns its frame, or one reference, or has its contents in compressed memory. These leave the
+//!    page in `give_up` only, or by being compressed (`compressed.rs`), after the page's translations were taken back.
 //! 3. A page's state changes under its slot's lock. What lowers its rights takes translations back before the unlock.
 //! 4. Only a holder adds references, with its own slot locked. So if the only holder asks (`Frames::unshare`), nobody can
 //!    become another one before it has answered.

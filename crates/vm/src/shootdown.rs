@@ -47,7 +47,7 @@ use crate::tracker::Grain;
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
 /// What a design needs to work on locked pages.
-pub(crate) struct Rig<M, F> {
+pub struct Rig<M, F> {
     pub(crate) mmu: Noted<M>,
     pub(crate) memory: Noted<F>,
     pub(crate) tally: Tally,
@@ -123,8 +123,34 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 }
 
 /// Locked pages of which those that `picked` says are going away; their slots still own their frames.
+///
+/// Frames are given up by methods of [`Quiet`], which only taking back makes:
+///
+/// ```
+/// use percore::Pinned;
+/// use radixmap::Always;
+/// use vm::{Memory, Mmu, typestate::{Page, Removed, Rig}};
+///
+/// type Picked = fn(Page) -> bool;
+/// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, rig: &Rig<M, F>) {
+///     removed.take_back(pin, rig).unmap(pin, rig);
+/// }
+/// ```
+///
+/// The same without that step does not compile:
+///
+/// ```compile_fail,E0599
+/// use percore::Pinned;
+/// use radixmap::Always;
+/// use vm::{Memory, Mmu, typestate::{Page, Removed, Rig}};
+///
+/// type Picked = fn(Page) -> bool;
+/// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, rig: &Rig<M, F>) {
+///     removed.unmap(pin, rig);
+/// }
+/// ```
 #[must_use = "a removed mapping keeps its frames until it is taken back and released"]
-pub(crate) struct Removed<'r, 'g, E, P> {
+pub struct Removed<'r, 'g, E, P> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     reach: Reach,
     picked: P,
@@ -139,7 +165,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
 
     /// Takes the translations back from every core.
     #[inline]
-    pub(crate) fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g, E, P> {
+    pub fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g, E, P> {
         let holes = self.reach.holes;
         rig.take_back(pin, self.reach);
         Quiet { guard: self.guard, holes, picked: self.picked }
@@ -160,7 +186,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
 
 /// Locked pages of which no core translates those picked: their frames may go.
 #[must_use = "a removed mapping keeps its frames until it is released"]
-pub(crate) struct Quiet<'r, 'g, E, P> {
+pub struct Quiet<'r, 'g, E, P> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     pub(crate) holes: bool,
     picked: P,
@@ -169,7 +195,7 @@ pub(crate) struct Quiet<'r, 'g, E, P> {
 impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
     /// Gives the frames up and empties the slots.
     #[inline]
-    pub(crate) fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
+    pub fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
         let (picked, mut references) = (self.picked, References::new(rig, pin));
         self.guard.for_each_used(|run| {
             if picked(run.value()) {
