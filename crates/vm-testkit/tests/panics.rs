@@ -90,18 +90,27 @@ fn a_visitor_panics() {
     }
 }
 
+#[derive(Clone, Copy)]
+enum Forks {
+    AsOfOneMoment,
+    Alone,
+}
+
 /// The child has some of the pages: neither program sees what the other writes to them, though the parent's core could write before.
-#[test]
-fn a_fork_panics() {
+fn a_fork_panics(forks: Forks) {
     for (world, bad) in worlds().zip((0..FILES).cycle()) {
         let child = world.machine.on(0, |pin| world.sibling(pin)).unwrap();
         let mut made = Vec::new();
         panics(&world, |pin| {
-            let _ = world.space.fork(pin, &*child.space, &mut |backing| {
+            let heir = &mut |backing| {
                 assert!(made.len() as u64 != bad, "on purpose");
                 made.push(world.machine.files.again(backing));
                 made.last().copied()
-            });
+            };
+            let _ = match forks {
+                Forks::AsOfOneMoment => world.space.fork(pin, &*child.space, heir),
+                Forks::Alone => world.space.fork_alone(pin, &*child.space, heir),
+            };
         });
         made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));
         let inherited = world.machine.on(1, |pin| child.load(pin, page(0), 1));
@@ -110,6 +119,16 @@ fn a_fork_panics() {
         world.machine.on(0, |_| child.end());
         ends_well(world);
     }
+}
+
+#[test]
+fn a_fork_of_one_moment_panics() {
+    a_fork_panics(Forks::AsOfOneMoment);
+}
+
+#[test]
+fn a_fork_of_one_who_is_alone_panics() {
+    a_fork_panics(Forks::Alone);
 }
 
 #[test]

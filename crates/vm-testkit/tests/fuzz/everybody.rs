@@ -68,7 +68,7 @@ fn act(world: &World, core: &Attended, files: &[usize], dice: &mut Dice) {
         }
         9 => _ = space.extend(pin, some, 3),
         10 => fork(world, core, at, dice),
-        11 => panicking::act_pinned(world, pin, near, dice),
+        11 => panicking::act_pinned(world, pin, near, dice, false),
         12 => _ = space.page_out(pin, at),
         13 => {
             let block = PageNum::new(at.get() & !(HUGE_PAGES - 1));

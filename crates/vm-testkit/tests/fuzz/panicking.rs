@@ -11,10 +11,12 @@ use crate::wild;
 
 /// A call on `core` that panics half-way, if it comes so far.
 pub fn act(world: &World, core: usize, user: PageRange, dice: &mut Dice) {
-    world.machine.on(core, |pin| act_pinned(world, pin, user, dice));
+    let alone = dice.one_in(2);
+    world.machine.on(core, |pin| act_pinned(world, pin, user, dice, alone));
 }
 
-pub fn act_pinned(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice) {
+/// The same for a pinned caller; `alone`: no other core uses the space.
+pub fn act_pinned(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice, alone: bool) {
     let mut left = dice.below(3);
     let mut count = move || {
         assert!(left > 0, "on purpose");
@@ -31,22 +33,26 @@ pub fn act_pinned(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice)
             });
         }),
         3 => attempt(|| _ = world.space.resident(pin, user, &mut |_| count())),
-        4 => attempt(|| fork(world, pin, &mut count)),
+        4 => attempt(|| fork(world, pin, alone, &mut count)),
         _ => attempt(|| remap(world, pin, user, dice)),
     };
     assert!(done.is_ok() || done == Err("on purpose".to_owned()), "{done:?}");
 }
 
 /// The child is given up, whatever it has.
-fn fork(world: &World, pin: &Pinned, count: &mut dyn FnMut()) {
+fn fork(world: &World, pin: &Pinned, alone: bool, count: &mut dyn FnMut()) {
     let Some(child) = world.sibling(pin) else { return };
     let mut made = Vec::new();
     let outcome = attempt(|| {
-        let _ = world.space.fork(pin, &*child.space, &mut |backing| {
+        let heir = &mut |backing| {
             count();
             made.push(world.machine.files.again(backing));
             made.last().copied()
-        });
+        };
+        let _ = match alone {
+            true => world.space.fork_alone(pin, &*child.space, heir),
+            false => world.space.fork(pin, &*child.space, heir),
+        };
     });
     made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));
     child.end();
