@@ -19,15 +19,19 @@
 //! before it arrived (or left) in epoch e happens before whatever any core does after it saw (or joined)
 //! epoch e+1. The rest of this crate leans on that, and on little else.
 
+use core::mem;
+
 use percore::Pinned;
 use sync::atomic::{AtomicU64, Ordering};
 
 use crate::Refcache;
-use crate::local::Local;
+use crate::cache::Evicted;
+use crate::local::{self, Local};
 
-/// How many epochs [`Refcache::drain`] goes on after it last saw something move: one flush, two for the
-/// review, and one because a zero found between two flushes is dated an epoch late.
-const CALM: u64 = 4;
+/// How many epochs [`Refcache::drain`] goes on after it last saw something move. Let that be in epoch e. What is in a
+/// cache then is flushed in e+1 at the latest, and is seen by a look that comes after the turn to e+2. There is such a look
+/// in e+2, after this core's flush. The end of e+1 is not enough: the others may turn it after this core has looked.
+const CALM: u64 = 3;
 /// How many epochs it waits for objects that are never found dead.
 const PATIENCE: u64 = 16;
 
@@ -44,7 +48,8 @@ struct State {
 
 const FIELD: u32 = 10;
 const FIELD_MASK: u64 = (1 << FIELD) - 1;
-const _: () = assert!(percore::MAX_CORES as u64 <= FIELD_MASK);
+/// All cores, and one for those who have none.
+const _: () = assert!(percore::MAX_CORES as u64 + 1 <= FIELD_MASK);
 
 impl Barrier {
     sync::const_unless_loom! {
@@ -132,27 +137,38 @@ impl Refcache {
     /// turn without it. For a core about to idle, or a thread about to block.
     ///
     /// # Panics
-    /// If the core has a [`Loan`](crate::Loan).
+    /// If the core has a [`Loan`](crate::Loan), or is inside of a release.
     pub fn offline(&self, pin: &Pinned) {
         self.cores.mine(pin).with(pin, |local| {
             if local.online {
-                local.assert_no_loans();
-                local.flush();
-                self.orphans.adopt_from(&mut local.queue);
-                self.barrier.leave(local.flushed);
-                local.online = false;
+                local.assert_idle();
+                self.leave(local);
             }
         });
     }
 
+    /// The core is online and idle.
+    fn leave(&self, local: &mut Local) {
+        local.flush();
+        self.orphans.adopt_from(&mut local.queue);
+        self.barrier.leave(local.flushed);
+        local.online = false;
+    }
+
     /// Calls `f` with this core online, which afterwards is as it was before.
+    ///
+    /// # Panics
+    /// If `f` does, or leaves a [`Loan`](crate::Loan) on a core that was offline. The core then stays online if it has a
+    /// loan.
     pub fn while_online<R>(&self, pin: &Pinned, f: impl FnOnce() -> R) -> R {
-        let was_online = self.is_online(pin);
-        self.online(pin);
-        let result = f();
-        if !was_online {
-            self.offline(pin);
+        if self.is_online(pin) {
+            return f();
         }
+        self.online(pin);
+        let visit = Visit { domain: self, pin };
+        let result = f();
+        mem::forget(visit);
+        self.offline(pin);
         result
     }
 
@@ -186,7 +202,7 @@ impl Refcache {
     /// no lock held, and with nothing that they wait for.
     ///
     /// # Panics
-    /// If this core is offline (its epochs might never turn), or has a [`Loan`](crate::Loan).
+    /// If this core is offline (its epochs might never turn), has a [`Loan`](crate::Loan), or is inside of a release.
     pub fn drain(&self, pin: &Pinned) -> usize {
         self.drain_while(pin, || true)
     }
@@ -196,18 +212,21 @@ impl Refcache {
     /// # Panics
     /// As there.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
-        assert!(self.is_online(pin), "a core that is offline cannot force epochs");
         let (mut freed, mut released) = (0, self.released());
         let (mut calm_since, mut progress) = (self.epoch(), self.epoch());
         while self.epoch() < calm_since + CALM && self.epoch() < progress + PATIENCE && go_on() {
+            // Each time: `go_on` and the host's wait may run anything.
+            assert!(self.is_online(pin), "a core that is offline cannot force epochs");
             self.forced.fetch_max(self.epoch() + CALM, Ordering::Relaxed);
             let tick = self.tick(pin);
             freed += tick.freed;
+            // First: what has left a queue by now counts as released.
+            let garbage = self.garbage();
             if self.released() != released {
                 released = self.released();
                 (calm_since, progress) = (self.epoch(), self.epoch());
             }
-            if self.garbage() > 0 {
+            if garbage > 0 {
                 calm_since = self.epoch();
             }
             if !tick.flushed {
@@ -215,6 +234,17 @@ impl Refcache {
             }
         }
         freed
+    }
+
+    /// Applies a delta for a caller on no core, or on one that is offline: as a core of its own would that comes online,
+    /// touches the object and goes. One caller at a time plays it, under the lock of the orphans.
+    #[cold]
+    pub(crate) fn evict_from_outside(&self, evicted: Evicted) {
+        self.orphans.with(|queue| {
+            let flushed = self.barrier.join();
+            local::evict(queue, flushed + 1, evicted);
+            self.barrier.leave(flushed);
+        });
     }
 
     /// Flushes, unless this core is offline or has flushed in this epoch; tells whether it did.
@@ -229,6 +259,23 @@ impl Refcache {
             }
             due
         })
+    }
+}
+
+/// A core is online for the time of a call that may panic. Dropped when it does.
+struct Visit<'a> {
+    domain: &'a Refcache,
+    pin: &'a Pinned,
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let Self { domain, pin } = self;
+        domain.cores.mine(pin).with(pin, |local| {
+            if local.online && local.is_idle() {
+                domain.leave(local);
+            }
+        });
     }
 }
 

@@ -59,7 +59,8 @@ const COUNT_SHIFT: u32 = 3;
 const SOLE: u64 = 1 << COUNT_SHIFT | WATCHED;
 
 /// Takes a dead object apart. Called once, from [`Refcache::tick`], with no lock held and the weak word
-/// already 0. It may adjust other objects' counts; it must neither tick nor go offline.
+/// already 0. It may adjust other objects' counts; to tick, drain or go offline panics. It may panic, and is not called
+/// again.
 pub type Release = unsafe fn(&Refcache, &Pinned, NonNull<Header>);
 
 /// What makes an object counted: its first field.

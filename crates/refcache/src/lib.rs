@@ -118,8 +118,9 @@ impl Refcache {
     /// A domain with every core offline.
     ///
     /// # Panics
-    /// If `cache_slots` is no power of two, or `review_budget` is 0.
+    /// If there are no cores or more than [`percore::MAX_CORES`], `cache_slots` is no power of two, or `review_budget` is 0.
     pub fn new(config: Config) -> Self {
+        assert!(config.cores > 0, "a domain needs a core");
         assert!(config.review_budget > 0, "a tick must be allowed to review something");
         Self {
             cores: PerCore::new(config.cores, |core| local::Core::new(core, config.cache_slots)),
@@ -151,6 +152,25 @@ impl Refcache {
         let core = self.cores.mine(pin);
         if !core.add(pin, object, delta) {
             core.with(pin, |local| local.miss(object, delta));
+        }
+    }
+
+    /// Gives references up, wherever the caller is: for destructors. On an online core this is [`adjust`](Self::adjust). A
+    /// thread without a core of this domain, or on one that is offline, changes the object's global count itself, which takes
+    /// a lock and the barrier's line.
+    ///
+    /// # Safety
+    /// As for [`adjust`](Self::adjust), and the caller holds the references.
+    #[inline]
+    pub unsafe fn give_up(&self, object: NonNull<Header>, references: u32) {
+        let delta = -i64::from(references);
+        let in_cache = percore::try_pin().is_some_and(|pin| {
+            let core = self.cores.try_mine(&pin);
+            // Going offline empties the cache: only a miss needs to ask.
+            core.is_some_and(|core| core.add(&pin, object, delta) || core.try_miss(&pin, object, delta))
+        });
+        if !in_cache {
+            self.evict_from_outside((object, delta));
         }
     }
 

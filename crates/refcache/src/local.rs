@@ -18,12 +18,13 @@ pub(crate) struct Core {
     shown: CachePadded<Shown>,
 }
 
-/// Statistics that the core keeps for others. Relaxed everywhere.
+/// Statistics that the core keeps for others.
 #[derive(Debug)]
 struct Shown {
-    /// Length of the review queue.
+    /// Length of the review queue. Release and Acquire: a length without an object that was released comes after the count
+    /// with it, so that a drain sees one of the two.
     waiting: AtomicUsize,
-    /// Objects released so far.
+    /// Objects released so far. Relaxed everywhere.
     released: AtomicUsize,
 }
 
@@ -36,6 +37,8 @@ pub(crate) struct Local {
     pub(crate) flushed: u64,
     pub(crate) online: bool,
     loans: u64,
+    /// A dead object is being taken apart, which may run anybody's code.
+    releasing: bool,
 }
 
 impl Core {
@@ -46,6 +49,7 @@ impl Core {
             flushed: 0,
             online: false,
             loans: 0,
+            releasing: false,
         };
         let shown = Shown { waiting: AtomicUsize::new(0), released: AtomicUsize::new(0) };
         Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown) }
@@ -71,31 +75,51 @@ impl Core {
         unsafe {
             self.local.with(pin, |local| {
                 let result = f(local);
-                self.shown.waiting.store(local.queue.len(), Ordering::Relaxed);
+                self.shown.waiting.store(local.queue.len(), Ordering::Release);
                 result
             })
         }
     }
 
+    /// Changes the core's state, but for its queue.
     #[inline(always)]
-    fn count_loans(&self, pin: &Pinned, change: impl FnOnce(&mut Local)) {
-        // SAFETY: `Loan`'s closures do not come back here.
+    fn change(&self, pin: &Pinned, change: impl FnOnce(&mut Local)) {
+        // SAFETY: the closures in this file do not come back here.
         unsafe { self.local.with(pin, change) }
+    }
+
+    /// Adds to a delta, unless this core is offline. Returns whether it did.
+    #[cold]
+    pub(crate) fn try_miss(&self, pin: &Pinned, object: NonNull<Header>, delta: i64) -> bool {
+        self.with(pin, |local| {
+            let online = local.online;
+            if online {
+                local.miss(object, delta);
+            }
+            online
+        })
+    }
+
+    /// Takes the next ripe object off the queue and judges it. A dead one counts as released.
+    pub(crate) fn review(&self, pin: &Pinned, epoch: u64) -> Option<(NonNull<Header>, Verdict)> {
+        self.with(pin, |local| {
+            let judged = local.review(epoch);
+            if let Some((_, Verdict::Dead)) = judged {
+                // By the owner only.
+                self.shown.released.store(self.released().wrapping_add(1), Ordering::Relaxed);
+            }
+            judged
+        })
     }
 
     /// Length of the review queue.
     pub(crate) fn waiting(&self) -> usize {
-        self.shown.waiting.load(Ordering::Relaxed)
+        self.shown.waiting.load(Ordering::Acquire)
     }
 
     /// Objects that this core released so far.
     pub(crate) fn released(&self) -> usize {
         self.shown.released.load(Ordering::Relaxed)
-    }
-
-    /// This core released `count` more. By the owner only.
-    pub(crate) fn add_released(&self, _pin: &Pinned, count: usize) {
-        self.shown.released.store(self.released().wrapping_add(count), Ordering::Relaxed);
     }
 }
 
@@ -110,14 +134,16 @@ impl Local {
         }
     }
 
-    /// Applies every delta to its object.
+    /// Applies every delta to its object. This is where a loan would be broken: its core lets the epoch pass. So the check
+    /// is here, and nobody's code runs between it and the change of the barrier.
     pub(crate) fn flush(&mut self) {
+        self.assert_no_loans();
         let Self { cache, queue, flushed, .. } = self;
         cache.flush(|evicted| evict(queue, *flushed + 1, evicted));
     }
 
     /// Takes the next ripe object off the queue and judges it.
-    pub(crate) fn review(&mut self, epoch: u64) -> Option<(NonNull<Header>, Verdict)> {
+    fn review(&mut self, epoch: u64) -> Option<(NonNull<Header>, Verdict)> {
         let object = self.queue.pop_ripe(epoch)?;
         // SAFETY: an object on a queue lives, and nobody else judges it.
         let verdict = unsafe { object.as_ref() }.review();
@@ -127,16 +153,51 @@ impl Local {
         Some((object, verdict))
     }
 
+    /// Whether the core may flush, and take objects apart.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.loans == 0 && !self.releasing
+    }
+
+    /// The core may flush, and take objects apart: what is taken apart must not do so in turn, or the stack would end before the
+    /// objects do.
+    pub(crate) fn assert_idle(&self) {
+        self.assert_no_loans();
+        assert!(!self.releasing, "a value's Drop, or a release, must neither tick nor drain nor go offline");
+    }
+
     /// Objects found by weak words may be in use on this core: it must not let the epoch pass.
-    pub(crate) fn assert_no_loans(&self) {
-        assert!(self.loans == 0, "a core cannot flush while it uses objects that it has not counted");
+    fn assert_no_loans(&self) {
+        assert!(
+            self.loans == 0,
+            "a core with a Loan must not flush: it may use objects that it has not counted"
+        );
+    }
+}
+
+/// A dead object is being taken apart, until this is dropped.
+pub(crate) struct Releasing<'a> {
+    core: &'a Core,
+    pin: &'a Pinned,
+}
+
+impl<'a> Releasing<'a> {
+    pub(crate) fn begin(core: &'a Core, pin: &'a Pinned) -> Self {
+        core.change(pin, |local| local.releasing = true);
+        Self { core, pin }
+    }
+}
+
+impl Drop for Releasing<'_> {
+    /// Also when the release panics.
+    fn drop(&mut self) {
+        self.core.change(self.pin, |local| local.releasing = false);
     }
 }
 
 /// Applies a delta to its object. `epoch` is what a low count is dated: the epoch after this core's last flush,
 /// which is the current one or, if the core has flushed in the current one, the next. It needs no look at the
 /// barrier, and the epoch cannot pass it before this core has come to the barrier again.
-fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {
+pub(crate) fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {
     // SAFETY: an object in a delta cache lives: it is not released before a whole epoch without an entry for
     // it.
     let header = unsafe { object.as_ref() };
@@ -148,7 +209,8 @@ fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {
 
 /// Leave to use objects found by weak words, without counting them: as long as it is held, this core stays
 /// online and does not flush, and so nothing that was alive when it was read is released. To `tick` meanwhile
-/// is an error.
+/// is an error, and so is a value's `Drop` that keeps a loan while it runs in a tick: the flush panics. A loan that is
+/// forgotten stays for ever.
 #[derive(Debug)]
 pub struct Loan<'a> {
     core: &'a Core,
@@ -158,7 +220,7 @@ pub struct Loan<'a> {
 impl<'a> Loan<'a> {
     #[inline(always)]
     pub(crate) fn new(core: &'a Core, pin: &'a Pinned) -> Self {
-        core.count_loans(pin, |local| {
+        core.change(pin, |local| {
             assert!(local.online, "objects were used on a core that is offline");
             local.loans += 1;
         });
@@ -169,6 +231,6 @@ impl<'a> Loan<'a> {
 impl Drop for Loan<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.core.count_loans(self.pin, |local| local.loans -= 1);
+        self.core.change(self.pin, |local| local.loans -= 1);
     }
 }

@@ -4,9 +4,8 @@
 //! dropped and the strong side's hold on the weak one is given up. The weak one counts `Weak`s, plus one for
 //! all `Ref`s together; when it dies, the block is deallocated.
 
-use alloc::alloc::handle_alloc_error;
+use alloc::alloc::{alloc, handle_alloc_error};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::fmt;
 use core::mem::{ManuallyDrop, offset_of};
@@ -48,10 +47,8 @@ impl<T> Copy for Handle<T> {}
 impl<T: Send + Sync + 'static> Handle<T> {
     /// `None`: there is no memory.
     fn try_new(domain: &'static Refcache, value: T) -> Option<Self> {
-        let mut room = Vec::<Block<T>>::new();
-        room.try_reserve_exact(1).ok()?;
-        // `release_block` frees it as a `Box`: room for one has the same layout.
-        let block = NonNull::from(ManuallyDrop::new(room).spare_capacity_mut()).cast::<Block<T>>();
+        // SAFETY: a block has headers, so its size is not 0.
+        let block = NonNull::new(unsafe { alloc(Layout::new::<Block<T>>()) })?.cast::<Block<T>>();
         let handle = Self(block);
         let init = Block {
             strong: Header::new(1, Some(handle.word_pointer()), release_value::<T>),
@@ -75,22 +72,40 @@ impl<T> Handle<T> {
     /// Adds to the number of `Ref`s.
     ///
     /// # Safety
-    /// The value lives, by a reference or a loan. A negative delta gives references up.
-    pub(crate) unsafe fn adjust_strong(self, pin: &Pinned, delta: i64) {
+    /// The value lives, by a reference or a loan.
+    pub(crate) unsafe fn add_strong(self, pin: &Pinned) {
         // SAFETY: the strong header begins the block, and the pointer is good for all of it; the rest is the
         // caller's.
-        unsafe { self.domain().adjust(pin, self.0.cast(), delta) }
+        unsafe { self.domain().adjust(pin, self.0.cast(), 1) }
+    }
+
+    /// Gives up the count of a `Ref`, on any thread.
+    ///
+    /// # Safety
+    /// The caller has that count.
+    pub(crate) unsafe fn give_up_strong(self) {
+        // SAFETY: as in `add_strong`.
+        unsafe { self.domain().give_up(self.0.cast(), 1) }
     }
 
     /// Adds to the number of `Weak`s.
+    pub(crate) fn add_weak(self, pin: &Pinned) {
+        // SAFETY: the block lives.
+        unsafe { self.domain().adjust(pin, self.weak_header(), 1) }
+    }
+
+    /// Gives up the count of a `Weak`, on any thread.
     ///
     /// # Safety
-    /// A negative delta gives counts up.
-    pub(crate) unsafe fn adjust_weak(self, pin: &Pinned, delta: i64) {
+    /// The caller has that count.
+    pub(crate) unsafe fn give_up_weak(self) {
+        // SAFETY: the block lives; the rest is the caller's.
+        unsafe { self.domain().give_up(self.weak_header(), 1) }
+    }
+
+    fn weak_header(self) -> NonNull<Header> {
         // SAFETY: the block lives, and the pointer is made from one that is good for all of it.
-        let header = unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).weak) };
-        // SAFETY: the caller's.
-        unsafe { self.domain().adjust(pin, header, delta) }
+        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).weak) }
     }
 
     /// Whether the value is there. It then stays, as long as the domain's loan that the caller has.
@@ -109,14 +124,12 @@ impl<T> Handle<T> {
 ///
 /// # Safety
 /// Called once, by the domain, with the strong header of a `Block<T>`.
-unsafe fn release_value<T>(_: &Refcache, pin: &Pinned, strong: NonNull<Header>) {
+unsafe fn release_value<T>(_: &Refcache, _: &Pinned, strong: NonNull<Header>) {
     let handle = Handle(strong.cast::<Block<T>>());
-    // SAFETY: no `Ref` is left, nor can a `Weak` make one: the value is ours. The weak count that all `Ref`s
-    // had together keeps the block until it is given up here.
-    unsafe {
-        handle.0.as_ref().value.with_mut(|value| ManuallyDrop::drop(&mut *value));
-        handle.adjust_weak(pin, -1);
-    }
+    // The weak count that all `Ref`s had together keeps the block. It goes after the value, also if its drop panics.
+    let _keeps_block = Weak::from_counted(handle);
+    // SAFETY: no `Ref` is left, nor can a `Weak` make one: the value is ours.
+    unsafe { handle.0.as_ref().value.with_mut(|value| ManuallyDrop::drop(&mut *value)) }
 }
 
 /// The last `Weak` is gone too.
@@ -134,8 +147,10 @@ unsafe fn release_block<T>(_: &Refcache, _: &Pinned, weak: NonNull<Header>) {
 
 /// A counted value, like `Arc`: cloning and dropping touch nothing that other cores write.
 ///
-/// Every use needs a thread that plays an online core of the domain ([`percore::pin`]). The value is dropped
-/// by a [`tick`](Refcache::tick) on some core, epochs after the last `Ref` went; its `Drop` must leave that core online.
+/// Cloning needs a thread that plays an online core of the domain ([`percore::pin`]). Reading and dropping do not: a `Ref`
+/// that is dropped elsewhere changes the object's global count itself, which takes a lock. The value is dropped by a
+/// [`tick`](Refcache::tick) on some core, epochs after the last `Ref` went; its `Drop` must neither tick, drain nor go
+/// offline.
 pub struct Ref<T>(Handle<T>);
 
 // SAFETY: a `Ref` gives `&T` to its thread, and may be the one whose core drops the value.
@@ -162,9 +177,11 @@ impl<T> Ref<T> {
     }
 
     /// A name for the value that does not keep it.
+    ///
+    /// # Panics
+    /// If this thread plays no core, or one that is offline.
     pub fn downgrade(&self) -> Weak<T> {
-        // SAFETY: adds one, for the `Weak`.
-        unsafe { self.0.adjust_weak(&percore::pin(), 1) };
+        self.0.add_weak(&percore::pin());
         Weak::from_counted(self.0)
     }
 
@@ -175,10 +192,12 @@ impl<T> Ref<T> {
 }
 
 impl<T> Clone for Ref<T> {
+    /// # Panics
+    /// If this thread plays no core, or one that is offline.
     #[inline]
     fn clone(&self) -> Self {
         // SAFETY: `self` keeps the value; adds one, for the clone.
-        unsafe { self.0.adjust_strong(&percore::pin(), 1) };
+        unsafe { self.0.add_strong(&percore::pin()) };
         Self(self.0)
     }
 }
@@ -187,7 +206,7 @@ impl<T> Drop for Ref<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: gives up the count that this `Ref` has.
-        unsafe { self.0.adjust_strong(&percore::pin(), -1) }
+        unsafe { self.0.give_up_strong() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Review queues: objects whose global count became low, waiting until it can be believed.
 //!
 //! A queue is a list through the objects' own headers, so that queueing allocates nothing. Each core has one,
-//! and the domain has one more for *orphans*, the objects of cores that went offline; whoever ticks next
-//! adopts them all.
+//! and the domain has one more for *orphans*, the objects of cores that went offline, and of threads that play
+//! none. The next core that ticks adopts them all.
 //!
 //! 1. An object is on one queue at most (`QUEUED` in its header), and stays alive while it is.
 //! 2. An object dated e is judged in epoch e+2 or later: every core has flushed in e+1, or was offline.
@@ -19,7 +19,7 @@ use sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Refcache;
 use crate::header::{Header, Link, Verdict};
-use crate::local::Core;
+use crate::local::{Core, Releasing};
 
 /// What one [`Refcache::tick`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,14 +39,15 @@ impl Refcache {
     /// The flush comes last, so that what the released objects referred to is on its way in the same epoch.
     ///
     /// # Panics
-    /// If the core has a [`Loan`](crate::Loan).
+    /// If the core has a [`Loan`](crate::Loan), or is inside of a release. If a value's `Drop` panics: the value counts as
+    /// released, and the next tick goes on with those after it.
     pub fn tick(&self, pin: &Pinned) -> Tick {
         let mut tick = Tick::default();
         if !self.is_online(pin) {
             return tick;
         }
         self.cores.mine(pin).with(pin, |local| {
-            local.assert_no_loans();
+            local.assert_idle();
             self.orphans.hand_to(&mut local.queue);
         });
         while tick.reviewed < self.review_budget {
@@ -54,12 +55,10 @@ impl Refcache {
             tick.reviewed += 1;
             if verdict == Verdict::Dead {
                 tick.freed += 1;
+                let _releasing = Releasing::begin(self.cores.mine(pin), pin);
                 // SAFETY: nobody refers to a dead object, and this is the only time that it is found dead.
                 unsafe { (object.as_ref().release)(self, pin, object) }
             }
-        }
-        if tick.freed > 0 {
-            self.cores.mine(pin).add_released(pin, tick.freed);
         }
         tick.flushed = self.flush_if_due(pin);
         tick
@@ -78,7 +77,7 @@ impl Refcache {
 
     fn review_one(&self, pin: &Pinned) -> Option<(NonNull<Header>, Verdict)> {
         let epoch = self.epoch();
-        self.cores.mine(pin).with(pin, |local| local.review(epoch))
+        self.cores.mine(pin).review(pin, epoch)
     }
 }
 
@@ -140,7 +139,7 @@ fn set_link(object: NonNull<Header>, new: Link) {
     unsafe { object.as_ref().link.with_mut(|link| *link = new) }
 }
 
-/// The queue of cores that went offline.
+/// The queue of cores that went offline, and of threads that play none.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     queue: SpinLock<Queue>,
@@ -161,10 +160,15 @@ impl Orphans {
     /// Takes the objects of a core that goes offline.
     pub(crate) fn adopt_from(&self, queue: &mut Queue) {
         if queue.len() > 0 {
-            let mut orphans = self.queue.lock();
-            orphans.append(mem::take(queue));
-            self.waiting.store(orphans.len(), Ordering::Relaxed);
+            self.with(|orphans| orphans.append(mem::take(queue)));
         }
+    }
+
+    /// Changes the queue. One caller at a time.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Queue)) {
+        let mut orphans = self.queue.lock();
+        change(&mut orphans);
+        self.waiting.store(orphans.len(), Ordering::Relaxed);
     }
 
     /// Gives all orphans to a core that ticks; if another core is busy with them, it is welcome.

@@ -105,21 +105,25 @@ impl<T> Weak<T> {
     }
 
     /// A reference to the value, if it is still there. It may be, for some epochs after the last `Ref` went.
+    ///
+    /// # Panics
+    /// If this thread plays no core, or one that is offline.
     pub fn try_get(&self) -> Option<Ref<T>> {
         let pin = percore::pin();
         let _loan = self.0.domain().loan(&pin);
         self.0.revive(&pin).then(|| {
             // SAFETY: the value is there as long as the loan; adds one, for the `Ref`.
-            unsafe { self.0.adjust_strong(&pin, 1) };
+            unsafe { self.0.add_strong(&pin) };
             Ref::from_counted(self.0)
         })
     }
 }
 
 impl<T> Clone for Weak<T> {
+    /// # Panics
+    /// If this thread plays no core, or one that is offline.
     fn clone(&self) -> Self {
-        // SAFETY: adds one, for the clone.
-        unsafe { self.0.adjust_weak(&percore::pin(), 1) };
+        self.0.add_weak(&percore::pin());
         Self(self.0)
     }
 }
@@ -127,7 +131,7 @@ impl<T> Clone for Weak<T> {
 impl<T> Drop for Weak<T> {
     fn drop(&mut self) {
         // SAFETY: gives up the count that this `Weak` has.
-        unsafe { self.0.adjust_weak(&percore::pin(), -1) }
+        unsafe { self.0.give_up_weak() }
     }
 }
 

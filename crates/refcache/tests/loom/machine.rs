@@ -143,6 +143,12 @@ impl Core {
         unsafe { self.refcache().adjust(&self.pin, self.shared.object.cast(), delta) }
     }
 
+    /// Gives a reference up as a thread without a core does: under loom nobody has one by the host.
+    pub fn give_up(&self) {
+        // SAFETY: as in `add`.
+        unsafe { self.refcache().give_up(self.shared.object.cast(), 1) }
+    }
+
     /// Makes a second reference, to hand on.
     pub fn share(&self) {
         // SAFETY: as in `add`.

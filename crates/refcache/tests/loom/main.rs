@@ -7,5 +7,6 @@
 mod cores;
 mod counts;
 mod machine;
+mod outside;
 mod sole;
 mod weak_words;

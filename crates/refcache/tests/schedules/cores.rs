@@ -1,6 +1,10 @@
 //! Cores that come and go, and forced epochs.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
+
+use percore::{CoreId, threads};
 
 use refcache::Tick;
 
@@ -98,6 +102,29 @@ fn drain_frees_a_whole_chain() {
     world.refcache.offline(world.pin(1));
     assert_eq!(world.refcache.drain(world.pin(0)), 10);
     assert!(chain.iter().all(|link| link.is_released()));
+}
+
+thread_local! {
+    static MACHINE: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// Core 1 flushes at the last moment, after core 0 has looked for the last time in the epoch.
+#[test]
+fn a_drain_waits_for_what_others_flush_late() {
+    let mut world = World::new(roomy(2));
+    let object = world.object(1);
+    world.tick(1);
+    world.adjust(1, object, -1);
+    let world = Rc::new(world);
+    MACHINE.set(Some(world.clone()));
+    // The thread waits as this core; the tokens of the world name other cores.
+    let waiting = threads::enter(CoreId::new(99));
+    waiting.on_relax(|| {
+        MACHINE.with_borrow(|world| world.as_ref().unwrap().tick(1));
+    });
+    world.refcache.drain(world.pin(0));
+    assert!(object.is_released());
+    MACHINE.take();
 }
 
 #[test]

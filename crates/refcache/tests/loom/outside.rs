@@ -1,0 +1,65 @@
+//! References given up by threads that play no core.
+
+use crate::machine::{Core, Kind, explore};
+
+/// What a thread without a core does: the number is nobody's, and is not used.
+fn give_up(thread: Core) {
+    thread.read();
+    thread.give_up();
+}
+
+/// A core and a thread without one give up what they have.
+#[test]
+fn the_last_of_two_references_is_outside() {
+    explore(2, 1, Kind::Plain, 2, |core| {
+        let outside = core.spawn(1, give_up);
+        core.read();
+        core.add(-1);
+        core.ticks(3);
+        outside.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// The core's increment is in its cache when the thread outside gives that reference up: the global count is zero, and
+/// false.
+#[test]
+fn a_zero_made_outside_is_not_believed() {
+    explore(2, 1, Kind::Plain, 1, |core| {
+        core.add(1);
+        let outside = core.spawn(1, give_up);
+        core.ticks(3);
+        core.read();
+        outside.join().unwrap();
+        core.expect_release_after(1);
+    });
+}
+
+/// A reader finds the object by its weak word while a thread outside gives up the last reference.
+#[test]
+fn a_reader_finds_what_is_given_up_outside() {
+    explore(2, 1, Kind::Named, 1, |core| {
+        let outside = core.spawn(1, give_up);
+        for _ in 0..3 {
+            let loan = core.refcache().loan(&core.pin);
+            if core.find() {
+                core.read();
+            }
+            drop(loan);
+            core.ticks(1);
+        }
+        outside.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// Two threads outside play the same core that is not there.
+#[test]
+fn two_give_up_outside() {
+    explore(1, 1, Kind::Plain, 2, |core| {
+        let threads = [core.spawn(1, give_up), core.spawn(2, give_up)];
+        core.ticks(2);
+        threads.map(|thread| thread.join().unwrap());
+        core.expect_release();
+    });
+}
