@@ -65,6 +65,7 @@
 //! | `balance.rs` | when a node is out of balance, and what to do about it |
 //! | `edit.rs` | new nodes for old: rotation, copying, updating in place |
 //! | `write.rs` | insertion and removal |
+//! | `one_writer.rs` | the lock that a writer holds |
 //! | `path.rs` | the way down to a key |
 //! | `iter.rs` | keys in order, and the check of all invariants |
 //! | `spare.rs` | nodes allocated before anything changes |
@@ -75,6 +76,7 @@ mod balance;
 mod edit;
 mod iter;
 mod node;
+mod one_writer;
 mod path;
 mod read;
 mod spare;
@@ -85,9 +87,9 @@ use core::fmt;
 
 use percore::Pinned;
 use rcu::Handle;
-use sync::SpinLock;
 
 use crate::node::{Link, free_subtree};
+use crate::one_writer::WriteLock;
 use crate::stats::Tally;
 
 pub use edit::Update;
@@ -104,8 +106,7 @@ impl<K: Ord + Copy + Send + Sync + 'static> Key for K {}
 /// A map from `K` to `T`, in order, freed by the domain that `D` leads to.
 pub struct Bonsai<K: Key, T: Send + Sync + 'static, D: Handle> {
     root: Link<K, T>,
-    /// Held by the writer.
-    writing: SpinLock<()>,
+    writing: WriteLock,
     tally: Tally,
     update: Update,
     domain: D,
@@ -136,7 +137,7 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
     }
 
     fn with_tally(domain: D, update: Update, tally: Tally) -> Self {
-        Self { root: Link::new(None), writing: SpinLock::new(()), tally, update, domain }
+        Self { root: Link::new(None), writing: WriteLock::new(), tally, update, domain }
     }
 
     /// Begins a read section of the domain.
@@ -151,14 +152,10 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
     /// Waits until no other writer is in, and begins to write. Reading goes on meanwhile, here and elsewhere.
     ///
     /// # Panics
-    /// If this core is offline.
+    /// If this core is offline, or has a writer of this tree already: that would wait for itself. (A comparison of keys may try
+    /// it, or what the host runs in a wait.)
     pub fn write<'a>(&'a self, pin: &'a Pinned) -> Writer<'a, K, T> {
-        loop {
-            if let Some(writing) = self.writing.try_lock() {
-                return Writer::new(self, pin, writing);
-            }
-            percore::relax();
-        }
+        Writer::new(self, pin, self.writing.lock(pin))
     }
 
     /// What the writers have done so far.

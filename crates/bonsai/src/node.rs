@@ -191,10 +191,21 @@ fn to_pointer<K, T>(tree: Tree<'_, K, T>) -> *mut Node<K, T> {
 pub(crate) unsafe fn free_subtree<K, T>(link: &Link<K, T>) {
     // SAFETY: nobody writes, and nobody reads but us.
     let Some(found) = (unsafe { link.get() }) else { return };
-    // SAFETY: as the caller says, all of it is ours; a value belongs to one linked node.
+    // SAFETY: as the caller says, all of it is ours; a value belongs to one linked node. Each is dropped, also if the drop
+    // of another's value panics.
     unsafe {
-        found.children.iter().for_each(|child| free_subtree(child));
-        drop(NonNull::new(found.value_pointer()).map(|value| Owned::from_raw(value)));
-        drop(Owned::from_raw(found.node));
+        let _node = Owned::from_raw(found.node);
+        let _value = NonNull::new(found.value_pointer()).map(|value| Owned::from_raw(value));
+        let _children = found.children.each_ref().map(Doomed);
+    }
+}
+
+/// A subtree that is freed with this.
+struct Doomed<'a, K, T>(&'a Link<K, T>);
+
+impl<K, T> Drop for Doomed<'_, K, T> {
+    fn drop(&mut self) {
+        // SAFETY: made by `free_subtree` only, whose caller promised it.
+        unsafe { free_subtree(self.0) }
     }
 }

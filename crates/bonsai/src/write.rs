@@ -23,10 +23,10 @@ use core::ops::Deref;
 
 use percore::Pinned;
 use rcu::{Domain, Handle, OutOfMemory, Owned};
-use sync::SpinGuard;
 
 use crate::edit::Update;
 use crate::node::{Found, Link, Side, Tree, size};
+use crate::one_writer::Writing;
 use crate::path::Path;
 use crate::spare::Spares;
 use crate::stats::Tally;
@@ -41,15 +41,11 @@ pub struct Writer<'a, K: Key, T: Send + Sync + 'static> {
     pub(crate) tally: &'a Tally,
     pub(crate) pin: &'a Pinned,
     update: Update,
-    _writing: SpinGuard<'a, ()>,
+    _writing: Writing<'a>,
 }
 
 impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
-    pub(crate) fn new<D: Handle>(
-        tree: &'a Bonsai<K, T, D>,
-        pin: &'a Pinned,
-        writing: SpinGuard<'a, ()>,
-    ) -> Self {
+    pub(crate) fn new<D: Handle>(tree: &'a Bonsai<K, T, D>, pin: &'a Pinned, writing: Writing<'a>) -> Self {
         Self {
             reader: tree.read(pin),
             spares: Spares::new(),

@@ -93,12 +93,12 @@ impl Domain {
     /// it. For a core about to idle, or a thread about to block.
     ///
     /// # Panics
-    /// Inside a read section.
+    /// Inside a read section, or a callback.
     pub fn offline(&self, pin: &Pinned) {
         let core = self.cores.mine(pin);
         core.with_queue(pin, |local| {
             if local.online {
-                local.assert_no_readers();
+                local.assert_quiescent();
                 self.orphans.adopt_from(&mut local.queue);
                 // Release: partner of the Acquire in `turn`. All sections of this core have ended.
                 core.told.store(OFFLINE, Ordering::Release);
@@ -124,11 +124,13 @@ impl Domain {
         }
     }
 
-    /// Says that this core is quiescent in the current epoch, unless it has said so.
+    /// Says that this core is quiescent in the current epoch, unless it has said so. This is where a read section would be
+    /// broken, so the check is here: those who wait run anybody's code between one announcement and the next.
     fn announce(&self, pin: &Pinned) -> u64 {
         let core = self.cores.mine(pin);
         let epoch = self.epoch();
         core.with(pin, |local| {
+            local.assert_quiescent();
             if local.seen != epoch {
                 local.seen = epoch;
                 // Release: partner of the Acquire in `turn`. The sections of this core have ended.

@@ -114,8 +114,9 @@ impl Domain {
     /// A domain with every core offline.
     ///
     /// # Panics
-    /// If `batch` is 0.
+    /// If there are no cores or more than [`percore::MAX_CORES`], or `batch` is 0.
     pub fn new(config: Config) -> Self {
+        assert!(config.cores > 0, "a domain needs a core");
         assert!(config.batch > 0, "a quiescent core must be allowed to run something");
         Self {
             cores: PerCore::new(config.cores, local::Core::new),

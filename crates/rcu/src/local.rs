@@ -28,12 +28,20 @@ pub(crate) struct Local {
     /// How far this core has come in its look at the others.
     pub(crate) scan: Scan,
     readers: u64,
+    /// A callback runs, which may run anybody's code.
+    running: bool,
 }
 
 impl Core {
     pub(crate) fn new(id: CoreId) -> Self {
-        let local =
-            Local { queue: Queue::default(), seen: 0, online: false, scan: Scan::default(), readers: 0 };
+        let local = Local {
+            queue: Queue::default(),
+            seen: 0,
+            online: false,
+            scan: Scan::default(),
+            readers: 0,
+            running: false,
+        };
         Self {
             local: OwnerCell::new(id, local),
             told: CachePadded::new(AtomicU64::new(epoch::OFFLINE)),
@@ -74,14 +82,39 @@ impl Core {
 }
 
 impl Local {
-    /// The core may use objects that were unlinked: it must not say that it is quiescent.
-    pub(crate) fn assert_no_readers(&self) {
+    /// The core may say that it is quiescent: it takes part, and uses no object that was unlinked. Whoever says so asks this in
+    /// the same look at the core's state, so that nobody's code runs in between. A callback must not, or the stack would end
+    /// before the callbacks do.
+    pub(crate) fn assert_quiescent(&self) {
+        assert!(self.online, "a core that is offline cannot wait for a grace period");
         assert!(self.readers == 0, "a core is not quiescent inside a read section");
+        assert!(!self.running, "a value's Drop, or a callback, must neither be quiescent nor go offline");
+    }
+}
+
+/// A callback runs, until this is dropped.
+pub(crate) struct Running<'a> {
+    core: &'a Core,
+    pin: &'a Pinned,
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn begin(core: &'a Core, pin: &'a Pinned) -> Self {
+        core.with(pin, |local| local.running = true);
+        Self { core, pin }
+    }
+}
+
+impl Drop for Running<'_> {
+    /// Also when the callback panics.
+    fn drop(&mut self) {
+        self.core.with(self.pin, |local| local.running = false);
     }
 }
 
 /// A read section: as long as it is held, this core stays online and is not quiescent, and what it finds by pointers
-/// that it loads meanwhile is not freed. To [`quiesce`](Domain::quiesce) meanwhile is an error.
+/// that it loads meanwhile is not freed. To [`quiesce`](Domain::quiesce) meanwhile is an error, and so is to keep a guard from
+/// code that runs inside of [`synchronize`](Domain::synchronize): that panics. A guard that is forgotten stays for ever.
 #[derive(Debug)]
 pub struct Guard<'a> {
     core: &'a Core,

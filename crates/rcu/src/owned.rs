@@ -1,11 +1,12 @@
 //! A value in a block that has room for its own callback: retiring it needs no memory.
 
-use alloc::alloc::{alloc, dealloc};
+use alloc::alloc::alloc;
+use alloc::boxed::Box;
 use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::mem::{self, offset_of};
 use core::ops::{Deref, DerefMut};
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use percore::Pinned;
 
@@ -90,7 +91,7 @@ impl Domain {
     /// Drops the value after a grace period, on some core.
     ///
     /// # Panics
-    /// If this core is offline.
+    /// If this core is offline. The value is leaked then: others may be using it.
     pub fn retire<T: Send + 'static>(&self, pin: &Pinned, value: Owned<T>) {
         let block = mem::ManuallyDrop::new(value).block;
         // SAFETY: within the block.
@@ -112,9 +113,6 @@ unsafe fn reclaim<T>(head: NonNull<Head>) {
 /// # Safety
 /// The block is the caller's alone, and is not used again.
 unsafe fn free<T>(block: NonNull<Block<T>>) {
-    // SAFETY: the caller's.
-    unsafe {
-        ptr::drop_in_place(block.as_ptr());
-        dealloc(block.as_ptr().cast(), Layout::new::<Block<T>>());
-    }
+    // SAFETY: the caller's; allocated as a box is. A box is freed also if its value's drop panics.
+    drop(unsafe { Box::from_raw(block.as_ptr()) });
 }

@@ -14,7 +14,7 @@ use sync::atomic::{AtomicUsize, Ordering};
 use sync::{SpinLock, UnsafeCell};
 
 /// Does what was deferred. Called once, by [`Domain::quiesce`](crate::Domain::quiesce), with nothing of the domain
-/// held. It may read and defer; it must neither be quiescent nor go offline.
+/// held. It may read and defer; to be quiescent or go offline panics. It may panic, and is not called again.
 pub type Callback = unsafe fn(NonNull<Head>);
 
 /// What makes an object deferrable: a field of it.

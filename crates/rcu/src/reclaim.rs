@@ -7,7 +7,7 @@ use sync::atomic::Ordering;
 
 use crate::Domain;
 use crate::epoch::GRACE;
-use crate::local::{Core, Local};
+use crate::local::{Core, Local, Running};
 use crate::queue::{Head, Queue};
 
 impl Domain {
@@ -35,13 +35,14 @@ impl Domain {
     /// if some wait, goes on with the grace period. Returns how many it ran. Does nothing on a core that is offline.
     ///
     /// # Panics
-    /// Inside a read section.
+    /// Inside a read section, or a callback. If a callback does: it counts as run, and the next call goes on with those after
+    /// it.
     pub fn quiesce(&self, pin: &Pinned) -> usize {
         if !self.is_online(pin) {
             return 0;
         }
         let target = self.cores.mine(pin).with_queue(pin, |local| {
-            local.assert_no_readers();
+            local.assert_quiescent();
             self.orphans.hand_to(&mut local.queue);
             local.queue.latest()
         });
@@ -51,8 +52,12 @@ impl Domain {
 
     fn run_one(&self, pin: &Pinned) -> bool {
         let ripe = self.cores.mine(pin).with_queue(pin, |local| local.queue.pop_ripe(local.seen));
-        // SAFETY: just taken off. Its date is an epoch that this core has seen.
-        ripe.map(|head| unsafe { Head::run(head) }).is_some()
+        ripe.map(|head| {
+            let _running = Running::begin(self.cores.mine(pin), pin);
+            // SAFETY: just taken off. Its date is an epoch that this core has seen.
+            unsafe { Head::run(head) }
+        })
+        .is_some()
     }
 
     /// Whether [`quiesce`](Self::quiesce) has something to do: this core has not been quiescent in this epoch, or
@@ -94,11 +99,11 @@ impl Domain {
     /// to be quiescent: call it with no lock held, and with nothing that they wait for.
     ///
     /// # Panics
-    /// Inside a read section, or if this core is offline.
+    /// Inside a read section or a callback, or if this core is offline; also if it comes to that while it waits, by what the
+    /// host runs then.
     pub fn synchronize(&self, pin: &Pinned) {
         let target = self.cores.mine(pin).look(pin, |local| {
-            assert!(local.online, "a core that is offline cannot wait for a grace period");
-            local.assert_no_readers();
+            local.assert_quiescent();
             local.seen + GRACE
         });
         while self.advance(pin, target) < target {
@@ -114,9 +119,10 @@ impl Domain {
     /// # Panics
     /// As there.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
-        assert!(self.is_online(pin), "a core that is offline cannot wait for a grace period");
         let mut ran = 0;
         while self.backlog() > 0 && go_on() {
+            // Each time: `go_on` and the host's wait may run anything.
+            self.cores.mine(pin).look(pin, Local::assert_quiescent);
             self.hurry();
             match self.quiesce(pin) {
                 0 => percore::relax(),
@@ -128,7 +134,8 @@ impl Domain {
 }
 
 impl Drop for Domain {
-    /// Guards borrow the domain, so no read section is open: every date has come.
+    /// Guards borrow the domain, so no read section is open: every date has come. If a callback panics, those after it do not
+    /// run, and what they would free is leaked.
     fn drop(&mut self) {
         let mut left = Queue::default();
         self.orphans.hand_to(&mut left);

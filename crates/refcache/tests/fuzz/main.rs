@@ -1,9 +1,10 @@
-//! Random calls of the public functions, by threads that come and go.
+//! Random calls of the public functions: threads that come and go, values and waits that call back, misuse.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
 mod shared;
 
+use std::sync::Arc;
 use std::thread;
 
 use fuzzing::{Dice, rounds};
@@ -14,22 +15,53 @@ use crate::shared::Shelf;
 /// More than the tests of this file use at a time.
 const CORES: usize = 16;
 
-fn domain(dice: &mut Dice) -> &'static Refcache {
-    let config = Config { cores: CORES, cache_slots: 1 << dice.below(4), review_budget: 1 + dice.below(8) };
-    Box::leak(Box::new(Refcache::new(config)))
+/// Sizes of caches and of reviews, each once: a domain lives for ever.
+fn domains() -> Vec<&'static Refcache> {
+    let sizes = [1, 2, 8].into_iter().flat_map(|slots| [1, 8].map(|budget| (slots, budget)));
+    let domain = |(cache_slots, review_budget)| Config { cores: CORES, cache_slots, review_budget };
+    sizes.map(|sizes| &*Box::leak(Box::new(Refcache::new(domain(sizes))))).collect()
+}
+
+fn shelf(domains: &[&'static Refcache], dice: &mut Dice) -> Arc<Shelf> {
+    Arc::new(Shelf::new(domains[dice.below(domains.len())]))
+}
+
+/// On a thread of its own, which plays a core for that.
+fn close(shelf: Arc<Shelf>) {
+    let shelf = Arc::into_inner(shelf).expect("all threads are over");
+    thread::spawn(|| shelf.close()).join().unwrap();
 }
 
 /// Each thread takes, names and gives up values that all of them reach.
 #[test]
 fn threads_share_values() {
-    rounds(10, |dice| {
-        let shelf = Shelf::new(domain(dice));
+    let domains = domains();
+    rounds(30, |dice| {
+        let shelf = shelf(&domains, dice);
         thread::scope(|scope| {
             for _ in 0..3 {
-                let (shelf, mut dice) = (&shelf, dice.split());
-                scope.spawn(move || (0..4).for_each(|_| shelf.visit(&mut dice)));
+                let (shelf, dice) = (&shelf, dice.split());
+                scope.spawn(move || shelf.visit(dice));
             }
         });
-        shelf.close();
+        close(shelf);
     });
+}
+
+/// One of two keeps loans across calls, and out of values' drops.
+#[test]
+fn loans_are_kept() {
+    let test = || {
+        let domains = domains();
+        rounds(30, |dice| {
+            let shelf = shelf(&domains, dice);
+            thread::scope(|scope| {
+                let (other, dice, mine) = (&shelf, dice.split(), dice.split());
+                scope.spawn(move || other.visit(dice));
+                shelf.visit_for_ever(mine);
+            });
+            close(shelf);
+        });
+    };
+    thread::spawn(test).join().unwrap();
 }

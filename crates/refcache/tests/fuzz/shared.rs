@@ -1,16 +1,74 @@
 //! Values that threads share, and what a thread does with them.
 
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fuzzing::Dice;
-use percore::threads;
-use refcache::{Ref, Refcache, Weak};
+use fuzzing::{Dice, attempt};
+use percore::{Pinned, threads};
+use refcache::{Loan, Ref, Refcache, Weak};
 
 use crate::CORES;
 
 const PLACES: usize = 6;
 const CANARY: u64 = 0x00c0_ffee_0dd5_eed5;
+
+/// Messages that name a misuse, and the values' own.
+const EXPECTED: [&str; 8] = [
+    "this thread plays no core: call percore::threads::enter first",
+    "a core with a Loan must not flush: it may use objects that it has not counted",
+    "a value's Drop, or a release, must neither tick nor drain nor go offline",
+    "a count was adjusted on a core that is offline",
+    "objects were used on a core that is offline",
+    "a core that is offline cannot force epochs",
+    "a value that panics",
+    "a visit that panics",
+];
+
+/// Runs what may be misuse; a panic must name it.
+pub fn dare<R>(act: impl FnOnce() -> R) -> Option<R> {
+    attempt(act)
+        .inspect_err(|message| assert!(EXPECTED.contains(&message.as_str()), "unexpected: {message}"))
+        .ok()
+}
+
+thread_local! {
+    static DICE: RefCell<Dice> = RefCell::new(Dice::new(0));
+    /// What this thread uses in a round.
+    static SHELF: RefCell<Option<Arc<Shelf>>> = const { RefCell::new(None) };
+    /// The token of a thread that keeps its core for ever, and so may keep loans.
+    static PIN: Cell<Option<&'static Pinned>> = const { Cell::new(None) };
+    static LOANS: RefCell<Vec<Loan<'static>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn roll(end: usize) -> usize {
+    DICE.with_borrow_mut(|dice| dice.below(end))
+}
+
+/// What a value does when it is dropped.
+#[derive(Clone, Copy)]
+enum Will {
+    Nothing,
+    Panic,
+    Tick,
+    Drain,
+    Leave,
+    KeepLoan,
+    /// Any step, which may take, make and give up other values.
+    Step,
+}
+
+fn will() -> Will {
+    match roll(20) {
+        0 => Will::Panic,
+        1 => Will::Tick,
+        2 => Will::Drain,
+        3 => Will::Leave,
+        4 => Will::KeepLoan,
+        5..8 => Will::Step,
+        _ => Will::Nothing,
+    }
+}
 
 /// A value that knows whether it is still there.
 pub struct Value {
@@ -18,6 +76,7 @@ pub struct Value {
     alive: Arc<AtomicIsize>,
     /// Goes with the value.
     _child: Option<Ref<Value>>,
+    will: Will,
 }
 
 impl Value {
@@ -31,6 +90,18 @@ impl Drop for Value {
         self.check();
         *self.canary = 0;
         self.alive.fetch_sub(1, Ordering::Relaxed);
+        // What closes a round does nothing more.
+        let Some(shelf) = SHELF.with_borrow(Clone::clone) else { return };
+        let pin = percore::pin();
+        match self.will {
+            Will::Nothing => (),
+            Will::Panic => panic!("a value that panics"),
+            Will::Tick => _ = shelf.domain.tick(&pin),
+            Will::Drain => _ = shelf.domain.drain(&pin),
+            Will::Leave => shelf.domain.offline(&pin),
+            Will::KeepLoan => shelf.keep_loan(),
+            Will::Step => shelf.step(&mut Vec::new()),
+        }
     }
 }
 
@@ -48,57 +119,136 @@ impl Shelf {
         Self { domain, strong: Default::default(), weak: Default::default(), alive: Arc::default() }
     }
 
-    /// Plays a core for a while.
-    pub fn visit(&self, dice: &mut Dice) {
-        let _core = threads::enter_any(CORES);
-        let pin = percore::pin();
-        self.domain.online(&pin);
+    /// Uses the values for a while, on a core most of the time; what is held in the end is given up there, or later, without
+    /// a core.
+    pub fn visit(self: &Arc<Self>, dice: Dice) {
+        DICE.set(dice);
+        SHELF.set(Some(self.clone()));
         let mut bag = Vec::new();
-        for _ in 0..30 {
-            self.step(dice, &mut bag);
+        if roll(8) > 0 {
+            let core = threads::enter_any(CORES);
+            core.on_relax(in_a_wait);
+            self.steps(&mut bag);
+            self.leave(&percore::pin());
         }
-        drop(bag);
-        self.domain.offline(&pin);
+        (0..5).for_each(|_| _ = dare(|| self.step(&mut bag)));
+        SHELF.set(None);
     }
 
-    fn step(&self, dice: &mut Dice, bag: &mut Vec<Ref<Value>>) {
-        let at = dice.below(PLACES);
-        match dice.below(8) {
-            0 => {
-                let child = if dice.one_in(2) { bag.pop() } else { None };
-                self.put(at, Some(self.make(child)));
+    /// Uses the values for a while, on a core that this thread never gives up. Loans may be kept from one step to the next.
+    pub fn visit_for_ever(self: &Arc<Self>, dice: Dice) {
+        DICE.set(dice);
+        SHELF.set(Some(self.clone()));
+        if PIN.get().is_none() {
+            let core = threads::enter_any(CORES);
+            core.on_relax(in_a_wait);
+            PIN.set(Some(Box::leak(Box::new(percore::pin()))));
+            std::mem::forget(core);
+        }
+        self.steps(&mut Vec::new());
+        LOANS.take();
+        self.leave(&percore::pin());
+        SHELF.set(None);
+    }
+
+    fn steps(&self, bag: &mut Vec<Ref<Value>>) {
+        self.domain.online(&percore::pin());
+        (0..40).for_each(|_| _ = dare(|| self.step(bag)));
+    }
+
+    /// Nobody waits for this core any more.
+    fn leave(&self, pin: &Pinned) {
+        SHELF.take();
+        self.domain.offline(pin);
+    }
+
+    fn step(&self, bag: &mut Vec<Ref<Value>>) {
+        let at = roll(PLACES);
+        match roll(20) {
+            0..3 => {
+                let child = if roll(2) == 0 { bag.pop() } else { None };
+                put(&self.strong[at], Some(self.make(child)));
             }
-            1 => bag.extend(self.strong[at].lock().unwrap().clone()),
-            2 => drop(bag.pop()),
-            3 => self.put(at, bag.pop()),
-            4 => *self.weak[at].lock().unwrap() = bag.last().map(Ref::downgrade),
-            5 => {
-                let name = self.weak[at].lock().unwrap().clone();
+            3..5 => {
+                let held = lock(&self.strong[at]);
+                bag.extend(held.clone());
+            }
+            5 => drop(bag.pop()),
+            6 => put(&self.strong[at], bag.pop()),
+            7 => put(&self.weak[at], bag.last().map(Ref::downgrade)),
+            8 => {
+                let name = lock(&self.weak[at]).clone();
                 bag.extend(name.and_then(|name| name.try_get()));
             }
-            6 => bag.iter().for_each(|held| held.check()),
-            _ => drop(self.domain.tick(&percore::pin())),
+            9..11 => bag.iter().for_each(|held| held.check()),
+            11..15 => _ = self.domain.tick(&percore::pin()),
+            _ => self.come_or_go(),
+        }
+    }
+
+    fn come_or_go(&self) {
+        let pin = percore::pin();
+        match roll(16) {
+            0 => {
+                let rounds = Cell::new(roll(20));
+                self.domain.drain_while(&pin, || {
+                    in_a_wait();
+                    rounds.replace(rounds.get().saturating_sub(1)) > 0
+                });
+            }
+            1 => self.domain.offline(&pin),
+            2 => {
+                let _loan = self.domain.loan(&pin);
+                self.step(&mut Vec::new());
+            }
+            3 => self.domain.while_online(&pin, || self.step(&mut Vec::new())),
+            4 => self.domain.while_online(&pin, || panic!("a visit that panics")),
+            5 => self.keep_loan(),
+            6..9 => _ = LOANS.take(),
+            _ => self.domain.online(&pin),
+        }
+    }
+
+    fn keep_loan(&self) {
+        if let Some(pin) = PIN.get() {
+            let loan = self.domain.loan(pin);
+            LOANS.with_borrow_mut(|loans| loans.push(loan));
         }
     }
 
     fn make(&self, child: Option<Ref<Value>>) -> Ref<Value> {
         self.alive.fetch_add(1, Ordering::Relaxed);
-        let value = Value { canary: Box::new(CANARY), alive: self.alive.clone(), _child: child };
+        let value =
+            Value { canary: Box::new(CANARY), alive: self.alive.clone(), _child: child, will: will() };
         Ref::new(self.domain, value)
-    }
-
-    fn put(&self, at: usize, held: Option<Ref<Value>>) {
-        *self.strong[at].lock().unwrap() = held;
     }
 
     /// Empties all places: nothing stays.
     pub fn close(self) {
         let _core = threads::enter_any(CORES);
         let pin = percore::pin();
-        self.domain.online(&pin);
         drop((self.strong, self.weak));
+        self.domain.online(&pin);
         self.domain.drain(&pin);
         assert_eq!((self.alive.load(Ordering::Relaxed), self.domain.garbage()), (0, 0), "values that stay");
         self.domain.offline(&pin);
     }
+}
+
+/// What a host may run in a wait.
+fn in_a_wait() {
+    if let Some(shelf) = SHELF.with_borrow(Clone::clone)
+        && roll(6) == 0
+    {
+        dare(|| shelf.step(&mut Vec::new()));
+    }
+}
+
+/// A step that panics leaves the place as it was, or empty.
+fn lock<T>(place: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn put<T>(place: &Mutex<T>, new: T) {
+    *lock(place) = new;
 }
