@@ -49,7 +49,7 @@ struct State {
 const FIELD: u32 = 10;
 const FIELD_MASK: u64 = (1 << FIELD) - 1;
 /// All cores, and one for those who have none.
-const _: () = assert!(percore::MAX_CORES as u64 + 1 <= FIELD_MASK);
+const _: () = assert!((percore::MAX_CORES as u64) < FIELD_MASK);
 
 impl Barrier {
     sync::const_unless_loom! {
