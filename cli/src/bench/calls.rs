@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use crate::guest::system::System;
+use crate::guest::system::{Huge, System};
 use crate::meter::benchmarks;
 use crate::table::{Table, count};
 
@@ -102,14 +102,16 @@ pub fn chosen(words: &[String], quick: bool) -> Result<Vec<&'static Call>> {
 }
 
 /// Measures these calls.
-pub fn run(calls: &[&'static Call], memory: u64) -> Result<Vec<Cost>> {
-    calls.iter().map(|call| cost(call, memory)).collect()
+pub fn run(calls: &[&'static Call], memory: u64, huge: Huge) -> Result<Vec<Cost>> {
+    calls.iter().map(|call| cost(call, memory, huge)).collect()
 }
 
-fn cost(call: &'static Call, memory: u64) -> Result<Cost> {
+fn cost(call: &'static Call, memory: u64, huge: Huge) -> Result<Cost> {
     let &Call { name, program, arguments, per_round, target } = call;
     let systems = [System::DEFAULT, System::Linux];
-    let cells = benchmarks::experiment(program, arguments, &[1], &systems, memory)?.run()?;
+    let mut experiment = benchmarks::experiment(program, arguments, &[1], &systems, memory)?;
+    experiment.huge = huge;
+    let cells = experiment.run()?;
     let instructions = |system| {
         let cell = cells.iter().find(|cell| cell.system == system);
         let round = cell.map(|cell| cell.row.instructions.median);

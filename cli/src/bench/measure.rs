@@ -13,7 +13,7 @@ use crate::guest::channels::Sink;
 use crate::guest::handed::Handed;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End};
-use crate::guest::system::{self, Job, Size, Streams, System};
+use crate::guest::system::{self, Huge, Job, Size, Streams, System};
 use crate::program::Program;
 
 /// No run of a benchmark is worth more.
@@ -70,15 +70,16 @@ impl Report {
 }
 
 /// Runs a task and returns its report.
-pub fn measure(system: System, task: &Task, size: Size) -> Result<Report> {
+pub fn measure(system: System, huge: Huge, task: &Task, size: Size) -> Result<Report> {
     let named = || format!("{} on {system} with {} CPUs", task.program, size.cpus);
-    run(system, task, size).with_context(named)
+    run(system, huge, task, size).with_context(named)
 }
 
-fn run(system: System, task: &Task, size: Size) -> Result<Report> {
+fn run(system: System, huge: Huge, task: &Task, size: Size) -> Result<Report> {
     let (stdout, stderr) = (Sink::buffer(), Sink::buffer());
     let streams = Streams { stdout: stdout.clone(), stderr: stderr.clone(), stdin: false };
     let mut plan = system::plan(system, &job(task)?, size, streams)?;
+    plan.command_line += &system::huge(system, huge);
     plan.limit = Some(LIMIT);
     let outcome = session::run(plan, &mut |_| {})?;
     if outcome.end != End::Exited(0) {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::measure::{Task, measure};
 use super::row::{Counts, Row, median};
 use crate::guest::qemu::Accel;
-use crate::guest::system::{Size, System};
+use crate::guest::system::{Huge, Size, System};
 use crate::meter::benchmarks;
 use crate::meter::model::MOST;
 use crate::progress::Step;
@@ -25,6 +25,8 @@ pub struct Scope {
     pub quick: bool,
     /// Bytes of memory of every guest.
     pub memory: u64,
+    /// Who gets huge pages, on either kernel.
+    pub huge: Huge,
     /// Who executes the guests' instructions where they are not counted.
     pub accel: Accel,
 }
@@ -48,7 +50,7 @@ pub fn run(scope: &Scope) -> Result<Vec<Row>> {
         for (cell, runs) in cells.iter().zip(&mut runs) {
             step.tell(&format!("run {repeat} of {}: {}", scope.repeats, cell.name()));
             let size = Size { cpus: cell.cpus, memory: scope.memory, accel: scope.accel };
-            let report = measure(cell.system, &cell.task(), size)?;
+            let report = measure(cell.system, scope.huge, &cell.task(), size)?;
             runs.push(Row::new(cell.program, cell.system, cell.cpus, &report));
         }
     }
@@ -74,7 +76,9 @@ fn cells(scope: &Scope) -> Vec<Cell> {
 fn count(cells: &[Cell], rows: &mut [Row], scope: &Scope) -> Result<()> {
     let cpus: Vec<u16> = scope.cpus.iter().copied().filter(|cpus| *cpus <= MOST).collect();
     for (program, _) in PROGRAMS {
-        let counted = benchmarks::experiment(program, &[], &cpus, &SYSTEMS, scope.memory)?.run()?;
+        let mut experiment = benchmarks::experiment(program, &[], &cpus, &SYSTEMS, scope.memory)?;
+        experiment.huge = scope.huge;
+        let counted = experiment.run()?;
         for (cell, row) in cells.iter().zip(&mut *rows).filter(|(cell, _)| cell.program == program) {
             let same =
                 counted.iter().find(|other| other.system == cell.system && other.row.cpus == cell.cpus);
@@ -104,7 +108,14 @@ mod tests {
 
     #[test]
     fn every_combination_is_there_once_and_systems_take_turns() {
-        let scope = Scope { cpus: vec![1, 2], repeats: 1, quick: false, memory: 0, accel: Accel::Tcg };
+        let scope = Scope {
+            cpus: vec![1, 2],
+            repeats: 1,
+            quick: false,
+            memory: 0,
+            huge: Huge::DEFAULT,
+            accel: Accel::Tcg,
+        };
         let names: Vec<String> = cells(&scope).iter().map(Cell::name).collect();
         assert_eq!(names.len(), 18);
         assert_eq!(names[..3].iter().map(|name| name.starts_with("local on")).collect::<Vec<_>>(), [true; 3]);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::guest::handed::Handed;
-use crate::guest::system::{Refs, System};
+use crate::guest::system::{Huge, Refs, System};
 use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
@@ -68,6 +68,9 @@ pub struct Arguments {
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
+    /// Who gets huge pages, on either kernel
+    #[arg(long, value_enum, default_value_t = Huge::DEFAULT)]
+    huge: Huge,
     /// Hand over a file or folder; it appears at the same path, or at GUEST
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
     files: Vec<String>,
@@ -100,6 +103,7 @@ impl Arguments {
             systems: self.systems(),
             repeats: self.repeats,
             memory: self.memory,
+            huge: self.huge,
             slack: self.slack,
         })
     }

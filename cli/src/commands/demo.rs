@@ -10,7 +10,7 @@ use crate::bench::measure::{Report, Task, accel, measure};
 use crate::bench::row::{Counts, median};
 use crate::guest::linux;
 use crate::guest::qemu::Accel;
-use crate::guest::system::{Size, System};
+use crate::guest::system::{Huge, Size, System};
 use crate::meter::benchmarks;
 use crate::meter::model::MOST;
 use crate::progress::Step;
@@ -83,7 +83,7 @@ fn compare(tasks: &[&Task], arguments: &Arguments, accel: Accel) -> Result<Vec<V
         for (task, runs) in tasks.iter().zip(&mut runs) {
             for (system, runs) in SYSTEMS.iter().zip(runs) {
                 step.tell(&format!("run {repeat} of {}: {} on {system}", arguments.repeats, task.program));
-                runs.push(measure(*system, task, size)?);
+                runs.push(measure(*system, Huge::DEFAULT, task, size)?);
             }
         }
     }

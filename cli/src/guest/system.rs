@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-pub use boot::{Job, Size, Streams, compress, environment, huge, plan};
+pub use boot::{CPU_MODEL, Job, Size, Streams, compress, environment, huge, plan};
 
 /// The address-space design of the RadixVM kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,6 +57,11 @@ pub enum Huge {
     Madvise,
     /// All memory that was not advised against.
     Always,
+}
+
+impl Huge {
+    /// What both kernels are told where they are compared.
+    pub const DEFAULT: Huge = Huge::Always;
 }
 
 /// What counts the references to the pages of files in the RadixVM kernel.

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::experiment::Experiment;
 use crate::artifacts;
-use crate::guest::system::System;
+use crate::guest::system::{Huge, System};
 
 /// Slack unless one is asked for or rounds are short.
 pub const SLACK: u64 = 200;
@@ -76,6 +76,7 @@ pub fn experiment(
         systems: systems.to_vec(),
         repeats: 1,
         memory,
+        huge: Huge::DEFAULT,
         slack: None,
     })
 }

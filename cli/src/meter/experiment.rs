@@ -20,7 +20,7 @@ use super::statistics::Summary;
 use crate::artifacts;
 use crate::bench::row::median;
 use crate::guest::handed::Handed;
-use crate::guest::system::{self, Job, System};
+use crate::guest::system::{self, Huge, Job, System};
 use crate::guest::{linux, qemu};
 use crate::program::Program;
 use crate::progress::Step;
@@ -48,6 +48,8 @@ pub struct Experiment {
     pub repeats: u32,
     /// Bytes of memory of every guest.
     pub memory: u64,
+    /// Who gets huge pages, on either kernel.
+    pub huge: Huge,
     /// Instructions that a CPU may run ahead. If none are said, [`benchmarks::SLACK`], and fewer where rounds are short.
     pub slack: Option<u64>,
 }
@@ -106,13 +108,18 @@ impl Experiment {
         let kernel = tools.kernel(system)?;
         let slack = self.slack.unwrap_or(benchmarks::SLACK);
         let settings = Settings { cpus, memory: self.memory, slack, rounds: self.window(cpus) };
-        let guest = Guest { system, kernel, plugin: &tools.plugin };
+        let guest = Guest { system, kernel, plugin: &tools.plugin, huge: self.huge };
         let Run { output, owners } = self.fine_enough(&guest, &job, settings)?;
         let begin = output.begin.map(|address| address.0);
         let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
         let blame = blame::name(&output.lines, output.ended(), owners.as_ref(), &names);
-        let label =
-            Label { program: &job.program.name(), system, qemu: &tools.qemu, kernel: &version(system)? };
+        let label = Label {
+            program: &job.program.name(),
+            system,
+            huge: self.huge,
+            qemu: &tools.qemu,
+            kernel: &version(system)?,
+        };
         Ok(Cell::new(&label, &output, blame))
     }
 

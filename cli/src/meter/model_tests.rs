@@ -14,6 +14,14 @@ fn private_work_is_linear() {
 }
 
 #[test]
+fn pages_are_not_zeroed_for_nothing() {
+    let zeroing = Load { iterations: 512.0, ..private(2400.0) };
+    assert_eq!(zeroing.cycles(1.0) - private(2400.0).cycles(1.0), 256.0);
+    let points = curve(&[(1, zeroing), (4, zeroing)]);
+    assert_eq!(points[127].growing, 128.0 * FREQUENCY / (2400.0 + 256.0));
+}
+
+#[test]
 fn one_hot_line_saturates_whatever_the_number_of_cpus() {
     let add = Load { instructions: 3.0, write: 1.0, hottest: 1.0, ..Load::default() };
     let (speed, limit) = add.throughput(8.0);

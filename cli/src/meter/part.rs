@@ -9,6 +9,8 @@ use super::output::{FLUSHES, Output, TRANSFERS, Total};
 pub struct Part {
     /// Instructions.
     pub instructions: f64,
+    /// Iterations of repeated string instructions.
+    pub string_iterations: f64,
     /// Of all kinds.
     pub transfers: f64,
     /// Copies that other CPUs lost to a store.
@@ -45,6 +47,7 @@ impl Part {
         let mean = |names: &[&str]| output.mean_where(names, &wanted);
         Part {
             instructions: mean(&["instructions"]),
+            string_iterations: mean(&["rep_iterations"]),
             transfers: mean(&TRANSFERS),
             invalidations: mean(&["invalidations"]),
             ipis: mean(&["ipis_sent"]),

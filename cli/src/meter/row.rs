@@ -7,7 +7,7 @@ use super::model::{self, Load};
 use super::output::{FLUSHES, Output, Round, TRANSFERS, Total};
 use super::part::{Part, Phase, phases};
 use super::statistics::Summary;
-use crate::guest::system::{System, word};
+use crate::guest::system::{Huge, System, word};
 
 /// More elapsed time than this multiple of a CPU's instructions means that CPUs slept.
 const SLEPT: f64 = 1.25;
@@ -25,12 +25,16 @@ pub struct Row {
     pub tables: Option<String>,
     /// What counts references to the pages of files; null on Linux.
     pub refs: Option<String>,
+    /// Who gets huge pages, on either kernel.
+    pub huge: String,
     /// Virtual CPUs.
     pub cpus: u16,
     /// Rounds that were counted.
     pub rounds: usize,
     /// User and kernel, without the further iterations of repeated string instructions.
     pub instructions: Summary,
+    /// Those iterations: pages that are zeroed and copied, by CPUs that idle too.
+    pub string_iterations: Summary,
     /// Accesses that another CPU's cache had to serve or give up.
     pub transfers: Summary,
     /// Copies that other CPUs lost to a store.
@@ -90,6 +94,8 @@ pub struct Label<'a> {
     pub program: &'a str,
     /// The system.
     pub system: System,
+    /// Who gets huge pages.
+    pub huge: Huge,
     /// The emulator's version.
     pub qemu: &'a str,
     /// The kernel's version.
@@ -132,9 +138,11 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         design,
         tables,
         refs,
+        huge: word(&label.huge),
         cpus: output.cpus,
         rounds: rounds.len(),
         instructions: loads.instructions,
+        string_iterations: loads.iterations,
         transfers: of(&TRANSFERS),
         invalidations: of(&["invalidations"]),
         ipis: of(&["ipis_sent"]),
@@ -163,6 +171,7 @@ fn summary(output: &Output, rounds: &[Round], names: &[&str]) -> Summary {
 /// Summaries of what the model asks for.
 struct Loads {
     instructions: Summary,
+    iterations: Summary,
     read_modified: Summary,
     read_clean: Summary,
     write: Summary,
@@ -180,6 +189,7 @@ impl Loads {
         let hottest = output.lines.iter().map(|line| line.transfers).max().unwrap_or(0);
         Loads {
             instructions,
+            iterations: of(&["rep_iterations"]),
             read_modified: of(&["read_modified"]),
             read_clean: of(&["read_clean"]),
             write: of(&["write_modified", "write_clean"]),
@@ -193,6 +203,7 @@ impl Loads {
     fn pick(&self, pick: fn(&Summary) -> f64) -> Load {
         Load {
             instructions: pick(&self.instructions),
+            iterations: pick(&self.iterations),
             read_modified: pick(&self.read_modified),
             read_clean: pick(&self.read_clean),
             write: pick(&self.write),
@@ -220,7 +231,7 @@ pub mod tests {
     /// The fixture as the result of a system with so many CPUs.
     pub fn cell(system: System, cpus: u16) -> Cell {
         let text = FIXTURE.replacen("\"cpus\":2", &format!("\"cpus\":{cpus}"), 1);
-        let label = Label { program: "local", system, qemu: "7.2", kernel: "6.1" };
+        let label = Label { program: "local", system, huge: Huge::Always, qemu: "7.2", kernel: "6.1" };
         Cell::new(&label, &Output::parse(&text).unwrap(), crate::meter::blame::tests::fixture())
     }
 
@@ -228,7 +239,7 @@ pub mod tests {
     fn a_row_has_exactly_the_documented_keys() {
         let value = serde_json::to_value(cell(System::Linux, 2).row).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-        let documented = "program system design tables refs cpus rounds instructions transfers invalidations ipis ipi_targets faults \
+        let documented = "program system design tables refs huge cpus rounds instructions string_iterations transfers invalidations ipis ipi_targets faults \
                           tlb_flushes cold predicted_rounds_per_s ticks user_part kernel_part phases \
                           marked slack escapes qemu kernel";
         let mut documented: Vec<&str> = documented.split_whitespace().collect();

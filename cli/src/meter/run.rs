@@ -12,12 +12,12 @@ use crate::guest::channels::Sink;
 use crate::guest::protocol::Owners;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Farewell, Plan};
-use crate::guest::system::{self, Job, Size, Streams, System};
+use crate::guest::system::{self, Huge, Job, Size, Streams, System};
 
 /// What the stock kernel is told besides. Its lists of free pages per CPU are made as long as can be: at their usual length
 /// they sometimes fill up with pages of another kind while it boots, and then every fault fetches, and every unmap returns, a batch
 /// of 63 pages under the zone's lock: 35,000 instructions and hundreds of transfers in a round of `local`.
-const LINUX: &str = " transparent_hugepage=never sysctl.vm.percpu_pagelist_high_fraction=8";
+const LINUX: &str = " sysctl.vm.percpu_pagelist_high_fraction=8";
 
 /// No run may take longer.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -47,6 +47,8 @@ pub struct Guest<'a> {
     pub kernel: &'a Kernel,
     /// The plugin's file.
     pub plugin: &'a Path,
+    /// Who gets huge pages.
+    pub huge: Huge,
 }
 
 /// Runs a job under the plugin.
@@ -82,7 +84,7 @@ fn plan(
 ) -> Result<Plan> {
     let Settings { cpus, memory, .. } = settings;
     let mut plan = system::plan(guest.system, job, Size { cpus, memory, accel: Accel::Tcg }, streams)?;
-    adapt(&mut plan, guest.system);
+    adapt(&mut plan, guest.system, guest.huge);
     // Our kernel has to say at the end what its memory was used for; the stock one has nothing more to tell.
     plan.wanted = (guest.system == System::Linux && settings.rounds > 0).then(|| scratch.counts());
     // Every instruction of the boot is watched, too.
@@ -94,14 +96,15 @@ fn plan(
 }
 
 /// What differs from a guest that is not metered.
-fn adapt(plan: &mut Plan, system: System) {
+fn adapt(plan: &mut Plan, system: System, huge: Huge) {
     plan.farewell = Farewell::Asked;
     // Where regions lie decides how trees of them look, and so what they cost.
     plan.command_line += " norandmaps";
+    plan.command_line += &system::huge(system, huge);
     match system {
         System::Radix(..) => {
-            // Without the bit that says "virtual machine" waiters do not nap.
-            plan.machine.cpu_model = "max,-hypervisor";
+            // As Linux's: without the bit that says "virtual machine" waiters do not nap, and programs clear and copy by words.
+            plan.machine.cpu_model = system::CPU_MODEL;
             plan.command_line += " meter";
         }
         System::Linux => plan.command_line += LINUX,

@@ -9,7 +9,7 @@ use super::plan::Run;
 use crate::bench::measure::{Task, measure};
 use crate::guest::handed::Handed;
 use crate::guest::qemu::Accel;
-use crate::guest::system::Size;
+use crate::guest::system::{Huge, Size};
 use crate::meter::benchmarks;
 use crate::meter::model::Load;
 use crate::meter::row::Row;
@@ -89,7 +89,7 @@ fn reported(run: &Run, effort: Effort, step: &str) -> Result<Measured> {
     let arguments = threads.into_iter().chain(arguments(run, effort)).collect();
     let task = Task { program: run.work.program, arguments, files: files(run) };
     let size = Size { cpus: run.cpus, memory: effort.memory, accel: Accel::Tcg };
-    let report = measure(system, &task, size)?;
+    let report = measure(system, Huge::DEFAULT, &task, size)?;
     Ok(Measured::Reported(report.counters.context("this kernel counts nothing")?))
 }
 

@@ -48,8 +48,8 @@ pub fn ended(row: &Row) -> f64 {
 
 /// A phase tells no kinds of transfers: all are taken as loads of lines modified elsewhere.
 pub fn load_of(part: &Part) -> Load {
-    let &Part { instructions, transfers, ipi_targets, .. } = part;
-    Load { instructions, read_modified: transfers, targets: ipi_targets, ..Load::default() }
+    let &Part { instructions, string_iterations: iterations, transfers, ipi_targets, .. } = part;
+    Load { instructions, iterations, read_modified: transfers, targets: ipi_targets, ..Load::default() }
 }
 
 /// What is drawn for so many of them per second if all CPUs did that.

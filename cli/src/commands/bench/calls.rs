@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::output::Output;
 use crate::bench::calls;
+use crate::guest::system::{Huge, word};
 use crate::options;
 
 /// Options of `radixvm bench calls`.
@@ -28,16 +29,23 @@ pub struct Arguments {
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
+    /// Who gets huge pages, on either kernel
+    #[arg(long, value_enum, default_value_t = Huge::DEFAULT)]
+    huge: Huge,
 }
 
 /// Measures and reports.
-pub fn run(Arguments { json, only, quick, memory }: Arguments) -> Result<u8> {
+pub fn run(Arguments { json, only, quick, memory, huge }: Arguments) -> Result<u8> {
     let chosen = calls::chosen(&only, quick)?;
     // Before minutes of measuring that could not be kept.
     let json = json.map(Output::open).transpose()?;
-    let costs = calls::run(&chosen, memory)?;
+    let costs = calls::run(&chosen, memory, huge)?;
     let table = calls::table(&costs);
-    write!(std::io::stdout(), "{table}\nInstructions, user and kernel: the median of rounds.\n")?;
+    let huge = word(&huge);
+    write!(
+        std::io::stdout(),
+        "{table}\nInstructions, user and kernel: the median of rounds; huge pages {huge} on either kernel.\n"
+    )?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&costs)? + "\n"))?;
     }

@@ -12,6 +12,7 @@ use crate::bench::micro::{self, Scope};
 use crate::bench::plot;
 use crate::bench::row::Row;
 use crate::guest::qemu::Accel;
+use crate::guest::system::{Huge, word};
 use crate::options;
 use crate::table::{Table, count};
 
@@ -40,18 +41,21 @@ pub struct Arguments {
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
+    /// Who gets huge pages, on either kernel
+    #[arg(long, value_enum, default_value_t = Huge::DEFAULT)]
+    huge: Huge,
 }
 
 /// Measures and reports.
 pub fn run(arguments: Arguments) -> Result<u8> {
-    let Arguments { cpus, json, svg, repeats, quick, memory } = arguments;
+    let Arguments { cpus, json, svg, repeats, quick, memory, huge } = arguments;
     // Before minutes of measuring that could not be kept.
     let [json, svg] = [json, svg].map(|path| path.map(Output::open).transpose());
     let (json, svg) = (json?, svg?);
     let repeats = if quick { 1 } else { repeats };
     let accel = accel()?;
-    let rows = micro::run(&Scope { cpus, repeats, quick, memory, accel })?;
-    write!(std::io::stdout(), "{}\n{}", report(&rows), notes(accel))?;
+    let rows = micro::run(&Scope { cpus, repeats, quick, memory, huge, accel })?;
+    write!(std::io::stdout(), "{}\n{}", report(&rows), notes(accel, huge))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     }
@@ -62,16 +66,17 @@ pub fn run(arguments: Arguments) -> Result<u8> {
 }
 
 /// What the columns mean.
-fn notes(accel: Accel) -> String {
+fn notes(accel: Accel, huge: Huge) -> String {
     format!(
         "\
-The same ELF files on every system, executed by {accel}.
+The same ELF files on every system, executed by {accel}; huge pages {} on either kernel.
 local: threads map a page, write to it, unmap it. pipeline: the next thread writes to it too and unmaps it.
 global: every thread writes to all pages of a region, each unmaps a part.
 rounds: regions unmapped. of Linux: rounds/s as a multiple of stock Linux's.
 instructions, transfers, targets: by the contention meter, per round: the median of instructions, user and kernel, and of
 cache lines that one CPU took from another; the mean of interrupts received (several that arrive together count once).
-"
+",
+        word(&huge)
     )
 }
 
@@ -118,10 +123,16 @@ mod tests {
 
     #[test]
     fn every_column_is_explained() {
-        let notes = notes(Accel::Tcg);
-        for word in
-            ["local:", "pipeline:", "global:", "of Linux:", "targets: by the contention meter", "translator"]
-        {
+        let notes = notes(Accel::Tcg, Huge::Never);
+        for word in [
+            "local:",
+            "pipeline:",
+            "global:",
+            "of Linux:",
+            "targets: by the contention meter",
+            "translator",
+            "huge pages never",
+        ] {
             assert!(notes.contains(word), "{word}");
         }
     }

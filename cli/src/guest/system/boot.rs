@@ -108,10 +108,13 @@ fn check_memory(system: System, memory: u64) -> Result<()> {
     Ok(())
 }
 
+/// The CPU of stock Linux, and of either kernel where instructions are counted.
+pub const CPU_MODEL: &str = "max,-hypervisor,-erms,-fsrm";
+
 fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
     // In Linux's favour. With the bit that says "virtual machine" it takes simpler, slower spin locks. With fast string
     // instructions it clears a page byte by byte, and the translator executes, and counts, every one of them.
-    let cpu_model = if system == System::Linux { "max,-hypervisor,-erms,-fsrm" } else { "max" };
+    let cpu_model = if system == System::Linux { CPU_MODEL } else { "max" };
     Machine { cpus, memory, accel, cpu_model }
 }
 

@@ -13,7 +13,7 @@ pub fn model_text() -> String {
     format!(
         "<h2>The cost model</h2>\n{LAW}\n{}<p>An interrupt is waited for {:.0} cycles with up to 16 CPUs and {:.0} with 120, sending it takes \
          {:.0} to {:.0} cycles per target (Kumar and others, LATR, ASPLOS 2018), and its target {:.0} for the trap (Baumann and others, The \
-         multikernel, SOSP 2009). {} instructions per cycle, {} GHz, sockets of ten cores: RadixVM's machine (EuroSys 2013).</p>\n{EXTRAPOLATION}\n{UNSEEN}",
+         multikernel, SOSP 2009). {} instructions per cycle, {} cycles for an iteration of a string instruction, {} GHz, sockets of ten cores: RadixVM's machine (EuroSys 2013).</p>\n{EXTRAPOLATION}\n{UNSEEN}",
         table(
             &["cycles of a", "same socket", "other socket", "mean of 80 cores"],
             latencies.iter().map(latency)
@@ -24,13 +24,14 @@ pub fn model_text() -> String {
         model::send(120.0),
         model::TRAP,
         model::IPC,
+        model::ITERATION,
         model::FREQUENCY / 1e9,
     )
 }
 
 const LAW: &str = "<p>Rounds per second are the least of three: <b>N / cycles</b> of a round, each CPU on its own; <b>1 / (transfers of the \
 hottest line · latency)</b>, because a line is in one place at a time; <b>1 / waiting</b>, the time of a round during which other CPUs sleep, \
-where they do. A round's cycles are its instructions, each kind of transfer times its latency, and its interrupts. Latencies: David, Guerraoui, \
+where they do. A round's cycles are its instructions, the iterations of string instructions by which pages are zeroed and copied, each kind of transfer times its latency, and its interrupts. Latencies: David, Guerraoui, \
 Trigonakis, <i>Everything you always wanted to know about synchronization but were afraid to ask</i>, SOSP 2013, table 2 (Xeon); for another socket \
 the mean over seven, three of them one hop away and four two hops.</p>";
 

@@ -28,14 +28,16 @@ cost model (RadixVM's 80-core machine), from means. Page walks and instruction f
 /// Table, hottest lines, notes.
 pub fn text(cells: &[Cell]) -> String {
     let Some(first) = cells.first() else { return String::new() };
-    let Row { program, qemu, .. } = &first.row;
+    let Row { program, qemu, huge, .. } = &first.row;
     let slack = slack(cells);
     let what = if first.row.marked { "per round" } else { "per run: the program marks no rounds" };
     let lines: String = cells.iter().filter(|cell| is_last(cell, cells)).filter_map(hottest).collect();
     let lines =
         if lines.is_empty() { lines } else { format!("\nhottest lines, transfers per round:\n{lines}") };
     let (table, phases) = (table(cells), phase_table(cells));
-    format!("{program}, {what} (QEMU {qemu}, slack {slack}):\n\n{table}{phases}{lines}\n{NOTES}")
+    format!(
+        "{program}, {what} (QEMU {qemu}, slack {slack}, huge pages {huge}):\n\n{table}{phases}{lines}\n{NOTES}"
+    )
 }
 
 /// One number where all runs had the same, as almost always; else from the least to the most.

@@ -41,9 +41,10 @@ fn summary(cells: &[Cell], title: &str) -> String {
     };
     let longest = cells.iter().map(|cell| cell.host_seconds).fold(0.0, f64::max);
     format!(
-        "<h1>{title}</h1>\n<p class=soft>{what} QEMU {}, slack {} instructions, longest run {longest:.1} s. {}.</p>\n{}",
+        "<h1>{title}</h1>\n<p class=soft>{what} QEMU {}, slack {} instructions, huge pages {}, longest run {longest:.1} s. {}.</p>\n{}",
         escape(&row.qemu),
         super::slack(cells),
+        escape(&row.huge),
         escape(&kernels.join("; ")),
         results(cells)
     )

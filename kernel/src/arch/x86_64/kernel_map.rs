@@ -219,9 +219,10 @@ pub unsafe fn copy_bytes(to: *mut u8, from: *const u8, bytes: usize) {
 /// The range is mapped and writable.
 #[inline]
 pub unsafe fn clear_bytes(to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's range.
+    // SAFETY: the caller's range; words first, then what is left.
     unsafe {
-        core::arch::asm!("rep stosb", inout("rcx") bytes => _, inout("rdi") to => _, in("al") 0u8,
+        core::arch::asm!("rep stosq", "mov rcx, {rest}", "rep stosb", rest = in(reg) bytes % 8,
+            inout("rcx") bytes / 8 => _, inout("rdi") to => _, in("rax") 0u64,
             options(nostack, preserves_flags));
     }
 }
