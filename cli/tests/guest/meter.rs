@@ -144,6 +144,23 @@ fn a_huge_page_costs_a_hundredth_of_its_small_ones() {
     assert!(100.0 * instructions(&huge) <= instructions(&small), "{huge} {small}");
 }
 
+/// Any 1,100 pages have an aligned block among them. Both kernels zero a page by 512 iterations of a string instruction, however large it is.
+#[test]
+fn both_kernels_are_told_the_same_of_huge_pages() {
+    for huge in ["never", "always"] {
+        let options = ["--systems", "radix,linux", "--cpus", "1", "--huge", huge];
+        let words = ["local", "--pages", "1100", "--iterations", "12"];
+        let rows = contend(&format!("policy-{huge}"), &options, &words);
+        assert_eq!(rows.len(), 2);
+        for row in rows {
+            assert_eq!(row["huge"], huge);
+            assert_eq!(number(&row, "faults", "median") >= 1100.0, huge == "never", "{row}");
+            let zeroed = number(&row, "string_iterations", "median") / 512.0;
+            assert!((1100.0..1200.0).contains(&zeroed), "{zeroed} pages: {row}");
+        }
+    }
+}
+
 /// Huge pages of several cores: mapped and unmapped without a word to anybody.
 #[test]
 fn huge_pages_share_nothing() {
