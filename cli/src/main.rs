@@ -14,6 +14,7 @@ mod progress;
 mod refusal;
 mod symbols;
 mod table;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -78,9 +79,14 @@ fn dispatch(verb: Verb) -> anyhow::Result<u8> {
 /// Help and version go to stdout with status 0; a bad option fails like everything that is our own failure, so
 /// that the statuses below stay the program's.
 fn usage(error: &clap::Error) -> ! {
+    if error.use_stderr() {
+        // It repeats what it was given.
+        terminal::eprint_plain(&error.render().to_string());
+        std::process::exit(FAILED.into());
+    }
     // Nothing is left to do if the terminal is gone.
     let _ = error.print();
-    std::process::exit(if error.use_stderr() { FAILED.into() } else { 0 })
+    std::process::exit(0)
 }
 
 /// Says what went wrong; the status to exit with.
@@ -88,7 +94,7 @@ fn explain(error: &anyhow::Error) -> u8 {
     if is_broken_pipe(error) {
         return 128 + 13;
     }
-    eprintln!("radixvm: {error:#}");
+    terminal::remark(format_args!("{error:#}"));
     error.downcast_ref::<Refusal>().map_or(FAILED, |refusal| refusal.status)
 }
 

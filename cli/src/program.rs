@@ -12,6 +12,7 @@ use object::{Endianness, elf};
 use crate::refusal::{NOT_FOUND, NOT_RUNNABLE, Refusal};
 
 /// A program that can run, read into memory.
+#[derive(Clone)]
 pub struct Program {
     /// Where it was found.
     pub path: PathBuf,

@@ -5,6 +5,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::isatty;
 
+use crate::terminal;
+
 /// Whether stderr is a terminal.
 pub fn on_terminal() -> bool {
     isatty(rustix::stdio::stderr())
@@ -26,7 +28,7 @@ impl Step {
     /// A step that only a terminal sees until [`announce`](Self::announce): it may turn out to be nothing.
     pub fn quiet(text: &str) -> Self {
         let bar = on_terminal().then(|| {
-            let bar = ProgressBar::new_spinner().with_style(style()).with_message(text.to_owned());
+            let bar = ProgressBar::new_spinner().with_style(style()).with_message(terminal::name(text));
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
@@ -36,14 +38,14 @@ impl Step {
     /// Says in a log what is being done.
     pub fn announce(&self, text: &str) {
         if self.bar.is_none() {
-            eprintln!("radixvm: {text}");
+            terminal::remark(text);
         }
     }
 
     /// Changes what the spinner says.
     pub fn tell(&self, text: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(text.to_owned());
+            bar.set_message(terminal::name(text));
         }
     }
 }

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use addr2line::{Loader, Location};
 
+use crate::terminal;
+
 /// The symbols of one ELF file; empty if it has none.
 pub struct Symbols(Option<Loader>);
 
 /// A function with the place in its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name, demangled.
+    /// Its name, demangled and harmless.
     pub name: String,
     /// File and line.
     pub place: Option<(String, u32)>,
@@ -47,7 +49,7 @@ impl Symbols {
         let Ok(mut frames) = loader.find_frames(address) else { return functions };
         while let Ok(Some(frame)) = frames.next() {
             let Some(function) = frame.function else { continue };
-            let name = function.demangle().map_or_else(|_| "?".to_owned(), |name| name.into_owned());
+            let name = function.demangle().map_or_else(|_| "?".to_owned(), |name| terminal::name(&name));
             functions.push(Function { name, place: place(frame.location.as_ref()) });
         }
         functions
@@ -74,12 +76,12 @@ impl Symbols {
 fn symbol(loader: &Loader, address: u64) -> Option<String> {
     let symbol = loader.find_symbol_info(address)?;
     let name = addr2line::demangle_auto(symbol.name().into(), None);
-    Some(format!("{name}+{:#x}", address - symbol.address()))
+    Some(format!("{}+{:#x}", terminal::name(&name), address - symbol.address()))
 }
 
 fn place(location: Option<&Location<'_>>) -> Option<(String, u32)> {
     match location {
-        Some(Location { file: Some(file), line: Some(line), .. }) => Some(((*file).to_owned(), *line)),
+        Some(Location { file: Some(file), line: Some(line), .. }) => Some((terminal::name(file), *line)),
         _ => None,
     }
 }

@@ -31,6 +31,8 @@ pub enum Ended {
 pub struct Crash<'a> {
     /// The signal that killed it.
     pub signal: u32,
+    /// The path of its program; empty if there is no memory to tell.
+    pub program: &'a [u8],
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -94,11 +96,11 @@ pub fn exit(how: Ended) {
     };
 }
 
-/// Every counter, and what the program left behind.
+/// Every counter, summed up over all spaces that there were, and what the program left behind.
 pub fn stats(space: &SpaceHandle, leaked_frames: u64, leaked_nodes: u64) {
     let mut line = Line::new("stats");
     line.begin("counters", '{');
-    counters::for_each(space, &mut |name, count| {
+    counters::for_each_of_all(space, &mut |name, count| {
         line.list(name, (0..arch::cores()).map(|core| count(CoreId::new(core))), Line::signed_value);
     });
     line.end('}').number("leaked_frames", leaked_frames).number("leaked_nodes", leaked_nodes);
@@ -116,6 +118,10 @@ pub fn owners(each: impl FnOnce(&mut dyn FnMut((u64, u64), &dyn Display))) {
 pub fn crash(crash: &Crash<'_>) {
     let (frame, stack) = (crash.frame, crash.frame.rsp);
     let mut line = Line::new("crash");
+    match str::from_utf8(crash.program) {
+        Ok(path) => line.text("program", path),
+        Err(_) => line.text("program", crash.program.escape_ascii()),
+    };
     line.number("signal", crash.signal.into())
         .number("pid", crash.pid.into())
         .number("tid", crash.tid.into())

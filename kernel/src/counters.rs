@@ -2,8 +2,9 @@
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use percore::{CoreId, MAX_CORES, Pinned};
-use sync::CachePadded;
+use percore::{AllCores, CoreId, MAX_CORES, Pinned};
+use sync::{CachePadded, SpinLock};
+use vm::Counters as Events;
 
 use crate::mm::space::SpaceHandle;
 
@@ -97,13 +98,52 @@ type Visit<'a> = dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64) + 'a;
 /// Calls `f(name, count by core)` for every counter there is, those of `space` included, in the order of
 /// `/proc/radixvm/counters`. A count that went below zero on one core shows as its two's complement.
 pub fn for_each(space: &SpaceHandle, f: &mut Visit<'_>) {
-    let events = |core| space.core_counters(core);
-    for (at, (name, _)) in vm::Counters::default().iter().enumerate() {
+    let nodes = |core| (space.nodes().of(core).created, space.nodes().of(core).collapsed);
+    each(&|core| space.core_counters(core), &nodes, f);
+}
+
+/// The same with what spaces counted that are gone: by the core on which they ended. All their nodes are gone, too.
+pub fn for_each_of_all(space: &SpaceHandle, f: &mut Visit<'_>) {
+    let ended = |core: CoreId| ENDED.of(core).lock().unwrap_or_default();
+    let events = |core| {
+        let mut events = space.core_counters(core);
+        events += ended(core).events;
+        events
+    };
+    let nodes = |core| {
+        let (of, ended) = (space.nodes().of(core), ended(core).nodes);
+        (of.created + ended, of.collapsed + ended)
+    };
+    each(&events, &nodes, f);
+}
+
+fn each(events: &dyn Fn(CoreId) -> Events, nodes: &dyn Fn(CoreId) -> (u64, u64), f: &mut Visit<'_>) {
+    for (at, (name, _)) in Events::default().iter().enumerate() {
         f(name, &|core| events(core).iter().nth(at).map_or(0, |(_, count)| count));
     }
     for (counter, name) in NAMES {
         f(name, &|core| of(core, counter) as u64);
     }
-    f("radix_nodes_created", &|core| space.nodes().of(core).created);
-    f("radix_nodes_collapsed", &|core| space.nodes().of(core).collapsed);
+    f("radix_nodes_created", &|core| nodes(core).0);
+    f("radix_nodes_collapsed", &|core| nodes(core).1);
+}
+
+/// What spaces counted that are gone.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    events: Events,
+    /// Radix nodes that they made.
+    nodes: u64,
+}
+
+/// By the core on which they ended; only that takes the lock, before the machine ends.
+static ENDED: AllCores<SpinLock<Option<Ended>>> =
+    AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
+
+/// A space is gone: what it counted is kept.
+pub fn keep(pin: &Pinned, events: Events, nodes: u64) {
+    let mut kept = ENDED.mine(pin).lock();
+    let kept = kept.get_or_insert_default();
+    kept.events += events;
+    kept.nodes += nodes;
 }

@@ -1,7 +1,6 @@
 //! `radixvm contend`: counts what the CPUs of a program take from each other, and says which code is to blame.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +12,7 @@ use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
 use crate::refusal::FAILED;
-use crate::{artifacts, options, program};
+use crate::{artifacts, options, program, terminal};
 
 const HELP: &str = "\
 Guests run under QEMU's translator with a plugin that keeps a directory of cache lines; CPUs are kept in step, so two \
@@ -131,7 +130,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     arguments.report.as_deref().map_or(Ok(()), prepare)?;
     let mut refused = Vec::new();
     let cells = arguments.experiment()?.run_what_can_be(&mut refused)?;
-    std::io::stdout().write_all(report::text(&cells).as_bytes())?;
+    terminal::print_plain(report::text(&cells))?;
     if let Some(file) = &arguments.json {
         write(file, &json(&cells)?)?;
     }
@@ -140,7 +139,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         write(&folder.join("speed.svg"), &report::picture(&cells))?;
         write(&folder.join("index.html"), &report::page(&cells, &arguments.command))?;
     }
-    refused.iter().for_each(|error| eprintln!("radixvm: left out: {error:#}"));
+    refused.iter().for_each(|error| terminal::remark(format_args!("left out: {error:#}")));
     Ok(if refused.is_empty() { 0 } else { FAILED })
 }
 

@@ -15,7 +15,7 @@ use crate::meter::benchmarks;
 use crate::meter::model::MOST;
 use crate::progress::Step;
 use crate::table::{Table, count};
-use crate::{artifacts, options, place};
+use crate::{artifacts, options, place, terminal};
 
 const SYSTEMS: [System; 2] = [System::DEFAULT, System::Linux];
 const MEMORY: u64 = 1 << 30;
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     count_rounds(arguments.cpus, &mut results[1])?;
     print(&results, arguments.cpus, accel)?;
     let agree = digests_agree(&results[0]);
-    writeln!(std::io::stdout(), "\n{}", verdict(&results[0], agree))?;
+    terminal::print_plain(format_args!("\n{}\n", verdict(&results[0], agree)))?;
     Ok(u8::from(!agree))
 }
 

@@ -3,8 +3,9 @@
 use crate::crash;
 use crate::guest::protocol::Line;
 use crate::guest::session::{End, Notice, Outcome};
-use crate::guest::system::System;
+use crate::guest::system::{Job, System};
 use crate::program::Program;
+use crate::terminal;
 
 /// What a person is told about the run beside the program's own words.
 pub struct Remarks {
@@ -22,7 +23,11 @@ impl Remarks {
         match notice {
             Notice::Line(line) => self.hear(line),
             Notice::StillBooting(after) if self.talkative => {
-                eprintln!("radixvm: {} is still booting after {} s", self.system, after.as_secs());
+                terminal::remark(format_args!(
+                    "{} is still booting after {} s",
+                    self.system,
+                    after.as_secs()
+                ));
             }
             Notice::StillBooting(_) => {}
         }
@@ -30,26 +35,29 @@ impl Remarks {
 
     fn hear(&self, line: &Line) {
         match line {
-            Line::Oom { text } => eprintln!("radixvm: {text}"),
+            Line::Oom { text } => terminal::remark(text),
             Line::UnknownSyscall { number, args } if self.talkative => {
                 let name = super::syscalls::name(*number).unwrap_or("?");
-                eprintln!("radixvm: system call {number} ({name}) is not there: {}", args.join(", "));
+                terminal::remark(format_args!(
+                    "system call {number} ({name}) is not there: {}",
+                    args.join(", ")
+                ));
             }
             Line::Log { level, text } if self.verbose || level == "error" && self.talkative => {
-                eprintln!("radixvm: {level}: {text}")
+                terminal::remark(format_args!("{level}: {text}"))
             }
             Line::Booted { cpus, memory_bytes } if self.verbose => {
-                eprintln!("radixvm: booted with {cpus} CPUs and {} MiB", memory_bytes >> 20);
+                terminal::remark(format_args!("booted with {cpus} CPUs and {} MiB", memory_bytes >> 20));
             }
             _ => {}
         }
     }
 
     /// Says what the program died of.
-    pub fn explain(&self, outcome: &Outcome, program: &Program) {
+    pub fn explain(&self, outcome: &Outcome, job: &Job) {
         match (&outcome.crash, &outcome.end) {
-            (Some(crash), _) => eprint!("{}", crash::report(crash, program)),
-            (None, End::Killed(signal)) if self.talkative => eprintln!("{}", killed(program, *signal)),
+            (Some(crash), _) => terminal::eprint_plain(&crash::report(crash, job)),
+            (None, End::Killed(signal)) if self.talkative => terminal::remark(killed(&job.program, *signal)),
             _ => {}
         }
     }
@@ -58,7 +66,7 @@ impl Remarks {
 fn killed(program: &Program, signal: i32) -> String {
     let name = signal_hook::low_level::signal_name(signal);
     let name = name.map_or_else(|| format!("signal {signal}"), str::to_owned);
-    format!("radixvm: {} was killed by {name}", program.name())
+    format!("{} was killed by {name}", terminal::name(&program.name()))
 }
 
 #[cfg(test)]
@@ -68,7 +76,7 @@ mod tests {
     #[test]
     fn signals_have_names() {
         let program = Program { path: "/x/mine".into(), bytes: Vec::new() };
-        assert_eq!(killed(&program, 6), "radixvm: mine was killed by SIGABRT");
-        assert_eq!(killed(&program, 34), "radixvm: mine was killed by signal 34");
+        assert_eq!(killed(&program, 6), "mine was killed by SIGABRT");
+        assert_eq!(killed(&program, 34), "mine was killed by signal 34");
     }
 }

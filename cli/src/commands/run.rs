@@ -1,7 +1,6 @@
 //! `radixvm run`: a program in a guest, as if it ran here.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -18,7 +17,7 @@ use crate::guest::system::{self, Design, Huge, Job, Refs, Size, Streams, System,
 use crate::program::{self, Program};
 use crate::refusal::{FAILED, NOT_RUNNABLE};
 use crate::table::{Table, count};
-use crate::{artifacts, options, progress};
+use crate::{artifacts, options, progress, terminal};
 
 const STATUSES: &str = "\
 Exit status: the program's own; 128+N if signal N killed it or ended the run; 125 if radixvm or the
@@ -188,7 +187,7 @@ impl Arguments {
 fn choose(talkative: bool) -> Result<Accel> {
     let Some(trouble) = kvm::trouble(&artifacts::kernel()?) else { return Ok(Accel::Kvm) };
     if talkative {
-        eprintln!("radixvm: TCG because a KVM guest does not boot here: {trouble}");
+        terminal::remark(format_args!("TCG because a KVM guest does not boot here: {trouble}"));
     }
     Ok(Accel::Tcg)
 }
@@ -204,15 +203,15 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     let job = arguments.job()?;
     let plan = arguments.plan(&job)?;
     if arguments.dry_run {
-        writeln!(std::io::stdout(), "{}", super::dry_run::shell_line(&plan)?)?;
+        terminal::print_plain(super::dry_run::shell_line(&plan)? + "\n")?;
         return Ok(0);
     }
     let remarks =
         Remarks { talkative: arguments.talkative(), verbose: arguments.verbose, system: arguments.system()? };
     let outcome = session::run(plan, &mut |notice| remarks.tell(&notice))?;
-    remarks.explain(&outcome, &job.program);
+    remarks.explain(&outcome, &job);
     if let Some(form) = arguments.stats {
-        eprint!("{}", stats(form, outcome.stats.as_ref())?);
+        terminal::eprint_plain(&stats(form, outcome.stats.as_ref())?);
     }
     Ok(status(&outcome, &job.program))
 }
@@ -222,12 +221,12 @@ fn status(outcome: &Outcome, program: &Program) -> u8 {
         End::Exited(status) => *status as u8,
         End::Killed(signal) | End::Interrupted(signal) => 128 + *signal as u8,
         End::Refused(why) => {
-            eprintln!("radixvm: {}: cannot be run: {why}", program.path.display());
+            terminal::remark(format_args!("{}: cannot be run: {why}", program.path.display()));
             NOT_RUNNABLE
         }
         End::Enough => 0,
         End::Failed(why) => {
-            eprintln!("radixvm: {why}");
+            terminal::remark(why);
             FAILED
         }
     }

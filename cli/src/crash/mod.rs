@@ -5,19 +5,59 @@
 mod instruction;
 mod unwind;
 
+use std::fs;
+use std::path::Path;
+
 use crate::guest::protocol::Crash;
+use crate::guest::system::Job;
 use crate::program::Program;
 use crate::symbols::Symbols;
+use crate::terminal;
 use unwind::Frame;
 
-/// The report, ready for stderr.
-pub fn report(crash: &Crash, program: &Program) -> String {
-    let rip = crash.registers.get("rip").copied().unwrap_or(0);
-    let instruction = instruction::describe(&program.bytes, rip, rip.wrapping_sub(crash.load_bias));
-    let mut text = format!("radixvm: {} died of {}\n", program.name(), headline(crash));
+/// The report, ready for stderr, on one of the programs of `job`.
+pub fn report(crash: &Crash, job: &Job) -> String {
+    let program = program(crash, job);
+    let name = Path::new(&crash.program)
+        .file_name()
+        .map_or_else(|| job.program.name(), |name| name.to_string_lossy().into_owned());
+    let mut text = format!("radixvm: {} died of {}\n", terminal::name(&name), headline(crash));
     text += &format!("  address      {:#x}{}\n", crash.address, access(&crash.access));
-    text += &format!("  instruction  {instruction}\n  thread       {}\n  backtrace\n", crash.tid);
-    text + &backtrace(crash, program)
+    text += &match &program {
+        Some(program) => located(crash, program),
+        None => unlocated(crash),
+    };
+    text
+}
+
+/// The program that died, if it is known here.
+fn program(crash: &Crash, job: &Job) -> Option<Program> {
+    if crash.program.is_empty() || crash.program == job.place() {
+        return Some(job.program.clone());
+    }
+    let path = crash.program.trim_start_matches('/');
+    let found = job.files.iter().filter_map(|handed| handed.host_of(path)).find(|file| file.is_file())?;
+    Some(Program { bytes: fs::read(&found).ok()?, path: found })
+}
+
+fn rip(crash: &Crash) -> u64 {
+    crash.registers.get("rip").copied().unwrap_or(0)
+}
+
+fn located(crash: &Crash, program: &Program) -> String {
+    let rip = rip(crash);
+    let instruction = instruction::describe(&program.bytes, rip, rip.wrapping_sub(crash.load_bias));
+    let calls = backtrace(crash, program);
+    format!("  instruction  {instruction}\n  thread       {}\n  backtrace\n{calls}", crash.tid)
+}
+
+/// Without the program's file there are no names, and nothing to unwind by.
+fn unlocated(crash: &Crash) -> String {
+    let (rip, path) = (rip(crash), terminal::name(&crash.program));
+    format!(
+        "  instruction  {rip:#x}\n  thread       {}\n  no backtrace: {path} was not handed over as a program\n",
+        crash.tid
+    )
 }
 
 fn backtrace(crash: &Crash, program: &Program) -> String {

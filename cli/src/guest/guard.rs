@@ -10,6 +10,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
+use crate::terminal;
+
 /// The first argument that makes `radixvm` a guard; the parent's process id, a program and its arguments follow.
 pub const ARGUMENT: &str = "__guard";
 
@@ -43,6 +45,6 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         command.env("LD_PRELOAD", library);
     }
     let error = command.exec();
-    eprintln!("radixvm: cannot start {}: {error}", program.to_string_lossy());
+    terminal::remark(format_args!("cannot start {}: {error}", program.to_string_lossy()));
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }

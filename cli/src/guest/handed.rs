@@ -36,6 +36,19 @@ impl Handed {
     }
 }
 
+impl Handed {
+    /// The file on this machine that the guest has at this path, without the leading slash, if it came by this.
+    pub fn host_of(&self, path: &str) -> Option<PathBuf> {
+        let rest = if self.guest.is_empty() { path } else { path.strip_prefix(&self.guest)? };
+        match rest.strip_prefix('/') {
+            None if rest.is_empty() => Some(self.host.clone()),
+            None if self.guest.is_empty() => Some(self.host.join(rest)),
+            None => None,
+            Some(inside) => Some(self.host.join(inside)),
+        }
+    }
+}
+
 /// What a file or folder is called in the folder that it goes into. What is in `FOLDER/.` goes there itself.
 fn last_name(host: &str) -> &str {
     let name = Path::new(host).file_name().filter(|_| !host.ends_with("/."));
@@ -87,5 +100,16 @@ mod tests {
     fn the_hint_is_about_the_path_that_is_wrong() {
         assert!(refused("../x").ends_with("as in --file ../x:/data"));
         assert!(refused("x:/a/../b").ends_with("/a/../b has a `..`: give the guest's path without"));
+    }
+
+    #[test]
+    fn a_path_of_the_guest_leads_back() {
+        let handed = |guest: &str| Handed { host: "/host/x".into(), guest: guest.to_owned() };
+        let back = |guest, path| handed(guest).host_of(path).map(|path| path.display().to_string());
+        assert_eq!(back("data/x", "data/x"), Some("/host/x".to_owned()));
+        assert_eq!(back("data", "data/in/y"), Some("/host/x/in/y".to_owned()));
+        assert_eq!(back("", "bin/y"), Some("/host/x/bin/y".to_owned()));
+        assert_eq!(back("data", "database"), None);
+        assert_eq!(back("data", "other"), None);
     }
 }

@@ -64,6 +64,9 @@ pub enum Line {
 /// The state of a thread that crashed.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Crash {
+    /// Where the guest has the program that died; empty if it cannot say.
+    #[serde(default)]
+    pub program: String,
     /// The signal's number.
     pub signal: i32,
     /// The thread.

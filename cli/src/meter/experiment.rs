@@ -63,15 +63,20 @@ struct Tools {
 }
 
 impl Experiment {
-    /// Runs everything; results by system, then by CPUs. One that cannot be had is an error.
+    /// Runs everything; results by system, then by CPUs. One that cannot be had is an error, and the last.
     pub fn run(&self) -> Result<Vec<Cell>> {
-        let mut refused = Vec::new();
-        let cells = self.run_what_can_be(&mut refused)?;
-        refused.into_iter().next().map_or(Ok(cells), Err)
+        self.cells(Err)
     }
 
-    /// The same, but a combination for which this machine is too busy is left out and told in `refused`.
+    /// The same, but a combination that cannot be had is left out and told in `refused`: what others showed is kept.
     pub fn run_what_can_be(&self, refused: &mut Vec<anyhow::Error>) -> Result<Vec<Cell>> {
+        self.cells(|error| {
+            refused.push(error);
+            Ok(())
+        })
+    }
+
+    fn cells(&self, mut refuse: impl FnMut(anyhow::Error) -> Result<()>) -> Result<Vec<Cell>> {
         let tools = Tools::prepare(&self.systems)?;
         let step = Step::new(&self.step);
         let mut runs: BTreeMap<(usize, u16), Vec<Cell>> = BTreeMap::new();
@@ -80,12 +85,11 @@ impl Experiment {
             let system = self.systems[place];
             let what = format!("{} on {system} with {cpus} CPUs", self.name());
             step.tell(&format!("run {} of {}: {what}", number + 1, plan.len()));
-            match self.cell(&tools, system, cpus) {
+            // What is wrong with the program or its files is wrong every time.
+            let job = self.job(system, cpus)?;
+            match self.cell(&tools, system, cpus, &job) {
                 Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
-                Err(error) if error.is::<OutOfStep>() || error.is::<TooCoarse>() => {
-                    refused.push(error.context(what))
-                }
-                Err(error) => return Err(error.context(what)),
+                Err(error) => refuse(error.context(what))?,
             }
         }
         Ok(runs.into_values().filter_map(|cells| median(cells, Cell::cost)).collect())
@@ -103,13 +107,12 @@ impl Experiment {
         self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    fn cell(&self, tools: &Tools, system: System, cpus: u16) -> Result<Cell> {
-        let job = self.job(system, cpus)?;
+    fn cell(&self, tools: &Tools, system: System, cpus: u16, job: &Job) -> Result<Cell> {
         let kernel = tools.kernel(system)?;
         let slack = self.slack.unwrap_or(benchmarks::SLACK);
         let settings = Settings { cpus, memory: self.memory, slack, rounds: self.window(cpus) };
         let guest = Guest { system, kernel, plugin: &tools.plugin, huge: self.huge };
-        let Run { output, owners } = self.fine_enough(&guest, &job, settings)?;
+        let Run { output, owners } = self.fine_enough(&guest, job, settings)?;
         let begin = output.begin.map(|address| address.0);
         let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
         let blame = blame::name(&output.lines, output.ended(), owners.as_ref(), &names);

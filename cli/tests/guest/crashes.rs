@@ -1,6 +1,9 @@
 //! A wild access kills the program, not the kernel, and stderr says where it was.
 
-use crate::harness::{Compiler, Run, compiled, here, run};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::harness::{Compiler, Run, compiled, here, radixvm, run, scratch};
 
 fn crash(compiler: Compiler, how: &str) -> Run {
     let run = run(&["-c", "2"], &[&compiled("segv", compiler), how]);
@@ -56,4 +59,54 @@ fn a_frame_that_cannot_be_is_a_crash() {
         assert_eq!((Some(run.status), &run.stdout), (status, &stdout), "{run:?}");
         assert!(run.stderr.contains("SIGSEGV") && run.stderr.contains(access), "{how}: {}", run.stderr);
     }
+}
+
+/// Runs `segv read` as a child, from `/in/fault`, or from a copy that the guest made; the first program lives.
+fn crash_of_a_child(words: &[&str]) -> Run {
+    let handed = format!("{}:/in/fault", compiled("segv", Compiler::StaticPie));
+    let starter = compiled("starter", Compiler::Static);
+    let run = run(&["--file", &handed], &[&[starter.as_str()], words].concat());
+    assert_eq!((run.status, run.text()), (0, "about to fault: read\n".to_owned()), "{run:?}");
+    run
+}
+
+#[test]
+fn the_program_that_died_is_named_and_located() {
+    let run = crash_of_a_child(&["/in/fault", "read"]);
+    assert!(run.stderr.contains("radixvm: fault died of SIGSEGV"), "{}", run.stderr);
+    in_order(&run, &["(read)", "mov ", "inner at", "middle at", "outer at", "main at"]);
+}
+
+#[test]
+fn of_a_program_that_is_not_known_here_no_names_are_told() {
+    let run = crash_of_a_child(&["copy", "/in/fault", "read"]);
+    for told in ["radixvm: copy died of SIGSEGV", "0xdead000", "no backtrace: /tmp/copy was not handed over"]
+    {
+        assert!(run.stderr.contains(told), "no {told} in {}", run.stderr);
+    }
+    assert!(!run.stderr.contains("inner"), "{}", run.stderr);
+}
+
+/// A file name and symbols with escape sequences: the terminal shows them, and does nothing else.
+#[test]
+fn names_cannot_act_on_the_terminal() {
+    let mut program = fs::read(compiled("segv", Compiler::Static)).unwrap();
+    let name = b"inner\0";
+    let places: Vec<_> = (0..program.len() - 6).filter(|at| program[*at..].starts_with(name)).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| program[at..at + 5].copy_from_slice(b"\x1b]0;\n"));
+    let file = scratch("escapes").join("se\x1b[31mgv\nradixvm: ok");
+    fs::write(&file, program).unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    let run = run(&["-v"], &[file.to_str().unwrap(), "read"]);
+    assert_eq!(run.status, 139, "{run:?}");
+    assert!(
+        run.stderr.chars().all(|character| character == '\n' || !character.is_control()),
+        "{:?}",
+        run.stderr
+    );
+    assert!(run.stderr.contains(r"radixvm: se\x1b[31mgv\x0aradixvm: ok died of SIGSEGV"), "{}", run.stderr);
+    assert!(run.stderr.contains(r"\x1b]0;\x0a at"), "{}", run.stderr);
+    let missing = radixvm().args(["run", "\x1b[2Jmissing", "--\x07no"]).output().unwrap();
+    assert!(missing.stderr.iter().all(|byte| *byte == b'\n' || *byte >= b' '), "{missing:?}");
 }

@@ -7,6 +7,7 @@ mod binaries;
 mod bochs;
 mod comparison;
 mod compress;
+mod counters;
 mod crashes;
 mod designs;
 mod figures;

@@ -334,3 +334,19 @@ fn forks_share_nothing_but_the_pool() {
 fn execs_share_little_and_no_more_among_many() {
     costs_no_more_among_many("forkexec", &["forkexit", "--exec", "--iterations", "30"], 3.0);
 }
+
+/// What the others showed is printed and written, and the status says that one is missing.
+#[test]
+fn one_guest_that_fails_takes_no_other_along() {
+    let json = scratch("meter").join("picky.json");
+    let file = json.display().to_string();
+    let program = compiled("picky", Compiler::Static);
+    let options = ["--systems", "radix", "--cpus", "1,2,4", "--json", &file];
+    let output = output(&options, &[&program]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(125), "{stdout}{stderr}");
+    assert!(stderr.contains("left out") && stderr.contains("with 2 CPUs"), "{stderr}");
+    assert_eq!(stdout.lines().filter(|line| line.starts_with("RadixVM")).count(), 2, "{stdout}");
+    let rows: Vec<Value> = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_eq!(rows.iter().map(|row| row["cpus"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(4)]);
+}

@@ -7,7 +7,7 @@ use alloc::sync::{Arc, Weak};
 use core::ops::Deref;
 
 use abi::Errno;
-use percore::{AllCores, MAX_CORES, Pinned};
+use percore::{AllCores, CoreId, MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SetOnce, SpinLock};
 use vm::{AddressSpace, Heir, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
@@ -179,7 +179,10 @@ impl Drop for SpaceHandle {
     /// Wherever that happens, counts are touched: an idle core may be the last to let go.
     fn drop(&mut self) {
         sched::come_online();
-        counters::add(&percore::pin(), Counter::Spaces, -1);
+        let pin = percore::pin();
+        let nodes = (0..arch::cores()).map(|core| self.nodes.of(CoreId::new(core)).created).sum();
+        counters::keep(&pin, self.space.counters(), nodes);
+        counters::add(&pin, Counter::Spaces, -1);
     }
 }
 

@@ -133,14 +133,16 @@ pub fn meet(task: &Task, fate: Fate, frame: &TrapFrame) {
 fn crash(task: &Task, fault: &Fault, frame: &TrapFrame) {
     let process = task.process();
     if process.end(Ending::Signal(fault.signal)) {
+        let program = &task.shared().memory.program;
         control::crash(&Crash {
             signal: fault.signal,
+            program: &program.file.path().unwrap_or_default(),
             pid: process.pid(),
             tid: task.tid(),
             address: fault.address,
             access: name(fault.access),
             frame,
-            load_bias: task.shared().memory.program.load_bias,
+            load_bias: program.load_bias,
         });
     }
 }

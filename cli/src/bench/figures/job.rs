@@ -10,6 +10,7 @@ use super::plan::{self, Extent, Known, Run};
 use super::results::{Drawn, Results};
 use super::store::Store;
 use super::{Across, Figure, Panel, Series};
+use crate::terminal;
 
 /// What is to be done.
 pub struct Job {
@@ -73,7 +74,7 @@ impl Job {
                     boots.push(measured);
                 }
                 Err(error) => {
-                    eprintln!("radixvm: left out: {name}: {error:#}");
+                    terminal::remark(format_args!("left out: {name}: {error:#}"));
                     return Ok((run, Err(error)));
                 }
             }
@@ -85,7 +86,7 @@ impl Job {
     fn boot(&self, run: &Run, step: &str) -> Result<Measured> {
         let boot = || measure::run(run, self.effort, step.to_owned());
         boot().or_else(|error| {
-            eprintln!("radixvm: once more: {}: {error:#}", run.name());
+            terminal::remark(format_args!("once more: {}: {error:#}", run.name()));
             boot()
         })
     }

@@ -1,6 +1,5 @@
 //! `radixvm bench calls`: what single calls cost.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -9,7 +8,7 @@ use clap::Args;
 use super::output::Output;
 use crate::bench::calls;
 use crate::guest::system::{Huge, word};
-use crate::options;
+use crate::{options, terminal};
 
 /// Options of `radixvm bench calls`.
 #[derive(Args)]
@@ -42,10 +41,9 @@ pub fn run(Arguments { json, only, quick, memory, huge }: Arguments) -> Result<u
     let costs = calls::run(&chosen, memory, huge)?;
     let table = calls::table(&costs);
     let huge = word(&huge);
-    write!(
-        std::io::stdout(),
+    terminal::print_plain(format_args!(
         "{table}\nInstructions, user and kernel: the median of rounds; huge pages {huge} on either kernel.\n"
-    )?;
+    ))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&costs)? + "\n"))?;
     }

@@ -1,7 +1,6 @@
 //! `radixvm bench figures`: the figures of the papers.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -19,7 +18,7 @@ use crate::bench::figures::{self, Figure, page};
 use crate::guest::linux;
 use crate::meter::report::style;
 use crate::refusal::FAILED;
-use crate::{artifacts, options};
+use crate::{artifacts, options, terminal};
 
 /// Sizes, and those of a quick look.
 const SIZES: [&[u16]; 2] = [&[1, 2, 4, 8, 16], &[1, 2]];
@@ -74,7 +73,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     let text = serde_json::to_string_pretty(&results)? + "\n";
     draw(&report, &results, &text)?;
     json.map_or(Ok(()), |file| file.write(&text))?;
-    writeln!(std::io::stdout(), "{}", told(&results, &report))?;
+    terminal::print_plain(format_args!("{}\n", told(&results, &report)))?;
     Ok(if left_out == 0 { 0 } else { FAILED })
 }
 
@@ -84,7 +83,7 @@ fn compare(files: &[PathBuf]) -> Result<u8> {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     };
     let comparison = Comparison::new(&read(&files[0])?, &read(&files[1])?);
-    write!(std::io::stdout(), "{comparison}")?;
+    terminal::print_plain(format_args!("{comparison}"))?;
     Ok(u8::from(!comparison.agrees()))
 }
 

@@ -1,6 +1,5 @@
 //! `radixvm bench memory`: what address spaces of real programs cost beside their pages.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
@@ -12,6 +11,7 @@ use crate::bench::memory::row::{Row, read, recorded};
 use crate::bench::memory::snapshot::Snapshot;
 use crate::guest::system::Tables;
 use crate::table::{Table, count};
+use crate::terminal;
 
 /// Options of `radixvm bench memory`.
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         Output::open(path)?.write(&snapshots[0].to_string())?;
     }
     let rows = snapshots.iter().map(|snapshot| Row::of(snapshot, tables)).collect::<Result<Vec<_>>>()?;
-    write!(std::io::stdout(), "{}\n{NOTES}", report(&rows))?;
+    terminal::print_plain(format_args!("{}\n{NOTES}", report(&rows)))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     }

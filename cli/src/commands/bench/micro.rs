@@ -1,6 +1,5 @@
 //! `radixvm bench micro`: microbenchmarks on RadixVM and on stock Linux.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -13,8 +12,8 @@ use crate::bench::plot;
 use crate::bench::row::Row;
 use crate::guest::qemu::Accel;
 use crate::guest::system::{Huge, word};
-use crate::options;
 use crate::table::{Table, count};
+use crate::{options, terminal};
 
 /// Options of `radixvm bench micro`.
 #[derive(Args)]
@@ -55,7 +54,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     let repeats = if quick { 1 } else { repeats };
     let accel = accel()?;
     let rows = micro::run(&Scope { cpus, repeats, quick, memory, huge, accel })?;
-    write!(std::io::stdout(), "{}\n{}", report(&rows), notes(accel, huge))?;
+    terminal::print_plain(format_args!("{}\n{}", report(&rows), notes(accel, huge)))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     }

@@ -16,6 +16,7 @@ use crate::guest::linux;
 use crate::guest::qemu::{Accel, Machine};
 use crate::guest::session::{Farewell, Plan};
 use crate::program::Program;
+use crate::terminal;
 
 /// A program with everything it is to find.
 pub struct Job {
@@ -34,6 +35,11 @@ impl Job {
     pub fn new(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let argv = [OsString::from(program.name())].into_iter().chain(arguments).collect();
         Job { program, argv, envp: environment([]), files: Vec::new() }
+    }
+
+    /// Where the guest has the program.
+    pub fn place(&self) -> String {
+        format!("/bin/{}", self.program.name())
     }
 }
 
@@ -154,13 +160,13 @@ pub fn compress(system: System) -> Result<&'static str> {
 
 fn image(system: System, job: &Job) -> Result<Vec<u8>> {
     let mut tree = Tree::default();
-    let place = format!("bin/{}", job.program.name());
-    tree.file(&place, 0o755, job.program.bytes.clone())?;
-    tree.command(&format!("/{place}"), &job.argv, &job.envp)?;
+    let place = job.place();
+    tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
+    tree.command(&place, &job.argv, &job.envp)?;
     for handed in &job.files {
         // Even where remarks are not wanted: the program has not begun to say anything yet.
         if let Some(left_out) = tree.hand_over(handed)?.sentence() {
-            eprintln!("radixvm: --file {}: {left_out}", handed.host.display());
+            terminal::remark(format_args!("--file {}: {left_out}", handed.host.display()));
         }
     }
     match system {

@@ -1,0 +1,75 @@
+//! What this command prints, made harmless for a terminal.
+//!
+//! Names of files, symbols of programs and what a guest says may hold anything, escape sequences included. Whatever is
+//! printed, on either stream, goes through here, but for the program's own bytes.
+
+use std::fmt::{Display, Write as _};
+use std::io::{self, Write};
+
+/// Prints a line of this command's own on stderr.
+pub fn remark(text: impl Display) {
+    eprint_plain(&format!("radixvm: {text}\n"));
+}
+
+/// Prints text on stderr as it is, but harmless.
+#[allow(clippy::disallowed_macros)] // the one place
+pub fn eprint_plain(text: &str) {
+    eprint!("{}", plain(text));
+}
+
+/// Prints text on stdout as it is, but harmless.
+pub fn print_plain(text: impl Display) -> io::Result<()> {
+    io::stdout().write_all(plain(&text.to_string()).as_bytes())
+}
+
+/// The text with every character escaped that does something to a terminal, or to the order of what it shows. Lines stay.
+pub fn plain(text: &str) -> String {
+    escaped(text, |character| character == '\n')
+}
+
+/// The same for a name, which is one line.
+pub fn name(text: &str) -> String {
+    escaped(text, |_| false)
+}
+
+fn escaped(text: &str, spare: impl Fn(char) -> bool) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, character| {
+        match character {
+            '\0'..='\x7f' if character.is_control() && !spare(character) => {
+                let _ = write!(out, "\\x{:02x}", u32::from(character));
+            }
+            character if acts(character) => {
+                let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
+            }
+            character => out.push(character),
+        }
+        out
+    })
+}
+
+/// Control characters beyond ASCII, separators of lines, and marks that turn the direction of text.
+fn acts(character: char) -> bool {
+    matches!(character, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_is_escaped() {
+        assert_eq!(plain("a\x1b[31mb\r\x07\tc\x7f"), r"a\x1b[31mb\x0d\x07\x09c\x7f");
+        assert_eq!(plain("\u{9b}2J\u{202e}x\u{2028}"), r"\u{9b}2J\u{202e}x\u{2028}");
+    }
+
+    #[test]
+    fn text_stays_as_it_is() {
+        let text = "one\n  two … größer 漢字\n";
+        assert_eq!(plain(text), text);
+    }
+
+    #[test]
+    fn a_name_is_one_line() {
+        assert_eq!(name("a\nradixvm: b"), r"a\x0aradixvm: b");
+    }
+}

@@ -1,0 +1,21 @@
+//! What `--stats` counts.
+
+use crate::harness::{Compiler, compiled, run, scratch};
+
+/// The program that maps is a child and is gone when the counters are told.
+#[test]
+fn counters_are_of_all_programs() {
+    // A program of user/, which the command has built.
+    let local = scratch("..").join("x86_64-unknown-linux-musl/release/local");
+    let handed = format!("{}:/in/local", local.display());
+    let starter = compiled("starter", Compiler::Static);
+    let words = [starter.as_str(), "/in/local", "--threads", "2", "--iterations", "150"];
+    let run = run(&["-c", "2", "--file", &handed], &words);
+    let total = |counter: &str| {
+        let counts = run.stats["counters"][counter].as_array().unwrap();
+        counts.iter().map(|count| count.as_i64().unwrap()).sum::<i64>()
+    };
+    assert_eq!(run.status, 0, "{run:?}");
+    assert!(total("munmap") >= 300 && total("alloc_faults") >= 300 && total("mmap") >= 300, "{run:?}");
+    assert!(total("radix_nodes_created") > total("radix_nodes_collapsed"), "{run:?}");
+}
