@@ -42,6 +42,13 @@ fn id(core: usize) -> CoreId {
 impl World {
     /// The leaf is shared, these cores are linked, and `HOME` has taken back often enough but for once. The page's word is `word`.
     fn new(linked: &[usize], word: usize) -> Arc<Self> {
+        let world = Self::shared(linked, word);
+        world.almost_send_away();
+        world
+    }
+
+    /// The same, and `HOME` has not taken back yet.
+    fn shared(linked: &[usize], word: usize) -> Arc<Self> {
         let world = Self {
             words: array::from_fn(|_| AtomicU64::new(0)),
             linked: array::from_fn(|_| AtomicU64::new(0)),
@@ -52,8 +59,11 @@ impl World {
         };
         while !world.leaf().crowd(1, 2) {}
         linked.iter().for_each(|&core| assert!(world.link(core)));
-        (1..4).for_each(|_| assert!(!world.leaf().taken_back(id(HOME))));
         Arc::new(world)
+    }
+
+    fn almost_send_away(&self) {
+        (1..4).for_each(|_| assert!(!self.leaf().taken_back(id(HOME))));
     }
 
     fn leaf(&self) -> Linkage<'_> {
@@ -181,6 +191,22 @@ fn who_comes_as_the_leaf_is_shared_once_more() {
         world.take_back();
         linking.join().unwrap();
         world.judge();
+    });
+}
+
+/// The same, and so late that it finds nothing counted that it would have to change: only the fences keep the two apart.
+#[test]
+fn who_comes_to_the_leaf_before_anything_is_counted() {
+    check(2, || {
+        let world = World::shared(&[0], 1);
+        let theirs = world.clone();
+        let linking = thread::spawn(move || link_and_walk(&theirs, 2));
+        world.almost_send_away();
+        let alone = world.send_away();
+        world.take_back();
+        linking.join().unwrap();
+        world.judge();
+        assert!(!alone || world.leaf().linked().iter().all(|core| core == id(HOME)), "somebody stays");
     });
 }
 

@@ -8,6 +8,7 @@ use loom::sync::Arc;
 use loom::thread;
 use percore::{CoreId, LazyPerCore, MAX_CORES, pin, threads};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use test_memory::Watched;
 use vm::{Guests, Linkage};
 
 use crate::check;
@@ -129,6 +130,25 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
             let found = linking.join().unwrap();
             assert!(users.contains(core(index)) || found != Some(1), "core {index} translates what is gone");
         }
+    });
+}
+
+/// A core uses a page's frame through the leaf, and drops its tables; whoever finds that it has gives the frame to somebody else.
+#[test]
+fn who_has_left_uses_nothing_of_the_leaf() {
+    check(3, || {
+        let (leaf, frame) = (Leaf::new(), Arc::new(Watched::<u64>::default()));
+        leaf.link(core(1));
+        let (theirs, used) = (leaf.clone(), frame.clone());
+        let leaving = thread::spawn(move || {
+            used.get();
+            theirs.leave(core(1));
+        });
+        leaf.word.store(0, Relaxed);
+        if leaf.linkage().users(Guests::NONE).is_empty() {
+            frame.set(1);
+        }
+        leaving.join().unwrap();
     });
 }
 
