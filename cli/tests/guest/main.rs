@@ -5,6 +5,7 @@ mod adaptive;
 mod applications;
 mod binaries;
 mod bochs;
+mod calls;
 mod comparison;
 mod compress;
 mod counters;

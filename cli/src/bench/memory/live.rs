@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::snapshot::{Linux, Region, Snapshot};
 
 /// Bytes of a `vm_area_struct` where `/proc/slabinfo` may not be read: Linux 6.18's.
-const VMA_BYTES: u64 = 192;
+pub const VMA_BYTES: u64 = 192;
 /// Pages that a 47-bit user space has: what lies above is the kernel's.
 const USER_PAGES: u64 = 1 << 35;
 /// Bits of a word of `/proc/PID/pagemap` (Linux: admin-guide/mm/pagemap.rst): in memory, or swapped out.

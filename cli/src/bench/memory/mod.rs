@@ -6,10 +6,12 @@
 //! | `live` | a snapshot of a process of this machine's Linux |
 //! | `row` | what both cost |
 //! | `rebuild` | the same space in the core, every byte that it allocates counted |
+//! | `sparse` | spaces made up, of which little is used |
 //! | `tables` | page tables that are only counted |
 
 pub mod live;
 pub mod rebuild;
 pub mod row;
 pub mod snapshot;
+pub mod sparse;
 mod tables;

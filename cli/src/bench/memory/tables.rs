@@ -10,7 +10,7 @@ use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 use super::snapshot::Region;
 
 /// log2 of the pages that a table of each level covers: page table, page directory, directory pointers, root.
-const LEVELS: [u32; 4] = [9, 18, 27, 36];
+pub const LEVELS: [u32; 4] = [9, 18, 27, 36];
 
 /// See the module.
 pub struct CountedTables {
