@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bonsai::{Bonsai, Update};
-use fuzzing::{Dice, attempt};
+use fuzzing::{Dice, attempt, forever};
 use percore::Pinned;
 use percore::threads::{self, ThreadCore};
 use rcu::{Config, Domain};
@@ -18,8 +18,7 @@ type Tree = Bonsai<Rude, Arc<()>, &'static Domain>;
 
 /// A domain of one core, which is online.
 fn alone() -> (&'static Domain, ThreadCore) {
-    let domain: &'static Domain =
-        Box::leak(Box::new(Domain::new(Config { cores: CORES, batch: 64, bound: 1000 })));
+    let domain = forever(Domain::new(Config { cores: CORES, batch: 64, bound: 1000 }));
     let core = threads::enter_any(CORES);
     domain.online(&percore::pin());
     (domain, core)
@@ -137,7 +136,7 @@ fn comparisons_that_come_back() {
     let (domain, _core) = alone();
     let pin = percore::pin();
     let witness = Arc::new(());
-    let tree: &'static Tree = Box::leak(Box::new(filled(domain, &pin, &witness)));
+    let tree = forever(filled(domain, &pin, &witness));
     let cases = [
         (Order::Writes(tree), "a core with a Writer of a tree asked for another one"),
         (Order::Quiesces(domain), "a core is not quiescent inside a read section"),

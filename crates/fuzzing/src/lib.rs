@@ -11,9 +11,11 @@
 #![forbid(unsafe_code)]
 
 mod dice;
+mod forever;
 mod panics;
 mod rounds;
 
 pub use dice::Dice;
+pub use forever::forever;
 pub use panics::attempt;
 pub use rounds::rounds;

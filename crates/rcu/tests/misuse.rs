@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fuzzing::attempt;
+use fuzzing::{attempt, forever};
 use percore::threads;
 use percore::{CoreId, Pinned};
 use rcu::{Config, Domain, Guard, Owned};
@@ -20,7 +20,7 @@ static ALLOCATOR: Failing = Failing;
 const CORES: usize = 32;
 
 fn domain() -> &'static Domain {
-    Box::leak(Box::new(Domain::new(Config { cores: CORES, batch: 64, bound: 1000 })))
+    forever(Domain::new(Config { cores: CORES, batch: 64, bound: 1000 }))
 }
 
 /// Calls its function when it is dropped.
@@ -66,7 +66,7 @@ fn while_it_waits(act: fn(Waiting)) -> String {
     static ACTED: AtomicBool = AtomicBool::new(false);
     let wait = move |domain: &'static Domain| {
         let core = threads::enter_any(CORES);
-        let pin: &'static Pinned = Box::leak(Box::new(percore::pin()));
+        let pin = forever(percore::pin());
         domain.online(pin);
         WAITING.set(Some(Waiting { domain, pin, act }));
         core.on_relax(|| {

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::thread;
 
-use fuzzing::attempt;
+use fuzzing::{attempt, forever};
 use percore::threads::{self, ThreadCore};
 use percore::{CoreId, Pinned};
 use refcache::{Config, Loan, Ref, Refcache};
@@ -27,7 +27,7 @@ fn alone() -> (&'static Refcache, ThreadCore) {
 }
 
 fn domain(cores: usize) -> &'static Refcache {
-    Box::leak(Box::new(Refcache::new(Config { cores, cache_slots: 64, review_budget: 64 })))
+    forever(Refcache::new(Config { cores, cache_slots: 64, review_budget: 64 }))
 }
 
 /// Drains, whatever panics meanwhile, and returns the messages.
@@ -65,7 +65,7 @@ thread_local! {
 fn a_value_keeps_a_loan() {
     let test = || {
         let (domain, core) = alone();
-        let pin: &'static Pinned = Box::leak(Box::new(percore::pin()));
+        let pin = forever(percore::pin());
         PIN.set(Some(pin));
         let keep = || KEPT.with(|kept| *kept.borrow_mut() = Some(domain.loan(PIN.get().unwrap())));
         drop(Ref::new(domain, on_drop(keep)));

@@ -7,7 +7,7 @@ mod shared;
 use std::sync::Arc;
 use std::thread;
 
-use fuzzing::{Dice, rounds};
+use fuzzing::{Dice, forever, rounds};
 use refcache::{Config, Refcache};
 
 use crate::shared::Shelf;
@@ -19,7 +19,7 @@ const CORES: usize = 16;
 fn domains() -> Vec<&'static Refcache> {
     let sizes = [1, 2, 8].into_iter().flat_map(|slots| [1, 8].map(|budget| (slots, budget)));
     let domain = |(cache_slots, review_budget)| Config { cores: CORES, cache_slots, review_budget };
-    sizes.map(|sizes| &*Box::leak(Box::new(Refcache::new(domain(sizes))))).collect()
+    sizes.map(|sizes| forever(Refcache::new(domain(sizes)))).collect()
 }
 
 fn shelf(domains: &[&'static Refcache], dice: &mut Dice) -> Arc<Shelf> {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fuzzing::{Dice, attempt};
+use fuzzing::{Dice, attempt, forever};
 use percore::{Pinned, threads};
 use refcache::{Loan, Ref, Refcache, Weak};
 
@@ -142,7 +142,7 @@ impl Shelf {
         if PIN.get().is_none() {
             let core = threads::enter_any(CORES);
             core.on_relax(in_a_wait);
-            PIN.set(Some(Box::leak(Box::new(percore::pin()))));
+            PIN.set(Some(forever(percore::pin())));
             std::mem::forget(core);
         }
         self.steps(&mut Vec::new());
