@@ -103,7 +103,7 @@ fn a_call_of_the_machine_ends_no_epoch() {
         let machine = world.machine.clone();
         world.machine.interpose(Call::Alloc, move |pin| _ = machine.refcache.tick(pin));
         let failure = failure(&world, |pin| makes(&world, Call::Alloc, pin));
-        assert_eq!(failure, "a core cannot flush while it uses objects that it has not counted");
+        assert!(failure.contains("objects that it has not counted"), "{failure}");
     }
 }
 

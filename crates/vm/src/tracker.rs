@@ -176,6 +176,16 @@ mod tests {
         }
     }
 
+    /// Whatever the machine's size, no group is in every set.
+    #[test]
+    fn coarse_sets_name_no_core_of_another_group() {
+        for machine in [17, 64, 100, 255, 256] {
+            let grain = Grain::new(machine);
+            let last = CoreId::new(machine - 1);
+            assert!(!members(track(&[0, 1, 2], grain), grain).contains(last), "{machine} cores");
+        }
+    }
+
     #[test]
     fn fits_its_bits() {
         let grain = Grain::new(MAX_CORES);
