@@ -1,0 +1,82 @@
+//! A value whose code panics when the test says so.
+
+use std::cell::Cell;
+
+use radixmap::Value;
+
+/// Where a map calls its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    ToWords,
+    FromWords,
+    Joins,
+    Part,
+    Closure,
+}
+
+pub const CALLS: [Call; 5] = [Call::ToWords, Call::FromWords, Call::Joins, Call::Part, Call::Closure];
+
+thread_local! {
+    /// Where this thread's next panic comes, after how many more calls.
+    static ARMED: Cell<Option<(Call, usize)>> = const { Cell::new(None) };
+}
+
+/// Runs `act`, in which the call number `after` of this kind panics. Whether it came to that.
+pub fn with_trap(call: Call, after: usize, act: impl FnOnce()) -> bool {
+    ARMED.set(Some((call, after)));
+    let outcome = fuzzing::attempt(act);
+    let sprung = ARMED.replace(None).is_none();
+    assert_eq!(outcome.err().as_deref(), sprung.then_some("sprung"));
+    sprung
+}
+
+/// The map calls its user.
+pub fn step(call: Call) {
+    if let Some((_, left)) = ARMED.get().filter(|(armed, _)| *armed == call) {
+        ARMED.set((left > 0).then(|| (call, left - 1)));
+        assert!(left > 0, "sprung");
+    }
+}
+
+/// A number. If a block is `parted` that is its first key's, and the others count on from there. An odd one has a second word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trap {
+    pub number: u64,
+    pub parted: bool,
+}
+
+impl Trap {
+    pub const fn new(number: u64) -> Self {
+        Self { number, parted: false }
+    }
+
+    pub const fn parted(number: u64) -> Self {
+        Self { number, parted: true }
+    }
+}
+
+/// Bits of the number that the second word repeats: parts of a block have the same.
+const SAME: u64 = 1 << 20;
+
+impl Value for Trap {
+    fn to_words(self) -> (u64, u64) {
+        step(Call::ToWords);
+        let second = if self.number < SAME { 0 } else { self.number / SAME << 1 };
+        (self.number << 12 | u64::from(self.parted), second)
+    }
+    fn from_words(main: u64, _: u64) -> Self {
+        step(Call::FromWords);
+        Self { number: main >> 12, parted: main & 1 != 0 }
+    }
+    fn joins(_: u64) -> bool {
+        step(Call::Joins);
+        true
+    }
+    fn part(self, key: u64) -> Self {
+        step(Call::Part);
+        if self.parted { Self::new(self.number + key) } else { self }
+    }
+}
+
+/// A number with a second word.
+pub const WIDE: u64 = 3 * SAME;

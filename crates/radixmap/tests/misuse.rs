@@ -1,0 +1,374 @@
+//! What is no use of the map is a panic, or harmless: never a slot that is locked for ever, and never a node in use that goes.
+#![cfg(not(loom))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::mem;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::thread;
+
+use common::{CORES, Twin, domain, settle};
+use fuzzing::attempt;
+use percore::Pinned;
+use radixmap::{Always, BLOCK, IfPresent, KEY_END, NodeCounters, RadixMap, Value};
+use refcache::Refcache;
+
+type Map<'r> = RadixMap<Twin, &'r Refcache>;
+
+/// A span that one slot of the root has, far from its first.
+const FAR: Range<u64> = 20 << 27..21 << 27;
+
+/// Runs `test` on an empty map, and sees to it that everything can be locked, and that nothing is left of it.
+fn on_map(test: impl FnOnce(&Pinned, &Map<'_>)) {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let map = Map::new(&pin, &refcache).unwrap();
+    test(&pin, &map);
+    map.lock_range(&pin, 0..KEY_END, IfPresent).unwrap().for_each(|entry| entry.clear());
+    settle(&refcache, &pin);
+    assert_eq!(map.stats().live(), 1, "only the root stays");
+    drop(map);
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0, "nodes are left");
+}
+
+fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, value: u64) {
+    map.lock_range(pin, keys, Always).unwrap().fill(Twin(value));
+}
+
+fn values(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, u64)> {
+    let mut values = Vec::new();
+    map.lock_whole(pin, keys)
+        .for_each(|entry| values.extend(entry.value().map(|Twin(value)| (entry.keys(), value))));
+    values
+}
+
+#[test]
+fn only_a_block_with_a_leaf_is_folded() {
+    on_map(|pin, map| {
+        fill(map, pin, 0..1, 2);
+        fill(map, pin, BLOCK..2 * BLOCK, 2);
+        let mut guard = map.lock_range(pin, 0..1 << 18, Always).unwrap();
+        let folded = [BLOCK..2 * BLOCK, 2 * BLOCK..3 * BLOCK];
+        let others =
+            [0..BLOCK - 1, 1..BLOCK, 1..BLOCK + 1, 0..2 * BLOCK, 0..0, 5..3, 1 << 18..(1 << 18) + BLOCK];
+        for block in folded.into_iter().chain(others) {
+            assert!(attempt(|| _ = guard.fold(block.clone(), Twin(4))).is_err(), "{block:?} was folded");
+        }
+        guard.fold(0..BLOCK, Twin(6)).unwrap();
+        assert!(attempt(|| _ = guard.fold(0..BLOCK, Twin(8))).is_err(), "there is no leaf any more");
+        drop(guard);
+        assert_eq!(values(map, pin, 0..1 << 18), [(0..BLOCK, 6), (BLOCK..2 * BLOCK, 2)]);
+    });
+}
+
+#[test]
+fn only_held_keys_are_shown_and_changed() {
+    on_map(|pin, map| {
+        fill(map, pin, 0..100, 2);
+        let mut guard = map.lock_range(pin, 10..20, Always).unwrap();
+        for keys in [9..20, 10..21, 20..30, 0..KEY_END, FAR] {
+            let shown = || _ = guard.try_for_each_in(keys.clone(), |_| ControlFlow::<()>::Continue(()));
+            let (start, end) = (keys.start, keys.end);
+            assert!(attempt(shown).is_err(), "{start}..{end}");
+            assert!(attempt(|| guard.fill_in(start..end, Twin(4))).is_err());
+            assert!(attempt(|| _ = guard.split(start..end)).is_err());
+            assert!(attempt(|| _ = guard.widen(start..end)).is_err());
+            assert!(attempt(|| _ = guard.fit(start..end, Twin(4))).is_err());
+        }
+        for key in [9, 20, KEY_END - 1, u64::MAX - 1] {
+            assert!(attempt(|| _ = guard.with_key(key, |entry| entry.clear())).is_err());
+        }
+        drop(guard);
+        assert!(values(map, pin, 0..100).iter().all(|(_, value)| *value == 2));
+    });
+}
+
+#[test]
+fn a_part_of_a_slot_is_not_changed() {
+    on_map(|pin, map| {
+        fill(map, pin, FAR, 2);
+        let part = FAR.start + 5..FAR.start + 6;
+        let mut guard = map.lock_range(pin, FAR, Always).unwrap();
+        let _ = guard.try_for_each_in(part.clone(), |entry| {
+            assert!(entry.whole().is_none() && entry.used().is_none() && entry.value() == Some(Twin(2)));
+            ControlFlow::<()>::Continue(())
+        });
+        assert!(attempt(|| guard.fill_in(part.clone(), Twin(4))).is_err());
+        drop(guard);
+        let mut guard = map.lock_whole(pin, part.clone());
+        guard.for_each(|entry| assert!(entry.whole().is_none() && entry.used().is_none()));
+        guard.for_each_used(|run| assert!(run.whole().is_none()));
+        drop(guard);
+        assert_eq!(values(map, pin, FAR), [(FAR, 2)]);
+    });
+}
+
+/// Somebody else gets at the keys around, and the holder keeps its own.
+#[test]
+fn a_split_lets_the_keys_around_the_range_go() {
+    for keys in [FAR.start + 5..FAR.start + 6, FAR.start + 5..FAR.start + 3 * BLOCK + 1, FAR] {
+        on_map(|pin, map| {
+            fill(map, pin, FAR, 2);
+            let mut guard = map.lock_whole(pin, keys.clone());
+            guard.split(keys.start + 1..keys.end - 1).unwrap();
+            guard.split(keys.start..keys.start + 1).unwrap();
+            guard.split(keys.end - 1..keys.end).unwrap();
+            let [before, after] = [FAR.start..keys.start, keys.end..FAR.end];
+            for around in [before, after].into_iter().filter(|around| !around.is_empty()) {
+                map.lock_range(pin, around.clone(), Always).unwrap().fill(Twin(4));
+            }
+            guard.for_each(|entry| entry.whole().unwrap().set(Twin(6)));
+            drop(guard);
+            let wrong = values(map, pin, FAR)
+                .into_iter()
+                .find(|(slot, value)| *value != if keys.contains(&slot.start) { 6 } else { 4 });
+            assert_eq!(wrong, None);
+        });
+    }
+}
+
+#[test]
+fn a_run_is_counted_once_whatever_is_done_to_it() {
+    on_map(|pin, map| {
+        for keys in [0..4, FAR] {
+            fill(map, pin, keys.clone(), 2);
+            fill(map, pin, 5..6, 2);
+            map.lock_range(pin, keys.clone(), Always).unwrap().for_each_used(|run| {
+                run.clear();
+                run.clear();
+                run.whole().unwrap().clear();
+                run.set(Twin(4));
+                run.set(Twin(6));
+                run.whole().unwrap().clear();
+                run.clear();
+            });
+            map.lock_range(pin, 5..6, Always).unwrap().for_each_used(|run| {
+                run.one().clear();
+                run.clear();
+                run.one().set(Twin(4));
+                run.set(Twin(8));
+            });
+            settle(map.domain(), pin);
+            assert_eq!(values(map, pin, keys), []);
+            assert_eq!(values(map, pin, 5..6), [(5..6, 8)], "its leaf was taken away");
+        }
+    });
+}
+
+/// A value in an upper node that nobody had used there before: walks that skip what was never used must find it.
+#[test]
+fn a_value_that_is_set_far_from_others_is_found() {
+    on_map(|pin, map| {
+        map.lock_range(pin, FAR, Always).unwrap().for_each(|entry| entry.set(Twin(2)));
+        let mut found = Vec::new();
+        map.lock_all(pin).for_each_used(|run| found.push(run.keys()));
+        assert_eq!(found, [FAR]);
+        map.lock_all(pin).for_each_used(|run| run.clear());
+        assert_eq!(values(map, pin, 0..KEY_END), []);
+    });
+}
+
+#[test]
+fn a_leaf_is_given_up_as_often_as_it_was_held() {
+    on_map(|pin, map| {
+        fill(map, pin, 0..1, 2);
+        let mut guard = map.lock_range(pin, 0..1, Always).unwrap();
+        guard.for_each(|entry| {
+            let leaf = entry.leaf();
+            leaf.hold();
+            leaf.hold();
+            assert!(attempt(|| leaf.release(3)).is_err());
+            leaf.release(1);
+            entry.clear();
+        });
+        drop(guard);
+        settle(map.domain(), pin);
+        assert_eq!(map.stats().live(), 4, "it is held");
+        map.each_leaf(pin, |leaf| {
+            leaf.release(1);
+            assert!(attempt(|| leaf.release(1)).is_err() && attempt(|| leaf.release(usize::MAX)).is_err());
+        });
+    });
+}
+
+/// Words that nobody should make.
+#[derive(Clone, Copy, Debug)]
+struct Raw(u64, u64);
+
+impl Value for Raw {
+    fn to_words(self) -> (u64, u64) {
+        (self.0, self.1)
+    }
+    fn from_words(main: u64, second: u64) -> Self {
+        Self(main, second)
+    }
+    fn part(self, _: u64) -> Self {
+        if self.0 == 1 { Self(radixmap::TAGS, 0) } else { self }
+    }
+}
+
+#[test]
+fn bits_of_the_map_s_own_are_refused() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let (map, twin) = (RadixMap::new(&pin, &refcache).unwrap(), RadixMap::new(&pin, &refcache).unwrap());
+    let tags = (0..64).map(|bit| 1 << bit).filter(|bit| radixmap::TAGS & bit != 0);
+    for bad in tags.map(|tag| Raw(tag, 0)).chain([Raw(0, 1), Raw(u64::MAX, u64::MAX)]) {
+        let mut guard = map.lock_range(&pin, 0..1 << 18, Always).unwrap();
+        assert!(attempt(|| guard.fill(bad)).is_err());
+        assert!(attempt(|| guard.for_each(|entry| entry.set(bad))).is_err());
+        guard.fill(Raw(2, 0));
+        assert!(attempt(|| guard.for_each_used(|run| run.set(bad))).is_err());
+        drop(guard);
+        assert!(attempt(|| map.copy_to(&pin, &twin, |_| Ok(Some(bad)))).is_err());
+    }
+    map.lock_range(&pin, 0..BLOCK, Always).unwrap().fill(Raw(1, 0));
+    assert!(attempt(|| _ = map.lock_key(&pin, 5)).is_err(), "a part with such bits");
+    for map in [map, twin] {
+        map.lock_all(&pin).for_each_used(|run| run.clear());
+        map.destroy(&pin);
+    }
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0);
+}
+
+/// In a release build it waits for ever.
+#[cfg(debug_assertions)]
+#[test]
+fn who_waits_for_himself_is_told_so() {
+    on_map(|pin, map| {
+        fill(map, pin, FAR, 2);
+        fill(map, pin, 0..4, 2);
+        let other = Map::new(pin, map.domain()).unwrap();
+        let message = |act: &dyn Fn()| attempt(act).unwrap_err();
+        let guards =
+            (map.lock_range(pin, 2..4, Always).unwrap(), map.lock_whole(pin, FAR.start..FAR.start + 1));
+        for keys in [0..3, 3..4, 0..KEY_END, FAR.end - 1..FAR.end] {
+            let told = message(&|| drop(map.lock_range(pin, keys.clone(), IfPresent)));
+            assert!(told.contains("which it holds itself"), "{told}");
+        }
+        assert!(message(&|| drop(map.lock_key(pin, 2))).contains("which it holds itself"));
+        assert!(
+            message(&|| map.copy_to(pin, &other, |_| Ok(None)).unwrap()).contains("which it holds itself")
+        );
+        // Others' keys, and the same keys of another map.
+        drop(map.lock_range(pin, 0..2, Always).unwrap());
+        drop(other.lock_range(pin, 0..4, Always).unwrap());
+        drop(guards);
+        drop(map.lock_range(pin, 0..KEY_END, IfPresent).unwrap());
+        let inner = |_| {
+            drop(map.lock_key(pin, FAR.start + 9));
+            true
+        };
+        let told = message(&|| drop(map.lock_key_or_block(pin, FAR.start + 9, inner)));
+        assert!(told.contains("which it holds itself"), "{told}");
+        let other = Map::new(pin, map.domain()).unwrap();
+        let shown = |run: &mut radixmap::Run<'_, Twin>| {
+            Ok(Some(drop(map.lock_key(pin, run.keys().start)))).map(|_| None)
+        };
+        assert!(message(&|| map.copy_to(pin, &other, shown).unwrap()).contains("which it holds itself"));
+    });
+}
+
+#[test]
+fn a_map_is_not_copied_to_itself() {
+    on_map(|pin, map| {
+        fill(map, pin, 0..4, 2);
+        assert!(attempt(|| map.copy_to(pin, map, |run| Ok(Some(run.value())))).is_err());
+        assert!(attempt(|| map.lock_all(pin).copy_to(pin, map, |run| Ok(Some(run.value())))).is_err());
+        let some = &mut map.lock_range(pin, 0..1 << 18, IfPresent).unwrap();
+        assert!(attempt(|| some.copy_to(pin, map, |_| Ok(None))).is_err(), "not all of a map");
+    });
+}
+
+#[test]
+fn keys_are_where_they_are() {
+    on_map(|pin, map| {
+        for keys in [3..3, 5..3, 0..KEY_END + 1, KEY_END..KEY_END + 1, 0..u64::MAX] {
+            assert!(attempt(|| drop(map.lock_range(pin, keys.clone(), Always))).is_err());
+            assert!(attempt(|| drop(map.lock_whole(pin, keys.clone()))).is_err());
+            assert!(attempt(|| _ = map.first_used(pin, keys.clone())).is_err());
+        }
+        for key in [KEY_END, u64::MAX] {
+            assert!(attempt(|| drop(map.lock_key(pin, key))).is_err());
+            assert!(attempt(|| _ = map.peek(pin, key)).is_err());
+            assert!(attempt(|| _ = map.leaf_word(pin, key)).is_err());
+        }
+    });
+}
+
+/// What a forgotten guard holds is held for ever; all else goes on, and the map goes.
+#[test]
+fn a_guard_may_be_forgotten() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let map = Map::new(&pin, &refcache).unwrap();
+    fill(&map, &pin, 0..8, 2);
+    mem::forget(map.lock_range(&pin, 0..4, Always).unwrap());
+    assert!(attempt(|| refcache.tick(&pin)).is_err(), "nothing that the guard has reached may be freed");
+    assert_eq!(values(&map, &pin, 4..8).len(), 4);
+    drop(map);
+    drop(Map::new(&pin, &refcache).unwrap().lock_range(&pin, 0..4, Always).unwrap());
+}
+
+#[test]
+fn a_map_that_was_taken_apart_is_empty() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let mut map = Map::new(&pin, &refcache).unwrap();
+    fill(&map, &pin, 0..4, 2);
+    fill(&map, &pin, FAR, 2);
+    let mut taken = Vec::new();
+    map.dismantle(&pin, |keys, value| taken.push((keys, value.0)), |_| {});
+    assert_eq!(taken, [(0..4, 2), (FAR, 2)]);
+    assert_eq!(values(&map, &pin, 0..KEY_END), []);
+    fill(&map, &pin, 1..3, 4);
+    fill(&map, &pin, FAR, 4);
+    map.dismantle(&pin, |_, _| {}, |_| {});
+    drop(map);
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0);
+}
+
+/// It is leaked there, also while the thread unwinds.
+#[test]
+#[cfg_attr(miri, ignore = "what is leaked is found")]
+fn a_map_may_be_dropped_by_whoever_has_it() {
+    let refcache = Arc::new(domain());
+    let counters = Arc::new(NodeCounters::new(CORES));
+    let make = || {
+        let _core = percore::threads::enter_any(CORES);
+        let pin = percore::pin();
+        let make = || RadixMap::<Twin, _>::with_counters(&pin, refcache.clone(), counters.clone()).unwrap();
+        refcache.while_online(&pin, make)
+    };
+    let (one, other, third) = (make(), make(), make());
+    thread::spawn(move || drop(one)).join().unwrap();
+    let unwound = thread::spawn(move || {
+        let _map = other;
+        panic::<()>();
+    });
+    assert!(unwound.join().is_err());
+    thread::spawn(move || {
+        let _core = percore::threads::enter(percore::CoreId::new(CORES));
+        drop(third);
+    })
+    .join()
+    .unwrap();
+    assert_eq!(counters.total().live(), 3, "roots that nobody could give up");
+}
+
+fn panic<T>() -> T {
+    std::panic::resume_unwind(Box::new(()))
+}
