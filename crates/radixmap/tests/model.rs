@@ -2,8 +2,9 @@
 #![cfg(not(loom))]
 
 mod common;
+#[path = "common/segments.rs"]
+mod segments;
 
-use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -12,52 +13,7 @@ use percore::Pinned;
 use proptest::prelude::*;
 use radixmap::{Always, BLOCK, Expand, ExpandUsed, IfPresent, KEY_END, Never, NodeCounters, RadixMap};
 use refcache::Refcache;
-
-/// Each key starts a segment that has this value up to the next key.
-#[derive(Debug)]
-struct Model(BTreeMap<u64, Option<u64>>);
-
-impl Model {
-    fn new() -> Self {
-        Self(BTreeMap::from([(0, None)]))
-    }
-
-    fn get(&self, key: u64) -> Option<u64> {
-        *self.0.range(..=key).next_back().unwrap().1
-    }
-
-    fn set(&mut self, keys: Range<u64>, value: Option<u64>) {
-        let after = self.get(keys.end);
-        self.0.retain(|start, _| !keys.contains(start));
-        self.0.insert(keys.start, value);
-        self.0.insert(keys.end, after);
-    }
-
-    /// The segments with values in `keys`, neighbours of equal value joined.
-    fn used(&self, keys: Range<u64>) -> Vec<(Range<u64>, u64)> {
-        let mut segments = Segments::default();
-        let starts = self.0.range(keys.start + 1..keys.end).map(|(start, _)| *start);
-        let mut bounds: Vec<u64> = std::iter::once(keys.start).chain(starts).collect();
-        bounds.push(keys.end);
-        for pair in bounds.windows(2) {
-            segments.push(pair[0]..pair[1], self.get(pair[0]));
-        }
-        segments.0
-    }
-}
-
-#[derive(Default)]
-struct Segments(Vec<(Range<u64>, u64)>);
-
-impl Segments {
-    fn push(&mut self, keys: Range<u64>, value: Option<u64>) {
-        let Some(value) = value else { return };
-        match self.0.last_mut() {
-            Some((last, same)) if last.end == keys.start && *same == value => last.end = keys.end,
-            _ => self.0.push((keys, value)),
-        }
-    }
-}
+use segments::{Model, Segments};
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -11,7 +11,7 @@ use percore::Pinned;
 use radixmap::{Always, BLOCK, IfDiffering, IfPresent, KEY_END, RadixMap, Run};
 use refcache::{Config, Refcache};
 use test_memory::{Failing, owned};
-use trap::{CALLS, Call, Trap, WIDE, step, with_trap};
+use trap::{CALLS, Call, Trap, WIDE, disarm, step, trap};
 
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
@@ -23,6 +23,7 @@ const CORES: usize = 16;
 /// A block, parted and wide, in a gigabyte of which nothing else is used.
 const PARTED: Range<u64> = 3 * BLOCK..4 * BLOCK;
 const FOLDED: Range<u64> = 1 << 27..2 << 27;
+const PART: Trap = Trap { number: WIDE, parted: true };
 /// Keys of a leaf.
 const PAGES: Range<u64> = 9 * BLOCK + 5..9 * BLOCK + 14;
 
@@ -33,9 +34,18 @@ fn prepare(map: &Map<'_>, pin: &Pinned) {
         guard.fit(keys, value).unwrap();
         guard.fill(value);
     };
-    fill(PARTED, Trap::parted(WIDE));
+    fill(PARTED, PART);
     fill(FOLDED, Trap::new(7));
     PAGES.for_each(|key| fill(key..key + 1, Trap::new(key % 4)));
+}
+
+/// Runs `act`, in which the call number `after` of this kind panics. Whether it came to that.
+fn with_trap(call: Call, after: usize, act: impl FnOnce()) -> bool {
+    trap(call, after);
+    let outcome = fuzzing::attempt(act);
+    let sprung = !disarm();
+    assert_eq!(outcome.err().as_deref(), sprung.then_some("sprung"));
+    sprung
 }
 
 /// Lets the first, second, ... call of each kind panic in `operation`, each time on new maps, until none is left.
@@ -126,7 +136,7 @@ fn filling_splitting_and_folding() {
         guard.split(PARTED.start + 1..PARTED.start + 2).unwrap();
         guard.fit(PARTED.clone(), Trap::new(WIDE)).unwrap();
         guard.fill_in(PARTED.start + 1..PARTED.start + 2, Trap::new(WIDE));
-        guard.fold(PARTED.clone(), Trap::parted(WIDE)).unwrap();
+        guard.fold(PARTED.clone(), PART).unwrap();
         let seen = guard.with_key(PARTED.start + 7, |entry| {
             step(Call::Closure);
             entry.value().unwrap().number

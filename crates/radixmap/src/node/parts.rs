@@ -45,7 +45,7 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The first of them, with its child if it has one.
+    /// The first of them, with its child if it has one, which stays: the caller entered it when it locked the keys.
     #[inline(always)]
     pub fn used_part(
         self,
@@ -53,10 +53,9 @@ impl<'p> NodeRef<'p> {
         keys: Range<u64>,
         joins: impl Fn(u64) -> bool,
     ) -> Option<Found<'p>> {
-        self.used_parts(keys, joins).find_map(|part| match self.step(here, part.slot) {
-            Step::Child(child) => Some(Found { part, child: Some(child) }),
-            // A child that nobody had entered may have collapsed since it was found.
-            Step::Slot(word) => word.is_used().then_some(Found { part, child: None }),
+        self.used_parts(keys, joins).next().map(|part| match self.step(here, part.slot) {
+            Step::Child(child) => Found { part, child: Some(child) },
+            Step::Slot(_) => Found { part, child: None },
         })
     }
 

@@ -21,13 +21,14 @@ thread_local! {
     static ARMED: Cell<Option<(Call, usize)>> = const { Cell::new(None) };
 }
 
-/// Runs `act`, in which the call number `after` of this kind panics. Whether it came to that.
-pub fn with_trap(call: Call, after: usize, act: impl FnOnce()) -> bool {
+/// After this many more calls of this kind one panics.
+pub fn trap(call: Call, after: usize) {
     ARMED.set(Some((call, after)));
-    let outcome = fuzzing::attempt(act);
-    let sprung = ARMED.replace(None).is_none();
-    assert_eq!(outcome.err().as_deref(), sprung.then_some("sprung"));
-    sprung
+}
+
+/// None panics any more. Whether it was to come.
+pub fn disarm() -> bool {
+    ARMED.replace(None).is_some()
 }
 
 /// The map calls its user.
@@ -50,8 +51,8 @@ impl Trap {
         Self { number, parted: false }
     }
 
-    pub const fn parted(number: u64) -> Self {
-        Self { number, parted: true }
+    fn second(self) -> u64 {
+        self.number / SAME << 1
     }
 }
 
@@ -61,12 +62,13 @@ const SAME: u64 = 1 << 20;
 impl Value for Trap {
     fn to_words(self) -> (u64, u64) {
         step(Call::ToWords);
-        let second = if self.number < SAME { 0 } else { self.number / SAME << 1 };
-        (self.number << 12 | u64::from(self.parted), second)
+        (self.number << 12 | u64::from(self.parted), self.second())
     }
-    fn from_words(main: u64, _: u64) -> Self {
+    fn from_words(main: u64, second: u64) -> Self {
         step(Call::FromWords);
-        Self { number: main >> 12, parted: main & 1 != 0 }
+        let value = Self { number: main >> 12, parted: main & 1 != 0 };
+        assert_eq!(second, value.second(), "a value was torn");
+        value
     }
     fn joins(_: u64) -> bool {
         step(Call::Joins);

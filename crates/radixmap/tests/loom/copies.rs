@@ -52,6 +52,28 @@ fn a_copy_against_another_second_word() {
     });
 }
 
+/// A leaf becomes one value while its keys are copied one by one: each is copied as it was before or after.
+#[test]
+fn a_copy_against_a_fold() {
+    model(2, || {
+        let world = World::new(2).with_leaf([1, 2]);
+        let twin = world.twin();
+        let theirs = twin.clone();
+        let copy = move |world: &World| {
+            world.map.copy_to(&pin(0), &theirs, |run| Ok(Some(run.value()))).unwrap();
+        };
+        let world = race(world, copy, |world| world.fold(1, 0..2, 10));
+        let mut copied = [0; 2];
+        twin.lock_whole(&pin(0), 0..2).for_each(|entry| {
+            entry.keys().for_each(|key| copied[key as usize] = entry.value().map_or(0, |Twin(value)| value));
+        });
+        assert!([1, 10].contains(&copied[0]) && [2, 10].contains(&copied[1]), "{copied:?}");
+        assert_eq!(world.values()[..2], [10, 10]);
+        destroy(twin);
+        world.end(2);
+    });
+}
+
 fn destroy(twin: Arc<Map>) {
     let Some(twin) = Arc::into_inner(twin) else { panic!("both are done") };
     ManuallyDrop::into_inner(twin).destroy(&pin(0));
