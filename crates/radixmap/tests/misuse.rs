@@ -19,6 +19,7 @@ type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
 /// A span that one slot of the root has, far from its first.
 const FAR: Range<u64> = 20 << 27..21 << 27;
+const BACKWARDS: Range<u64> = Range { start: 5, end: 3 };
 
 /// Runs `test` on an empty map, and sees to it that everything can be locked, and that nothing is left of it.
 fn on_map(test: impl FnOnce(&Pinned, &Map<'_>)) {
@@ -55,7 +56,7 @@ fn only_a_block_with_a_leaf_is_folded() {
         let mut guard = map.lock_range(pin, 0..1 << 18, Always).unwrap();
         let folded = [BLOCK..2 * BLOCK, 2 * BLOCK..3 * BLOCK];
         let others =
-            [0..BLOCK - 1, 1..BLOCK, 1..BLOCK + 1, 0..2 * BLOCK, 0..0, 5..3, 1 << 18..(1 << 18) + BLOCK];
+            [0..BLOCK - 1, 1..BLOCK, 1..BLOCK + 1, 0..2 * BLOCK, 0..0, BACKWARDS, 1 << 18..(1 << 18) + BLOCK];
         for block in folded.into_iter().chain(others) {
             assert!(attempt(|| _ = guard.fold(block.clone(), Twin(4))).is_err(), "{block:?} was folded");
         }
@@ -271,7 +272,8 @@ fn who_waits_for_himself_is_told_so() {
         assert!(told.contains("which it holds itself"), "{told}");
         let other = Map::new(pin, map.domain()).unwrap();
         let shown = |run: &mut radixmap::Run<'_, Twin>| {
-            Ok(Some(drop(map.lock_key(pin, run.keys().start)))).map(|_| None)
+            drop(map.lock_key(pin, run.keys().start));
+            Ok(None)
         };
         assert!(message(&|| map.copy_to(pin, &other, shown).unwrap()).contains("which it holds itself"));
     });
@@ -291,7 +293,7 @@ fn a_map_is_not_copied_to_itself() {
 #[test]
 fn keys_are_where_they_are() {
     on_map(|pin, map| {
-        for keys in [3..3, 5..3, 0..KEY_END + 1, KEY_END..KEY_END + 1, 0..u64::MAX] {
+        for keys in [3..3, BACKWARDS, 0..KEY_END + 1, KEY_END..KEY_END + 1, 0..u64::MAX] {
             assert!(attempt(|| drop(map.lock_range(pin, keys.clone(), Always))).is_err());
             assert!(attempt(|| drop(map.lock_whole(pin, keys.clone()))).is_err());
             assert!(attempt(|| _ = map.first_used(pin, keys.clone())).is_err());

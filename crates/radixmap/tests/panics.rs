@@ -143,7 +143,10 @@ fn filling_splitting_and_folding() {
         });
         assert_eq!(seen, Ok(WIDE + 7));
         let _ = guard.try_for_each_in(PAGES, |entry| match entry.value() {
-            Some(_) => ControlFlow::Continue(step(Call::Closure)),
+            Some(_) => {
+                step(Call::Closure);
+                ControlFlow::Continue(())
+            }
             None => ControlFlow::Break(()),
         });
     });

@@ -52,7 +52,7 @@ impl Trap {
     }
 
     fn second(self) -> u64 {
-        self.number / SAME << 1
+        (self.number / SAME) << 1
     }
 }
 

@@ -64,7 +64,7 @@ fn act(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, dice: &mut Dice) {
         7 | 8 => {
             let whole = |value: Trap| {
                 step(Call::Closure);
-                value.number % 2 == 0
+                value.number.is_multiple_of(2)
             };
             let locked = map.lock_key_or_block(pin, key(dice), whole).unwrap();
             locked.into_iter().for_each(|mut guard| exactly(&mut guard, dice));
