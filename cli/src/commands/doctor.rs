@@ -67,6 +67,14 @@ fn findings() -> Vec<Finding> {
             "comes with Debian and Ubuntu (unpacks stock Linux)".to_owned(),
             true,
         ),
+        tool(
+            "mke2fs",
+            "sh",
+            // It says so on stderr, and is not on the PATH of everybody.
+            &["-c", "PATH=$PATH:/usr/sbin:/sbin; mke2fs -V 2>&1"],
+            "apt-get install e2fsprogs (large files for stock Linux)".to_owned(),
+            true,
+        ),
         miri(),
     ];
     findings.extend(artifacts::targets().map(target));

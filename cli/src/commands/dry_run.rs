@@ -1,6 +1,6 @@
 //! `radixvm run --dry-run`: the QEMU command, for a person to run.
 
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,13 @@ use crate::place;
 /// The command as it would run, with the image in a file and the ports where a person can see them.
 pub fn shell_line(plan: &Plan) -> Result<String> {
     let files = Files::keep(&place::cache(), &plan.image).context("no place for the image")?;
+    let disk =
+        plan.disk.as_ref().map(|disk| files.keep_disk(disk)).transpose().context("no place for the disk")?;
     let mut ports = vec![Port::Stdio, Port::File(files.control), Port::Appended("/dev/stderr".into())];
     ports.extend(plan.kernel_log.then_some(Port::File(files.log)));
     let boot =
         Boot { kernel: plan.kernel.clone(), initrd: files.image, command_line: plan.command_line.clone() };
-    Ok(Qemu { machine: plan.machine, boot, ports, plugin: None }.shell_line())
+    Ok(Qemu { machine: plan.machine, boot, disk, ports, plugin: None }.shell_line())
 }
 
 /// What belongs to one image, all named after its content: another dry run leaves them alone.
@@ -41,6 +43,13 @@ impl Files {
         half.write_all(image)?;
         half.persist(&files.image)?;
         Ok(files)
+    }
+
+    /// Copies the disk beside the image.
+    fn keep_disk(&self, mut disk: &File) -> std::io::Result<PathBuf> {
+        let path = self.image.with_extension("disk");
+        std::io::copy(&mut disk, &mut File::create(&path)?)?;
+        Ok(path)
     }
 }
 

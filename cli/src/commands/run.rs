@@ -44,7 +44,7 @@ pub struct Arguments {
     ///
     /// A GUEST that ends in / is a folder to put it into, as with cp; HOST/. means what is in HOST.
     /// Links are followed: what they lead to is copied. Named pipes, sockets, devices and dangling
-    /// links stay here.
+    /// links stay here. Large files reach stock Linux on a disk, which is only read.
     #[arg(long = "file", verbatim_doc_comment, value_name = "HOST[:GUEST]")]
     files: Vec<String>,
     /// Print the RadixVM kernel's counters on stderr after the program

@@ -75,6 +75,24 @@ impl Tree {
         self.copy(&handed.host, &handed.guest, metadata.permissions().mode())
     }
 
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let content =
+            |entry: &Entry| if let Entry::File { content, .. } = entry { content.len() as u64 } else { 0 };
+        self.0.values().map(content).sum()
+    }
+
+    /// Takes the contents of files that have at least so many bytes: path, permissions, content. Empty files stay.
+    pub fn take_large(&mut self, least: usize) -> Vec<(String, u32, Vec<u8>)> {
+        let large = |(path, entry): (&String, &mut Entry)| match entry {
+            Entry::File { permissions, content } if content.len() >= least => {
+                Some((path.clone(), *permissions, std::mem::take(content)))
+            }
+            _ => None,
+        };
+        self.0.iter_mut().filter_map(large).collect()
+    }
+
     fn copy(&mut self, host: &Path, guest: &str, permissions: u32) -> Result<()> {
         let first = guest.split('/').next().unwrap_or_default();
         ensure!(
@@ -229,5 +247,17 @@ mod tests {
     #[test]
     fn strings_end_with_nul() {
         assert_eq!(strings(&["a".into(), OsString::new(), "b".into()]), b"a\0\0b\0");
+    }
+
+    #[test]
+    fn large_files_leave_their_names() {
+        let mut tree = Tree::default();
+        tree.file("a/small", 0o644, vec![1; 9]).unwrap();
+        tree.file("a/large", 0o755, vec![2; 10]).unwrap();
+        assert_eq!(tree.bytes(), 19);
+        assert_eq!(tree.take_large(10), [("a/large".to_owned(), 0o755, vec![2; 10])]);
+        assert_eq!(tree.bytes(), 9);
+        assert!(tree.file("a/large", 0o644, vec![]).is_err());
+        assert!(tree.take_large(10).is_empty());
     }
 }

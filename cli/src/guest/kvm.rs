@@ -54,6 +54,7 @@ fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
         kernel: kernel.to_owned(),
         command_line: "probe".to_owned(),
         image: Tree::default().pack()?,
+        disk: None,
         stdout: Sink::buffer(),
         stderr: Sink::buffer(),
         stdin: false,

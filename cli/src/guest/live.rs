@@ -149,11 +149,13 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
         command_line: plan.command_line.clone(),
     };
     let backends = (FIRST_PORT..image_number).map(Port::Inherited).collect();
-    let inherited = ports.into_iter().chain([image]).zip(FIRST_PORT..);
+    let disk = plan.disk.as_ref().map(File::try_clone).transpose()?.map(OwnedFd::from);
+    let disk_path = disk.as_ref().map(|_| format!("/proc/self/fd/{}", image_number + 1).into());
+    let inherited = ports.into_iter().chain([image]).chain(disk).zip(FIRST_PORT..);
     let mappings = inherited.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
     let mut command = guard::command(qemu::PROGRAM)?;
     let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
-    command.args(Qemu { machine: plan.machine, boot, ports: backends, plugin }.arguments());
+    command.args(Qemu { machine: plan.machine, boot, disk: disk_path, ports: backends, plugin }.arguments());
     command.envs(plan.plugin.iter().map(|plugin| (guard::PRELOAD, &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;

@@ -12,6 +12,7 @@
 
 pub mod channels;
 pub mod cpio;
+pub mod disk;
 pub mod guard;
 pub mod handed;
 pub mod image;

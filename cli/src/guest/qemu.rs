@@ -97,6 +97,8 @@ pub struct Qemu {
     pub machine: Machine,
     /// The software.
     pub boot: Boot,
+    /// A disk that is only read.
+    pub disk: Option<PathBuf>,
     /// Far ends of COM1, COM2, ... in this order.
     pub ports: Vec<Port>,
     /// A plugin's file and options, as `-plugin` takes them.
@@ -110,6 +112,7 @@ impl Qemu {
         self.push_machine(&mut arguments);
         self.push_ports(&mut arguments);
         self.push_boot(&mut arguments);
+        self.push_disk(&mut arguments);
         arguments.extend(self.plugin.iter().flat_map(|plugin| ["-plugin".into(), plugin.clone()]));
         arguments
     }
@@ -136,6 +139,13 @@ impl Qemu {
         arguments.extend(["-kernel".into(), self.boot.kernel.clone().into()]);
         arguments.extend(["-initrd".into(), self.boot.initrd.clone().into()]);
         extend(arguments, &["-append", &self.boot.command_line]);
+    }
+
+    /// NVMe: the stock kernel has its driver without a module.
+    fn push_disk(&self, arguments: &mut Vec<OsString>) {
+        let Some(disk) = &self.disk else { return };
+        let drive = format!("file={},if=none,id=files,format=raw,readonly=on", escaped(disk));
+        extend(arguments, &["-drive", &drive, "-device", "nvme,drive=files,serial=files"]);
     }
 
     /// The command as one line that a shell would take.
@@ -171,7 +181,7 @@ mod tests {
         let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
         let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
         let ports = vec![Port::Inherited(3), Port::File("a,b".into()), Port::Appended("log".into())];
-        Qemu { machine, boot, ports, plugin: None }
+        Qemu { machine, boot, disk: None, ports, plugin: None }
     }
 
     #[test]
@@ -189,6 +199,15 @@ mod tests {
     fn a_plugin_comes_last() {
         let qemu = Qemu { plugin: Some("m.so,cpus=4".into()), ..qemu(Accel::Tcg) };
         assert!(qemu.shell_line().ends_with("-plugin m.so,cpus=4"), "{}", qemu.shell_line());
+    }
+
+    #[test]
+    fn a_disk_is_only_read() {
+        let line = Qemu { disk: Some("a,b".into()), ..qemu(Accel::Tcg) }.shell_line();
+        assert!(
+            line.contains("-drive file=a,,b,if=none,id=files,format=raw,readonly=on -device nvme,"),
+            "{line}"
+        );
     }
 
     #[test]

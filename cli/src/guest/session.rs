@@ -9,6 +9,7 @@
 //! The threads of [`Live`] feed one queue of events; the main thread alone decides here what they mean.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub struct Plan {
     pub command_line: String,
     /// The boot image.
     pub image: Vec<u8>,
+    /// A disk, for files that are too large for the image.
+    pub disk: Option<File>,
     /// The program's standard output.
     pub stdout: Sink,
     /// The program's standard error.
@@ -229,6 +232,7 @@ mod tests {
             kernel: PathBuf::new(),
             command_line: String::new(),
             image: Vec::new(),
+            disk: None,
             stdout: Sink::buffer(),
             stderr: Sink::buffer(),
             stdin: false,

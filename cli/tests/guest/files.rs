@@ -1,8 +1,9 @@
 //! Files that are mapped, when there is little memory.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
-use crate::harness::{Compiler, compiled, run, scratch};
+use crate::harness::{Compiler, compiled, here, radixvm, run, scratch};
 
 /// A file of this many pages of anything but zeroes, in the boot image.
 fn big_file(pages: usize) -> String {
@@ -36,4 +37,25 @@ fn a_file_that_does_not_fit_into_memory_is_read_by_mapping() {
 fn room_that_is_refused_is_not_taken() {
     let run = run(&["-m", "64M"], &[&compiled("reserve", Compiler::Musl)]);
     assert!(run.status == 0 && run.text() == "file: ok\nreserve: done\n", "{run:?}");
+}
+
+/// A file that is larger than all memory of the guest, beside small ones: stock Linux reads it from a disk, as what it is.
+#[test]
+fn stock_linux_gets_files_that_its_memory_has_no_room_for() {
+    let folder = scratch("large");
+    let large = fs::File::create(folder.join("large")).unwrap();
+    large.set_len(200 << 20).unwrap();
+    large.write_all_at(b"somewhere", 150 << 20).unwrap();
+    fs::write(folder.join("small"), "small").unwrap();
+    fs::copy(compiled("total", Compiler::Static), folder.join("program")).unwrap();
+    let handed = format!("{}:/in put", folder.display());
+    let starter = compiled("starter", Compiler::Static);
+    let words = ["/in put/program", "/in put/large"];
+    let mut command = radixvm();
+    command.args(["run", "--system", "linux", "-m", "128M", "--file", &handed, "--", &starter]).args(words);
+    let output = command.output().unwrap();
+    let (expected, _) =
+        here(&[compiled("total", Compiler::Static).as_str(), folder.join("large").to_str().unwrap()], b"");
+    assert!(output.status.success() && expected.len() > 5, "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&expected));
 }

@@ -1,7 +1,7 @@
 //! What booting each system takes.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use anyhow::{Result, bail, ensure};
 use super::{Design, Huge, System, word};
 use crate::artifacts;
 use crate::guest::channels::Sink;
+use crate::guest::disk;
 use crate::guest::handed::Handed;
 use crate::guest::image::Tree;
 use crate::guest::linux;
@@ -83,7 +84,7 @@ pub struct Streams {
 /// Puts together all that a session needs.
 pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<Plan> {
     check_memory(system, size.memory)?;
-    let image = image(system, job)?;
+    let (image, disk) = image(system, job, size.memory)?;
     if image.len() as u64 > size.memory / 2 {
         bail!("program and files take {} MiB: give the guest more memory with -m", image.len() >> 20);
     }
@@ -93,6 +94,7 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         kernel: kernel(system)?,
         command_line: command_line(system),
         image,
+        disk,
         stdout: streams.stdout,
         stderr: streams.stderr,
         stdin: streams.stdin,
@@ -104,6 +106,9 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         wanted: None,
     })
 }
+
+/// Part of its memory that files may take in the stock kernel's boot image.
+const SHARE: u64 = 8;
 
 /// With less than it needs, the stock kernel stops before it has a way to say so.
 fn check_memory(system: System, memory: u64) -> Result<()> {
@@ -158,22 +163,25 @@ pub fn compress(system: System) -> Result<&'static str> {
     }
 }
 
-fn image(system: System, job: &Job) -> Result<Vec<u8>> {
+/// The boot image, and a disk for what would leave stock Linux too little of its memory: it keeps what it unpacks.
+fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File>)> {
     let mut tree = Tree::default();
-    let place = job.place();
-    tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
-    tree.command(&place, &job.argv, &job.envp)?;
     for handed in &job.files {
         // Even where remarks are not wanted: the program has not begun to say anything yet.
         if let Some(left_out) = tree.hand_over(handed)?.sentence() {
             terminal::remark(format_args!("--file {}: {left_out}", handed.host.display()));
         }
     }
+    let is_large = system == System::Linux && tree.bytes() > memory / SHARE;
+    let disk = is_large.then(|| disk::take(&mut tree)).transpose()?;
+    let place = job.place();
+    tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
+    tree.command(&place, &job.argv, &job.envp)?;
     match system {
         System::Radix(..) => tree.seed()?,
         System::Linux => tree.file("init", 0o755, fs::read(artifacts::program("guest-init")?)?)?,
     }
-    tree.pack()
+    Ok((tree.pack()?, disk))
 }
 
 #[cfg(test)]

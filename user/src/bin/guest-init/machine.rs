@@ -3,6 +3,13 @@
 use programs::cores;
 use serde_json::{Value, json};
 use std::ffi::CString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::program::{self, Failure};
+
+/// How long the kernel may take to find the disk.
+const DISK_LIMIT: Duration = Duration::from_secs(60);
 
 /// Mounts what a program may expect. A mount that fails is not fatal: the image decides what is there.
 pub fn mount_all() {
@@ -10,16 +17,35 @@ pub fn mount_all() {
         let made = std::fs::create_dir(place).is_ok();
         // A /tmp of the image is in memory as it is; a mount would hide the files in it.
         if made || kind != "tmpfs" {
-            mount(kind, place);
+            let _not_there = attach(Some(kind), kind, place, 0);
         }
     }
 }
 
-fn mount(kind: &str, place: &str) {
-    let name = |text| CString::new(text).expect("no NUL in it");
-    let (kind, place) = (name(kind), name(place));
+/// Shows the files of the disk, if there is one, where the program expects them: file N is that of the Nth path in the
+/// list.
+pub fn show_disk() -> Result<(), Failure> {
+    let Ok(paths) = program::strings("/.radixvm/disk") else { return Ok(()) };
+    let (disk, files) = ("/dev/nvme0n1", "/.radixvm/files");
+    let waiting = Instant::now();
+    while !Path::new(disk).exists() && waiting.elapsed() < DISK_LIMIT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::fs::create_dir(files).map_err(|error| Failure::guest(files, error))?;
+    attach(Some("ext4"), disk, files, libc::MS_RDONLY)?;
+    let shown =
+        paths.iter().enumerate().map(|(number, path)| (format!("{files}/{number}"), path.to_string_lossy()));
+    shown.into_iter().try_for_each(|(file, path)| attach(None, &file, &path, libc::MS_BIND))
+}
+
+/// Mounts a file system of this kind, or binds a file to another place.
+fn attach(kind: Option<&str>, what: &str, place: &str, flags: u64) -> Result<(), Failure> {
+    let name = |text: &str| CString::new(text).expect("no NUL in it");
+    let (kind, what, at) = (kind.map(name), name(what), name(place));
+    let kind = kind.as_ref().map_or(std::ptr::null(), |kind| kind.as_ptr());
     // SAFETY: the strings are NUL-terminated and live through the call.
-    unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
+    let outcome = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), kind, flags, std::ptr::null()) };
+    if outcome == 0 { Ok(()) } else { Err(Failure::guest(place, std::io::Error::last_os_error())) }
 }
 
 /// Has `/proc/kallsyms` tell addresses. A kernel without it is not fatal: only a meter asks.

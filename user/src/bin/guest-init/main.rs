@@ -43,6 +43,7 @@ fn main() {
 
 /// Runs the program to its end; the last line to say about it.
 fn run(control: &File) -> Result<Value, program::Failure> {
+    machine::show_disk()?;
     let (out, err) = (tty::open_raw("/dev/ttyS0"), tty::open_raw("/dev/ttyS2"));
     marker::run();
     let mut child = program::start()?;

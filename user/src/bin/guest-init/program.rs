@@ -40,7 +40,7 @@ pub fn start() -> Result<Child, Failure> {
 }
 
 /// The strings of a file, each ended by a NUL (the last one perhaps not).
-fn strings(path: &str) -> Result<Vec<OsString>, Failure> {
+pub fn strings(path: &str) -> Result<Vec<OsString>, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::guest(path, error))?;
     Ok(split(&bytes))
 }
