@@ -108,6 +108,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn what_proc_says_of_many_mappings() {
+                same($compiler, "regions", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
             fn what_proc_says_of_memory() {
                 let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
                 same($compiler, "maps", &["--file", text, "-c", "4"], &[text], b"");

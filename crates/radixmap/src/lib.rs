@@ -35,10 +35,11 @@
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
-//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its slot), `lock`
-//! (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion, folding, collapse), `expand` (what a holder may
-//! do), `iter` and `entry` (what it does), `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap`
-//! (a core that waits for itself). The arguments are in `docs/radix.md`.
+//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its
+//! slot), `lock` (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion, folding,
+//! collapse), `expand` (what a holder may do), `iter` and `entry` (what it does), `look` (what anybody sees),
+//! `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap` (a core that waits
+//! for itself). The arguments are in `docs/radix.md`.
 #![no_std]
 
 extern crate alloc;
@@ -50,6 +51,7 @@ mod fold;
 mod iter;
 mod leaf;
 mod lock;
+mod look;
 mod memory;
 mod node;
 mod overlap;
@@ -60,7 +62,7 @@ mod subtree;
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
 use refcache::{Domain, Refcache};
@@ -72,6 +74,7 @@ pub use iter::RangeGuard;
 use iter::visit_used;
 pub use leaf::{Annex, Leaf};
 use lock::{Held, Here};
+use look::Stop;
 use node::{NodeRef, Part, Root};
 use overlap::MapId;
 use slot::Slot;
@@ -253,6 +256,28 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     pub fn first_used(&self, pin: &Pinned, keys: Range<u64>) -> Option<Range<u64>> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         lock::first_used(self.here(pin), self.root.node(), keys)
+    }
+
+    /// Shows what `keys` have to `visit`, from the left, without a lock: runs of keys with one value, each
+    /// slot as it was when the walk came by. Land without nodes costs next to nothing. Nobody waits for the
+    /// walk; it waits for the holder of a slot whose value has a second word. If such a value is replaced and
+    /// comes back while it is read, it may be shown with the second word of the one in between.
+    ///
+    /// # Panics
+    /// If the range goes beyond [`KEY_END`].
+    pub fn look<B>(
+        &self,
+        pin: &Pinned,
+        keys: Range<u64>,
+        mut visit: impl FnMut(Range<u64>, V) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        assert!(keys.end <= KEY_END, "not a range of keys");
+        let show = &mut |keys: Range<u64>, main, second| visit(keys, V::from_words(main, second));
+        match look::look(&self.here(pin), self.root.node(), keys, show) {
+            ControlFlow::Break(Stop::Broke(value)) => ControlFlow::Break(value),
+            ControlFlow::Break(Stop::Gone(_)) => unreachable!("a root is not folded"),
+            ControlFlow::Continue(()) => ControlFlow::Continue(()),
+        }
     }
 
     /// Shows where each frame of the map's nodes begins to `visit`: one for each node, and one more where there are second

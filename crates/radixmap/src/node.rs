@@ -255,7 +255,7 @@ impl<'p> NodeRef<'p> {
 
     /// Which slots `keys`, a range inside this node, touches.
     #[inline(always)]
-    fn indices(self, keys: &Range<u64>) -> Range<usize> {
+    pub fn indices(self, keys: &Range<u64>) -> Range<usize> {
         match keys.is_empty() {
             true => 0..0,
             false => slot_index(keys.start, self.level)..slot_index(keys.end - 1, self.level) + 1,

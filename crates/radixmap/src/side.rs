@@ -27,7 +27,7 @@
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::OutOfMemory;
 use crate::memory::{allocate_words, free};
@@ -120,6 +120,9 @@ impl Side {
     /// publishes.
     #[inline(never)]
     pub fn set(&self, slots: Range<usize>, second: u64) {
+        // Release: pairs with the Acquire in `Slot::still_says`. Who reads one of these words without a lock
+        // sees its slot locked.
+        fence(Ordering::Release);
         match self.said() {
             Said::One(one) if one == second => {}
             Said::Each(words) => words.0[slots].iter().for_each(|word| word.store(second, Ordering::Relaxed)),

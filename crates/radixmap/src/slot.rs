@@ -15,7 +15,7 @@
 
 use percore::Pinned;
 use refcache::{DYING, WeakWord};
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering, fence};
 
 const LOCK: u64 = 1 << 9;
 const VALUE: u64 = 1 << 10;
@@ -161,6 +161,21 @@ impl Slot {
     #[inline(always)]
     pub fn held(&self) -> Word {
         Word(self.word().load(Ordering::Relaxed))
+    }
+
+    /// The word of a leaf's slot that the caller does not hold. Acquire: as in [`Slot::enter`].
+    #[inline(always)]
+    pub fn seen(&self) -> Word {
+        Word(self.word().load(Ordering::Acquire))
+    }
+
+    /// Whether a slot that the caller does not hold says `word`, as it did before the caller read its second
+    /// word. Acquire: pairs with the Release in `Side::set`; whoever finds a second word finds its slot
+    /// locked, or changed.
+    #[inline(always)]
+    pub fn still_says(&self, word: Word) -> bool {
+        fence(Ordering::Acquire);
+        self.held() == word
     }
 
     /// One try to set the lock bit of `seen`, which is unlocked and no child. Acquire: pairs with the Release in

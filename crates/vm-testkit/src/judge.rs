@@ -29,9 +29,13 @@ pub(crate) fn shot(world: &World) -> u64 {
     world.count(Event::IpiTarget) + world.count(Event::AvoidedIpi)
 }
 
-/// The list of regions says of each page what the model says, and no two of them could be one.
+/// The list of regions says of each page what the model says, and no two of them could be one; an overview
+/// says the same.
 pub(crate) fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: PageRange) {
     let regions = world.regions(pin, user);
+    for most in [1, 3, usize::MAX] {
+        assert_eq!(overview(world, pin, user, most), regions);
+    }
     assert_eq!(regions.iter().map(|region| region.pages.pages()).sum::<u64>(), model.len() as u64);
     for pair in regions.windows(2) {
         let apart = pair[0].pages.end() < pair[1].pages.start();
@@ -43,6 +47,24 @@ pub(crate) fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: Pa
     for region in regions {
         region.pages.iter().for_each(|page| assert_eq!(model.describe(page), describe(world, &region, page)));
     }
+}
+
+/// The regions, as overviews of at most so many tell of them.
+fn overview(world: &World, pin: &Pinned, user: PageRange, most: usize) -> Vec<Region> {
+    let (mut regions, mut rest) = (Vec::<Region>::new(), user);
+    while !rest.is_empty() {
+        let mut shown = 0;
+        let end = world.space.overview(pin, rest, most, &mut |next| {
+            shown += 1;
+            match regions.last().and_then(|last| last.joined(*next)) {
+                Some(joined) => *regions.last_mut().expect("it was joined") = joined,
+                None => regions.push(*next),
+            }
+        });
+        assert!(shown <= most && end > rest.start());
+        rest = PageRange::between(end, rest.end());
+    }
+    regions
 }
 
 fn describe(world: &World, region: &Region, page: PageNum) -> Option<(Prot, Flags, Shows)> {

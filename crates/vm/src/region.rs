@@ -43,6 +43,7 @@ impl Resident {
         self.alone + self.counted + self.compressed
     }
 
+    #[inline(always)]
     fn add(&mut self, pages: u64, page: Page) {
         match (page.frame(), page.is_shown(), page.is_counted()) {
             (None, ..) if page.compressed().is_some() => self.compressed += pages,
@@ -74,12 +75,24 @@ impl Region {
     }
 
     /// `pages` of the region are like `page`.
+    #[inline(always)]
     pub(crate) fn count(&mut self, pages: PageRange, page: Page) {
         self.resident.add(pages.pages(), page);
     }
 
+    /// Adds `pages`, which are like `page`, if they follow and are of the same mapping. Whether they are.
+    #[inline(always)]
+    pub(crate) fn goes_on(&mut self, pages: PageRange, page: Page) -> bool {
+        let same = self.pages.end() == pages.start() && self.mapping == page.mapping();
+        if same {
+            self.pages = PageRange::between(self.start(), pages.end());
+            self.count(pages, page);
+        }
+        same
+    }
+
     /// The region with the one that follows, if it is of the same mapping.
-    fn joined(mut self, next: Self) -> Option<Self> {
+    pub fn joined(mut self, next: Self) -> Option<Self> {
         if self.pages.end() != next.pages.start() || self.mapping != next.mapping {
             return None;
         }

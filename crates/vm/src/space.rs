@@ -218,6 +218,31 @@ pub trait AddressSpace: Any + Send + Sync {
     /// large, at several.
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>);
 
+    /// Shows the regions of `pages` to `visit`, from the left, as [`regions`](Self::regions) does, but for
+    /// lists and sums only: what others change meanwhile shows or does not, page by page, and a page whose
+    /// mapping is replaced twice while it is read may be shown with what it was in between. Nobody waits for
+    /// it, if the design can do that. It ends after `most` regions, or after a bounded number of steps in the
+    /// midst of one: where to go on.
+    fn overview(
+        &self,
+        pin: &Pinned,
+        pages: PageRange,
+        most: usize,
+        visit: &mut dyn FnMut(&Region),
+    ) -> PageNum {
+        let (mut shown, mut end) = (0, pages.end());
+        self.regions(pin, pages, &mut |region| {
+            visit(region);
+            shown += 1;
+            if shown < most {
+                return ControlFlow::Continue(());
+            }
+            end = region.pages.end();
+            ControlFlow::Break(())
+        });
+        end
+    }
+
     /// Shows the runs of `pages` that have frames, from the left, to `visit`.
     ///
     /// # Errors

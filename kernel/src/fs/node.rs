@@ -52,8 +52,8 @@ pub enum Body {
     Descriptor(Kept<OpenFile>),
     /// Anything with contents.
     File(Box<dyn Content>),
-    /// A text that is made anew by every open.
-    Generated(Box<proc::Writer>),
+    /// A file whose contents are made anew by every open.
+    Generated(Box<proc::Maker>),
 }
 
 /// See the module.

@@ -17,7 +17,7 @@ use super::content::Content;
 use super::fallible::{self, Text};
 use super::image::tail;
 use super::kept::Kept;
-use super::node::{Body, Node, Volume};
+use super::node::{Body, Node};
 use super::page_cache::PageCache;
 use super::path::{self, Found};
 use super::proc;
@@ -56,7 +56,7 @@ impl OpenFile {
 
     fn with(node: Kept<Node>, place: Option<(Kept<Node>, Vec<u8>)>, flags: u32) -> Result<Kept<Self>, Errno> {
         let node = match node.body() {
-            Body::Generated(write) if flags & O_PATH == 0 => proc::snapshot(&node, &**write)?,
+            Body::Generated(make) if flags & O_PATH == 0 => proc::opened(&node, &**make)?,
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);
@@ -153,15 +153,8 @@ impl OpenFile {
     }
 }
 
-/// A file whose contents were made when it was opened.
-pub struct Snapshot(Text);
-
-impl Snapshot {
-    /// A node with this text.
-    pub fn node(text: Text, permissions: u32) -> Result<Kept<Node>, Errno> {
-        Node::file(Volume::System, permissions, Self(text))
-    }
-}
+/// The contents of a file that were made when it was opened.
+pub struct Snapshot(pub Text);
 
 impl Content for Snapshot {
     fn len(&self) -> u64 {

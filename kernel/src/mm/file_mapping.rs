@@ -76,11 +76,23 @@ impl Source {
         file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
     }
 
+    /// The pages that it shows.
+    ///
+    /// # Panics
+    /// Never: `of` has seen that a file has some.
     #[inline]
-    fn pages(&self) -> &Arc<PageCache> {
+    pub fn pages(&self) -> &Arc<PageCache> {
         match self {
             Self::File(file) => file.pages().expect("seen when the source was made"),
             Self::Memory(pages) => pages,
+        }
+    }
+
+    /// The open file, if it is one.
+    pub fn opened(&self) -> Option<&Kept<OpenFile>> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Memory(_) => None,
         }
     }
 }
@@ -130,14 +142,6 @@ impl FileMapping {
     /// What it shows.
     pub fn source(&self) -> &Source {
         &self.source
-    }
-
-    /// What the program had open when it mapped the file.
-    pub fn opened(&self) -> Option<&Kept<OpenFile>> {
-        match self.source() {
-            Source::File(file) => Some(file),
-            Source::Memory(_) => None,
-        }
     }
 
     /// The space, if it is still there.
@@ -216,9 +220,11 @@ fn record(backing: BackingNum) -> NonNull<FileMapping> {
     unsafe { NonNull::new_unchecked(phys_to_virt(backing.get() * ALIGN)) }
 }
 
-/// Calls `f` with the record of a backing that a locked page shows, or that the caller holds.
+/// Calls `f` with the record of a backing that a locked page shows, or that the caller holds, or that a page
+/// has shown since the caller was pinned.
 pub fn with<R>(backing: BackingNum, f: impl FnOnce(&FileMapping) -> R) -> R {
-    // SAFETY: backings are records' numbers, and the record is kept by the page, or by the caller.
+    // SAFETY: backings are records' numbers, and the record is kept by the page, or by the caller; or it is
+    // not released before the caller's core takes part in another epoch.
     f(unsafe { record(backing).as_ref() })
 }
 

@@ -2,13 +2,14 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
+use core::array;
+use core::iter::Flatten;
 
 use abi::Errno;
 use percore::{Pinned, pin};
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering, fence};
-use vm::{Access, Fault, FaultError, PageRange, Region, VirtAddr};
+use vm::{Access, Fault, FaultError, PageNum, PageRange, Region, VirtAddr};
 
 use super::STACK;
 use super::heap::Heap;
@@ -55,10 +56,17 @@ pub struct Mapped {
 
 /// What a mapping shows.
 pub struct Source {
-    /// The open file; none: memory that is shared without one.
-    pub file: Option<Kept<OpenFile>>,
+    /// An open file, or memory that is shared without one.
+    shown: file_mapping::Source,
     /// The first page of it.
     pub first: u64,
+}
+
+impl Source {
+    /// The open file, if it is one.
+    pub fn file(&self) -> Option<&Kept<OpenFile>> {
+        self.shown.opened()
+    }
 }
 
 impl Mapped {
@@ -67,21 +75,78 @@ impl Mapped {
         let start = region.pages.start();
         let source = region.mapping.backing().map(|backing| {
             file_mapping::with(backing, |record| Source {
-                file: record.opened().cloned(),
+                shown: record.source().clone(),
                 first: record.file_page(start),
             })
         });
         Self { region: *region, source }
     }
 
+    /// The open file that it shows, if it shows one.
+    pub fn file(&self) -> Option<&Kept<OpenFile>> {
+        self.source.as_ref()?.file()
+    }
+
     /// Whether it is the main thread's stack.
     pub fn is_stack(&self) -> bool {
-        self.source.is_none() && STACK.contains(&(self.region.pages.end().get() * vm::PAGE_SIZE - 1))
+        self.source.is_none() && is_stack(&self.region)
     }
+}
+
+/// Whether pages of the program's own are of the main thread's stack.
+pub fn is_stack(region: &Region) -> bool {
+    STACK.contains(&(region.pages.end().get() * vm::PAGE_SIZE - 1))
 }
 
 /// Mappings that are looked at together.
 const BATCH: usize = 16;
+type Batch = [Option<Mapped>; BATCH];
+
+/// What is mapped, from the left, each mapping as it was when the walk came by. Nothing is locked, and the
+/// caller is pinned only while it fetches the next ones: a bounded number of steps.
+pub struct Mappings<'m> {
+    memory: &'m Memory,
+    /// What has not been looked at.
+    rest: PageRange,
+    found: Flatten<array::IntoIter<Option<Mapped>, BATCH>>,
+    /// The mapping that may go on in what comes next.
+    open: Option<Mapped>,
+}
+
+impl Mappings<'_> {
+    fn fetch(&mut self) -> Batch {
+        let (pin, mut batch, mut count) = (pin(), [const { None }; BATCH], 0);
+        let end = self.memory.space.overview(&pin, self.rest, BATCH, &mut |region| {
+            if let Some(place) = batch.get_mut(count) {
+                *place = Some(Mapped::new(&pin, region));
+                count += 1;
+            }
+        });
+        self.rest = PageRange::between(end, self.rest.end());
+        batch
+    }
+}
+
+impl Iterator for Mappings<'_> {
+    type Item = Mapped;
+
+    fn next(&mut self) -> Option<Mapped> {
+        loop {
+            match self.found.next() {
+                Some(next) => match self.open.as_mut().and_then(|open| open.region.joined(next.region)) {
+                    Some(joined) => self.open.iter_mut().for_each(|open| open.region = joined),
+                    None => {
+                        if let Some(done) = self.open.replace(next) {
+                            return Some(done);
+                        }
+                    }
+                },
+                None if self.rest.is_empty() => return self.open.take(),
+                None => self.found = self.fetch().into_iter().flatten(),
+            }
+        }
+    }
+}
 
 impl Memory {
     /// The memory of a program that was just loaded.
@@ -89,41 +154,34 @@ impl Memory {
         Self { space, heap, program, locks: AtomicU64::new(0), growing: SpinLock::new(()) }
     }
 
-    /// Shows what is mapped to `visit`, from the left. Nothing is locked meanwhile.
-    pub fn each_mapping(&self, mut visit: impl FnMut(&Mapped) -> ControlFlow<()>) -> ControlFlow<()> {
-        let mut rest = user_pages();
-        loop {
-            let batch = self.batch(rest);
-            for mapped in batch.iter().flatten() {
-                visit(mapped)?;
-                rest = PageRange::between(mapped.region.pages.end(), rest.end());
-            }
-            if batch.last().is_some_and(Option::is_none) {
-                return ControlFlow::Continue(());
-            }
-        }
-    }
-
-    fn batch(&self, within: PageRange) -> [Option<Mapped>; BATCH] {
-        let (pin, mut batch) = (pin(), [const { None }; BATCH]);
-        let mut places = batch.iter_mut();
-        self.space.regions(&pin, within, &mut |region| {
-            if let Some(place) = places.next() {
-                *place = Some(Mapped::new(&pin, region));
-            }
-            if places.len() > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        batch
+    /// What is mapped from `start` on.
+    pub fn mappings(&self, start: PageNum) -> Mappings<'_> {
+        let rest = PageRange::between(start.max(user_pages().start()), user_pages().end());
+        Mappings { memory: self, rest, found: [const { None }; BATCH].into_iter().flatten(), open: None }
     }
 
     /// How much of it is used.
     pub fn pages(&self) -> Pages {
         let mut pages = Pages::default();
-        let _all = self.each_mapping(|mapped| {
-            pages.add(mapped, &self.program.file);
-            ControlFlow::Continue(())
-        });
+        self.each_part(|region, shown| pages.add(region, shown, &self.program.file));
         pages
+    }
+
+    /// Shows what is mapped to `visit`, from the left, as parts of mappings, and what these show. Nothing is
+    /// locked, and the caller is pinned for a bounded number of steps at a time.
+    pub fn each_part(&self, mut visit: impl FnMut(&Region, Option<&file_mapping::Source>)) {
+        let mut rest = user_pages();
+        while !rest.is_empty() {
+            let pin = pin();
+            let end =
+                self.space.overview(&pin, rest, usize::MAX, &mut |region| match region.mapping.backing() {
+                    Some(backing) => {
+                        file_mapping::with(backing, |record| visit(region, Some(record.source())))
+                    }
+                    None => visit(region, None),
+                });
+            rest = PageRange::between(end, rest.end());
+        }
     }
 
     /// A copy, page for page, that changes independently, by a thread that runs here. What it will map is not locked.

@@ -1,11 +1,12 @@
 //! How much memory a program uses: sums over its mappings.
 
-use vm::{Flags, Prot};
+use vm::{Flags, Prot, Region};
 
-use super::memory::Mapped;
+use super::memory::is_stack;
 use crate::fs::Kept;
 use crate::fs::OpenFile;
 use crate::fs::node::Volume;
+use crate::mm::file_mapping::Source;
 
 /// Pages of a program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,38 +39,42 @@ impl Pages {
         self.anonymous + self.file + self.shared
     }
 
-    /// Counts a mapping of the program in `program`.
-    pub fn add(&mut self, mapped: &Mapped, program: &Kept<OpenFile>) {
-        let (pages, flags) = (mapped.region.pages.pages(), mapped.region.mapping.flags());
+    /// Counts part of a mapping of the program in `program`, and what it shows.
+    pub fn add(&mut self, region: &Region, shown: Option<&Source>, program: &Kept<OpenFile>) {
+        let (pages, flags) = (region.pages.pages(), region.mapping.flags());
         self.mapped += pages;
         if flags.contains(Flags::LOCKED) {
             self.locked += pages;
         }
-        if let Some(kind) = self.kind(mapped, program) {
+        if let Some(kind) = self.kind(region, shown, program) {
             *kind += pages;
         }
-        self.add_resident(mapped);
+        self.add_resident(region, shown);
     }
 
     /// The sum of the mappings that are of the same kind, as Linux tells them apart.
-    fn kind(&mut self, mapped: &Mapped, program: &Kept<OpenFile>) -> Option<&mut u64> {
-        let (prot, flags) = (mapped.region.mapping.prot(), mapped.region.mapping.flags());
-        let file = mapped.source.as_ref().and_then(|source| source.file.as_ref());
+    fn kind(
+        &mut self,
+        region: &Region,
+        shown: Option<&Source>,
+        program: &Kept<OpenFile>,
+    ) -> Option<&mut u64> {
+        let (prot, flags) = (region.mapping.prot(), region.mapping.flags());
+        let is_program = || shown.and_then(Source::opened).is_some_and(|file| file.is(program));
         match (prot.contains(Prot::WRITE), prot.contains(Prot::EXEC)) {
-            _ if mapped.is_stack() => Some(&mut self.stack),
+            _ if shown.is_none() && is_stack(region) => Some(&mut self.stack),
             (true, _) if !flags.contains(Flags::SHARED) => Some(&mut self.data),
-            (false, true) if file.is_some_and(|file| file.is(program)) => Some(&mut self.code),
+            (false, true) if is_program() => Some(&mut self.code),
             (false, true) => Some(&mut self.library),
             _ => None,
         }
     }
 
-    fn add_resident(&mut self, mapped: &Mapped) {
-        let resident = mapped.region.resident;
+    fn add_resident(&mut self, region: &Region, shown: Option<&Source>) {
+        let resident = region.resident;
         self.anonymous += resident.alone + resident.counted;
         self.compressed += resident.compressed;
-        let file = mapped.source.as_ref().and_then(|source| source.file.as_ref());
-        match file.map(|file| file.node().volume()) {
+        match shown.and_then(Source::opened).map(|file| file.node().volume()) {
             Some(Volume::Image) => self.file += resident.shown,
             _ => self.shared += resident.shown,
         }

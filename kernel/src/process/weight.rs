@@ -4,16 +4,11 @@
 //! Memory that several hold counts for each of them, once: it comes back when the last one goes. Files with a name stay, and
 //! pages of the boot image go without anybody's end, so neither counts.
 
-use core::ops::ControlFlow;
-
-use percore::pin;
 use sync::atomic::{AtomicU64, Ordering};
 
 use super::{Memory, Process};
 use crate::fs::FdTable;
 use crate::fs::content::Content;
-use crate::mm::file_mapping;
-use crate::mm::space::user_pages;
 
 /// The number of the last weighing. Relaxed: only uniqueness matters. Two at once may count a file twice.
 static WEIGHINGS: AtomicU64 = AtomicU64::new(0);
@@ -36,12 +31,8 @@ impl Process {
 impl Memory {
     fn weigh(&self, weighing: u64) -> u64 {
         let mut pages = 0;
-        self.space.regions(&pin(), user_pages(), &mut |region| {
-            pages += region.resident.own();
-            if let Some(backing) = region.mapping.backing() {
-                pages += file_mapping::with(backing, |record| record.file().weigh(weighing));
-            }
-            ControlFlow::Continue(())
+        self.each_part(|region, shown| {
+            pages += region.resident.own() + shown.map_or(0, |shown| shown.pages().weigh(weighing));
         });
         pages
     }

@@ -116,8 +116,7 @@ fn advise_all(call: &Call<'_>, set: Flags, clear: Flags) {
 
 /// As far as memory goes, and the pages may be touched.
 fn bring_all_in(call: &Call<'_>) {
-    let _all = call.task.shared().memory.each_mapping(|mapped| {
+    for mapped in call.task.shared().memory.mappings(user_pages().start()) {
         let _enough = populate(call.task, mapped.region.pages, Access::Read);
-        ControlFlow::Continue(())
-    });
+    }
 }

@@ -59,6 +59,18 @@ impl<'p> NodeRef<'p> {
         })
     }
 
+    /// The first used one, for somebody who holds none.
+    #[inline(always)]
+    pub fn first_used_part(self, keys: Range<u64>) -> Option<Part<'p>> {
+        self.picked(keys, |slots| self.first_used(slots).map(one)).next()
+    }
+
+    /// The second words, if each slot has one of its own.
+    #[inline(always)]
+    pub fn seconds(self) -> &'p [AtomicU64] {
+        self.links().side.each()
+    }
+
     /// The same for somebody who holds none: if it has no child it is locked now. Who holds it is waited for. Unless the node
     /// was folded.
     #[inline(always)]
@@ -158,7 +170,7 @@ impl<'p> NodeRef<'p> {
 
     /// The second word of slot `index`, which the caller holds and which says `word`: no child.
     #[inline(always)]
-    fn second(self, index: usize, word: Word) -> u64 {
+    pub fn second(self, index: usize, word: Word) -> u64 {
         if word.is_wide() { self.links().side.get(index) } else { 0 }
     }
 
@@ -283,8 +295,9 @@ impl<'p> Part<'p> {
         }
     }
 
+    /// Which slot of the node it is, or the first of the run.
     #[inline(always)]
-    fn index(&self) -> usize {
+    pub fn index(&self) -> usize {
         slot_index(self.keys.start, self.node.level)
     }
 }

@@ -7,6 +7,7 @@ mod collapse;
 mod copies;
 mod expansion;
 mod folds;
+mod looks;
 mod machine;
 mod ranges;
 mod sides;

@@ -253,6 +253,16 @@ where
             && show_frame(&mut self.lock_leaves(pin, PageRange::one(page)), access, visit)
     }
 
+    fn overview(
+        &self,
+        pin: &Pinned,
+        pages: PageRange,
+        most: usize,
+        visit: &mut dyn FnMut(&Region),
+    ) -> PageNum {
+        self.show_regions(pin, pages.common(self.user), most, visit)
+    }
+
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {
         let visit = &mut |region: &_| during(pin, Call::Visitor, || visit(region));
         self.each_region(pin, pages.common(self.user), visit);

@@ -1,13 +1,16 @@
 //! Directories whose names are made when somebody looks.
 
+use alloc::boxed::Box;
 use core::fmt::{self, Write};
 
 use abi::Errno;
 
 use crate::fs::Kept;
 use crate::fs::bytes::prefix;
-use crate::fs::fallible::Text;
+use crate::fs::content::Content;
+use crate::fs::fallible::{Text, boxed};
 use crate::fs::node::{Body, Listed, Node, Volume};
+use crate::fs::open_file::Snapshot;
 
 /// Shows a name; false to stop.
 pub type Show<'a> = dyn FnMut(Listed<'_>) -> bool + 'a;
@@ -29,14 +32,24 @@ pub const DOTS: u64 = 2;
 
 /// A directory that looks like `folder`.
 pub fn node(folder: impl Folder + 'static) -> Result<Kept<Node>, Errno> {
-    let folder = crate::fs::fallible::boxed(folder)?;
+    let folder = boxed(folder)?;
     Node::new(Volume::System, 0o555, Body::Folder(folder))
 }
 
 /// A file whose text `write` makes when it is opened.
 pub fn text(write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) -> Result<Kept<Node>, Errno> {
-    let write = crate::fs::fallible::boxed(write)?;
-    Node::new(Volume::System, 0o444, Body::Generated(write))
+    generated(move || {
+        let mut text = Text::default();
+        write(&mut text).map_err(|_| Errno::ENOMEM)?;
+        Ok(boxed(Snapshot(text))?)
+    })
+}
+
+/// A file whose contents `make` makes when it is opened.
+pub fn generated(
+    make: impl Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync + 'static,
+) -> Result<Kept<Node>, Errno> {
+    Node::new(Volume::System, 0o444, Body::Generated(boxed(make)?))
 }
 
 /// Shows `names`, each with its `S_IF*`, which stand one after the other behind the two dots; false if it was to stop.

@@ -6,108 +6,110 @@
 
 use alloc::sync::{Arc, Weak};
 use core::fmt::{self, Write};
-use core::ops::ControlFlow;
 
 use abi::Errno;
 use percore::pin;
 use vm::{Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
 
+use super::digits;
 use crate::fs::bytes::after_mut;
 use crate::fs::content::{Content, Place};
-use crate::fs::fallible::{Text, extended};
+use crate::fs::fallible::Text;
 use crate::mm::space::user_pages;
 use crate::mm::user::USER_END;
 use crate::process::{Mapped, Memory, Process};
 
 /// Where the names stand in a line.
 const NAME_COLUMN: usize = 73;
+/// Where the numbers begin in a line of smaps.
+const KIB_COLUMN: usize = 16;
 const KIB: u64 = PAGE_SIZE / 1024;
 
-/// What is mapped.
-pub fn maps(process: &Process, text: &mut Text) -> fmt::Result {
-    each(process, |memory, mapped| map_line(memory, mapped, text))
-}
-
-/// The same with what is in memory.
-pub fn smaps(process: &Process, text: &mut Text) -> fmt::Result {
-    each(process, |memory, mapped| {
-        map_line(memory, mapped, text)?;
-        let size = mapped.region.pages.pages() * KIB;
-        write!(
-            text,
-            "Size:           {size:8} kB\nKernelPageSize:        4 kB\nMMUPageSize:           4 kB\n"
-        )?;
-        Sums::of(mapped).write(text)?;
-        write_flags(mapped, text)
-    })
+/// A paragraph of smaps: the line of maps, and what is in memory.
+pub fn smaps_paragraph(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt::Result {
+    maps_line(memory, mapped, text)?;
+    write_kib(text, "Size:", mapped.region.pages.pages())?;
+    text.write_str("KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n")?;
+    Sums::of(mapped).write(text)?;
+    write_flags(mapped, text)
 }
 
 /// The sums of all mappings.
 pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
+    let Some(memory) = process.memory() else { return Ok(()) };
     let (mut sums, mut bounds) = (Sums::default(), (u64::MAX, 0));
-    each(process, |_, mapped| {
-        let [start, end] = place(mapped);
+    for mapped in memory.mappings(PageNum::new(0)) {
+        let [start, end] = place(&mapped);
         bounds = (bounds.0.min(start), end);
-        sums.add(Sums::of(mapped));
-        Ok(())
-    })?;
-    write_padded(text, format_args!("{:08x}-{:x} ---p 00000000 00:00 0", bounds.0.min(bounds.1), bounds.1))?;
+        sums.add(Sums::of(&mapped));
+    }
+    let line = text.0.len();
+    write_bounds(text, bounds.0.min(bounds.1), bounds.1)?;
+    text.write_str(" ---p 00000000 00:00 0 ")?;
+    digits::pad(text, line, NAME_COLUMN)?;
     text.write_str("[rollup]\n")?;
     sums.write(text)
-}
-
-fn each(process: &Process, mut visit: impl FnMut(&Memory, &Mapped) -> fmt::Result) -> fmt::Result {
-    let Some(memory) = process.memory() else { return Ok(()) };
-    let walked = memory.each_mapping(|mapped| match visit(&memory, mapped) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(fmt::Error) => ControlFlow::Break(()),
-    });
-    if walked.is_break() { Err(fmt::Error) } else { Ok(()) }
 }
 
 fn place(mapped: &Mapped) -> [u64; 2] {
     [mapped.region.pages.start(), mapped.region.pages.end()].map(|page| page.get() * PAGE_SIZE)
 }
 
-fn map_line(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt::Result {
-    let ([start, end], mapping) = (place(mapped), mapped.region.mapping);
-    let right = |right: Prot, letter| if mapping.prot().contains(right) { letter } else { '-' };
-    let (read, write, execute) = (right(Prot::READ, 'r'), right(Prot::WRITE, 'w'), right(Prot::EXEC, 'x'));
-    let kind = if mapping.flags().contains(Flags::SHARED) { 's' } else { 'p' };
-    let offset = mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE);
-    let stat = mapped.source.as_ref().and_then(|source| source.file.as_ref()).map(|file| file.node().stat());
+fn write_bounds(text: &mut Text, start: u64, end: u64) -> fmt::Result {
+    digits::hex(text, start, 8)?;
+    text.write_char('-')?;
+    digits::hex(text, end, 8)
+}
+
+/// A line of maps.
+pub fn maps_line(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt::Result {
+    let (line, [start, end]) = (text.0.len(), place(mapped));
+    write_bounds(text, start, end)?;
+    digits::bytes(text, &rights(mapped))?;
+    digits::hex(text, mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE), 8)?;
+    let stat = mapped.file().map(|file| file.node().stat());
     let (device, number) = stat.map_or((0, 0), |stat| (stat.dev, stat.ino));
-    let rights = format_args!("{read}{write}{execute}{kind}");
-    let line = format_args!("{start:08x}-{end:08x} {rights} {offset:08x} 00:{device:02x} {number}");
-    let name = name(memory, mapped).map_err(|_| fmt::Error)?;
-    if name.0.is_empty() {
-        return writeln!(text, "{line} ");
-    }
-    write_padded(text, line)?;
-    text.0 = extended(core::mem::take(&mut text.0), &name.0).map_err(|_| fmt::Error)?;
+    text.write_str(" 00:")?;
+    digits::hex(text, device, 2)?;
+    text.write_char(' ')?;
+    digits::decimal(text, number, 0)?;
+    text.write_char(' ')?;
+    write_name(memory, mapped, line, text)?;
     text.write_char('\n')
 }
 
-/// Writes the start of a line, up to the column of names.
-fn write_padded(text: &mut Text, line: fmt::Arguments<'_>) -> fmt::Result {
-    let start = text.0.len();
-    write!(text, "{line} ")?;
-    let padding = (start + NAME_COLUMN).saturating_sub(text.0.len());
-    write!(text, "{:padding$}", "")
+/// The rights between two spaces.
+fn rights(mapped: &Mapped) -> [u8; 6] {
+    let mapping = mapped.region.mapping;
+    let right = |right: Prot, letter| if mapping.prot().contains(right) { letter } else { b'-' };
+    let kind = if mapping.flags().contains(Flags::SHARED) { b's' } else { b'p' };
+    [b' ', right(Prot::READ, b'r'), right(Prot::WRITE, b'w'), right(Prot::EXEC, b'x'), kind, b' ']
 }
 
-fn name(memory: &Memory, mapped: &Mapped) -> Result<Text, Errno> {
+/// Writes the name of the mapping, if it has one, in its column of the line that begins at `line`.
+fn write_name(memory: &Memory, mapped: &Mapped, line: usize, text: &mut Text) -> fmt::Result {
     let ([start, end], heap) = (place(mapped), memory.heap.bounds());
-    let fixed = match &mapped.source {
-        Some(source) => match &source.file {
-            Some(file) => return file.path().map(Text),
-            None => "/dev/zero (deleted)",
-        },
-        None if mapped.is_stack() => "[stack]",
-        None if start <= heap.1 && end >= heap.0 && heap.0 < heap.1 => "[heap]",
-        None => "",
+    let name = match (&mapped.source, mapped.file()) {
+        (_, Some(file)) => {
+            digits::pad(text, line, NAME_COLUMN)?;
+            return digits::bytes(text, &file.path().map_err(|_| fmt::Error)?);
+        }
+        (Some(_), None) => "/dev/zero (deleted)",
+        (None, _) if mapped.is_stack() => "[stack]",
+        (None, _) if start <= heap.1 && end >= heap.0 && heap.0 < heap.1 => "[heap]",
+        (None, _) => return Ok(()),
     };
-    extended(Default::default(), fixed.as_bytes()).map(Text)
+    digits::pad(text, line, NAME_COLUMN)?;
+    text.write_str(name)
+}
+
+/// Writes a line of smaps: `name` and as many KiB as `pages` have.
+fn write_kib(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
+    let line = text.0.len();
+    text.write_str(name)?;
+    digits::pad(text, line, KIB_COLUMN)?;
+    digits::decimal(text, pages * KIB, 8)?;
+    text.write_str(" kB\n")
 }
 
 /// Pages in memory, by what smaps tells of them.
@@ -156,7 +158,7 @@ impl Sums {
             ("SwapPss:", compressed),
             ("Locked:", self.locked),
         ];
-        lines.into_iter().try_for_each(|(name, pages)| writeln!(text, "{name:<15} {:8} kB", pages * KIB))
+        lines.into_iter().try_for_each(|(name, pages)| write_kib(text, name, pages))
     }
 }
 
@@ -180,7 +182,10 @@ fn write_flags(mapped: &Mapped, text: &mut Text) -> fmt::Result {
         (flags.contains(Flags::NOHUGE), "nh"),
     ];
     text.write_str("THPeligible:           0\nVmFlags: ")?;
-    letters.into_iter().filter(|(is, _)| *is).try_for_each(|(_, letters)| write!(text, "{letters} "))?;
+    letters.into_iter().filter(|(is, _)| *is).try_for_each(|(_, letters)| {
+        text.write_str(letters)?;
+        text.write_char(' ')
+    })?;
     text.write_char('\n')
 }
 

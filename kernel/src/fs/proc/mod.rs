@@ -1,21 +1,24 @@
 //! `/dev`, `/proc` and `/sys`: what programs and C libraries look for there.
 
 mod descriptors;
+mod digits;
 mod folder;
+mod listing;
 mod maps;
 mod process;
 mod texts;
 
+use alloc::boxed::Box;
 use core::fmt::{self, Write};
 
 use abi::Errno;
 use percore::CoreId;
 
+use super::content::Content;
 use super::device::Device;
 use super::fallible::Text;
 use super::image::BadImage;
-use super::node::{Node, Volume};
-use super::open_file::Snapshot;
+use super::node::{Body, Node, Volume};
 use super::scarcity::Scarcity;
 use super::tree;
 use crate::fs::Kept;
@@ -47,10 +50,10 @@ pub fn populate(root: &Kept<Node>) -> Result<(), BadImage> {
     Ok(())
 }
 
-/// Makes a text.
-pub type Writer = dyn Fn(&mut Text) -> fmt::Result + Send + Sync;
+/// Makes the contents of a file that is opened.
+pub type Maker = dyn Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync;
 
-/// The same, known when the kernel is built.
+/// Makes a text.
 type Fixed = fn(&mut Text) -> fmt::Result;
 
 const MACHINE: &[(&[u8], Fixed)] = &[
@@ -99,11 +102,9 @@ fn generated(parent: &Kept<Node>, name: &[u8], write: Fixed) -> Result<(), Errno
     tree::attach(parent, name, &folder::text(write)?)
 }
 
-/// `node`, whose text `write` makes, as it is now.
-pub fn snapshot(node: &Node, write: &Writer) -> Result<Kept<Node>, Errno> {
-    let mut text = Text::default();
-    write(&mut text).map_err(|_| Errno::ENOMEM)?;
-    Snapshot::node(text, node.permissions())
+/// `node`, whose contents `make` makes, for one who opens it.
+pub fn opened(node: &Node, make: &Maker) -> Result<Kept<Node>, Errno> {
+    Node::new(Volume::System, node.permissions(), Body::File(make()?))
 }
 
 /// Without load, which nobody measures.

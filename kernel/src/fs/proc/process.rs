@@ -9,10 +9,11 @@ use abi::file::{S_IFDIR, S_IFLNK, S_IFREG};
 
 use super::descriptors::Descriptors;
 use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
+use super::listing::{Listing, Paragraph};
 use super::maps::{self, PageMap};
 use super::texts;
 use crate::fs::Kept;
-use crate::fs::fallible::Text;
+use crate::fs::fallible::{Text, boxed};
 use crate::fs::node::{Node, Volume};
 use crate::fs::path;
 use crate::process::{Process, numbers};
@@ -57,6 +58,8 @@ impl Folder for One {
                 let task = process.any_thread().ok_or(Errno::ENOENT)?;
                 link(&path::of(&task.place().directory())?)
             }
+            b"maps" => listing(&process, maps::maps_line),
+            b"smaps" => listing(&process, maps::smaps_paragraph),
             b"pagemap" => Node::file(Volume::System, 0o400, PageMap::of(&process)),
             b"root" => link(b"/"),
             _ => file(&process, name),
@@ -89,8 +92,6 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<Kept<Node>, Errno> {
         b"cmdline" => texts::cmdline,
         b"environ" => texts::environ,
         b"comm" => texts::comm,
-        b"maps" => maps::maps,
-        b"smaps" => maps::smaps,
         b"smaps_rollup" => maps::smaps_rollup,
         b"stat" => texts::stat,
         b"statm" => texts::statm,
@@ -100,6 +101,11 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<Kept<Node>, Errno> {
     let process = Arc::downgrade(process);
     // Nothing is left to say of who is gone.
     folder::text(move |text| process.upgrade().map_or(Ok(()), |process| write(&process, text)))
+}
+
+fn listing(process: &Arc<Process>, write: Paragraph) -> Result<Kept<Node>, Errno> {
+    let process = Arc::downgrade(process);
+    folder::generated(move || Ok(boxed(Listing::of(process.clone(), write))?))
 }
 
 /// `/proc/PID/task`.

@@ -11,10 +11,13 @@ use crate::designs::locked::lock_leaves;
 use crate::meta::Page;
 use crate::reach::pages;
 use crate::region::{Joining, Runs};
+use crate::shootdown::range;
 use crate::{Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.
 const PIECE: u64 = 1 << 18;
+/// Runs of pages that an overview looks at together: some ten thousand instructions.
+const STEPS: usize = 512;
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Locks `pages`, and more where they lie in folded slots.
@@ -66,6 +69,34 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         if walked.is_continue() {
             joining.end();
         }
+    }
+
+    /// See [`AddressSpace::overview`](crate::AddressSpace::overview).
+    pub(super) fn show_regions(
+        &self,
+        pin: &Pinned,
+        within: PageRange,
+        most: usize,
+        visit: &mut dyn FnMut(&Region),
+    ) -> PageNum {
+        let (mut open, mut shown, mut steps): (Option<Region>, _, _) = (None, 0, 0);
+        let walked = self.map.look(pin, keys(within), |keys, page| {
+            let next = range(keys);
+            if !open.as_mut().is_some_and(|region| region.goes_on(next, page))
+                && let Some(done) = open.replace(Region::new(next, page))
+            {
+                visit(&done);
+                shown += 1;
+                if shown == most {
+                    open = None;
+                    return ControlFlow::Break(done.pages.end());
+                }
+            }
+            steps += 1;
+            if steps < STEPS { ControlFlow::Continue(()) } else { ControlFlow::Break(next.end()) }
+        });
+        open.iter().for_each(visit);
+        walked.break_value().unwrap_or(within.end())
     }
 
     pub(super) fn each_resident(

@@ -1,0 +1,141 @@
+//! Looking along keys without a lock: what a guard would show, and beside threads that change everything.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use common::{CORES, Twin, domain, settle};
+use percore::{Pinned, pin};
+use radixmap::{Always, BLOCK, IfPresent, RadixMap};
+use refcache::Refcache;
+
+type Map<'r> = RadixMap<Twin, &'r Refcache>;
+
+/// What a look shows, with neighbours that have the same value joined: how they are split is not promised.
+fn seen(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, Twin)> {
+    let mut seen: Vec<(Range<u64>, Twin)> = Vec::new();
+    let _all = map.look(pin, keys, |keys, value| {
+        assert!(seen.last().is_none_or(|(before, _)| before.end <= keys.start) && !keys.is_empty());
+        match seen.last_mut().filter(|(before, of)| before.end == keys.start && *of == value) {
+            Some((before, _)) => before.end = keys.end,
+            None => seen.push((keys, value)),
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    seen
+}
+
+fn set(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, value: Twin) {
+    let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();
+    guard.fit(keys, value).unwrap();
+    guard.fill(value);
+}
+
+fn clear(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) {
+    map.lock_range(pin, keys, IfPresent).unwrap().for_each(|entry| entry.clear());
+}
+
+#[test]
+fn a_look_shows_what_is_set_in_order_and_no_more() {
+    let _core = percore::threads::enter_any(CORES);
+    let (pin, refcache) = (pin(), domain());
+    refcache.online(&pin);
+    let map = Map::new(&pin, &refcache).unwrap();
+    assert_eq!(seen(&map, &pin, 0..radixmap::KEY_END), []);
+    let (far, all) = (1 << 30, 0..radixmap::KEY_END);
+    set(&map, &pin, 5..9, Twin(2));
+    set(&map, &pin, 9..700, Twin(3));
+    set(&map, &pin, far..far + 4 * BLOCK, Twin(5));
+    set(&map, &pin, far + BLOCK + 7..far + BLOCK + 8, Twin(7));
+    let hole = far + 2 * BLOCK..far + 3 * BLOCK;
+    clear(&map, &pin, hole.clone());
+    let odd = far + BLOCK + 7;
+    let expected = [
+        (5..9, Twin(2)),
+        (9..700, Twin(3)),
+        (far..odd, Twin(5)),
+        (odd..odd + 1, Twin(7)),
+        (odd + 1..hole.start, Twin(5)),
+        (hole.end..far + 4 * BLOCK, Twin(5)),
+    ];
+    assert_eq!(seen(&map, &pin, all.clone()), expected);
+    assert_eq!(seen(&map, &pin, 7..10), [(7..9, Twin(2)), (9..10, Twin(3))], "clipped");
+    assert_eq!(seen(&map, &pin, 3..3), []);
+    let first = map.look(&pin, all, |keys, _| ControlFlow::Break(keys.start));
+    assert_eq!(first, ControlFlow::Break(5));
+    map.destroy(&pin);
+    settle(&refcache, &pin);
+}
+
+/// Keys that never change.
+const STILL: [u64; 3] = [0, 3 * BLOCK - 1, 5 * BLOCK];
+/// A key that always has a value, in a block that is folded again and again.
+const FOLDED: u64 = 2 * BLOCK - 7;
+const ROUNDS: u64 = if cfg!(miri) { 20 } else { 20_000 };
+const LOOKS: u64 = if cfg!(miri) { 2 } else { 300 };
+
+/// Sets, clears and folds blocks between the keys that stay, a new value each time, until `looks` are enough.
+fn churn(map: &Map<'_>, refcache: &Refcache, looks: &AtomicU64, over: &AtomicBool) {
+    let _core = percore::threads::enter_any(CORES);
+    refcache.online(&pin());
+    let mut round = 0;
+    while round < ROUNDS || looks.load(Relaxed) < LOOKS && !over.load(Relaxed) {
+        round += 1;
+        // Odd, and no two have the same second word.
+        let (pin, value) = (pin(), Twin(128 * round + 1));
+        let start = 1 + round * 37 % (BLOCK - 1);
+        set(map, &pin, start..start + 1 + round % 90, value);
+        match round % 4 {
+            0 => clear(map, &pin, 1..BLOCK),
+            1 => set(map, &pin, BLOCK..2 * BLOCK, value),
+            _ => fold(map, &pin, BLOCK..2 * BLOCK, value),
+        }
+        refcache.tick(&pin);
+    }
+    refcache.offline(&pin());
+}
+
+/// The block gets a leaf, and loses it again.
+fn fold(map: &Map<'_>, pin: &Pinned, block: Range<u64>, value: Twin) {
+    set(map, pin, block.start..block.start + 3, value);
+    let mut guard = map.lock_range(pin, block.clone(), Always).unwrap();
+    let mut leaf = false;
+    guard.for_each_whole_leaf(|_, keys| leaf |= keys == block);
+    if leaf {
+        guard.fold(block, value).unwrap();
+    }
+}
+
+/// Values are whole, keys in order, and what nobody changes is always there: also in a leaf that is folded,
+/// or collapses, meanwhile. A value that was torn is a panic of the test's `Twin`.
+#[test]
+fn a_look_beside_threads_that_change_everything() {
+    let refcache = domain();
+    let (looks, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let _core = percore::threads::enter_any(CORES);
+    refcache.online(&pin());
+    let map = Map::new(&pin(), &refcache).unwrap();
+    STILL.iter().for_each(|&key| set(&map, &pin(), key..key + 1, Twin(key * 2 + 1)));
+    set(&map, &pin(), BLOCK..2 * BLOCK, Twin(1));
+    std::thread::scope(|scope| {
+        let churner = scope.spawn(|| churn(&map, &refcache, &looks, &over));
+        while !churner.is_finished() {
+            let seen = seen(&map, &pin(), 0..radixmap::KEY_END);
+            for key in STILL.into_iter().chain([FOLDED]) {
+                let found = seen.iter().find(|(keys, _)| keys.contains(&key)).map(|(_, value)| value.0);
+                let is_right = if key == FOLDED { found.is_some() } else { found == Some(key * 2 + 1) };
+                if !is_right {
+                    over.store(true, Relaxed);
+                }
+                assert!(is_right, "{key} has {found:?} in {seen:?}");
+            }
+            looks.fetch_add(1, Relaxed);
+            refcache.tick(&pin());
+        }
+    });
+    map.destroy(&pin());
+    settle(&refcache, &pin());
+    assert_eq!(refcache.garbage(), 0);
+}

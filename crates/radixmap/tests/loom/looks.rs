@@ -1,0 +1,63 @@
+//! Looking without a lock: values are whole, and a leaf that is folded meanwhile is not lost.
+
+use std::ops::ControlFlow;
+
+use crate::machine::{KEYS, Twin, WIDE, World, model, pin, race};
+
+/// What `core` sees of each key; 0 is no value. A torn value is a panic of `Twin`.
+fn look(world: &World, core: usize) -> [u64; 8] {
+    let mut seen = [0; 8];
+    let _all = world.map.look(&pin(core), KEYS, |keys, Twin(value)| {
+        keys.for_each(|key| seen[key as usize] = value);
+        ControlFlow::<()>::Continue(())
+    });
+    seen
+}
+
+/// A value gets another second word: who looks sees both words of the one or both of the other.
+#[test]
+fn a_second_word_is_replaced_under_a_look() {
+    model(3, || {
+        let world = World::new(2).filled(0..1, WIDE).filled(1..2, WIDE + 7);
+        let replace = |world: &World| world.add_wide(0, 0..1, 5);
+        let world = race(world, replace, |world| {
+            let seen = look(world, 1);
+            assert!(matches!(seen, [WIDE | 105, 107, 0, 0, 0, 0, 0, 0]), "{seen:?}");
+        });
+        world.end(2);
+    });
+}
+
+/// The only second word of a leaf makes room for two.
+#[test]
+fn a_side_grows_under_a_look() {
+    model(3, || {
+        let world = World::new(2).filled(0..1, WIDE).filled(1..2, 3);
+        let world = race(
+            world,
+            |world| world.add_wide(0, 1..2, WIDE),
+            |world| {
+                let seen = look(world, 1);
+                assert!(matches!(seen, [WIDE, 3 | 103, 0, 0, 0, 0, 0, 0]), "{seen:?}");
+            },
+        );
+        world.end(2);
+    });
+}
+
+/// A leaf is folded: who looks sees its values, or the one that all have now.
+#[test]
+fn a_leaf_is_folded_under_a_look() {
+    model(3, || {
+        let world = World::new(2).with_leaf([7, 8]);
+        let world = race(
+            world,
+            |world| world.fold(0, 0..2, 9),
+            |world| {
+                let seen = look(world, 1);
+                assert!(matches!(seen[..2], [7, 8] | [7, 9] | [9, 9]), "{seen:?}");
+            },
+        );
+        world.end(2);
+    });
+}

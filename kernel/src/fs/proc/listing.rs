@@ -1,0 +1,105 @@
+//! A text with a paragraph for each mapping of a process, made as it is read: `/proc/PID/maps` and `smaps`.
+//!
+//! A reader goes on at the address where the last paragraph ended, so reading in small pieces costs no more
+//! than in large ones, and what is mapped or unmapped meanwhile shows or does not.
+
+use alloc::sync::Weak;
+use alloc::vec::Vec;
+use core::fmt;
+
+use abi::Errno;
+use sync::SpinLock;
+use vm::PageNum;
+
+use crate::fs::content::{Content, Place};
+use crate::fs::fallible::Text;
+use crate::fs::page_cache::PAGE;
+use crate::process::{Mapped, Memory, Process};
+use crate::sched;
+
+/// Writes a paragraph.
+pub type Paragraph = fn(&Memory, &Mapped, &mut Text) -> fmt::Result;
+
+/// See the module. One for each open file.
+pub struct Listing {
+    process: Weak<Process>,
+    write: Paragraph,
+    /// Where the last read ended; none while somebody reads, and others begin anew.
+    cursor: SpinLock<Option<Cursor>>,
+}
+
+struct Cursor {
+    /// Where `text` is in the whole.
+    at: u64,
+    /// Paragraphs that were made, and not read to their end.
+    text: Text,
+    /// Where the next paragraph's mapping is looked for.
+    next: PageNum,
+}
+
+impl Listing {
+    /// Of the mappings of `process`.
+    pub fn of(process: Weak<Process>, write: Paragraph) -> Self {
+        Self { process, write, cursor: SpinLock::new(None) }
+    }
+}
+
+impl Content for Listing {
+    fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        // Nothing is left to say of a process that is gone.
+        let Some(memory) = self.process.upgrade().and_then(|process| process.memory()) else { return Ok(0) };
+        let kept = self.cursor.lock().take();
+        let mut cursor = kept.filter(|cursor| cursor.at <= at).unwrap_or(Cursor::START);
+        let read = cursor.fill(&memory, self.write, at, into.len());
+        let len = read.map(|()| cursor.copy(into));
+        *self.cursor.lock() = Some(cursor);
+        len
+    }
+
+    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EROFS)
+    }
+}
+
+impl Cursor {
+    const START: Self = Self { at: 0, text: Text(Vec::new()), next: PageNum::new(0) };
+
+    /// Makes paragraphs if there are less than `len` bytes from `at` on: a page of text, or until there are
+    /// no more mappings.
+    fn fill(&mut self, memory: &Memory, write: Paragraph, at: u64, len: usize) -> Result<(), Errno> {
+        self.pass(at);
+        if self.at == at && self.text.0.len() >= len {
+            return Ok(());
+        }
+        let mut mappings = memory.mappings(self.next);
+        while self.at < at || self.text.0.len() < PAGE {
+            let Some(mapped) = mappings.next() else { return Ok(()) };
+            let end = self.text.0.len();
+            if write(memory, &mapped, &mut self.text).is_err() {
+                self.text.0.truncate(end);
+                return Err(Errno::ENOMEM);
+            }
+            self.next = mapped.region.pages.end();
+            self.pass(at);
+            sched::with_current(|task| if task.is_killed() { Err(Errno::EINTR) } else { Ok(()) })?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what lies before `at`.
+    fn pass(&mut self, at: u64) {
+        let passed = (at - self.at).min(self.text.0.len() as u64);
+        self.text.0.drain(..passed as usize);
+        self.at += passed;
+    }
+
+    /// Copies what comes next; it is forgotten when the next read begins behind it.
+    fn copy(&self, into: &mut [u8]) -> usize {
+        let text = &self.text.0;
+        let len = into.len().min(text.len());
+        if let (Some(into), Some(text)) = (into.get_mut(..len), text.get(..len)) {
+            into.copy_from_slice(text);
+        }
+        len
+    }
+}
