@@ -152,7 +152,7 @@ impl Shared {
                 shared.in_a_wait();
             }
         });
-        for _ in 0..40 {
+        for _ in 0..if cfg!(miri) { 10 } else { 40 } {
             dare(|| self.step());
         }
         TREE.set(None);

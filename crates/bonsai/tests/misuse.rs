@@ -86,7 +86,7 @@ fn keys_in_no_order() {
         let witness = Arc::new(());
         let tree: Tree = Bonsai::with_update(domain, update);
         ORDER.set(Order::Wrong(7));
-        for key in 0..if cfg!(miri) { 300 } else { 20_000 } {
+        for key in 0..if cfg!(miri) { 100 } else { 20_000 } {
             let mut writer = tree.write(&pin);
             if key % 3 == 0 {
                 writer.remove(Rude(key)).unwrap();
@@ -169,7 +169,7 @@ fn a_tree_with_a_value_that_panics_is_freed() {
     let (domain, _core) = alone();
     let pin = percore::pin();
     let witness = Arc::new(());
-    for bad in 0..20 {
+    for bad in (0..20).step_by(if cfg!(miri) { 7 } else { 1 }) {
         let tree = Bonsai::new(domain);
         for key in 0..20 {
             tree.write(&pin).insert(key, Value { _held: witness.clone(), bad: key == bad }).unwrap();

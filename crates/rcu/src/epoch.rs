@@ -73,7 +73,8 @@ impl Domain {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// This core takes part from now on. It must, before it reads or defers.
+    /// This core takes part from now on. It must, before it reads or defers. Grace periods then wait for it until it goes
+    /// [`offline`](Self::offline), also when the thread that played it has gone.
     pub fn online(&self, pin: &Pinned) {
         let core = self.cores.mine(pin);
         core.with(pin, |local| {

@@ -123,7 +123,8 @@ impl Refcache {
         self.barrier.epoch()
     }
 
-    /// This core takes part from now on. It must, before it adjusts a count or takes a [`Loan`](crate::Loan).
+    /// This core takes part from now on. It must, before it adjusts a count or takes a [`Loan`](crate::Loan). Epochs then wait
+    /// for its ticks until it goes [`offline`](Self::offline), also when the thread that played it has gone.
     pub fn online(&self, pin: &Pinned) {
         self.cores.mine(pin).with(pin, |local| {
             if !local.online {
