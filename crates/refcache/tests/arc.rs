@@ -83,6 +83,7 @@ fn a_weak_brings_the_value_back_while_it_waits_for_review() {
     let strong = Ref::new(domain, Mourned(&ENDS));
     let weak = strong.downgrade();
     drop(strong);
+    assert_eq!(domain.garbage(), 0, "an online core says nothing before it flushes");
     domain.tick(&percore::pin());
     assert_eq!(domain.garbage(), 1);
     let back = weak.try_get().expect("not yet reviewed");
