@@ -331,6 +331,21 @@ fn lowered_rights_reach_every_linked_core() {
     world.finish();
 }
 
+/// The page is there already: nothing is filled but rights, in the one word that all of them walk.
+#[test]
+fn raised_rights_cost_one_fault_that_fills_nothing() {
+    let (world, _) = leaf_of(4, 4, 40);
+    let page = PageRange::one(PageNum::new(LEAF_START));
+    let protect = |prot| world.machine.on(0, |pin| world.space.protect(pin, page, prot).unwrap());
+    protect(Prot::READ);
+    (2..4).for_each(|core| world.machine.on(core, |pin| _ = world.load(pin, page.start(), 0).unwrap()));
+    protect(RW);
+    let fault = world.machine.on(2, |pin| world.fault(pin, page.start(), Access::Write));
+    assert_eq!(fault, Ok(Fault::Spurious));
+    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 3, page)), 0);
+    world.finish();
+}
+
 /// So many takings-back by one core make a shared leaf its home.
 const ALONE: u64 = 4;
 
