@@ -374,6 +374,7 @@ impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
     /// On whichever core, online or not. A thread that plays no core of the domain cannot give the nodes to Refcache: they stay
     /// for ever.
     fn drop(&mut self) {
+        self.id.end();
         let here = percore::try_pin().filter(|pin| pin.core().index() < self.refcache.cores());
         if let Some(pin) = here.filter(|_| !self.root.is_discarded()) {
             self.discard(&pin);

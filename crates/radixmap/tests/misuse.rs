@@ -306,6 +306,21 @@ fn keys_are_where_they_are() {
     });
 }
 
+/// What is remembered of guards that were forgotten goes with their maps.
+#[cfg(debug_assertions)]
+#[test]
+fn forgotten_guards_do_not_make_a_core_forget_others() {
+    on_map(|pin, map| {
+        let refcache = domain();
+        refcache.online(pin);
+        for _ in 0..if cfg!(miri) { 0 } else { 100 } {
+            mem::forget(Map::new(pin, &refcache).unwrap().lock_range(pin, 0..4, Always).unwrap());
+        }
+        let _guard = map.lock_range(pin, 0..4, Always).unwrap();
+        assert!(attempt(|| drop(map.lock_range(pin, 3..5, Always))).is_err());
+    });
+}
+
 /// What a forgotten guard holds is held for ever; all else goes on, and the map goes.
 #[test]
 fn a_guard_may_be_forgotten() {
