@@ -63,7 +63,7 @@ pub const CALLS: [Call; 25] = [
     Call::new("map 64K", "calls", &["map", "--pages", "16"]).target(0.5),
     Call::new("map 2M", "calls", &["map", "--pages", "512"]).target(0.5),
     Call::new("map 8M", "calls", &["map", "--pages", "2048"]).target(0.5),
-    Call::new("map 128M", "calls", &["map", "--pages", "32768"]).target(0.5).open(1.3),
+    Call::new("map 128M", "calls", &["map", "--pages", "32768"]).target(0.5).open(1.4),
     Call::new("map 1G", "calls", &["map", "--pages", "262144"]).target(0.5).open(4.4),
     Call::new("map 16G", "calls", &["map", "--pages", "4194304"]).target(0.5).open(4.5),
     Call::new("map, protect, touch, unmap", "calls", &["stack"]).target(0.5),
