@@ -36,7 +36,7 @@ fn summary(results: &Results) -> String {
     let rows = results.figures.iter().flat_map(|figure| figure.panels.iter().flat_map(|panel| &panel.series));
     let metered = rows.flat_map(|curve| curve.counts.last()).collect::<Vec<_>>();
     let mut tools: Vec<String> = metered.iter().map(|row| row.kernel.clone()).collect();
-    tools.extend(metered.first().map(|row| format!("QEMU {}", row.qemu)));
+    tools.extend(metered.first().map(|row| format!("QEMU {}, huge pages {}", row.qemu, row.huge)));
     tools.sort();
     tools.dedup();
     let links: Vec<String> =
