@@ -53,6 +53,20 @@ fn a_large_hole_is_found_even_if_it_is_not_aligned() {
     world.finish();
 }
 
+/// A gigabyte of pages is one slot, below one node: it sticks out of none.
+#[test]
+fn a_gigabyte_of_pages_needs_one_node() {
+    let gigabyte = 1 << 18;
+    let world = small(1, 1 << 30);
+    world.machine.on(0, |pin| {
+        let before = world.space.nodes().created;
+        let range = map(&world, pin, gigabyte).unwrap();
+        assert!(range.start().get().is_multiple_of(gigabyte), "{range:?}");
+        assert_eq!(world.space.nodes().created, before + 1);
+    });
+    world.finish();
+}
+
 #[test]
 fn cores_that_race_for_the_last_pages_get_each_once() {
     let world = small(3, 1500);

@@ -5,6 +5,10 @@ use core::ops::Range;
 /// Pages of a leaf node, of a table page, and of a large page. Larger mappings start at a multiple of it.
 pub(crate) const LARGE: u64 = 512;
 
+/// Pages that one slot has two levels above the leaves. Mappings of so many start at a multiple of it: most of such a mapping is
+/// few slots, and no nodes.
+const VAST: u64 = 512 * LARGE;
+
 /// A look at the map: where the lowest used slot that overlaps a range starts, if there is one.
 ///
 /// What is left of the range above that slot is too small for a hole of the range's size. So land that is densely
@@ -43,7 +47,11 @@ fn hole_aligned(within: Range<u64>, pages: u64, align: u64, look: &impl Look) ->
 /// Where a mapping of `pages` pages may start: at multiples of this.
 #[inline]
 pub(crate) fn alignment(pages: u64) -> u64 {
-    if pages < LARGE { 1 } else { LARGE }
+    match pages {
+        VAST.. => VAST,
+        LARGE.. => LARGE,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +76,16 @@ mod tests {
         assert_eq!(search(|page| page == 2990 || page == 2993, 6).0, Ok(2994));
         assert_eq!(search(|page| page >= 2990, 512).0, Ok(2048));
         assert_eq!(search(|page| page >= 10, 11).0, Err(10));
+    }
+
+    #[test]
+    fn a_mapping_begins_where_a_slot_of_its_size_begins() {
+        let end = 5 * VAST + 1000;
+        let start = |pages| hole_below(0..end, pages, &|_: Range<u64>| None);
+        assert_eq!(start(VAST), Ok(4 * VAST));
+        assert_eq!(start(VAST + 1001), Ok(3 * VAST));
+        assert_eq!(start(VAST - 1), Ok((end - VAST + 1) / LARGE * LARGE));
+        assert_eq!(start(LARGE - 1), Ok(end - LARGE + 1));
     }
 
     #[test]

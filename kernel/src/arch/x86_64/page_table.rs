@@ -30,6 +30,12 @@ pub const LINE: usize = 8;
 /// The level of the top table; leaves of 4 KiB are in tables of level 0.
 pub const TOP: u32 = 3;
 
+/// Most entries of most tables are empty.
+pub fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
+    group.iter().map(|entry| entry.load(Ordering::Relaxed)).fold(0, |all, value| all | value) & bits::PRESENT
+        != 0
+}
+
 /// A page table in memory. The CPU walks it while we write it, so entries are atomic.
 #[repr(C, align(4096))]
 pub struct Table([AtomicU64; ENTRIES]);
@@ -54,6 +60,19 @@ impl Table {
     /// The first `entries` entries, those of a cache line together.
     pub fn groups(&self, entries: usize) -> impl Iterator<Item = &[AtomicU64; LINE]> {
         self.0[..entries].as_chunks().0.iter()
+    }
+
+    /// The first present entry from `index` on, or how many entries there are. Most entries of most tables are empty, so those are
+    /// looked at a cache line at a time.
+    pub fn next_present(&self, index: usize) -> usize {
+        let is_present = |entry: &AtomicU64| entry.load(Ordering::Relaxed) & bits::PRESENT != 0;
+        let line = index.next_multiple_of(LINE);
+        if let Some(near) = self.0[index..line].iter().position(is_present) {
+            return index + near;
+        }
+        let far = self.groups(ENTRIES).skip(line / LINE).position(|group| is_any_present(&group));
+        let Some(at) = far.map(|far| line + far * LINE) else { return ENTRIES };
+        self.0[at..].iter().position(is_present).map_or(ENTRIES, |near| at + near)
     }
 
     /// The entry on the way to page number `page`, in a table of level `level`.

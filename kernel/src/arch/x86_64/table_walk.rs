@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use percore::Pinned;
 use vm::PageRange;
 
-use super::page_table::{ENTRIES, LINE, TOP, Table, bits, is_huge};
+use super::page_table::{ENTRIES, TOP, Table, bits, is_any_present, is_huge};
 use super::tlb::Flusher;
 use crate::mm::frames;
 
@@ -58,10 +58,19 @@ unsafe fn descend(top: &Table, page: u64) -> (Lowest<'_>, u64) {
         // SAFETY: an upper entry of a user half.
         match unsafe { Table::below(value) } {
             Some(below) => table = below,
-            None => return (Lowest::Other(entry), beyond(page, level)),
+            None => return (Lowest::Other(entry), beyond_absent(table, page, level)),
         }
     }
     (Lowest::Leaves(table), beyond(page, 1))
+}
+
+/// The first page beyond that of an entry of level `level`, which leads to no table, and beyond what is absent next to it.
+#[cold]
+fn beyond_absent(table: &Table, page: u64, level: u32) -> u64 {
+    let number = page >> (9 * level);
+    let first = number & !(ENTRIES as u64 - 1);
+    let next = table.next_present((number - first) as usize + 1);
+    (first + next as u64) << (9 * level)
 }
 
 fn clear_link(entry: &AtomicU64, start: u64, end: u64, flusher: &mut Flusher) {
@@ -92,13 +101,30 @@ fn beyond(page: u64, level: u32) -> u64 {
 
 #[inline(always)]
 fn clear_leaves(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
-    for page in start..end {
-        let entry = table.toward(page, 0);
-        // Relaxed: as in `descend`.
-        if entry.load(Ordering::Relaxed) & bits::PRESENT != 0 {
-            entry.store(0, Ordering::Relaxed);
-            flusher.cleared(page);
-        }
+    match end - start {
+        1 => clear_leaf(table, start, flusher),
+        _ => clear_many(table, start, end, flusher),
+    }
+}
+
+#[inline(never)]
+fn clear_many(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
+    let first = start & !(ENTRIES as u64 - 1);
+    let next = |page: u64| first + table.next_present((page - first) as usize) as u64;
+    let mut page = next(start);
+    while page < end {
+        clear_leaf(table, page, flusher);
+        page = next(page + 1);
+    }
+}
+
+#[inline(always)]
+fn clear_leaf(table: &Table, page: u64, flusher: &mut Flusher) {
+    let entry = table.toward(page, 0);
+    // Relaxed: as in `descend`.
+    if entry.load(Ordering::Relaxed) & bits::PRESENT != 0 {
+        entry.store(0, Ordering::Relaxed);
+        flusher.cleared(page);
     }
 }
 
@@ -133,11 +159,6 @@ pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64)) {
 
 fn value(entry: &AtomicU64) -> u64 {
     entry.load(Ordering::Relaxed)
-}
-
-/// Most entries of most tables are empty.
-fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
-    group.iter().map(value).fold(0, |all, value| all | value) & bits::PRESENT != 0
 }
 
 /// The tables that a table of level 1 or more leads to. Huge pages are none; leaves that are linked are not its own.
