@@ -84,6 +84,13 @@ fn memory_that_is_not_there_for_a_signal_is_told() {
     assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
 }
 
+/// The last CPU that is awake frees what is dead before it sleeps.
+#[test]
+fn dead_pages_of_files_are_free_soon() {
+    let run = run(&["-m", "256M"], &[&compiled("garbage", Compiler::Static)]);
+    assert!(run.status == 0 && run.text().lines().count() == 4, "{run:?}");
+}
+
 /// CPUs that sleep keep frames ready; when memory runs short they are another's.
 #[test]
 fn frames_of_sleeping_cpus_are_there_for_others() {

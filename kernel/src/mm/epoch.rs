@@ -17,6 +17,9 @@ use crate::fs::clean;
 const CACHE_SLOTS: usize = 2048;
 /// Objects that one tick reviews at most.
 const REVIEW_BUDGET: usize = 128;
+/// Objects that may wait for review while all cores sleep: nodes that the next map will use, for a few
+/// threads.
+const MUCH_GARBAGE: usize = 256;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
 pub const WORTH_A_RETRY: u64 = 16;
 /// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
@@ -124,6 +127,19 @@ pub fn idle_enter() {
     domain().offline(&pin);
     rcu().offline(&pin);
     if is_short() { give_frames(&pin) } else { frames::rest(&pin) }
+}
+
+/// Frees what is dead, a tick's budget at a time, as long as that turns epochs, much is left, and `go_on`
+/// says so. For a core that is about to sleep: if it is the last one awake, nobody else would. Where others
+/// are awake an epoch waits for their ticks, and they review what this core leaves.
+pub fn review_while(go_on: impl Fn() -> bool) {
+    let pin = pin();
+    while domain().is_online(&pin) && domain().garbage() > MUCH_GARBAGE && go_on() {
+        let tick = domain().tick(&pin);
+        if !tick.flushed && tick.freed == 0 {
+            return;
+        }
+    }
 }
 
 /// This core is awake again.

@@ -32,6 +32,7 @@ fn rest(core: &Core, ticked: bool) {
     mm::space::deactivate();
     if ticked {
         // Only now: a space that goes away touches counts.
+        mm::epoch::review_while(|| !something_waits(core));
         leave_epochs(core);
     }
     interrupts::disable();
