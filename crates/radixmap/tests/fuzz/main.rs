@@ -104,11 +104,13 @@ fn provoke(dice: &mut Dice, act: impl FnOnce(&mut Dice)) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "walks over all keys take many minutes")]
 fn a_model_judges_one_core() {
     rounds(20, alone::round);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "walks over all keys take many minutes")]
 fn cores_share_maps() {
     rounds(4, together::round);
 }
