@@ -19,6 +19,8 @@ pub enum Counter {
     KeptTlbs,
     /// Timer interrupts.
     Ticks,
+    /// Timers that rang more than a millisecond before this core looked up: somebody kept it too long.
+    LateTimers,
     /// Interrupts sent to other cores.
     Ipis,
     /// Times this core flushed its reference counts.
@@ -50,7 +52,7 @@ pub enum Counter {
 const COUNTERS: usize = Counter::Spaces as usize + 1;
 
 /// The counters that are shown, and as what.
-const NAMES: [(Counter, &str); 13] = [
+const NAMES: [(Counter, &str); 14] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
@@ -63,6 +65,7 @@ const NAMES: [(Counter, &str); 13] = [
     (Counter::ContextSwitches, "context_switches"),
     (Counter::KeptTlbs, "kept_tlbs"),
     (Counter::Ticks, "ticks"),
+    (Counter::LateTimers, "late_timers"),
     (Counter::Syscalls, "syscalls"),
 ];
 

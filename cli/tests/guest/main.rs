@@ -30,3 +30,4 @@ mod rivals;
 mod scale;
 mod statuses;
 mod streams;
+mod stretches;

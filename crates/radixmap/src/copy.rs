@@ -26,7 +26,7 @@ use crate::fold::{HOLD, expand};
 use crate::iter::RangeGuard;
 use crate::lock::Here;
 use crate::memory::Memory;
-use crate::node::{Found, Gone, NodeRef, Part};
+use crate::node::{Found, Gone, NodeRef, Part, Step};
 use crate::slot::{Locked, Word};
 use crate::subtree::{Acquired, acquire, unlock_below};
 use crate::{Expand, KEY_END, OutOfMemory, RadixMap, Value};
@@ -48,13 +48,20 @@ impl<V: Value, E: Expand> RangeGuard<'_, V, E> {
         mut copy: impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
     ) -> Result<(), OutOfMemory> {
         assert!(self.keys() == (0..KEY_END), "only a whole map is copied");
-        copy_all(&Hold::All, (self.here(), self.node()), (&twin.here(pin), twin.root()), &mut copy)
+        copy_keys(
+            &Hold::All,
+            (self.here(), self.node()),
+            (&twin.here(pin), twin.root()),
+            0..KEY_END,
+            &mut copy,
+        )
     }
 }
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
-    /// The same without a guard: what `copy` is shown is locked as long as it looks. What others change meanwhile the twin
-    /// has as it was before or after, each slot by itself, and of what is new, anything.
+    /// The same for `keys`, which no slot with a value sticks out of, without a guard: what `copy` is shown is locked as long
+    /// as it looks. What others change meanwhile the twin has as it was before or after, each slot by itself, and of what is
+    /// new, anything.
     ///
     /// # Errors
     /// As [`RangeGuard::copy_to`].
@@ -65,9 +72,11 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         &self,
         pin: &Pinned,
         twin: &Self,
+        keys: Range<u64>,
         mut copy: impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
     ) -> Result<(), OutOfMemory> {
-        copy_all(&Hold::Shown, (&self.here(pin), self.root()), (&twin.here(pin), twin.root()), &mut copy)
+        let (from, into) = ((&self.here(pin), self.root()), (&twin.here(pin), twin.root()));
+        copy_keys(&Hold::Shown, from, into, keys, &mut copy)
     }
 }
 
@@ -102,16 +111,17 @@ impl From<OutOfMemory> for Stop {
     }
 }
 
-/// Copies all of a map, whose root is `from`, into an empty one.
-fn copy_all<'p, V: Value>(
+/// Copies `keys` of a map, whose root is `from`, into one that has none of them.
+fn copy_keys<'p, V: Value>(
     hold: &Hold,
     (here, from): (&Here<'p>, NodeRef<'p>),
     (there, into): (&Here<'_>, NodeRef<'_>),
+    keys: Range<u64>,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), OutOfMemory> {
     assert!(from.memory() != into.memory(), "a map is not copied to itself");
     let (mut from, mut into) = (Tally::new(here, from), Tally::new(there, into));
-    copy_node(&mut from, 0..KEY_END, &mut into, hold, copy).map_err(|_| OutOfMemory)
+    copy_node(&mut from, keys, &mut into, hold, copy).map_err(|_| OutOfMemory)
 }
 
 /// Copies what is below the node of `from`, which has `keys`, into that of `into`.
@@ -165,7 +175,8 @@ impl Drop for Shown<'_, '_, '_> {
     }
 }
 
-/// Copies what is below `child`, which has `keys`, into a new child for the twin of its slot.
+/// Copies what is below `child`, which has `keys`, into the child of the twin of its slot: a new one, unless an earlier part of
+/// the map made it.
 fn copy_child<'p, V: Value>(
     from: &mut Tally<'_, 'p>,
     (mut child, mut keys): (NodeRef<'p>, Range<u64>),
@@ -173,12 +184,16 @@ fn copy_child<'p, V: Value>(
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), Stop> {
-    let node = make_child(into, &into.node.part(keys.clone()))?;
-    // Told at the end, so that the node's first count stands in for whatever others may have told by then.
-    let mut fresh = Tally::new(into.here, node);
-    fresh.used -= HOLD;
+    let twin = into.node.part(into.node.span(keys.start));
+    let (node, first_count) = match into.node.step(into.here, twin.slot) {
+        Step::Child(node) => (node, 0),
+        Step::Slot(_) => (make_child(into, &twin)?, HOLD),
+    };
+    // Told at the end, so that a new node's first count stands in for whatever others may have told by then.
+    let mut twins = Tally::new(into.here, node);
+    twins.used -= first_count;
     loop {
-        match copy_node(&mut Tally::new(from.here, child), keys.clone(), &mut fresh, hold, copy) {
+        match copy_node(&mut Tally::new(from.here, child), keys.clone(), &mut twins, hold, copy) {
             Err(Stop::Gone(rest)) => keys.start = rest,
             copied => return copied,
         }

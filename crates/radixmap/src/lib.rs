@@ -36,8 +36,8 @@
 //! ```
 //!
 //! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its
-//! slot), `lock` (the protocol of ranges), `subtree` (a range below one node), `fold` (expansion, folding,
-//! collapse), `expand` (what a holder may do), `iter` and `entry` (what it does), `look` (what anybody sees),
+//! slot), `lock` (the protocol of ranges), `subtree` (a range below one node), `extent` (how far some
+//! slots reach), `fold` (expansion, folding, collapse), `expand` (what a holder may do), `iter` and `entry` (what it does), `look` (what anybody sees),
 //! `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap` (a core that waits
 //! for itself). The arguments are in `docs/radix.md`.
 #![no_std]
@@ -47,6 +47,7 @@ extern crate alloc;
 mod copy;
 mod entry;
 mod expand;
+mod extent;
 mod fold;
 mod iter;
 mod leaf;

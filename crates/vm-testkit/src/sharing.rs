@@ -95,7 +95,13 @@ impl World {
     /// # Errors
     /// Those of `fork`; then there is no child.
     pub fn fork_alone(&self, pin: &Pinned) -> Result<World, VmError> {
-        self.fork_by(pin, |child, heir| self.space.fork_alone(pin, child, heir))
+        self.fork_by(pin, |child, heir| {
+            let mut from = Some(PageNum::new(0));
+            while let Some(at) = from {
+                from = self.space.fork_alone(pin, child, at, heir)?;
+            }
+            Ok(())
+        })
     }
 
     fn fork_by(

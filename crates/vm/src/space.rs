@@ -119,6 +119,9 @@ pub struct Nodes {
     pub collapsed: u64,
 }
 
+/// What one operation may change at once, in slots, so that it takes no more than about 10^6 instructions.
+pub(crate) const PIECE: u64 = 512;
+
 /// One address space. Every operation is atomic: overlapping ones take effect one after the other.
 ///
 /// The caller stays pinned throughout. After `unmap`, `discard`, `zap`, `remap`, `fork` and lowering `protect` return, no
@@ -129,6 +132,11 @@ pub struct Nodes {
 pub trait AddressSpace: Any + Send + Sync {
     /// Maps `pages` pages as `mapping` says, and says where.
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError>;
+
+    /// Returns the first part of `pages` that an operation on a range does in a bounded number of steps: all of them, or up
+    /// to a page that is mapped. A caller that does an operation piece by piece can stop between two pieces, and what is
+    /// mapped anywhere meanwhile lies in one piece as a whole. A hint: others may map more before the operation begins.
+    fn piece(&self, pin: &Pinned, pages: PageRange) -> PageRange;
 
     /// Removes every mapping in `pages`. Holes are fine.
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
@@ -179,13 +187,20 @@ pub trait AddressSpace: Any + Send + Sync {
     /// `OutOfMemory`: `child` is a copy of part of the space, to be destroyed.
     fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError>;
 
-    /// The same for a caller who knows that nobody maps anything here meanwhile, because no other thread runs in the space:
-    /// so the child need not be a copy of one moment.
+    /// One piece of the same, from page `from` on, for a caller who knows that nobody maps anything here until the last piece
+    /// is done, because no other thread runs in the space: so the child need not be a copy of one moment. Where the next
+    /// piece begins; none: that was the last. Designs that copy all at once have one piece.
     ///
     /// # Errors
     /// As [`fork`](Self::fork).
-    fn fork_alone(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
-        self.fork(pin, child, heir)
+    fn fork_alone(
+        &self,
+        pin: &Pinned,
+        child: &dyn AddressSpace,
+        _from: PageNum,
+        heir: &mut Heir<'_>,
+    ) -> Result<Option<PageNum>, VmError> {
+        self.fork(pin, child, heir).map(|()| None)
     }
 
     /// Resolves a fault of this core at `address`.

@@ -63,7 +63,12 @@ impl Buffers {
         if done > 0 { Ok(done) } else { Err(error) }
     }
 
-    /// Whether an error has stopped the last transfer half-way.
+    /// Notes that a transfer stops though there is more to move: so that others may run.
+    pub fn stop(&mut self) {
+        self.was_stopped = true;
+    }
+
+    /// Whether the last transfer has stopped half-way.
     pub fn take_stopped(&mut self) -> bool {
         mem::take(&mut self.was_stopped)
     }

@@ -14,6 +14,10 @@ use super::image::tail;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use crate::process::{fault, patiently, retry, under_lock};
+use crate::sched;
+
+/// Bytes that are moved at once: with a fault for each page of them, less than 10^6 instructions.
+const PIECE: usize = 64 * PAGE;
 
 /// Where in a file to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +33,13 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
     let content = file.readable()?;
     match offset {
         Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
-        Offset::At(at) => fill(content, bounded(at, buffers)?, buffers, true),
-        Offset::Current if content.is_stream() => take(content, buffers, file.may_wait()),
+        Offset::At(at) => {
+            let at = bounded(at, buffers)?;
+            in_pieces(buffers, |buffers, done| fill(content, at + done as u64, buffers, true))
+        }
+        Offset::Current if content.is_stream() => {
+            in_pieces(buffers, |buffers, done| take(content, buffers, file.may_wait() && done == 0))
+        }
         Offset::Current => {
             at_position(file, buffers, Access::Write, |at, buffers| fill(content, at, buffers, true))
         }
@@ -42,7 +51,9 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     let content = file.writable()?;
     let done = match offset {
         Offset::At(_) if content.is_stream() => return Err(Errno::ESPIPE),
-        _ if content.is_stream() => return drain(content, Place::End, buffers, file.may_wait()),
+        _ if content.is_stream() => {
+            return in_pieces(buffers, |buffers, _| drain(content, Place::End, buffers, file.may_wait()));
+        }
         _ if file.appends() => append(file, content, buffers, offset)?,
         Offset::At(at) => {
             let place = Place::At(bounded(at, buffers)?);
@@ -107,8 +118,9 @@ fn under_position(
     })
 }
 
-/// Does `transfer`, which is told how much is done, until that is all or nothing more is moved. With a lock held it stops before
-/// a page that is not there: memory is looked for without the lock, and the rest follows.
+/// Does `transfer`, which is told how much is done, until that is all or nothing more is moved. It stops after a piece, so that
+/// others run. With a lock held it stops before a page that is not there: memory is looked for without the lock, and the
+/// rest follows.
 fn in_pieces(
     buffers: &mut Buffers,
     mut transfer: impl FnMut(&mut Buffers, usize) -> Result<usize, Errno>,
@@ -118,7 +130,12 @@ fn in_pieces(
         match retry(|| transfer(buffers, done)) {
             Ok(len) if len > 0 && buffers.take_stopped() => done += len,
             Ok(len) => return Ok(done + len),
+            // Somebody changes the file's length, in pieces too.
+            Err(Errno::EBUSY) => sched::give_way(),
             Err(error) => return partial(done, error),
+        }
+        if !sched::pause() {
+            return partial(done, Errno::EINTR);
         }
     }
 }
@@ -146,7 +163,11 @@ pub fn copy(
         {
             Ok(put) if put == want => done += put,
             Ok(put) => return Ok(done + put),
+            Err(Errno::EBUSY) => sched::give_way(),
             Err(error) => return partial(done, error),
+        }
+        if !sched::pause() {
+            return partial(done, Errno::EINTR);
         }
     }
     Ok(done)
@@ -164,7 +185,7 @@ fn take(content: &dyn Content, buffers: &mut Buffers, wait: bool) -> Result<usiz
 /// A stream is waited for once: what comes first is returned, however little it is.
 fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     if let Some(bytes) = content.bytes() {
-        return buffers.copy_out(tail(bytes, at));
+        return copy_some(tail(bytes, at), buffers);
     }
     let mut bounce = bounce(buffers.start(), buffers.left())?;
     let mut done = 0;
@@ -176,7 +197,21 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
             Ok(len) => return Ok(done + len),
             Err(error) => return buffers.stopped(done, error),
         }
+        if done >= PIECE {
+            buffers.stop();
+            return Ok(done);
+        }
     }
+}
+
+/// As much of `bytes` as a piece may have.
+fn copy_some(bytes: &[u8], buffers: &mut Buffers) -> Result<usize, Errno> {
+    let piece = prefix(bytes, PIECE as u64);
+    let done = buffers.copy_out(piece)?;
+    if done == PIECE && buffers.left() > 0 {
+        buffers.stop();
+    }
+    Ok(done)
 }
 
 fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
@@ -199,6 +234,10 @@ fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool)
             Ok(len) if len == bounce.len() && buffers.left() > 0 => done += len,
             Ok(len) => return Ok(done + len),
             Err(error) => return buffers.stopped(done, error),
+        }
+        if done >= PIECE {
+            buffers.stop();
+            return Ok(done);
         }
     }
 }

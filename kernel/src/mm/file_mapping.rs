@@ -251,6 +251,19 @@ pub fn inherited(_pin: &Pinned, backing: BackingNum, space: &Arc<SpaceHandle>) -
     copy.ok().map(|copy| copy.number())
 }
 
+/// The same for a walk in pieces: `last` is the backing that it asked for last, and its copy, which is kept for the next piece.
+pub fn inherited_again(
+    last: &mut Option<(BackingNum, Held)>,
+    backing: BackingNum,
+    space: &Arc<SpaceHandle>,
+) -> Option<BackingNum> {
+    if let Some((_, copy)) = last.as_ref().filter(|(asked, _)| *asked == backing) {
+        return Some(copy.number());
+    }
+    let copy = with(backing, |record| record.copied(space.name(), 0)).ok()?;
+    Some(last.insert((backing, copy)).1.number())
+}
+
 /// A record that shows at `to` what `backing` shows at `from`. See [`inherited`].
 pub fn moved(_pin: &Pinned, backing: BackingNum, from: PageNum, to: PageNum) -> Option<BackingNum> {
     let shift = to.get().wrapping_sub(from.get());

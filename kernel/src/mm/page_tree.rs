@@ -98,6 +98,16 @@ impl PageTree {
         found.break_value()
     }
 
+    /// Where the first `words` words of `range` end that a walk looks at: at most at its end.
+    pub fn extent(&self, range: Range<u64>, words: u64) -> u64 {
+        let (end, mut left) = (range.end, words);
+        let found = self.for_each(range, &mut |page, _| {
+            left -= 1;
+            if left == 0 { ControlFlow::Break(page + 1) } else { ControlFlow::Continue(()) }
+        });
+        found.break_value().unwrap_or(end)
+    }
+
     /// How many pages have a frame.
     pub fn count(&self) -> u64 {
         let mut count = 0;

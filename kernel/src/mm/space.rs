@@ -132,16 +132,32 @@ pub fn new() -> Option<Arc<SpaceHandle>> {
 /// A copy of `parent`, page for page, that changes independently. `alone`: the caller is the only thread that runs there.
 ///
 /// # Errors
-/// ENOMEM.
+/// ENOMEM; EINTR if the caller is killed meanwhile.
 pub fn fork(parent: &SpaceHandle, alone: bool) -> Result<Arc<SpaceHandle>, Errno> {
-    let (pin, child) = (percore::pin(), new().ok_or(Errno::ENOMEM)?);
-    let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited(&pin, backing, &child);
-    let copied = match alone {
-        true => parent.space.fork_alone(&pin, &*child.space, heir),
-        false => parent.space.fork(&pin, &*child.space, heir),
-    };
-    copied.map_err(|_| Errno::ENOMEM)?;
+    let child = new().ok_or(Errno::ENOMEM)?;
+    match alone {
+        true => fork_alone(parent, &child)?,
+        false => {
+            let pin = percore::pin();
+            let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited(&pin, backing, &child);
+            parent.space.fork(&pin, &*child.space, heir).map_err(|_| Errno::ENOMEM)?;
+        }
+    }
     Ok(child)
+}
+
+/// Piece by piece. The record that the child has for a mapping is kept from one piece to the next, which may show it too.
+fn fork_alone(parent: &SpaceHandle, child: &Arc<SpaceHandle>) -> Result<(), Errno> {
+    let (mut from, mut last) = (Some(PageNum::new(LOWEST / PAGE)), None);
+    while let Some(at) = from {
+        let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited_again(&mut last, backing, child);
+        let next = parent.space.fork_alone(&percore::pin(), &*child.space, at, heir);
+        from = next.map_err(|_| Errno::ENOMEM)?;
+        if from.is_some() && !sched::pause() {
+            return Err(Errno::EINTR);
+        }
+    }
+    Ok(())
 }
 
 fn radix<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {

@@ -1,12 +1,14 @@
 //! The data segment: `brk` moves its end.
 
+use percore::pin;
 use sync::SpinLock;
 use vm::{Mapping, PAGE_SIZE, PageNum, PageRange, Placement, VirtAddr, VmError};
 
+use super::pieces::in_pieces;
 use super::{Growth, within_limits};
-use crate::sched::Task;
+use crate::sched::{self, Task};
 
-/// From the end of the program's image to the break.
+/// From the end of the program's image to the break. Who copies them has them locked, and pauses.
 pub struct Heap(SpinLock<Bounds>);
 
 #[derive(Clone, Copy, Debug)]
@@ -28,27 +30,27 @@ impl Heap {
 
     /// Where it starts and ends.
     pub fn bounds(&self) -> (u64, u64) {
-        let bounds = self.0.lock();
+        let bounds = sched::lock(&self.0);
         (bounds.start, bounds.end)
     }
 
     /// One with the same bounds, and what `copied` makes of the memory while the break stays where it is.
     pub fn copy_with<R>(&self, copied: impl FnOnce() -> R) -> (Self, R) {
-        let bounds = self.0.lock();
+        let bounds = sched::lock(&self.0);
         let memory = copied();
         (Self(SpinLock::new(*bounds)), memory)
     }
 
     /// Does `what` while nobody makes such a copy.
     pub fn while_not_copied<R>(&self, what: impl FnOnce() -> R) -> R {
-        let _bounds = self.0.lock();
+        let _bounds = sched::lock(&self.0);
         what()
     }
 
     /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,
     /// nor over a mapping. `what` is what new pages are.
     pub fn set_break(&self, task: &Task, wanted: u64, what: Mapping) -> u64 {
-        let mut bounds = self.0.lock();
+        let mut bounds = sched::lock(&self.0);
         let reachable = wanted >= bounds.start && wanted <= crate::mm::user::USER_END;
         if reachable && resize(task, page_up(bounds.end), page_up(wanted), what).is_ok() {
             bounds.end = wanted;
@@ -58,14 +60,14 @@ impl Heap {
 }
 
 fn resize(task: &Task, old: PageNum, new: PageNum, what: Mapping) -> Result<(), VmError> {
-    let (pin, space) = (percore::pin(), task.space());
+    let space = task.space();
     if new < old {
-        return space.unmap(&pin, PageRange::between(new, old));
+        return in_pieces(space, PageRange::between(new, old), |piece| space.unmap(&pin(), piece));
     }
     let more = new.get() - old.get();
     if more == 0 {
         return Ok(());
     }
-    let map = || space.map(&pin, Placement::FixedNoReplace(old), more, what).map(drop);
+    let map = || space.map(&pin(), Placement::FixedNoReplace(old), more, what).map(drop);
     within_limits(task, || Growth::of(what, more), map)
 }

@@ -13,7 +13,7 @@ use sync::atomic::{AtomicBool, Ordering};
 use vm::{Flags, Mapping, PAGE_SIZE, Prot, VmError};
 
 use super::{Pages, STACK_BYTES};
-use crate::sched::Task;
+use crate::sched::{self, Task};
 
 /// See the module.
 pub struct Limits {
@@ -101,7 +101,8 @@ pub fn within_limits<R>(
         return add();
     }
     let memory = &task.shared().memory;
-    let _turn = memory.growing.lock();
+    // Who has it may pause: others give way meanwhile.
+    let _turn = sched::lock(&memory.growing);
     match task.process().limits.allow(&memory.pages(), more()) {
         true => add(),
         false => Err(VmError::NoSpace),

@@ -19,6 +19,7 @@ use crate::fs::{OpenFile, fallible};
 use crate::mm::common::Common;
 use crate::mm::file_mapping;
 use crate::mm::space::{self, SpaceHandle, user_pages};
+use crate::sched;
 
 /// The program in an address space, as it was started.
 pub struct Program {
@@ -192,6 +193,20 @@ impl Memory {
         let alone = self.is_mine_alone();
         let (heap, space) = self.heap.copy_with(|| space::fork(&self.space, alone));
         fallible::arc(Self::new(space?, heap, self.program.clone()))
+    }
+
+    /// The last thread that runs here leaves: gives up what is mapped in pieces, if it is more than one. So a large memory
+    /// keeps nobody waiting, neither here nor where its last reference goes.
+    pub fn give_up(self: &Arc<Self>) {
+        let mut rest = user_pages();
+        while !rest.is_empty() && self.is_mine_alone() {
+            let piece = self.space.piece(&pin(), rest);
+            if piece == user_pages() || self.space.unmap(&pin(), piece).is_err() {
+                return;
+            }
+            rest = PageRange::between(piece.end(), rest.end());
+            sched::pause();
+        }
     }
 
     /// A fault by a call of another process: before a copy or after it, which may count on nobody else being here.

@@ -16,6 +16,7 @@
 //! | `fault`, `starve`, `weight` | exceptions of programs; what to do when there is no memory for a page; who has most of it |
 //! | `signal` | signals and their handlers |
 //! | `patience` | what to do when memory is short |
+//! | `pieces` | operations on long ranges |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -39,6 +40,7 @@ mod page_out;
 mod pages;
 mod patience;
 pub mod pidfd;
+pub mod pieces;
 mod robust;
 mod script;
 pub mod signal;

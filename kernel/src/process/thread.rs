@@ -177,8 +177,12 @@ impl Process {
 pub fn exit_thread() -> ! {
     sched::with_current(|task| {
         leave_memory(task);
-        task.shared().files.leave();
         let process = task.process();
+        // What the first process leaves is looked at.
+        if process.pid() != FIRST {
+            task.shared().memory.give_up();
+        }
+        task.shared().files.leave();
         if process.remove_thread(task) {
             end_process(task, process);
         }

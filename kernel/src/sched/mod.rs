@@ -18,6 +18,7 @@
 //! | `idle` | a core with nothing to run |
 //! | `timers` | sleepers, ticks |
 //! | `work`, `attention` | what interrupts leave to be done |
+//! | `pause` | looking up in the middle of a long call |
 //! | `wait`, `list` | queues of sleeping tasks |
 #![deny(unsafe_code)]
 
@@ -25,6 +26,7 @@ pub mod attention;
 mod cores;
 mod idle;
 mod list;
+mod pause;
 mod place;
 mod switch;
 mod task;
@@ -37,6 +39,7 @@ use core::sync::atomic::Ordering;
 
 pub use idle::enter_idle;
 pub use list::TaskList;
+pub use pause::{lock, pause};
 pub use place::{enqueue, enqueue_here, set_affinity};
 pub use switch::{exit, finish_switch, park, yield_now};
 pub use task::{Start, Task};

@@ -12,9 +12,14 @@ use abi::Errno;
 use super::cores::{self, Core};
 use super::{Task, park, with_current};
 use crate::arch;
+use crate::counters::{Counter, bump};
 
 /// The time slice, and the pace of epochs.
 pub const TICK_NS: u64 = 10_000_000;
+
+/// A core that looks up so late was kept too long: by what the kernel did, or by a host that ran something else. Where an
+/// instruction is a nanosecond, it is what one piece of a long call may take.
+const LATE_NS: u64 = 1_000_000;
 
 /// Who wakes when: latest first, so that the next one is at the end.
 pub struct Timers(Vec<Sleeper>);
@@ -91,6 +96,11 @@ pub fn arm(core: &Core) {
 /// The timer rang some time ago: wakes who is due, and says whether a tick is due too.
 pub fn expire(core: &Core) -> bool {
     let now = arch::now_ns();
+    // A core that slept was kept by nobody.
+    let is_late = core.timers.lock().next().is_some_and(|deadline| deadline + LATE_NS < now);
+    if is_late && arch::with_current(|_| ()).is_some() {
+        bump(Counter::LateTimers);
+    }
     loop {
         // The lock is free again before the task is woken: waking takes other locks.
         let due = core.timers.lock().pop_due(now);

@@ -10,6 +10,7 @@ use crate::arch;
 use crate::counters::{self, Counter};
 use crate::fs::bytes::{copy_prefix, prefix};
 use crate::mm::{frames, user};
+use crate::sched::pause;
 
 /// A field of `uname`: the text, then zeroes.
 fn field(text: &str) -> [u8; 65] {
@@ -63,7 +64,7 @@ pub fn getrandom(call: &mut Call<'_>) -> Outcome {
     }
     let (at, length) = (call.arg(0), call.arg(1).min(MOST));
     let mut done = 0;
-    while done < length {
+    while done < length && pause() {
         let mut bytes = [0; CHUNK];
         arch::fill_random(&mut bytes);
         let bytes = prefix(&bytes, length - done);

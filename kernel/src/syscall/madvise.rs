@@ -14,8 +14,9 @@ use super::ranges::{check_mapped, range, refusal};
 use super::{Call, Outcome};
 use crate::fs::page_cache::PageCache;
 use crate::mm::file_mapping;
+use crate::process::pieces::{in_pieces, over_holes};
 use crate::process::retry;
-use crate::sched::Task;
+use crate::sched::{Task, pause};
 
 /// What is only a hint is accepted without effect.
 pub fn madvise(call: &mut Call<'_>) -> Outcome {
@@ -64,17 +65,21 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
 /// # Errors
 /// EINVAL if one of the mappings is such that the advice is not for it.
 fn refuse(task: &Task, pages: PageRange, is_refused: impl Fn(Mapping) -> bool) -> Result<(), Errno> {
-    let mut refused = false;
-    task.space().regions(&pin(), pages, &mut |region| {
-        refused = is_refused(region.mapping);
-        if refused { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    if refused { Err(Errno::EINVAL) } else { Ok(()) }
+    let space = task.space();
+    let look = |piece| {
+        let mut refused = false;
+        space.regions(&pin(), piece, &mut |region| {
+            refused = is_refused(region.mapping);
+            if refused { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if refused { Err(VmError::Mixed) } else { Ok(()) }
+    };
+    in_pieces(space, pages, look).map_err(|_| Errno::EINVAL)
 }
 
 fn discard(task: &Task, pages: PageRange) -> Outcome {
     if !pages.is_empty() {
-        retry(|| task.space().discard(&pin(), pages)).map_err(refusal)?;
+        over_holes(task.space(), pages, |piece| task.space().discard(&pin(), piece)).map_err(refusal)?;
     }
     Ok(0)
 }
@@ -84,7 +89,7 @@ pub(super) fn advise(task: &Task, pages: PageRange, set: Flags, clear: Flags) ->
     if pages.is_empty() {
         return Ok(0);
     }
-    match retry(|| task.space().advise(&pin(), pages, set, clear)) {
+    match over_holes(task.space(), pages, |piece| task.space().advise(&pin(), piece, set, clear)) {
         Ok(()) => Ok(0),
         Err(VmError::Mixed) => Err(Errno::EINVAL),
         Err(error) => Err(refusal(error)),
@@ -100,6 +105,9 @@ fn collapse(task: &Task, pages: PageRange) -> Outcome {
         return Err(Errno::EINVAL);
     }
     for block in (start..=end - HUGE_PAGES).step_by(HUGE_PAGES as usize) {
+        if !pause() {
+            return Err(Errno::EINTR);
+        }
         match task.space().collapse(&pin(), PageNum::new(block)) {
             Ok(()) => {}
             Err(VmError::NotMapped) => {
@@ -123,7 +131,7 @@ struct Stretch {
 /// Punches holes into the files behind shared mappings, up to the first page that is none's.
 fn remove(task: &Task, pages: PageRange) -> Outcome {
     let mut rest = pages;
-    while !rest.is_empty() {
+    while !rest.is_empty() && pause() {
         let stretch = stretch(task, rest)?;
         stretch.file.punch(stretch.first * PAGE_SIZE, stretch.pages.pages() * PAGE_SIZE)?;
         rest = PageRange::between(stretch.pages.end(), rest.end());
@@ -158,7 +166,7 @@ fn shown(region: &Region) -> Result<Stretch, Errno> {
 /// Faults the pages in, up to the first that cannot be: EINTR if the process ends meanwhile.
 pub(super) fn populate(task: &Task, pages: PageRange, access: Access) -> Outcome {
     for address in pages.iter().map(PageNum::address) {
-        if task.is_killed() {
+        if !pause() {
             return Err(Errno::EINTR);
         }
         touch(task, address.ok_or(Errno::ENOMEM)?, access)?;

@@ -6,15 +6,16 @@ use abi::Errno;
 use abi::memory::*;
 use percore::pin;
 use sync::atomic::Ordering;
-use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot};
+use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
 use super::map_file::{map_file, map_shared_memory};
 use super::ranges::{pages_for, refusal};
 use super::{Call, Outcome};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
+use crate::process::pieces::{in_pieces, over_holes};
 use crate::process::{Growth, retry, within_limits};
-use crate::sched::Task;
+use crate::sched::{Task, pause};
 
 /// Where MAP_32BIT mappings end.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
@@ -131,28 +132,54 @@ impl Locks {
 
 fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
     let space = task.space();
+    if let Some(pages) = long_place(space, request) {
+        if mapping.backing().is_none() {
+            replace(task, pages, mapping).map_err(refusal)?;
+            return Ok(pages.start());
+        }
+        // What the record of a file's mapping says is true of all of it at once.
+        let _holes = over_holes(space, pages, |piece| space.discard(&pin(), piece));
+    }
     let map = || space.map(&pin(), request.place, request.pages, mapping);
-    retry(|| within_limits(task, || growth(space, request, mapping), map)).map_err(refusal)
+    retry(|| within_limits(task, || growth(space, request.place, request.pages, mapping), map))
+        .map_err(refusal)
+}
+
+/// The pages of a fixed place, if there is more to replace than one piece.
+fn long_place(space: &SpaceHandle, request: &Request) -> Option<PageRange> {
+    let Placement::Fixed(start) = request.place else { return None };
+    let pages = PageRange::new(start, request.pages)?;
+    (space.piece(&pin(), pages) != pages).then_some(pages)
+}
+
+/// Maps over `pages` piece by piece, each in one step: so none of the place is ever free for others.
+fn replace(task: &Task, pages: PageRange, mapping: Mapping) -> Result<(), VmError> {
+    let space = task.space();
+    in_pieces(space, pages, |piece| {
+        let (place, pages) = (Placement::Fixed(piece.start()), piece.pages());
+        let map = || space.map(&pin(), place, pages, mapping).map(drop);
+        within_limits(task, || growth(space, place, pages, mapping), map)
+    })
 }
 
 /// What the mapping adds: what it replaces does not count twice.
-fn growth(space: &SpaceHandle, request: &Request, mapping: Mapping) -> Growth {
+fn growth(space: &SpaceHandle, place: Placement, pages: u64, mapping: Mapping) -> Growth {
     let mut replaced = 0;
-    if let Placement::Fixed(start) = request.place {
-        let pages = PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY);
+    if let Placement::Fixed(start) = place {
+        let pages = PageRange::new(start, pages).unwrap_or(PageRange::EMPTY);
         space.regions(&pin(), pages, &mut |region| {
             replaced += region.pages.common(pages).pages();
             ControlFlow::Continue(())
         });
     }
-    Growth::of(mapping, request.pages.saturating_sub(replaced))
+    Growth::of(mapping, pages.saturating_sub(replaced))
 }
 
 /// Faults the pages in, as far as memory goes and somebody wants them.
 fn bring_in(task: &Task, pages: PageRange, prot: Prot) {
     let access = if prot.allows(Access::Write) { Access::Write } else { Access::Read };
     let mut addresses = pages.iter().filter_map(PageNum::address);
-    let comes = |at| !task.is_killed() && task.space().fault(&pin(), at, access).is_ok();
+    let comes = |at| pause() && task.space().fault(&pin(), at, access).is_ok();
     let _enough = addresses.all(comes);
 }
 

@@ -12,6 +12,7 @@ use super::{Call, Outcome};
 use crate::mm::file_mapping::{self, Held};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
+use crate::process::pieces::in_pieces;
 use crate::process::{Growth, retry, within_limits};
 use crate::sched::Task;
 
@@ -76,7 +77,7 @@ fn shrink(space: &SpaceHandle, request: &Request) -> Result<PageRange, Errno> {
     let kept = PageRange::new(old.start(), old.pages().min(request.pages)).ok_or(Errno::EINVAL)?;
     let rest = PageRange::between(kept.end(), old.end());
     if !rest.is_empty() {
-        retry(|| space.unmap(&pin(), rest)).map_err(refusal)?;
+        in_pieces(space, rest, |piece| space.unmap(&pin(), piece)).map_err(refusal)?;
     }
     Ok(kept)
 }

@@ -15,15 +15,18 @@ pub fn lseek(call: &mut Call<'_>) -> Outcome {
     if stream {
         return Err(Errno::ESPIPE);
     }
-    let mut position = file.position.lock();
     let inside = (0..len as i64).contains(&offset);
+    let found = match whence {
+        SEEK_DATA | SEEK_HOLE if inside => Some(seek(file.node(), offset, whence == SEEK_DATA)?),
+        SEEK_DATA | SEEK_HOLE => return Err(Errno::ENXIO),
+        _ => None,
+    };
+    let mut position = file.position.lock();
     let target = match whence {
         SEEK_SET => Some(offset),
         SEEK_CUR => offset.checked_add(*position as i64),
         SEEK_END => offset.checked_add(len as i64),
-        SEEK_DATA | SEEK_HOLE if inside => Some(seek(file.node(), offset, whence == SEEK_DATA)?),
-        SEEK_DATA | SEEK_HOLE => return Err(Errno::ENXIO),
-        _ => None,
+        _ => found,
     };
     *position = target.and_then(|target| u64::try_from(target).ok()).ok_or(Errno::EINVAL)?;
     Ok(*position)

@@ -9,7 +9,7 @@ use abi::memory::*;
 use percore::pin;
 use vm::{Access, FaultError, FrameNum, PAGE_SIZE, VirtAddr};
 
-use super::ranges::range;
+use super::ranges::{is_mapped, range};
 use super::{Call, Outcome};
 use crate::fs::buffers::Buffers;
 use crate::fs::bytes::{prefix, prefix_mut};
@@ -17,7 +17,7 @@ use crate::fs::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::mm::{contents, user};
 use crate::process::{Memory, Patience, numbers, outlast, patiently, pidfd};
-use crate::sched;
+use crate::sched::{self, pause};
 
 /// Reads the memory of another process into the caller's.
 pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
@@ -61,7 +61,7 @@ fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
         }
-        if ours.left() == 0 {
+        if ours.left() == 0 || !pause() {
             break;
         }
     }
@@ -142,5 +142,5 @@ pub fn process_madvise(call: &mut Call<'_>) -> Outcome {
 
 fn hint(space: &SpaceHandle, base: u64, len: u64) -> Result<(), Errno> {
     let pages = range(base, len, Errno::EINVAL)?;
-    if pages.is_empty() || space.mapped(&pin(), pages) { Ok(()) } else { Err(Errno::ENOMEM) }
+    if is_mapped(space, pages) { Ok(()) } else { Err(Errno::ENOMEM) }
 }

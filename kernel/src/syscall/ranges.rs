@@ -10,7 +10,8 @@ use vm::{Flags, PAGE_SIZE, PageRange, Prot, VirtAddr, VmError};
 use super::{Call, Outcome};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user;
-use crate::process::{Growth, retry, within_limits};
+use crate::process::pieces::in_pieces;
+use crate::process::{Growth, within_limits};
 use crate::sched::Task;
 
 /// Pages that hold `length` bytes; `None` if that is not a number.
@@ -48,7 +49,7 @@ pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRa
 pub fn munmap(call: &mut Call<'_>) -> Outcome {
     let pages = range(call.arg(0), call.arg(1), Errno::EINVAL)?;
     let space = call.task.space();
-    match retry(|| space.unmap(&pin(), pages)) {
+    match in_pieces(space, pages, |piece| space.unmap(&pin(), piece)) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => unmap_above_lowest(call.task, pages),
         Err(error) => Err(refusal(error)),
@@ -65,7 +66,7 @@ fn unmap_above_lowest(task: &Task, pages: PageRange) -> Outcome {
     let rest = PageRange::between(lowest, pages.end().max(lowest));
     let space = task.space();
     if !rest.is_empty() {
-        retry(|| space.unmap(&pin(), rest)).map_err(|_| Errno::EINVAL)?;
+        in_pieces(space, rest, |piece| space.unmap(&pin(), piece)).map_err(|_| Errno::EINVAL)?;
     }
     Ok(0)
 }
@@ -80,13 +81,19 @@ pub fn mprotect(call: &mut Call<'_>) -> Outcome {
     if pages.is_empty() {
         return Ok(0);
     }
-    let (space, prot) = (call.task.space(), Prot::from_bits(prot));
-    let protect = || space.protect(&pin(), pages, prot);
-    match retry(|| within_limits(call.task, || new_data(space, pages, prot), protect)) {
+    let prot = Prot::from_bits(prot);
+    match protect(call.task, pages, prot) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => protect_below_top(call.task, pages, prot),
         Err(error) => Err(refusal(error)),
     }
+}
+
+fn protect(task: &Task, pages: PageRange, prot: Prot) -> Result<(), VmError> {
+    let space = task.space();
+    in_pieces(space, pages, |piece| {
+        within_limits(task, || new_data(space, piece, prot), || space.protect(&pin(), piece, prot))
+    })
 }
 
 /// Pages that become a program's own data by being given the rights `prot`.
@@ -108,8 +115,7 @@ fn new_data(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Growth {
 fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
     let top = VirtAddr::new(user::USER_END).page();
     if pages.start() < top && pages.end() > top {
-        let _hole_or_none =
-            retry(|| task.space().protect(&pin(), PageRange::between(pages.start(), top), prot));
+        let _hole_or_none = protect(task, PageRange::between(pages.start(), top), prot);
     }
     Err(Errno::ENOMEM)
 }
@@ -117,7 +123,13 @@ fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
 /// # Errors
 /// ENOMEM unless all of the range is mapped.
 pub(super) fn check_mapped(task: &Task, pages: PageRange) -> Result<(), Errno> {
-    if pages.is_empty() || task.space().mapped(&pin(), pages) { Ok(()) } else { Err(Errno::ENOMEM) }
+    is_mapped(task.space(), pages).then_some(()).ok_or(Errno::ENOMEM)
+}
+
+/// Whether all of `pages` is mapped in `space`: true of each piece when it was looked at.
+pub(super) fn is_mapped(space: &SpaceHandle, pages: PageRange) -> bool {
+    let look = |piece| if space.mapped(&pin(), piece) { Ok(()) } else { Err(VmError::NotMapped) };
+    pages.is_empty() || in_pieces(space, pages, look).is_ok()
 }
 
 /// Files live in memory, and mappings show their own pages: nothing waits to be written back; the range is checked.

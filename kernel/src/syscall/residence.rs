@@ -14,7 +14,7 @@ use super::{Call, Outcome};
 use crate::fs::bytes::prefix;
 use crate::mm::space::user_pages;
 use crate::mm::{file_mapping, user};
-use crate::sched::Task;
+use crate::sched::{Task, pause};
 
 /// A page is resident if the program has it in memory, or its file has.
 pub fn mincore(call: &mut Call<'_>) -> Outcome {
@@ -32,6 +32,9 @@ pub fn mincore(call: &mut Call<'_>) -> Outcome {
         call.task.space().resident(&pin(), chunk, &mut note).map_err(|_| Errno::ENOMEM)?;
         note_files(call.task, chunk, &mut found);
         user::copy_out(call.arg(2).wrapping_add(done), prefix(&found, chunk.pages()))?;
+        if !pause() {
+            break;
+        }
     }
     Ok(0)
 }

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use radixmap::IfPresent;
+use radixmap::{IfPresent, KEY_END};
 
 use crate::machine::{KEYS, Map, Twin, WIDE, World, model, pin, race};
 
@@ -16,7 +16,7 @@ fn a_copy_against_a_removal_from_both() {
         let twin = world.twin();
         let theirs = twin.clone();
         let copy = |world: &World| {
-            world.map.copy_to(&pin(0), &twin, |run| Ok(Some(run.value()))).unwrap();
+            world.map.copy_to(&pin(0), &twin, 0..KEY_END, |run| Ok(Some(run.value()))).unwrap();
         };
         let clear = move |world: &World| {
             world.clear(1, 0..1);
@@ -40,7 +40,7 @@ fn a_copy_against_another_second_word() {
         let twin = world.twin();
         let theirs = twin.clone();
         let copy = move |world: &World| {
-            world.map.copy_to(&pin(0), &theirs, |run| Ok(Some(run.value()))).unwrap();
+            world.map.copy_to(&pin(0), &theirs, 0..KEY_END, |run| Ok(Some(run.value()))).unwrap();
         };
         let world = race(world, copy, |world| world.add_wide(1, 1..2, 2));
         let mut copied = Vec::new();

@@ -8,7 +8,8 @@ use refcache::Domain;
 
 use crate::contract::lock_slots;
 use crate::meta::Page;
-use crate::{Access, FrameNum, HUGE_PAGES, PageRange, VmError};
+use crate::space::PIECE;
+use crate::{Access, FrameNum, HUGE_PAGES, PageNum, PageRange, VmError};
 
 pub(super) type Guard<'g, E = Always> = RangeGuard<'g, Page, E>;
 
@@ -25,6 +26,19 @@ pub(super) fn check(user: PageRange, pages: PageRange) -> Result<PageRange, VmEr
         (_, false) => Err(VmError::OutOfRange),
         _ => Ok(pages),
     }
+}
+
+/// The first part of `pages` that has no more than a piece's slots, as far as `map` knows.
+pub(super) fn first_piece<R: Domain>(
+    map: &RadixMap<Page, R>,
+    pin: &Pinned,
+    pages: PageRange,
+    user: PageRange,
+) -> PageRange {
+    if pages.pages() <= PIECE || !user.covers(pages) {
+        return pages;
+    }
+    PageRange::between(pages.start(), PageNum::new(map.extent(pin, keys(pages), PIECE)))
 }
 
 /// Locks `pages`, and more where they lie in folded slots.

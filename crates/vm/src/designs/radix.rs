@@ -22,7 +22,7 @@ use percore::{CoreId, Pinned};
 use radixmap::{Expand, ExpandUsed, IfPresent, KEY_END, Leaf, NodeCounters, RadixMap, Value};
 use refcache::Domain;
 
-use super::locked::{Guard, check, keys, lock_all, make_fit, show_frame};
+use super::locked::{Guard, check, first_piece, keys, lock_all, make_fit, show_frame};
 use crate::arena::Arenas;
 use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
@@ -154,6 +154,10 @@ where
         Ok(())
     }
 
+    fn piece(&self, pin: &Pinned, pages: PageRange) -> PageRange {
+        first_piece(&self.map, pin, pages, self.user)
+    }
+
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         self.change_rights(pin, self.check(pages)?, prot)?;
         self.rig.tally.add(pin, Event::Mprotect, 1);
@@ -190,13 +194,18 @@ where
         Ok(())
     }
 
-    fn fork_alone(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
-        if self.may_have_huge() {
-            return self.fork(pin, child, heir);
+    fn fork_alone(
+        &self,
+        pin: &Pinned,
+        child: &dyn AddressSpace,
+        from: PageNum,
+        heir: &mut Heir<'_>,
+    ) -> Result<Option<PageNum>, VmError> {
+        let next = self.copy_piece_to(pin, same_design(child), from, heir)?;
+        if next.is_none() {
+            self.rig.tally.add(pin, Event::Fork, 1);
         }
-        self.copy_each_to(pin, same_design(child), heir)?;
-        self.rig.tally.add(pin, Event::Fork, 1);
-        Ok(())
+        Ok(next)
     }
 
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError> {

@@ -41,7 +41,7 @@ use self::edit::Edit;
 use self::locking::Locks;
 use self::rwlock::ReadGuard;
 use self::vma::Vma;
-use super::locked::{Guard, check, keys, lock_leaves, make_fit, show_frame};
+use super::locked::{Guard, check, first_piece, keys, lock_leaves, make_fit, show_frame};
 use crate::arena::Arenas;
 use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
@@ -49,7 +49,7 @@ use crate::layout::Layout;
 use crate::meta::Page;
 use crate::resolve::give;
 use crate::shootdown::{Removed, Rig};
-use crate::space::{Heir, Mover};
+use crate::space::{Heir, Mover, PIECE};
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
     Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, VirtAddr,
@@ -158,6 +158,15 @@ where
         self.arenas.released(pin, pages);
         self.rig.tally.add(pin, Event::Munmap, 1);
         Ok(())
+    }
+
+    fn piece(&self, pin: &Pinned, pages: PageRange) -> PageRange {
+        let _space = self.locks.read();
+        let resident = first_piece(&self.pages, pin, pages, self.user);
+        match find::all(&self.tree.read(pin), resident).nth(PIECE as usize) {
+            Some(next) => PageRange::between(resident.start(), next.pages.start()),
+            None => resident,
+        }
     }
 
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {

@@ -17,8 +17,8 @@
 //! 2. While room is reserved the end stays where it is, and so do the pages beyond it. So if there is room for all, all is
 //!    there when the end is raised.
 //! 3. A seal comes after every removal that it forbids.
-//! 4. Who removes or reserves waits for none of the file's locks with anything held, so the others wait for a bounded
-//!    time.
+//! 4. Who removes or reserves waits for none of the file's locks with anything held, and does it in pieces: so the others
+//!    wait for a bounded time, and give way meanwhile. A write that has its file's position locked lets go of that first.
 //!
 //! All of this is read and written under the lock, which orders it.
 
@@ -31,6 +31,7 @@ use sync::SpinGuard;
 use super::length::reach;
 use super::seals::Seals;
 use super::{PAGE, PageCache, pages};
+use crate::sched;
 
 /// What lies under the lock.
 pub struct Changing {
@@ -66,15 +67,26 @@ impl Drop for Removal<'_> {
 }
 
 impl PageCache {
-    /// Locks the file, at a time that `suits`.
+    /// Locks the file if that `suits` now.
+    ///
+    /// # Errors
+    /// EBUSY otherwise.
+    pub(super) fn lock_if(
+        &self,
+        suits: impl Fn(&Changing) -> bool,
+    ) -> Result<SpinGuard<'_, Changing>, Errno> {
+        let state = self.changing.lock();
+        if suits(&state) { Ok(state) } else { Err(Errno::EBUSY) }
+    }
+
+    /// Locks the file, at a time that `suits`. The caller holds no lock: others run meanwhile, who may be those that it waits
+    /// for.
     pub(super) fn lock_when(&self, suits: impl Fn(&Changing) -> bool) -> SpinGuard<'_, Changing> {
         loop {
-            let state = self.changing.lock();
-            if suits(&state) {
-                return state;
+            match self.lock_if(&suits) {
+                Ok(state) => return state,
+                Err(_) => sched::give_way(),
             }
-            drop(state);
-            percore::relax();
         }
     }
 
@@ -106,8 +118,10 @@ impl PageCache {
 
     /// Gives the pages from `first` up to `end` frames; or, if there is no room for all, none of those from `own` on.
     fn fill(&self, first: u64, end: u64, own: u64) -> Result<(), Errno> {
-        let pin = pin();
-        let filled = (first..end).try_for_each(|page| self.get_or_make(&pin, page).map(drop));
+        let filled = (first..end).try_for_each(|page| match sched::pause() {
+            true => self.get_or_make(&pin(), page).map(drop),
+            false => Err(Errno::EINTR),
+        });
         if filled.is_err() {
             self.drop_pages(own, end.max(own));
         }

@@ -2,14 +2,19 @@
 
 use abi::Errno;
 use percore::{Pinned, pin};
-use vm::FrameNum;
+use vm::{BackingNum, Copies, FrameNum, PageRange};
 
 use super::{Kind, PAGE, PageCache};
 use crate::counters::{self, Counter};
 use crate::fs::budget;
 use crate::fs::bytes::prefix;
 use crate::fs::image::tail;
+use crate::mm::space::SpaceHandle;
 use crate::mm::{contents, descriptors, epoch, frames, page_tree};
+use crate::sched;
+
+/// Words of the tree that are looked at between two pauses.
+const PIECE: u64 = 2048;
 
 impl PageCache {
     /// The frame of `page`, made if there is none.
@@ -69,6 +74,25 @@ impl PageCache {
         dropped
     }
 
+    /// Takes the pages from `first` up to `end` out of the tree, and then their translations back, in pieces. The caller is
+    /// a [`removal`](Self::removal), and holds no lock.
+    pub(super) fn remove(&self, first: u64, end: u64, copies: Copies) {
+        let mut from = first;
+        while from < end {
+            let to = self.pages.extent(from..end, PIECE);
+            self.drop_pages(from, to);
+            from = to;
+            sched::pause();
+        }
+        self.mappings.for_each(|mapping| {
+            let shown = mapping.shown_at(first, end);
+            if let Some(space) = mapping.space().filter(|_| !shown.is_empty()) {
+                take_back(&space, shown, mapping.number(), copies);
+            }
+            sched::pause();
+        });
+    }
+
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
         match self.kind {
             Kind::File => budget::take(pin)?,
@@ -86,6 +110,17 @@ impl PageCache {
             Kind::Anonymous => {}
         }
         counters::add(pin, Counter::FilePages, -1);
+    }
+}
+
+/// Takes the translations of `shown` back, also for a task that is killed: what a cut has begun it ends.
+fn take_back(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies: Copies) {
+    let mut rest = shown;
+    while !rest.is_empty() {
+        let piece = space.piece(&pin(), rest);
+        space.zap(&pin(), piece, backing, copies);
+        rest = PageRange::between(piece.end(), rest.end());
+        sched::pause();
     }
 }
 

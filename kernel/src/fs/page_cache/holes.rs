@@ -9,6 +9,7 @@ use vm::Copies;
 use super::changing::Changing;
 use super::{Kind, MAX_LEN, PAGE, PageCache, pages};
 use crate::mm::page_tree;
+use crate::sched;
 
 impl PageCache {
     /// Makes a hole of `len` bytes from `at` on. The length stays.
@@ -27,8 +28,7 @@ impl PageCache {
         }
         self.clear(at, first * PAGE as u64);
         self.clear(last * PAGE as u64, end);
-        self.drop_pages(first, last);
-        self.take_back(first, last, Copies::Keep);
+        self.remove(first, last, Copies::Keep);
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl PageCache {
     }
 
     fn hole(&self, mut page: u64, end: u64) -> u64 {
-        while page < end && self.pages.get(&pin(), page).is_some() {
+        while page < end && sched::pause() && self.pages.get(&pin(), page).is_some() {
             page += 1;
         }
         page

@@ -20,13 +20,14 @@ pub(super) fn reach(at: u64, len: u64) -> Result<u64, Errno> {
 }
 
 impl PageCache {
+    /// Writes with the file locked. EBUSY while somebody changes its length: the caller lets go of what it holds and comes again.
     pub(super) fn write_locked(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
         let start = |len| match place {
             Place::At(at) => at,
             Place::End => len,
         };
         let fits = |len| start(len).saturating_add(from.len() as u64) <= len;
-        let state = self.lock_when(|state| state.is_calm() || fits(self.len()));
+        let state = self.lock_if(|state| state.is_calm() || fits(self.len()))?;
         let len = self.len();
         let at = start(len);
         let room = MAX_LEN.saturating_sub(at).min(from.len() as u64);
@@ -58,8 +59,7 @@ impl PageCache {
         if new < len {
             self.clear(new, pages(new) * PAGE as u64);
             let _cut = self.removal(state);
-            self.drop_pages(pages(new), page_tree::END);
-            self.take_back(pages(new), page_tree::END, Copies::Drop);
+            self.remove(pages(new), page_tree::END, Copies::Drop);
         }
         Ok(())
     }

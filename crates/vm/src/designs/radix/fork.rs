@@ -1,24 +1,25 @@
 //! Fork: one walk over the parent, left to right; what it maps is set in the child at the same level, folded or not.
 //!
 //! The parent is locked as a whole: the child has what was mapped at one moment. If no other thread runs in the parent, there
-//! is only one moment, and each slot is locked as long as it is copied: what is not mapped costs less than a look. In the
+//! is only one moment, however long it is: the copy goes in pieces, and each slot is locked as long as it is copied. What is
+//! not mapped costs less than a look. In the
 //! child, which nobody else knows, nothing is waited for: so two forks cannot wait for each other. If memory runs out, what
 //! was walked is in order in both spaces, and the parent's translations of it are taken back all the same.
 
 use percore::Pinned;
-use radixmap::{OutOfMemory, Run};
+use radixmap::{IfDiffering, OutOfMemory, Run};
 use refcache::Domain;
 
-use super::RadixSpace;
 use super::huge::cut_all;
+use super::{RadixSpace, keys};
 use crate::contract::{Call, during, lock_slots};
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
 use crate::reach::Scattered;
 use crate::sharing::References;
 use crate::shootdown::{Rig, range};
-use crate::space::Heir;
-use crate::{BackingNum, Flags, Memory, Mmu, VmError};
+use crate::space::{Heir, PIECE};
+use crate::{BackingNum, Flags, Memory, Mmu, PageNum, PageRange, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// A copy of what is mapped at one moment.
@@ -35,16 +36,35 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         copied.map_err(|_| VmError::OutOfMemory)
     }
 
-    /// A copy of what is mapped, slot by slot; there are no huge pages.
-    pub(super) fn copy_each_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
+    /// A copy of a piece of what is mapped, slot by slot. Where the next piece begins.
+    pub(super) fn copy_piece_to(
+        &self,
+        pin: &Pinned,
+        child: &Self,
+        from: PageNum,
+        ask: &mut Heir<'_>,
+    ) -> Result<Option<PageNum>, VmError> {
+        let rest = PageRange::between(from, self.user.end());
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        // A huge page is 512 when it is cut.
+        let most = if self.may_have_huge() { PIECE / 64 } else { PIECE };
+        let end = PageNum::new(self.map.extent(pin, keys(rest), most));
+        let piece = PageRange::between(from, end);
+        if self.may_have_huge() {
+            let mut guard = self.lock(pin, piece, IfDiffering)?;
+            cut_all(&mut guard, keys(piece)).map_err(|_| VmError::OutOfMemory)?;
+        }
         lock_slots(pin);
         let mut copy = Copying::new(pin, self, child, ask);
-        let copied = self.map.copy_to(pin, &child.map, |run| {
+        let copied = self.map.copy_to(pin, &child.map, keys(piece), |run| {
             let copied = copy.run(run);
             copy.lowered.take_back();
             copied
         });
-        copied.map_err(|_| VmError::OutOfMemory)
+        copied.map_err(|_| VmError::OutOfMemory)?;
+        Ok((end < self.user.end()).then_some(end))
     }
 }
 

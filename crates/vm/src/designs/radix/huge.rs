@@ -87,7 +87,7 @@ pub(super) fn is_block(guard: &Guard<'_>) -> bool {
 }
 
 /// Cuts every huge page of the locked `keys`.
-pub(super) fn cut_all(guard: &mut Guard<'_>, mut keys: Range<u64>) -> Result<(), OutOfMemory> {
+pub(super) fn cut_all<E: Expand>(guard: &mut Guard<'_, E>, mut keys: Range<u64>) -> Result<(), OutOfMemory> {
     while !keys.is_empty() {
         let huge = |entry: &mut Entry<'_, Page, _>| match entry.value() {
             Some(page) if page.is_huge() => ControlFlow::Break(entry.keys()),

@@ -1,0 +1,47 @@
+//! How far some work reaches: where a caller may stop, and go on later.
+
+use core::ops::Range;
+
+use percore::Pinned;
+use refcache::Domain;
+
+use crate::lock::Here;
+use crate::node::{NodeRef, Step};
+use crate::{KEY_END, RadixMap, Value};
+
+/// What a leaf costs besides its used slots, in slots: to get there, and to leave it.
+const LEAF: u64 = 64;
+
+impl<V: Value, R: Domain> RadixMap<V, R> {
+    /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot
+    /// that follows, or at the end of `keys`. A leaf counts as some slots more, and is not cut. Without a lock: a hint, like
+    /// [`RadixMap::peek`].
+    ///
+    /// # Panics
+    /// If the range is empty or goes beyond [`KEY_END`].
+    pub fn extent(&self, pin: &Pinned, keys: Range<u64>, slots: u64) -> u64 {
+        assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
+        let (end, mut left) = (keys.end, slots);
+        first_beyond(&self.here(pin), self.root(), keys, &mut left).unwrap_or(end)
+    }
+}
+
+/// The first key of `keys`, below `node`, that has a value when `left` slots were counted down.
+fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> Option<u64> {
+    if node.level() == 0 {
+        let mut used = node.used_parts(keys, |_| false);
+        let first = used.next()?;
+        let is_beyond = *left == 0;
+        *left = left.saturating_sub(LEAF + 1 + used.count() as u64);
+        return is_beyond.then_some(first.keys.start);
+    }
+    node.used_parts(keys, |_| false).find_map(|part| match node.step(here, part.slot) {
+        Step::Child(child) => first_beyond(here, child, part.keys, left),
+        Step::Slot(word) if !word.is_used() => None,
+        Step::Slot(_) if *left == 0 => Some(part.keys.start),
+        Step::Slot(_) => {
+            *left -= 1;
+            None
+        }
+    })
+}

@@ -1,0 +1,320 @@
+/* How long a call keeps its CPU from others, and a signal waiting: one process makes calls that have much to do, another on the
+ * same CPU sleeps for a moment again and again, and looks how late it wakes.
+ *
+ * stretches [NAME]: prints, for every call, or that one, how long the other one waited at most, a slice of the CPU included; how
+ * often the CPU looked up too late; and the time that it took a SIGKILL to end the call half-way. In nanoseconds, which under
+ * `--accel count` are instructions. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096L
+#define MIB (1L << 20)
+#define RW (PROT_READ | PROT_WRITE)
+#define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS)
+#define SIZE (24 * MIB)
+#define NAP 20000L
+/* Mappings of one page, far from one another. */
+#define APART 500L
+#define FAR ((char *)0x100000000000)
+#define GAP (1L << 31)
+#define REGIONS 5000L
+
+/* What the two processes tell each other. */
+static volatile struct {
+    long begin, end, longest, last;
+} *shared;
+
+static long now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static void nap(long ns)
+{
+    struct timespec time = { ns / 1000000000, ns % 1000000000 };
+    nanosleep(&time, NULL);
+}
+
+/* What of the time since the last nap was in the call. */
+static void watch(void)
+{
+    for (;;) {
+        long before = now();
+        shared->last = before;
+        nap(NAP);
+        long after = now(), begin = shared->begin, end = shared->end;
+        if (begin == 0)
+            continue;
+        long from = begin > before + NAP ? begin : before + NAP, to = end != 0 && end < after ? end : after;
+        if (to - from > shared->longest)
+            shared->longest = to - from;
+    }
+}
+
+/* ---- what there is to do ---- */
+
+static char *at;
+static int file;
+static char page[PAGE];
+
+static char *map(long size)
+{
+    return mmap(NULL, size, RW, ANONYMOUS, -1, 0);
+}
+
+static void nothing(void) {}
+
+static void untouched(void) { at = map(SIZE); }
+
+static void touched(void)
+{
+    at = map(SIZE);
+    madvise(at, SIZE, MADV_NOHUGEPAGE);
+    for (long byte = 0; byte < SIZE; byte += PAGE)
+        at[byte] = 1;
+}
+
+static void scattered(void)
+{
+    for (long i = 0; i < APART; i++)
+        *(char *)mmap(FAR + i * GAP, PAGE, RW, ANONYMOUS | MAP_FIXED, -1, 0) = 1;
+}
+
+static void regions(void)
+{
+    at = map(2 * REGIONS * PAGE);
+    for (long i = 0; i < REGIONS; i++)
+        mprotect(at + 2 * i * PAGE, PAGE, PROT_READ);
+}
+
+static void small(void)
+{
+    at = map(MIB);
+    memset(at, 1, MIB);
+}
+
+static void whole_file(void)
+{
+    file = open("/tmp/stretches", O_CREAT | O_RDWR | O_TRUNC, 0600);
+    fallocate(file, 0, 0, SIZE);
+}
+
+static void mapped_file(void)
+{
+    whole_file();
+    at = mmap(NULL, SIZE, RW, MAP_SHARED, file, 0);
+    for (long byte = 0; byte < SIZE; byte += PAGE)
+        at[byte] = 1;
+}
+
+static void touched_and_file(void)
+{
+    touched();
+    file = open("/tmp/stretches", O_CREAT | O_RDWR | O_TRUNC, 0600);
+}
+
+static void empty_file(void) { file = open("/tmp/stretches", O_CREAT | O_RDWR | O_TRUNC, 0600); }
+
+static void sparse_file(void)
+{
+    file = memfd_create("sparse", 0);
+    if (ftruncate(file, 1L << 47) == 0)
+        at = mmap(NULL, 1L << 34, RW, MAP_SHARED, file, 1L << 46);
+}
+
+/* ---- the calls ---- */
+
+static long many(long (*call)(int, const struct iovec *, int), const char *path, int flags)
+{
+    struct iovec buffers[64];
+    for (int i = 0; i < 64; i++)
+        buffers[i] = (struct iovec){ at, MIB };
+    return call(open(path, flags), buffers, 64);
+}
+
+static void read_zeroes(void) { many(readv, "/dev/zero", O_RDONLY); }
+static void write_nowhere(void) { many(writev, "/dev/null", O_WRONLY); }
+static void read_into_new(void) { read(open("/dev/zero", O_RDONLY), at, SIZE); }
+static void random_bytes(void) { syscall(SYS_getrandom, at, SIZE, 0); }
+static void unmap(void) { munmap(at, SIZE); }
+static void unmap_scattered(void) { munmap(FAR, APART * GAP); }
+static void protect(void) { mprotect(at, SIZE, PROT_READ); }
+static void protect_regions(void) { mprotect(at, 2 * REGIONS * PAGE, PROT_NONE); }
+static void unmap_regions(void) { munmap(at, 2 * REGIONS * PAGE); }
+static void dont_need(void) { madvise(at, SIZE, MADV_DONTNEED); }
+static void dont_fork(void) { madvise(at, SIZE, MADV_DONTFORK); }
+static void map_over(void) { mmap(at, SIZE, RW, ANONYMOUS | MAP_FIXED, -1, 0); }
+static void populate(void) { mmap(NULL, SIZE, RW, ANONYMOUS | MAP_POPULATE, -1, 0); }
+static void populate_later(void) { madvise(at, SIZE, 23); }
+static void lock(void) { mlock(at, SIZE); }
+static void sync_all(void) { msync(at, SIZE, MS_SYNC); }
+static void residence(void)
+{
+    static unsigned char found[1L << 22];
+    mincore(at, 1L << 34, found);
+}
+static void read_other(void)
+{
+    struct iovec here = { at, SIZE / 2 }, there = { at + SIZE / 2, SIZE / 2 };
+    process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+}
+static void reserve(void) { fallocate(file, 0, 0, SIZE); }
+static void cut(void) { ftruncate(file, 0); }
+static void punch(void) { fallocate(file, 3, 0, SIZE); }
+static void read_file(void) { pread(file, at, SIZE, 0); }
+static void write_file(void) { write(file, at, SIZE); }
+static void read_sparse(void)
+{
+    for (int i = 0; i < 8; i++)
+        pread(file, page, PAGE, 0);
+    lseek(file, 0, SEEK_DATA);
+}
+static void read_maps(void)
+{
+    int maps = open("/proc/self/maps", O_RDONLY);
+    while (read(maps, page, PAGE) > 0) {}
+}
+static void make_child(void)
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    waitpid(child, NULL, 0);
+}
+static void leave(void) { _exit(0); }
+static void other_program(void)
+{
+    execl("/proc/self/exe", "stretches", "leave", "now", NULL);
+    _exit(1);
+}
+
+/* `kill`: it has enough to do to be killed in the middle. */
+static const struct {
+    const char *name;
+    void (*prepare)(void), (*call)(void);
+    int kill;
+} calls[] = {
+    { "nothing", nothing, nothing, 0 },
+    { "read zeroes", small, read_zeroes, 1 },
+    { "write nowhere", small, write_nowhere, 1 },
+    { "read into new pages", untouched, read_into_new, 1 },
+    { "random bytes", untouched, random_bytes, 1 },
+    { "munmap", touched, unmap, 0 },
+    { "munmap of scattered pages", scattered, unmap_scattered, 0 },
+    { "munmap of regions", regions, unmap_regions, 0 },
+    { "mprotect", touched, protect, 0 },
+    { "mprotect of regions", regions, protect_regions, 0 },
+    { "madvise DONTNEED", touched, dont_need, 0 },
+    { "madvise DONTFORK", touched, dont_fork, 0 },
+    { "mmap over pages", touched, map_over, 0 },
+    { "mmap POPULATE", nothing, populate, 1 },
+    { "madvise POPULATE", untouched, populate_later, 1 },
+    { "mlock", untouched, lock, 1 },
+    { "msync", touched, sync_all, 0 },
+    { "mincore", sparse_file, residence, 1 },
+    { "process_vm_readv", touched, read_other, 0 },
+    { "fallocate", empty_file, reserve, 0 },
+    { "ftruncate", mapped_file, cut, 0 },
+    { "punch", mapped_file, punch, 0 },
+    { "pread", mapped_file, read_file, 0 },
+    { "write", touched_and_file, write_file, 0 },
+    { "lseek", sparse_file, read_sparse, 0 },
+    { "/proc/self/maps", regions, read_maps, 1 },
+    { "fork", touched, make_child, 0 },
+    { "exit", touched, leave, 0 },
+    { "exec", touched, other_program, 0 },
+};
+
+static void attack(unsigned which)
+{
+    calls[which].prepare();
+    /* The slice begins anew, and the other one sleeps. */
+    nap(1000000);
+    nap(1000000);
+    shared->begin = now();
+    calls[which].call();
+    shared->end = now();
+    _exit(0);
+}
+
+/* How often a CPU has looked up more than a millisecond late; -1 on a system that does not count that. */
+static long late(void)
+{
+    static char text[1 << 16];
+    int counters = open("/proc/radixvm/counters", O_RDONLY);
+    long length = counters < 0 ? 0 : read(counters, text, sizeof text - 1);
+    close(counters);
+    text[length < 0 ? 0 : length] = 0;
+    char *line = strstr(text, "\nlate_timers ");
+    return line == NULL ? -1 : atol(line + strlen("\nlate_timers "));
+}
+
+static pid_t start(unsigned which)
+{
+    shared->begin = shared->end = shared->longest = 0;
+    pid_t child = fork();
+    if (child == 0)
+        attack(which);
+    return child;
+}
+
+/* Kills it when it is well inside of its call: how long that takes. */
+static long kill_one(unsigned which)
+{
+    pid_t child = start(which);
+    int status;
+    while (shared->begin == 0)
+        nap(NAP);
+    nap(1000000);
+    if (shared->end != 0)
+        printf("%s: over before the kill\n", calls[which].name);
+    long before = now();
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return now() - before;
+}
+
+int main(int count, char **words)
+{
+    if (count > 2)
+        return 0;
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    sched_setaffinity(0, sizeof first, &first);
+    shared = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t watcher = fork();
+    if (watcher == 0)
+        watch();
+    for (unsigned which = 0; which < sizeof calls / sizeof *calls; which++) {
+        if (count > 1 && strcmp(words[1], calls[which].name) != 0)
+            continue;
+        int status;
+        long before = late();
+        pid_t child = start(which);
+        waitpid(child, &status, 0);
+        nap(NAP);
+        printf("%s: longest %ld, late %ld, status %x\n", calls[which].name, shared->longest, late() - before, status);
+        if (calls[which].kill)
+            printf("%s: killed in %ld\n", calls[which].name, kill_one(which));
+        fflush(stdout);
+        unlink("/tmp/stretches");
+    }
+    kill(watcher, SIGKILL);
+    return 0;
+}
