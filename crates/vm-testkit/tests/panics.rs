@@ -109,7 +109,7 @@ fn a_fork_panics(forks: Forks) {
             };
             let _ = match forks {
                 Forks::AsOfOneMoment => world.space.fork(pin, &*child.space, heir),
-                Forks::Alone => world.space.fork_alone(pin, &*child.space, heir),
+                Forks::Alone => world.space.fork_alone(pin, &*child.space, PageNum::new(0), heir).map(drop),
             };
         });
         made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));

@@ -367,3 +367,31 @@ fn a_space_may_be_dropped_on_an_offline_core() {
         world.finish();
     });
 }
+
+/// What a long range is cut into covers it, begins and ends where a page is mapped, and has no more than a few leaves.
+#[test]
+fn a_long_range_is_unmapped_piece_by_piece() {
+    const FAR: u64 = 1 << 20;
+    const PLACES: u64 = 40;
+    on_every_design(|world, pin| {
+        for place in 1..=PLACES {
+            fixed(world, pin, range(place * FAR, 2), RW);
+            world.store(pin, page(place * FAR), 0, place).unwrap();
+        }
+        fixed(world, pin, range((PLACES + 1) * FAR, HUGE), RW);
+        let (all, mut pieces) = (range(FAR, (PLACES + 1) * FAR), 0);
+        let mut rest = all;
+        while !rest.is_empty() {
+            let piece = world.space.piece(pin, rest);
+            assert!(piece.start() == rest.start() && !piece.is_empty() && piece.end() <= rest.end());
+            rest = PageRange::between(piece.end(), rest.end());
+            assert!(rest.is_empty() || world.space.mapped(pin, PageRange::one(rest.start())));
+            world.space.unmap(pin, piece).unwrap();
+            assert!(rest.is_empty() || world.space.mapped(pin, PageRange::one(rest.start())));
+            pieces += 1;
+        }
+        assert!(pieces >= PLACES / 8, "{pieces} pieces");
+        assert!(world.regions(pin, all).is_empty());
+        assert_eq!(world.space.piece(pin, range(7, 512)), range(7, 512), "what is short is one piece");
+    });
+}

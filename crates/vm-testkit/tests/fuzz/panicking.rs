@@ -50,7 +50,7 @@ fn fork(world: &World, pin: &Pinned, alone: bool, count: &mut dyn FnMut()) {
             made.last().copied()
         };
         let _ = match alone {
-            true => world.space.fork_alone(pin, &*child.space, heir),
+            true => world.space.fork_alone(pin, &*child.space, PageNum::new(0), heir).map(drop),
             false => world.space.fork(pin, &*child.space, heir),
         };
     });
