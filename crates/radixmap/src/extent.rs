@@ -10,7 +10,7 @@ use crate::node::{NodeRef, Step};
 use crate::{KEY_END, RadixMap, Value};
 
 /// What a leaf costs besides its used slots, in slots: to get there, and to leave it.
-const LEAF: u64 = 64;
+const LEAF: u64 = 128;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot

@@ -10,6 +10,9 @@ use super::patience::retry;
 use crate::mm::space::SpaceHandle;
 use crate::sched::pause;
 
+/// So many pages are one piece: what most calls are about does not even ask.
+const SHORT: u64 = 512;
+
 /// Does `operation` with one piece of `pages` after the other, each again if memory was found after it ran out. The caller
 /// holds no lock. A task that is killed meanwhile leaves the rest.
 ///
@@ -21,6 +24,9 @@ pub fn in_pieces(
     pages: PageRange,
     mut operation: impl FnMut(PageRange) -> Result<(), VmError>,
 ) -> Result<(), VmError> {
+    if pages.pages() <= SHORT {
+        return retry(|| operation(pages));
+    }
     let mut rest = pages;
     loop {
         let piece = space.piece(&pin(), rest);
