@@ -197,11 +197,16 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
             Ok(len) => return Ok(done + len),
             Err(error) => return buffers.stopped(done, error),
         }
-        if done >= PIECE {
+        if done >= piece(content) {
             buffers.stop();
             return Ok(done);
         }
     }
+}
+
+/// How much of a file is read at once: what is made as it is read costs more.
+fn piece(content: &dyn Content) -> usize {
+    if content.pages().is_some() { PIECE } else { PAGE }
 }
 
 /// As much of `bytes` as a piece may have.
