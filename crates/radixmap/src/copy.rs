@@ -67,7 +67,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// As [`RangeGuard::copy_to`].
     ///
     /// # Panics
-    /// If the twin is the map itself, or has some of the keys.
+    /// If the twin is the map itself, or has some of the keys; if a slot with a value sticks out of the keys, they are none,
+    /// or go beyond [`KEY_END`].
     pub fn copy_to(
         &self,
         pin: &Pinned,
@@ -75,6 +76,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         keys: Range<u64>,
         mut copy: impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
     ) -> Result<(), OutOfMemory> {
+        assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         let (from, into) = ((&self.here(pin), self.root()), (&twin.here(pin), twin.root()));
         copy_keys(&Hold::Shown, from, into, keys, &mut copy)
     }
@@ -150,6 +152,7 @@ fn copy_run<'p, V: Value>(
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), OutOfMemory> {
+    assert!(part.whole, "a slot sticks out of the keys that are copied");
     let _record = from.here.record(&part.keys);
     let lock = matches!(hold, Hold::Shown).then(|| Locked(part.slots()));
     let shown = Shown { from, _lock: lock };

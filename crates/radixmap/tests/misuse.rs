@@ -229,7 +229,7 @@ fn bits_of_the_map_s_own_are_refused() {
         guard.fill(Raw(2, 0));
         assert!(attempt(|| guard.for_each_used(|run| run.set(bad))).is_err());
         drop(guard);
-        assert!(attempt(|| map.copy_to(&pin, &twin, |_| Ok(Some(bad)))).is_err());
+        assert!(attempt(|| map.copy_to(&pin, &twin, 0..KEY_END, |_| Ok(Some(bad)))).is_err());
     }
     map.lock_range(&pin, 0..BLOCK, Always).unwrap().fill(Raw(1, 0));
     assert!(attempt(|| _ = map.lock_key(&pin, 5)).is_err(), "a part with such bits");
@@ -258,7 +258,8 @@ fn who_waits_for_himself_is_told_so() {
         }
         assert!(message(&|| drop(map.lock_key(pin, 2))).contains("which it holds itself"));
         assert!(
-            message(&|| map.copy_to(pin, &other, |_| Ok(None)).unwrap()).contains("which it holds itself")
+            message(&|| map.copy_to(pin, &other, 0..KEY_END, |_| Ok(None)).unwrap())
+                .contains("which it holds itself")
         );
         // Others' keys, and the same keys of another map.
         drop(map.lock_range(pin, 0..2, Always).unwrap());
@@ -276,7 +277,10 @@ fn who_waits_for_himself_is_told_so() {
             drop(map.lock_key(pin, run.keys().start));
             Ok(None)
         };
-        assert!(message(&|| map.copy_to(pin, &other, shown).unwrap()).contains("which it holds itself"));
+        assert!(
+            message(&|| map.copy_to(pin, &other, 0..KEY_END, shown).unwrap())
+                .contains("which it holds itself")
+        );
     });
 }
 
@@ -284,7 +288,7 @@ fn who_waits_for_himself_is_told_so() {
 fn a_map_is_not_copied_to_itself() {
     on_map(|pin, map| {
         fill(map, pin, 0..4, 2);
-        assert!(attempt(|| map.copy_to(pin, map, |run| Ok(Some(run.value())))).is_err());
+        assert!(attempt(|| map.copy_to(pin, map, 0..KEY_END, |run| Ok(Some(run.value())))).is_err());
         assert!(attempt(|| map.lock_all(pin).copy_to(pin, map, |run| Ok(Some(run.value())))).is_err());
         let some = &mut map.lock_range(pin, 0..1 << 18, IfPresent).unwrap();
         assert!(attempt(|| some.copy_to(pin, map, |_| Ok(None))).is_err(), "not all of a map");

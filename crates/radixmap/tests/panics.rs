@@ -169,7 +169,7 @@ fn copying_a_map_that_is_held() {
 
 #[test]
 fn copying_a_map_slot_by_slot() {
-    panics_cleanly(|map, twin, pin| map.copy_to(pin, twin, copied).unwrap());
+    panics_cleanly(|map, twin, pin| map.copy_to(pin, twin, 0..KEY_END, copied).unwrap());
 }
 
 #[test]

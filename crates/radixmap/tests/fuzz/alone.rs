@@ -234,7 +234,7 @@ fn copy(map: &Map<'_>, model: &mut Model, pin: &Pinned, dice: &mut Dice) {
         Ok(Some(run.value()))
     };
     match dice.one_in(2) {
-        true => map.copy_to(pin, &twin, made).unwrap(),
+        true => map.copy_to(pin, &twin, 0..KEY_END, made).unwrap(),
         false => map.lock_all(pin).copy_to(pin, &twin, made).unwrap(),
     }
     assert_eq!(contents(&mut twin.lock_all(pin)), model.used(0..KEY_END));

@@ -79,7 +79,7 @@ fn act(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, dice: &mut Dice) {
         }
         10 => {
             let twin = Map::new(pin, map.domain()).unwrap();
-            let copied = map.copy_to(pin, &twin, |run| {
+            let copied = map.copy_to(pin, &twin, 0..KEY_END, |run| {
                 step(Call::Closure);
                 Ok((run.value().number % 3 > 0).then_some(run.value()))
             });

@@ -60,7 +60,7 @@ fn a_copy_against_a_fold() {
         let twin = world.twin();
         let theirs = twin.clone();
         let copy = move |world: &World| {
-            world.map.copy_to(&pin(0), &theirs, |run| Ok(Some(run.value()))).unwrap();
+            world.map.copy_to(&pin(0), &theirs, 0..KEY_END, |run| Ok(Some(run.value()))).unwrap();
         };
         let world = race(world, copy, |world| world.fold(1, 0..2, 10));
         let mut copied = [0; 2];
