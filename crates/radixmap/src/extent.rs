@@ -9,13 +9,13 @@ use crate::lock::Here;
 use crate::node::{NodeRef, Step};
 use crate::{KEY_END, RadixMap, Value};
 
-/// What a leaf costs besides its used slots, in slots: to get there, and to leave it.
-const LEAF: u64 = 128;
+/// What a node costs besides its used slots, in slots: to get there, and to lock and unlock its empty slots.
+const NODE: u64 = 32;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot
-    /// that follows, or at the end of `keys`. A leaf counts as some slots more, and is not cut. Without a lock: a hint, like
-    /// [`RadixMap::peek`].
+    /// that follows, or at the end of `keys`. Neighbours in a leaf that say the same count as one, a node counts as some
+    /// slots more, and a leaf is not cut. Without a lock: a hint, like [`RadixMap::peek`].
     ///
     /// # Panics
     /// If the range is empty or goes beyond [`KEY_END`].
@@ -29,12 +29,16 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
 /// The first key of `keys`, below `node`, that has a value when `left` slots were counted down.
 fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> Option<u64> {
     if node.level() == 0 {
-        let mut used = node.used_parts(keys, |_| false);
-        let first = used.next()?;
-        let is_beyond = *left == 0;
-        *left = left.saturating_sub(LEAF + 1 + used.count() as u64);
-        return is_beyond.then_some(first.keys.start);
+        let base = keys.start - node.indices(&keys).start as u64;
+        let mut runs = node.used_runs(&keys);
+        let first = runs.next()? as u64;
+        if *left == 0 {
+            return Some(base + first);
+        }
+        *left = left.saturating_sub(NODE + 1 + runs.count() as u64);
+        return None;
     }
+    *left = left.saturating_sub(NODE);
     node.used_parts(keys, |_| false).find_map(|part| match node.step(here, part.slot) {
         Step::Child(child) => first_beyond(here, child, part.keys, left),
         Step::Slot(word) if !word.is_used() => None,

@@ -65,6 +65,19 @@ impl<'p> NodeRef<'p> {
         self.picked(keys, |slots| self.first_used(slots).map(one)).next()
     }
 
+    /// Where the used runs of a leaf begin: slots whose main words are the same. For somebody who holds none: a hint.
+    #[inline(always)]
+    pub fn used_runs(self, keys: &Range<u64>) -> impl Iterator<Item = usize> {
+        let mut left = self.indices(keys);
+        iter::from_fn(move || {
+            let first = self.first_used(left.clone())?;
+            let word = self.slots.0[first].held();
+            let other = (first + 1..left.end).find(|&index| self.slots.0[index].held() != word);
+            left.start = other.unwrap_or(left.end);
+            Some(first)
+        })
+    }
+
     /// The second words, if each slot has one of its own.
     #[inline(always)]
     pub fn seconds(self) -> &'p [AtomicU64] {

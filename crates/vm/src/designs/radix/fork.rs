@@ -36,7 +36,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         copied.map_err(|_| VmError::OutOfMemory)
     }
 
-    /// A copy of a piece of what is mapped, slot by slot. Where the next piece begins.
+    /// Copies one piece of what is mapped, slot by slot, and returns where the next piece begins. The walk counts what it
+    /// copies, so that a small space costs no second walk.
     pub(super) fn copy_piece_to(
         &self,
         pin: &Pinned,
@@ -48,23 +49,33 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         if rest.is_empty() {
             return Ok(None);
         }
-        // A huge page is 512 when it is cut.
-        let most = if self.may_have_huge() { PIECE / 64 } else { PIECE };
-        let end = PageNum::new(self.map.extent(pin, keys(rest), most));
-        let piece = PageRange::between(from, end);
-        if self.may_have_huge() {
-            let mut guard = self.lock(pin, piece, IfDiffering)?;
-            cut_all(&mut guard, keys(piece)).map_err(|_| VmError::OutOfMemory)?;
-        }
+        let piece = if self.may_have_huge() { self.cut_piece(pin, rest)? } else { rest };
         lock_slots(pin);
         let mut copy = Copying::new(pin, self, child, ask);
+        let (mut left, mut next) = (PIECE, piece.end());
         let copied = self.map.copy_to(pin, &child.map, keys(piece), |run| {
+            if left == 0 {
+                next = range(run.keys()).start();
+                return Err(OutOfMemory);
+            }
+            left -= 1;
             let copied = copy.run(run);
             copy.lowered.take_back();
             copied
         });
-        copied.map_err(|_| VmError::OutOfMemory)?;
-        Ok((end < self.user.end()).then_some(end))
+        match copied {
+            Err(OutOfMemory) if next == piece.end() => Err(VmError::OutOfMemory),
+            _ => Ok((next < self.user.end()).then_some(next)),
+        }
+    }
+
+    /// Cuts the huge pages of the first piece of `rest`, and returns the piece. A huge page is 512 pages when it is cut.
+    fn cut_piece(&self, pin: &Pinned, rest: PageRange) -> Result<PageRange, VmError> {
+        let end = PageNum::new(self.map.extent(pin, keys(rest), PIECE / 64));
+        let piece = PageRange::between(rest.start(), end);
+        let mut guard = self.lock(pin, piece, IfDiffering)?;
+        cut_all(&mut guard, keys(piece)).map_err(|_| VmError::OutOfMemory)?;
+        Ok(piece)
     }
 }
 
