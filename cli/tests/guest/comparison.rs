@@ -27,21 +27,6 @@ fn a_local_round_takes_at_most_half_of_the_instructions_that_linux_takes() {
     assert!(rows.iter().all(|row| row["transfers"]["median"].is_number()));
 }
 
-/// Each memory call alone, and a round of three of them.
-#[test]
-fn no_memory_call_takes_more_instructions_than_on_linux() {
-    let json = scratch("bench").join("calls.json");
-    let output = radixvm().args(["bench", "calls", "--quick", "--json"]).arg(&json).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let costs: Vec<Value> = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
-    assert_eq!(costs.len(), 7);
-    for cost in costs {
-        let most = if cost["program"] == "local" { 0.3 } else { 1.0 };
-        let ratio = cost["ratio"].as_f64().unwrap_or_else(|| panic!("not measured: {cost}"));
-        assert!(ratio <= most, "{cost}");
-    }
-}
-
 /// With tables of each kind that a core has to itself.
 #[test]
 fn neither_fork_nor_exec_takes_more_instructions_than_on_linux() {

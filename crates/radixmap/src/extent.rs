@@ -10,7 +10,7 @@ use crate::node::{NodeRef, Step};
 use crate::{KEY_END, RadixMap, Value};
 
 /// What a node costs besides its used slots, in slots: to get there, and to lock and unlock its empty slots.
-const NODE: u64 = 32;
+const NODE: u64 = 48;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot
@@ -38,8 +38,7 @@ fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: 
         *left = left.saturating_sub(NODE + 1 + runs.count() as u64);
         return None;
     }
-    *left = left.saturating_sub(NODE);
-    node.used_parts(keys, |_| false).find_map(|part| match node.step(here, part.slot) {
+    let beyond = node.used_parts(keys, |_| false).find_map(|part| match node.step(here, part.slot) {
         Step::Child(child) => first_beyond(here, child, part.keys, left),
         Step::Slot(word) if !word.is_used() => None,
         Step::Slot(_) if *left == 0 => Some(part.keys.start),
@@ -47,5 +46,8 @@ fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: 
             *left -= 1;
             None
         }
-    })
+    });
+    // Afterwards, so that a part has a leaf or a slot at least.
+    *left = left.saturating_sub(NODE);
+    beyond
 }

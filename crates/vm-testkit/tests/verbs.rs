@@ -390,7 +390,7 @@ fn a_long_range_is_unmapped_piece_by_piece() {
             assert!(rest.is_empty() || world.space.mapped(pin, PageRange::one(rest.start())));
             pieces += 1;
         }
-        assert!(pieces >= PLACES / 8, "{pieces} pieces");
+        assert!(pieces >= PLACES / 10, "{pieces} pieces");
         assert!(world.regions(pin, all).is_empty());
         assert_eq!(world.space.piece(pin, range(7, 512)), range(7, 512), "what is short is one piece");
     });
