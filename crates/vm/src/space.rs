@@ -120,7 +120,7 @@ pub struct Nodes {
 }
 
 /// What one operation may change at once, in slots, so that it takes no more than about 10^6 instructions.
-pub(crate) const PIECE: u64 = 1024;
+pub(crate) const PIECE: u64 = 512;
 
 /// One address space. Every operation is atomic: overlapping ones take effect one after the other.
 ///
