@@ -113,6 +113,12 @@ pub fn try_pin() -> Option<Pinned> {
     (core != NO_CORE).then(|| Pinned { core: CoreId::new(core), release: true, _stays_here: PhantomData })
 }
 
+/// Pins the caller to its core, if that is one of the first `cores`: for destructors of what has a part for each of them.
+#[inline]
+pub fn try_pin_below(cores: usize) -> Option<Pinned> {
+    try_pin().filter(|pin| pin.core().index() < cores)
+}
+
 /// One turn of a wait for another core.
 #[inline]
 pub fn relax() {

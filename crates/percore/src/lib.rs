@@ -22,7 +22,7 @@ pub use all_cores::AllCores;
 pub use core_id::{CoreId, MAX_CORES};
 pub use core_set::CoreSet;
 pub use counts::Counts;
-pub use host::{Host, Pinned, pin, relax, try_pin};
+pub use host::{Host, Pinned, pin, relax, try_pin, try_pin_below};
 pub use lazy::LazyPerCore;
 pub use owned::OwnerCell;
 pub use per_core::PerCore;

@@ -376,7 +376,7 @@ impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
     /// for ever.
     fn drop(&mut self) {
         self.id.end();
-        let here = percore::try_pin().filter(|pin| pin.core().index() < self.refcache.cores());
+        let here = percore::try_pin_below(self.refcache.cores());
         if let Some(pin) = here.filter(|_| !self.root.is_discarded()) {
             self.discard(&pin);
         }

@@ -1,6 +1,7 @@
 //! Visitors, and callers who say what copies show, may panic: nothing stays locked, nothing is lost, and no core keeps what it must not.
 
 use std::ops::ControlFlow;
+use std::thread;
 
 use fuzzing::attempt;
 use percore::Pinned;
@@ -87,6 +88,40 @@ fn a_visitor_panics() {
     for world in worlds() {
         VISITS.into_iter().for_each(|visit| panics(&world, |pin| visit(&world, pin)));
         ends_well(world);
+    }
+}
+
+/// Ends the world in `drop`.
+struct EndsLate(Option<World>);
+
+impl Drop for EndsLate {
+    fn drop(&mut self) {
+        self.0.take().expect("it ends once").end();
+    }
+}
+
+/// Frames are leaked by a thread that plays no core of the machine, and nothing panics, also while the thread unwinds.
+#[test]
+fn a_space_may_be_dropped_by_any_thread() {
+    let ways: [fn(World); 3] = [
+        World::end,
+        |world| {
+            let _core = percore::threads::enter(percore::CoreId::new(2));
+            world.end();
+        },
+        |world| {
+            let _ends = EndsLate(Some(world));
+            panic!("on purpose");
+        },
+    ];
+    for way in ways {
+        for world in worlds() {
+            let machine = world.machine.clone();
+            let frames = machine.frames.used();
+            let told = thread::scope(|scope| scope.spawn(|| attempt(|| way(world))).join()).expect("it does not panic");
+            assert!(told.is_ok() || told == Err("on purpose".to_owned()), "{told:?}");
+            assert_eq!(machine.frames.used(), frames, "nobody else could have given them up");
+        }
     }
 }
 

@@ -335,9 +335,10 @@ where
 }
 
 impl<R: Domain, M: Mmu, F: Memory> Drop for RadixSpace<R, M, F> {
-    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the tables.
+    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the tables. A thread
+    /// that plays no core of the domain cannot give pages up: they are leaked.
     fn drop(&mut self) {
-        let pin = percore::pin();
+        let Some(pin) = percore::try_pin_below(self.map.domain().cores()) else { return };
         let mut references = References::new(&self.rig, &pin);
         self.map.dismantle(&pin, move |keys, page| references.give_up(range(keys), page), abandon);
     }

@@ -302,9 +302,10 @@ where
 }
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
-    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the table.
+    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the table. A thread
+    /// that plays no core of the domain cannot give pages up: they are leaked.
     fn drop(&mut self) {
-        let pin = percore::pin();
+        let Some(pin) = percore::try_pin_below(self.pages.domain().cores()) else { return };
         for region in find::all(&self.tree.read(&pin), self.user) {
             self.rig.refer(&pin, region.mapping.backing(), -(region.pages.pages() as i64));
         }
