@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result};
 
@@ -30,13 +31,31 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
 /// Runs tests, shows what they print, counts them. A run that fails without a failed test counts as one: it did not
 /// build, or died.
 pub fn tests(command: &mut Command) -> Result<Tally> {
+    heard(command, |line| println!("{line}"))
+}
+
+/// Runs two commands as [`tests`] does, at the same time. Shows the output of the second when the first has ended.
+pub fn tests_of_both(first: &mut Command, second: &mut Command) -> Result<Tally> {
+    let mut later = Vec::new();
+    let (one, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| heard(second, |line| later.push(line.to_owned())));
+        (tests(first), other.join().expect("it does not panic"))
+    });
+    later.iter().for_each(|line| println!("{line}"));
+    let mut both = one?;
+    both += other?;
+    Ok(both)
+}
+
+/// Runs tests, and tells `hear` each line of their output.
+fn heard(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<Tally> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
     let mut tally = Tally::default();
     for line in BufReader::new(child.stdout.take().expect("piped")).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         tally.hear(&line);
-        println!("{line}");
+        hear(&line);
     }
     if !child.wait()?.success() && tally.failed == 0 {
         tally.failed = 1;

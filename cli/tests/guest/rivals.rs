@@ -82,11 +82,14 @@ fn lookup(map: &str, writers: &str) -> f64 {
     looking["transfers"].as_f64().unwrap() * row["rounds"].as_f64().unwrap() / (readers * LOOKUPS)
 }
 
+/// Fewer transfers than this in a lookup: no writer is seen. Twice as many: one is.
+const UNSEEN: f64 = 0.01;
+
 #[test]
 fn lookups_of_the_radix_map_do_not_see_writers() {
     for writers in ["0", "1", "2"] {
         let transfers = lookup("radix", writers);
-        assert!(transfers < 0.01, "{transfers} beside {writers} writers");
+        assert!(transfers < UNSEEN, "{transfers} beside {writers} writers");
     }
 }
 
@@ -94,6 +97,6 @@ fn lookups_of_the_radix_map_do_not_see_writers() {
 fn lookups_of_the_skip_list_and_of_bonsai_see_writers() {
     for map in ["skiplist", "bonsai"] {
         let (alone, beside) = (lookup(map, "0"), lookup(map, "1"));
-        assert!(alone < 0.01 && beside > 0.02, "{map}: {alone}, and {beside} beside a writer");
+        assert!(alone < UNSEEN && beside > 2.0 * UNSEEN, "{map}: {alone}, and {beside} beside a writer");
     }
 }

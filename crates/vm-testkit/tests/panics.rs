@@ -118,7 +118,8 @@ fn a_space_may_be_dropped_by_any_thread() {
         for world in worlds() {
             let machine = world.machine.clone();
             let frames = machine.frames.used();
-            let told = thread::scope(|scope| scope.spawn(|| attempt(|| way(world))).join()).expect("it does not panic");
+            let told = thread::scope(|scope| scope.spawn(|| attempt(|| way(world))).join())
+                .expect("it does not panic");
             assert!(told.is_ok() || told == Err("on purpose".to_owned()), "{told:?}");
             assert_eq!(machine.frames.used(), frames, "nobody else could have given them up");
         }

@@ -5,12 +5,12 @@ use std::ops::{ControlFlow, Range};
 
 use fuzzing::Dice;
 use percore::Pinned;
-use radixmap::{Always, BLOCK, Expand, IfDiffering, IfPresent, KEY_END, Never, RangeGuard, Run};
+use radixmap::{Always, BLOCK, Expand, IfDiffering, IfPresent, Never, RangeGuard, Run};
 use refcache::Refcache;
 
 use crate::segments::{Model, Segments};
 use crate::trap::{Call, Trap, step};
-use crate::{CORES, Map, block_of, domain, key, keys, part_of, provoke, settle, value};
+use crate::{CORES, END, Map, block_of, domain, key, keys, part_of, provoke, settle, value};
 
 const STEPS: usize = if cfg!(miri) { 12 } else { 60 };
 
@@ -28,7 +28,7 @@ pub fn round(dice: &mut Dice) {
     for _ in 0..STEPS {
         trial.step(dice);
     }
-    trial.judge(0..KEY_END);
+    trial.judge(0..END);
     if dice.one_in(4) && !cfg!(miri) {
         // Its keys, and the domain's epochs, stand still: the map can go all the same.
         mem::forget(trial.map.lock_range(&pin, keys(dice), Always).unwrap());
@@ -234,13 +234,13 @@ fn copy(map: &Map<'_>, model: &mut Model, pin: &Pinned, dice: &mut Dice) {
         Ok(Some(run.value()))
     };
     match dice.one_in(2) {
-        true => map.copy_to(pin, &twin, 0..KEY_END, made).unwrap(),
+        true => map.copy_to(pin, &twin, 0..END, made).unwrap(),
         false => map.lock_all(pin).copy_to(pin, &twin, made).unwrap(),
     }
-    assert_eq!(contents(&mut twin.lock_all(pin)), model.used(0..KEY_END));
+    assert_eq!(contents(&mut twin.lock_all(pin)), model.used(0..END));
     let mut segments = Segments::default();
     twin.dismantle(pin, |keys, value| told(&mut segments, keys, Some(value)), |_| step(Call::Closure));
-    assert_eq!(segments.0, model.used(0..KEY_END));
+    assert_eq!(segments.0, model.used(0..END));
 }
 
 /// A second guard of keys that are held, in builds that notice.

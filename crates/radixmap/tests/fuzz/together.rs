@@ -5,11 +5,11 @@ use std::thread;
 
 use fuzzing::Dice;
 use percore::Pinned;
-use radixmap::{Always, ExpandUsed, IfDiffering, IfPresent, KEY_END, RangeGuard};
+use radixmap::{Always, ExpandUsed, IfDiffering, IfPresent, RangeGuard};
 use refcache::Refcache;
 
 use crate::trap::{Call, Trap, step};
-use crate::{CORES, Map, block_of, domain, key, keys, part_of, provoke, settle, value};
+use crate::{CORES, END, Map, block_of, domain, key, keys, part_of, provoke, settle, value};
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
 const STEPS: usize = if cfg!(miri) { 8 } else { 200 };
@@ -30,7 +30,7 @@ pub fn round(dice: &mut Dice) {
     let _core = percore::threads::enter_any(CORES);
     let pin = percore::pin();
     refcache.online(&pin);
-    map.lock_range(&pin, 0..KEY_END, IfPresent).unwrap().for_each(|entry| entry.clear());
+    map.lock_range(&pin, 0..END, IfPresent).unwrap().for_each(|entry| entry.clear());
     map.destroy(&pin);
     settle(refcache, &pin);
 }
@@ -72,14 +72,14 @@ fn act(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, dice: &mut Dice) {
         9 => {
             // To the right of all that is held.
             let _left = map.lock_range(pin, keys.clone(), IfPresent).unwrap();
-            let right = keys.end.min(KEY_END - 1)..KEY_END.min(keys.end + 9);
+            let right = keys.end.min(END - 1)..END.min(keys.end + 9);
             if right.start == keys.end {
                 drop(map.lock_range(pin, right, IfPresent).unwrap());
             }
         }
         10 => {
             let twin = Map::new(pin, map.domain()).unwrap();
-            let copied = map.copy_to(pin, &twin, 0..KEY_END, |run| {
+            let copied = map.copy_to(pin, &twin, 0..END, |run| {
                 step(Call::Closure);
                 Ok((run.value().number % 3 > 0).then_some(run.value()))
             });
