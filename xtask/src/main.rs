@@ -3,6 +3,7 @@
 
 mod check;
 mod linux_calls;
+mod mutants;
 mod rooms;
 mod shell;
 mod suites;
@@ -21,6 +22,8 @@ usage: cargo xtask VERB
   loom, miri, guest  one suite: the model checker, the interpreter, the tests that boot QEMU
   asan               one suite: the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (15)
   bochs              one suite: the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
+  mutants orderings CRATE [--only FILE:LINE] [--survivors] [--list]
+                     weaken each atomic ordering of the crate and run its loom models; results in target/mutants
   doc                write docs/linux-calls.md from the kernel's table, and the API pages";
 
 fn main() -> ExitCode {
@@ -40,6 +43,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
     match words {
         ["test", names @ ..] => suites::run(names),
         [name @ ("check" | "asan" | "loom" | "miri" | "guest" | "bochs")] => suites::run(&[name]),
+        ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
         ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
         _ => anyhow::bail!("{USAGE}"),
     }

@@ -1,0 +1,104 @@
+//! A crate's loom models, run one at a time, the quickest first.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::mutants::results::{Outcome, Results};
+use crate::mutants::tree::Tree;
+
+/// A model may take this many times as long on a mutant as without one, and `SLACK` more, on a machine that may be busy.
+const PATIENCE: u32 = 20;
+const SLACK: Duration = Duration::from_secs(60);
+/// How long one model may take without a mutant.
+const LONGEST: Duration = Duration::from_secs(1800);
+
+/// The models of a crate.
+pub struct Models {
+    name: String,
+    /// Each with the time that it takes, the quickest first.
+    times: Vec<(String, Duration)>,
+}
+
+/// What became of one run of a model.
+#[derive(PartialEq)]
+enum End {
+    Passed,
+    Failed,
+    TimedOut,
+}
+
+impl Models {
+    /// Builds the models of the crate as it is and runs those whose time is not known yet. They must pass.
+    pub fn measure(tree: &Tree, name: &str, results: &mut Results) -> Result<Self> {
+        let binary = build(tree, name)?.context("the models do not build")?;
+        let mut times = Vec::new();
+        for model in list(&binary)? {
+            let time = match results.time_of(&model) {
+                Some(time) => time,
+                None => {
+                    let start = Instant::now();
+                    ensure!(run(&binary, &model, LONGEST)? == End::Passed, "{model} fails without a mutant");
+                    results.record_time(&model, start.elapsed())?;
+                    start.elapsed()
+                }
+            };
+            times.push((model, time));
+        }
+        times.sort_by_key(|&(_, time)| time);
+        Ok(Models { name: name.to_owned(), times })
+    }
+
+    /// Builds the models of the crate in the tree, and runs them until one fails.
+    pub fn run(&self, tree: &Tree) -> Result<Outcome> {
+        let Some(binary) = build(tree, &self.name)? else { return Ok(Outcome::Unbuilt) };
+        for (model, time) in &self.times {
+            match run(&binary, model, *time * PATIENCE + SLACK)? {
+                End::Passed => {}
+                End::Failed => return Ok(Outcome::KilledBy(model.clone())),
+                End::TimedOut => return Ok(Outcome::TimedOut(model.clone())),
+            }
+        }
+        Ok(Outcome::Survived)
+    }
+}
+
+/// Builds the models and returns their binary, or none if they do not build.
+fn build(tree: &Tree, name: &str) -> Result<Option<PathBuf>> {
+    let words = format!("test --locked --release --quiet --package radixvm-{name} --test loom --no-run");
+    let mut command = tree.cargo(&words);
+    command.arg("--message-format=json").env("RUSTFLAGS", "--cfg loom").stderr(Stdio::null());
+    let output = command.output().context("cannot run cargo")?;
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let binary = messages.split("\"executable\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    Ok(binary.filter(|_| output.status.success()).map(PathBuf::from))
+}
+
+/// The names of the models in a binary.
+fn list(binary: &PathBuf) -> Result<Vec<String>> {
+    let output = Command::new(binary).arg("--list").output()?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// Runs one model.
+fn run(binary: &PathBuf, model: &str, limit: Duration) -> Result<End> {
+    let mut command = Command::new(binary);
+    command.args(["--exact", model]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| binary.display().to_string())?;
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(if status.success() { End::Passed } else { End::Failed });
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(End::TimedOut);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
