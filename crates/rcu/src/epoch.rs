@@ -27,7 +27,7 @@
 //!    after the unlinking.
 //! 4. A core that runs a callback dated d has seen the epoch d.
 //!
-//! Orderings: `told` is stored with Release and loaded with Acquire, and so is the epoch, by AcqRel and Acquire:
+//! Orderings: `told` is stored with Release and loaded with Acquire, and so is the epoch:
 //! *what a core did before it said e is before the turn to e+1, and that is before whatever is done by those who see
 //! it.*
 //!
@@ -147,10 +147,11 @@ impl Domain {
             local.scan = self.look_on(local.scan, epoch);
             local.scan.next == self.cores()
         });
-        // AcqRel: what all cores did before they said `epoch` goes on to whoever sees the next one. If it fails,
-        // another core has turned it: the next load will find that.
+        // Release: what all cores did before they said `epoch` goes on to those who see the next one. It need not acquire:
+        // `announce` has loaded this epoch with Acquire, from the same store. If it fails, another core has turned it: the
+        // next load will find that.
         complete && {
-            let _ = self.epoch.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.epoch.compare_exchange(epoch, epoch + 1, Ordering::Release, Ordering::Relaxed);
             true
         }
     }
