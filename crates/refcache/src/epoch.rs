@@ -251,15 +251,19 @@ impl Refcache {
     /// Flushes, unless this core is offline or has flushed in this epoch; tells whether it did.
     pub(crate) fn flush_if_due(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
-        self.cores.mine(pin).with(pin, |local| {
+        let due = self.cores.mine(pin).with(pin, |local| {
             let due = local.online && local.flushed != epoch;
             if due {
                 local.flush();
                 local.flushed = epoch;
-                self.barrier.arrive();
             }
             due
-        })
+        });
+        if due {
+            // After the queue's length has been published: a drain that sees the epoch turn sees what the flush has found.
+            self.barrier.arrive();
+        }
+        due
     }
 }
 

@@ -55,6 +55,8 @@ const QUEUED: u64 = 1 << 0;
 const DIRTY: u64 = 1 << 1;
 const WATCHED: u64 = 1 << 2;
 const COUNT_SHIFT: u32 = 3;
+/// In place of the weak word: one named the object, and names something else now.
+const UNNAMED: *mut WeakWord = ptr::without_provenance_mut(1);
 /// One reference, and nothing to say about it.
 const SOLE: u64 = 1 << COUNT_SHIFT | WATCHED;
 
@@ -71,7 +73,7 @@ pub struct Header {
     state: AtomicU64,
     /// Belongs to the queue that holds the object.
     pub(crate) link: UnsafeCell<Link>,
-    /// Null: no word names the object, or none does any more.
+    /// Null: no word has ever named the object. `UNNAMED`: none does any more.
     weak: AtomicPtr<WeakWord>,
     pub(crate) release: Release,
 }
@@ -143,10 +145,10 @@ impl Header {
     /// The caller holds references, changes the word by a read-modify-write (Release) when this returns, and gives up
     /// the references after that, all under one [`Loan`](crate::Loan).
     pub fn unname(&self) {
-        // Relaxed: a review that sees the null below sees this.
+        // Relaxed: a review that sees the word gone, by the store below, sees this.
         update(&self.state, Ordering::Relaxed, |state| (state & QUEUED != 0).then_some(state | DIRTY));
         // Release pairs with the Acquire in `word`.
-        self.weak.store(ptr::null_mut(), Ordering::Release);
+        self.weak.store(UNNAMED, Ordering::Release);
     }
 
     /// A reference is about to be added, in this core's cache.
@@ -162,8 +164,10 @@ impl Header {
     pub(crate) fn apply(&self, delta: i64) -> bool {
         // Acquire pairs with the Release in `leave_unless_low`: the last queue is done with `link`. Release pairs with
         // the Acquire of the change that leaves the count low: a word that was taken away from the object before a
-        // reference was given up is seen by whoever sees the epoch turn after that.
-        let change = |state| Some(applied(state, delta)).filter(|&next| next != state);
+        // reference was given up is seen by whoever sees the epoch turn after that. So the owner's evict changes the state
+        // even if it has nothing to say: otherwise it would not release.
+        let tells = |state, next| next != state || self.is_unnamed();
+        let change = |state| Some(applied(state, delta)).filter(|&next| tells(state, next));
         match update(&self.state, Ordering::AcqRel, change) {
             Some((before, after)) => after & !before & QUEUED != 0,
             None => false,
@@ -205,9 +209,15 @@ impl Header {
     /// The word that names the object, if there is one.
     fn word(&self) -> Option<&WeakWord> {
         // Acquire pairs with the Release in `unname`.
-        let word = NonNull::new(self.weak.load(Ordering::Acquire));
+        let word = NonNull::new(self.weak.load(Ordering::Acquire)).filter(|word| word.as_ptr() != UNNAMED);
         // SAFETY: a weak word outlives its object, named by it or not.
         word.map(|word| unsafe { word.as_ref() })
+    }
+
+    /// Whether a word that named the object names something else.
+    fn is_unnamed(&self) -> bool {
+        // Relaxed: the core that took the word away reads its own store.
+        self.weak.load(Ordering::Relaxed) == UNNAMED
     }
 
     fn is_named(&self) -> bool {

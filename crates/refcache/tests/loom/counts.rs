@@ -169,3 +169,20 @@ fn from_one_queue_to_another() {
         core.expect_release();
     });
 }
+
+/// A drain that sees the epoch turn must see what the flushes of that epoch have found. A core that arrives before it publishes
+/// the length of its queue fails here.
+#[test]
+fn garbage_is_seen_after_the_turn() {
+    explore(2, 2, Kind::Plain, 1, |core| {
+        core.as_core_1(|core1| core1.add(-1));
+        core.ticks(1);
+        let before = core.refcache().epoch();
+        let other = core.spawn(1, |core| core.ticks(1));
+        if core.refcache().epoch() > before {
+            assert_eq!(core.refcache().garbage(), 1);
+        }
+        other.join().unwrap();
+        core.expect_release();
+    });
+}

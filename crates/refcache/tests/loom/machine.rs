@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loom::thread::{self, JoinHandle};
 use percore::{CoreId, Pinned};
-use refcache::{Config, Header, Refcache, WeakWord};
+use refcache::{Config, DYING, Header, Refcache, WeakWord};
 use sync::UnsafeCell;
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -121,7 +121,12 @@ impl Core {
 
     /// Plays core 1 before its thread starts.
     pub fn as_core_1(&self, act: impl Fn(&Core)) {
-        act(&Core::new(&self.shared, 1));
+        self.as_core(1, act);
+    }
+
+    /// Plays a core before its thread starts.
+    pub fn as_core(&self, core: usize, act: impl Fn(&Core)) {
+        act(&Core::new(&self.shared, core));
     }
 
     /// Plays every core in turn. Only while no other thread plays one.
@@ -194,8 +199,17 @@ impl Core {
 
     /// Takes the weak word for something else, which Refcache must not touch.
     pub fn rename(&self) {
+        self.rename_to(ELSE);
+    }
+
+    /// Takes the weak word for something else that is marked, as if another object were found dead already.
+    pub fn rename_and_mark(&self) {
+        self.rename_to(ELSE | DYING);
+    }
+
+    fn rename_to(&self, word: u64) {
         self.object().header.unname();
-        self.object().word.0.swap(ELSE, Ordering::Release);
+        self.object().word.0.swap(word, Ordering::Release);
     }
 
     /// Whether the weak word is what `rename` made it.
@@ -203,9 +217,35 @@ impl Core {
         self.object().word.0.load(Ordering::Relaxed) == ELSE
     }
 
+    /// Whether the weak word is what `rename_and_mark` made it.
+    pub fn is_renamed_and_marked(&self) -> bool {
+        self.object().word.0.load(Ordering::Relaxed) == ELSE | DYING
+    }
+
+    /// Whether the weak word names nothing any more.
+    pub fn is_gone(&self) -> bool {
+        self.object().word.0.load(Ordering::Acquire) == 0
+    }
+
     fn releases(&self) -> u32 {
         // SAFETY: loom checks that nobody writes meanwhile.
         self.object().releases.with(|releases| unsafe { *releases })
+    }
+
+    /// What belongs to the weak word, and is read by those who find the object.
+    fn side(&self) -> &UnsafeCell<u32> {
+        // SAFETY: lives as long as the machine, and is not released in the models that use this.
+        unsafe { &self.shared.bystander.as_ref().releases }
+    }
+
+    pub fn read_side(&self) {
+        // SAFETY: loom checks that nobody writes meanwhile.
+        self.side().with(|side| unsafe { assert_eq!(*side, 0) });
+    }
+
+    pub fn write_side(&self) {
+        // SAFETY: loom checks that nobody else is there.
+        self.side().with_mut(|side| unsafe { *side = 1 });
     }
 
     /// After all threads have been joined: nobody holds the object, so it goes, once.

@@ -1,6 +1,14 @@
 //! Readers against the reviewer.
 
-use crate::machine::{Kind, explore};
+use std::sync::Arc;
+
+use loom::thread;
+use percore::{CoreId, Pinned};
+use refcache::{DYING, WeakWord};
+use sync::atomic::{AtomicU64, Ordering};
+use test_memory::Watched;
+
+use crate::machine::{Core, Kind, explore};
 
 /// A reader counts what it finds, while the object's review is due.
 #[test]
@@ -148,4 +156,173 @@ fn renamed_while_it_is_marked() {
         core.expect_release();
         assert!(core.is_renamed());
     });
+}
+
+/// The review is slow, and the word names another object by then, which is marked: that one is left alone, too.
+#[test]
+fn renamed_for_another_that_is_marked() {
+    explore(2, 2, Kind::Named, 1, |core| {
+        core.add(-1);
+        core.ticks(1);
+        core.as_core_1(|core1| core1.ticks(2));
+        core.ticks(1);
+        let other = core.spawn(1, |core| {
+            let loan = core.refcache().loan(&core.pin);
+            let found = core.find();
+            if found {
+                core.add(1);
+                core.rename_and_mark();
+                core.add(-1);
+            }
+            drop(loan);
+            core.ticks(2);
+            found
+        });
+        core.ticks(2);
+        let renamed = other.join().unwrap();
+        core.expect_release();
+        assert_eq!(core.is_renamed_and_marked(), renamed);
+    });
+}
+
+/// Core 1 takes the word away and evicts what it gives up. Then core 0's tick makes the count zero, or finds it zero once more.
+/// Core 2 flushes after that, and looks: it does not find the object by the word any more, or the object waits for it. The
+/// cores yield where that order is to be kept.
+fn renamed_before_a_third_core_looks(core: &Core, give_up: fn(&Core)) {
+    let owner = core.spawn(1, move |core| {
+        give_up(&core);
+        thread::yield_now();
+        core.ticks(1);
+    });
+    let reader = core.spawn(2, |core| {
+        core.ticks(1);
+        let loan = core.refcache().loan(&core.pin);
+        if core.find() {
+            core.read();
+        }
+        drop(loan);
+    });
+    thread::yield_now();
+    core.ticks(1);
+    thread::yield_now();
+    core.ticks(2);
+    owner.join().unwrap();
+    reader.join().unwrap();
+    core.expect_release();
+}
+
+/// Core 0 has the last reference. An evict that does not release, or one that finds the zero and does not acquire, fails here.
+#[test]
+fn renamed_before_another_finds_the_zero() {
+    explore(1, 3, Kind::Named, 2, |core| {
+        core.as_core(1, |core1| core1.ticks(1));
+        core.as_core(2, |core2| core2.ticks(1));
+        core.add(-1);
+        renamed_before_a_third_core_looks(&core, |core| {
+            let loan = core.refcache().loan(&core.pin);
+            core.rename();
+            core.add(-1);
+            core.conflict();
+            drop(loan);
+        });
+    });
+}
+
+/// The object is queued on core 0 and its review is due. A review that does not acquire fails here.
+#[test]
+fn renamed_before_another_reviews_the_zero() {
+    explore(1, 3, Kind::Named, 1, |core| {
+        core.add(-1);
+        for _ in 0..2 {
+            core.ticks(1);
+            core.as_core(1, |core1| core1.ticks(1));
+            core.as_core(2, |core2| core2.ticks(1));
+        }
+        core.as_core(1, |core1| core1.ticks(1));
+        core.as_core(2, |core2| core2.ticks(1));
+        renamed_before_a_third_core_looks(&core, |core| {
+            let loan = core.refcache().loan(&core.pin);
+            if core.find() {
+                core.add(1);
+                core.rename();
+                core.add(-1);
+                core.conflict();
+            }
+            drop(loan);
+        });
+    });
+}
+
+/// An owner that finds 0 uses what belongs to the word again: the readers of the old object are done with it.
+#[test]
+fn a_word_that_is_free_again() {
+    explore(2, 2, Kind::Named, 1, |core| {
+        core.add(-1);
+        core.ticks(1);
+        core.as_core_1(|core1| core1.ticks(1));
+        core.ticks(1);
+        let reader = core.spawn(1, |core| {
+            let loan = core.refcache().loan(&core.pin);
+            core.read_side();
+            drop(loan);
+            core.ticks(1);
+        });
+        // It plays no core.
+        let owner = core.spawn(2, |core| {
+            if core.is_gone() {
+                core.write_side();
+            }
+        });
+        core.ticks(2);
+        reader.join().unwrap();
+        owner.join().unwrap();
+        core.expect_release();
+    });
+}
+
+const NAME: u64 = 64;
+const OTHER_NAME: u64 = 128;
+
+/// An owner publishes an object in a word that contained `before`, which a reader may still have seen.
+fn publish(before: u64, published: u64) {
+    loom::model(move || {
+        let shared = Arc::new((WeakWord(AtomicU64::new(before)), Watched::default()));
+        let owner = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let (word, payload) = &*shared;
+                if word.0.compare_exchange(before, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    payload.set(1);
+                    word.0.store(published, Ordering::Release);
+                }
+            }
+        });
+        let (word, payload) = &*shared;
+        // SAFETY: nothing here belongs to a core.
+        let pin = unsafe { Pinned::assume(CoreId::new(0)) };
+        match word.revive(&pin) {
+            0 | OTHER_NAME => {}
+            // Nobody writes to the payload of what the reader kept from being taken.
+            NAME => assert!(payload.get() <= 1),
+            word => panic!("a word that nobody wrote: {word:#x}"),
+        }
+        owner.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_finds_an_object_that_is_complete() {
+    publish(0, NAME);
+}
+
+/// The reader loses the word to the reviewer, and finds the object after that.
+#[test]
+fn a_reader_finds_the_next_object() {
+    publish(OTHER_NAME | DYING, NAME);
+}
+
+/// The next object has the address of the last one, and is dying, too: the reader takes it for that.
+#[test]
+fn a_reader_finds_the_next_object_at_the_same_address() {
+    publish(NAME | DYING, NAME | DYING);
 }
