@@ -27,9 +27,15 @@ impl<const N: usize> Counts<N> {
     /// Adds to number `at`.
     #[inline(always)]
     pub fn add(&self, pin: &Pinned, at: usize, more: u64) {
+        self.add_all(pin, [(at, more)]);
+    }
+
+    /// Adds to several numbers, modulo 2^64: a number may be one that counts down as well.
+    #[inline(always)]
+    pub fn add_all<const M: usize>(&self, pin: &Pinned, more: [(usize, u64); M]) {
         match self.own.mine(pin) {
-            Some(own) => add_to(&own[at], more),
-            None => self.begin(pin, at, more),
+            Some(own) => more.into_iter().for_each(|(at, more)| add_to(&own[at], more)),
+            None => more.into_iter().for_each(|(at, more)| self.begin(pin, at, more)),
         }
     }
 
@@ -48,7 +54,9 @@ impl<const N: usize> Counts<N> {
 
     /// What all counted.
     pub fn sum(&self) -> [u64; N] {
-        self.own.iter().fold(read(&self.common), |sum, own| array::from_fn(|at| sum[at] + value(&own[at])))
+        self.own
+            .iter()
+            .fold(read(&self.common), |sum, own| array::from_fn(|at| sum[at].wrapping_add(value(&own[at]))))
     }
 
     /// How many cores there are.
@@ -72,7 +80,7 @@ fn value(cell: &AtomicU64) -> u64 {
 /// Only the owner core writes its cells, so no read-modify-write is needed.
 #[inline(always)]
 fn add_to(cell: &AtomicU64, more: u64) {
-    cell.store(cell.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 #[cfg(all(test, not(loom)))]
@@ -89,5 +97,8 @@ mod tests {
         let of = |core| counts.of(CoreId::new(core));
         assert_eq!((of(0), of(1), of(2)), ([5, 0], [0, 0], [1, 14]));
         assert_eq!(counts.sum(), [6, 14]);
+        // SAFETY: as above.
+        counts.add_all(&unsafe { Pinned::assume(CoreId::new(1)) }, [(0, 2), (1, 15_u64.wrapping_neg())]);
+        assert_eq!(counts.sum().map(|sum| sum as i64), [8, -1]);
     }
 }

@@ -259,7 +259,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         lock::first_used(self.here(pin), self.root.node(), keys)
     }
 
-    /// Shows what `keys` have to `visit`, from the left, without a lock: runs of keys with one value, each
+    /// Shows what `keys` have to `visit`, from the left, without a lock: runs of keys whose values have the same second word, and
+    /// the same bits of `mask` in their main words; each run as the value of its first key, each
     /// slot as it was when the walk came by. Land without nodes costs next to nothing. Nobody waits for the
     /// walk; it waits for the holder of a slot whose value has a second word. If such a value is replaced and
     /// comes back while it is read, it may be shown with the second word of the one in between.
@@ -270,11 +271,12 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         &self,
         pin: &Pinned,
         keys: Range<u64>,
+        mask: u64,
         mut visit: impl FnMut(Range<u64>, V) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         assert!(keys.end <= KEY_END, "not a range of keys");
         let show = &mut |keys: Range<u64>, main, second| visit(keys, V::from_words(main, second));
-        match look::look(&self.here(pin), self.root.node(), keys, show) {
+        match look::look(&self.here(pin), self.root.node(), keys, mask, show) {
             ControlFlow::Break(Stop::Broke(value)) => ControlFlow::Break(value),
             ControlFlow::Break(Stop::Gone(_)) => unreachable!("a root is not folded"),
             ControlFlow::Continue(()) => ControlFlow::Continue(()),

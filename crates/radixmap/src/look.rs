@@ -8,12 +8,13 @@
 //! 3. A node that was folded under the walk is left, and its parent's slot is read again from the key that was
 //!    next.
 
+use core::array;
 use core::ops::{ControlFlow, Range};
 
 use sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Here;
-use crate::node::{NodeRef, Step};
+use crate::node::{GROUP, NodeRef, Step};
 use crate::slot::{Slot, Word};
 
 /// Why a walk below a node ended early.
@@ -25,17 +26,19 @@ pub(crate) enum Stop<B> {
 }
 
 /// Shows each used slot below `node` that `keys` touches to `visit`, from the left: its keys in the range,
-/// its main word and its second word. Neighbours in a leaf that say the same come as one.
+/// its main word and its second word. Neighbours in a leaf whose second words are the same, and main words in
+/// the bits of `mask`, come as one that says what the first says.
 pub(crate) fn look<'p, B>(
     here: &Here<'p>,
     node: NodeRef<'p>,
     keys: Range<u64>,
+    mask: u64,
     visit: &mut impl FnMut(Range<u64>, u64, u64) -> ControlFlow<B>,
 ) -> ControlFlow<Stop<B>> {
     let mut left = keys;
     while let Some(part) = node.first_used_part(left.clone()) {
         left.start = match node.step(here, part.slot) {
-            Step::Child(child) => match look_into(here, child, part.keys.clone(), visit) {
+            Step::Child(child) => match look_into(here, child, part.keys.clone(), mask, visit) {
                 ControlFlow::Break(Stop::Gone(key)) => key,
                 ControlFlow::Break(broke) => return ControlFlow::Break(broke),
                 ControlFlow::Continue(()) => part.keys.end,
@@ -58,15 +61,17 @@ fn look_into<'p, B>(
     here: &Here<'p>,
     node: NodeRef<'p>,
     keys: Range<u64>,
+    mask: u64,
     visit: &mut impl FnMut(Range<u64>, u64, u64) -> ControlFlow<B>,
 ) -> ControlFlow<Stop<B>> {
-    if node.level() > 0 { look(here, node, keys, visit) } else { look_at_leaf(node, keys, visit) }
+    if node.level() > 0 { look(here, node, keys, mask, visit) } else { look_at_leaf(node, keys, mask, visit) }
 }
 
 /// The same for a leaf, whose slots have no children.
 fn look_at_leaf<B>(
     leaf: NodeRef<'_>,
     keys: Range<u64>,
+    mask: u64,
     visit: &mut impl FnMut(Range<u64>, u64, u64) -> ControlFlow<B>,
 ) -> ControlFlow<Stop<B>> {
     let slots = leaf.slots();
@@ -84,14 +89,53 @@ fn look_at_leaf<B>(
         if word.is_used()
             && let Some(second) = seconds.settled(start, &slots[start], word)
         {
-            let is_like = |&next: &usize| {
-                slots[next].held() == word && seconds.is_like(next, &slots[next], word, second)
-            };
-            at = start + 1 + (start + 1..left.end).take_while(is_like).count();
+            at = Like { slots, seconds: &seconds, word, mask, second }.end(start + 1..left.end);
             visit(key(start)..key(at), word.main(), second).map_break(Stop::Broke)?;
         }
     }
     ControlFlow::Continue(())
+}
+
+/// What the first of a run of slots in a leaf said.
+struct Like<'a, 'p> {
+    slots: &'p [Slot],
+    seconds: &'a Seconds<'p>,
+    word: Word,
+    mask: u64,
+    second: u64,
+}
+
+impl Like<'_, '_> {
+    /// The first of `slots` that is not like it, or their end: whole groups are looked at together.
+    #[inline(always)]
+    fn end(&self, slots: Range<usize>) -> usize {
+        let mut at = slots.start;
+        while at < slots.end && self.are_like(at, array::from_ref(&self.slots[at])) {
+            at += 1;
+            while let Some(group) = self.slots[at..slots.end].first_chunk::<GROUP>()
+                && self.are_like(at, group)
+            {
+                at += GROUP;
+            }
+        }
+        at
+    }
+
+    /// Whether `slots`, the first of which is slot `at`, are like it. A wide one that somebody holds is not.
+    #[inline(always)]
+    fn are_like<const N: usize>(&self, at: usize, slots: &[Slot; N]) -> bool {
+        let words = slots.each_ref().map(Slot::held);
+        let differing = |bits, word: &Word| bits | word.differing(self.word, self.mask);
+        words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, slots, &words))
+    }
+
+    /// Whether `slots`, which said `words`, have its second word beside them.
+    #[inline(always)]
+    fn have_second<const N: usize>(&self, at: usize, slots: &[Slot; N], words: &[Word; N]) -> bool {
+        let is_free = !words.iter().any(|word| word.is_locked());
+        let seconds = (at..).zip(words).all(|(index, &word)| self.seconds.get(index, word) == self.second);
+        is_free && seconds && slots.iter().zip(words).all(|(slot, &word)| slot.still_says(word))
+    }
 }
 
 /// The second words of a node.
@@ -118,12 +162,6 @@ impl<'p> Seconds<'p> {
         }
         let second = self.get(index, word);
         slot.still_says(word).then_some(second)
-    }
-
-    /// Whether slot `index`, which said `word`, has `second` beside it.
-    #[inline(always)]
-    fn is_like(&self, index: usize, slot: &Slot, word: Word, second: u64) -> bool {
-        !word.is_wide() || self.get(index, word) == second && slot.still_says(word)
     }
 
     /// Relaxed: `still_says` tells whether it was changed.

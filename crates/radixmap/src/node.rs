@@ -26,7 +26,7 @@ pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
 pub(crate) const TOP: u32 = KEY_BITS / LEVEL_BITS - 1;
 
 /// Slots that are looked at together. A word has a bit for each group of a node.
-const GROUP: usize = if FANOUT < 8 { FANOUT } else { 8 };
+pub(crate) const GROUP: usize = if FANOUT < 8 { FANOUT } else { 8 };
 const _: () = assert!(FANOUT <= GROUP * u64::BITS as usize);
 
 /// How many keys one slot of a node at `level` covers.

@@ -73,6 +73,12 @@ impl Word {
         self.0 & KIND != 0
     }
 
+    /// The bits that tell it apart from `other`: of its kind, and of `mask` in its main word.
+    #[inline(always)]
+    pub fn differing(self, other: Self, mask: u64) -> u64 {
+        (self.0 ^ other.0) & (mask & !TAGS | KIND)
+    }
+
     /// The bits of both.
     #[inline(always)]
     pub fn or(self, other: Self) -> Self {

@@ -16,7 +16,7 @@ type Map<'r> = RadixMap<Twin, &'r Refcache>;
 /// What a look shows, with neighbours that have the same value joined: how they are split is not promised.
 fn seen(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, Twin)> {
     let mut seen: Vec<(Range<u64>, Twin)> = Vec::new();
-    let _all = map.look(pin, keys, |keys, value| {
+    let _all = map.look(pin, keys, u64::MAX, |keys, value| {
         assert!(seen.last().is_none_or(|(before, _)| before.end <= keys.start) && !keys.is_empty());
         match seen.last_mut().filter(|(before, of)| before.end == keys.start && *of == value) {
             Some((before, _)) => before.end = keys.end,
@@ -63,8 +63,50 @@ fn a_look_shows_what_is_set_in_order_and_no_more() {
     assert_eq!(seen(&map, &pin, all.clone()), expected);
     assert_eq!(seen(&map, &pin, 7..10), [(7..9, Twin(2)), (9..10, Twin(3))], "clipped");
     assert_eq!(seen(&map, &pin, 3..3), []);
-    let first = map.look(&pin, all, |keys, _| ControlFlow::Break(keys.start));
+    let first = map.look(&pin, all, u64::MAX, |keys, _| ControlFlow::Break(keys.start));
     assert_eq!(first, ControlFlow::Break(5));
+    map.destroy(&pin);
+    settle(&refcache, &pin);
+}
+
+/// A run ends where the bits of the mask, the second word or the kind of value do, and nowhere else: whole groups of slots are
+/// looked at together, so runs begin and end at odd places.
+#[test]
+fn values_that_agree_in_the_bits_of_the_mask_are_one_run() {
+    let _core = percore::threads::enter_any(CORES);
+    let (pin, refcache) = (pin(), domain());
+    refcache.online(&pin);
+    let map = Map::new(&pin, &refcache).unwrap();
+    let mask = !(0b100 << 12);
+    for key in 0..BLOCK {
+        let differing = key % 2 * 4;
+        let value = match key {
+            0..21 => 2,
+            21..100 => 3,
+            100..131 => 67,
+            131..203 => 8,
+            203 => continue,
+            _ => 8,
+        };
+        set(&map, &pin, key..key + 1, Twin(value + differing));
+    }
+    let runs = |mask| {
+        let mut runs = Vec::new();
+        let _all = map.look(&pin, 0..BLOCK, mask, |keys, value| {
+            runs.push((keys, value));
+            ControlFlow::<()>::Continue(())
+        });
+        runs
+    };
+    let expected = [
+        (0..21, Twin(2)),
+        (21..100, Twin(3 + 4)),
+        (100..131, Twin(67)),
+        (131..203, Twin(8 + 4)),
+        (204..BLOCK, Twin(8)),
+    ];
+    assert_eq!(runs(mask), expected);
+    assert_eq!(runs(u64::MAX).len() as u64, BLOCK - 1);
     map.destroy(&pin);
     settle(&refcache, &pin);
 }

@@ -1,7 +1,7 @@
 //! What is told of a space: its list of regions, and its counts.
 
 use percore::Pinned;
-use vm::{Event, Flags, HUGE_PAGES, PageNum, PageRange, Prot, Region};
+use vm::{Detail, Event, Flags, HUGE_PAGES, PageNum, PageRange, Prot, Region, Resident};
 
 use crate::{Model, Shows, World};
 
@@ -33,8 +33,11 @@ pub(crate) fn shot(world: &World) -> u64 {
 /// says the same.
 pub(crate) fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: PageRange) {
     let regions = world.regions(pin, user);
+    let mappings = regions.iter().map(|region| Region { resident: Resident::default(), ..*region });
+    let mappings: Vec<_> = mappings.collect();
     for most in [1, 3, usize::MAX] {
-        assert_eq!(overview(world, pin, user, most), regions);
+        assert_eq!(overview(world, pin, user, Detail::Resident, most), regions);
+        assert_eq!(overview(world, pin, user, Detail::Mappings, most), mappings);
     }
     assert_eq!(regions.iter().map(|region| region.pages.pages()).sum::<u64>(), model.len() as u64);
     for pair in regions.windows(2) {
@@ -50,11 +53,11 @@ pub(crate) fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: Pa
 }
 
 /// The regions, as overviews of at most so many tell of them.
-fn overview(world: &World, pin: &Pinned, user: PageRange, most: usize) -> Vec<Region> {
+fn overview(world: &World, pin: &Pinned, user: PageRange, detail: Detail, most: usize) -> Vec<Region> {
     let (mut regions, mut rest) = (Vec::<Region>::new(), user);
     while !rest.is_empty() {
         let mut shown = 0;
-        let end = world.space.overview(pin, rest, most, &mut |next| {
+        let end = world.space.overview(pin, rest, detail, most, &mut |next| {
             shown += 1;
             match regions.last().and_then(|last| last.joined(*next)) {
                 Some(joined) => *regions.last_mut().expect("it was joined") = joined,

@@ -101,7 +101,10 @@ impl Trial {
         let machine = self.world().machine.clone();
         self.spaces.iter().for_each(|(world, model)| world.audit(model));
         let (world, model) = &self.spaces[self.at];
-        machine.on(0, |pin| judge_regions(world, model, pin, self.user));
+        machine.on(0, |pin| {
+            judge_regions(world, model, pin, self.user);
+            self.spaces.iter().for_each(|(world, _)| world.audit_usage(pin));
+        });
         self.most = self.most.max(self.spaces.iter().map(|(_, model)| model.len()).sum());
         let cached = FILES * FILE_PAGES as usize;
         assert!(machine.frames.used() <= self.most + cached, "more frames than pages");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use percore::Pinned;
 use vm::{
     Access, AddressSpace, Event, Fault, FaultError, FrameNum, Layout, Locking, Mmu, NodeCounters, PageNum,
-    PageRange, RadixSpace, Tables, TreeSpace,
+    PageRange, RadixSpace, Region, Tables, TreeSpace, Usage,
 };
 
 use crate::memory::Memory;
@@ -225,6 +225,17 @@ impl World {
             let counted = self.frames().is_counted(found.frame);
             model.judge_translation(core, page, found.prot, counted, contents);
         }
+    }
+
+    /// Judges the number of pages that the space tells by those that a walk finds. While nothing happens.
+    pub fn audit_usage(&self, pin: &Pinned) {
+        let mut found = Usage::default();
+        for Region { pages, resident, .. } in self.regions(pin, self.layout.user) {
+            found.mapped += pages.pages();
+            found.own += resident.alone + resident.counted;
+            found.shown += resident.shown;
+        }
+        assert_eq!(self.space.usage(), found, "counted, and found by a walk");
     }
 
     /// Every translation that any core could use: core, page, what it says. While nothing happens.

@@ -187,7 +187,7 @@ fn touch(world: &World, pin: &Pinned, page: PageNum, access: Access) -> Result<(
     Ok(())
 }
 
-/// Runs `step` many times on a thread for each core; then nothing may be lost.
+/// Runs `step` many times on a thread for each core; then nothing may be lost, and all pages must be counted.
 fn storm(design: Design, frames: usize, step: impl Fn(&World, &Pinned, &mut Dice) + Sync) {
     let world = World::new(Setup { cores: CORES, frames, ..Setup::new() }, design);
     world.frames().offer_huge(true);
@@ -199,6 +199,7 @@ fn storm(design: Design, frames: usize, step: impl Fn(&World, &Pinned, &mut Dice
             world.machine.tick(core.pin());
         }
     });
+    world.machine.on(0, |pin| world.audit_usage(pin));
     world.finish();
 }
 

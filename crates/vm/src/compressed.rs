@@ -34,6 +34,7 @@ use radixmap::Entry;
 
 use crate::meta::Page;
 use crate::shootdown::Rig;
+use crate::usage::Change;
 use crate::{Event, Fault, FaultError, Flags, FrameNum, Frames, Memory, Mmu, PageNum};
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
@@ -49,6 +50,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let frame = self.memory.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
         self.copy_contents(pin, page, frame);
         entry.set(page.with_frame(frame));
+        self.tally.change(pin, &Change::gain());
         self.forget_compressed(pin, page);
         self.fill(pin, at, entry, page.with_frame(frame)).map(|_| Fault::PageIn)
     }
@@ -64,7 +66,10 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             Some(number) => page.with_compressed(number),
             None => page.owned().refused(),
         });
-        self.tally.add(pin, Event::PageOut, compressed.is_some().into());
+        if compressed.is_some() {
+            self.tally.add(pin, Event::PageOut, 1);
+            self.tally.change(pin, &Change::lose());
+        }
         compressed.is_some()
     }
 

@@ -1,8 +1,12 @@
 //! What happened, counted where it happened: each core writes its own cache lines only.
 
+use core::array;
 use core::ops::{AddAssign, Index};
 
 use percore::{CoreId, Counts, Pinned};
+
+use crate::Usage;
+use crate::usage::Change;
 
 /// Something worth counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +91,14 @@ impl AddAssign for Counters {
     }
 }
 
-/// The cells behind [`Counters`].
+/// Where the numbers of a [`Change`] stand behind those of the events.
+const MAPPED: usize = NAMES.len();
+const OWN: usize = MAPPED + 1;
+const SHOWN: usize = OWN + 1;
+
+/// The cells behind [`Counters`] and [`Usage`].
 #[derive(Debug)]
-pub(crate) struct Tally(Counts<{ NAMES.len() }>);
+pub(crate) struct Tally(Counts<{ SHOWN + 1 }>);
 
 impl Tally {
     pub(crate) fn try_new(cores: usize) -> Option<Self> {
@@ -102,12 +111,44 @@ impl Tally {
         self.0.add(pin, event as usize, times);
     }
 
+    /// Counts a call that mapped `pages` pages.
+    #[inline]
+    pub(crate) fn map(&self, pin: &Pinned, pages: u64) {
+        self.0.add_all(pin, [(Event::Mmap as usize, 1), (MAPPED, pages)]);
+    }
+
+    /// Counts `calls` calls that unmapped pages.
+    #[inline(always)]
+    pub(crate) fn unmap(&self, pin: &Pinned, change: &Change, calls: u64) {
+        let Change { mapped, own, shown } = *change;
+        self.0.add_all(pin, [(Event::Munmap as usize, calls), (MAPPED, mapped as u64), (OWN, own as u64)]);
+        if shown != 0 {
+            self.0.add(pin, SHOWN, shown as u64);
+        }
+    }
+
+    /// Counts a change.
+    #[inline]
+    pub(crate) fn change(&self, pin: &Pinned, change: &Change) {
+        self.unmap(pin, change, 0);
+    }
+
     /// The counts of `core`.
     pub(crate) fn of(&self, core: CoreId) -> Counters {
-        Counters(self.0.of(core))
+        split(self.0.of(core)).0
     }
 
     pub(crate) fn sum(&self) -> Counters {
-        Counters(self.0.sum())
+        split(self.0.sum()).0
     }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let (counters, changes) = split(self.0.sum());
+        Usage::new(changes, &counters)
+    }
+}
+
+fn split(cells: [u64; SHOWN + 1]) -> (Counters, Change) {
+    let [mapped, own, shown] = [MAPPED, OWN, SHOWN].map(|at| cells[at] as i64);
+    (Counters(array::from_fn(|at| cells[at])), Change { mapped, own, shown })
 }

@@ -60,6 +60,7 @@ mod space;
 mod stage;
 mod sweep;
 mod tracker;
+mod usage;
 
 /// The types of `shootdown.rs`, for its example of what does not compile. Nobody outside can make one.
 #[doc(hidden)]
@@ -81,6 +82,7 @@ pub use page::{
 };
 pub use presence::Presence;
 pub use radixmap::NodeCounters;
-pub use region::{Region, Resident};
+pub use region::{Detail, Region, Resident};
 pub use seats::Guests;
 pub use space::{AddressSpace, Copies, Fault, FaultError, Heir, Mover, Nodes, Placement, Remap, VmError};
+pub use usage::Usage;

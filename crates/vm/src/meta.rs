@@ -19,7 +19,7 @@ mod translation;
 use radixmap::{TAGS, Value};
 
 use crate::tracker::Tracker;
-use crate::{Access, BackingNum, Flags, FrameNum, Mapping, Prot};
+use crate::{Access, BackingNum, Detail, Flags, FrameNum, Mapping, Prot};
 
 const RIGHTS_SHIFT: u32 = 56;
 const RIGHTS: u64 = Prot::ALL.bits() << RIGHTS_SHIFT;
@@ -77,6 +77,23 @@ impl Page {
     #[inline(always)]
     pub(crate) fn mapping(self) -> Mapping {
         Mapping::from_bits(self.second | self.prot().bits())
+    }
+
+    /// The bits of main words that tell pages apart of which `detail` is told.
+    pub(crate) fn mask(detail: Detail) -> u64 {
+        match detail {
+            Detail::Mappings => RIGHTS,
+            Detail::Resident => u64::MAX,
+        }
+    }
+
+    /// The page as far as `detail` is told of it.
+    #[inline(always)]
+    pub(crate) fn told(self, detail: Detail) -> Self {
+        match detail {
+            Detail::Mappings => self.without_frame(),
+            Detail::Resident => self,
+        }
     }
 
     /// The page in another mapping.

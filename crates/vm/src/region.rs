@@ -17,6 +17,15 @@ pub struct Region {
     pub resident: Resident,
 }
 
+/// How much is told of regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Which pages are of which mapping; [`Region::resident`] says nothing.
+    Mappings,
+    /// How many of them are in memory, too: what costs a look at each of those.
+    Resident,
+}
+
 /// Pages that have frames, by who else may have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
@@ -89,6 +98,14 @@ impl Region {
             self.count(pages, page);
         }
         same
+    }
+
+    /// As much of it as `detail` says.
+    pub(crate) fn told(self, detail: Detail) -> Self {
+        match detail {
+            Detail::Mappings => Self { resident: Resident::default(), ..self },
+            Detail::Resident => self,
+        }
     }
 
     /// The region with the one that follows, if it is of the same mapping.

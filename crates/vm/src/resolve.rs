@@ -5,6 +5,7 @@ use radixmap::Entry;
 
 use crate::meta::Page;
 use crate::shootdown::Rig;
+use crate::usage::Change;
 use crate::{Access, Event, Fault, FaultError, FrameNum, Frames, Memory, Mmu, PageNum, VmError};
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
@@ -61,13 +62,20 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         };
         self.tally.add(pin, event, 1);
     }
-}
 
-/// Gives the locked `page`, whose slot is `entry`, the frame `frame`, if it has none.
-pub(crate) fn give(entry: &mut Entry<'_, Page>, page: Page, frame: FrameNum) -> Result<(), VmError> {
-    if page.is_touched() {
-        return Err(VmError::Exists);
+    /// Gives the locked `page`, whose slot is `entry`, the frame `frame`, if it has none.
+    pub(crate) fn give(
+        &self,
+        pin: &Pinned,
+        entry: &mut Entry<'_, Page>,
+        page: Page,
+        frame: FrameNum,
+    ) -> Result<(), VmError> {
+        if page.is_touched() {
+            return Err(VmError::Exists);
+        }
+        entry.set(page.with_frame(frame));
+        self.tally.change(pin, &Change::gain());
+        Ok(())
     }
-    entry.set(page.with_frame(frame));
-    Ok(())
 }

@@ -51,19 +51,29 @@ use radixmap::{Entry, Run};
 use crate::meta::Page;
 use crate::reach::{Reach, Scattered};
 use crate::shootdown::Rig;
+use crate::usage::Change;
 use crate::{
-    Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, Memory, Mmu, PageNum,
-    PageRange,
+    Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, HUGE_PAGES, Memory, Mmu,
+    PageNum, PageRange,
 };
 
 impl<M: Mmu, F: Memory> Rig<M, F> {
-    /// The page's frame, or its reference, goes; no core translates it.
+    /// The page's frame, or its reference, goes; no core translates it. `change` says so afterwards.
     #[inline]
-    pub(crate) fn give_up(&self, pin: &Pinned, page: Page) {
+    pub(crate) fn give_up(&self, pin: &Pinned, page: Page, change: &mut Change) {
         match page.frame() {
-            Some(frame) if page.is_counted() => Frames::adjust(&self.memory, pin, frame, -1),
-            Some(first) if page.is_huge() => self.memory.free_huge(pin, first),
-            Some(frame) => self.memory.free(pin, frame),
+            Some(frame) if page.is_counted() => {
+                *(if page.is_shown() { &mut change.shown } else { &mut change.own }) -= 1;
+                Frames::adjust(&self.memory, pin, frame, -1);
+            }
+            Some(first) if page.is_huge() => {
+                change.own -= HUGE_PAGES as i64;
+                self.memory.free_huge(pin, first);
+            }
+            Some(frame) => {
+                change.own -= 1;
+                self.memory.free(pin, frame);
+            }
             None => self.forget_compressed(pin, page),
         }
     }
@@ -90,6 +100,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let asked = if writes { Access::Write } else { Access::Read };
         let shown = page.with_shown(self.memory.frame(pin, backing, at, asked)?);
         entry.set(shown);
+        self.tally.change(pin, &Change::show());
         match access {
             Access::Write if !page.is_shared() => self.own(pin, at, entry, shown),
             _ => self.fill(pin, at, entry, shown),
@@ -107,6 +118,7 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
         let Some(frame) = page.frame() else { unreachable!("only a frame is counted") };
         if self.memory.unshare(pin, frame) {
             entry.set(page.owned());
+            self.tally.change(pin, &Change::own(page));
             return self.fill(pin, at, entry, page.owned()).map(|_| Fault::Reuse);
         }
         let copy = self.memory.alloc_copy(pin, frame).ok_or(FaultError::OutOfMemory)?;
@@ -118,7 +130,9 @@ impl<M: Mmu, F: Memory> Rig<M, F> {
             self.memory.free(pin, copy);
             return Err(error);
         }
-        self.give_up(pin, page);
+        let mut change = Change::gain();
+        self.give_up(pin, page, &mut change);
+        self.tally.change(pin, &change);
         Ok(Fault::Copy)
     }
 
@@ -157,22 +171,24 @@ impl<M: Mmu, F: Memory> Scattered<'_, M, F> {
     }
 }
 
-/// References of backings that pages add or give up: told once for each run of pages that show the same.
+/// Pages that come or go: references of backings, told once for each run of pages that show the same, and the space's own
+/// counts.
 pub(crate) struct References<'a, M: Mmu, F: Memory> {
     rig: &'a Rig<M, F>,
     pin: &'a Pinned,
     backing: Option<BackingNum>,
     pages: i64,
+    change: Change,
 }
 
 impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
     pub(crate) fn new(rig: &'a Rig<M, F>, pin: &'a Pinned) -> Self {
-        Self { rig, pin, backing: None, pages: 0 }
+        Self { rig, pin, backing: None, pages: 0, change: Change::default() }
     }
 
-    /// `pages` more pages refer to `backing`, less if it is negative.
+    /// `pages` more pages are mapped that refer to `backing`, less if it is negative.
     #[inline]
-    pub(crate) fn add(&mut self, backing: Option<BackingNum>, pages: i64) {
+    fn add(&mut self, backing: Option<BackingNum>, pages: i64) {
         if backing != self.backing {
             self.tell();
             self.backing = backing;
@@ -183,18 +199,36 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
     /// `pages`, which are like `page`, are gone, and no core translates them.
     #[inline]
     pub(crate) fn give_up(&mut self, pages: PageRange, page: Page) {
-        self.rig.give_up(self.pin, page);
+        self.rig.give_up(self.pin, page, &mut self.change);
         self.add(page.backing(), -(pages.pages() as i64));
     }
 
+    /// `pages` pages that are like `page` came from a parent, with `backing`.
+    pub(crate) fn inherit(&mut self, backing: Option<BackingNum>, pages: u64, page: Page) {
+        self.change.own += i64::from(page.frame().is_some());
+        self.add(backing, pages as i64);
+    }
+
+    /// All is told, and that it took `calls` calls of `unmap`. (Drop does the same, out of line.)
+    #[inline(always)]
+    pub(crate) fn finish(mut self, calls: u64) {
+        self.tell();
+        self.rig.tally.unmap(self.pin, &self.change, calls);
+        mem::forget(self);
+    }
+
+    #[inline(always)]
     fn tell(&mut self) {
-        self.rig.refer(self.pin, self.backing, mem::take(&mut self.pages));
+        let pages = mem::take(&mut self.pages);
+        self.change.mapped += pages;
+        self.rig.refer(self.pin, self.backing, pages);
     }
 }
 
 impl<M: Mmu, F: Memory> Drop for References<'_, M, F> {
     fn drop(&mut self) {
         self.tell();
+        self.rig.tally.change(self.pin, &self.change);
     }
 }
 

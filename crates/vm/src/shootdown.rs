@@ -44,6 +44,7 @@ use crate::meta::Page;
 use crate::reach::{Reach, abandon};
 use crate::sharing::References;
 use crate::tracker::Grain;
+use crate::usage::Change;
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
 /// What a design needs to work on locked pages.
@@ -133,7 +134,7 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 ///
 /// type Picked = fn(Page) -> bool;
 /// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, rig: &Rig<M, F>) {
-///     removed.take_back(pin, rig).unmap(pin, rig);
+///     removed.take_back(pin, rig).unmap(pin, rig, 1);
 /// }
 /// ```
 ///
@@ -146,7 +147,7 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 ///
 /// type Picked = fn(Page) -> bool;
 /// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, rig: &Rig<M, F>) {
-///     removed.unmap(pin, rig);
+///     removed.unmap(pin, rig, 1);
 /// }
 /// ```
 #[must_use = "a removed mapping keeps its frames until it is taken back and released"]
@@ -193,9 +194,9 @@ pub struct Quiet<'r, 'g, E, P> {
 }
 
 impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
-    /// Gives the frames up and empties the slots.
+    /// Gives the frames up and empties the slots, for `calls` calls of `unmap`.
     #[inline]
-    pub fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
+    pub fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>, calls: u64) {
         let (picked, mut references) = (self.picked, References::new(rig, pin));
         self.guard.for_each_used(|run| {
             if picked(run.value()) {
@@ -203,30 +204,33 @@ impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
                 run.clear();
             }
         });
+        references.finish(calls);
     }
 }
 
 impl<E: Expand, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
     /// Gives the frames up and empties the slots, of a map that has resident pages only.
     pub(crate) fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
-        let picked = self.picked;
+        let (picked, mut change) = (self.picked, Change::default());
         self.guard.for_each_used(|run| {
             if let Some(mut run) = run.whole().filter(|run| picked(run.value())) {
-                rig.give_up(pin, run.value());
+                rig.give_up(pin, run.value(), &mut change);
                 run.clear();
             }
         });
+        rig.tally.change(pin, &change);
     }
 
     /// Gives the frames up; the pages stay mapped.
     pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
-        let picked = self.picked;
+        let (picked, mut change) = (self.picked, Change::default());
         self.guard.for_each_used(|run| {
             let page = run.value();
             if let Some(mut run) = run.whole().filter(|_| page.is_touched() && picked(page)) {
-                rig.give_up(pin, page);
+                rig.give_up(pin, page, &mut change);
                 run.set(page.without_frame());
             }
         });
+        rig.tally.change(pin, &change);
     }
 }

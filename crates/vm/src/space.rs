@@ -6,7 +6,8 @@ use core::ops::ControlFlow;
 use percore::{CoreId, Pinned};
 
 use crate::{
-    Access, BackingNum, Counters, Flags, FrameNum, Mapping, PageNum, PageRange, Prot, Region, VirtAddr,
+    Access, BackingNum, Counters, Detail, Flags, FrameNum, Mapping, PageNum, PageRange, Prot, Region, Usage,
+    VirtAddr,
 };
 
 /// Where a new mapping goes.
@@ -242,12 +243,13 @@ pub trait AddressSpace: Any + Send + Sync {
         &self,
         pin: &Pinned,
         pages: PageRange,
+        detail: Detail,
         most: usize,
         visit: &mut dyn FnMut(&Region),
     ) -> PageNum {
         let (mut shown, mut end) = (0, pages.end());
         self.regions(pin, pages, &mut |region| {
-            visit(region);
+            visit(&region.told(detail));
             shown += 1;
             if shown < most {
                 return ControlFlow::Continue(());
@@ -271,6 +273,10 @@ pub trait AddressSpace: Any + Send + Sync {
 
     /// What happened so far, on all cores. Disturbs no core.
     fn counters(&self) -> Counters;
+
+    /// How many pages there are, and have frames. Walks over nothing, and stops and disturbs nobody: what others do meanwhile
+    /// shows or does not.
+    fn usage(&self) -> Usage;
 
     /// What happened so far on `core`.
     fn core_counters(&self, core: CoreId) -> Counters;

@@ -8,12 +8,14 @@ use alloc::vec::Vec;
 use abi::Errno;
 use abi::file::{NAME_MAX, PATH_MAX};
 
-use super::bytes::{after, after_mut, copy_prefix};
+use super::bytes::after;
 use super::fallible;
 use super::kept::Kept;
 use super::node::{Body, Node};
 
 const MAX_LINKS: u32 = 40;
+/// Bytes of a usual path.
+const USUAL: usize = 64;
 
 /// Where a path led.
 pub struct Found {
@@ -145,22 +147,21 @@ fn found(
 
 /// The absolute path of a directory: ENOENT if it was removed, ENAMETOOLONG if it is `PATH_MAX` or more.
 pub fn of(directory: &Kept<Node>) -> Result<Vec<u8>, Errno> {
-    // Filled from the end, the walk being upwards.
-    let mut path = fallible::zeroes(PATH_MAX)?;
-    let mut start = PATH_MAX;
+    // Written backwards, the walk being upwards.
+    let mut path = fallible::empty(USUAL)?;
     let mut at = directory.clone();
     loop {
         let parent = at.parent().ok_or(Errno::ENOENT)?;
         if parent.is(&at) {
             break;
         }
-        start = prepend(&mut path, start, parent.names()?.name_of(&at).ok_or(Errno::ENOENT)?)?;
+        prepend(&mut path, parent.names()?.name_of(&at).ok_or(Errno::ENOENT)?)?;
         at = parent;
     }
-    if start == PATH_MAX {
-        start = prepend(&mut path, start, b"")?;
+    if path.is_empty() {
+        prepend(&mut path, b"")?;
     }
-    path.drain(..start);
+    path.reverse();
     Ok(path)
 }
 
@@ -171,11 +172,13 @@ pub fn joined(directory: &Kept<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
     fallible::extended(fallible::extended(path, slash)?, name)
 }
 
-/// Writes `/name` so that it ends before `end`; says where it starts. The first byte of `path` stays free.
-fn prepend(path: &mut [u8], end: usize, name: &[u8]) -> Result<usize, Errno> {
-    let start = end.checked_sub(name.len() + 1).filter(|&start| start > 0).ok_or(Errno::ENAMETOOLONG)?;
-    let (slash, rest) = after_mut(path, start).split_first_mut().ok_or(Errno::ENAMETOOLONG)?;
-    *slash = b'/';
-    copy_prefix(rest, name);
-    Ok(start)
+/// Adds `/name` backwards to a path that is written so.
+fn prepend(path: &mut Vec<u8>, name: &[u8]) -> Result<(), Errno> {
+    if path.len() + name.len() + 1 >= PATH_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    path.try_reserve(name.len() + 1).map_err(|_| Errno::ENOMEM)?;
+    path.extend(name.iter().rev());
+    path.push(b'/');
+    Ok(())
 }

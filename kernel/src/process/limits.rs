@@ -10,7 +10,7 @@ use abi::process::{
 };
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, Ordering};
-use vm::{Flags, Mapping, PAGE_SIZE, Prot, VmError};
+use vm::{Detail, Flags, Mapping, PAGE_SIZE, Prot, VmError};
 
 use super::{Pages, STACK_BYTES};
 use crate::sched::{self, Task};
@@ -103,7 +103,7 @@ pub fn within_limits<R>(
     let memory = &task.shared().memory;
     // Who has it may pause: others give way meanwhile.
     let _turn = sched::lock(&memory.growing);
-    match task.process().limits.allow(&memory.pages(), more()) {
+    match task.process().limits.allow(&memory.pages(Detail::Mappings), more()) {
         true => add(),
         false => Err(VmError::NoSpace),
     }

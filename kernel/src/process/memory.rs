@@ -2,14 +2,12 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::array;
-use core::iter::Flatten;
 
 use abi::Errno;
 use percore::{Pinned, pin};
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering, fence};
-use vm::{Access, Fault, FaultError, PageNum, PageRange, Region, VirtAddr};
+use vm::{Access, Detail, Fault, FaultError, PageNum, PageRange, Region, VirtAddr};
 
 use super::STACK;
 use super::heap::Heap;
@@ -101,30 +99,39 @@ pub fn is_stack(region: &Region) -> bool {
 
 /// Mappings that are looked at together.
 const BATCH: usize = 16;
-type Batch = [Option<Mapped>; BATCH];
 
 /// What is mapped, from the left, each mapping as it was when the walk came by. Nothing is locked, and the
 /// caller is pinned only while it fetches the next ones: a bounded number of steps.
 pub struct Mappings<'m> {
     memory: &'m Memory,
+    detail: Detail,
     /// What has not been looked at.
     rest: PageRange,
-    found: Flatten<array::IntoIter<Option<Mapped>, BATCH>>,
+    /// What was looked at: those before `next` have gone.
+    found: [Option<Mapped>; BATCH],
+    next: usize,
     /// The mapping that may go on in what comes next.
     open: Option<Mapped>,
 }
 
 impl Mappings<'_> {
-    fn fetch(&mut self) -> Batch {
-        let (pin, mut batch, mut count) = (pin(), [const { None }; BATCH], 0);
-        let end = self.memory.space.overview(&pin, self.rest, BATCH, &mut |region| {
-            if let Some(place) = batch.get_mut(count) {
+    /// Looks at the next ones, now that all that were found have gone.
+    fn fetch(&mut self) {
+        let (pin, mut places) = (pin(), self.found.iter_mut());
+        let end = self.memory.space.overview(&pin, self.rest, self.detail, BATCH, &mut |region| {
+            if let Some(place) = places.next() {
                 *place = Some(Mapped::new(&pin, region));
-                count += 1;
             }
         });
         self.rest = PageRange::between(end, self.rest.end());
-        batch
+        self.next = 0;
+    }
+
+    /// The next one that was found.
+    fn take(&mut self) -> Option<Mapped> {
+        let next = self.found.get_mut(self.next)?.take();
+        self.next += 1;
+        next
     }
 }
 
@@ -133,7 +140,7 @@ impl Iterator for Mappings<'_> {
 
     fn next(&mut self) -> Option<Mapped> {
         loop {
-            match self.found.next() {
+            match self.take() {
                 Some(next) => match self.open.as_mut().and_then(|open| open.region.joined(next.region)) {
                     Some(joined) => self.open.iter_mut().for_each(|open| open.region = joined),
                     None => {
@@ -143,7 +150,7 @@ impl Iterator for Mappings<'_> {
                     }
                 },
                 None if self.rest.is_empty() => return self.open.take(),
-                None => self.found = self.fetch().into_iter().flatten(),
+                None => self.fetch(),
             }
         }
     }
@@ -156,31 +163,29 @@ impl Memory {
     }
 
     /// What is mapped from `start` on.
-    pub fn mappings(&self, start: PageNum) -> Mappings<'_> {
+    pub fn mappings(&self, start: PageNum, detail: Detail) -> Mappings<'_> {
         let rest = PageRange::between(start.max(user_pages().start()), user_pages().end());
-        Mappings { memory: self, rest, found: [const { None }; BATCH].into_iter().flatten(), open: None }
+        Mappings { memory: self, detail, rest, found: [const { None }; BATCH], next: 0, open: None }
     }
 
-    /// How much of it is used.
-    pub fn pages(&self) -> Pages {
+    /// How much is mapped, and used if `detail` says so.
+    pub fn pages(&self, detail: Detail) -> Pages {
         let mut pages = Pages::default();
-        self.each_part(|region, shown| pages.add(region, shown, &self.program.file));
+        self.each_part(detail, |region, shown| pages.add(region, shown, &self.program.file));
         pages
     }
 
     /// Shows what is mapped to `visit`, from the left, as parts of mappings, and what these show. Nothing is
     /// locked, and the caller is pinned for a bounded number of steps at a time.
-    pub fn each_part(&self, mut visit: impl FnMut(&Region, Option<&file_mapping::Source>)) {
+    pub fn each_part(&self, detail: Detail, mut visit: impl FnMut(&Region, Option<&file_mapping::Source>)) {
         let mut rest = user_pages();
         while !rest.is_empty() {
             let pin = pin();
-            let end =
-                self.space.overview(&pin, rest, usize::MAX, &mut |region| match region.mapping.backing() {
-                    Some(backing) => {
-                        file_mapping::with(backing, |record| visit(region, Some(record.source())))
-                    }
-                    None => visit(region, None),
-                });
+            let mut show = |region: &Region| match region.mapping.backing() {
+                Some(backing) => file_mapping::with(backing, |record| visit(region, Some(record.source()))),
+                None => visit(region, None),
+            };
+            let end = self.space.overview(&pin, rest, detail, usize::MAX, &mut show);
             rest = PageRange::between(end, rest.end());
         }
     }

@@ -143,9 +143,14 @@ impl Process {
         self.any_thread().map(|task| task.shared().memory.clone())
     }
 
-    /// How much memory it uses; none once it has ended.
-    pub fn pages(&self) -> Pages {
-        self.memory().map(|memory| memory.pages()).unwrap_or_default()
+    /// How many pages it has, and has in memory, without a walk; none once it has ended.
+    pub fn page_counts(&self) -> vm::Usage {
+        self.memory().map(|memory| memory.space.usage()).unwrap_or_default()
+    }
+
+    /// How much memory it has, by kinds, and uses if `detail` says so; none once it has ended.
+    pub fn pages(&self, detail: vm::Detail) -> Pages {
+        self.memory().map(|memory| memory.pages(detail)).unwrap_or_default()
     }
 
     /// Frames in its page tables.

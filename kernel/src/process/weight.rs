@@ -5,6 +5,7 @@
 //! pages of the boot image go without anybody's end, so neither counts.
 
 use sync::atomic::{AtomicU64, Ordering};
+use vm::Detail;
 
 use super::{Memory, Process};
 use crate::fs::FdTable;
@@ -31,7 +32,7 @@ impl Process {
 impl Memory {
     fn weigh(&self, weighing: u64) -> u64 {
         let mut pages = 0;
-        self.each_part(|region, shown| {
+        self.each_part(Detail::Resident, |region, shown| {
             pages += region.resident.own() + shown.map_or(0, |shown| shown.pages().weigh(weighing));
         });
         pages

@@ -130,6 +130,7 @@ impl Locks {
     }
 }
 
+#[inline(always)]
 fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
     let space = task.space();
     if let Some(pages) = long_place(space, request) {

@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::memory::{MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT};
 use percore::pin;
 use sync::atomic::Ordering;
-use vm::{Access, Flags, PAGE_SIZE, PageNum, PageRange};
+use vm::{Access, Detail, Flags, PAGE_SIZE, PageNum, PageRange};
 
 use super::madvise::{advise, populate};
 use super::ranges::{check_mapped, range};
@@ -119,7 +119,7 @@ fn advise_all(call: &Call<'_>, set: Flags, clear: Flags) {
 
 /// As far as memory goes, and the pages may be touched.
 fn bring_all_in(call: &Call<'_>) {
-    for mapped in call.task.shared().memory.mappings(user_pages().start()) {
+    for mapped in call.task.shared().memory.mappings(user_pages().start(), Detail::Mappings) {
         let _enough = populate(call.task, mapped.region.pages, Access::Read);
     }
 }

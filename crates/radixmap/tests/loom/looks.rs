@@ -7,7 +7,7 @@ use crate::machine::{KEYS, Twin, WIDE, World, model, pin, race};
 /// What `core` sees of each key; 0 is no value. A torn value is a panic of `Twin`.
 fn look(world: &World, core: usize) -> [u64; 8] {
     let mut seen = [0; 8];
-    let _all = world.map.look(&pin(core), KEYS, |keys, Twin(value)| {
+    let _all = world.map.look(&pin(core), KEYS, u64::MAX, |keys, Twin(value)| {
         keys.for_each(|key| seen[key as usize] = value);
         ControlFlow::<()>::Continue(())
     });

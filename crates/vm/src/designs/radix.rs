@@ -29,14 +29,13 @@ use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
 use crate::reach::{abandon, linkage};
-use crate::resolve::give;
 use crate::sharing::References;
 use crate::shootdown::{Removed, Rig, range};
 use crate::space::{Heir, Mover};
 use crate::{
-    Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum,
+    Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
     HUGE_PAGES, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap,
-    Tables, VirtAddr, VmError,
+    Tables, Usage, VirtAddr, VmError,
 };
 
 /// An address space whose operations on disjoint ranges share nothing.
@@ -113,8 +112,23 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         self.map.first_used(pin, pages).map(|used| used.start)
     }
 
+    /// Unmaps, and counts it. (The guard is not moved to be dropped: it is large.)
+    #[inline]
+    fn lock_and_remove(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+        let mut guard = self.lock(pin, pages, IfPresent)?;
+        self.remove_for(pin, &mut guard, 1);
+        Ok(())
+    }
+
     fn remove<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>) {
-        Removed::scan(guard, self.rig.grain, |_| true).take_leaves_back(pin, &self.rig).unmap(pin, &self.rig);
+        self.remove_for(pin, guard, 0);
+    }
+
+    /// What is locked is mapped no longer: `calls` calls of `unmap` wanted that.
+    #[inline]
+    fn remove_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
+        let removed = Removed::scan(guard, self.rig.grain, |_| true);
+        removed.take_leaves_back(pin, &self.rig).unmap(pin, &self.rig, calls);
     }
 }
 
@@ -141,16 +155,13 @@ where
                 self.claim(pin, self.range(start, pages)?, page).map(|()| start)?
             }
         };
-        self.rig.tally.add(pin, Event::Mmap, 1);
+        self.rig.tally.map(pin, pages);
         Ok(start)
     }
 
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, self.check(pages)?, IfPresent)?;
-        self.remove(pin, &mut guard);
-        drop(guard);
+        self.lock_and_remove(pin, self.check(pages)?)?;
         self.arenas.released(pin, pages);
-        self.rig.tally.add(pin, Event::Munmap, 1);
         Ok(())
     }
 
@@ -215,13 +226,15 @@ where
         }
         lock_slots(pin);
         let locked = self.map.lock_key_or_block(pin, at.get(), huge::is_meant_whole);
-        let mut guard = locked.map_err(|_| FaultError::OutOfMemory)?.ok_or(FaultError::NotMapped)?;
-        let outcome = self.resolve_locked(pin, at, &mut guard, access);
-        // Counted before the unlock: see `may_have_huge`.
-        if let Ok(fault) = outcome {
-            self.rig.count_fault(pin, fault);
-        }
-        drop(guard);
+        let outcome = {
+            let mut guard = locked.map_err(|_| FaultError::OutOfMemory)?.ok_or(FaultError::NotMapped)?;
+            let outcome = self.resolve_locked(pin, at, &mut guard, access);
+            // Counted before the unlock: see `may_have_huge`.
+            if let Ok(fault) = outcome {
+                self.rig.count_fault(pin, fault);
+            }
+            outcome
+        };
         if let Ok(Fault::Alloc | Fault::Copy | Fault::Reuse) = outcome {
             self.promote_if_last(pin, at);
         }
@@ -243,7 +256,8 @@ where
         let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
         let mut outcome = Err(VmError::NotMapped);
         locked.ok_or(VmError::NotMapped)?.for_each(|entry| {
-            outcome = entry.value().map_or(Err(VmError::NotMapped), |page| give(entry, page, frame));
+            outcome =
+                entry.value().map_or(Err(VmError::NotMapped), |page| self.rig.give(pin, entry, page, frame));
         });
         outcome
     }
@@ -266,10 +280,11 @@ where
         &self,
         pin: &Pinned,
         pages: PageRange,
+        detail: Detail,
         most: usize,
         visit: &mut dyn FnMut(&Region),
     ) -> PageNum {
-        self.show_regions(pin, pages.common(self.user), most, visit)
+        self.show_regions(pin, pages.common(self.user), detail, most, visit)
     }
 
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>) {
@@ -289,6 +304,10 @@ where
 
     fn counters(&self) -> Counters {
         self.rig.tally.sum()
+    }
+
+    fn usage(&self) -> Usage {
+        self.rig.tally.usage()
     }
 
     fn core_counters(&self, core: CoreId) -> Counters {

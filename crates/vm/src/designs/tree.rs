@@ -47,13 +47,13 @@ use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::resolve::give;
 use crate::shootdown::{Removed, Rig};
 use crate::space::{Heir, Mover, PIECE};
+use crate::usage::Change;
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
-    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, VirtAddr,
-    VmError,
+    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, Usage,
+    VirtAddr, VmError,
 };
 
 pub use self::locking::Locking;
@@ -229,7 +229,8 @@ where
         let region = find::at(&self.tree.read(pin), page).ok_or(VmError::NotMapped)?;
         let mut outcome = Ok(());
         self.lock_page(pin, page, region.mapping)?.for_each(|entry| {
-            outcome = give(entry, entry.value().unwrap_or(Page::new(region.mapping)), frame);
+            let page = entry.value().unwrap_or(Page::new(region.mapping));
+            outcome = self.rig.give(pin, entry, page, frame);
         });
         outcome
     }
@@ -268,6 +269,10 @@ where
 
     fn counters(&self) -> Counters {
         self.rig.tally.sum()
+    }
+
+    fn usage(&self) -> Usage {
+        self.rig.tally.usage()
     }
 
     fn core_counters(&self, core: CoreId) -> Counters {
@@ -310,6 +315,6 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
             self.rig.refer(&pin, region.mapping.backing(), -(region.pages.pages() as i64));
         }
         let rig = &self.rig;
-        self.pages.dismantle(&pin, |_, page| rig.give_up(&pin, page), |_| {});
+        self.pages.dismantle(&pin, |_, page| rig.give_up(&pin, page, &mut Change::default()), |_| {});
     }
 }

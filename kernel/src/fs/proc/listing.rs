@@ -9,7 +9,7 @@ use core::fmt;
 
 use abi::Errno;
 use sync::SpinLock;
-use vm::PageNum;
+use vm::{Detail, PageNum};
 
 use crate::fs::content::{Content, Place};
 use crate::fs::fallible::Text;
@@ -17,12 +17,16 @@ use crate::fs::page_cache::PAGE;
 use crate::process::{Mapped, Memory, Process};
 use crate::sched;
 
+/// Bytes of a usual line.
+const LINE: usize = 128;
+
 /// Writes a paragraph.
 pub type Paragraph = fn(&Memory, &Mapped, &mut Text) -> fmt::Result;
 
 /// See the module. One for each open file.
 pub struct Listing {
     process: Weak<Process>,
+    detail: Detail,
     write: Paragraph,
     /// Where the last read ended; none while somebody reads, and others begin anew.
     cursor: SpinLock<Option<Cursor>>,
@@ -38,9 +42,9 @@ struct Cursor {
 }
 
 impl Listing {
-    /// Of the mappings of `process`.
-    pub fn of(process: Weak<Process>, write: Paragraph) -> Self {
-        Self { process, write, cursor: SpinLock::new(None) }
+    /// Of the mappings of `process`, of which `write` needs `detail`.
+    pub fn of(process: Weak<Process>, detail: Detail, write: Paragraph) -> Self {
+        Self { process, detail, write, cursor: SpinLock::new(None) }
     }
 }
 
@@ -50,7 +54,7 @@ impl Content for Listing {
         let Some(memory) = self.process.upgrade().and_then(|process| process.memory()) else { return Ok(0) };
         let kept = self.cursor.lock().take();
         let mut cursor = kept.filter(|cursor| cursor.at <= at).unwrap_or(Cursor::START);
-        let read = cursor.fill(&memory, self.write, at, into.len());
+        let read = cursor.fill(&memory, (self.detail, self.write), at, into.len());
         let len = read.map(|()| cursor.copy(into));
         *self.cursor.lock() = Some(cursor);
         len
@@ -66,12 +70,20 @@ impl Cursor {
 
     /// Makes paragraphs if there are less than `len` bytes from `at` on: a page of text, or until there are
     /// no more mappings.
-    fn fill(&mut self, memory: &Memory, write: Paragraph, at: u64, len: usize) -> Result<(), Errno> {
+    fn fill(
+        &mut self,
+        memory: &Memory,
+        (detail, write): (Detail, Paragraph),
+        at: u64,
+        len: usize,
+    ) -> Result<(), Errno> {
         self.pass(at);
         if self.at == at && self.text.0.len() >= len {
             return Ok(());
         }
-        let mut mappings = memory.mappings(self.next);
+        // For a page of lines, and the last of them: most are not longer.
+        self.text.0.try_reserve(PAGE + LINE).map_err(|_| Errno::ENOMEM)?;
+        let mut mappings = memory.mappings(self.next, detail);
         while self.at < at || self.text.0.len() < PAGE {
             let Some(mapped) = mappings.next() else { return Ok(()) };
             let end = self.text.0.len();

@@ -9,9 +9,9 @@ use core::fmt::{self, Write};
 
 use abi::Errno;
 use percore::pin;
-use vm::{Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
+use vm::{Detail, Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
 
-use super::digits;
+use super::digits::Line;
 use crate::fs::bytes::after_mut;
 use crate::fs::content::{Content, Place};
 use crate::fs::fallible::Text;
@@ -38,16 +38,16 @@ pub fn smaps_paragraph(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt
 pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
     let Some(memory) = process.memory() else { return Ok(()) };
     let (mut sums, mut bounds) = (Sums::default(), (u64::MAX, 0));
-    for mapped in memory.mappings(PageNum::new(0)) {
+    for mapped in memory.mappings(PageNum::new(0), Detail::Resident) {
         let [start, end] = place(&mapped);
         bounds = (bounds.0.min(start), end);
         sums.add(Sums::of(&mapped));
     }
-    let line = text.0.len();
-    write_bounds(text, bounds.0.min(bounds.1), bounds.1)?;
-    text.write_str(" ---p 00000000 00:00 0 ")?;
-    digits::pad(text, line, NAME_COLUMN)?;
-    text.write_str("[rollup]\n")?;
+    let mut line = Line::begin(text)?;
+    add_bounds(&mut line, [bounds.0.min(bounds.1), bounds.1]);
+    line.add(b" ---p 00000000 00:00 0 ");
+    line.pad(NAME_COLUMN);
+    line.end(b"[rollup]")?;
     sums.write(text)
 }
 
@@ -55,27 +55,34 @@ fn place(mapped: &Mapped) -> [u64; 2] {
     [mapped.region.pages.start(), mapped.region.pages.end()].map(|page| page.get() * PAGE_SIZE)
 }
 
-fn write_bounds(text: &mut Text, start: u64, end: u64) -> fmt::Result {
-    digits::hex(text, start, 8)?;
-    text.write_char('-')?;
-    digits::hex(text, end, 8)
+fn add_bounds(line: &mut Line<'_>, [start, end]: [u64; 2]) {
+    line.hex(start, 8);
+    line.add(b"-");
+    line.hex(end, 8);
 }
 
 /// A line of maps.
 pub fn maps_line(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt::Result {
-    let (line, [start, end]) = (text.0.len(), place(mapped));
-    write_bounds(text, start, end)?;
-    digits::bytes(text, &rights(mapped))?;
-    digits::hex(text, mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE), 8)?;
+    let mut line = Line::begin(text)?;
+    add_bounds(&mut line, place(mapped));
+    line.add(&rights(mapped));
+    line.hex(mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE), 8);
     let stat = mapped.file().map(|file| file.node().stat());
     let (device, number) = stat.map_or((0, 0), |stat| (stat.dev, stat.ino));
-    text.write_str(" 00:")?;
-    digits::hex(text, device, 2)?;
-    text.write_char(' ')?;
-    digits::decimal(text, number, 0)?;
-    text.write_char(' ')?;
-    write_name(memory, mapped, line, text)?;
-    text.write_char('\n')
+    line.add(b" 00:");
+    line.hex(device, 2);
+    line.add(b" ");
+    line.decimal(number, 0);
+    line.add(b" ");
+    if let Some(file) = mapped.file() {
+        line.pad(NAME_COLUMN);
+        return line.end(&file.path().map_err(|_| fmt::Error)?);
+    }
+    let name = name(memory, mapped);
+    if !name.is_empty() {
+        line.pad(NAME_COLUMN);
+    }
+    line.end(name)
 }
 
 /// The rights between two spaces.
@@ -86,30 +93,24 @@ fn rights(mapped: &Mapped) -> [u8; 6] {
     [b' ', right(Prot::READ, b'r'), right(Prot::WRITE, b'w'), right(Prot::EXEC, b'x'), kind, b' ']
 }
 
-/// Writes the name of the mapping, if it has one, in its column of the line that begins at `line`.
-fn write_name(memory: &Memory, mapped: &Mapped, line: usize, text: &mut Text) -> fmt::Result {
+/// The name of a mapping of no file; nothing if it has none.
+fn name(memory: &Memory, mapped: &Mapped) -> &'static [u8] {
     let ([start, end], heap) = (place(mapped), memory.heap.bounds());
-    let name = match (&mapped.source, mapped.file()) {
-        (_, Some(file)) => {
-            digits::pad(text, line, NAME_COLUMN)?;
-            return digits::bytes(text, &file.path().map_err(|_| fmt::Error)?);
-        }
-        (Some(_), None) => "/dev/zero (deleted)",
-        (None, _) if mapped.is_stack() => "[stack]",
-        (None, _) if start <= heap.1 && end >= heap.0 && heap.0 < heap.1 => "[heap]",
-        (None, _) => return Ok(()),
-    };
-    digits::pad(text, line, NAME_COLUMN)?;
-    text.write_str(name)
+    match &mapped.source {
+        Some(_) => b"/dev/zero (deleted)",
+        None if mapped.is_stack() => b"[stack]",
+        None if start <= heap.1 && end >= heap.0 && heap.0 < heap.1 => b"[heap]",
+        None => b"",
+    }
 }
 
 /// Writes a line of smaps: `name` and as many KiB as `pages` have.
 fn write_kib(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
-    let line = text.0.len();
-    text.write_str(name)?;
-    digits::pad(text, line, KIB_COLUMN)?;
-    digits::decimal(text, pages * KIB, 8)?;
-    text.write_str(" kB\n")
+    let mut line = Line::begin(text)?;
+    line.add(name.as_bytes());
+    line.pad(KIB_COLUMN);
+    line.decimal(pages * KIB, 8);
+    line.end(b" kB")
 }
 
 /// Pages in memory, by what smaps tells of them.

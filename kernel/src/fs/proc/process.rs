@@ -6,6 +6,7 @@ use core::fmt;
 
 use abi::Errno;
 use abi::file::{S_IFDIR, S_IFLNK, S_IFREG};
+use vm::Detail;
 
 use super::descriptors::Descriptors;
 use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
@@ -58,8 +59,8 @@ impl Folder for One {
                 let task = process.any_thread().ok_or(Errno::ENOENT)?;
                 link(&path::of(&task.place().directory())?)
             }
-            b"maps" => listing(&process, maps::maps_line),
-            b"smaps" => listing(&process, maps::smaps_paragraph),
+            b"maps" => listing(&process, Detail::Mappings, maps::maps_line),
+            b"smaps" => listing(&process, Detail::Resident, maps::smaps_paragraph),
             b"pagemap" => Node::file(Volume::System, 0o400, PageMap::of(&process)),
             b"root" => link(b"/"),
             _ => file(&process, name),
@@ -103,9 +104,9 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<Kept<Node>, Errno> {
     folder::text(move |text| process.upgrade().map_or(Ok(()), |process| write(&process, text)))
 }
 
-fn listing(process: &Arc<Process>, write: Paragraph) -> Result<Kept<Node>, Errno> {
+fn listing(process: &Arc<Process>, detail: Detail, write: Paragraph) -> Result<Kept<Node>, Errno> {
     let process = Arc::downgrade(process);
-    folder::generated(move || Ok(boxed(Listing::of(process.clone(), write))?))
+    folder::generated(move || Ok(boxed(Listing::of(process.clone(), detail, write))?))
 }
 
 /// `/proc/PID/task`.

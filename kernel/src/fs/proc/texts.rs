@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write};
 
-use vm::PAGE_SIZE;
+use vm::{Detail, PAGE_SIZE};
 
 use crate::fs::fallible::{Text, copied};
 use crate::process::{Memory, Pages, Process, TICKS_PER_SECOND};
@@ -61,7 +61,7 @@ fn parent_of(process: &Process) -> u32 {
 
 /// `PID (NAME) STATE ...`: 52 fields, of which those that we do not know are 0.
 pub fn stat(process: &Process, text: &mut Text) -> fmt::Result {
-    let (pages, usage, children) = (process.pages(), process.usage(), process.children_usage.get());
+    let (pages, usage, children) = (process.page_counts(), process.usage(), process.children_usage.get());
     write!(text, "{} (", process.pid())?;
     write_name(&process.name(), text)?;
     let (parent, group, session) = (parent_of(process), process.group(), process.session());
@@ -75,9 +75,9 @@ pub fn stat(process: &Process, text: &mut Text) -> fmt::Result {
 
 /// Pages: all, in memory, shared, of code, of libraries (never told), of data.
 pub fn statm(process: &Process, text: &mut Text) -> fmt::Result {
-    let pages = process.pages();
-    let (resident, shown) = (pages.resident(), pages.file + pages.shared);
-    writeln!(text, "{} {resident} {shown} {} 0 {} 0", pages.mapped, pages.code, pages.data + pages.stack)
+    let (counts, pages) = (process.page_counts(), process.pages(Detail::Mappings));
+    let (resident, data) = (counts.resident(), pages.data + pages.stack);
+    writeln!(text, "{} {resident} {} {} 0 {data} 0", counts.mapped, counts.shown, pages.code)
 }
 
 /// The same for people.
@@ -85,7 +85,7 @@ pub fn status(process: &Process, text: &mut Text) -> fmt::Result {
     text.write_str("Name:\t")?;
     write_name(&process.name(), text)?;
     let (state, word) = state(process);
-    let (pid, pages) = (process.pid(), process.pages());
+    let (pid, pages) = (process.pid(), process.pages(Detail::Resident));
     write!(text, "\nState:\t{state} ({word})\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t{}\n", parent_of(process))?;
     text.write_str("TracerPid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n")?;
     write_pages(&pages, process.table_pages(), text)?;

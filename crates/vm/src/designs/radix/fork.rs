@@ -83,7 +83,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 struct Copying<'a, 'h, M: Mmu, F: Memory> {
     pin: &'a Pinned,
     parent: &'a Rig<M, F>,
-    /// Of the child's backings.
+    /// Of the child's pages.
     references: References<'a, M, F>,
     /// Translations of the parent that allow too much now.
     lowered: Scattered<'a, M, F>,
@@ -113,7 +113,7 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
         let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
         let heritage = self.parent.inherit(self.pin, page);
         self.lowered.keep(run, heritage.kept);
-        self.references.add(backing, pages as i64);
+        self.references.inherit(backing, pages, heritage.child);
         Ok(Some(heritage.child.with_backing(backing)))
     }
 

@@ -33,6 +33,7 @@ use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
 use crate::reach::Reach;
 use crate::shootdown::range;
+use crate::usage::Change;
 use crate::{Event, Flags, FrameNum, Frames, HUGE_PAGES, Mapping, Memory, Mmu, PageNum, PageRange, VmError};
 
 /// Pages of a block that are looked at, one by one, before all of it is locked: both ends and some between.
@@ -118,13 +119,16 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// Moves the locked pages, which no core translates, to the frames from `first` on.
     fn gather(&self, pin: &Pinned, guard: &mut Guard<'_, Never>, first: FrameNum) {
+        let mut change = Change::default();
         guard.for_each(|entry| {
             let Some((mut entry, page)) = entry.used() else { unreachable!("all of the block is mapped") };
             let frame = FrameNum::new(first.get() + entry.keys().start % HUGE_PAGES);
             self.rig.copy_contents(pin, page, frame);
             entry.set(page.with_frame(frame));
-            self.rig.give_up(pin, page);
+            change.own += 1;
+            self.rig.give_up(pin, page, &mut change);
         });
+        self.rig.tally.change(pin, &change);
     }
 }
 

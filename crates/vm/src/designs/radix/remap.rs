@@ -14,6 +14,7 @@ use super::{Guard, RadixSpace, keys, make_fit};
 use crate::designs::moving::{Move, Places};
 use crate::meta::Page;
 use crate::space::Mover;
+use crate::usage::Change;
 use crate::{
     AddressSpace, Backings, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, Remap, VmError,
 };
@@ -59,6 +60,7 @@ where
         places.make_room(mapping)?;
         let backing = places.way.backing(pin, &self.rig, mapping, mover)?;
         self.remove(pin, &mut places.new);
+        self.rig.tally.change(pin, &Change::map(to.pages()));
         self.rig.refer(pin, backing, to.pages() as i64);
         places.new.fill(Page::new(mapping.with_backing(backing)));
         places.carry(pin, &self.rig, backing, |entry, page| entry.set(page.without_frame()));
@@ -75,6 +77,7 @@ where
         let keys = old.keys();
         let pages = PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end));
         self.rig.refer(pin, mapping.backing(), -(pages.pages() as i64));
+        self.rig.tally.change(pin, &Change::unmap(pages.pages()));
         old.for_each(|entry| entry.clear());
         drop(old);
         self.arenas.released(pin, pages);
@@ -100,6 +103,7 @@ where
             self.rig.memory.grown(pin, backing, all.end());
         }
         self.rig.refer(pin, mapping.backing(), more as i64);
+        self.rig.tally.change(pin, &Change::map(more));
         guard.fill_in(rest, Page::new(mapping));
         Ok(())
     }

@@ -12,12 +12,14 @@ use crate::meta::Page;
 use crate::reach::pages;
 use crate::region::{Joining, Runs};
 use crate::shootdown::range;
-use crate::{Memory, Mmu, PageNum, PageRange, Region, VmError};
+use crate::{Detail, HUGE_PAGES, Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.
 const PIECE: u64 = 1 << 18;
 /// Runs of pages that an overview looks at together: some ten thousand instructions.
-const STEPS: usize = 512;
+const STEPS: u64 = 512;
+/// Pages of a run that are as much work as a run.
+const RUN: u64 = 16;
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Locks `pages`, and more where they lie in folded slots.
@@ -76,12 +78,13 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         &self,
         pin: &Pinned,
         within: PageRange,
+        detail: Detail,
         most: usize,
         visit: &mut dyn FnMut(&Region),
     ) -> PageNum {
         let (mut open, mut shown, mut steps): (Option<Region>, _, _) = (None, 0, 0);
-        let walked = self.map.look(pin, keys(within), |keys, page| {
-            let next = range(keys);
+        let walked = self.map.look(pin, keys(within), Page::mask(detail), |keys, page| {
+            let (next, page) = (range(keys), page.told(detail));
             if !open.as_mut().is_some_and(|region| region.goes_on(next, page))
                 && let Some(done) = open.replace(Region::new(next, page))
             {
@@ -92,7 +95,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
                     return ControlFlow::Break(done.pages.end());
                 }
             }
-            steps += 1;
+            steps += steps_for(next);
             if steps < STEPS { ControlFlow::Continue(()) } else { ControlFlow::Break(next.end()) }
         });
         open.iter().for_each(visit);
@@ -128,4 +131,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
         true
     }
+}
+
+/// What a run of `pages` counts for: its pages may be looked at one by one.
+fn steps_for(pages: PageRange) -> u64 {
+    1 + pages.pages().min(HUGE_PAGES) / RUN
 }

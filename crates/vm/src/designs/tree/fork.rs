@@ -18,6 +18,7 @@ use crate::meta::Page;
 use crate::reach::Scattered;
 use crate::shootdown::{Rig, range};
 use crate::space::Heir;
+use crate::usage::Change;
 use crate::{BackingNum, Flags, Mapping, Memory, Mmu, PageNum, Region, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
@@ -26,8 +27,16 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let regions = self.copy_regions(pin, &mine, child, &mut theirs, ask);
         let mut guard = lock_all(&self.pages, pin);
         let lowered = Scattered::new(&self.rig, pin);
-        let mut copy = Copying { pin, parent: &self.rig, lowered, child: &theirs, last: None };
+        let mut copy = Copying {
+            pin,
+            parent: &self.rig,
+            change: Change::default(),
+            lowered,
+            child: &theirs,
+            last: None,
+        };
         let copied = guard.copy_to(pin, &child.pages, |run| Ok(copy.run(run)));
+        child.rig.tally.change(pin, &copy.change);
         copy.lowered.take_back();
         regions.and(copied.map_err(|_: OutOfMemory| VmError::OutOfMemory))
     }
@@ -83,6 +92,8 @@ impl Heirs<'_, '_> {
 struct Copying<'a, M: Mmu, F: Memory> {
     pin: &'a Pinned,
     parent: &'a Rig<M, F>,
+    /// Of the child's pages.
+    change: Change,
     /// Translations of the parent that allow too much now.
     lowered: Scattered<'a, M, F>,
     child: &'a Edit<'a>,
@@ -99,7 +110,9 @@ impl<M: Mmu, F: Memory> Copying<'_, M, F> {
         }
         let heritage = self.parent.inherit(self.pin, run.value());
         self.lowered.keep(run, heritage.kept);
-        heritage.child.frame().map(|_| heritage.child.with_mapping(mapping))
+        let child = heritage.child.frame().map(|_| heritage.child.with_mapping(mapping));
+        self.change.own += i64::from(child.is_some());
+        child
     }
 
     /// What the page is a mapping of in the child.

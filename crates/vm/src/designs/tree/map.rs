@@ -12,6 +12,7 @@ use super::edit::Edit;
 use super::find::{self, is_free};
 use super::{Guard, TreeSpace, keys};
 use crate::hole::any_hole;
+use crate::usage::Change;
 use crate::{Backings, Event, Mapping, Memory, Mmu, PageNum, PageRange, Placement, VmError};
 
 /// Where a mapping goes.
@@ -56,6 +57,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     /// Opens a region at a place that was reserved.
     pub(super) fn put(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange, mapping: Mapping) {
         self.rig.refer(pin, mapping.backing(), pages.pages() as i64);
+        self.rig.tally.change(pin, &Change::map(pages.pages()));
         edit.open(pages, mapping);
     }
 
@@ -158,6 +160,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         self.drop_locked(pin, guard, |_| true);
         edit.bury(pages, |region| {
             self.rig.refer(pin, region.mapping.backing(), -(region.pages.pages() as i64));
+            self.rig.tally.change(pin, &Change::unmap(region.pages.pages()));
         });
     }
 }

@@ -1,0 +1,79 @@
+//! How many pages a space has, told without a walk.
+//!
+//! Each operation adds what it changed to numbers of its own core ([`Tally`](crate::counters::Tally)). A frame that was filled in
+//! by one core and given up by another makes the number of the second negative: only the sum over all cores says something, and
+//! whoever wants to know it adds them up. Frames of first touches are not added twice: their faults are counted already.
+
+use crate::meta::Page;
+use crate::{Counters, Event, HUGE_PAGES};
+
+/// Pages of a space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All that are mapped.
+    pub mapped: u64,
+    /// Those with frames of the space's own, alone or since a fork.
+    pub own: u64,
+    /// Those with frames of their backing.
+    pub shown: u64,
+}
+
+impl Usage {
+    /// The sum of all cores' numbers: `changes`, and the first touches in `counters`. While operations run, one may be in it by half.
+    pub(crate) fn new(changes: Change, counters: &Counters) -> Self {
+        let touched = counters[Event::AllocFault] + HUGE_PAGES * counters[Event::HugeFault];
+        let pages = |sum: i64| sum.max(0) as u64;
+        Self {
+            mapped: pages(changes.mapped),
+            own: pages(changes.own.wrapping_add_unsigned(touched)),
+            shown: pages(changes.shown),
+        }
+    }
+
+    /// All that have frames.
+    pub fn resident(self) -> u64 {
+        self.own + self.shown
+    }
+}
+
+/// What an operation changes of that; first touches are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) mapped: i64,
+    pub(crate) own: i64,
+    pub(crate) shown: i64,
+}
+
+impl Change {
+    /// `pages` more pages are mapped.
+    #[inline(always)]
+    pub(crate) fn map(pages: u64) -> Self {
+        Self { mapped: pages as i64, ..Self::default() }
+    }
+
+    /// `pages` pages are mapped no longer.
+    pub(crate) fn unmap(pages: u64) -> Self {
+        Self { mapped: -(pages as i64), ..Self::default() }
+    }
+
+    /// A page has a frame of its own, and had none.
+    pub(crate) fn gain() -> Self {
+        Self { own: 1, ..Self::default() }
+    }
+
+    /// A page has no frame of its own any more.
+    pub(crate) fn lose() -> Self {
+        Self { own: -1, ..Self::default() }
+    }
+
+    /// A page has a frame of its backing, and had none.
+    pub(crate) fn show() -> Self {
+        Self { shown: 1, ..Self::default() }
+    }
+
+    /// `page` has a frame of its own instead of the one it had.
+    pub(crate) fn own(page: Page) -> Self {
+        let shown = i64::from(page.is_shown());
+        Self { own: shown, shown: -shown, ..Self::default() }
+    }
+}
