@@ -66,10 +66,11 @@ fn kill_others() -> bool {
     found
 }
 
-/// Waits until every other task is freed: each core frees those that exited on it, this one does it here.
+/// Waits until every other task is freed: each core frees those that exited on it. This one lets tasks run that still give up
+/// the memory that they had before an exec: nobody knows them.
 fn wait_for_memory(task: &Task) {
     while counters::sum(Counter::Spaces) > 1 || Arc::strong_count(&task.shared().memory) > 1 {
-        sched::reap();
+        sched::give_way();
         percore::relax();
     }
 }

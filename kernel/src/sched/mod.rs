@@ -45,7 +45,7 @@ pub use switch::{exit, finish_switch, park, yield_now};
 pub use task::{Start, Task};
 pub use timers::{park_until, passed, sleep_until};
 pub use wait::{WaitChain, WaitQueue};
-pub use work::{give_way, on_reschedule, on_return_to_user, on_timer, reap};
+pub use work::{give_way, on_reschedule, on_return_to_user, on_timer};
 
 use switch::Departure;
 

@@ -84,7 +84,7 @@ fn ring() -> bool {
 }
 
 /// Frees tasks that have exited on this core, stack and all, and the space that it left last.
-pub fn reap() {
+fn reap() {
     mm::space::free_left();
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();
