@@ -37,6 +37,9 @@ static volatile struct {
     long begin, end, longest, last;
 } *shared;
 
+/* Pipes between who makes a call and who tells it to. */
+static int ready[2], go[2];
+
 static long now(void)
 {
     struct timespec time;
@@ -237,15 +240,20 @@ static const struct {
     { "/proc/self/maps", regions, read_maps, 1 },
     { "fork", touched, make_child, 0 },
     { "exit", touched, leave, 0 },
+    { "exit with scattered pages", scattered, leave, 0 },
     { "exec", touched, other_program, 0 },
 };
 
+/* Says when it is ready, and begins the call when it is told to. */
 static void attack(unsigned which)
 {
+    char word;
     calls[which].prepare();
     /* The slice begins anew, and the other one sleeps. */
     nap(1000000);
     nap(1000000);
+    write(ready[1], "", 1);
+    read(go[0], &word, 1);
     shared->begin = now();
     calls[which].call();
     shared->end = now();
@@ -270,6 +278,9 @@ static pid_t start(unsigned which)
     pid_t child = fork();
     if (child == 0)
         attack(which);
+    char word;
+    read(ready[0], &word, 1);
+    write(go[1], "", 1);
     return child;
 }
 
@@ -278,8 +289,6 @@ static long kill_one(unsigned which)
 {
     pid_t child = start(which);
     int status;
-    while (shared->begin == 0)
-        nap(NAP);
     nap(1000000);
     if (shared->end != 0)
         printf("%s: over before the kill\n", calls[which].name);
@@ -298,6 +307,8 @@ int main(int count, char **words)
     CPU_SET(0, &first);
     sched_setaffinity(0, sizeof first, &first);
     shared = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (pipe(ready) != 0 || pipe(go) != 0)
+        return 1;
     pid_t watcher = fork();
     if (watcher == 0)
         watch();
