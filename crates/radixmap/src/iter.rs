@@ -1,5 +1,6 @@
 //! What the holder of a range does with it.
 
+use core::convert::Infallible;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
@@ -110,7 +111,8 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
     pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V, E>)) {
         let mut tally = Tally::new(&self.held.here, self.held.node());
         let show = &mut |part, here: &_, used: &mut _| f(&mut Run::new(part, here, used));
-        visit_used(&mut tally, self.keys(), V::joins, show, &mut |_| {});
+        let enter = &mut |_: &Tally<'_, '_>, _| ControlFlow::<Infallible>::Continue(());
+        let ControlFlow::Continue(()) = visit_used(&mut tally, self.keys(), V::joins, show, enter);
     }
 
     pub(crate) fn into_held(self) -> Held<'g> {
@@ -264,26 +266,26 @@ impl<V, E> fmt::Debug for RangeGuard<'_, V, E> {
     }
 }
 
-/// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with what counts those in use, and every leaf
-/// on the way to `leaf`.
-pub(crate) fn visit_used<'p>(
+/// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with what counts those in use. Before that it
+/// asks `enter` at every node on the way whether to go on, with the first key that it would look at there.
+#[inline]
+pub(crate) fn visit_used<'p, B>(
     tally: &mut Tally<'_, 'p>,
     keys: Range<u64>,
     joins: impl Fn(u64) -> bool + Copy,
     show: &mut impl FnMut(Part<'p>, &Here<'p>, &mut i64),
-    leaf: &mut impl FnMut(Leaf<'_>),
-) {
-    if tally.node.level() == 0 {
-        leaf(Leaf { node: tally.node, here: tally.here });
-    }
+    enter: &mut impl FnMut(&Tally<'_, 'p>, u64) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    enter(tally, keys.start)?;
     for part in tally.node.used_parts(keys, joins) {
         match tally.node.step(tally.here, part.slot) {
             Step::Child(child) => {
-                visit_used(&mut Tally::new(tally.here, child), part.keys, joins, show, leaf);
+                visit_used(&mut Tally::new(tally.here, child), part.keys, joins, show, enter)?;
             }
             // A child that nobody had entered may have collapsed since it was found: that told the count.
             Step::Slot(word) if !word.is_used() => {}
             Step::Slot(_) => show(part, tally.here, &mut tally.used),
         }
     }
+    ControlFlow::Continue(())
 }

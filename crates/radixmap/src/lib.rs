@@ -62,6 +62,8 @@ mod stats;
 mod subtree;
 
 use alloc::sync::Arc;
+use core::cell::Cell;
+use core::convert::Infallible;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
@@ -90,6 +92,9 @@ pub const KEY_END: u64 = 1 << KEY_BITS;
 
 /// Keys of a leaf: so many, aligned, are a *block*, which may be folded into one slot.
 pub const BLOCK: u64 = node::slot_keys(1);
+
+/// What a node costs that is dismantled besides its used slots, in slots.
+const GONE: u64 = 8;
 
 /// What a map stores for each key: a main word of 60 bits, and a second word for what few keys have.
 pub trait Value: Copy {
@@ -308,38 +313,68 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Takes every value away and shows it to `f`, and every leaf to `leaf`, which gives up what it holds; without a lock:
     /// the caller has the map exclusively. On whichever core, online or not. The map is empty afterwards, and is meant to go:
     /// the nodes of what is put into it from then on are never freed.
-    pub fn dismantle(
+    pub fn dismantle(&mut self, pin: &Pinned, f: impl FnMut(Range<u64>, V), leaf: impl FnMut(Leaf<'_>)) {
+        let rest = self.dismantle_piece(pin, 0, u64::MAX, f, leaf);
+        debug_assert!(rest.is_none(), "there are no more slots");
+    }
+
+    /// The same from key `from` on, for about `slots` slots; where the next piece begins, or none: the map is empty. A piece
+    /// ends at a node, which counts as some slots more.
+    pub fn dismantle_piece(
         &mut self,
         pin: &Pinned,
+        from: u64,
+        slots: u64,
         mut f: impl FnMut(Range<u64>, V),
         mut leaf: impl FnMut(Leaf<'_>),
-    ) {
+    ) -> Option<u64> {
+        let left = Cell::new(slots);
         let show = &mut |part: &Part<'_>| {
+            left.set(left.get().saturating_sub(1));
             let word = part.slot.held();
             f(part.keys.clone(), V::from_words(word.main(), part.second(word)));
         };
-        self.empty(pin, V::joins, show, &mut leaf);
+        let enter = &mut |tally: &Tally<'_, '_>, key| {
+            // The way to the first key is no progress.
+            if left.get() == 0 && key > from {
+                return ControlFlow::Break(key);
+            }
+            left.set(left.get().saturating_sub(GONE));
+            leaf::show(tally.here, tally.node, &mut leaf);
+            ControlFlow::Continue(())
+        };
+        match self.empty(pin, from, V::joins, show, enter) {
+            ControlFlow::Break(next) => Some(next),
+            ControlFlow::Continue(()) => None,
+        }
     }
 
-    /// Takes every value away, after it was shown.
-    fn empty(
+    /// Whether all of it was dismantled.
+    pub fn is_dismantled(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Takes every value from `from` on away, after it was shown, unless `enter` breaks off.
+    fn empty<B>(
         &mut self,
         pin: &Pinned,
+        from: u64,
         joins: impl Fn(u64) -> bool + Copy,
         show: &mut impl FnMut(&Part<'_>),
-        leaf: &mut impl FnMut(Leaf<'_>),
-    ) {
+        enter: &mut impl FnMut(&Tally<'_, '_>, u64) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let mut take = |part: Part<'_>, _: &Here<'_>, used: &mut i64| {
             show(&part);
             *used -= part.slots().len() as i64;
             part.slots().iter().for_each(Slot::reset);
         };
         let refcache: &Refcache = &self.refcache;
-        refcache.while_online(pin, || {
+        let emptied = refcache.while_online(pin, || {
             let here = self.here(pin);
-            visit_used(&mut Tally::new(&here, self.root()), 0..KEY_END, joins, &mut take, leaf);
+            visit_used(&mut Tally::new(&here, self.root()), from..KEY_END, joins, &mut take, enter)
         });
-        self.is_empty = true;
+        self.is_empty |= emptied.is_continue();
+        emptied
     }
 
     /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs: as to drop it.
@@ -350,7 +385,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Runs none of the values' code.
     fn discard(&mut self, pin: &Pinned) {
         if !self.is_empty {
-            self.empty(pin, |_| true, &mut |_| {}, &mut |_| {});
+            let go_on = &mut |_: &Tally<'_, '_>, _| ControlFlow::<Infallible>::Continue(());
+            let ControlFlow::Continue(()) = self.empty(pin, 0, |_| true, &mut |_| {}, go_on);
         }
         let Self { refcache, root, id, .. } = self;
         refcache.while_online(pin, || root.discard(&Here::new(refcache, pin, part::<V>, *id)));

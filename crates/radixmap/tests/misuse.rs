@@ -364,6 +364,38 @@ fn a_map_that_was_taken_apart_is_empty() {
     assert_eq!(refcache.garbage(), 0);
 }
 
+/// Pieces end between nodes, each takes something away, and the last one says that it is the last.
+#[test]
+fn a_map_is_taken_apart_piece_by_piece() {
+    const PLACES: u64 = 30;
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let mut map = Map::new(&pin, &refcache).unwrap();
+    let places = |step: u64| (0..PLACES).map(move |place| place * step..place * step + 3);
+    // In leaves side by side, and in leaves far apart.
+    for step in [BLOCK, 1 << 27] {
+        places(step).skip(1).for_each(|keys| fill(&map, &pin, keys, 2));
+    }
+    let (mut taken, mut from, mut pieces) = (Vec::new(), 0, 0);
+    while !map.is_dismantled() {
+        let before = taken.len();
+        let next = map.dismantle_piece(&pin, from, 40, |keys, value| taken.push((keys, value.0)), |_| {});
+        assert!(taken.len() <= before + 5, "{taken:?}");
+        assert_eq!(next.is_none(), map.is_dismantled());
+        assert!(next.is_none_or(|next| next > from && taken.iter().all(|(keys, _)| keys.end <= next)));
+        (from, pieces) = (next.unwrap_or(KEY_END), pieces + 1);
+        refcache.tick(&pin);
+    }
+    let all: Vec<_> = places(BLOCK).skip(1).chain(places(1 << 27).skip(1)).map(|keys| (keys, 2)).collect();
+    assert_eq!(taken, all);
+    assert!(pieces >= PLACES / 2, "{pieces}");
+    drop(map);
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0);
+}
+
 /// It is leaked there, also while the thread unwinds.
 #[test]
 #[cfg_attr(miri, ignore = "what is leaked is found")]

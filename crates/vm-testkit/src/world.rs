@@ -159,6 +159,20 @@ impl World {
         Self::on(pin, self.machine.clone(), self.nodes.clone(), self.layout, self.design)
     }
 
+    /// No core runs the space any more: takes what is mapped away piece by piece. How many pages the pieces have.
+    pub fn dismantle(&mut self, pin: &Pinned) -> Vec<u64> {
+        self.mmu.retire();
+        let Some(space) = &mut self.space.space else { return Vec::new() };
+        let (mut rest, mut pieces) = (self.layout.user, Vec::new());
+        while !rest.is_empty() {
+            let next = space.dismantle(pin, rest);
+            assert!(next.start() > rest.start() && next.end() == rest.end(), "{rest:?}, then {next:?}");
+            pieces.push(rest.pages() - next.pages());
+            rest = next;
+        }
+        pieces
+    }
+
     /// Ends the space, not the machine.
     pub fn end(mut self) {
         self.mmu.retire();

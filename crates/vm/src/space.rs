@@ -299,6 +299,18 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Shows the frame of each page that has one to `visit`.
     fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum));
 
+    /// Takes away what is mapped in the first part of `rest`, which begins where the last call said, or with all that may be
+    /// mapped. A bounded number of steps; returns what it leaves. For who is about to drop the space: then that takes no longer
+    /// either. None runs the space any more, or ever will.
+    fn dismantle(&mut self, pin: &Pinned, rest: PageRange) -> PageRange {
+        let piece = self.piece(pin, rest);
+        match self.unmap(pin, piece) {
+            Ok(()) => PageRange::between(piece.end(), rest.end()),
+            // The drop needs no memory.
+            Err(_) => PageRange::between(rest.end(), rest.end()),
+        }
+    }
+
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is
     /// dropped and the epochs move on. Dropping the space does the same but asks no core for translations: none runs the
     /// space by then, or ever will.

@@ -7,7 +7,7 @@ use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
 
-use super::{frames, space};
+use super::{frames, remains, space};
 use crate::arch;
 use crate::counters::{self, Counter};
 use crate::fs::clean;
@@ -195,7 +195,7 @@ pub fn may_reclaim() -> bool {
     !LOCKED.mine(&pin()).load(Ordering::Relaxed)
 }
 
-/// Memory is short: drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and
+/// Memory is short: frees the spaces that this core let go, drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and
 /// page tables: those of programs that run only if it is `desperate`, for they are back at the next touches. Returns whether
 /// that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
 pub fn reclaim(desperate: bool) -> bool {
@@ -203,6 +203,7 @@ pub fn reclaim(desperate: bool) -> bool {
         return false;
     }
     let before = frames::stats().pooled;
+    while remains::free_piece() {}
     drop_clean();
     // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
     SHORT.fetch_add(1, Ordering::Relaxed);

@@ -32,6 +32,7 @@ pub mod owner;
 pub mod owners;
 #[allow(unsafe_code)]
 pub mod page_tree;
+pub mod remains;
 mod rivals;
 pub mod scarcity;
 #[allow(unsafe_code, clippy::indexing_slicing)]

@@ -4,10 +4,11 @@
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
+use core::mem::MaybeUninit;
 use core::ops::Deref;
 
 use abi::Errno;
-use percore::{AllCores, CoreId, MAX_CORES, Pinned};
+use percore::{AllCores, MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SetOnce, SpinLock};
 use vm::{AddressSpace, Heir, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
@@ -17,7 +18,7 @@ use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
 use super::user::USER_END;
-use super::{epoch, file_mapping};
+use super::{epoch, file_mapping, remains};
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::fs::fallible;
@@ -32,10 +33,12 @@ const ANYWHERE: (u64, u64) = (1 << 39, 255 << 39);
 
 /// An address space together with its page tables. Derefs to [`AddressSpace`].
 pub struct SpaceHandle {
-    space: Box<dyn AddressSpace>,
+    /// It has one until it is dropped.
+    space: Option<Box<dyn AddressSpace>>,
     tables: Arc<dyn SpaceTables>,
     nodes: Arc<NodeCounters>,
     name: SetOnce<Name>,
+    remains: Option<remains::Place>,
 }
 
 /// Names a space without keeping it. Copies are counted where those who make them do not meet.
@@ -45,7 +48,10 @@ impl Deref for SpaceHandle {
     type Target = dyn AddressSpace;
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
-        &*self.space
+        match &self.space {
+            Some(space) => &**space,
+            None => unreachable!("a space is there as long as its handle"),
+        }
     }
 }
 
@@ -64,21 +70,21 @@ impl SpaceHandle {
     pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
         let pin = percore::pin();
         self.tables.each_frame(&mut |table| visit(table, Owner::TABLE));
-        self.space.each_page_frame(&pin, &mut |frame| visit(frame.get(), Owner::FRAME));
+        self.each_page_frame(&pin, &mut |frame| visit(frame.get(), Owner::FRAME));
         let mut node = |at| visit(arch::virt_to_phys(at as *const u8) / PAGE, Owner::NODE);
-        self.space.each_node_frame(&pin, &mut node);
+        self.each_node_frame(&pin, &mut node);
     }
 
     /// Frees this core's own tables.
     fn drop_mine(&self, pin: &Pinned) {
         self.tables.drop_mine(pin);
-        self.space.tables_dropped(pin);
+        self.tables_dropped(pin);
     }
 
     /// The objects that make up the space, and where they are.
     pub fn objects(&self) -> [(&'static str, owners::Range); 3] {
         [
-            ("space", arch::place_of(&*self.space)),
+            ("space", arch::place_of(&**self)),
             ("tables", arch::place_of(&*self.tables)),
             ("space", arch::place_of(self)),
         ]
@@ -96,10 +102,6 @@ static RUNNING: AllCores<SpinLock<Option<Arc<SpaceHandle>>>> =
 /// What each core ran before it went idle. It keeps its tables of that space.
 static RAN: AllCores<SpinLock<Weak<SpaceHandle>>> =
     AllCores::new([const { CachePadded::new(SpinLock::new(Weak::new())) }; MAX_CORES]);
-/// What each core left with interrupts off and was the last to hold: taken apart when they are on again.
-static LEFT: AllCores<SpinLock<Option<SpaceHandle>>> =
-    AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
-
 fn pages(start: u64, end: u64) -> PageRange {
     PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE))
 }
@@ -140,7 +142,7 @@ pub fn fork(parent: &SpaceHandle, alone: bool) -> Result<Arc<SpaceHandle>, Errno
         false => {
             let pin = percore::pin();
             let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited(&pin, backing, &child);
-            parent.space.fork(&pin, &*child.space, heir).map_err(|_| Errno::ENOMEM)?;
+            parent.fork(&pin, &**child, heir).map_err(|_| Errno::ENOMEM)?;
         }
     }
     Ok(child)
@@ -151,7 +153,7 @@ fn fork_alone(parent: &SpaceHandle, child: &Arc<SpaceHandle>) -> Result<(), Errn
     let (mut from, mut last) = (Some(PageNum::new(LOWEST / PAGE)), None);
     while let Some(at) = from {
         let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited_again(&mut last, backing, child);
-        let next = parent.space.fork_alone(&percore::pin(), &*child.space, at, heir);
+        let next = parent.fork_alone(&percore::pin(), &***child, at, heir);
         from = next.map_err(|_| Errno::ENOMEM)?;
         if from.is_some() && !sched::pause() {
             return Err(Errno::EINTR);
@@ -184,21 +186,21 @@ fn handle(
     tables: Arc<dyn SpaceTables>,
     nodes: Arc<NodeCounters>,
 ) -> Option<Arc<SpaceHandle>> {
-    // Taken off again by the handle's drop, also if there is no memory for it.
+    let (space, remains) = (Some(space), Some(fallible::boxed(MaybeUninit::uninit()).ok()?));
+    // Taken off again when the handle's remains are gone, also if there is no memory for it.
     counters::add(pin, Counter::Spaces, 1);
-    let handle = fallible::arc(SpaceHandle { space, tables, nodes, name: SetOnce::new() }).ok()?;
+    let handle = fallible::arc(SpaceHandle { space, tables, nodes, name: SetOnce::new(), remains }).ok()?;
     handle.name.set(Name::new(Arc::downgrade(&handle)).ok()?);
     Some(handle)
 }
 
 impl Drop for SpaceHandle {
-    /// Wherever that happens, counts are touched: an idle core may be the last to let go.
+    /// Wherever that happens, it takes a few steps. Counts are touched: an idle core may be the last to let go.
     fn drop(&mut self) {
         sched::come_online();
-        let pin = percore::pin();
-        let nodes = (0..arch::cores()).map(|core| self.nodes.of(CoreId::new(core)).created).sum();
-        counters::keep(&pin, self.space.counters(), nodes);
-        counters::add(&pin, Counter::Spaces, -1);
+        if let (Some(space), Some(place)) = (self.space.take(), self.remains.take()) {
+            remains::leave(place, space, self.tables.clone(), self.nodes.clone());
+        }
     }
 }
 
@@ -215,16 +217,7 @@ pub fn activate(space: &Arc<SpaceHandle>) {
     }
     space.tables.enter(&pin);
     drop(running);
-    if let Some(last) = old.and_then(Arc::into_inner) {
-        *LEFT.mine(&pin).lock() = Some(last);
-        sched::attention::raise(sched::attention::REAP);
-    }
-}
-
-/// Takes apart what this core left last, if it was the last to hold it. Interrupts are on: that may take a while.
-pub fn free_left() {
-    let left = LEFT.mine(&percore::pin()).lock().take();
-    drop(left);
+    drop(old);
 }
 
 /// This core runs no address space now: it goes idle, or the space is about to go away. Interrupts are on.

@@ -97,6 +97,9 @@ pub fn is_stack(region: &Region) -> bool {
     STACK.contains(&(region.pages.end().get() * vm::PAGE_SIZE - 1))
 }
 
+/// A space with so many nodes is large: up to 128 MiB of small pages lie in fewer leaves.
+const LARGE: u64 = 96;
+
 /// Mappings that are looked at together.
 const BATCH: usize = 16;
 
@@ -200,13 +203,17 @@ impl Memory {
         fallible::arc(Self::new(space?, heap, self.program.clone()))
     }
 
-    /// The last thread that runs here leaves: gives up what is mapped in pieces, if it is more than one. So a large memory
-    /// keeps nobody waiting, neither here nor where its last reference goes.
+    /// The last thread that runs here leaves: gives up what is mapped, piece by piece, if that is much. So it takes its own time
+    /// for it, and not that of whoever runs where the last reference goes.
     pub fn give_up(self: &Arc<Self>) {
+        let nodes = self.space.nodes().total();
+        if nodes.created - nodes.collapsed < LARGE {
+            return;
+        }
         let mut rest = user_pages();
         while !rest.is_empty() && self.is_mine_alone() {
             let piece = self.space.piece(&pin(), rest);
-            if piece == user_pages() || self.space.unmap(&pin(), piece).is_err() {
+            if self.space.unmap(&pin(), piece).is_err() {
                 return;
             }
             rest = PageRange::between(piece.end(), rest.end());

@@ -53,14 +53,15 @@ pub fn serve_core() -> bool {
     if reasons & INPUT != 0 {
         fs::input_arrived();
     }
-    if reasons & REAP != 0 {
-        reap();
-    }
     let ticked = reasons & TIMER != 0 && ring();
     let asked = reasons & RESCHEDULE != 0;
     if ticked || asked {
         // On a tick, and when a core that is short of memory asks.
         mm::epoch::tick_if_due(&percore::pin());
+    }
+    // Those who wait for the timer do not wait for that.
+    if reasons & REAP != 0 {
+        reap();
     }
     ticked || asked
 }
@@ -83,12 +84,14 @@ fn ring() -> bool {
     ticked
 }
 
-/// Frees tasks that have exited on this core, stack and all, and the space that it left last.
+/// Frees tasks that have exited on this core, stack and all, and a piece of the spaces that it was the last to have.
 fn reap() {
-    mm::space::free_left();
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();
-        let Some(dead) = dead else { return };
+        let Some(dead) = dead else { break };
         drop(dead);
+    }
+    if mm::remains::free_piece() {
+        super::attention::raise(REAP);
     }
 }

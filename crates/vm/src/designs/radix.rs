@@ -31,7 +31,7 @@ use crate::meta::Page;
 use crate::reach::{abandon, linkage};
 use crate::sharing::References;
 use crate::shootdown::{Removed, Rig, range};
-use crate::space::{Heir, Mover};
+use crate::space::{Heir, Mover, PIECE};
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
     HUGE_PAGES, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap,
@@ -348,17 +348,34 @@ where
         });
     }
 
+    fn dismantle(&mut self, pin: &Pinned, rest: PageRange) -> PageRange {
+        let next = self.dismantle_piece(pin, rest.start(), PIECE);
+        PageRange::between(next.map_or(rest.end(), PageNum::new), rest.end())
+    }
+
     fn destroy(&self, pin: &Pinned) {
         self.remove(pin, &mut lock_all(&self.map, pin));
     }
 }
 
+impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
+    /// Nobody is asked for translations: they go with the tables. Where the next piece begins.
+    fn dismantle_piece(&mut self, pin: &Pinned, from: PageNum, slots: u64) -> Option<u64> {
+        let mut references = References::new(&self.rig, pin);
+        let give_up = |keys, page| references.give_up(range(keys), page);
+        self.map.dismantle_piece(pin, from.get(), slots, give_up, abandon)
+    }
+}
+
 impl<R: Domain, M: Mmu, F: Memory> Drop for RadixSpace<R, M, F> {
-    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the tables. A thread
-    /// that plays no core of the domain cannot give pages up: they are leaked.
+    /// No core runs the space, or ever will. A thread that plays no core of the domain cannot give pages up: they are
+    /// leaked.
     fn drop(&mut self) {
+        if self.map.is_dismantled() {
+            return;
+        }
         let Some(pin) = percore::try_pin_below(self.map.domain().cores()) else { return };
-        let mut references = References::new(&self.rig, &pin);
-        self.map.dismantle(&pin, move |keys, page| references.give_up(range(keys), page), abandon);
+        let rest = self.dismantle_piece(&pin, PageNum::new(0), u64::MAX);
+        debug_assert!(rest.is_none(), "something is mapped beyond all keys");
     }
 }

@@ -161,7 +161,21 @@ impl CoreTable {
         }
         self.asid.forget();
         // SAFETY: the root is out of reach, of us and of the CPU.
-        unsafe { table_walk::free_user_half(pin, root) };
+        let _all = unsafe { table_walk::free_user_half(pin, root, usize::MAX) };
+    }
+
+    /// Frees `most` tables at most; whether there are more.
+    ///
+    /// # Safety
+    /// No core runs the space, nor will, and no other caller frees meanwhile.
+    pub unsafe fn free_piece(&self, pin: &Pinned, most: usize) -> bool {
+        let root = self.root();
+        // SAFETY: the caller's promise.
+        if root != 0 && !unsafe { table_walk::free_user_half(pin, root, most) } {
+            return true;
+        }
+        self.root.store(0, Ordering::Relaxed);
+        false
     }
 
     /// How many tables there are: an estimate for anybody but the owner.

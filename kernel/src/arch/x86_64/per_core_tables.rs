@@ -31,7 +31,7 @@ use super::core_table::{CoreTable, drop_huge, entry_of};
 use super::page_table::{Table, bits, is_huge, user_huge, user_leaf, user_leaf_link};
 use super::physmap::virt_to_phys;
 use super::shootdown::{self, Clearable};
-use super::space_tables::SpaceTables;
+use super::space_tables::{PIECE, SpaceTables};
 use super::{pcid, table_walk};
 
 /// Which tables each core runs on: the address of its `CoreTables`, or 0. Relaxed: only the core itself asks.
@@ -199,6 +199,11 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
         self.cores.iter().map(CoreTable::tables).sum()
     }
 
+    fn free_piece(&mut self, pin: &Pinned) -> bool {
+        // SAFETY: no core runs the space: each that does holds a reference to it.
+        self.cores.iter().any(|table| unsafe { table.free_piece(pin, PIECE) })
+    }
+
     fn each_frame(&self, visit: &mut dyn FnMut(u64)) {
         let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
         // SAFETY: tables are freed by their cores before the space is retired, and with the space.
@@ -209,9 +214,6 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
 impl<const ADAPTIVE: bool> Drop for CoreTables<ADAPTIVE> {
     fn drop(&mut self) {
         let pin = percore::pin();
-        for table in self.cores.iter().filter(|table| table.root() != 0) {
-            // SAFETY: no core runs the space: each that does holds a reference to it.
-            unsafe { table_walk::free_user_half(&pin, table.root()) };
-        }
+        while self.free_piece(&pin) {}
     }
 }

@@ -21,12 +21,13 @@ use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
 use super::page_table::{ENTRIES, TOP, Table, bits, is_huge, user_huge, user_leaf, user_link};
 use super::shootdown::{self, Clearable};
-use super::space_tables::SpaceTables;
+use super::space_tables::{PIECE, SpaceTables};
 use super::{cpu, kernel_map, table_walk, tlb};
 use crate::mm::frames;
 
 /// One space's table.
 pub struct SharedTable {
+    /// 0: it was freed.
     root: u64,
     users: [AtomicU64; MAX_CORES / 64],
 }
@@ -204,6 +205,15 @@ impl SpaceTables for SharedTable {
         unsafe { table_walk::count(self.root) }
     }
 
+    fn free_piece(&mut self, pin: &Pinned) -> bool {
+        // SAFETY: no core runs the space: each that does holds a reference to it.
+        if self.root != 0 && !unsafe { table_walk::free_user_half(pin, self.root, PIECE) } {
+            return true;
+        }
+        self.root = 0;
+        false
+    }
+
     fn each_frame(&self, visit: &mut dyn FnMut(u64)) {
         // SAFETY: tables are freed with the space only.
         unsafe { table_walk::each_frame(self.root, visit) };
@@ -212,7 +222,7 @@ impl SpaceTables for SharedTable {
 
 impl Drop for SharedTable {
     fn drop(&mut self) {
-        // SAFETY: no core runs the space: each that does holds a reference to it.
-        unsafe { table_walk::free_user_half(&percore::pin(), self.root) };
+        let pin = percore::pin();
+        while self.free_piece(&pin) {}
     }
 }

@@ -128,13 +128,39 @@ fn clear_leaf(table: &Table, page: u64, flusher: &mut Flusher) {
     }
 }
 
-/// Frees the top table at `root` and every table of its user half. The frames in the leaves are not its own.
+/// Frees the top table at `root` and every table of its user half, `most` at most, the lowest first; whether that was all. The
+/// frames in the leaves are not its own.
 ///
 /// # Safety
 /// No core uses the table, and nobody will.
-pub unsafe fn free_user_half(pin: &Pinned, root: u64) {
-    // SAFETY: the caller's table; each table is freed after what is below it was visited.
-    unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| frames::free_table(pin, table >> 12)) };
+pub unsafe fn free_user_half(pin: &Pinned, root: u64, most: usize) -> bool {
+    let mut left = most;
+    // SAFETY: the caller's table.
+    unsafe { free_below(pin, root, TOP, ENTRIES / 2, &mut left) }
+}
+
+/// Frees the table at `phys` after every one below it, until `left` is 0; whether it did.
+///
+/// # Safety
+/// The table is of level `level`; its first `entries` entries are a user's; nobody uses it.
+unsafe fn free_below(pin: &Pinned, phys: u64, level: u32, entries: usize, left: &mut usize) -> bool {
+    if level > 0 {
+        // SAFETY: still a table.
+        for entry in entries_below(unsafe { Table::at(phys) }, entries) {
+            // SAFETY: it is of the level below.
+            if !unsafe { free_below(pin, value(entry) & bits::ADDRESS, level - 1, ENTRIES, left) } {
+                return false;
+            }
+            // Relaxed: nobody walks here but the next call.
+            entry.store(0, Ordering::Relaxed);
+        }
+    }
+    if *left == 0 {
+        return false;
+    }
+    *left -= 1;
+    frames::free_table(pin, phys >> 12);
+    true
 }
 
 /// How many tables there are: the top table at `root` and all below its user half.
@@ -161,23 +187,22 @@ fn value(entry: &AtomicU64) -> u64 {
     entry.load(Ordering::Relaxed)
 }
 
-/// The tables that a table of level 1 or more leads to. Huge pages are none; leaves that are linked are not its own.
-fn tables_below(table: &Table, entries: usize) -> impl Iterator<Item = u64> {
-    let values = table.groups(entries).filter(is_any_present).flatten().map(value);
-    let leads = |value: &u64| value & (bits::PRESENT | bits::LARGE | bits::LINKED) == bits::PRESENT;
-    values.filter(leads).map(|value| value & bits::ADDRESS)
+/// The entries of a table of level 1 or more that lead to a table. Huge pages are none; leaves that are linked are not its own.
+fn entries_below(table: &Table, entries: usize) -> impl Iterator<Item = &AtomicU64> {
+    let present = table.groups(entries).filter(is_any_present).flatten();
+    present.filter(|entry| value(entry) & (bits::PRESENT | bits::LARGE | bits::LINKED) == bits::PRESENT)
 }
 
 /// Calls `visit` with the table at `phys`, and every one below it, the lowest first.
 ///
 /// # Safety
-/// The table is of level `level`; its first `entries` entries are a user's; nobody but `visit` frees them.
+/// The table is of level `level`; its first `entries` entries are a user's; nobody frees them.
 unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64)) {
     if level > 0 {
         // SAFETY: still a table.
-        for below in tables_below(unsafe { Table::at(phys) }, entries) {
+        for entry in entries_below(unsafe { Table::at(phys) }, entries) {
             // SAFETY: it is of the level below.
-            unsafe { each_table(below, level - 1, ENTRIES, visit) };
+            unsafe { each_table(value(entry) & bits::ADDRESS, level - 1, ENTRIES, visit) };
         }
     }
     visit(phys);
