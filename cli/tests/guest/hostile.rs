@@ -84,6 +84,13 @@ fn memory_that_is_not_there_for_a_signal_is_told() {
     assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
 }
 
+/// The memory that a process had before it ran another program may be on its way still when the first process ends.
+#[test]
+fn memory_from_before_an_exec_is_given_up_before_the_machine_ends() {
+    let run = run(&["-m", "256M"], &[&compiled("heirs", Compiler::Musl)]);
+    assert!(run.status == 0 && run.text() == "done\n", "{run:?}");
+}
+
 /// The last CPU that is awake frees what is dead before it sleeps.
 #[test]
 fn dead_pages_of_files_are_free_soon() {
