@@ -105,6 +105,20 @@ fn what_a_core_leaves_behind_is_adopted() {
     assert_eq!((machine.drops(), machine.domain.backlog()), (1, 0));
 }
 
+/// The older of two values is dropped first, and the grace period of the younger one continues. Then the epoch stands still.
+#[test]
+fn a_younger_value_is_not_forgotten() {
+    let machine = machine(2, 10);
+    machine.retire(0);
+    machine.rounds(1);
+    machine.retire(0);
+    machine.rounds(8);
+    assert_eq!((machine.drops(), machine.domain.backlog()), (2, 0));
+    let epoch = machine.domain.epoch();
+    machine.rounds(3);
+    assert_eq!(machine.domain.epoch(), epoch);
+}
+
 /// What is adopted may be older than what waits already: the grace period goes on for the younger one all the same.
 #[test]
 fn old_orphans_hold_nothing_up() {
