@@ -8,8 +8,8 @@
 //!
 //! A reader writes the word twice, so readers pass its line around: that is what the designs without it avoid.
 //!
-//! Orderings: whoever enters does so by Acquire, whoever leaves by Release, both by read-modify-writes of one word; so each
-//! sees what those did who had left before, and could have kept it out.
+//! Orderings: a reader enters by Acquire, and a writer by the Acquire of its last wait. Both leave by Release. The word is changed by
+//! read-modify-writes only. So each sees the work of those that had left before, and could have kept it out.
 
 use percore::relax;
 use sync::atomic::{AtomicU64, Ordering};
@@ -34,15 +34,16 @@ impl RwLock {
     }
 
     pub(super) fn write(&self) -> WriteGuard<'_> {
-        // Acquire: partner of the last writer's Release.
-        while self.0.fetch_or(WRITER, Ordering::Acquire) & WRITER != 0 {
+        // Relaxed: the last wait acquires. What it reads was stored here or later, and all that change the word are
+        // read-modify-writes: they pass on the Release of the last writer and of the readers.
+        while self.0.fetch_or(WRITER, Ordering::Relaxed) & WRITER != 0 {
             self.wait_while(|word| word & WRITER != 0);
         }
         self.wait_while(|word| word != WRITER);
         WriteGuard(self)
     }
 
-    /// Acquire: partner of the readers' Release.
+    /// Acquire: partner of the readers' Release, and of the writer's.
     fn wait_while(&self, busy: impl Fn(u64) -> bool) {
         while busy(self.0.load(Ordering::Acquire)) {
             relax();
