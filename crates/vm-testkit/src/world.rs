@@ -266,11 +266,15 @@ impl World {
         all
     }
 
-    /// Ends the world, all other spaces of which have ended; nobody attends a core. Everything that was ever taken must be
-    /// back.
+    /// Ends the world, all other spaces of which have ended; nobody attends a core. All pages must be counted, and everything
+    /// that was ever taken must be back.
     pub fn finish(self) {
         let (machine, nodes) = (self.machine.clone(), self.nodes.clone());
         machine.on(0, |pin| {
+            // A core that is offline enters no map.
+            if machine.refcache.is_online(pin) {
+                self.audit_usage(pin);
+            }
             self.end();
             assert_eq!(machine.files.references(), 0, "backings are lost");
             machine.files.clear(pin, &machine.frames);

@@ -5,13 +5,13 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::MaybeUninit;
 
-use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
+use percore::{AllCores, MAX_CORES, Pinned, pin};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SpinLock};
 use vm::{AddressSpace, PageRange};
 
 use super::space::user_pages;
-use crate::arch::{self, SpaceTables};
+use crate::arch::SpaceTables;
 use crate::counters::{self, Counter};
 use crate::sched::{self, attention};
 
@@ -80,8 +80,7 @@ impl Remains {
             if !self.rest.is_empty() {
                 return true;
             }
-            let nodes = (0..arch::cores()).map(|core| self.nodes.of(CoreId::new(core)).created).sum();
-            counters::keep(pin, space.counters(), nodes);
+            counters::keep(pin, space.counters(), self.nodes.total().created);
             self.space = None;
         }
         // The space was the only other one that had them.
