@@ -13,6 +13,7 @@ use crate::world::{World, panics, roomy};
 #[test]
 fn an_offline_core_does_not_hold_the_epoch() {
     let world = World::new(roomy(3));
+    assert_eq!(world.refcache.cores(), 3);
     world.refcache.offline(world.pin(2));
     let epoch = world.refcache.epoch();
     assert_eq!(world.tick(2), Tick::default(), "an offline core has no duties");
@@ -102,6 +103,16 @@ fn drain_frees_a_whole_chain() {
     world.refcache.offline(world.pin(1));
     assert_eq!(world.refcache.drain(world.pin(0)), 10);
     assert!(chain.iter().all(|link| link.is_released()));
+}
+
+/// It looks for what others may have in their caches, and not longer.
+#[test]
+fn a_drain_of_nothing_takes_three_epochs() {
+    let world = World::new(roomy(1));
+    (0..10).for_each(|_| _ = world.tick(0));
+    let epoch = world.refcache.epoch();
+    assert_eq!(world.refcache.drain(world.pin(0)), 0);
+    assert_eq!(world.refcache.epoch(), epoch + 3);
 }
 
 thread_local! {
