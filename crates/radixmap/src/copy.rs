@@ -26,7 +26,7 @@ use crate::fold::{HOLD, expand};
 use crate::iter::RangeGuard;
 use crate::lock::Here;
 use crate::memory::Memory;
-use crate::node::{Found, Gone, NodeRef, Part, Step};
+use crate::node::{Found, Gone, NodeRef, Part, Step, slot_keys};
 use crate::slot::{Locked, Word};
 use crate::subtree::{Acquired, acquire, unlock_below};
 use crate::{Expand, KEY_END, OutOfMemory, RadixMap, Value};
@@ -262,7 +262,7 @@ fn take<'p>(there: &Here<'p>, twin: &Part<'p>) -> Locked<'p> {
     for (at, slot) in slots.iter().enumerate() {
         if !slot.try_lock(Word::EMPTY) {
             let taken = Locked(&slots[..at]);
-            let key = twin.keys.start + at as u64;
+            let key = twin.keys.start + slot_keys(twin.node.level()) * at as u64;
             let acquired = acquire(there, twin.node, key, |word| !word.is_used());
             assert!(matches!(acquired, Acquired::Locked(_)), "the twin has keys of its own");
             mem::forget(taken);

@@ -12,7 +12,7 @@ use crate::expand::Mode;
 use crate::leaf::Leaf;
 use crate::lock::Here;
 use crate::node::{NodeRef, Part};
-use crate::slot::{Slot, TAGS};
+use crate::slot::{Slot, TAGS, change_all};
 use crate::{Always, Expand, ExpandUsed, Value};
 
 /// One held slot, of a range that was locked as `E` says.
@@ -105,7 +105,7 @@ impl<V: Value + fmt::Debug, E: Expand> fmt::Debug for Entry<'_, V, E> {
     }
 }
 
-/// Held slots that have the same value: neighbours in a leaf, if [`Value::joins`] says so, or one slot.
+/// Held slots that have the same value: neighbours in a node, if [`Value::joins`] says so, or one slot.
 pub struct Run<'a, V, E = Always> {
     part: Part<'a>,
     here: &'a Here<'a>,
@@ -136,6 +136,12 @@ impl<'a, V: Value, E: Expand> Run<'a, V, E> {
         self.value
     }
 
+    /// Whether each key has a slot of its own.
+    #[inline(always)]
+    pub fn is_in_leaf(&self) -> bool {
+        self.part.node.level() == 0
+    }
+
     /// The slots, to be changed: unless they stick out of the range.
     #[inline(always)]
     pub fn whole(&mut self) -> Option<Run<'_, V>> {
@@ -162,7 +168,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
             *self.used += self.len();
         }
         self.is_used = true;
-        self.part.slots().iter().for_each(|slot| slot.set(main, second != 0));
+        change_all(self.part.slots(), |slot| slot.set(main, second != 0));
     }
 
     /// Takes the value of all of these keys away.
@@ -172,7 +178,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
             *self.used -= self.len();
         }
         self.is_used = false;
-        self.part.slots().iter().for_each(Slot::clear);
+        change_all(self.part.slots(), Slot::clear);
     }
 
     /// The one slot that it is.

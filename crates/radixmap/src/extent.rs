@@ -14,7 +14,7 @@ const NODE: u64 = 80;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot
-    /// that follows, or at the end of `keys`. Neighbours in a leaf that say the same count as one, a node counts as some
+    /// that follows, or at the end of `keys`. Neighbours that say the same count as one, a node counts as some
     /// slots more, and a leaf is not cut. Without a lock: a hint, like [`RadixMap::peek`].
     ///
     /// # Panics
@@ -29,16 +29,15 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
 /// The first key of `keys`, below `node`, that has a value when `left` slots were counted down.
 fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> Option<u64> {
     if node.level() == 0 {
-        let base = keys.start - node.indices(&keys).start as u64;
-        let mut runs = node.used_runs(&keys);
-        let first = runs.next()? as u64;
+        let mut runs = node.used_runs(keys);
+        let first = runs.next()?;
         if *left == 0 {
-            return Some(base + first);
+            return Some(first.keys.start);
         }
         *left = left.saturating_sub(NODE + 1 + runs.count() as u64);
         return None;
     }
-    let beyond = node.used_parts(keys, |_| false).find_map(|part| match node.step(here, part.slot) {
+    let beyond = node.used_runs(keys).find_map(|part| match node.step(here, part.slot) {
         Step::Child(child) => first_beyond(here, child, part.keys, left),
         Step::Slot(word) if !word.is_used() => None,
         Step::Slot(_) if *left == 0 => Some(part.keys.start),

@@ -37,7 +37,7 @@ use percore::Pinned;
 use refcache::{Header, Refcache};
 
 use crate::OutOfMemory;
-use crate::lock::{Here, PartOf};
+use crate::lock::{Here, PartOf, are_alike};
 use crate::memory::{Hangs, Memory, Node};
 use crate::node::{FANOUT, NodeRef, Part, TOP};
 use crate::slot::{Slot, Word};
@@ -96,11 +96,15 @@ struct Seed {
 }
 
 impl Seed {
-    /// Slot `index` of a node of this level, if the seed is a value.
-    fn at(&self, level: u32, index: usize) -> Word {
-        match level {
-            0 => self.word.with_main((self.part)(self.word.main(), self.second, index as u64)),
-            _ => self.word,
+    /// Memory for a node of this level.
+    fn allocate(&self, level: u32) -> Result<Memory, OutOfMemory> {
+        let main = self.word.main();
+        match self.word.is_used() {
+            false => Memory::allocate_empty(),
+            true if level > 0 || are_alike(self.part, main, self.second) => Memory::allocate(|_| self.word),
+            true => {
+                Memory::allocate(|index| self.word.with_main((self.part)(main, self.second, index as u64)))
+            }
         }
     }
 }
@@ -137,10 +141,7 @@ impl<'p> Fresh<'p> {
     /// One node for `grow`.
     fn plant(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let level = part.node.level() - 1;
-        let memory = match seed.word.is_used() {
-            true => Memory::allocate(|index| seed.at(level, index))?,
-            false => Memory::allocate_empty()?,
-        };
+        let memory = seed.allocate(level)?;
         // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
         let node = unsafe { memory.init(HOLD, part) };
         node.slots_of(&part.keys).iter().for_each(Slot::hold);

@@ -1,6 +1,5 @@
 //! What the holder of a range does with it.
 
-use core::convert::Infallible;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
@@ -9,6 +8,7 @@ use crate::entry::{Entry, Run, Tally, words};
 use crate::leaf::{self, Leaf};
 use crate::lock::{Held, Here};
 use crate::node::{NodeRef, Part, Step};
+use crate::slot::{change_all, count_while};
 use crate::{Always, Expand, Never, OutOfMemory, Value};
 
 /// A locked range of a map. Dropping it unlocks.
@@ -109,10 +109,45 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
     /// Calls `f` with every held slot that has a value, left to right, and spends no more than a look on the others.
     #[inline]
     pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V, E>)) {
+        let _ = self.try_for_each_used(|run| {
+            f(run);
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
+    /// The same, until `f` breaks off.
+    #[inline]
+    pub fn try_for_each_used<B>(
+        &mut self,
+        f: impl FnMut(&mut Run<'_, V, E>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.visit_used(self.keys(), f)
+    }
+
+    /// The same for `keys`, which slots may stick out of.
+    ///
+    /// # Panics
+    /// If `keys` is not within the range.
+    #[inline]
+    pub fn try_for_each_used_in<B>(
+        &mut self,
+        keys: Range<u64>,
+        f: impl FnMut(&mut Run<'_, V, Never>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.check(&keys);
+        self.visit_used(keys, f)
+    }
+
+    #[inline]
+    fn visit_used<B, F: Expand>(
+        &self,
+        keys: Range<u64>,
+        mut f: impl FnMut(&mut Run<'_, V, F>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let mut tally = Tally::new(&self.held.here, self.held.node());
         let show = &mut |part, here: &_, used: &mut _| f(&mut Run::new(part, here, used));
-        let enter = &mut |_: &Tally<'_, '_>, _| ControlFlow::<Infallible>::Continue(());
-        let ControlFlow::Continue(()) = visit_used(&mut tally, self.keys(), V::joins, show, enter);
+        let enter = &mut |_: &Tally<'_, '_>, _| ControlFlow::Continue(());
+        visit_used(&mut tally, keys, V::joins, show, enter)
     }
 
     pub(crate) fn into_held(self) -> Held<'g> {
@@ -185,20 +220,19 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
 
     /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
     pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
-        let _ = self.held.walk(self.keys(), |node, run| {
-            if node.level() == 0 && leaf::is_whole(&run) {
-                visit(Leaf { node, here: &self.held.here }, run);
-            }
-            ControlFlow::<()>::Continue(())
-        });
+        let visit = &mut |node, keys| visit(Leaf { node, here: &self.held.here }, keys);
+        each_whole_leaf(&self.held.here, self.held.node(), self.keys(), visit);
     }
 
     /// Whether no key of the range has a value.
     #[inline(always)]
     pub fn is_empty(&mut self) -> bool {
-        let unused = |node: NodeRef<'g>, run| match node.parts(run).any(|part| part.slot.held().is_used()) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let unused = |node: NodeRef<'g>, run| {
+            let slots = node.slots_of(&run);
+            match count_while(slots, |slot| !slot.held().is_used()) < slots.len() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         };
         self.held.walk(self.keys(), unused).is_continue()
     }
@@ -253,7 +287,7 @@ impl<V: Value> RangeGuard<'_, V> {
             let slots = node.slots_of(&run);
             let unused = slots.iter().filter(|slot| !slot.held().is_used()).count();
             node.touch(&run);
-            slots.iter().for_each(|slot| slot.set(main, second != 0));
+            change_all(slots, |slot| slot.set(main, second != 0));
             node.count_if_changed(&self.held.here, unused as i64);
             ControlFlow::<()>::Continue(())
         });
@@ -266,17 +300,53 @@ impl<V, E> fmt::Debug for RangeGuard<'_, V, E> {
     }
 }
 
+/// Shows the leaves at or below `node` of which `keys`, which are held, has all keys to `visit`, and these.
+fn each_whole_leaf<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+    visit: &mut impl FnMut(NodeRef<'p>, Range<u64>),
+) {
+    if node.level() > 0 {
+        for part in node.used_parts(keys, |_| true) {
+            if let Step::Child(child) = node.step(here, part.slot) {
+                each_whole_leaf(here, child, part.keys, visit);
+            }
+        }
+    } else if leaf::is_whole(&keys) {
+        visit(node, keys);
+    }
+}
+
 /// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with what counts those in use. Before that it
 /// asks `enter` at every node on the way whether to go on, with the first key that it would look at there.
-#[inline]
+#[inline(always)]
 pub(crate) fn visit_used<'p, B>(
     tally: &mut Tally<'_, 'p>,
     keys: Range<u64>,
     joins: impl Fn(u64) -> bool + Copy,
-    show: &mut impl FnMut(Part<'p>, &Here<'p>, &mut i64),
+    show: &mut impl FnMut(Part<'p>, &Here<'p>, &mut i64) -> ControlFlow<B>,
     enter: &mut impl FnMut(&Tally<'_, 'p>, u64) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     enter(tally, keys.start)?;
+    if tally.node.level() > 0 {
+        return visit_used_above(tally, keys, joins, show, enter);
+    }
+    let mut left = keys;
+    while let Some(part) = tally.node.take_used_run(&mut left, joins) {
+        show(part, tally.here, &mut tally.used)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// `visit_used` above the leaves.
+fn visit_used_above<'p, B>(
+    tally: &mut Tally<'_, 'p>,
+    keys: Range<u64>,
+    joins: impl Fn(u64) -> bool + Copy,
+    show: &mut impl FnMut(Part<'p>, &Here<'p>, &mut i64) -> ControlFlow<B>,
+    enter: &mut impl FnMut(&Tally<'_, 'p>, u64) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     for part in tally.node.used_parts(keys, joins) {
         match tally.node.step(tally.here, part.slot) {
             Step::Child(child) => {
@@ -284,7 +354,7 @@ pub(crate) fn visit_used<'p, B>(
             }
             // A child that nobody had entered may have collapsed since it was found: that told the count.
             Step::Slot(word) if !word.is_used() => {}
-            Step::Slot(_) => show(part, tally.here, &mut tally.used),
+            Step::Slot(_) => show(part, tally.here, &mut tally.used)?,
         }
     }
     ControlFlow::Continue(())

@@ -367,6 +367,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
             show(&part);
             *used -= part.slots().len() as i64;
             part.slots().iter().for_each(Slot::reset);
+            ControlFlow::Continue(())
         };
         let refcache: &Refcache = &self.refcache;
         let emptied = refcache.while_online(pin, || {

@@ -68,6 +68,11 @@ pub(crate) struct Here<'p> {
 /// The main word of a key, from its folded block's main word and second word, and the key, counted from the block's first.
 pub(crate) type PartOf = fn(u64, u64, u64) -> u64;
 
+/// Whether all keys of a folded block that has these words have the same.
+pub(crate) fn are_alike(part: PartOf, main: u64, second: u64) -> bool {
+    part(main, second, 1) == main
+}
+
 impl<'p> Here<'p> {
     #[inline(always)]
     pub fn new(refcache: &'p Refcache, pin: &'p Pinned, part: PartOf, map: MapId) -> Self {

@@ -133,6 +133,9 @@ impl Like<'_, '_> {
     #[inline(always)]
     fn have_second<const N: usize>(&self, at: usize, slots: &[Slot; N], words: &[Word; N]) -> bool {
         let is_free = !words.iter().any(|word| word.is_locked());
+        if is_free && self.seconds.node.still_has_one(self.second) {
+            return true;
+        }
         let seconds = (at..).zip(words).all(|(index, &word)| self.seconds.get(index, word) == self.second);
         is_free && seconds && slots.iter().zip(words).all(|(slot, &word)| slot.still_says(word))
     }

@@ -8,7 +8,7 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 use percore::Pinned;
-use sync::atomic::Ordering;
+use sync::atomic::{Ordering, fence};
 
 pub(crate) use self::parts::{Found, Gone, Part};
 use crate::leaf::Annex;
@@ -155,7 +155,8 @@ impl<'p> NodeRef<'p> {
 
     #[inline(never)]
     fn touch_above(self, keys: &Range<u64>) {
-        let groups = self.indices(keys).fold(0, |groups, index| groups | 1 << (index / GROUP));
+        let Range { start, end } = self.indices(keys);
+        let groups = u64::MAX << (start / GROUP) & u64::MAX >> (u64::BITS as usize - 1 - (end - 1) / GROUP);
         let touched = &self.links().bits[0];
         // Bits only come, and once they are all there the line is only read.
         if touched.load(Ordering::Relaxed) & groups != groups {
@@ -229,6 +230,13 @@ impl<'p> NodeRef<'p> {
         self.links().side.set(self.indices(keys), second);
     }
 
+    /// Whether `second` is the second word of all WIDE slots that were read before. Acquire: pairs with the Release of whoever
+    /// unlocked such a slot with another, and made the side a frame first.
+    pub fn still_has_one(self, second: u64) -> bool {
+        fence(Ordering::Acquire);
+        self.links().side.is_one(second)
+    }
+
     /// Whether any second words can be stored here.
     pub fn is_wide(self) -> bool {
         self.links().side.is_frame()
@@ -266,6 +274,14 @@ impl<'p> NodeRef<'p> {
     #[inline(always)]
     pub fn is_aligned(self, keys: &Range<u64>) -> bool {
         (keys.start | keys.end) & (slot_keys(self.level) - 1) == 0
+    }
+
+    /// Which slots `keys`, a range inside this node, has all keys of.
+    #[inline(always)]
+    pub fn whole_indices(self, keys: &Range<u64>) -> Range<usize> {
+        let (all, within) = (self.indices(keys), slot_keys(self.level) - 1);
+        let cut_at_end = usize::from(keys.end & within != 0);
+        all.start + usize::from(keys.start & within != 0)..all.end - cut_at_end.min(all.len())
     }
 
     /// Every slot.

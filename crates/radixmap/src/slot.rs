@@ -192,10 +192,12 @@ impl Slot {
         self.word().compare_exchange(seen.0, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// One try to lock an empty slot; a used one is only read.
+    /// One try to lock a slot that has no child; one that has is only read.
     #[inline(always)]
-    pub fn try_lock_empty(&self) -> bool {
-        self.held() == Word::EMPTY && self.try_lock(Word::EMPTY)
+    pub fn try_lock_childless(&self) -> bool {
+        let seen = self.held();
+        let is_free = seen == Word::EMPTY || seen.0 & (VALUE | LOCK) == VALUE;
+        is_free && self.try_lock(seen)
     }
 
     /// Locks a slot of a node that nobody else can see yet. Relaxed: publishing the node orders it.
@@ -203,34 +205,28 @@ impl Slot {
         self.word().store(self.held().locked().0, Ordering::Relaxed);
     }
 
-    /// Locks a slot of a leaf, unless that was folded; `wait` is one turn of a wait for the holder.
+    /// One try to lock a slot of a leaf, which has no child; one that is locked, or gone, is only read. Acquire: as in
+    /// [`Slot::try_lock`].
     #[inline(always)]
-    pub fn lock(&self, wait: impl Fn()) -> bool {
-        while sync::try_lock_bit(self.word(), LOCK).is_err() {
-            // Acquire: pairs with the Release in [`Slot::bury`].
-            if Word(self.word().load(Ordering::Acquire)).is_gone() {
-                return false;
-            }
-            wait();
-        }
-        true
+    pub fn try_lock_in_leaf(&self) -> bool {
+        sync::try_lock_bit(self.word(), LOCK).is_ok()
     }
 
     /// Clears the lock bit. Only the holder writes a locked word, so a store does. Release: pairs with the
-    /// Acquire in [`Slot::try_lock`] and in `lock_bit`.
+    /// Acquire in [`Slot::try_lock`] and in [`Slot::try_lock_in_leaf`].
     #[inline(always)]
     pub fn unlock(&self) {
         self.word().store(self.held().unlocked().0, Ordering::Release);
     }
 
-    /// Unlocks an empty slot that the caller holds; any other stays as it is. Release: as in [`Slot::unlock`].
+    /// Unlocks a slot that the caller holds, unless it has a child. Release: as in [`Slot::unlock`].
     #[inline(always)]
-    pub fn unlock_empty(&self) -> bool {
-        let is_empty = self.held() == Word::EMPTY.locked();
-        if is_empty {
-            self.word().store(Word::EMPTY.0, Ordering::Release);
+    pub fn unlock_childless(&self) -> bool {
+        let held = self.held();
+        if held.is_locked() {
+            self.word().store(held.unlocked().0, Ordering::Release);
         }
-        is_empty
+        held.is_locked()
     }
 
     /// Stores a value into a slot that the caller holds; it stays locked. If it is `wide` its second word was stored
@@ -279,7 +275,7 @@ impl Slot {
     }
 
     /// The slot's node was folded: whoever waits here looks at the parent's slot again. Release: pairs with the Acquire
-    /// of who finds it so ([`Slot::enter`], [`Slot::lock`]), and then sees what the parent's slot became.
+    /// of who finds it so ([`Slot::enter`], [`Slot::try_lock_in_leaf`]), and then sees what the parent's slot became.
     pub fn bury(&self) {
         self.word().store(Word::GONE.0, Ordering::Release);
     }
@@ -290,13 +286,42 @@ impl Slot {
     }
 }
 
+/// Slots that are looked at in one go: those of a cache line.
+const LINE: usize = 8;
+
+/// How many of `slots` come before the first that is not `like` that.
+#[inline(always)]
+pub(crate) fn count_while(slots: &[Slot], like: impl Fn(&Slot) -> bool) -> usize {
+    if let [slot] = slots {
+        return usize::from(like(slot));
+    }
+    let (lines, rest) = slots.as_chunks::<LINE>();
+    for (line, chunk) in lines.iter().enumerate() {
+        if let Some(other) = chunk.iter().position(|slot| !like(slot)) {
+            return line * LINE + other;
+        }
+    }
+    lines.len() * LINE + rest.iter().take_while(|slot| like(slot)).count()
+}
+
+/// Does `change` to each of `slots`.
+#[inline(always)]
+pub(crate) fn change_all(slots: &[Slot], change: impl Fn(&Slot)) {
+    if let [slot] = slots {
+        return change(slot);
+    }
+    let (lines, rest) = slots.as_chunks::<LINE>();
+    lines.iter().for_each(|line| line.iter().for_each(&change));
+    rest.iter().for_each(&change);
+}
+
 /// Slots that somebody holds; they are unlocked when it goes.
 pub(crate) struct Locked<'p>(pub &'p [Slot]);
 
 impl Drop for Locked<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.iter().for_each(Slot::unlock);
+        change_all(self.0, Slot::unlock);
     }
 }
 

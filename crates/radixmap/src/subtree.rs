@@ -5,9 +5,9 @@ use core::mem;
 use core::ops::{ControlFlow, Range};
 
 use crate::expand::Mode;
-use crate::lock::Here;
+use crate::lock::{Here, are_alike};
 use crate::node::{NodeRef, Part, Step, slot_keys};
-use crate::slot::{Slot, Word};
+use crate::slot::{Slot, Word, change_all, count_while};
 use crate::{OutOfMemory, fold};
 
 /// Why a range below a node was not locked.
@@ -29,20 +29,38 @@ pub(crate) fn lock_below<'p>(
     if node.level() > 0 {
         return lock_above(here, node, keys, mode);
     }
-    let wait = |at| Taken { here, node, keys: keys.start..keys.start + at }.wait_for_next();
-    let mut slots = node.leaf_slots(keys.clone()).iter().zip(0..);
-    // Only the first can be gone: who holds one keeps the leaf.
-    match slots.all(|(slot, at)| slot.lock(|| wait(at))) {
-        true => Ok(()),
-        false => Err(Refusal::Gone),
+    let slots = node.leaf_slots(keys.clone());
+    let taken = count_while(slots, Slot::try_lock_in_leaf);
+    if taken == slots.len() { Ok(()) } else { lock_rest(here, node, slots, keys.start, taken) }
+}
+
+/// `lock_below` for a leaf, where the first `taken` of `slots`, which begin at key `start`, are held, and others may hold the next.
+#[cold]
+fn lock_rest<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    slots: &[Slot],
+    start: u64,
+    mut taken: usize,
+) -> Result<(), Refusal> {
+    while let Some(next) = slots.get(taken) {
+        let word = next.seen();
+        if word.is_gone() {
+            // The first: who holds one keeps the leaf.
+            return Err(Refusal::Gone);
+        }
+        match word.is_locked() {
+            true => Taken { here, node, keys: start..start + taken as u64 }.wait_for_next(),
+            false => taken += count_while(&slots[taken..], Slot::try_lock_in_leaf),
+        }
     }
+    Ok(())
 }
 
 /// `lock_below` above the leaves.
 fn lock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, mode: Mode) -> Result<(), Refusal> {
-    let aligned = node.is_aligned(&keys);
     let mut taken = Taken { here, node, keys: keys.start..keys.start };
-    for part in node.parts_without(keys, |slot| aligned && slot.try_lock_empty()) {
+    for part in node.parts_without(keys, Slot::try_lock_childless) {
         taken.keys.end = part.keys.start;
         lock_part(here, &part, mode)?;
     }
@@ -120,14 +138,14 @@ pub(crate) fn split_below<'p>(
 #[inline(always)]
 pub(crate) fn unlock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
     match node.level() {
-        0 => node.leaf_slots(keys).iter().for_each(Slot::unlock),
+        0 => change_all(node.leaf_slots(keys), Slot::unlock),
         _ => unlock_above(here, node, keys),
     }
 }
 
 /// `unlock_below` above the leaves.
 fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
-    for part in node.parts_without(keys, Slot::unlock_empty) {
+    for part in node.parts_without(keys, Slot::unlock_childless) {
         match node.step(here, part.slot) {
             Step::Child(child) => unlock_below(here, child, part.keys),
             Step::Slot(_) => part.slot.unlock(),
@@ -156,22 +174,14 @@ pub(crate) fn walk_above<'p, B>(
     keys: Range<u64>,
     visit: &mut impl FnMut(NodeRef<'p>, Range<u64>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    let mut run = keys.start..keys.start;
-    for part in node.parts(keys) {
-        let Step::Child(child) = node.step(here, part.slot) else {
-            run.end = part.keys.end;
-            continue;
-        };
-        if !run.is_empty() {
-            visit(node, run)?;
-        }
-        run = part.keys.end..part.keys.end;
-        match child.level() {
-            0 => visit(child, part.keys)?,
-            _ => walk_above(here, child, part.keys, visit)?,
+    for part in node.steps(keys) {
+        match node.step(here, part.slot) {
+            Step::Slot(_) => visit(node, part.keys)?,
+            Step::Child(child) if child.level() == 0 => visit(child, part.keys)?,
+            Step::Child(child) => walk_above(here, child, part.keys, visit)?,
         }
     }
-    if run.is_empty() { ControlFlow::Continue(()) } else { visit(node, run) }
+    ControlFlow::Continue(())
 }
 
 /// What `acquire` found.
@@ -232,9 +242,7 @@ impl Mode {
         match self {
             Self::Always => false,
             Self::IfPresent => !word.is_used(),
-            Self::IfDiffering => {
-                !word.is_used() || (here.part)(word.main(), part.second(word), 1) == word.main()
-            }
+            Self::IfDiffering => !word.is_used() || are_alike(here.part, word.main(), part.second(word)),
             Self::Never => true,
         }
     }

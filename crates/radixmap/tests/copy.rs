@@ -219,17 +219,20 @@ fn a_twin_must_be_empty() {
     });
 }
 
-/// A part has one leaf, or as many folded slots as were asked for, and ends where the next key with a value is.
+/// A part has one leaf, or as many folded slots as were asked for, or one more run of them that say the same, and ends where the next
+/// key with a value is.
 #[test]
 fn a_part_ends_at_a_key_with_a_value() {
     on_two(|pin, map, _| {
         fill(map, pin, 3..5, 2);
         fill(map, pin, 511..514, 2);
-        (4..8).for_each(|block| fill(map, pin, block << 9..(block + 1) << 9, 4));
+        (4..8).for_each(|block| fill(map, pin, block << 9..(block + 1) << 9, 2 * block));
+        (8..12).for_each(|block| fill(map, pin, block << 9..(block + 1) << 9, 4));
         fill(map, pin, 1 << 30..(1 << 30) + 1, 2);
         let end = |start, slots| map.extent(pin, start..KEY_END, slots);
         assert_eq!([end(0, 1), end(4, 1), end(512, 1)], [512, 512, 4 << 9]);
-        assert_eq!([end(4 << 9, 1), end(4 << 9, 3), end(4 << 9, 4)], [5 << 9, 7 << 9, 1 << 30]);
+        assert_eq!([end(4 << 9, 1), end(4 << 9, 3), end(4 << 9, 4)], [5 << 9, 7 << 9, 8 << 9]);
+        assert_eq!(end(8 << 9, 1), 1 << 30);
         assert_eq!([end(1 << 30, 1), end(0, 1 << 20), map.extent(pin, 0..512, 1)], [KEY_END, KEY_END, 512]);
     });
 }

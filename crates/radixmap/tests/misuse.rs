@@ -134,6 +134,53 @@ fn a_split_lets_the_keys_around_the_range_go() {
     }
 }
 
+/// Slots that say the same are one run at every level, except those that stick out of the range; a change reaches all of them.
+#[test]
+fn neighbours_that_say_the_same_are_one_run() {
+    let folded = 8 * BLOCK..12 * BLOCK;
+    let [first, last] = [folded.start + 5..9 * BLOCK, 11 * BLOCK..folded.end - 5];
+    for value in [2, 3] {
+        on_map(|pin, map| {
+            let set = |keys: Range<u64>, value| {
+                let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();
+                guard.fit(keys, Twin(value)).unwrap();
+                guard.fill(Twin(value));
+            };
+            let runs = |keys: Range<u64>| {
+                let mut runs = Vec::new();
+                map.lock_whole(pin, keys)
+                    .for_each_used(|run| runs.push((run.keys(), run.whole().is_some(), run.is_in_leaf())));
+                runs
+            };
+            set(folded.clone(), value);
+            let middle = first.end..last.start;
+            let expected =
+                [(first.clone(), false, false), (middle, true, false), (last.clone(), false, false)];
+            assert_eq!(runs(first.start..last.end), expected);
+            assert_eq!(runs(folded.clone()), [(folded.clone(), true, false)]);
+            map.lock_range(pin, folded.clone(), Always).unwrap().for_each_used(|run| {
+                run.set(Twin(value + 2));
+                run.clear();
+                run.set(Twin(value));
+            });
+            set(5..600, value);
+            set(100..101, value + 2);
+            let in_leaf = [5..100, 100..101, 101..512, 512..600].map(|keys| (keys, true, true));
+            assert_eq!(runs(0..BLOCK * 2), in_leaf);
+            let mut seen = Vec::new();
+            let first_two =
+                map.lock_range(pin, 0..1 << 18, Always).unwrap().try_for_each_used_in(50..300, |run| {
+                    seen.push(run.keys());
+                    if seen.len() < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(run.value()) }
+                });
+            assert_eq!((first_two, seen), (ControlFlow::Break(Twin(value + 2)), vec![50..100, 100..101]));
+            settle(map.domain(), pin);
+            let blocks = (8..12).map(|block| (block * BLOCK..(block + 1) * BLOCK, value));
+            assert_eq!(values(map, pin, folded.clone()), blocks.collect::<Vec<_>>());
+        });
+    }
+}
+
 #[test]
 fn a_run_is_counted_once_whatever_is_done_to_it() {
     on_map(|pin, map| {

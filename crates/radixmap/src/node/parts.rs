@@ -1,4 +1,4 @@
-//! The slots of a node that a range touches: one at a time, or the neighbours in a leaf that say the same as one.
+//! The slots of a node that a range touches: one at a time, or neighbours that say the same as one.
 
 use core::iter;
 use core::mem;
@@ -11,7 +11,7 @@ use super::{GROUP, LEVEL_BITS, NodeRef, Step, slot_index, slot_keys};
 use crate::lock::Here;
 use crate::memory::Slots;
 use crate::side::Side;
-use crate::slot::{Locked, Slot, Word};
+use crate::slot::{Locked, Slot, Word, count_while};
 use crate::subtree::{Acquired, acquire};
 
 impl<'p> NodeRef<'p> {
@@ -21,28 +21,60 @@ impl<'p> NodeRef<'p> {
         self.picked(keys, |slots| Some(one(slots.start)))
     }
 
-    /// The same without those that `passes` says yes to.
+    /// The same without those that `passes` says yes to. It is not asked about slots that stick out of the keys.
     #[inline(always)]
     pub fn parts_without(
         self,
         keys: Range<u64>,
         passes: impl Fn(&Slot) -> bool,
     ) -> impl Iterator<Item = Part<'p>> {
+        let whole = self.whole_indices(&keys);
         self.picked(keys, move |slots| {
-            let at = self.slots.0[slots.clone()].iter().position(|slot| !passes(slot))?;
-            Some(one(slots.start + at))
+            if !whole.contains(&slots.start) {
+                return Some(one(slots.start));
+            }
+            let passed = slots.start + count_while(&self.slots.0[slots.start..whole.end], &passes);
+            (passed < slots.end).then(|| one(passed))
         })
     }
 
-    /// The used ones, for the holder of all: neighbours in a leaf that say the same come as one part, if it `joins` them.
+    /// The used ones, for the holder of all: neighbours that say the same, and do not stick out of the keys, come as one part, if
+    /// it `joins` them.
     #[inline(always)]
     pub fn used_parts(self, keys: Range<u64>, joins: impl Fn(u64) -> bool) -> impl Iterator<Item = Part<'p>> {
+        let whole = self.whole_indices(&keys);
         self.picked(keys, move |slots| {
-            let first = self.first_used(slots.clone())?;
-            let Some(like) = self.like(first, &joins) else { return Some(one(first)) };
-            let end = (first + 1..slots.end).find(|&index| !like.is(index)).unwrap_or(slots.end);
-            Some(first..end)
+            let first = self.first_used(slots)?;
+            let like = if whole.contains(&first) { self.like(first, &joins) } else { None };
+            let more = like.map_or(0, |like| like.count(&self.slots.0[first + 1..whole.end], first + 1));
+            Some(first..first + 1 + more)
         })
+    }
+
+    /// The first run of `left`, keys of this leaf, as `used_parts` would show it; it is no longer among them afterwards.
+    #[inline(always)]
+    pub fn take_used_run(self, left: &mut Range<u64>, joins: impl Fn(u64) -> bool) -> Option<Part<'p>> {
+        if left.is_empty() {
+            return None;
+        }
+        let slots = self.leaf_slots(left.clone());
+        let run = match slots {
+            [slot] => usize::from(!slot.held().is_used())..1,
+            _ => self.used_run(slots, slot_index(left.start, 0), joins),
+        };
+        let slot = slots.get(run.start)?;
+        let keys = left.start + run.start as u64..left.start + run.end as u64;
+        left.start = keys.end;
+        Some(Part { node: self, slot, keys, whole: true })
+    }
+
+    /// Which of `slots`, the first of which is slot `index` of this leaf, are the first run that is used.
+    #[inline(never)]
+    fn used_run(self, slots: &[Slot], index: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
+        let first = count_while(slots, |slot| !slot.held().is_used());
+        let Some((_, others)) = slots[first..].split_first() else { return first..first };
+        let like = self.like(index + first, joins);
+        first..first + 1 + like.map_or(0, |like| like.count(others, index + first + 1))
     }
 
     /// The first of them, with its child if it has one, which stays: the caller entered it when it locked the keys.
@@ -65,16 +97,23 @@ impl<'p> NodeRef<'p> {
         self.picked(keys, |slots| self.first_used(slots).map(one)).next()
     }
 
-    /// Where the used runs of a leaf begin: slots whose main words are the same. For somebody who holds none: a hint.
+    /// The used ones, for somebody who holds none: neighbours whose main words are the same come as one. A hint.
     #[inline(always)]
-    pub fn used_runs(self, keys: &Range<u64>) -> impl Iterator<Item = usize> {
-        let mut left = self.indices(keys);
-        iter::from_fn(move || {
-            let first = self.first_used(left.clone())?;
+    pub fn used_runs(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
+        self.picked(keys, move |slots| {
+            let (first, end) = (self.first_used(slots.clone())?, slots.end);
             let word = self.slots.0[first].held();
-            let other = (first + 1..left.end).find(|&index| self.slots.0[index].held() != word);
-            left.start = other.unwrap_or(left.end);
-            Some(first)
+            let more = count_while(&self.slots.0[first + 1..end], |slot| slot.held() == word);
+            Some(first..first + 1 + more)
+        })
+    }
+
+    /// What the holder's walks go by: a slot that has a child, or neighbours that have none.
+    #[inline(always)]
+    pub fn steps(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
+        self.picked(keys, move |slots| {
+            let childless = count_while(&self.slots.0[slots.clone()], |slot| !slot.held().is_child());
+            Some(slots.start..slots.start + childless.max(1))
         })
     }
 
@@ -175,7 +214,7 @@ impl<'p> NodeRef<'p> {
     /// What slot `index` says, which the caller holds, if neighbours that say the same are joined.
     #[inline(always)]
     fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
-        let word = (self.level == 0).then(|| self.slots.0[index].held()).filter(|word| joins(word.main()))?;
+        let word = Some(self.slots.0[index].held()).filter(|word| word.is_value() && joins(word.main()))?;
         let side = &self.links().side;
         let seconds = if word.is_wide() { side.each() } else { &[] };
         Some(Like { slots: self.slots, word, second: self.second(index, word), side, seconds })
@@ -225,7 +264,7 @@ fn is_any_used(slots: &[Slot; GROUP]) -> bool {
     slots.iter().fold(Word::EMPTY, |all, slot| all.or(slot.held())).is_used()
 }
 
-/// What a slot of a leaf says, to find others that say the same.
+/// What a slot says, to find others that say the same.
 struct Like<'p> {
     slots: &'p Slots,
     word: Word,
@@ -236,10 +275,15 @@ struct Like<'p> {
 }
 
 impl Like<'_> {
-    /// Whether slot `index`, which the caller holds, says it too.
+    /// How many of `slots`, which the caller holds and the first of which is slot `first`, come before one that does not say it.
     #[inline(always)]
-    fn is(&self, index: usize) -> bool {
-        self.slots.0[index].held() == self.word && self.is_second(index)
+    fn count(&self, slots: &[Slot], first: usize) -> usize {
+        let alike = count_while(slots, |slot| slot.held() == self.word);
+        match self.seconds.is_empty() {
+            // If they had one second word for all, those that the caller holds have it still.
+            true => alike,
+            false => (first..first + alike).take_while(|&index| self.is_second(index)).count(),
+        }
     }
 
     /// Locks slot `index`, if nobody holds it and it says the same.
@@ -265,7 +309,7 @@ impl Like<'_> {
     }
 }
 
-/// A slot, and the part of a range that falls on it; or a run of slots of a leaf that say the same.
+/// A slot, and the part of a range that falls on it; or a run of slots that say the same, none of which sticks out of it.
 pub(crate) struct Part<'p> {
     pub node: NodeRef<'p>,
     pub slot: &'p Slot,
@@ -299,12 +343,12 @@ impl<'p> Part<'p> {
         Part { node, slot: node.slot(self.keys.start), keys: self.keys.clone(), whole: self.whole }
     }
 
-    /// The slots of a run in a leaf, or the only one.
+    /// The slots of a run, or the only one.
     #[inline(always)]
     pub fn slots(&self) -> &'p [Slot] {
         match self.node.level {
             0 => self.node.leaf_slots(self.keys.clone()),
-            _ => slice::from_ref(self.slot),
+            _ => self.node.slots_of(&self.keys),
         }
     }
 
