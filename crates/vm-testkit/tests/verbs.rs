@@ -1,7 +1,9 @@
 //! Each verb does what it says, on every design; known mistakes of other kernels by name.
 
 use percore::Pinned;
-use vm::{Access, Event, Fault, FaultError, Mapping, PageNum, PageRange, Placement, Prot, VirtAddr, VmError};
+use vm::{
+    Access, Event, Fault, FaultError, Flags, Mapping, PageNum, PageRange, Placement, Prot, VirtAddr, VmError,
+};
 use vm_testkit::{Setup, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);
@@ -309,6 +311,68 @@ fn discard_drops_contents_and_keeps_the_mapping() {
             assert_eq!(world.load(pin, page(100), 0), Ok(0), "the mapped part is discarded all the same");
         });
         world.finish();
+    });
+}
+
+/// Nothing is dropped if one page of the range is not to be, whatever the others are; and what cores translate is still taken back.
+#[test]
+fn discard_refuses_as_a_whole() {
+    for_each_design(Setup::new(), |world| {
+        let all = range(100, 4);
+        world.machine.on(0, |pin| {
+            fixed(&world, pin, all, RW);
+            world.space.advise(pin, range(102, 1), Flags::LOCKED, Flags::NONE).unwrap();
+        });
+        let stored = |core: &Pinned| all.iter().for_each(|at| world.store(core, at, 1, 9).unwrap());
+        world.machine.on_each(stored);
+        let used = world.frames().used();
+        world.machine.on(1, |pin| {
+            for pages in [all, range(102, 1)] {
+                let refused = world.space.discard_without(pin, pages, Flags::LOCKED | Flags::DONTFORK);
+                assert_eq!(refused, Err(VmError::Mixed));
+            }
+            assert_eq!(world.space.discard_without(pin, range(102, 2), Flags::DONTFORK), Ok(()));
+        });
+        assert_eq!(world.frames().used(), used - 2);
+        let words = |core: &Pinned| all.iter().map(|at| world.load(core, at, 1).unwrap()).collect::<Vec<_>>();
+        world.machine.on_each(|pin| assert_eq!(words(pin), [9, 9, 0, 0]));
+        world.machine.on(2, |pin| world.space.unmap(pin, all).unwrap());
+        world.machine.on_each(|pin| assert_eq!(world.load(pin, page(100), 1), Err(FaultError::NotMapped)));
+        world.finish();
+    });
+}
+
+/// What no page has is no run: a range is resident, or mapped, as a whole only without gaps.
+#[test]
+fn gaps_are_found_at_every_level() {
+    on_every_design(|world, pin| {
+        let (long, end) = (4 * HUGE, 2 * HUGE + 3 * LARGE + 5);
+        fixed(world, pin, range(long, end), RW);
+        world.store(pin, page(long + 7), 0, 1).unwrap();
+        let whole = range(long, end);
+        let resident = |pages| {
+            let mut runs = Vec::new();
+            let answer = world.space.resident(pin, pages, &mut |run| runs.push(run));
+            (answer, runs)
+        };
+        assert_eq!(resident(whole), (Ok(()), vec![range(long + 7, 1)]));
+        for hole in [
+            range(long + 7, 1),
+            range(long + LARGE, LARGE),
+            range(long + HUGE, HUGE),
+            range(long + end - 1, 1),
+        ] {
+            assert!(world.space.mapped(pin, hole) && world.space.mapped(pin, whole));
+            world.space.unmap(pin, hole).unwrap();
+            assert!(!world.space.mapped(pin, whole) && !world.space.mapped(pin, hole));
+            assert_eq!(resident(whole).0, Err(VmError::NotMapped));
+            assert_eq!(world.space.discard(pin, whole), Err(VmError::NotMapped));
+            assert_eq!(world.space.advise(pin, whole, Flags::NONE, Flags::DONTFORK), Err(VmError::NotMapped));
+            assert_eq!(world.space.protect(pin, whole, RW), Err(VmError::NotMapped));
+            fixed(world, pin, hole, RW);
+        }
+        assert!(world.space.mapped(pin, range(long + end, 0)));
+        assert_eq!(world.space.protect(pin, whole, Prot::READ), Ok(()));
     });
 }
 

@@ -6,6 +6,7 @@ use percore::{CoreSet, Pinned};
 use radixmap::{Entry, Expand, Leaf, RangeGuard};
 
 use crate::meta::Page;
+use crate::region::Unbroken;
 use crate::shootdown::{Rig, range};
 use crate::tracker::Grain;
 use crate::{Linkage, Memory, Mmu, PageNum, PageRange};
@@ -27,19 +28,26 @@ impl Reach {
         Self { cores, pages: PageRange::one(at), holes: false }
     }
 
-    /// The translations of those locked pages that `concerns` picks. A slot that sticks out of the range has none.
+    /// The translations of those locked pages that `concerns`, which is asked of all, picks. A slot that sticks out of the range has none.
     #[inline]
     pub(crate) fn of<E: Expand>(
         guard: &mut RangeGuard<'_, Page, E>,
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
     ) -> Self {
-        let mut reach = Self::NONE;
-        guard.for_each(|entry| match entry.used() {
-            Some((mut entry, page)) if concerns(page) => reach.add(&mut entry, page, grain),
-            Some(_) => {}
-            None => reach.holes |= entry.value().is_none(),
+        let (mut reach, all) = (Self::NONE, range(guard.keys()));
+        let mut mapped = Unbroken::from(all.start());
+        guard.for_each_used(|run| {
+            let page = run.value();
+            mapped.add(range(run.keys()));
+            if concerns(page)
+                && page.is_touched()
+                && let Some(mut run) = run.whole()
+            {
+                reach.add(&mut run.one(), page, grain);
+            }
         });
+        reach.holes = !mapped.reaches(all.end());
         reach
     }
 

@@ -148,6 +148,34 @@ impl<'v> Joining<'v> {
     }
 }
 
+/// Whether runs of pages, from the left, leave none out.
+pub(crate) struct Unbroken {
+    end: PageNum,
+    has_gaps: bool,
+}
+
+impl Unbroken {
+    /// Nothing yet of what begins with page `start`.
+    #[inline(always)]
+    pub(crate) fn from(start: PageNum) -> Self {
+        Self { end: start, has_gaps: false }
+    }
+
+    /// The next run. Whether none is left out so far.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, pages: PageRange) -> bool {
+        self.has_gaps |= pages.start() != self.end;
+        self.end = pages.end();
+        !self.has_gaps
+    }
+
+    /// Whether these were all up to page `end`.
+    #[inline(always)]
+    pub(crate) fn reaches(&self, end: PageNum) -> bool {
+        !self.has_gaps && self.end == end
+    }
+}
+
 /// Runs of pages on their way to a visitor, from the left.
 pub(crate) struct Runs<'v> {
     run: PageRange,

@@ -163,7 +163,12 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then (MADV_DONTNEED). If
     /// part of the range is not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
     /// Needs memory only to cut a huge page.
-    fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
+    fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+        self.discard_without(pin, pages, Flags::NONE)
+    }
+
+    /// The same; but if a page has one of the flags `refused`, nothing is discarded, and the answer is [`VmError::Mixed`].
+    fn discard_without(&self, pin: &Pinned, pages: PageRange, refused: Flags) -> Result<(), VmError>;
 
     /// Pages of `pages` that show `backing` are untouched again: it was truncated, or wants its frames back. Others are
     /// left alone. Needs no memory.

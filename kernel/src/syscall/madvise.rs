@@ -43,11 +43,8 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
             refuse(task, pages, |mapping| is_locked(mapping) || mapping.backing().is_some())?;
             check_mapped(task, pages).map(|()| 0)
         }
-        MADV_DONTNEED => {
-            refuse(task, pages, is_locked)?;
-            discard(task, pages)
-        }
-        MADV_DONTNEED_LOCKED => discard(task, pages),
+        MADV_DONTNEED => discard(task, pages, Flags::LOCKED),
+        MADV_DONTNEED_LOCKED => discard(task, pages, Flags::NONE),
         MADV_DONTFORK => advise(task, pages, Flags::DONTFORK, Flags::NONE),
         MADV_DOFORK => advise(task, pages, Flags::NONE, Flags::DONTFORK),
         MADV_WIPEONFORK => advise(task, pages, Flags::WIPEONFORK, Flags::NONE),
@@ -77,19 +74,25 @@ fn refuse(task: &Task, pages: PageRange, is_refused: impl Fn(Mapping) -> bool) -
     in_pieces(space, pages, look).map_err(|_| Errno::EINVAL)
 }
 
-fn discard(task: &Task, pages: PageRange) -> Outcome {
-    if !pages.is_empty() {
-        over_holes(task.space(), pages, |piece| task.space().discard(&pin(), piece)).map_err(refusal)?;
+/// Up to a piece that has a page with one of the flags `refused`.
+fn discard(task: &Task, pages: PageRange, refused: Flags) -> Outcome {
+    if pages.is_empty() {
+        return Ok(0);
     }
-    Ok(0)
+    done(over_holes(task.space(), pages, |piece| task.space().discard_without(&pin(), piece, refused)))
 }
 
-/// `AddressSpace::advise`, as madvise and mlock answer.
+/// `AddressSpace::advise`.
 pub(super) fn advise(task: &Task, pages: PageRange, set: Flags, clear: Flags) -> Outcome {
     if pages.is_empty() {
         return Ok(0);
     }
-    match over_holes(task.space(), pages, |piece| task.space().advise(&pin(), piece, set, clear)) {
+    done(over_holes(task.space(), pages, |piece| task.space().advise(&pin(), piece, set, clear)))
+}
+
+/// What madvise and mlock answer.
+fn done(outcome: Result<(), VmError>) -> Outcome {
+    match outcome {
         Ok(()) => Ok(0),
         Err(VmError::Mixed) => Err(Errno::EINVAL),
         Err(error) => Err(refusal(error)),

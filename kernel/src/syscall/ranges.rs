@@ -99,10 +99,13 @@ fn protect(task: &Task, pages: PageRange, prot: Prot) -> Result<(), VmError> {
 /// Pages that become a program's own data by being given the rights `prot`.
 fn new_data(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Growth {
     let mut data = 0;
+    if !prot.contains(Prot::WRITE) {
+        return Growth { pages: 0, data };
+    }
     space.regions(&pin(), pages, &mut |region| {
         let (mapping, pages) = (region.mapping, region.pages.common(pages).pages());
         let is_private = !mapping.flags().contains(Flags::SHARED);
-        if is_private && prot.contains(Prot::WRITE) && !mapping.prot().contains(Prot::WRITE) {
+        if is_private && !mapping.prot().contains(Prot::WRITE) {
             data += pages;
         }
         ControlFlow::Continue(())

@@ -6,10 +6,10 @@ use abi::Errno;
 use abi::memory::{MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT};
 use percore::pin;
 use sync::atomic::Ordering;
-use vm::{Access, Detail, Flags, PAGE_SIZE, PageNum, PageRange};
+use vm::{Access, Detail, Flags, PAGE_SIZE, PageNum, PageRange, Region};
 
 use super::madvise::{advise, populate};
-use super::ranges::{check_mapped, range};
+use super::ranges::range;
 use super::{Call, Outcome};
 use crate::fs::bytes::prefix;
 use crate::mm::space::user_pages;
@@ -20,7 +20,6 @@ use crate::sched::{Task, pause};
 pub fn mincore(call: &mut Call<'_>) -> Outcome {
     const CHUNK: u64 = 256;
     let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;
-    check_mapped(call.task, pages)?;
     for done in (0..pages.pages()).step_by(CHUNK as usize) {
         let start = PageNum::new(pages.start().get() + done);
         let chunk = PageRange::between(start, pages.end().min(PageNum::new(start.get() + CHUNK)));
@@ -41,6 +40,12 @@ pub fn mincore(call: &mut Call<'_>) -> Outcome {
 
 /// Notes in `found` which of `pages` show a page of a file that is in memory.
 fn note_files(task: &Task, pages: PageRange, found: &mut [u8]) {
+    let mut shows = false;
+    let note = &mut |region: &Region| shows |= region.mapping.backing().is_some();
+    task.space().overview(&pin(), pages, Detail::Mappings, usize::MAX, note);
+    if !shows {
+        return;
+    }
     task.space().regions(&pin(), pages, &mut |region| {
         let Some(backing) = region.mapping.backing() else { return ControlFlow::Continue(()) };
         file_mapping::with(backing, |record| {

@@ -179,8 +179,8 @@ where
         self.change_flags(pin, self.check(pages)?, set, clear)
     }
 
-    fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
-        self.drop_contents(pin, self.check(pages)?)
+    fn discard_without(&self, pin: &Pinned, pages: PageRange, refused: Flags) -> Result<(), VmError> {
+        self.drop_contents(pin, self.check(pages)?, refused)
     }
 
     fn zap(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies) {
@@ -341,7 +341,7 @@ where
     fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
         let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
         let _ = self.survey(pin, self.user, |pages, page| {
-            if let Some(page) = page.filter(|page| page.frame().is_some()) {
+            if page.frame().is_some() {
                 (0..pages.pages()).filter_map(|at| page.part(at).frame()).for_each(&mut *visit);
             }
             ControlFlow::<()>::Continue(())

@@ -184,9 +184,13 @@ where
         Err(VmError::Mixed)
     }
 
-    fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+    fn discard_without(&self, pin: &Pinned, pages: PageRange, refused: Flags) -> Result<(), VmError> {
         let pages = self.check(pages)?;
         let _space = self.read(pin);
+        let is_refused = |region: Region| region.mapping.flags() & refused != Flags::NONE;
+        if find::all(&self.tree.read(pin), pages).any(is_refused) {
+            return Err(VmError::Mixed);
+        }
         self.drop_locked(pin, &mut self.lock_pages(pin, pages), |_| true);
         if self.all_mapped(pin, pages) { Ok(()) } else { Err(VmError::NotMapped) }
     }

@@ -1,15 +1,17 @@
 //! What changes mapped pages where they are: protect, advise, discard, zap.
 
+use core::cell::Cell;
 use core::ops::ControlFlow;
 
 use percore::Pinned;
-use radixmap::{Entry, IfDiffering, IfPresent};
+use radixmap::{IfDiffering, IfPresent, Run};
 use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
 use crate::reach::Reach;
-use crate::shootdown::Removed;
+use crate::region::Unbroken;
+use crate::shootdown::{Removed, range};
 use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
@@ -17,15 +19,15 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut guard = self.lock(pin, range, IfPresent)?;
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
         let mut reach = Reach::NONE;
-        let _ = for_each_up_to_refusal(&mut guard, prot, |entry, page| {
-            if loses(page) {
-                reach.add(entry, page, self.rig.grain);
+        let _ = for_each_up_to_refusal(&mut guard, prot, |run, page| {
+            if page.is_touched() && loses(page) {
+                reach.add(&mut run.one(), page, self.rig.grain);
             }
         });
         self.rig.take_back_in(pin, &mut guard, reach);
-        for_each_up_to_refusal(&mut guard, prot, |entry, page| {
+        for_each_up_to_refusal(&mut guard, prot, |run, page| {
             let kept = if loses(page) { page.untracked() } else { page };
-            entry.set(kept.with_prot(prot));
+            run.set(kept.with_prot(prot));
         })
     }
 
@@ -39,10 +41,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         assert!(Flags::ADVICE.contains(set | clear), "more than advice");
         let mut guard = self.lock(pin, pages, IfPresent)?;
         let changed = |page: Page| (page.flags() - clear) | set;
-        let (mut unfit, mut changes) = (false, false);
-        guard.for_each(|entry| {
-            unfit |= entry.value().is_some_and(|page| page.backing().is_some());
-            changes |= entry.value().is_some_and(|page| changed(page) != page.flags());
+        let (mut unfit, mut changes, mut mapped) = (false, false, Unbroken::from(pages.start()));
+        guard.for_each_used(|run| {
+            let page = run.value();
+            unfit |= page.backing().is_some();
+            changes |= changed(page) != page.flags();
+            mapped.add(range(run.keys()));
         });
         if unfit && set.contains(Flags::WIPEONFORK) {
             return Err(VmError::Mixed);
@@ -50,18 +54,29 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         if changes {
             guard.widen(keys(pages)).map_err(|_| VmError::OutOfMemory)?;
         }
-        let mut holes = false;
-        guard.for_each(|entry| match entry.used() {
-            Some((mut entry, page)) => entry.set(page.with_flags(changed(page))),
-            None => holes = true,
-        });
-        if holes { Err(VmError::NotMapped) } else { Ok(()) }
+        if changes {
+            guard.for_each_used(|run| run.set(run.value().with_flags(changed(run.value()))));
+        }
+        if mapped.reaches(pages.end()) { Ok(()) } else { Err(VmError::NotMapped) }
     }
 
     /// Only leaves and huge pages have frames, so nothing else is expanded.
-    pub(super) fn drop_contents(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
+    pub(super) fn drop_contents(
+        &self,
+        pin: &Pinned,
+        pages: PageRange,
+        refused: Flags,
+    ) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, IfDiffering)?;
-        let quiet = Removed::scan(&mut guard, self.rig.grain, |_| true).take_leaves_back(pin, &self.rig);
+        let is_refused = Cell::new(false);
+        let all = |page: Page| {
+            is_refused.set(is_refused.get() || page.flags() & refused != Flags::NONE);
+            true
+        };
+        let quiet = Removed::scan(&mut guard, self.rig.grain, all).take_leaves_back(pin, &self.rig);
+        if is_refused.get() {
+            return Err(VmError::Mixed);
+        }
         let holes = quiet.holes;
         quiet.forget(pin, &self.rig);
         if pages.pages() >= HUGE_PAGES {
@@ -83,15 +98,21 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 fn for_each_up_to_refusal(
     guard: &mut Guard<'_, IfPresent>,
     prot: Prot,
-    mut f: impl FnMut(&mut Entry<'_, Page>, Page),
+    mut f: impl FnMut(&mut Run<'_, Page, IfPresent>, Page),
 ) -> Result<(), VmError> {
-    let walked = guard.try_for_each(|entry| match entry.used() {
-        None => ControlFlow::Break(VmError::NotMapped),
-        Some((_, page)) if !page.may_be(prot) => ControlFlow::Break(VmError::Denied),
-        Some((mut entry, page)) => {
-            f(&mut entry, page);
+    let all = range(guard.keys());
+    let mut mapped = Unbroken::from(all.start());
+    let walked = guard.try_for_each_used(|run| match run.value() {
+        _ if !mapped.add(range(run.keys())) => ControlFlow::Break(VmError::NotMapped),
+        page if !page.may_be(prot) => ControlFlow::Break(VmError::Denied),
+        page => {
+            f(run, page);
             ControlFlow::Continue(())
         }
     });
-    walked.break_value().map_or(Ok(()), Err)
+    match walked {
+        ControlFlow::Break(refusal) => Err(refusal),
+        ControlFlow::Continue(()) if mapped.reaches(all.end()) => Ok(()),
+        ControlFlow::Continue(()) => Err(VmError::NotMapped),
+    }
 }

@@ -25,7 +25,7 @@
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
-use radixmap::{Entry, IfDiffering, Never};
+use radixmap::{IfDiffering, Never};
 use refcache::Domain;
 
 use super::remap::uniform;
@@ -86,13 +86,11 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Leaves in the locked `keys` whose pages are alike and untouched fold into one slot, if the next touch may want a huge
     /// page. Otherwise they would be back with it.
     pub(super) fn fold_untouched(&self, guard: &mut Guard<'_, IfDiffering>, mut keys: Range<u64>) {
-        while let Some(block) = first_leaf(guard, keys.clone()) {
+        while let Some((block, page)) = first_untouched_leaf(guard, keys.clone()) {
             keys.start = block.end;
-            if let Some(mapping) =
-                untouched(guard, block.clone()).filter(|&mapping| self.may_be_huge(mapping, false))
-            {
+            if self.may_be_huge(page.mapping(), false) {
                 // Without memory for a second word the leaf stays.
-                let _ = guard.fold(block, Page::new(mapping));
+                let _ = guard.fold(block, page);
             }
         }
     }
@@ -142,25 +140,16 @@ fn is_owned(page: Page) -> bool {
     page.frame().is_some() && !page.is_counted()
 }
 
-/// The first block in the locked `keys` that has a leaf.
-fn first_leaf(guard: &mut Guard<'_, IfDiffering>, keys: Range<u64>) -> Option<Range<u64>> {
-    let first = guard.try_for_each_in(keys.clone(), |entry| {
-        let Range { start, end } = entry.keys();
-        match end - start == 1 && start.is_multiple_of(HUGE_PAGES) && start + HUGE_PAGES <= keys.end {
-            true => ControlFlow::Break(start..start + HUGE_PAGES),
+/// The first block in the locked `keys` that has a leaf whose pages are alike, and untouched; and what they are.
+fn first_untouched_leaf(guard: &mut Guard<'_, IfDiffering>, keys: Range<u64>) -> Option<(Range<u64>, Page)> {
+    let first = guard.try_for_each_used_in(keys, |run| {
+        let (pages, page) = (range(run.keys()), run.value());
+        match run.is_in_leaf() && pages.pages() == HUGE_PAGES && !page.is_touched() {
+            true => ControlFlow::Break((run.keys(), page)),
             false => ControlFlow::Continue(()),
         }
     });
     first.break_value()
-}
-
-/// The mapping of the locked `block`, if all of it is one, and nobody has touched a page.
-fn untouched(guard: &mut Guard<'_, IfDiffering>, block: Range<u64>) -> Option<Mapping> {
-    let touched = |entry: &mut Entry<'_, Page, _>| match entry.value().is_some_and(Page::is_touched) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    uniform(guard, block.clone()).ok().filter(|_| guard.try_for_each_in(block, touched).is_continue())
 }
 
 /// What a locked block has that has no leaf.

@@ -9,8 +9,7 @@ use refcache::Domain;
 use super::{Guard, RadixSpace, keys};
 use crate::designs::locked::lock_leaves;
 use crate::meta::Page;
-use crate::reach::pages;
-use crate::region::{Joining, Runs};
+use crate::region::{Joining, Runs, Unbroken};
 use crate::shootdown::range;
 use crate::{Detail, HUGE_PAGES, Memory, Mmu, PageNum, PageRange, Region, VmError};
 
@@ -27,18 +26,18 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         lock_leaves(&self.map, pin, keys(pages))
     }
 
-    /// Shows the slots of `within` to `visit`, from the left: their pages, and what these are, if mapped.
+    /// Shows what is mapped of `within` to `visit`, from the left: pages, and what these are.
     pub(super) fn survey<B>(
         &self,
         pin: &Pinned,
         within: PageRange,
-        mut visit: impl FnMut(PageRange, Option<Page>) -> ControlFlow<B>,
+        mut visit: impl FnMut(PageRange, Page) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let mut rest = within;
         while !rest.is_empty() {
             let piece = PageRange::between(rest.start(), self.piece_end(pin, rest.start()).min(rest.end()));
             let mut guard = self.lock_leaves(pin, piece);
-            guard.try_for_each(|entry| visit(pages(entry), entry.value()))?;
+            guard.try_for_each_used(|run| visit(range(run.keys()), run.value()))?;
             rest = PageRange::between(piece.end(), rest.end());
         }
         ControlFlow::Continue(())
@@ -65,9 +64,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         visit: &mut dyn FnMut(&Region) -> ControlFlow<()>,
     ) {
         let mut joining = Joining::new(visit);
-        let walked = self.survey(pin, within, |pages, page| {
-            page.map_or(ControlFlow::Continue(()), |page| joining.add(Region::new(pages, page)))
-        });
+        let walked = self.survey(pin, within, |pages, page| joining.add(Region::new(pages, page)));
         if walked.is_continue() {
             joining.end();
         }
@@ -102,38 +99,52 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         walked.break_value().unwrap_or(within.end())
     }
 
+    /// What seems to be a hole may be a mapping that is being replaced: that is looked at again.
     pub(super) fn each_resident(
         &self,
         pin: &Pinned,
         within: PageRange,
         visit: &mut dyn FnMut(PageRange),
     ) -> Result<(), VmError> {
-        let (mut runs, mut holes) = (Runs::new(visit), false);
-        let _ = self.survey(pin, within, |pages, page| {
-            holes |= page.is_none();
-            if page.is_some_and(|page| page.frame().is_some()) {
+        let (mut runs, mut mapped) = (Runs::new(visit), Unbroken::from(within.start()));
+        let _ = self.map.look(pin, keys(within), u64::MAX, |keys, page| {
+            let pages = range(keys);
+            mapped.add(pages);
+            if page.frame().is_some() {
                 runs.add(pages);
             }
             ControlFlow::<()>::Continue(())
         });
         runs.end();
-        if holes { Err(VmError::NotMapped) } else { Ok(()) }
+        if mapped.reaches(within.end()) || self.is_surely_mapped(pin, within) {
+            return Ok(());
+        }
+        Err(VmError::NotMapped)
+    }
+
+    /// Whether all of `pages` is mapped at one moment, or each piece of it is.
+    fn is_surely_mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
+        let mut mapped = Unbroken::from(pages.start());
+        let walked = self.survey(pin, pages, |pages, _| unbroken(&mut mapped, pages));
+        walked.is_continue() && mapped.reaches(pages.end())
     }
 
     pub(super) fn all_mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
-        let mut at = pages.start().get();
-        while at < pages.end().get() {
-            let peek = self.map.peek(pin, at);
-            if !peek.used {
-                return false;
-            }
-            at = peek.span.end;
+        if pages.is_empty() {
+            return true;
         }
-        true
+        let mut mapped = Unbroken::from(pages.start());
+        let walked = self.map.look(pin, keys(pages), 0, |keys, _| unbroken(&mut mapped, range(keys)));
+        walked.is_continue() && mapped.reaches(pages.end())
     }
 }
 
 /// What a run of `pages` counts for: its pages may be looked at one by one.
 fn steps_for(pages: PageRange) -> u64 {
     1 + pages.pages().min(HUGE_PAGES) / RUN
+}
+
+/// Adds the next run, as long as none is left out.
+fn unbroken(mapped: &mut Unbroken, pages: PageRange) -> ControlFlow<()> {
+    if mapped.add(pages) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
