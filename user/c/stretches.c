@@ -131,6 +131,14 @@ static void touched_and_file(void)
     file = open("/tmp/stretches", O_CREAT | O_RDWR | O_TRUNC, 0600);
 }
 
+/* With no name any more: the last one to close it frees it. */
+static void dying_file(void)
+{
+    file = open("/tmp/dying", O_CREAT | O_RDWR | O_TRUNC, 0600);
+    fallocate(file, 0, 0, 2 * SIZE);
+    unlink("/tmp/dying");
+}
+
 static void empty_file(void) { file = open("/tmp/stretches", O_CREAT | O_RDWR | O_TRUNC, 0600); }
 
 static void sparse_file(void)
@@ -179,6 +187,7 @@ static void read_other(void)
 static void reserve(void) { fallocate(file, 0, 0, SIZE); }
 static void cut(void) { ftruncate(file, 0); }
 static void punch(void) { fallocate(file, 3, 0, SIZE); }
+static void last_close(void) { close(file); }
 static void read_file(void) { pread(file, at, SIZE, 0); }
 static void write_file(void) { write(file, at, SIZE); }
 static void read_sparse(void)
@@ -234,10 +243,11 @@ static const struct {
     { "fallocate", empty_file, reserve, 0 },
     { "ftruncate", mapped_file, cut, 0 },
     { "punch", mapped_file, punch, 0 },
+    { "last close", dying_file, last_close, 0 },
     { "pread", mapped_file, read_file, 0 },
     { "write", touched_and_file, write_file, 0 },
     { "lseek", sparse_file, read_sparse, 0 },
-    { "/proc/self/maps", regions, read_maps, 1 },
+    { "/proc/self/maps", regions, read_maps, 0 },
     { "fork", touched, make_child, 0 },
     { "exit", touched, leave, 0 },
     { "exit with scattered pages", scattered, leave, 0 },

@@ -25,6 +25,6 @@ fn no_call_keeps_a_cpu_for_more_than_a_million_instructions() {
         assert!(number(line, " late ") == Some(0) && line.ends_with("status 0"), "{line}\n{text}");
     }
     let kills: Vec<_> = text.lines().filter_map(|line| number(line, ": killed in ")).collect();
-    assert!(kills.len() > 8 && kills.iter().all(|&took| (took as u64) < SOON), "{text}");
+    assert!(kills.len() > 7 && kills.iter().all(|&took| (took as u64) < SOON), "{text}");
     assert!(!text.contains("over before the kill"), "{text}");
 }

@@ -123,11 +123,24 @@ impl PageTree {
     }
 }
 
+impl PageTree {
+    /// Whether it has no node, or only one.
+    pub fn is_small(&self) -> bool {
+        self.roots.iter().skip(1).all(|root| root.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Takes pages out, as [`take`](Self::take) does, and frees the nodes that they were in, of which `most` have pages.
+    /// Whether that was all.
+    pub fn dismantle(&mut self, pin: &Pinned, most: usize, mut visit: impl FnMut(FrameNum)) -> bool {
+        let (mut left, mut roots) = (most, self.roots.iter().enumerate());
+        roots.all(|(level, root)| free(pin, root, level, &mut left, &mut visit))
+    }
+}
+
 impl Drop for PageTree {
     /// The pages were taken out. Nobody looks any more.
     fn drop(&mut self) {
-        let pin = percore::pin();
-        self.roots.iter().enumerate().for_each(|(level, word)| free(&pin, word, level));
+        self.dismantle(&percore::pin(), usize::MAX, |_| {});
     }
 }
 
@@ -187,10 +200,26 @@ fn walk<B>(
     })
 }
 
-fn free(pin: &Pinned, word: &AtomicU64, level: usize) {
-    let Some(node) = below(word) else { return };
+/// Frees the node that `word` leads to after what is below it, until `left` is 0; whether it did. Relaxed: nobody looks any
+/// more.
+fn free(
+    pin: &Pinned,
+    word: &AtomicU64,
+    level: usize,
+    left: &mut usize,
+    visit: &mut dyn FnMut(FrameNum),
+) -> bool {
+    let Some(node) = below(word) else { return true };
     if level > 0 {
-        node.iter().for_each(|word| free(pin, word, level - 1));
+        if !node.iter().all(|word| free(pin, word, level - 1, left, visit)) {
+            return false;
+        }
+    } else if *left == 0 {
+        return false;
+    } else {
+        *left -= 1;
+        node.iter().filter_map(|word| frame(word.load(Ordering::Relaxed))).for_each(visit);
     }
-    frames::free_raw(pin, word.load(Ordering::Relaxed) & !PRESENT);
+    frames::free_raw(pin, word.swap(0, Ordering::Relaxed) & !PRESENT);
+    true
 }

@@ -17,8 +17,9 @@ use super::common::Common;
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
+use super::remains::{self, Remains};
 use super::user::USER_END;
-use super::{epoch, file_mapping, remains};
+use super::{epoch, file_mapping};
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::fs::fallible;
@@ -38,7 +39,8 @@ pub struct SpaceHandle {
     tables: Arc<dyn SpaceTables>,
     nodes: Arc<NodeCounters>,
     name: SetOnce<Name>,
-    remains: Option<remains::Place>,
+    /// Where its remains will be.
+    remains: Option<Box<MaybeUninit<DeadSpace>>>,
 }
 
 /// Names a space without keeping it. Copies are counted where those who make them do not meet.
@@ -199,8 +201,46 @@ impl Drop for SpaceHandle {
     fn drop(&mut self) {
         sched::come_online();
         if let (Some(space), Some(place)) = (self.space.take(), self.remains.take()) {
-            remains::leave(place, space, self.tables.clone(), self.nodes.clone());
+            let (tables, nodes) = (self.tables.clone(), self.nodes.clone());
+            let dead = DeadSpace { space: Some(space), tables, nodes, rest: user_pages(), next: None };
+            remains::leave(place, dead);
         }
+    }
+}
+
+/// A space that is being taken apart.
+struct DeadSpace {
+    /// None: it is gone, and its tables follow.
+    space: Option<Box<dyn AddressSpace>>,
+    tables: Arc<dyn SpaceTables>,
+    nodes: Arc<NodeCounters>,
+    /// What may be mapped still.
+    rest: PageRange,
+    next: Option<Box<dyn Remains>>,
+}
+
+impl Remains for DeadSpace {
+    fn free_piece(&mut self, pin: &Pinned) -> bool {
+        if let Some(space) = &mut self.space {
+            self.rest = space.dismantle(pin, self.rest);
+            if !self.rest.is_empty() {
+                return true;
+            }
+            counters::keep(pin, space.counters(), self.nodes.total().created);
+            self.space = None;
+        }
+        // The space was the only other one that had them.
+        Arc::get_mut(&mut self.tables).is_some_and(|tables| tables.free_piece(pin))
+    }
+
+    fn next(&mut self) -> &mut Option<Box<dyn Remains>> {
+        &mut self.next
+    }
+}
+
+impl Drop for DeadSpace {
+    fn drop(&mut self) {
+        counters::add(&percore::pin(), Counter::Spaces, -1);
     }
 }
 

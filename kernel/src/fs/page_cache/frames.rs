@@ -1,18 +1,25 @@
 //! How a file's pages get their frames, and give them up.
 
+use alloc::boxed::Box;
+use core::mem::{self, MaybeUninit};
+
 use abi::Errno;
 use percore::{Pinned, pin};
 use vm::{BackingNum, Copies, FrameNum, PageRange};
 
 use super::{Kind, PAGE, PageCache};
 use crate::counters::{self, Counter};
-use crate::fs::budget;
 use crate::fs::bytes::prefix;
 use crate::fs::image::tail;
+use crate::fs::{budget, fallible};
+use crate::mm::page_tree::PageTree;
+use crate::mm::remains::{self, Remains};
 use crate::mm::space::SpaceHandle;
-use crate::mm::{contents, descriptors, epoch, frames, page_tree};
+use crate::mm::{contents, descriptors, epoch, frames};
 use crate::sched;
 
+/// Nodes of the tree that one piece of freeing it empties at most.
+const NODES: usize = 4;
 /// Words of the tree that are looked at between two pauses.
 const PIECE: u64 = 2048;
 
@@ -34,7 +41,7 @@ impl PageCache {
         if put != Ok(new) {
             // Nobody has seen it: it needs no epochs.
             descriptors::free_of_file(pin, new);
-            self.uncharge(pin);
+            self.kind.uncharge(pin);
         }
         put
     }
@@ -44,9 +51,9 @@ impl PageCache {
             // The fault will look for memory; others, who would not, find the reserve.
             return Err(Errno::ENOMEM);
         }
-        self.charge(pin)?;
+        self.kind.charge(pin)?;
         let Some(frame) = frames::alloc_zeroed(pin) else {
-            self.uncharge(pin);
+            self.kind.uncharge(pin);
             return Err(Errno::ENOMEM);
         };
         if let Kind::Image(image) = self.kind {
@@ -57,7 +64,7 @@ impl PageCache {
             Ok(()) => Ok(frame),
             Err(error) => {
                 frames::free(pin, frame);
-                self.uncharge(pin);
+                self.kind.uncharge(pin);
                 Err(error)
             }
         }
@@ -68,7 +75,7 @@ impl PageCache {
         let (pin, mut dropped) = (pin(), 0);
         self.pages.take(first..end, |frame| {
             descriptors::leave(&pin, frame);
-            self.uncharge(&pin);
+            self.kind.uncharge(&pin);
             dropped += 1;
         });
         dropped
@@ -92,9 +99,11 @@ impl PageCache {
             sched::pause();
         });
     }
+}
 
+impl Kind {
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
-        match self.kind {
+        match self {
             Kind::File => budget::take(pin)?,
             Kind::Image(_) => counters::add(pin, Counter::CleanPages, 1),
             Kind::Anonymous => {}
@@ -104,7 +113,7 @@ impl PageCache {
     }
 
     fn uncharge(&self, pin: &Pinned) {
-        match self.kind {
+        match self {
             Kind::File => budget::give(pin),
             Kind::Image(_) => counters::add(pin, Counter::CleanPages, -1),
             Kind::Anonymous => {}
@@ -125,8 +134,37 @@ fn take_back(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies:
 }
 
 impl Drop for PageCache {
+    /// What is large takes its time, elsewhere. The last one to close a file may be a core that leaves the epochs.
     fn drop(&mut self) {
-        // The last one to close a file may be a core that leaves the epochs.
-        epoch::domain().while_online(&pin(), || self.drop_pages(0, page_tree::END));
+        let pages = mem::replace(&mut self.pages, PageTree::new());
+        let kind = mem::replace(&mut self.kind, Kind::Anonymous);
+        let place = if pages.is_small() { None } else { fallible::boxed(MaybeUninit::uninit()).ok() };
+        let mut dead = DeadPages { pages, kind, next: None };
+        match place {
+            Some(place) => remains::leave(place, dead),
+            None => epoch::domain().while_online(&pin(), || while dead.free_piece(&pin()) {}),
+        }
+    }
+}
+
+/// The pages of a file that is gone.
+struct DeadPages {
+    pages: PageTree,
+    kind: Kind,
+    next: Option<Box<dyn Remains>>,
+}
+
+impl Remains for DeadPages {
+    fn free_piece(&mut self, pin: &Pinned) -> bool {
+        let kind = &self.kind;
+        let all = self.pages.dismantle(pin, NODES, |frame| {
+            descriptors::leave(pin, frame);
+            kind.uncharge(pin);
+        });
+        !all
+    }
+
+    fn next(&mut self) -> &mut Option<Box<dyn Remains>> {
+        &mut self.next
     }
 }
