@@ -11,6 +11,7 @@ use super::{frames, remains, space};
 use crate::arch;
 use crate::counters::{self, Counter};
 use crate::fs::clean;
+use crate::sched;
 
 /// Entries of each core's delta cache: 32 KiB. Who forks touches each frame, node and mapping of two spaces in a round, and what
 /// does not fit goes to headers that other cores write too.
@@ -22,8 +23,6 @@ const REVIEW_BUDGET: usize = 128;
 const MUCH_GARBAGE: usize = 256;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
 pub const WORTH_A_RETRY: u64 = 16;
-/// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
-const PLENTY: u64 = 64;
 /// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they need.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
@@ -154,6 +153,24 @@ pub fn drain() {
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
 
+/// Does the same piece by piece, and lets others run in between, if much is dead: for a task that is about to tell how much
+/// memory there is. The caller holds no lock.
+pub fn settle() {
+    let deadline = arch::now_ns() + PATIENCE_NS;
+    while domain().garbage() > MUCH_GARBAGE && arch::now_ns() < deadline {
+        rcu().drain_while(&pin(), in_piece(hurrying(|| rcu().epoch())));
+        domain().drain_while(&pin(), in_piece(hurrying(|| domain().epoch())));
+        // If nobody asked for this core what is left is in use.
+        if !sched::is_asked() || !sched::pause() {
+            return;
+        }
+    }
+}
+
+fn in_piece(go_on: impl Fn() -> bool) -> impl Fn() -> bool {
+    move || go_on() && !sched::is_asked()
+}
+
 /// Hurries the others once in each epoch, and does what the other domain wants: who waits for that may be waited for by this core.
 /// False after a second.
 fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
@@ -195,7 +212,8 @@ pub fn may_reclaim() -> bool {
     !LOCKED.mine(&pin()).load(Ordering::Relaxed)
 }
 
-/// Memory is short: frees the spaces that this core let go, drops pages that can be made again, forces epochs, fetches back the frames that other cores keep, and
+/// Memory is short: frees tasks that have exited here and the spaces that this core let go, drops pages that can be made again,
+/// forces epochs, unmaps kernel stacks without a task, fetches back the frames that other cores keep, and
 /// page tables: those of programs that run only if it is `desperate`, for they are back at the next touches. Returns whether
 /// that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
 pub fn reclaim(desperate: bool) -> bool {
@@ -203,6 +221,7 @@ pub fn reclaim(desperate: bool) -> bool {
         return false;
     }
     let before = frames::stats().pooled;
+    sched::reap();
     while remains::free_piece() {}
     drop_clean();
     // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
@@ -210,7 +229,8 @@ pub fn reclaim(desperate: bool) -> bool {
     DESPERATE.fetch_add(desperate.into(), Ordering::Relaxed);
     give_tables();
     drain();
-    let wanted = (before + WORTH_A_RETRY).min(PLENTY);
+    arch::give_back_stacks();
+    let wanted = (before + WORTH_A_RETRY).min(frames::SOME);
     let enough = || frames::stats().pooled >= wanted;
     gather(enough);
     DESPERATE.fetch_sub(desperate.into(), Ordering::Relaxed);
@@ -233,10 +253,15 @@ fn gather(enough: impl Fn() -> bool) {
     }
 }
 
+/// Frames of pages that [`reclaim`] would drop.
+pub fn clean_frames() -> u64 {
+    (counters::sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
+}
+
 /// Drops pages that can be made again; not the last of them, which are those that programs run on: they would be back at
 /// once, and go again, for ever.
 fn drop_clean() {
-    if counters::sum(Counter::CleanPages) > WORKING_SET {
+    if clean_frames() > 0 {
         counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);
     }
 }

@@ -31,6 +31,9 @@ use crate::counters::{self, Counter};
 /// As long as that part of all memory is free in the pool, nobody minds which frames go.
 const PLENTY: u64 = 2;
 
+/// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
+pub const SOME: u64 = 64;
+
 static MAGAZINES: AllCores<Magazine> =
     AllCores::new([const { CachePadded::new(Magazine::new()) }; MAX_CORES]);
 #[inline(always)]
@@ -198,9 +201,15 @@ pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
     if scarcity::strikes() { None } else { zeroed_now(pin) }
 }
 
-/// A frame of zeroes that the kernel keeps for ever, for this purpose.
+/// A frame of zeroes that the kernel keeps for this purpose, until [`free_kernel`].
 pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
     zeroed_now(pin).inspect(|&frame| note(frame, owner))
+}
+
+/// Takes it back.
+pub fn free_kernel(pin: &Pinned, frame: u64) {
+    note(frame, Owner::held(0));
+    free_raw(pin, frame);
 }
 
 fn zeroed_now(pin: &Pinned) -> Option<u64> {
@@ -272,6 +281,11 @@ pub fn stats() -> Stats {
     let magazines: usize = MAGAZINES.iter().take(arch::cores()).map(|magazine| magazine.frames()).sum();
     let pooled = pool().free_frames() + depot::frames() as u64;
     Stats { total: total(), free: pooled + magazines as u64, pooled }
+}
+
+/// Whether any core can have some frames at once, so that it is not for lack of them that somebody gets none.
+pub fn has_plenty() -> bool {
+    stats().pooled >= SOME
 }
 
 /// Calls `f` with the bytes of a frame that the caller owns and no program sees yet.

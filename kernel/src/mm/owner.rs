@@ -21,7 +21,7 @@ impl Owner {
     /// Never the pool's: firmware, the kernel's image, the boot image, the pool's own list, the physmap's tables. Zero, as
     /// notes begin.
     pub const RESERVED: Self = Self(0);
-    /// A kernel stack, for ever.
+    /// A page of a kernel stack.
     pub const STACK: Self = Self(0x60);
     /// A page table of the kernel's half.
     pub const KERNEL_TABLE: Self = Self(0x61);

@@ -39,13 +39,13 @@ use core::sync::atomic::Ordering;
 
 pub use idle::enter_idle;
 pub use list::TaskList;
-pub use pause::{lock, pause};
+pub use pause::{is_asked, lock, pause};
 pub use place::{enqueue, enqueue_here, set_affinity};
 pub use switch::{exit, finish_switch, park, yield_now};
 pub use task::{Start, Task};
 pub use timers::{park_until, passed, sleep_until};
 pub use wait::{WaitChain, WaitQueue};
-pub use work::{give_way, on_reschedule, on_return_to_user, on_timer};
+pub use work::{give_way, on_reschedule, on_return_to_user, on_timer, reap};
 
 use switch::Departure;
 

@@ -14,13 +14,18 @@ use crate::arch;
 #[inline]
 pub fn pause() -> bool {
     let goes_on = |task: &super::Task| {
-        if cores::mine().attention.any() {
+        if is_asked() {
             work::give_way();
         }
         !task.is_killed()
     };
     // What the idle flow does is for nobody else to wait for.
     arch::with_current(goes_on).unwrap_or(true)
+}
+
+/// Whether this core was asked to look up: [`pause`] is due.
+pub fn is_asked() -> bool {
+    cores::mine().attention.any()
 }
 
 /// Locks what others may have locked while they pause, and lets them run until they have done. The caller holds no lock.

@@ -85,7 +85,7 @@ fn ring() -> bool {
 }
 
 /// Frees tasks that have exited on this core, stack and all, and a piece of the spaces that it was the last to have.
-fn reap() {
+pub fn reap() {
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();
         let Some(dead) = dead else { break };

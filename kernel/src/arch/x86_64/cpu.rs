@@ -97,6 +97,9 @@ pub unsafe fn set_cr3(root: u64) {
     unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack)) };
 }
 
+/// CR4: pages may be global, and then stay in the TLB when CR3 is loaded.
+pub const GLOBAL_PAGES: u64 = 1 << 7;
+
 /// Reads CR4.
 pub fn cr4() -> u64 {
     let value: u64;
@@ -136,6 +139,17 @@ pub unsafe fn set_cr0(value: u64) {
 pub fn flush_page(address: u64) {
     // SAFETY: dropping a cached translation is always allowed.
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack)) };
+}
+
+/// Drops all of this core's translations, those of global pages too.
+pub fn flush_all() {
+    let now = cr4();
+    // Changing the bit flushes. An interrupt in between that does the same leaves it as it was.
+    // SAFETY: every CPU has global pages, and all else stays.
+    unsafe {
+        set_cr4(now ^ GLOBAL_PAGES);
+        set_cr4(now);
+    }
 }
 
 /// The time stamp counter.

@@ -2,10 +2,9 @@
 
 use core::arch::asm;
 
-use super::cpu::{self, cpuid_if_known, msr, read_msr, set_cr4, write_msr};
+use super::cpu::{self, GLOBAL_PAGES, cpuid_if_known, msr, read_msr, set_cr4, write_msr};
 use super::{entry, fpu, gdt, user_copy};
 
-const GLOBAL_PAGES: u64 = 1 << 7;
 const UMIP: u64 = 1 << 11;
 const SMEP: u64 = 1 << 20;
 const SMAP: u64 = 1 << 21;

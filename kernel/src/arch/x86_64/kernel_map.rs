@@ -135,6 +135,36 @@ pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
     Some(())
 }
 
+/// Takes away the page of a kernel stack at `at`, which nobody uses. The entry keeps the frame, until no TLB knows it.
+pub fn unmap(at: u64) {
+    with_page(at, |place| place.fetch_and(!bits::PRESENT, Ordering::Relaxed));
+}
+
+/// Frees the frame of the page at `at`, which was unmapped, and which no TLB knows any more.
+pub fn free_unmapped(pin: &Pinned, at: u64) {
+    with_page(at, |place| {
+        // Relaxed: as above, the stack is the caller's alone.
+        let entry = place.swap(0, Ordering::Relaxed);
+        frames::free_kernel(pin, (entry & bits::ADDRESS) >> 12);
+    });
+}
+
+/// Keeps `note`, the address of a page or 0, for the page at `at`, which was unmapped and freed.
+pub fn note_at_unmapped(at: u64, note: u64) {
+    with_page(at, |place| place.store(note & !bits::PRESENT, Ordering::Relaxed));
+}
+
+/// What was kept there; 0 if nothing was.
+pub fn note_of_unmapped(at: u64) -> u64 {
+    with_page(at, |place| place.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+/// Calls `f` with the entry for a page that has been mapped once: all of its tables are there.
+fn with_page<R>(at: u64, f: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
+    let _changing = CHANGES.lock();
+    place(at, 0, &mut || None).map(f)
+}
+
 fn alloc_table(pin: &Pinned) -> Option<u64> {
     frames::alloc_kernel(pin, Owner::KERNEL_TABLE).map(|frame| frame << 12)
 }

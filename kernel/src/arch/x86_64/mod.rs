@@ -58,6 +58,7 @@ pub use random::{fill_random, init as init_random, random_u64};
 pub use shared_table::SharedTable;
 pub use smp::{idle_stack, release as release_cores};
 pub use space_tables::SpaceTables;
+pub use stack::give_back as give_back_stacks;
 pub use time::{now_ns, set_timer, wall_ns};
 pub use user_access::{fs_base, set_fs_base};
 

@@ -1,14 +1,23 @@
 //! Kernel stacks, each above an unmapped hole: running over the end is a double fault, not silent corruption.
 //!
-//! A stack's pages stay mapped when it is given back (taking them away would need every core's TLB); a new
-//! task gets a used stack before a new one is made. Each core keeps a few, so that making and ending tasks on one core is
-//! nobody else's business.
+//! A stack's pages stay mapped when its task is gone (unmapping them needs every core's TLB), and a new task gets a used
+//! stack before a new one is made. Each core keeps a few, so that making and ending tasks on one core touches no line of
+//! another core. When memory is short, [`give_back`] unmaps the stacks without a task and frees their pages. Their
+//! addresses stay with the kernel, for the next stacks.
+//!
+//! ```text
+//!   place ──make──▶ in use ──drop──▶ a core's, or unused ──give_back──▶ place
+//!                     ▲                     │
+//!                     └─────────new─────────┘
+//! ```
 
-use alloc::vec::Vec;
-use percore::MAX_CORES;
+use percore::{CoreId, MAX_CORES, Pinned};
 use sync::{CachePadded, SpinLock};
+use vm::{PageNum, PageRange};
 
-use super::kernel_map::{STACKS, map_new_page};
+use super::kernel_map::{self, STACKS, map_new_page};
+use super::shootdown::{self, Clearable};
+use super::{cpu, percpu};
 
 const PAGE: u64 = 4096;
 /// Bytes of a stack, and of the hole below it.
@@ -18,30 +27,44 @@ const STRIDE: u64 = 2 * BYTES;
 /// As many as the one entry of the top tables that all spaces share can hold.
 const MOST: u64 = (512 << 30) / STRIDE;
 
-/// All stacks.
+/// All stacks. Neither list needs memory: a stack without a task leads to the next one in its uppermost word, one without
+/// pages in the entry of its uppermost page.
 struct Stacks {
-    /// Tops of those without a task. Has room for all that were made, so that `drop` never allocates.
-    unused: Vec<u64>,
+    /// The first of those without a task, and how many there are.
+    unused: Option<u64>,
+    count: u64,
+    /// The first of those without pages.
+    places: Option<u64>,
     made: u64,
-    /// Bytes that the next one to be made has already: memory was short when it was tried last.
-    begun: u64,
+    /// The next one to be made, and the bytes that it has already: memory was short when it was tried last.
+    begun: Option<(u64, u64)>,
 }
 
-static ALL: SpinLock<Stacks> = SpinLock::new(Stacks { unused: Vec::new(), made: 0, begun: 0 });
+static ALL: SpinLock<Stacks> =
+    SpinLock::new(Stacks { unused: None, count: 0, places: None, made: 0, begun: None });
 
 /// Stacks that a core keeps.
 const KEPT: usize = 8;
+/// Stacks that are given back by one interrupt of the other cores.
+const BATCH: usize = 64;
 
 /// Tops of the stacks without a task that a core keeps; 0 is none.
-static MINE: [CachePadded<SpinLock<[u64; KEPT]>>; MAX_CORES] =
+type Kept = [u64; KEPT];
+
+static MINE: [CachePadded<SpinLock<Kept>>; MAX_CORES] =
     [const { CachePadded::new(SpinLock::new([0; KEPT])) }; MAX_CORES];
+
+/// What the machine's cores keep.
+fn kept() -> impl Iterator<Item = &'static CachePadded<SpinLock<Kept>>> {
+    MINE.iter().take(percpu::cores())
+}
 
 fn take_mine() -> Option<u64> {
     let mut mine = MINE[super::core().index()].lock();
     mine.iter_mut().find(|top| **top != 0).map(core::mem::take)
 }
 
-/// Whether there was room for it.
+/// Returns whether there was room for it.
 fn keep(top: u64) -> bool {
     let mut mine = MINE[super::core().index()].lock();
     let free = mine.iter_mut().find(|top| **top == 0);
@@ -55,6 +78,9 @@ pub struct KernelStack {
 }
 
 impl KernelStack {
+    /// Frames of a stack.
+    pub const FRAMES: u64 = BYTES / PAGE;
+
     /// A stack, unless memory is short.
     pub fn new() -> Option<Self> {
         take_mine().or_else(take_any).map(|top| Self { top })
@@ -64,36 +90,147 @@ impl KernelStack {
     pub fn top(&self) -> u64 {
         self.top
     }
+
+    /// Returns how many frames the stacks without a task have. Approximate while other cores run.
+    pub fn unused_frames() -> u64 {
+        let kept = kept().map(|kept| kept.lock().iter().filter(|&&top| top != 0).count()).sum::<usize>();
+        (kept as u64 + ALL.lock().count) * Self::FRAMES
+    }
 }
 
 fn take_any() -> Option<u64> {
     let mut all = ALL.lock();
-    let used = all.unused.pop();
-    used.or_else(|| all.make())
+    all.pop_unused().or_else(|| all.make())
 }
 
 impl Stacks {
     /// Makes one, or goes on with the one that was begun.
     fn make(&mut self) -> Option<u64> {
+        let (top, mut bytes) = match self.begun.take() {
+            Some(begun) => begun,
+            None => (self.place()?, 0),
+        };
+        let pin = percore::pin();
+        while bytes < BYTES {
+            if map_new_page(&pin, top - BYTES + bytes).is_none() {
+                self.begun = Some((top, bytes));
+                return None;
+            }
+            bytes += PAGE;
+        }
+        Some(top)
+    }
+
+    /// The top of a stack to be made.
+    fn place(&mut self) -> Option<u64> {
+        if let Some(top) = self.places {
+            self.places = if_any(kernel_map::note_of_unmapped(last_page(top)));
+            return Some(top);
+        }
         if self.made == MOST {
             return None;
         }
-        self.unused.try_reserve(self.made as usize + 1).ok()?;
-        let top = STACKS + (self.made + 1) * STRIDE;
-        let pin = percore::pin();
-        while self.begun < BYTES {
-            map_new_page(&pin, top - BYTES + self.begun)?;
-            self.begun += PAGE;
-        }
-        (self.made, self.begun) = (self.made + 1, 0);
+        self.made += 1;
+        Some(STACKS + self.made * STRIDE)
+    }
+
+    /// Adds a stack that has no pages any more.
+    fn push_place(&mut self, top: u64) {
+        kernel_map::note_at_unmapped(last_page(top), self.places.unwrap_or(0));
+        self.places = Some(top);
+    }
+
+    fn push_unused(&mut self, top: u64) {
+        // SAFETY: nobody runs on the stack, and its pages are mapped.
+        unsafe { last_word(top).write(self.unused.unwrap_or(0)) };
+        self.unused = Some(top);
+        self.count += 1;
+    }
+
+    fn pop_unused(&mut self) -> Option<u64> {
+        let top = self.unused?;
+        // SAFETY: as above; `push_unused` wrote it.
+        self.unused = if_any(unsafe { last_word(top).read() });
+        self.count -= 1;
         Some(top)
     }
+}
+
+/// A top, if it is one: 0 is none.
+fn if_any(top: u64) -> Option<u64> {
+    Some(top).filter(|&top| top != 0)
+}
+
+fn last_page(top: u64) -> u64 {
+    top - PAGE
+}
+
+fn last_word(top: u64) -> *mut u64 {
+    (top - size_of::<u64>() as u64) as *mut u64
 }
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
         if !keep(self.top) {
-            ALL.lock().unused.push(self.top);
+            ALL.lock().push_unused(self.top);
         }
     }
+}
+
+/// Frees the memory of all stacks without a task, those that cores keep too. Interrupts the other cores once for each
+/// [`BATCH`] of stacks. The caller holds no lock.
+pub fn give_back() {
+    while give_back_some() == BATCH {}
+}
+
+/// Returns how many stacks that were.
+fn give_back_some() -> usize {
+    let pin = percore::pin();
+    let (mut tops, mut count) = ([0; BATCH], 0);
+    // The locks are free again before the other cores are waited for: these may be waiting for a lock themselves.
+    for (place, top) in tops.iter_mut().zip(core::iter::from_fn(take_unused)) {
+        *place = top;
+        count += 1;
+    }
+    let tops = &tops[..count];
+    if tops.is_empty() {
+        return 0;
+    }
+    each_page(tops, kernel_map::unmap);
+    flush_everywhere(&pin);
+    each_page(tops, |at| kernel_map::free_unmapped(&pin, at));
+    let mut all = ALL.lock();
+    tops.iter().for_each(|&top| all.push_place(top));
+    count
+}
+
+/// The top of a stack without a task, of any core, that is nobody else's from now on.
+fn take_unused() -> Option<u64> {
+    let unused = ALL.lock().pop_unused();
+    unused.or_else(|| {
+        kept().find_map(|kept| kept.lock().iter_mut().find(|top| **top != 0).map(core::mem::take))
+    })
+}
+
+fn each_page(tops: &[u64], mut f: impl FnMut(u64)) {
+    for top in tops {
+        (top - BYTES..*top).step_by(PAGE as usize).for_each(&mut f);
+    }
+}
+
+/// All translations of the kernel's half.
+struct KernelTlb;
+
+impl Clearable for KernelTlb {
+    fn clear_here(&self, _pin: &Pinned, _pages: PageRange) {
+        cpu::flush_all();
+    }
+}
+
+/// Makes every core forget the translations of pages that were unmapped.
+fn flush_everywhere(pin: &Pinned) {
+    cpu::flush_all();
+    let others = (0..percpu::cores()).map(CoreId::new).filter(|&core| core != pin.core()).collect();
+    let all = PageRange::between(PageNum::new(0), PageNum::new(0));
+    shootdown::run(pin, &KernelTlb, &others, all);
 }

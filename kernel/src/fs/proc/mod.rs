@@ -125,13 +125,16 @@ fn cpu_range(text: &mut Text) -> fmt::Result {
 }
 
 fn meminfo(text: &mut Text) -> fmt::Result {
+    mm::epoch::settle();
     let stats = mm::frames::stats();
     let kib = |frames: u64| frames * 4;
+    // What would be reclaimed before anything that a program has.
+    let available = stats.free + mm::epoch::clean_frames() + arch::KernelStack::unused_frames();
     let (limit, pages) = (mm::compressed::limit(), mm::compressed::pages());
     let lines = [
         ("MemTotal:", stats.total),
         ("MemFree:", stats.free),
-        ("MemAvailable:", stats.free),
+        ("MemAvailable:", available),
         ("SwapTotal:", limit),
         ("SwapFree:", limit.saturating_sub(pages)),
         ("Zswap:", mm::compressed::frames_used()),
