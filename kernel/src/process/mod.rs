@@ -165,7 +165,14 @@ impl Process {
 
     /// The lowest number of a thread from `from` on.
     pub fn next_tid(&self, from: u32) -> Option<u32> {
-        self.threads.lock().iter().map(|task| task.tid()).find(|&tid| tid >= from)
+        self.first_thread_from(from).map(|task| task.tid())
+    }
+
+    /// The thread that has it.
+    fn first_thread_from(&self, from: u32) -> Option<Arc<Task>> {
+        let threads = self.threads.lock();
+        let at = threads.partition_point(|task| task.tid() < from);
+        threads.get(at).cloned()
     }
 
     /// The name of its main thread; the last one, once it has ended.

@@ -6,13 +6,15 @@
 use core::ops::Range;
 
 use abi::Errno;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{SpinGuard, SpinLock};
 use vm::{Access, FaultError, PAGE_SIZE, VirtAddr, VmError};
 
 use super::fault;
 use super::page_out::page_out;
-use super::starve::outlast;
-use crate::arch;
+use super::starve::{is_awaited, outlast};
 use crate::mm::{epoch, frames};
+use crate::{arch, sched};
 
 /// How often memory is looked for before a call fails, or a program dies of the lack of it. What is found may be of no
 /// use, frames that lie apart where two side by side are wanted.
@@ -20,31 +22,109 @@ const TRIES: usize = 8;
 /// How often, in each, without the tables of programs that run.
 const MODEST: usize = 2;
 
+/// How long nobody looks for memory, at least, after somebody has looked in vain.
+const VAIN_NS: u64 = 10_000_000;
+
+/// Until when nobody looks, in nanoseconds since boot. Relaxed: a hint.
+static VAIN_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// Held by the task that looks, which stays on its core meanwhile.
+static LOOKING: SpinLock<()> = SpinLock::new(());
+
+/// Whether somebody has just looked for memory in vain, and none has come since.
+fn is_vain() -> bool {
+    arch::now_ns() < VAIN_UNTIL.load(Ordering::Relaxed) && !frames::has_plenty()
+}
+
+/// Somebody is killed, whose memory will come back: it is worth looking again.
+pub fn hope() {
+    VAIN_UNTIL.store(0, Ordering::Relaxed);
+}
+
 /// The tries of one call.
-pub struct Patience(usize);
+pub struct Patience {
+    left: usize,
+    /// Whether the call fails at once if somebody else has just looked in vain.
+    may_fail: bool,
+    /// When memory was first looked for, in nanoseconds since boot.
+    since: Option<u64>,
+}
 
 impl Patience {
-    /// None used up.
+    /// None used up. If the last one is in vain somebody is killed.
     pub const fn new() -> Self {
-        Self(TRIES)
+        Self { left: TRIES, may_fail: false, since: None }
     }
 
-    /// Looks for memory: whether to try again. Not for a process that ends. The caller holds no lock.
+    /// None used up, for a call that then says that there is no memory.
+    const fn of_call() -> Self {
+        Self { may_fail: true, ..Self::new() }
+    }
+
+    /// Looks for memory and returns whether to try again. Not for a process that ends. The caller holds no lock, or has said
+    /// so (`epoch::without_reclaim`): if not, other tasks may run meanwhile.
+    ///
+    /// Where many tasks are short of memory, looking for it must not be all that the machine does. One task looks at a time: the
+    /// epochs of two that look wait for one another. While somebody who was killed still has memory, everybody looks once and
+    /// no more. A task that has looked in vain spares calls of others the same, for as long as that took.
     #[cold]
     pub fn found_memory(&mut self) -> bool {
-        let ends = arch::with_current(|task| task.process().ending.is_set());
-        if self.0 == 0 || ends == Some(true) {
+        if self.left == 0 {
+            self.note_vain();
+        }
+        let turn = if self.left > 0 && epoch::may_reclaim() { wait_for_turn() } else { None };
+        if turn.is_none() || self.may_fail && is_vain() {
             // Better than nothing is what pages leave to the kernel.
             return frames::reserve(false);
         }
-        let tried = TRIES - self.0;
-        self.0 -= 1;
-        let found = (0..MODEST).any(|_| epoch::reclaim(false));
-        // A few frames that other cores kept ready are soon with another core again, and what the last try gave back was not
-        // enough for it: pages make room even so.
-        let enough = found && tried == 0 && !frames::is_low();
-        enough || page_out(tried) || found || epoch::reclaim(true)
+        if is_awaited() {
+            (self.left, self.since) = (0, None);
+            return epoch::reclaim(false);
+        }
+        self.since.get_or_insert_with(arch::now_ns);
+        self.left -= 1;
+        let found = look(TRIES - 1 - self.left);
+        if !found {
+            self.note_vain();
+        }
+        found
     }
+
+    fn note_vain(&self) {
+        let Some(since) = self.since else { return };
+        if !frames::has_plenty() {
+            let now = arch::now_ns();
+            VAIN_UNTIL.store(now + (now - since).max(VAIN_NS), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Looks for memory after `tried` tries.
+fn look(tried: usize) -> bool {
+    let found = (0..MODEST).any(|_| epoch::reclaim(false));
+    // A few frames that other cores kept ready are soon with another core again, and what the last try gave back was not
+    // enough for it: pages make room even so.
+    let enough = found && tried == 0 && !frames::is_low();
+    enough || page_out(tried) || found || epoch::reclaim(true)
+}
+
+/// Lets others run until nobody else looks for memory, and keeps others from it; none if the running task is not to go on. The
+/// caller holds no lock.
+fn wait_for_turn() -> Option<SpinGuard<'static, ()>> {
+    while is_wanted() {
+        if let Some(turn) = LOOKING.try_lock() {
+            return Some(turn);
+        }
+        sched::give_way();
+        percore::relax();
+    }
+    None
+}
+
+/// Whether the running task is to go on. Lets others run first, if that is due.
+fn is_wanted() -> bool {
+    let ends = arch::with_current(|task| task.process().ending.is_set());
+    ends != Some(true) && sched::pause()
 }
 
 /// Errors of which some say that there is no memory.
@@ -76,8 +156,15 @@ impl Shortage for FaultError {
 /// # Errors
 /// What `operation` says.
 #[inline]
-pub fn retry<R, E: Shortage>(mut operation: impl FnMut() -> Result<R, E>) -> Result<R, E> {
-    let mut patience = Patience::new();
+pub fn retry<R, E: Shortage>(operation: impl FnMut() -> Result<R, E>) -> Result<R, E> {
+    retry_with(Patience::of_call(), operation)
+}
+
+#[inline]
+fn retry_with<R, E: Shortage>(
+    mut patience: Patience,
+    mut operation: impl FnMut() -> Result<R, E>,
+) -> Result<R, E> {
     loop {
         match operation() {
             Err(error) if error.is_shortage() && patience.found_memory() => {}
@@ -93,7 +180,7 @@ pub fn retry<R, E: Shortage>(mut operation: impl FnMut() -> Result<R, E>) -> Res
 /// What `allocate` says.
 pub fn patiently<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
     loop {
-        match retry(&allocate) {
+        match retry_with(Patience::new(), &allocate) {
             Err(Errno::ENOMEM) if arch::with_current(|task| outlast(task, at)) == Some(true) => {}
             done => return done,
         }

@@ -9,9 +9,10 @@ use alloc::sync::{Arc, Weak};
 use abi::signal::SIGKILL;
 use sync::SpinLock;
 
-use super::{Ending, Memory, Process, numbers};
-use crate::mm::epoch;
+use super::patience::hope;
+use super::{Ending, FIRST, Memory, Process, numbers};
 use crate::mm::space::SpaceHandle;
+use crate::mm::{epoch, frames};
 use crate::sched::{self, Task};
 use crate::{arch, control};
 
@@ -60,6 +61,11 @@ pub fn outlast(task: &Task, address: u64) -> bool {
     may_wait
 }
 
+/// Whether memory is to come from somebody who was killed, or somebody is being chosen.
+pub fn is_awaited() -> bool {
+    LAST.try_lock().is_none_or(|mut last| last.as_mut().is_some_and(Victim::has_more))
+}
+
 /// Whether somebody is killed now; not if memory is to come from another one.
 fn kill_one(task: &Task, address: u64) -> bool {
     let Some(mut last) = LAST.try_lock() else { return false };
@@ -68,22 +74,41 @@ fn kill_one(task: &Task, address: u64) -> bool {
     }
     let Some((heaviest, weight)) = choose(task) else { return false };
     *last = Some(kill(&heaviest, weight, address));
+    hope();
     true
 }
 
 /// The process with most memory, that of `task` if others have as much, and how many pages that is; none if one is being
-/// killed already.
+/// killed already, or `task` is.
 fn choose(task: &Task) -> Option<(Arc<Process>, u64)> {
-    let mut heaviest = (task.process().clone(), task.process().weight());
+    let mut heaviest = weigh(task.process());
     let mut dying = false;
     numbers::for_each(|process| {
-        let weight = process.weight();
-        dying |= process.ending().is_some() && weight > 0;
-        if weight > heaviest.1 {
-            heaviest = (process.clone(), weight);
+        if dying || !sched::pause() {
+            dying = true;
+            return;
+        }
+        let weighed = weigh(process);
+        dying = process.ending().is_some() && weighed.pages > 0;
+        if weighed.rank > heaviest.rank {
+            heaviest = weighed;
         }
     });
-    if dying { None } else { Some(heaviest) }
+    if dying { None } else { Some((heaviest.process, heaviest.pages)) }
+}
+
+struct Weighed {
+    process: Arc<Process>,
+    pages: u64,
+    /// By which they are compared.
+    rank: u64,
+}
+
+/// The machine ends with the first process: as long as that has less than half of all memory, it is the last to go.
+fn weigh(process: &Arc<Process>) -> Weighed {
+    let pages = process.weight();
+    let is_spared = process.pid() == FIRST && pages < frames::total() / 2;
+    Weighed { process: process.clone(), pages, rank: if is_spared { 0 } else { pages } }
 }
 
 /// With all that share its memory, or that would not come back.

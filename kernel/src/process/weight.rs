@@ -1,37 +1,55 @@
 //! What would come back if a process went: its own pages, compressed ones as if they were in memory, and all of the
-//! shared memory and files without a name that it maps or has open, mapped or not.
+//! shared memory and files without a name that it maps or has open, mapped or not; and what the kernel has for it: its page
+//! tables, the nodes of its map, and what each thread needs, a kernel stack above all.
 //!
 //! Memory that several hold counts for each of them, once: it comes back when the last one goes. Files with a name stay, and
 //! pages of the boot image go without anybody's end, so neither counts.
 
+use alloc::sync::Arc;
+
 use sync::atomic::{AtomicU64, Ordering};
-use vm::Detail;
+use vm::{Detail, PAGE_SIZE};
 
 use super::{Memory, Process};
+use crate::arch::{FpuState, KernelStack};
 use crate::fs::FdTable;
 use crate::fs::content::Content;
+use crate::sched::Task;
 
 /// The number of the last weighing. Relaxed: only uniqueness matters. Two at once may count a file twice.
 static WEIGHINGS: AtomicU64 = AtomicU64::new(0);
+
+/// Frames that the kernel has for a thread: its stack, its vector registers, its task.
+const THREAD: u64 = KernelStack::FRAMES + (size_of::<FpuState>() + size_of::<Task>()).div_ceil(PAGE) as u64;
+const PAGE: usize = PAGE_SIZE as usize;
 
 impl Process {
     /// In pages; 0 once its threads are gone.
     pub fn weight(&self) -> u64 {
         let weighing = WEIGHINGS.fetch_add(1, Ordering::Relaxed) + 1;
-        let own = self.memory().map_or(0, |memory| memory.weigh(weighing));
-        let mut open = 0;
-        let mut next = self.next_tid(0);
-        while let Some(tid) = next {
-            open += self.thread(tid).map_or(0, |task| weigh_open(&task.shared().files, weighing));
-            next = self.next_tid(tid + 1);
+        let memory = self.memory().map_or(0, |memory| memory.weigh(weighing));
+        memory + self.count_threads() as u64 * THREAD + self.weigh_open(weighing)
+    }
+
+    /// What its threads have open, whose tables of descriptors are mostly one and the same.
+    fn weigh_open(&self, weighing: u64) -> u64 {
+        let (mut open, mut last) = (0, None);
+        let mut next = self.first_thread_from(0);
+        while let Some(task) = next {
+            let files = &task.shared().files;
+            if !last.as_ref().is_some_and(|last| Arc::ptr_eq(last, files)) {
+                open += weigh_open(files, weighing);
+                last = Some(files.clone());
+            }
+            next = self.first_thread_from(task.tid() + 1);
         }
-        own + open
+        open
     }
 }
 
 impl Memory {
     fn weigh(&self, weighing: u64) -> u64 {
-        let mut pages = 0;
+        let mut pages = self.space.table_pages() + self.space.nodes().total().live();
         self.each_part(Detail::Resident, |region, shown| {
             pages += region.resident.own() + shown.map_or(0, |shown| shown.pages().weigh(weighing));
         });
