@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -264,6 +265,19 @@ static void script(long first, long failures)
     _exit(atol(text) == 0 ? UNTOUCHED : 0);
 }
 
+/* Whether the kernel counts no thread but this one, once it has freed those that ended. */
+static int is_alone(void)
+{
+    struct sysinfo info;
+    for (int turn = 0; turn < 1000; turn++) {
+        if (sysinfo(&info) == 0 && info.procs == 1)
+            return 1;
+        usleep(1000);
+    }
+    fprintf(stderr, "scarcity: %d threads are counted\n", info.procs);
+    return 0;
+}
+
 int main(int count, char **arguments)
 {
     if (count < 3)
@@ -287,6 +301,8 @@ int main(int count, char **arguments)
         killed += shot;
     }
     fprintf(stderr, "scarcity: %ld allocations, %ld children killed\n", first - 1, killed);
+    if (!is_alone())
+        return 1;
     printf("scarcity: done\n");
     return 0;
 }

@@ -112,7 +112,6 @@ fn bombs_are_gone_soon_after_a_kill() {
 
 /// On several CPUs no time is asked for: it is the emulator's. But a bomb that starves the first process never ends.
 #[test]
-#[ignore = "unfinished: see docs/unfinished, Memory that runs out"]
 fn bombs_starve_nobody_on_several_cpus() {
     for (cpus, kind) in [("2", "forks"), ("4", "forks"), ("2", "threads"), ("4", "threads")] {
         let run = run(&["-m", "64M", "-c", cpus], &[&compiled("bombs", Compiler::Musl), "1000", kind]);

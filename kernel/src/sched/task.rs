@@ -70,7 +70,9 @@ impl Task {
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
         let flow = Suspended::new_user_thread(stack, start.frame);
-        let task = fallible::arc(Self {
+        // Taken off again when the task is dropped, also if there is no memory for it.
+        add(&percore::pin(), Counter::Tasks, 1);
+        fallible::arc(Self {
             tid,
             process,
             thread,
@@ -84,9 +86,7 @@ impl Task {
             registers: SpinLock::new(Registers { fpu: start.fpu, fs_base: start.fs_base }),
             cpu_ns: AtomicU64::new(0),
             since_ns: AtomicU64::new(0),
-        })?;
-        add(&percore::pin(), Counter::Tasks, 1);
-        Ok(task)
+        })
     }
 
     /// Its number.
