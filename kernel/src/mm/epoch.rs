@@ -133,7 +133,7 @@ pub fn idle_enter() {
 /// are awake an epoch waits for their ticks, and they review what this core leaves.
 pub fn review_while(go_on: impl Fn() -> bool) {
     let pin = pin();
-    while domain().is_online(&pin) && domain().garbage() > MUCH_GARBAGE && go_on() {
+    while domain().is_online(&pin) && is_much_dead() && go_on() {
         let tick = domain().tick(&pin);
         if !tick.flushed && tick.freed == 0 {
             return;
@@ -157,7 +157,7 @@ pub fn drain() {
 /// memory there is. The caller holds no lock.
 pub fn settle() {
     let deadline = arch::now_ns() + PATIENCE_NS;
-    while domain().garbage() > MUCH_GARBAGE && arch::now_ns() < deadline {
+    while is_much_dead() && arch::now_ns() < deadline {
         rcu().drain_while(&pin(), in_piece(hurrying(|| rcu().epoch())));
         domain().drain_while(&pin(), in_piece(hurrying(|| domain().epoch())));
         // If nobody asked for this core what is left is in use.
@@ -165,6 +165,11 @@ pub fn settle() {
             return;
         }
     }
+}
+
+/// Whether many objects wait to be freed: memory is on its way.
+pub fn is_much_dead() -> bool {
+    domain().garbage() > MUCH_GARBAGE
 }
 
 fn in_piece(go_on: impl Fn() -> bool) -> impl Fn() -> bool {

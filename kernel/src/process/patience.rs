@@ -31,9 +31,9 @@ static VAIN_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Held by the task that looks, which stays on its core meanwhile.
 static LOOKING: SpinLock<()> = SpinLock::new(());
 
-/// Whether somebody has just looked for memory in vain, and none has come since.
+/// Whether somebody has just looked for memory in vain, none has come since, and not much is on its way.
 fn is_vain() -> bool {
-    arch::now_ns() < VAIN_UNTIL.load(Ordering::Relaxed) && !frames::has_plenty()
+    arch::now_ns() < VAIN_UNTIL.load(Ordering::Relaxed) && !frames::has_plenty() && !epoch::is_much_dead()
 }
 
 /// Somebody is killed, whose memory will come back: it is worth looking again.
