@@ -10,7 +10,7 @@ use crate::node::{NodeRef, Step};
 use crate::{KEY_END, RadixMap, Value};
 
 /// What a node costs besides its used slots, in slots: to get there, and to lock and unlock its empty slots.
-const NODE: u64 = 80;
+const NODE: u64 = 28;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot
