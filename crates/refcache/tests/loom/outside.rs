@@ -67,7 +67,7 @@ fn two_give_up_outside() {
     explore(1, 1, Kind::Plain, 2, |core| {
         let threads = [core.spawn(1, give_up), core.spawn(2, give_up)];
         core.ticks(2);
-        threads.map(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         core.expect_release();
     });
 }
