@@ -36,7 +36,7 @@ fn is_vain() -> bool {
     arch::now_ns() < VAIN_UNTIL.load(Ordering::Relaxed) && !frames::has_plenty() && !epoch::is_much_dead()
 }
 
-/// Somebody is killed, whose memory will come back: it is worth looking again.
+/// Memory was found, or somebody is killed, whose memory will come back: it is worth looking again.
 pub fn hope() {
     VAIN_UNTIL.store(0, Ordering::Relaxed);
 }
@@ -84,8 +84,9 @@ impl Patience {
         self.since.get_or_insert_with(arch::now_ns);
         self.left -= 1;
         let found = look(TRIES - 1 - self.left);
-        if !found {
-            self.note_vain();
+        match found {
+            true => hope(),
+            false => self.note_vain(),
         }
         found
     }
