@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "sleepers.h"
 
 /* In KiB, where they are sizes. */
 enum { PAGE = 4096, LENGTH = 24576, THREADS = 600, PART = 32 };
@@ -43,21 +44,10 @@ static void fill(int file)
             check("a write", 0);
 }
 
-static int sleeps(void *nothing)
-{
-    (void)nothing;
-    for (;;)
-        pause();
-    return 0;
-}
-
-/* Threads that never use their stack, so all have the same one. */
 static void crowd(void)
 {
-    static char stack[PAGE];
-    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     for (long made = 0; made < THREADS; made++)
-        if (clone(sleeps, stack + PAGE - made % 64 * 16, flags, NULL) < 0)
+        if (start_sleeper() < 0)
             _exit(1);
     _exit(0);
 }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "sleepers.h"
 
 #define PAGE 4096L
 #define MIB (1L << 20)
@@ -99,29 +100,11 @@ static void vforks(void)
             nap(1);
 }
 
-/* One that waits for signals as a thread of its process. */
-static int sleeps(void *nothing)
-{
-    (void)nothing;
-    for (;;)
-        pause();
-    return 0;
-}
-
-static long start_thread(void)
-{
-    static char stacks[64][PAGE];
-    static long next;
-    long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-    char *stack = stacks[next++ % 64];
-    return clone(sleeps, stack + PAGE, (int)flags, NULL);
-}
-
 /* Threads that sleep, as many as one process gets, and then another process. */
 static void threads(void)
 {
     for (;;) {
-        while (said(start_thread()) > 0)
+        while (said(start_sleeper()) > 0)
             ;
         if (said(fork()) < 0)
             nap(1);

@@ -10,18 +10,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "sleepers.h"
 
 enum { PAGE = 4096, THREADS = 1500, BYSTANDER = 2048, NEEDED = 6144 };
 
 static volatile long *shared;
-
-static int sleeps(void *nothing)
-{
-    (void)nothing;
-    for (;;)
-        pause();
-    return 0;
-}
 
 static void touch(long pages)
 {
@@ -31,13 +24,10 @@ static void touch(long pages)
         at[page * PAGE] = 1;
 }
 
-/* Threads that never use their stack, so all have the same one. */
 static void crowd(void)
 {
-    static char stack[PAGE];
-    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     for (long made = 0; made < THREADS; made++)
-        if (clone(sleeps, stack + PAGE - made % 64 * 16, flags, NULL) < 0)
+        if (start_sleeper() < 0)
             _exit(1);
     *shared = 1;
     sleeps(NULL);

@@ -46,7 +46,7 @@ fn lock_rest<'p>(
     while let Some(next) = slots.get(taken) {
         let word = next.seen();
         if word.is_gone() {
-            // The first: who holds one keeps the leaf.
+            // Only the first slot can be: a held slot keeps the leaf.
             return Err(Refusal::Gone);
         }
         match word.is_locked() {

@@ -31,7 +31,8 @@ use crate::counters::{self, Counter};
 /// As long as that part of all memory is free in the pool, nobody minds which frames go.
 const PLENTY: u64 = 2;
 
-/// With so many it was no lack of frames, but of some side by side, or a moment's: that is worth another try.
+/// If this many frames are free, an allocation failed because they are not contiguous, or only for a moment. Trying again
+/// is worth it.
 pub const SOME: u64 = 64;
 
 static MAGAZINES: AllCores<Magazine> =

@@ -97,7 +97,7 @@ pub fn is_stack(region: &Region) -> bool {
     STACK.contains(&(region.pages.end().get() * vm::PAGE_SIZE - 1))
 }
 
-/// A space with so many nodes is large: up to 128 MiB of small pages lie in fewer leaves.
+/// A space with this many radix nodes is given up in pieces. Up to 128 MiB of small pages need fewer.
 const LARGE: u64 = 96;
 
 /// Mappings that are looked at together.
