@@ -12,7 +12,7 @@ mod tally;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 const USAGE: &str = "\
 usage: cargo xtask VERB
@@ -21,6 +21,7 @@ usage: cargo xtask VERB
   test [SUITE]...    all suites, or these: check unit asan guest bochs loom miri
   loom, miri, guest  one suite: the model checker, the interpreter, the tests that boot QEMU
   asan               one suite: the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (15)
+  fuzz [MINUTES]     the fuzz drivers under AddressSanitizer, and random calls in guests of 1, 4 and 8 CPUs; each so long (10)
   bochs              one suite: the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
   mutants orderings CRATE [--only FILE:LINE] [--survivors] [--list]
                      weaken each atomic ordering of the crate and run its loom models; results in target/mutants
@@ -43,6 +44,10 @@ fn dispatch(words: &[&str]) -> Result<bool> {
     match words {
         ["test", names @ ..] => suites::run(names),
         [name @ ("check" | "asan" | "loom" | "miri" | "guest" | "bochs")] => suites::run(&[name]),
+        ["fuzz"] => suites::fuzz(10),
+        ["fuzz", minutes] => {
+            suites::fuzz(minutes.parse().with_context(|| format!("{minutes}: not a number of minutes"))?)
+        }
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
         ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
         _ => anyhow::bail!("{USAGE}"),

@@ -59,8 +59,7 @@ fn guest() -> Result<Tally> {
 /// How long each driver runs under AddressSanitizer, in seconds, unless `FUZZ_SECONDS` says so.
 const FUZZ_SECONDS: &str = "15";
 
-/// Every crate with a test named `fuzz`, under AddressSanitizer. Its leak detector needs to trace threads, which containers
-/// often forbid, so the drivers count themselves what was not freed.
+/// Every crate with a test named `fuzz`, under AddressSanitizer.
 fn asan() -> Result<Tally> {
     if !nightly_has("--version") {
         println!(
@@ -68,6 +67,14 @@ fn asan() -> Result<Tally> {
         );
         return Ok(Tally::skip());
     }
+    let mut command = drivers()?;
+    command.env("FUZZ_SECONDS", env::var("FUZZ_SECONDS").unwrap_or(FUZZ_SECONDS.to_owned()));
+    tests(&mut command)
+}
+
+/// Tests named `fuzz`, built with AddressSanitizer. Its leak detector needs to trace threads, which containers
+/// often forbid, so the drivers count themselves what was not freed.
+fn drivers() -> Result<Command> {
     let mut command = cargo("test --locked --no-fail-fast --target x86_64-unknown-linux-gnu --test fuzz");
     command.args(packages_with("fuzz")?.iter().flat_map(|name| ["--package", name]));
     command.arg("--target-dir").arg(target_dir("asan")).args(["--", "--test-threads=1"]);
@@ -75,9 +82,22 @@ fn asan() -> Result<Tally> {
         .env("RUSTUP_TOOLCHAIN", "nightly")
         .env("RUSTFLAGS", "-Zsanitizer=address")
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-        .env("ASAN_OPTIONS", "detect_leaks=0")
-        .env("FUZZ_SECONDS", env::var("FUZZ_SECONDS").unwrap_or(FUZZ_SECONDS.to_owned()));
-    tests(&mut command)
+        .env("ASAN_OPTIONS", "detect_leaks=0");
+    Ok(command)
+}
+
+/// Fuzzes for a long time: each driver under AddressSanitizer, and each of the guest's storms on each number of CPUs, for as many
+/// minutes, or for `FUZZ_SECONDS`. True if nothing failed.
+pub fn fuzz(minutes: u64) -> Result<bool> {
+    let seconds = env::var("FUZZ_SECONDS").unwrap_or_else(|_| (minutes * 60).to_string());
+    let mut storms = cargo("test --locked --package radixvm --features guest --test guest");
+    storms
+        .args(["--", "--test-threads=1", "--nocapture", "--ignored", "storms::"])
+        .env("FUZZ_SECONDS", &seconds);
+    let mut total = tests(drivers()?.env("FUZZ_SECONDS", &seconds).arg("--nocapture"))?;
+    total += tests(&mut storms)?;
+    println!("\nfuzz: {total}");
+    Ok(total.failed == 0)
 }
 
 /// Whether the nightly toolchain is here and can do this.

@@ -11,25 +11,6 @@ fn bad_arguments_get_the_errors_that_linux_gives() {
     }
 }
 
-/// File calls with arguments from bad to plausible, on names and descriptors that the threads fight for.
-#[test]
-fn a_storm_of_file_calls_harms_nobody() {
-    for (cpus, seed) in [("1", "1"), ("2", "2"), ("8", "3")] {
-        let run = run(&["-c", cpus], &[&compiled("filestorm", Compiler::Musl), "8", "50000", seed]);
-        assert!(run.status == 0 && run.text() == "filestorm: done\n", "{run:?}");
-    }
-}
-
-/// A file that is cut, punched, mapped and unmapped while other threads read and write it in every way there is.
-#[test]
-fn a_storm_on_a_mapped_file_keeps_its_pages_apart() {
-    for (cpus, tables) in [("1", "adaptive"), ("2", "percore"), ("4", "adaptive"), ("2", "shared")] {
-        let options = ["-c", cpus, "--tables", tables];
-        let run = run(&options, &[&compiled("mapstorm", Compiler::Musl), "6", "1500", cpus]);
-        assert!(run.status == 0 && run.text() == "mapstorm: done\n", "{run:?}");
-    }
-}
-
 /// One thread cuts a file, or reserves room in it, while the other makes it longer.
 #[test]
 fn what_a_file_has_after_a_cut_stays() {
@@ -58,15 +39,6 @@ fn memory_that_runs_out_ends_the_largest_program_only() {
         let run = run(&["-m", "64M", "-c", cpus], &[&compiled("greedy", Compiler::Musl), "3"]);
         assert_eq!((run.status, run.text()), (0, "large: signal 9\nsmall: status 3\n".repeat(3)), "{run:?}");
         assert_eq!(run.stderr.matches("out of memory").count(), 3, "{run:?}");
-    }
-}
-
-/// Processes that make, signal and await one another at random.
-#[test]
-fn a_storm_of_process_calls_harms_nobody() {
-    for (cpus, seed) in [("1", "1"), ("2", "2"), ("4", "3")] {
-        let run = run(&["-c", cpus], &[&compiled("processstorm", Compiler::Musl), "60", seed]);
-        assert!(run.status == 0 && run.text() == "processstorm: done\n", "{run:?}");
     }
 }
 
@@ -154,16 +126,6 @@ fn mappings_without_end_are_refused_in_time() {
     let told = run.status == 0 && run.text().contains("no memory after");
     let killed = run.status == 128 + 9 && run.stderr.contains("out of memory");
     assert!(told || killed, "{run:?}");
-}
-
-/// Calls about memory with arguments from good to hostile, by children that may ruin themselves.
-#[test]
-fn a_storm_of_memory_calls_harms_nobody() {
-    for (cpus, tables, seed) in [("1", "percore", "1"), ("4", "adaptive", "2"), ("2", "shared", "3")] {
-        let options = ["-m", "512M", "-c", cpus, "--tables", tables];
-        let run = run(&options, &[&compiled("callstorm", Compiler::Musl), "20", "400", seed]);
-        assert!(run.status == 0 && run.text() == "callstorm: done\n", "{run:?}");
-    }
 }
 
 /// Of several programs the largest goes, and only that.

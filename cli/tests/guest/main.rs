@@ -29,5 +29,6 @@ mod programs;
 mod rivals;
 mod scale;
 mod statuses;
+mod storms;
 mod streams;
 mod stretches;

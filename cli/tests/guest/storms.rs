@@ -1,0 +1,99 @@
+//! Programs that make random calls on several threads or processes, from good to hostile. The machine must survive them and
+//! get everything back.
+//!
+//! `cargo xtask fuzz` runs the ignored tests, each for `FUZZ_SECONDS` at 1, 4 and 8 CPUs.
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Compiler, compiled, run};
+
+/// A program and its arguments but the last, which is the seed.
+struct Storm {
+    program: &'static str,
+    arguments: &'static [&'static str],
+}
+
+/// Calls about memory, by children that may ruin themselves.
+const CALLS: Storm = Storm { program: "callstorm", arguments: &["20", "400"] };
+/// File calls on names and descriptors that the threads share.
+const FILES: Storm = Storm { program: "filestorm", arguments: &["8", "50000"] };
+/// A file that is cut, punched, mapped and unmapped while other threads read and write it in every way there is.
+const MAPPINGS: Storm = Storm { program: "mapstorm", arguments: &["6", "1500"] };
+/// Processes that make, signal and await one another.
+const PROCESSES: Storm = Storm { program: "processstorm", arguments: &["60"] };
+
+impl Storm {
+    /// Runs it once.
+    fn run(&self, cpus: &str, tables: &str, seed: u64) {
+        let (program, seed) = (compiled(self.program, Compiler::Musl), seed.to_string());
+        let words = [&[program.as_str()], self.arguments, &[seed.as_str()]].concat();
+        let run = run(&["-m", "512M", "-c", cpus, "--tables", tables], &words);
+        let done = format!("{}: done\n", self.program);
+        assert!(run.status == 0 && run.text() == done, "{cpus} CPUs, tables={tables}, seed {seed}: {run:?}");
+    }
+
+    /// Runs it on so many CPUs with these tables and this seed, once for each.
+    fn run_each(&self, runs: &[(&str, &str, u64)]) {
+        runs.iter().for_each(|&(cpus, tables, seed)| self.run(cpus, tables, seed));
+    }
+
+    /// Runs it with one seed after the other, on each number of CPUs for `FUZZ_SECONDS`, from the seed `FUZZ_SEED` on.
+    fn run_on_and_on(&self) {
+        let number = |name, usual| {
+            env::var(name).map_or(usual, |text| text.parse().expect("a number of the environment"))
+        };
+        let (seconds, first) = (number("FUZZ_SECONDS", 600), number("FUZZ_SEED", 1000));
+        for cpus in ["1", "4", "8"] {
+            let end = Instant::now() + Duration::from_secs(seconds);
+            let tables = ["adaptive", "percore", "shared"].iter().cycle();
+            let rounds = (first..).zip(tables).take_while(|_| Instant::now() < end);
+            let rounds = rounds.map(|(seed, tables)| self.run(cpus, tables, seed)).count();
+            println!("{}: {rounds} rounds on {cpus} CPUs in {seconds} s", self.program);
+        }
+    }
+}
+
+#[test]
+fn a_storm_of_memory_calls_harms_nobody() {
+    CALLS.run_each(&[("1", "percore", 1), ("4", "adaptive", 2), ("2", "shared", 3)]);
+}
+
+#[test]
+fn a_storm_of_file_calls_harms_nobody() {
+    FILES.run_each(&[("1", "adaptive", 1), ("2", "adaptive", 2), ("8", "adaptive", 3)]);
+}
+
+#[test]
+fn a_storm_on_a_mapped_file_keeps_its_pages_apart() {
+    MAPPINGS.run_each(&[("1", "adaptive", 1), ("2", "percore", 2), ("4", "adaptive", 4), ("2", "shared", 2)]);
+}
+
+#[test]
+fn a_storm_of_process_calls_harms_nobody() {
+    PROCESSES.run_each(&[("1", "adaptive", 1), ("2", "adaptive", 2), ("4", "adaptive", 3)]);
+}
+
+#[test]
+#[ignore = "takes half an hour: cargo xtask fuzz"]
+fn on_and_on_memory_calls() {
+    CALLS.run_on_and_on();
+}
+
+#[test]
+#[ignore = "takes half an hour: cargo xtask fuzz"]
+fn on_and_on_file_calls() {
+    FILES.run_on_and_on();
+}
+
+#[test]
+#[ignore = "takes half an hour: cargo xtask fuzz"]
+fn on_and_on_a_mapped_file() {
+    MAPPINGS.run_on_and_on();
+}
+
+#[test]
+#[ignore = "takes half an hour: cargo xtask fuzz"]
+fn on_and_on_process_calls() {
+    PROCESSES.run_on_and_on();
+}
