@@ -49,7 +49,7 @@ impl Storm {
             let tables = ["adaptive", "percore", "shared"].iter().cycle();
             let rounds = (first..).zip(tables).take_while(|_| Instant::now() < end);
             let rounds = rounds.map(|(seed, tables)| self.run(cpus, tables, seed)).count();
-            println!("{}: {rounds} rounds on {cpus} CPUs in {seconds} s", self.program);
+            eprintln!("{}: {rounds} rounds on {cpus} CPUs in {seconds} s", self.program);
         }
     }
 }
