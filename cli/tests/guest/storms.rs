@@ -39,6 +39,7 @@ impl Storm {
     }
 
     /// Runs it with one seed after the other, on each number of CPUs for `FUZZ_SECONDS`, from the seed `FUZZ_SEED` on.
+    #[allow(clippy::disallowed_macros)] // a test's own words
     fn run_on_and_on(&self) {
         let number = |name, usual| {
             env::var(name).map_or(usual, |text| text.parse().expect("a number of the environment"))
@@ -49,7 +50,7 @@ impl Storm {
             let tables = ["adaptive", "percore", "shared"].iter().cycle();
             let rounds = (first..).zip(tables).take_while(|_| Instant::now() < end);
             let rounds = rounds.map(|(seed, tables)| self.run(cpus, tables, seed)).count();
-            eprintln!("{}: {rounds} rounds on {cpus} CPUs in {seconds} s", self.program);
+            println!("{}: {rounds} rounds on {cpus} CPUs in {seconds} s", self.program);
         }
     }
 }
