@@ -37,7 +37,7 @@ type Say<'a> = &'a mut dyn FnMut(Range, &dyn Display);
 
 /// Tells who owns what. The program of `space` has ended; `objects` are others that the caller knows.
 pub fn report(space: &SpaceHandle, objects: &[(&str, Range)]) {
-    space::settle();
+    space::settle(space);
     let Some(notes) = notes(space) else { return control::warn("no memory to report who owns what") };
     control::owners(|say| {
         objects.iter().for_each(|(kind, range)| say(*range, kind));

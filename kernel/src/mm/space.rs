@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::mem::MaybeUninit;
 use core::ops::Deref;
+use core::ptr;
 
 use abi::Errno;
 use percore::{AllCores, MAX_CORES, Pinned};
@@ -98,12 +99,21 @@ impl SpaceHandle {
     }
 }
 
-/// What each core runs.
-static RUNNING: AllCores<SpinLock<Option<Arc<SpaceHandle>>>> =
-    AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
-/// What each core ran before it went idle. It keeps its tables of that space.
-static RAN: AllCores<SpinLock<Weak<SpaceHandle>>> =
-    AllCores::new([const { CachePadded::new(SpinLock::new(Weak::new())) }; MAX_CORES]);
+/// The space that a core runs, or ran last.
+struct Here {
+    /// It keeps the place, so that no other space can be taken for it, and no memory else.
+    space: Weak<SpaceHandle>,
+    /// Whether its tables are loaded. Then a task of the space is seated here, or about to be: it keeps the space.
+    is_loaded: bool,
+}
+
+/// Each core's own, but for [`settle`]. A core that sleeps and wakes for the same space writes here, and not to the space's count
+/// of references.
+static HERE: AllCores<SpinLock<Here>> = {
+    const NOWHERE: Here = Here { space: Weak::new(), is_loaded: false };
+    AllCores::new([const { CachePadded::new(SpinLock::new(NOWHERE)) }; MAX_CORES])
+};
+
 fn pages(start: u64, end: u64) -> PageRange {
     PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE))
 }
@@ -244,46 +254,42 @@ impl Drop for DeadSpace {
     }
 }
 
-/// Makes `space` the one this core runs. Nothing to do when it is already. Interrupts are off.
+/// Loads the tables of `space`, if they are not. Interrupts are off, the tables of no other space are loaded, and a task of the
+/// space is seated on this core until it is [`deactivate`]d.
 pub fn activate(space: &Arc<SpaceHandle>) {
     let pin = percore::pin();
-    let mut running = RUNNING.mine(&pin).lock();
-    if running.as_ref().is_some_and(|old| Arc::ptr_eq(old, space)) {
-        return;
+    let mut here = HERE.mine(&pin).lock();
+    if !ptr::eq(here.space.as_ptr(), Arc::as_ptr(space)) {
+        assert!(!here.is_loaded, "two spaces on one core");
+        here.space = Arc::downgrade(space);
     }
-    let old = running.replace(space.clone());
-    if let Some(old) = &old {
-        old.tables.leave(&pin);
+    if !here.is_loaded {
+        space.tables.enter(&pin);
+        here.is_loaded = true;
     }
-    space.tables.enter(&pin);
-    drop(running);
-    drop(old);
 }
 
-/// This core runs no address space now: it goes idle, or the space is about to go away. Interrupts are on.
-pub fn deactivate() {
+/// This core runs no tables of `space` now: the task that is seated here leaves, or the space is about to go away.
+pub fn deactivate(space: &SpaceHandle) {
     let pin = percore::pin();
-    let off = arch::interrupts::off();
-    let old = RUNNING.mine(&pin).lock().take();
-    if let Some(old) = &old {
-        old.tables.leave(&pin);
-        *RAN.mine(&pin).lock() = Arc::downgrade(old);
+    let _off = arch::interrupts::off();
+    let mut here = HERE.mine(&pin).lock();
+    if here.is_loaded && ptr::eq(here.space.as_ptr(), space) {
+        space.tables.leave(&pin);
+        here.is_loaded = false;
     }
-    drop(off);
-    // Only now: this may be the last that holds it.
-    drop(old);
 }
 
 /// The program is gone, and no other core runs its space any more; this one stops. From here on the tables stay as they
 /// are: they are looked at, and freed with the space.
-pub fn settle() {
-    deactivate();
-    RAN.iter().for_each(|ran| *ran.lock() = Weak::new());
+pub fn settle(space: &SpaceHandle) {
+    deactivate(space);
+    HERE.iter().for_each(|here| here.lock().space = Weak::new());
 }
 
 /// The program of `space` is gone: unmaps everything.
 pub fn retire(space: &SpaceHandle) {
-    settle();
+    settle(space);
     space.destroy(&percore::pin());
 }
 
@@ -291,16 +297,11 @@ pub fn retire(space: &SpaceHandle) {
 /// that is `desperate`.
 pub fn drop_my_tables(desperate: bool) {
     let pin = percore::pin();
-    let core = pin.core();
-    if let Some(running) = &*RUNNING.of(core).lock() {
-        if desperate {
-            running.drop_mine(&pin);
-        }
-        return;
-    }
     // Locked until the tables are gone: see `settle`.
-    let ran = RAN.of(core).lock();
-    if let Some(space) = ran.upgrade() {
+    let here = HERE.mine(&pin).lock();
+    if (desperate || !here.is_loaded)
+        && let Some(space) = here.space.upgrade()
+    {
         space.drop_mine(&pin);
     }
 }

@@ -77,7 +77,7 @@ fn wait_for_memory(task: &Task) {
 
 fn report(task: &Task) {
     let space = task.space();
-    mm::space::settle();
+    mm::space::settle(space);
     while Arc::strong_count(space) > 1 {
         percore::relax();
     }

@@ -24,10 +24,8 @@ impl Chain for RunChain {
 
 /// One core's part of the scheduler.
 pub struct Core {
-    /// Runnable tasks that wait for this core.
-    queue: SpinLock<TaskList<RunChain>>,
-    /// How many; written under the queue's lock.
-    waiting: AtomicUsize,
+    /// What others write, too. On lines of its own: the rest changes whenever the core goes to sleep.
+    shared: CachePadded<Shared>,
     /// Why the core should look up before it returns to user mode.
     pub attention: Attention,
     /// Sleepers whose time comes on this core.
@@ -42,6 +40,16 @@ pub struct Core {
     pub idle_flow: SpinLock<Option<Suspended>>,
     /// Tasks that have exited and wait to be freed.
     pub dead: SpinLock<TaskList<RunChain>>,
+}
+
+/// What other cores read and write when they give this one work, or take some.
+struct Shared {
+    /// Runnable tasks that wait for this core.
+    queue: SpinLock<TaskList<RunChain>>,
+    /// How many; written under the queue's lock.
+    waiting: AtomicUsize,
+    /// Whether the core idles, and nobody has claimed it.
+    idle: AtomicBool,
 }
 
 static CORES: [CachePadded<Core>; MAX_CORES] = [const { CachePadded::new(Core::new()) }; MAX_CORES];
@@ -66,8 +74,7 @@ pub fn all() -> impl Iterator<Item = CoreId> {
 impl Core {
     const fn new() -> Self {
         Self {
-            queue: SpinLock::new(TaskList::new()),
-            waiting: AtomicUsize::new(0),
+            shared: CachePadded::new(Shared::new()),
             attention: Attention::new(),
             timers: SpinLock::new(Timers::new()),
             next_tick: AtomicU64::new(0),
@@ -80,20 +87,20 @@ impl Core {
 
     /// How many tasks wait here. A hint for balancing, exact for whoever pushed before.
     pub fn waiting(&self) -> usize {
-        // SeqCst: half of the argument in `idle`.
-        self.waiting.load(Ordering::SeqCst)
+        // SeqCst: half of the argument in `place`.
+        self.shared.waiting.load(Ordering::SeqCst)
     }
 
     /// Adds a runnable task at the end.
     pub fn push(&self, task: Arc<Task>) {
-        let mut queue = self.queue.lock();
+        let mut queue = self.shared.queue.lock();
         queue.push(task);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.shared.waiting.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether a task that `wanted` accepts waits here.
     pub fn offers(&self, wanted: impl FnMut(&Task) -> bool) -> bool {
-        self.waiting() > 0 && self.queue.lock().any(wanted)
+        self.waiting() > 0 && self.shared.queue.lock().any(wanted)
     }
 
     /// Takes the first task that `wanted` accepts.
@@ -101,9 +108,34 @@ impl Core {
         if self.waiting() == 0 {
             return None;
         }
-        let mut queue = self.queue.lock();
+        let mut queue = self.shared.queue.lock();
         let task = queue.remove_first(wanted)?;
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
         Some(task)
+    }
+
+    /// Whether this core idles, and nobody has claimed it.
+    pub fn idles(&self) -> bool {
+        self.shared.idle.load(Ordering::SeqCst)
+    }
+
+    /// The core idles from now on. For the core itself.
+    pub fn set_idle(&self) {
+        self.shared.idle.store(true, Ordering::SeqCst);
+    }
+
+    /// The core idles no longer. Returns whether it did: of several callers one is told so.
+    pub fn claim_idle(&self) -> bool {
+        self.idles() && self.shared.idle.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    const fn new() -> Self {
+        Self {
+            queue: SpinLock::new(TaskList::new()),
+            waiting: AtomicUsize::new(0),
+            idle: AtomicBool::new(false),
+        }
     }
 }

@@ -29,7 +29,6 @@ pub fn enter_idle() -> ! {
 /// Halts until an interrupt, unless something came up since we looked. Leaves the epochs if the core `ticked`
 /// while it was idle, or was asked to look up and found nothing.
 fn rest(core: &Core, ticked: bool) {
-    mm::space::deactivate();
     if ticked {
         // Only now: a space that goes away touches counts.
         mm::epoch::review_while(|| !something_waits(core));

@@ -1,47 +1,49 @@
 //! Which core a runnable task waits for; idle cores; stealing.
 //!
-//! A set of idle cores, one bit each, changes only when a core goes idle or is claimed. Two races matter:
+//! Whether a core idles, and how long its queue is, is in words of the core's own. [`IDLE`] and [`SURPLUS`] tell whose words to look
+//! at. A core stays in these sets until somebody looks at it in vain, so a core that sleeps and wakes by its own timer
+//! writes to no line that others read (see [`Hints`]). Three races matter:
 //!
-//! 1. *A core goes idle while somebody gives it work.* The core sets its bit, then looks at every queue;
-//!    the giver pushes, then looks at the bits. Bits and queue lengths are SeqCst, so one of the two sees
-//!    the other: the core finds the task, or the giver claims the bit and interrupts the core. An interrupt
-//!    between the core's look and its `hlt` ends the `hlt` at once, since interrupts are off in between.
-//! 2. *Two givers find the same idle core.* Clearing the bit claims it: the second looks further, so that
-//!    two new threads start on two idle cores. A claimed core that finds nothing sets its bit again.
+//! 1. *A core goes idle while somebody gives it work.* The core says that it idles, then looks at the queues; the giver
+//!    pushes, then looks who idles. There is a fence in between on both sides, so one of the two sees the other: the core
+//!    finds the task, or the giver claims the core and interrupts it. An interrupt between the core's look and its
+//!    `hlt` ends the `hlt` at once, since interrupts are off in between.
+//! 2. *Two givers find the same idle core.* One of them claims it, and the second looks further, so that
+//!    two new threads start on two idle cores. A claimed core that finds nothing idles again.
+//! 3. *A core is taken out of a set while it joins.* Who took it out looks again, puts it back, and acts for those who missed
+//!    it: it claims the idle core, or wakes an idle core to look at the queue. The models are in `crates/percore/tests/loom.rs`.
+//!
+//! A task is *offered* to other cores (its core is in [`SURPLUS`]) unless its core takes it at once: the core was
+//! claimed for the task and is interrupted, or its idle flow put the task there.
 
 use alloc::sync::Arc;
 
-use percore::{CoreId, CoreSet, MAX_CORES};
-use sync::atomic::{AtomicU64, Ordering};
+use percore::{CoreId, CoreSet, Hints};
 
 use super::{Task, attention, cores};
 use crate::arch;
 
-static IDLE: [AtomicU64; MAX_CORES / 64] = [const { AtomicU64::new(0) }; MAX_CORES / 64];
-
-fn idle_word(core: CoreId) -> (&'static AtomicU64, u64) {
-    (&IDLE[core.index() / 64], 1 << (core.index() % 64))
-}
+/// Cores that may idle.
+static IDLE: Hints = Hints::new();
+/// Cores with tasks that others may take.
+static SURPLUS: Hints = Hints::new();
 
 /// This core goes idle (before its last look at the queues).
 pub fn declare_idle(core: CoreId) {
-    let (word, bit) = idle_word(core);
-    word.fetch_or(bit, Ordering::SeqCst);
+    cores::of(core).set_idle();
+    IDLE.announce(core);
 }
 
-/// Takes `core` out of the idle set; whether it was in.
+/// Makes `core` idle no longer; whether it did.
 pub fn claim_idle(core: CoreId) -> bool {
-    let (word, bit) = idle_word(core);
-    word.load(Ordering::SeqCst) & bit != 0 && word.fetch_and(!bit, Ordering::SeqCst) & bit != 0
+    cores::of(core).claim_idle()
 }
 
+/// Claims an idle core. The caller interrupts it.
 fn claim_any_idle(allowed: &CoreSet) -> Option<CoreId> {
-    let nobody = IDLE.iter().all(|word| word.load(Ordering::SeqCst) == 0);
-    if nobody {
-        None
-    } else {
-        cores::all().filter(|&core| allowed.contains(core)).find(|&core| claim_idle(core))
-    }
+    let claim =
+        |core| claim_idle(core) || IDLE.withdraw(core, || cores::of(core).idles()) && claim_idle(core);
+    IDLE.cores().iter().filter(|&core| allowed.contains(core)).find(|&core| claim(core))
 }
 
 /// Puts a runnable task into a run queue: of its last core if that idles, else of another idle core, else
@@ -49,14 +51,56 @@ fn claim_any_idle(allowed: &CoreSet) -> Option<CoreId> {
 pub fn enqueue(task: Arc<Task>) {
     let (allowed, last) = (task.affinity(), task.core());
     let stay = allowed.contains(last);
+    if stay && takes_at_once(last) {
+        return cores::of(last).push(task);
+    }
     let claimed = if stay && claim_idle(last) { Some(last) } else { claim_any_idle(&allowed) };
     let core = claimed.unwrap_or_else(|| if stay { last } else { shortest_queue(&allowed) });
     task.set_core(core);
     cores::of(core).push(task);
-    // Race 1: whoever went idle since then may not have seen the task.
-    if let Some(idle) = claimed.or_else(|| claim_any_idle(&allowed)) {
+    match claimed {
+        Some(idle) => kick(idle),
+        None => {
+            SURPLUS.announce(core);
+            wake_idle(&allowed);
+        }
+    }
+}
+
+/// Whether we are the idle flow of `core`, and about to take what we put into its queue.
+fn takes_at_once(core: CoreId) -> bool {
+    core == arch::core() && arch::with_current(|_| ()).is_none() && cores::of(core).waiting() == 0
+}
+
+/// Wakes an idle core, which may have looked for work before there was some (race 1).
+fn wake_idle(allowed: &CoreSet) {
+    if let Some(idle) = claim_any_idle(allowed) {
         kick(idle);
     }
+}
+
+/// Whether tasks wait for `core`, which is in [`SURPLUS`]. If not, it is there no longer.
+fn has_surplus(core: CoreId) -> bool {
+    let waits = || cores::of(core).waiting() > 0;
+    if waits() {
+        return true;
+    }
+    let is_back = SURPLUS.withdraw(core, waits);
+    if is_back {
+        // Race 3. The caller looks at the queue itself.
+        wake_idle(&cores::all().filter(|&other| other != arch::core()).collect());
+    }
+    is_back
+}
+
+/// The next task for the core we run on, from its own queue. Those that stay there are offered to others.
+pub fn take_own() -> Option<Arc<Task>> {
+    let core = arch::core();
+    let task = cores::of(core).take(|_| true)?;
+    if cores::of(core).waiting() > 0 && SURPLUS.announce(core) {
+        wake_idle(&cores::all().collect());
+    }
+    Some(task)
 }
 
 /// Puts a runnable task into the queue of the core we run on, which is about to be free.
@@ -87,14 +131,21 @@ fn kick(core: CoreId) {
 /// Work for the idle core we run on: from its own queue, else from another's.
 pub fn find_work() -> Option<Arc<Task>> {
     let me = arch::core();
-    let own = cores::of(me).take(|_| true);
-    own.or_else(|| cores::all().find_map(|other| cores::of(other).take(|task| task.affinity().contains(me))))
+    let steal = |other| cores::of(other).take(|task| task.affinity().contains(me));
+    take_own().or_else(|| surplus().find_map(steal))
 }
 
 /// Whether a task waits elsewhere that the core we run on may take.
 pub fn stealable() -> bool {
     let me = arch::core();
-    cores::all().any(|other| cores::of(other).offers(|task| task.affinity().contains(me)))
+    surplus().any(|other| cores::of(other).offers(|task| task.affinity().contains(me)))
+}
+
+/// Cores with tasks that wait.
+fn surplus() -> impl Iterator<Item = CoreId> {
+    let cores = SURPLUS.cores();
+    // By number: the iterator does not borrow from the set.
+    cores::all().filter(move |&core| cores.contains(core)).filter(|&core| has_surplus(core))
 }
 
 /// Sets where `task` may run, which names at least one core of the machine; moves it at once if it must.

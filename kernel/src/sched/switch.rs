@@ -52,8 +52,9 @@ pub fn exit() -> ! {
 fn leave(departure: Departure) {
     let _off = interrupts::off();
     let core = cores::mine();
-    let next = core.take(|_| true);
+    let next = place::take_own();
     keep_registers();
+    leave_space(next.as_deref());
     *core.departure.lock() = departure;
     match next {
         Some(task) => enter(task),
@@ -84,6 +85,15 @@ fn enter(task: Arc<Task>) {
     drop(registers);
     let flow = task.flow.lock().take().expect("a runnable task has a flow");
     arch::resume(Some(task), flow);
+}
+
+/// The task that leaves keeps its space: so its tables go first, unless the next task runs on them.
+fn leave_space(next: Option<&Task>) {
+    super::with_current(|task| {
+        if next.is_none_or(|next| !Arc::ptr_eq(next.space(), task.space())) {
+            mm::space::deactivate(task.space());
+        }
+    });
 }
 
 fn keep_registers() {
