@@ -7,6 +7,7 @@
 //! | a core comes online | +1 | | counts as having flushed in this epoch; its cache is empty |
 //! | a core arrives | | -1 | has just flushed, for the first time in this epoch |
 //! | a core goes offline | -1 | -1, if it has not flushed in this epoch | has just flushed |
+//! | a core dozes, or wakes | | | `seat.rs`; a core that dozes counts as online until another takes it offline |
 //! | then, if `remaining` is 0 | | := online | and `epoch` += 1 |
 //!
 //! 1. `remaining` is the number of online cores that have not flushed in this epoch.
@@ -26,7 +27,8 @@ use sync::atomic::{AtomicU64, Ordering};
 
 use crate::Refcache;
 use crate::cache::Evicted;
-use crate::local::{self, Local};
+use crate::local::{self, Core, Local};
+use crate::seat::Place;
 
 /// How many epochs [`Refcache::drain`] goes on after it last saw something move. Let that be in epoch e. What is in a
 /// cache then is flushed in e+1 at the latest, and is seen by a look that comes after the turn to e+2. There is such a look
@@ -126,12 +128,65 @@ impl Refcache {
     /// This core takes part from now on. It must, before it adjusts a count or takes a [`Loan`](crate::Loan). Epochs then wait
     /// for its ticks until it goes [`offline`](Self::offline), also when the thread that played it has gone.
     pub fn online(&self, pin: &Pinned) {
-        self.cores.mine(pin).with(pin, |local| {
-            if !local.online {
+        let core = self.cores.mine(pin);
+        let dozed = core.with(pin, |local| {
+            let left = (!local.online).then(|| core.seat.take()).flatten();
+            let dozed = left.is_some();
+            if let Some(Place { queue, flushed }) = left {
+                (local.queue, local.flushed) = (queue, flushed);
+            } else if !local.online {
                 local.flushed = self.barrier.join();
-                local.online = true;
             }
+            local.online = true;
+            dozed
         });
+        if dozed {
+            // After the queue's length has been published.
+            core.seat.free();
+        }
+    }
+
+    /// This core flushes, and is offline until it calls [`online`](Self::online); but it keeps its place in the epochs and its review
+    /// queue, and takes them up again if nobody needed them: then neither this nor `online` writes what other cores read. Another
+    /// core, whose epoch waits for this one, takes it [`offline`](Self::offline) for good. For a core that is about to idle, and may be
+    /// back soon.
+    ///
+    /// It does not do so, and returns false, if more than `most` objects wait for its review: if all cores doze, nobody
+    /// reviews them. A core that is offline stays so.
+    ///
+    /// # Panics
+    /// If the core has a [`Loan`](crate::Loan), or is inside of a release.
+    pub fn doze(&self, pin: &Pinned, most: usize) -> bool {
+        let core = self.cores.mine(pin);
+        core.with(pin, |local| {
+            if !local.online {
+                return true;
+            }
+            local.assert_idle();
+            // An entry may be evicted at any time: the barrier need not know.
+            local.flush();
+            let may = local.queue.len() <= most && core.seat.is_free();
+            if may {
+                local.online = false;
+                let place = Place { queue: mem::take(&mut local.queue), flushed: local.flushed };
+                // SAFETY: this core's seat, found free.
+                unsafe { core.seat.leave(place) };
+            }
+            may
+        })
+    }
+
+    /// Takes the cores that doze out of the epochs: they may be what this epoch waits for.
+    pub(crate) fn unseat_all(&self) {
+        self.cores.iter().for_each(|core| self.unseat(core));
+    }
+
+    fn unseat(&self, core: &Core) {
+        if let Some(Place { mut queue, flushed }) = core.seat.take() {
+            self.orphans.adopt_from(&mut queue);
+            core.seat.free();
+            self.barrier.leave(flushed);
+        }
     }
 
     /// This core flushes, hands on the objects that wait for its review, and takes no part any more: epochs
@@ -140,12 +195,15 @@ impl Refcache {
     /// # Panics
     /// If the core has a [`Loan`](crate::Loan), or is inside of a release.
     pub fn offline(&self, pin: &Pinned) {
-        self.cores.mine(pin).with(pin, |local| {
+        let core = self.cores.mine(pin);
+        core.with(pin, |local| {
             if local.online {
                 local.assert_idle();
                 self.leave(local);
             }
         });
+        // It may doze.
+        self.unseat(core);
     }
 
     /// The core is online and idle.
@@ -179,13 +237,14 @@ impl Refcache {
         self.cores.mine(pin).look(pin, |local| local.online)
     }
 
-    /// Whether [`tick`](Self::tick) has something to do: this core has not flushed in this epoch, or an
-    /// object that waits for its review is ripe.
+    /// Whether [`tick`](Self::tick) has something to do: this core has not flushed in this epoch, an
+    /// object that waits for its review is ripe, or the epoch may wait for a core that [`doze`](Self::doze)s.
     #[inline]
     pub fn wants_tick(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
-        let wants = |local: &Local| local.online && (local.flushed != epoch || local.queue.is_ripe(epoch));
-        self.cores.mine(pin).look(pin, wants)
+        let wants = |local: &Local| local.flushed != epoch || local.queue.is_ripe(epoch);
+        self.is_online(pin)
+            && (self.cores.mine(pin).look(pin, wants) || self.cores.iter().any(|core| core.seat.is_left()))
     }
 
     /// Whether somebody [`drain`](Self::drain)s and waits for this epoch to turn. A host that ticks at a

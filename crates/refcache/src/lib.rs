@@ -59,6 +59,7 @@
 //! | `cache.rs` | one core's deltas |
 //! | `local.rs` | one core's part: cache, queue, last flush |
 //! | `epoch.rs` | the barrier word; coming online, going offline, flushing, forcing |
+//! | `seat.rs` | the place in the epochs of a core that dozes |
 //! | `review.rs` | review queues, orphans, `tick` |
 //! | `weak.rs` | the word that readers and the reviewer race for; `Weak` |
 //! | `object.rs` | `Ref`: a value in a counted block |
@@ -74,6 +75,7 @@ mod header;
 mod local;
 mod object;
 mod review;
+mod seat;
 mod weak;
 
 use core::ptr::NonNull;

@@ -9,6 +9,7 @@ use sync::atomic::{AtomicUsize, Ordering};
 use crate::cache::{DeltaCache, Evicted};
 use crate::header::{Header, Verdict};
 use crate::review::Queue;
+use crate::seat::Seat;
 
 /// What a core owns, and the two numbers that others may read.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Core {
     local: OwnerCell<Local>,
     /// On a line of its own: reading it does not disturb the owner's deltas.
     shown: CachePadded<Shown>,
+    /// On a line of its own: others look at it, and it changes only when the core dozes or wakes.
+    pub(crate) seat: CachePadded<Seat>,
 }
 
 /// Statistics that the core keeps for others.
@@ -52,7 +55,8 @@ impl Core {
             releasing: false,
         };
         let shown = Shown { waiting: AtomicUsize::new(0), released: AtomicUsize::new(0) };
-        Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown) }
+        let seat = CachePadded::new(Seat::new());
+        Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown), seat }
     }
 
     /// Adds to a delta in the cache, if the object has one.
@@ -112,9 +116,9 @@ impl Core {
         })
     }
 
-    /// Length of the review queue.
+    /// Length of the review queue, wherever it is.
     pub(crate) fn waiting(&self) -> usize {
-        self.shown.waiting.load(Ordering::Acquire)
+        self.shown.waiting.load(Ordering::Acquire) + self.seat.waiting()
     }
 
     /// Objects that this core released so far.

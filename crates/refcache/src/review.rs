@@ -34,7 +34,7 @@ pub struct Tick {
 
 impl Refcache {
     /// A core's regular duty: reviews ripe objects, at most `review_budget` of them, and flushes, unless it
-    /// has flushed in this epoch. Does nothing on a core that is offline.
+    /// has flushed in this epoch: then it takes those offline that [`doze`](Self::doze). Does nothing on a core that is offline.
     ///
     /// The flush comes last, so that what the released objects referred to is on its way in the same epoch.
     ///
@@ -61,6 +61,10 @@ impl Refcache {
             }
         }
         tick.flushed = self.flush_if_due(pin);
+        if !tick.flushed {
+            // This epoch has waited for others since the last tick.
+            self.unseat_all();
+        }
         tick
     }
 
@@ -73,6 +77,11 @@ impl Refcache {
     /// How many objects all cores have released so far; it wraps around.
     pub(crate) fn released(&self) -> usize {
         self.cores.iter().map(Core::released).fold(0, usize::wrapping_add)
+    }
+
+    /// How many objects wait for review that were left by cores that went offline: the next core that ticks adopts them.
+    pub fn orphaned(&self) -> usize {
+        self.orphans.waiting()
     }
 
     fn review_one(&self, pin: &Pinned) -> Option<(NonNull<Header>, Verdict)> {

@@ -21,6 +21,8 @@ const REVIEW_BUDGET: usize = 128;
 /// Objects that may wait for review while all cores sleep: nodes that the next map will use, for a few
 /// threads.
 const MUCH_GARBAGE: usize = 256;
+/// Objects that one core may keep of them, however many cores there are.
+const KEPT_BY_ONE: usize = 8;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
 pub const WORTH_A_RETRY: u64 = 16;
 /// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they need.
@@ -120,21 +122,32 @@ fn is_short() -> bool {
 }
 
 /// This core goes to sleep: it leaves the epochs, and gives back the frames that it keeps ready if memory is
-/// short.
-pub fn idle_enter() {
+/// short. Where little waits for review it only dozes, and looks at no other core. Otherwise it first frees what is dead, while
+/// `go_on` says so.
+pub fn idle_enter(go_on: impl Fn() -> bool) {
     let pin = pin();
-    domain().offline(&pin);
+    let dozes = domain().orphaned() <= MUCH_GARBAGE / 2 && domain().doze(&pin, most_kept());
+    if !dozes {
+        take_part(&pin);
+        review_while(&pin, go_on);
+        domain().offline(&pin);
+    }
     rcu().offline(&pin);
     if is_short() { give_frames(&pin) } else { frames::rest(&pin) }
+}
+
+/// Objects that wait for this core's review while it dozes, at most: its share of half of what may wait while all cores sleep, but
+/// enough for what the next round of a thread will use again.
+fn most_kept() -> usize {
+    (MUCH_GARBAGE / 2 / arch::cores()).max(KEPT_BY_ONE)
 }
 
 /// Frees what is dead, a tick's budget at a time, as long as that turns epochs, much is left, and `go_on`
 /// says so. For a core that is about to sleep: if it is the last one awake, nobody else would. Where others
 /// are awake an epoch waits for their ticks, and they review what this core leaves.
-pub fn review_while(go_on: impl Fn() -> bool) {
-    let pin = pin();
-    while domain().is_online(&pin) && is_much_dead() && go_on() {
-        let tick = domain().tick(&pin);
+fn review_while(pin: &Pinned, go_on: impl Fn() -> bool) {
+    while domain().is_online(pin) && is_much_dead() && go_on() {
+        let tick = domain().tick(pin);
         if !tick.flushed && tick.freed == 0 {
             return;
         }

@@ -1,7 +1,8 @@
 //! A core with nothing to run.
 //!
 //! It stays in the epochs until its next tick, in case work comes back soon; then it leaves them, so that a
-//! sleeping core never holds an epoch up, and rings for its sleepers only.
+//! sleeping core never holds an epoch up, and rings for its sleepers only. At that tick it takes no part in an epoch: that is for
+//! cores that do something.
 
 use core::sync::atomic::Ordering;
 
@@ -29,10 +30,10 @@ pub fn enter_idle() -> ! {
 /// Halts until an interrupt, unless something came up since we looked. Leaves the epochs if the core `ticked`
 /// while it was idle, or was asked to look up and found nothing.
 fn rest(core: &Core, ticked: bool) {
-    if ticked {
-        // Only now: a space that goes away touches counts.
-        mm::epoch::review_while(|| !something_waits(core));
-        leave_epochs(core);
+    if ticked && core.online.load(Ordering::Relaxed) {
+        mm::epoch::idle_enter(|| !something_waits(core));
+        // Only now: what is freed before may touch counts.
+        core.online.store(false, Ordering::Relaxed);
     }
     interrupts::disable();
     place::declare_idle(arch::core());
@@ -55,10 +56,4 @@ pub fn come_online(core: &Core) {
         core.next_tick.store(arch::now_ns() + TICK_NS, Ordering::Relaxed);
     }
     timers::arm(core);
-}
-
-fn leave_epochs(core: &Core) {
-    if core.online.swap(false, Ordering::Relaxed) {
-        mm::epoch::idle_enter();
-    }
 }

@@ -55,7 +55,9 @@ pub fn serve_core() -> bool {
     }
     let ticked = reasons & TIMER != 0 && ring();
     let asked = reasons & RESCHEDULE != 0;
-    if ticked || asked {
+    // A core that idles leaves the epochs at its tick: see `idle`.
+    let works = || with_current(|_| ()).is_some();
+    if asked || ticked && works() {
         // On a tick, and when a core that is short of memory asks.
         mm::epoch::tick_if_due(&percore::pin());
     }

@@ -205,6 +205,7 @@ impl Shelf {
             4 => self.domain.while_online(&pin, || panic!("a visit that panics")),
             5 => self.keep_loan(),
             6..9 => _ = LOANS.take(),
+            9..11 => _ = self.domain.doze(&pin, roll(4)),
             _ => self.domain.online(&pin),
         }
     }

@@ -117,3 +117,89 @@ fn the_last_one_out() {
         core.expect_release();
     });
 }
+
+/// Room for every object.
+const MANY: usize = 8;
+
+/// A core that dozes while another needs the epochs; it reads as soon as it is back, with its old place or a new one.
+#[test]
+fn a_reader_that_dozed() {
+    explore(2, 2, Kind::Named, 1, |core| {
+        core.add(-1);
+        let other = core.spawn(1, |core| {
+            for _ in 0..2 {
+                core.refcache().doze(&core.pin, MANY);
+                core.refcache().online(&core.pin);
+                let loan = core.refcache().loan(&core.pin);
+                if core.find() {
+                    core.read();
+                }
+                drop(loan);
+            }
+            core.refcache().offline(&core.pin);
+        });
+        core.ticks(4);
+        other.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// A core takes a reference, dozes with it, comes back and gives it up, while the other turns epochs.
+#[test]
+fn a_reference_is_kept_through_a_doze() {
+    explore(2, 2, Kind::Plain, 2, |core| {
+        core.add(-1);
+        let other = core.spawn(1, |core| {
+            core.refcache().doze(&core.pin, MANY);
+            core.read();
+            core.refcache().online(&core.pin);
+            core.add(1);
+            core.refcache().doze(&core.pin, MANY);
+            core.read();
+            core.refcache().online(&core.pin);
+            core.add(-2);
+            core.refcache().doze(&core.pin, MANY);
+        });
+        core.ticks(4);
+        other.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// The core that found the zero dozes; one of two that tick takes it offline, and somebody adopts the object.
+#[test]
+fn what_a_dozing_core_left_is_adopted() {
+    explore(1, 3, Kind::Plain, 2, |core| {
+        core.add(-1);
+        let ticker = core.spawn(1, |core| core.ticks(3));
+        let dozer = core.spawn(2, |core| {
+            core.read();
+            core.add(-1);
+            core.refcache().doze(&core.pin, MANY);
+        });
+        core.ticks(3);
+        ticker.join().unwrap();
+        dozer.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// It comes back for its queue at the moment at which the other takes it offline.
+#[test]
+fn a_queue_is_taken_up_again_or_adopted() {
+    explore(3, 2, Kind::Plain, 1, |core| {
+        core.as_core_1(|core1| {
+            core1.add(-1);
+            assert!(core1.refcache().doze(&core1.pin, MANY));
+            assert_eq!(core1.refcache().garbage(), 1, "it is seen where it lies");
+        });
+        let other = core.spawn(1, |core| {
+            core.refcache().online(&core.pin);
+            core.ticks(1);
+            core.refcache().doze(&core.pin, MANY);
+        });
+        core.ticks(2);
+        other.join().unwrap();
+        core.expect_release();
+    });
+}

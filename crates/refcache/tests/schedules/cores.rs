@@ -59,6 +59,76 @@ fn orphans_survive_a_time_without_any_core() {
     assert!(object.is_released());
 }
 
+/// Nobody needs the epoch: it stands still through any number of short sleeps.
+#[test]
+fn a_core_that_dozes_keeps_its_place() {
+    let mut world = World::new(roomy(2));
+    let (core, epoch) = (1, world.refcache.epoch());
+    let object = world.object(1);
+    world.adjust(core, object, -1);
+    for _ in 0..5 {
+        assert!(world.refcache.doze(world.pin(core), 1));
+        assert!(!world.refcache.is_online(world.pin(core)));
+        assert_eq!((world.refcache.garbage(), world.refcache.orphaned()), (1, 0));
+        assert!(world.refcache.doze(world.pin(core), 0), "twice is once");
+        world.refcache.online(world.pin(core));
+        assert_eq!((world.refcache.garbage(), world.refcache.epoch()), (1, epoch));
+    }
+    assert!(!world.refcache.doze(world.pin(core), 0), "more waits than may wait");
+    assert!(world.refcache.is_online(world.pin(core)));
+    world.turns(4);
+    assert!(object.is_released());
+}
+
+/// It holds an epoch up for one tick of another core, which then takes it offline.
+#[test]
+fn a_core_that_dozes_does_not_hold_the_epoch() {
+    let mut world = World::new(roomy(3));
+    let object = world.object(1);
+    world.adjust(2, object, -1);
+    let epoch = world.refcache.epoch();
+    assert!(world.refcache.doze(world.pin(1), 1) && world.refcache.doze(world.pin(2), 1));
+    world.tick(0);
+    assert_eq!(world.refcache.epoch(), epoch, "two have said nothing");
+    assert!(world.refcache.wants_tick(world.pin(0)));
+    world.tick(0);
+    assert_eq!((world.refcache.epoch(), world.refcache.orphaned()), (epoch + 1, 1));
+    for _ in 0..4 {
+        world.tick(0);
+    }
+    assert!(object.is_released());
+    world.refcache.online(world.pin(2));
+    assert!(!world.refcache.wants_tick(world.pin(2)), "it has come anew");
+}
+
+/// The last one awake forces epochs, and what dozing cores left goes too.
+#[test]
+fn a_drain_takes_what_dozing_cores_left() {
+    let mut world = World::new(roomy(3));
+    let objects = [1, 2].map(|core| {
+        let object = world.object(1);
+        world.adjust(core, object, -1);
+        assert!(world.refcache.doze(world.pin(core), 1));
+        object
+    });
+    assert_eq!(world.refcache.drain(world.pin(0)), 2);
+    assert!(objects.iter().all(|object| object.is_released()));
+    assert_eq!(world.refcache.garbage(), 0);
+}
+
+#[test]
+fn a_core_that_dozes_goes_offline() {
+    let mut world = World::new(roomy(2));
+    let object = world.object(1);
+    world.adjust(1, object, -1);
+    assert!(world.refcache.doze(world.pin(1), 1));
+    world.refcache.offline(world.pin(1));
+    assert_eq!((world.refcache.garbage(), world.refcache.orphaned()), (1, 1));
+    let epoch = world.refcache.epoch();
+    world.tick(0);
+    assert_eq!(world.refcache.epoch(), epoch + 1);
+}
+
 #[test]
 fn coming_and_going_twice_is_once() {
     let world = World::new(roomy(2));

@@ -43,6 +43,7 @@ impl History {
             6..=11 => self.give_up(core, at),
             12 => self.find(core, at),
             13 => self.world.refcache.offline(self.world.pin(core)),
+            14 => _ = self.world.refcache.doze(self.world.pin(core), at),
             _ => drop(self.world.tick(core)),
         }
         self.check();

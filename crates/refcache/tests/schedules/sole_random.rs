@@ -33,6 +33,7 @@ impl History {
             7 => self.hand_on(core, at),
             8 => self.ask(at),
             9 => self.world.refcache.offline(self.world.pin(core)),
+            10 => _ = self.world.refcache.doze(self.world.pin(core), at),
             _ => drop(self.world.tick(core)),
         }
         self.check();
