@@ -86,8 +86,25 @@ static void reap(const char *what, pid_t child)
     must(what, killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
+/* So many pages that they move in pieces: all of them, or none. */
+static void move_many(int flags)
+{
+    char *at = map("mmap to move", 1100, flags, -1), *to = map("mmap to move to", 1100, PRIVATE, -1);
+    if (!at || !to)
+        return;
+    fill(at, 1100, 7);
+    char *moved = mremap(at, 1100 * PAGE, 1100 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    if (moved == MAP_FAILED)
+        refused("long mremap");
+    must("all moved, or none", is_filled(moved == MAP_FAILED ? at : moved, 1100, 7));
+    if (munmap(moved == MAP_FAILED ? at : moved, 1100 * PAGE))
+        refused("munmap of what moved");
+}
+
 static void memory(void)
 {
+    move_many(PRIVATE);
+    move_many(MAP_SHARED | MAP_ANONYMOUS);
     char *at = map("mmap", 600, PRIVATE, -1);
     if (!at)
         return;

@@ -31,6 +31,8 @@
 #define FAR ((char *)0x100000000000)
 #define GAP (1L << 31)
 #define REGIONS 5000L
+#define SPARSE 450L
+#define BLOCK (2 * MIB)
 
 /* What the two processes tell each other. */
 static volatile struct {
@@ -92,10 +94,25 @@ static void touched(void)
         at[byte] = 1;
 }
 
+static void huge(void)
+{
+    at = map(SIZE);
+    memset(at, 1, SIZE);
+}
+
 static void scattered(void)
 {
     for (long i = 0; i < APART; i++)
         *(char *)mmap(FAR + i * GAP, PAGE, RW, ANONYMOUS | MAP_FIXED, -1, 0) = 1;
+}
+
+/* Pages of one mapping, each in a block of its own. */
+static void sparse(void)
+{
+    at = mmap(NULL, SPARSE * BLOCK, RW, ANONYMOUS | MAP_NORESERVE, -1, 0);
+    madvise(at, SPARSE * BLOCK, MADV_NOHUGEPAGE);
+    for (long i = 0; i < SPARSE; i++)
+        at[i * BLOCK] = 1;
 }
 
 static void regions(void)
@@ -174,6 +191,11 @@ static void populate(void) { mmap(NULL, SIZE, RW, ANONYMOUS | MAP_POPULATE, -1, 
 static void populate_later(void) { madvise(at, SIZE, 23); }
 static void lock(void) { mlock(at, SIZE); }
 static void sync_all(void) { msync(at, SIZE, MS_SYNC); }
+static void move(void) { mremap(at, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, FAR); }
+static void move_sparse(void)
+{
+    mremap(at, SPARSE * BLOCK, SPARSE * BLOCK, MREMAP_MAYMOVE | MREMAP_FIXED, FAR + PAGE);
+}
 static void residence(void)
 {
     static unsigned char found[1L << 22];
@@ -238,6 +260,9 @@ static const struct {
     { "madvise POPULATE", untouched, populate_later, 1 },
     { "mlock", untouched, lock, 1 },
     { "msync", touched, sync_all, 0 },
+    { "mremap", touched, move, 0 },
+    { "mremap of huge pages", huge, move, 0 },
+    { "mremap of scattered pages", sparse, move_sparse, 1 },
     { "mincore", sparse_file, residence, 1 },
     { "process_vm_readv", touched, read_other, 0 },
     { "fallocate", empty_file, reserve, 0 },

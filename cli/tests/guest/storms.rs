@@ -55,6 +55,15 @@ impl Storm {
     }
 }
 
+/// Other threads write to it, map memory, make children and take pages away.
+#[test]
+fn a_mapping_that_moves_in_pieces_is_whole_for_everybody() {
+    for (cpus, tables) in [("1", "adaptive"), ("4", "adaptive"), ("4", "percore"), ("2", "shared")] {
+        let run = run(&["-c", cpus, "--tables", tables], &[&compiled("moving", Compiler::Musl), "40"]);
+        assert!(run.status == 0 && run.text() == "moving: done\n", "{cpus} CPUs, tables={tables}: {run:?}");
+    }
+}
+
 #[test]
 fn a_storm_of_memory_calls_harms_nobody() {
     CALLS.run_each(&[("1", "percore", 1), ("4", "adaptive", 2), ("2", "shared", 3)]);

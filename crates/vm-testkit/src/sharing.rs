@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, BackingNum, Copies, Heir, Mapping, PageNum, PageRange, Placement, Prot, Region,
-    Remap, VmError,
+    Access, AddressSpace, BackingNum, Copies, Heir, Mapping, PageNum, PageRange, Placement, Progress, Prot,
+    Region, Relocation, Remap, VmError,
 };
 
 use crate::World;
@@ -78,6 +78,36 @@ impl World {
             made = Some(self.machine.files.moved(backing, from, to));
             made
         });
+        self.let_go(made);
+        answer
+    }
+
+    /// The same in pieces of at most `most` pages, with `between` after each; or in one step, if the design cannot. A piece that
+    /// finds no memory is given up.
+    ///
+    /// # Errors
+    /// Those of the space.
+    pub fn remap_in_pieces(
+        &self,
+        pin: &Pinned,
+        what: &Remap,
+        most: u64,
+        mut between: impl FnMut(),
+    ) -> Result<PageNum, VmError> {
+        let Some(mut relocation) = Relocation::begin(&*self.space, *what, most) else {
+            return self.remap(pin, what);
+        };
+        let mut made = None;
+        let mut mover = |backing, from, to| {
+            Some(*made.get_or_insert_with(|| self.machine.files.moved(backing, from, to)))
+        };
+        let answer = loop {
+            match relocation.step(pin, &mut mover) {
+                Ok(Progress::Over(answer)) => break answer,
+                Ok(Progress::More) => between(),
+                Err(_) => relocation.give_up(pin),
+            }
+        };
         self.let_go(made);
         answer
     }

@@ -19,8 +19,8 @@ pub enum Step {
     Discard(Target),
     /// Make a huge page of the block that a page is in.
     Collapse(u64),
-    /// Move, and grow by so many pages; keep the old ones or not.
-    Remap(Target, u64, Place, bool),
+    /// Move, and grow by so many pages; keep the old ones or not; in pieces of so many pages at most, or in one step.
+    Remap(Target, u64, Place, bool, Option<u64>),
     /// Grow by so many pages.
     Extend(Target, u64),
     /// Load a word of a page.

@@ -73,7 +73,11 @@ impl Trial {
             Step::Advise(target, set, clear) => self.advise(pin, self.range(target), set, clear),
             Step::Discard(target) => self.discard(pin, self.range(target)),
             Step::Collapse(at) => self.collapse(pin, self.page(at)),
-            Step::Remap(target, more, place, keep) => self.remap(pin, self.range(target), more, place, keep),
+            Step::Remap(target, more, place, keep, most) => {
+                let (from, to) = (self.range(target), self.place(place));
+                let what = Remap { from, pages: from.pages().saturating_add(more), to, keep };
+                self.remap(pin, &what, most);
+            }
             Step::Extend(target, more) => self.extend(pin, self.range(target), more),
             Step::Load(at, word) => self.load(pin, self.page(at), word),
             Step::Store(at, word, value) => self.store(pin, self.page(at), word, value),
@@ -158,11 +162,15 @@ impl Trial {
         self.model().judge_collapse(range_of(block, HUGE_PAGES), answer);
     }
 
-    fn remap(&mut self, pin: &Pinned, from: PageRange, more: u64, to: Place, keep: bool) {
-        let what = Remap { from, pages: from.pages().saturating_add(more), to: self.place(to), keep };
-        let answer = self.world().remap(pin, &what);
+    /// What was at a fixed place is gone if a move in pieces fails half-way: none does here.
+    fn remap(&mut self, pin: &Pinned, what: &Remap, most: Option<u64>) {
+        let may_fail = self.short && matches!(what.to, Placement::Fixed(_));
+        let answer = match most.filter(|_| !may_fail) {
+            Some(most) => self.world().remap_in_pieces(pin, what, most, || ()),
+            None => self.world().remap(pin, what),
+        };
         if !self.short || answer != Err(VmError::OutOfMemory) {
-            self.model().remap(&what, answer);
+            self.model().remap(what, answer);
         }
     }
 

@@ -217,6 +217,18 @@ fn a_move_that_fails_has_moved_nothing() {
     }
 }
 
+/// A place that was fixed is held by the time that memory runs out: there was nothing.
+#[test]
+fn a_move_in_pieces_that_fails_has_moved_nothing() {
+    for design in ALL_TABLES.map(Design::Radix) {
+        for to in [Placement::Fixed(page(70_000)), Placement::Anywhere { hint: None }] {
+            let from = PageRange::new(page(1000), 4000).unwrap();
+            let what = Remap { from, pages: 4001, to, keep: false };
+            sweep(design, |world, pin| world.remap_in_pieces(pin, &what, 700, || ()).map(drop));
+        }
+    }
+}
+
 #[test]
 fn a_huge_page_that_cannot_be_cut_stays_whole() {
     let part = PageRange::new(page(HUGE + 5), 3).unwrap();

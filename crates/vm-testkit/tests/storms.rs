@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use vm::{FaultError, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap};
-use vm_testkit::{Attended, Design, Dice, Setup, Shows, World};
+use vm_testkit::{ALL_TABLES, Attended, Design, Dice, Setup, Shows, World};
 
 const CORES: usize = 4;
 const RW: Prot = Prot::from_bits(3);
@@ -99,7 +99,18 @@ fn token(at: u64) -> u64 {
 
 #[test]
 fn what_moves_is_found_at_one_place_with_its_contents() {
-    Design::ALL.into_iter().for_each(|design| {
+    Design::ALL.into_iter().for_each(|design| move_about(design, None));
+}
+
+/// What is on its way may not be accessed: a kernel lets who tries wait.
+#[test]
+fn what_moves_in_pieces_is_found_at_one_place_too() {
+    ALL_TABLES.into_iter().for_each(|tables| move_about(Design::Radix(tables), Some(2)));
+}
+
+/// Moves a few pages about, in pieces of `most` or in one step, while others look for them.
+fn move_about(design: Design, most: Option<u64>) {
+    {
         let ready = AtomicBool::new(false);
         let carry = |world: &World, core: &Attended| {
             let (pin, mut dice) = (core.pin(), Dice(7));
@@ -107,12 +118,16 @@ fn what_moves_is_found_at_one_place_with_its_contents() {
             world.map(pin, Placement::Fixed(at), TOKENS, RW, Shows::Zeroes).unwrap();
             (0..TOKENS).for_each(|by| world.store(pin, page(at.get() + by), 0, token(by)).unwrap());
             ready.store(true, SeqCst);
-            for _ in 0..800 {
+            for _ in 0..if most.is_some() { 60 } else { 800 } {
                 breathe(world, core);
                 let to = page(AREA + dice.below(SPAN - TOKENS));
                 let from = PageRange::new(at, TOKENS).unwrap();
                 let what = Remap { from, pages: TOKENS, to: Placement::Fixed(to), keep: false };
-                at = world.remap(pin, &what).unwrap_or(at);
+                let moved = match most {
+                    Some(most) => world.remap_in_pieces(pin, &what, most, || breathe(world, core)),
+                    None => world.remap(pin, &what),
+                };
+                at = moved.unwrap_or(at);
                 (0..TOKENS).for_each(|by| assert_eq!(world.glance(pin, page(at.get() + by)), token(by)));
             }
         };
@@ -123,11 +138,12 @@ fn what_moves_is_found_at_one_place_with_its_contents() {
             let at = page(AREA + turn * 7919 % SPAN);
             match world.load(core.pin(), at, 0) {
                 Ok(found) => assert!((0..TOKENS).any(|by| found == token(by)), "{at:?} holds {found:#x}"),
+                Err(FaultError::Denied) => assert!(most.is_some(), "{at:?} is there, and denied"),
                 Err(error) => assert_eq!(error, FaultError::NotMapped),
             }
         };
         play(design, carry, look);
-    });
+    }
 }
 
 /// Everybody has children, and writes to pages that others write to as well.

@@ -22,6 +22,7 @@
 //! | `compressed.rs` | the protocol: contents leave memory and come back, and nobody finds them twice, or not at all |
 //! | `resolve.rs` | a page fault, once its page is locked |
 //! | `region.rs` | what is mapped, as a list |
+//! | `relocation.rs` | the protocol: a mapping moves piece by piece, and nobody finds half of it |
 //! | `linkage.rs`, `stage.rs`, `seats.rs`, `demotion.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `asid.rs` | the protocol: what a TLB keeps of spaces that its core does not run |
@@ -52,6 +53,7 @@ mod presence;
 mod reach;
 mod recent;
 mod region;
+mod relocation;
 mod resolve;
 mod seats;
 mod sharing;
@@ -83,6 +85,7 @@ pub use page::{
 pub use presence::Presence;
 pub use radixmap::NodeCounters;
 pub use region::{Detail, Region, Resident};
+pub use relocation::{MovePieces, Progress, Relocation};
 pub use seats::Guests;
 pub use space::{AddressSpace, Copies, Fault, FaultError, Heir, Mover, Nodes, Placement, Remap, VmError};
 pub use usage::Usage;

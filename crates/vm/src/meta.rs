@@ -36,7 +36,8 @@ const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
 /// Without PRESENT: the page's contents are in compressed memory, and it holds one reference of them; the frame's place has
 /// their number.
 const COMPRESSED: u64 = COUNTED;
-/// Without LINKED: compressed memory did not want the contents, and no core has translated the page since.
+/// Without LINKED: compressed memory did not want the contents, and no core has translated the page since; or, of a page
+/// without contents, its place is held by a move (`relocation.rs`).
 const REFUSED: u64 = 1 << 55;
 /// The page is translated through its leaf.
 const LINKED: u64 = 1 << 0;

@@ -6,8 +6,8 @@ use core::ops::ControlFlow;
 use percore::{CoreId, Pinned};
 
 use crate::{
-    Access, BackingNum, Counters, Detail, Flags, FrameNum, Mapping, PageNum, PageRange, Prot, Region, Usage,
-    VirtAddr,
+    Access, BackingNum, Counters, Detail, Flags, FrameNum, Mapping, MovePieces, PageNum, PageRange, Prot,
+    Region, Usage, VirtAddr,
 };
 
 /// Where a new mapping goes.
@@ -185,6 +185,11 @@ pub trait AddressSpace: Any + Send + Sync {
     /// # Errors
     /// `NotMapped`, `Mixed`; `Exists` if the two places meet; what `map` says.
     fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError>;
+
+    /// The same piece by piece, which a [`Relocation`](crate::Relocation) does; none if the design cannot.
+    fn moves_in_pieces(&self) -> Option<&dyn MovePieces> {
+        None
+    }
 
     /// Makes `child`, a new space of the same design that nobody runs, a copy of this one: what either writes to private
     /// pages from now on, the other does not see. Backings are asked of `heir`, once or more for each run of pages.

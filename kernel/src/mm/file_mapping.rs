@@ -271,6 +271,21 @@ pub fn moved(_pin: &Pinned, backing: BackingNum, from: PageNum, to: PageNum) -> 
     copy.ok().map(|copy| copy.number())
 }
 
+/// The same for a move in pieces, all of which go as far: `last` is the record that was made for the first, and is kept.
+pub fn moved_again(
+    last: &mut Option<(BackingNum, Held)>,
+    backing: BackingNum,
+    from: PageNum,
+    to: PageNum,
+) -> Option<BackingNum> {
+    if let Some((_, copy)) = last.as_ref().filter(|(asked, _)| *asked == backing) {
+        return Some(copy.number());
+    }
+    let shift = to.get().wrapping_sub(from.get());
+    let copy = with(backing, |record| record.copied(record.space.clone(), shift)).ok()?;
+    Some(last.insert((backing, copy)).1.number())
+}
+
 /// No page refers to the record, and nobody else.
 ///
 /// # Safety

@@ -10,6 +10,7 @@ use super::signal::{self, Fate, Fault, Origin};
 use super::starve::{outlast, starve};
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
+use crate::mm::epoch;
 use crate::sched::{self, Task};
 
 /// A page fault in user mode.
@@ -43,6 +44,21 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
     match fault {
         Ok(_) => Ok(()),
         Err(FaultError::OutOfMemory) => find_memory(task, address, access),
+        Err(error) => refused(task, address, access, error),
+    }
+}
+
+/// The access may not be; unless the page is one that is being moved: then it is as if the access came when the move is over.
+/// Who holds a lock does not wait for that.
+#[cold]
+fn refused(task: &Task, address: VirtAddr, access: Access, error: FaultError) -> Result<(), FaultError> {
+    let memory = &task.shared().memory;
+    if !memory.heap.may_have_moved() || error == FaultError::BeyondEnd || !epoch::may_reclaim() {
+        return Err(error);
+    }
+    match memory.fault_from_outside(address, access) {
+        Ok(_) => Ok(()),
+        Err(FaultError::OutOfMemory) => find_memory(task, address, access),
         Err(error) => Err(error),
     }
 }
@@ -57,7 +73,7 @@ fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), Fau
         match fault {
             Ok(_) => return Ok(()),
             Err(FaultError::OutOfMemory) => {}
-            Err(error) => return Err(error),
+            Err(error) => return refused(task, address, access, error),
         }
     }
     Err(FaultError::OutOfMemory)

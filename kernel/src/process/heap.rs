@@ -2,14 +2,21 @@
 
 use percore::pin;
 use sync::SpinLock;
+use sync::atomic::{AtomicBool, Ordering};
 use vm::{Mapping, PAGE_SIZE, PageNum, PageRange, Placement, VirtAddr, VmError};
 
 use super::pieces::in_pieces;
 use super::{Growth, within_limits};
 use crate::sched::{self, Task};
 
-/// From the end of the program's image to the break. Who copies them has them locked, and pauses.
-pub struct Heap(SpinLock<Bounds>);
+/// From the end of the program's image to the break.
+///
+/// Their lock is also that of the memory as a whole: who copies it has it, or who moves a mapping piece by piece; and pauses.
+pub struct Heap {
+    bounds: SpinLock<Bounds>,
+    /// Whether a mapping was ever moved piece by piece. Relaxed: told before a page is held; who finds such a page knows.
+    has_moved: AtomicBool,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
@@ -25,32 +32,48 @@ fn page_up(address: u64) -> PageNum {
 impl Heap {
     /// An empty one at `start`.
     pub fn new(start: u64) -> Self {
-        Self(SpinLock::new(Bounds { start, end: start }))
+        Self::with(Bounds { start, end: start })
+    }
+
+    fn with(bounds: Bounds) -> Self {
+        Self { bounds: SpinLock::new(bounds), has_moved: AtomicBool::new(false) }
     }
 
     /// Where it starts and ends.
     pub fn bounds(&self) -> (u64, u64) {
-        let bounds = sched::lock(&self.0);
+        let bounds = sched::lock(&self.bounds);
         (bounds.start, bounds.end)
     }
 
     /// One with the same bounds, and what `copied` makes of the memory while the break stays where it is.
     pub fn copy_with<R>(&self, copied: impl FnOnce() -> R) -> (Self, R) {
-        let bounds = sched::lock(&self.0);
+        let bounds = sched::lock(&self.bounds);
         let memory = copied();
-        (Self(SpinLock::new(*bounds)), memory)
+        (Self::with(*bounds), memory)
     }
 
     /// Does `what` while nobody makes such a copy.
     pub fn while_not_copied<R>(&self, what: impl FnOnce() -> R) -> R {
-        let _bounds = sched::lock(&self.0);
+        let _bounds = sched::lock(&self.bounds);
         what()
+    }
+
+    /// Moves a mapping by `what`, while nobody copies the memory, or moves another one.
+    pub fn move_alone<R>(&self, what: impl FnOnce() -> R) -> R {
+        let _bounds = sched::lock(&self.bounds);
+        self.has_moved.store(true, Ordering::Relaxed);
+        what()
+    }
+
+    /// Whether a page that may not be accessed may be one that is on its way elsewhere.
+    pub fn may_have_moved(&self) -> bool {
+        self.has_moved.load(Ordering::Relaxed)
     }
 
     /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,
     /// nor over a mapping. `what` is what new pages are.
     pub fn set_break(&self, task: &Task, wanted: u64, what: Mapping) -> u64 {
-        let mut bounds = sched::lock(&self.0);
+        let mut bounds = sched::lock(&self.bounds);
         let reachable = wanted >= bounds.start && wanted <= crate::mm::user::USER_END;
         if reachable && resize(task, page_up(bounds.end), page_up(wanted), what).is_ok() {
             bounds.end = wanted;

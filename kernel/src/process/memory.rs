@@ -221,7 +221,8 @@ impl Memory {
         }
     }
 
-    /// A fault by a call of another process: before a copy or after it, which may count on nobody else being here.
+    /// A fault by a call of another process: before a copy or after it, which may count on nobody else being here. Or one that
+    /// waits until no mapping is on its way.
     ///
     /// # Errors
     /// As for the program's own.

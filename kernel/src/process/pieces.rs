@@ -11,7 +11,7 @@ use crate::mm::space::SpaceHandle;
 use crate::sched::pause;
 
 /// So many pages are one piece: what most calls are about does not even ask.
-const SHORT: u64 = 512;
+pub const SHORT: u64 = 512;
 
 /// Does `operation` with one piece of `pages` after the other, each again if memory was found after it ran out. The caller
 /// holds no lock. A task that is killed meanwhile leaves the rest.

@@ -5,16 +5,18 @@ use alloc::sync::Arc;
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Remap, VmError};
+use vm::{
+    Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Progress, Relocation, Remap, VmError,
+};
 
 use super::ranges::{pages_for, range, refusal};
 use super::{Call, Outcome};
 use crate::mm::file_mapping::{self, Held};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
-use crate::process::pieces::in_pieces;
+use crate::process::pieces::{SHORT, in_pieces};
 use crate::process::{Growth, retry, within_limits};
-use crate::sched::Task;
+use crate::sched::{Task, pause};
 
 /// What an mremap asks for, checked.
 struct Request {
@@ -99,6 +101,12 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
     let keep = request.flags & MREMAP_DONTUNMAP != 0;
     let more = request.pages - if keep { 0 } else { from.pages() };
     let what = Remap { from, pages: request.pages, to: request.to, keep };
+    if is_long(task.space(), &what) {
+        let growth = || Growth::of(mapping, more);
+        let moved =
+            task.shared().memory.heap.move_alone(|| within_limits(task, growth, || in_steps(task, what)));
+        return moved.map(|start| start.get() * PAGE_SIZE).map_err(moving);
+    }
     let mut start = PageNum::new(0);
     let mut remap = || {
         let pin = pin();
@@ -107,6 +115,37 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
     };
     let moved = retry(|| within_limits(task, || Growth::of(mapping, more), &mut remap));
     moved.map(|()| start.get() * PAGE_SIZE).map_err(moving)
+}
+
+/// Whether there is more to do than one piece, at either place. Small moves do not even ask.
+fn is_long(space: &SpaceHandle, what: &Remap) -> bool {
+    let Some(parts) = space.moves_in_pieces().filter(|_| what.pages > SHORT) else { return false };
+    let replaced = match what.to {
+        Placement::Fixed(start) => PageRange::new(start, what.pages),
+        _ => None,
+    };
+    parts.piece_to_move(&pin(), what.from) != what.from
+        || replaced.is_some_and(|pages| space.piece(&pin(), pages) != pages)
+}
+
+/// Moves pages piece by piece. The caller keeps others from it. A task that is killed meanwhile leaves them half-way.
+fn in_steps(task: &Task, what: Remap) -> Result<PageNum, VmError> {
+    let mut relocation = Relocation::begin(&**task.space().as_ref(), what, u64::MAX).ok_or(VmError::Mixed)?;
+    let mut last = None;
+    loop {
+        let mut step = || {
+            let mut mover = |backing, from, to| file_mapping::moved_again(&mut last, backing, from, to);
+            relocation.step(&pin(), &mut mover)
+        };
+        match retry(&mut step) {
+            Ok(Progress::Over(answer)) => return answer,
+            Ok(Progress::More) => {}
+            Err(_) => relocation.give_up(&pin()),
+        }
+        if !pause() {
+            return Ok(what.from.start());
+        }
+    }
 }
 
 /// The mapping that `page` is of.

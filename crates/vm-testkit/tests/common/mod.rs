@@ -47,6 +47,10 @@ fn place() -> impl Strategy<Value = Place> {
     ]
 }
 
+fn piece() -> impl Strategy<Value = Option<u64>> {
+    select(vec![None, Some(1), Some(5), Some(300), Some(u64::MAX)])
+}
+
 fn shows() -> impl Strategy<Value = Shows> {
     prop_oneof![
         2 => Just(Shows::Zeroes),
@@ -72,8 +76,8 @@ fn quiet_step() -> impl Strategy<Value = Step> {
         1 => (target(), advice(), advice()).prop_map(|(target, set, clear)| Step::Advise(target, set, clear)),
         2 => target().prop_map(Step::Discard),
         2 => offset().prop_map(Step::Collapse),
-        3 => (target(), 0..3_u64, place(), any::<bool>()).prop_map(|(target, more, place, keep)| {
-            Step::Remap(target, more, place, keep)
+        3 => (target(), 0..3_u64, place(), any::<bool>(), piece()).prop_map(|(target, more, place, keep, most)| {
+            Step::Remap(target, more, place, keep, most)
         }),
         2 => (target(), 0..9_u64).prop_map(|(target, more)| Step::Extend(target, more)),
         6 => (offset(), 0..WORDS).prop_map(|(at, word)| Step::Load(at, word)),

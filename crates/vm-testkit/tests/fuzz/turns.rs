@@ -58,7 +58,11 @@ fn wild_step(dice: &mut Dice, user: PageRange) -> Step {
         3 => Step::Advise(target(dice), wild::flags(dice), wild::flags(dice)),
         4 => Step::Discard(target(dice)),
         5 => Step::Collapse(offset(dice)),
-        6 => Step::Remap(target(dice), wild::pages(dice, user), place(dice), dice.one_in(2)),
+        6 => {
+            let most = if dice.one_in(2) { Some(1 + dice.below(600) as u64) } else { None };
+            let (target, pages) = (target(dice), wild::pages(dice, user));
+            Step::Remap(target, pages, place(dice), dice.one_in(2), most)
+        }
         7 => Step::Extend(target(dice), wild::pages(dice, user)),
         8 => Step::Load(offset(dice), 0),
         9 => Step::Store(offset(dice), 0, 1),

@@ -8,7 +8,6 @@ use refcache::Domain;
 
 use crate::contract::lock_slots;
 use crate::meta::Page;
-use crate::space::PIECE;
 use crate::{Access, FrameNum, HUGE_PAGES, PageNum, PageRange, VmError};
 
 pub(super) type Guard<'g, E = Always> = RangeGuard<'g, Page, E>;
@@ -28,17 +27,18 @@ pub(super) fn check(user: PageRange, pages: PageRange) -> Result<PageRange, VmEr
     }
 }
 
-/// The first part of `pages` that has no more than a piece's slots, as far as `map` knows.
+/// The first part of `pages` that has no more than `slots` slots, as far as `map` knows.
 pub(super) fn first_piece<R: Domain>(
     map: &RadixMap<Page, R>,
     pin: &Pinned,
     pages: PageRange,
     user: PageRange,
+    slots: u64,
 ) -> PageRange {
-    if pages.pages() <= PIECE || !user.covers(pages) {
+    if pages.pages() <= slots || !user.covers(pages) {
         return pages;
     }
-    PageRange::between(pages.start(), PageNum::new(map.extent(pin, keys(pages), PIECE)))
+    PageRange::between(pages.start(), PageNum::new(map.extent(pin, keys(pages), slots)))
 }
 
 /// Locks `pages`, and more where they lie in folded slots.

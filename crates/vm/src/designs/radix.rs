@@ -10,6 +10,7 @@ mod fork;
 mod huge;
 mod map;
 mod page_out;
+mod pieces;
 mod promote;
 mod remap;
 mod survey;
@@ -34,8 +35,8 @@ use crate::shootdown::{Removed, Rig, range};
 use crate::space::{Heir, Mover, PIECE};
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
-    HUGE_PAGES, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap,
-    Tables, Usage, VirtAddr, VmError,
+    HUGE_PAGES, Mapping, Memory, Mmu, MovePieces, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot,
+    Region, Remap, Tables, Usage, VirtAddr, VmError,
 };
 
 /// An address space whose operations on disjoint ranges share nothing.
@@ -143,20 +144,7 @@ where
     R: Domain + Send + Sync + 'static,
 {
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError> {
-        if pages == 0 {
-            return Err(VmError::Empty);
-        }
-        let page = Page::new(mapping);
-        let start = match place {
-            Placement::Anywhere { hint } => self.anywhere(pin, hint, pages, page)?,
-            Placement::Below(limit) => self.below(pin, limit, pages, page)?,
-            Placement::Fixed(start) => self.replace(pin, self.range(start, pages)?, page).map(|()| start)?,
-            Placement::FixedNoReplace(start) => {
-                self.claim(pin, self.range(start, pages)?, page).map(|()| start)?
-            }
-        };
-        self.rig.tally.map(pin, pages);
-        Ok(start)
+        self.map_page(pin, place, pages, Page::new(mapping))
     }
 
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
@@ -166,7 +154,7 @@ where
     }
 
     fn piece(&self, pin: &Pinned, pages: PageRange) -> PageRange {
-        first_piece(&self.map, pin, pages, self.user)
+        first_piece(&self.map, pin, pages, self.user, PIECE)
     }
 
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
@@ -197,6 +185,10 @@ where
         let start = self.relocate(pin, what, mover)?;
         self.rig.tally.add(pin, Event::Mremap, 1);
         Ok(start)
+    }
+
+    fn moves_in_pieces(&self) -> Option<&dyn MovePieces> {
+        Some(self)
     }
 
     fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {

@@ -162,7 +162,7 @@ where
 
     fn piece(&self, pin: &Pinned, pages: PageRange) -> PageRange {
         let _space = self.locks.read();
-        let resident = first_piece(&self.pages, pin, pages, self.user);
+        let resident = first_piece(&self.pages, pin, pages, self.user, PIECE);
         match find::all(&self.tree.read(pin), resident).nth(PIECE as usize) {
             Some(next) => PageRange::between(resident.start(), next.pages.start()),
             None => resident,

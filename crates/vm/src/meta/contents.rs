@@ -53,6 +53,18 @@ impl Page {
         self.main & (REFUSED | LINKED) == REFUSED
     }
 
+    /// The page without contents, and not to be accessed: it is on its way elsewhere, or its place is kept for another one
+    /// (`relocation.rs`).
+    pub(crate) fn held(self) -> Self {
+        Self { main: REFUSED, ..self }
+    }
+
+    /// Whether its place is held so.
+    #[inline(always)]
+    pub(crate) fn is_held(self) -> bool {
+        self.main & (REFUSED | PRESENT | COMPRESSED | LINKED) == REFUSED
+    }
+
     /// Whether it has contents of its own, in memory or compressed, or shows its backing's.
     #[inline(always)]
     pub(crate) fn is_touched(self) -> bool {

@@ -7,9 +7,33 @@ use refcache::Domain;
 use super::{Guard, RadixSpace, keys, make_fit};
 use crate::hole::any_hole;
 use crate::meta::Page;
-use crate::{Backings, Memory, Mmu, PageNum, PageRange, VmError};
+use crate::{Backings, Memory, Mmu, PageNum, PageRange, Placement, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
+    /// Maps `pages` pages that are like `page`.
+    #[inline]
+    pub(super) fn map_page(
+        &self,
+        pin: &Pinned,
+        place: Placement,
+        pages: u64,
+        page: Page,
+    ) -> Result<PageNum, VmError> {
+        if pages == 0 {
+            return Err(VmError::Empty);
+        }
+        let start = match place {
+            Placement::Anywhere { hint } => self.anywhere(pin, hint, pages, page)?,
+            Placement::Below(limit) => self.below(pin, limit, pages, page)?,
+            Placement::Fixed(start) => self.replace(pin, self.range(start, pages)?, page).map(|()| start)?,
+            Placement::FixedNoReplace(start) => {
+                self.try_claim(pin, self.range(start, pages)?, page).map(|()| start)?
+            }
+        };
+        self.rig.tally.map(pin, pages);
+        Ok(start)
+    }
+
     /// Maps over whatever is there.
     pub(super) fn replace(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Always)?;
@@ -21,7 +45,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// Maps if nothing is there.
     #[inline]
-    pub(super) fn claim(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
+    fn try_claim(&self, pin: &Pinned, pages: PageRange, page: Page) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, Always)?;
         if !guard.is_empty() {
             return Err(VmError::Exists);
@@ -50,7 +74,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         pages: u64,
         page: Page,
     ) -> Result<Option<PageNum>, VmError> {
-        match self.range(start, pages).and_then(|range| self.claim(pin, range, page)) {
+        match self.range(start, pages).and_then(|range| self.try_claim(pin, range, page)) {
             Ok(()) => Ok(Some(start)),
             Err(VmError::Exists | VmError::OutOfRange) => Ok(None),
             Err(error) => Err(error),

@@ -25,7 +25,7 @@
 use core::ops::{ControlFlow, Range};
 
 use percore::Pinned;
-use radixmap::{IfDiffering, Never};
+use radixmap::{Expand, IfDiffering, Never};
 use refcache::Domain;
 
 use super::remap::uniform;
@@ -88,7 +88,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn fold_untouched(&self, guard: &mut Guard<'_, IfDiffering>, mut keys: Range<u64>) {
         while let Some((block, page)) = first_untouched_leaf(guard, keys.clone()) {
             keys.start = block.end;
-            if self.may_be_huge(page.mapping(), false) {
+            if !page.is_held() && self.may_be_huge(page.mapping(), false) {
                 // Without memory for a second word the leaf stays.
                 let _ = guard.fold(block, page);
             }
@@ -141,7 +141,10 @@ fn is_owned(page: Page) -> bool {
 }
 
 /// The first block in the locked `keys` that has a leaf whose pages are alike, and untouched; and what they are.
-fn first_untouched_leaf(guard: &mut Guard<'_, IfDiffering>, keys: Range<u64>) -> Option<(Range<u64>, Page)> {
+pub(super) fn first_untouched_leaf<E: Expand>(
+    guard: &mut Guard<'_, E>,
+    keys: Range<u64>,
+) -> Option<(Range<u64>, Page)> {
     let first = guard.try_for_each_used_in(keys, |run| {
         let (pages, page) = (range(run.keys()), run.value());
         match run.is_in_leaf() && pages.pages() == HUGE_PAGES && !page.is_touched() {

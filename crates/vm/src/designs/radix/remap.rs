@@ -126,9 +126,12 @@ impl<S: AddressSpace> Drop for Claimed<'_, S> {
 /// What all of the locked `keys` are a mapping of.
 pub(super) fn uniform<E: Expand>(guard: &mut Guard<'_, E>, keys: Range<u64>) -> Result<Mapping, VmError> {
     let mut found = None;
-    let walked = guard.try_for_each_in(keys, |entry| match entry.value().map(Page::mapping) {
+    let walked = guard.try_for_each_in(keys, |entry| match entry.value() {
         None => ControlFlow::Break(VmError::NotMapped),
-        Some(mapping) if *found.get_or_insert(mapping) != mapping => ControlFlow::Break(VmError::Mixed),
+        Some(page) if page.is_held() => ControlFlow::Break(VmError::Mixed),
+        Some(page) if *found.get_or_insert(page.mapping()) != page.mapping() => {
+            ControlFlow::Break(VmError::Mixed)
+        }
         Some(_) => ControlFlow::Continue(()),
     });
     match walked {
