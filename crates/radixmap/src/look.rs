@@ -89,7 +89,8 @@ fn look_at_leaf<B>(
         if word.is_used()
             && let Some(second) = seconds.settled(start, &slots[start], word)
         {
-            at = Like { slots, seconds: &seconds, word, mask, second }.end(start + 1..left.end);
+            let bits = word.telling(mask);
+            at = Like { slots, seconds: &seconds, word, bits, second }.end(start + 1..left.end);
             visit(key(start)..key(at), word.main(), second).map_break(Stop::Broke)?;
         }
     }
@@ -100,8 +101,10 @@ fn look_at_leaf<B>(
 struct Like<'a, 'p> {
     slots: &'p [Slot],
     seconds: &'a Seconds<'p>,
+    /// It is not locked if it is wide.
     word: Word,
-    mask: u64,
+    /// The bits that tell others apart from it.
+    bits: u64,
     second: u64,
 }
 
@@ -125,19 +128,18 @@ impl Like<'_, '_> {
     #[inline(always)]
     fn are_like<const N: usize>(&self, at: usize, slots: &[Slot; N]) -> bool {
         let words = slots.each_ref().map(Slot::held);
-        let differing = |bits, word: &Word| bits | word.differing(self.word, self.mask);
+        let differing = |bits, word: &Word| bits | word.differing(self.word, self.bits);
         words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, slots, &words))
     }
 
-    /// Whether `slots`, which said `words`, have its second word beside them.
+    /// Whether `slots`, which said `words` and were not locked, have its second word beside them.
     #[inline(always)]
     fn have_second<const N: usize>(&self, at: usize, slots: &[Slot; N], words: &[Word; N]) -> bool {
-        let is_free = !words.iter().any(|word| word.is_locked());
-        if is_free && self.seconds.node.still_has_one(self.second) {
+        if self.seconds.node.still_has_one(self.second) {
             return true;
         }
         let seconds = (at..).zip(words).all(|(index, &word)| self.seconds.get(index, word) == self.second);
-        is_free && seconds && slots.iter().zip(words).all(|(slot, &word)| slot.still_says(word))
+        seconds && slots.iter().zip(words).all(|(slot, &word)| slot.still_says(word))
     }
 }
 

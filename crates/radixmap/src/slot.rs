@@ -73,10 +73,17 @@ impl Word {
         self.0 & KIND != 0
     }
 
-    /// The bits that tell it apart from `other`: of its kind, and of `mask` in its main word.
+    /// Returns the bits that tell others apart from it: of their kind, those of `mask` in their main words, and, if it is wide, who
+    /// is locked.
     #[inline(always)]
-    pub fn differing(self, other: Self, mask: u64) -> u64 {
-        (self.0 ^ other.0) & (mask & !TAGS | KIND)
+    pub fn telling(self, mask: u64) -> u64 {
+        mask & !TAGS | KIND | if self.is_wide() { LOCK } else { 0 }
+    }
+
+    /// Returns those of `bits` that tell it apart from `other`.
+    #[inline(always)]
+    pub fn differing(self, other: Self, bits: u64) -> u64 {
+        (self.0 ^ other.0) & bits
     }
 
     /// The bits of both.

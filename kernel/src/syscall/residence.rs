@@ -18,7 +18,7 @@ use crate::sched::{Task, pause};
 
 /// A page is resident if the program has it in memory, or its file has.
 pub fn mincore(call: &mut Call<'_>) -> Outcome {
-    const CHUNK: u64 = 256;
+    const CHUNK: u64 = 2048;
     let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;
     for done in (0..pages.pages()).step_by(CHUNK as usize) {
         let start = PageNum::new(pages.start().get() + done);
