@@ -130,7 +130,7 @@ const VISITS: [Visit; 5] = [
             ControlFlow::Continue(())
         });
     },
-    |world, pin, act| world.space.resident(pin, PageRange::one(PAGE), &mut |_| act()).unwrap(),
+    |world, pin, act| _ = world.space.resident(pin, PageRange::one(PAGE), &mut |_| act()).unwrap(),
     |world, pin, act| world.space.each_page_frame(pin, &mut |_| act()),
 ];
 

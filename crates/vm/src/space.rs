@@ -270,16 +270,17 @@ pub trait AddressSpace: Any + Send + Sync {
         end
     }
 
-    /// Shows the runs of `pages` that have frames, from the left, to `visit`.
+    /// Shows the runs of `pages` that have frames, from the left, to `visit`. Returns whether any page of the range is of a
+    /// mapping with a backing.
     ///
     /// # Errors
-    /// `NotMapped` if part of the range is not, after all was shown.
+    /// `NotMapped` if part of the range is not mapped, after all was shown.
     fn resident(
         &self,
         pin: &Pinned,
         pages: PageRange,
         visit: &mut dyn FnMut(PageRange),
-    ) -> Result<(), VmError>;
+    ) -> Result<bool, VmError>;
 
     /// What happened so far, on all cores. Disturbs no core.
     fn counters(&self) -> Counters;

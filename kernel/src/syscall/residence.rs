@@ -28,8 +28,9 @@ pub fn mincore(call: &mut Call<'_>) -> Outcome {
             let from = (run.start().get() - start.get()) as usize;
             found.iter_mut().skip(from).take(run.pages() as usize).for_each(|found| *found = 1);
         };
-        call.task.space().resident(&pin(), chunk, &mut note).map_err(|_| Errno::ENOMEM)?;
-        note_files(call.task, chunk, &mut found);
+        if call.task.space().resident(&pin(), chunk, &mut note).map_err(|_| Errno::ENOMEM)? {
+            note_files(call.task, chunk, &mut found);
+        }
         user::copy_out(call.arg(2).wrapping_add(done), prefix(&found, chunk.pages()))?;
         if !pause() {
             break;
@@ -40,12 +41,6 @@ pub fn mincore(call: &mut Call<'_>) -> Outcome {
 
 /// Notes in `found` which of `pages` show a page of a file that is in memory.
 fn note_files(task: &Task, pages: PageRange, found: &mut [u8]) {
-    let mut shows = false;
-    let note = &mut |region: &Region| shows |= region.mapping.backing().is_some();
-    task.space().overview(&pin(), pages, Detail::Mappings, usize::MAX, note);
-    if !shows {
-        return;
-    }
     task.space().regions(&pin(), pages, &mut |region| {
         let Some(backing) = region.mapping.backing() else { return ControlFlow::Continue(()) };
         file_mapping::with(backing, |record| {

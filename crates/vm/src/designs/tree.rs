@@ -266,7 +266,7 @@ where
         pin: &Pinned,
         pages: PageRange,
         visit: &mut dyn FnMut(PageRange),
-    ) -> Result<(), VmError> {
+    ) -> Result<bool, VmError> {
         let visit = &mut |run| during(pin, Call::Visitor, || visit(run));
         self.each_resident(pin, self.check(pages)?, visit)
     }

@@ -105,11 +105,13 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         pin: &Pinned,
         within: PageRange,
         visit: &mut dyn FnMut(PageRange),
-    ) -> Result<(), VmError> {
+    ) -> Result<bool, VmError> {
         let (mut runs, mut mapped) = (Runs::new(visit), Unbroken::from(within.start()));
+        let mut has_backing = false;
         let _ = self.map.look(pin, keys(within), u64::MAX, |keys, page| {
             let pages = range(keys);
             mapped.add(pages);
+            has_backing |= page.backing().is_some();
             if page.frame().is_some() {
                 runs.add(pages);
             }
@@ -117,7 +119,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         });
         runs.end();
         if mapped.reaches(within.end()) || self.is_surely_mapped(pin, within) {
-            return Ok(());
+            return Ok(has_backing);
         }
         Err(VmError::NotMapped)
     }

@@ -38,12 +38,16 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         pin: &Pinned,
         within: PageRange,
         visit: &mut dyn FnMut(PageRange),
-    ) -> Result<(), VmError> {
+    ) -> Result<bool, VmError> {
         let _space = self.read(pin);
         let mut runs = Runs::new(visit);
         self.each_page(pin, within, |pages, _| runs.add(pages));
         runs.end();
-        if self.all_mapped(pin, within) { Ok(()) } else { Err(VmError::NotMapped) }
+        if !self.all_mapped(pin, within) {
+            return Err(VmError::NotMapped);
+        }
+        let tree = self.tree.read(pin);
+        Ok(find::all(&tree, within).any(|region| region.mapping.backing().is_some()))
     }
 
     /// Shows the resident pages of `within` to `visit`.
