@@ -69,7 +69,7 @@ pub const CALLS: [Call; 25] = [
     Call::new("map, protect, touch, unmap", "calls", &["stack"]).target(0.5),
     Call::new("touch, discard", "calls", &["discard"]).target(0.5).open(2.75),
     Call::new("protect twice", "calls", &["protect"]).target(0.5).open(2.5),
-    Call::new("mincore", "calls", &["mincore"]).target(0.5).open(1.2),
+    Call::new("mincore", "calls", &["mincore"]).target(0.5),
     Call::new("munmap, scattered", "calls", &["scattered", "--pages", "8"]).per_round(8).open(3.4),
     Call::new("maps", "calls", &["maps"]).open(1.36),
     Call::new("stat", "calls", &["stat"]),
