@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::memory::{MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT};
 use percore::pin;
 use sync::atomic::Ordering;
-use vm::{Access, Detail, Flags, PAGE_SIZE, PageNum, PageRange, Region};
+use vm::{Access, Detail, Flags, PAGE_SIZE, PageNum, PageRange};
 
 use super::madvise::{advise, populate};
 use super::ranges::range;
