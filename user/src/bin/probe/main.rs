@@ -89,10 +89,21 @@ impl Ground {
                 // Never 0, and so as many instructions for every thread: else they would drift past each other.
                 let before = 1 + STEPS * index / self.own.len();
                 compute(before);
-                add(&self.word.0);
+                self.add_in_turn(index);
                 compute(STEPS + 2 - before);
             }
         }
+    }
+
+    /// Adds to the word, and waits for half a round if no other thread has added since this one did. Threads whose adds nearly
+    /// coincide are kept in step, but in no order; this moves them apart, once.
+    fn add_in_turn(&self, index: usize) {
+        let last = &self.own[index].0;
+        let before = self.word.0.fetch_add(1, Relaxed);
+        if before == last.load(Relaxed) + 1 {
+            compute(STEPS / 2);
+        }
+        last.store(before, Relaxed);
     }
 
     /// The word on two lines.
