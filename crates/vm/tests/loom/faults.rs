@@ -46,6 +46,44 @@ fn a_fault_against_a_split() {
     );
 }
 
+/// The lower part of a region gets other rights, and its upper part another region. A fault that finds the old region
+/// with its new rights and its old end must not use them: the end is stored before the mapping that opens a region
+/// (`vma.rs`).
+#[test]
+fn a_fault_against_protect_of_the_lower_part() {
+    race(
+        &OPTIMISTIC,
+        1,
+        |world| {
+            world.core(0).map(0..4, Prot::WRITE);
+            world.core(0).fault(0, Access::Write).unwrap();
+        },
+        |core| core.protect(0..1, Prot::READ),
+        |core| assert_eq!(core.fault(2, Access::Write), Ok(Fault::Alloc), "page 2 is writable all the time"),
+    );
+}
+
+/// A region loses its upper part and a right, and grows again: nobody locks the slots of what is joined to it. A fault
+/// that finds the region with its old mapping and its new end must not use them: the mapping is stored before the end
+/// (`vma.rs`). The other designs have more interleavings and the same loads.
+#[test]
+fn a_fault_against_a_region_that_grows_again() {
+    race(
+        &[Locking::Bonsai],
+        1,
+        |world| {
+            world.core(0).map(0..4, Prot::WRITE);
+            world.core(0).fault(0, Access::Write).unwrap();
+        },
+        |core| {
+            core.map(1..4, Prot::READ);
+            core.protect(0..1, Prot::READ);
+        },
+        // With a right that the page has not, it would be found in the end.
+        |core| _ = core.fault(2, Access::Write),
+    );
+}
+
 /// The same the other way round.
 #[test]
 fn a_fault_against_a_join() {

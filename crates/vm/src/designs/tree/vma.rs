@@ -12,8 +12,9 @@
 //! 3. A region that is in the tree and gone says nothing. Taking it out may need memory; if there is none it stays, and
 //!    goes when something is removed there, or is opened again.
 //!
-//! Orderings: the end is stored before the mapping that opens a region (Release, partner of the Acquire in
-//! [`Vma::mapping_at`]); all else is ordered by the slot's lock, see `fault.rs`.
+//! Orderings: [`Vma::mapping_at`] reads without the space's lock. Its Acquires are partners of two Releases: the end is
+//! stored before the mapping that opens a region, and a mapping before the end that makes a region grow. All else is
+//! ordered by the space's lock, or by the slot's, see `fault.rs`.
 
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -47,17 +48,21 @@ impl Vma {
         self.end.store(end.get(), Ordering::Release);
     }
 
+    /// Relaxed: a fault that finds it closed uses nothing that was stored before.
     pub(super) fn close(&self) {
-        self.word.store(self.word.load(Ordering::Relaxed) | CLOSED, Ordering::Release);
+        self.word.store(self.word.load(Ordering::Relaxed) | CLOSED, Ordering::Relaxed);
     }
 
+    /// Whether the region is gone. Relaxed: a fault that is told so looks for another region, and asks that for its
+    /// mapping.
     pub(super) fn is_gone(&self, start: PageNum) -> bool {
-        self.end.load(Ordering::Acquire) == start.get()
+        self.end.load(Ordering::Relaxed) == start.get()
     }
 
-    /// The region, which begins at `start`; none if it is gone.
+    /// The region, which begins at `start`; none if it is gone. Relaxed: the caller holds the space's lock, or is
+    /// alone.
     pub(super) fn region(&self, start: PageNum) -> Option<Region> {
-        let pages = PageRange::between(start, PageNum::new(self.end.load(Ordering::Acquire)));
+        let pages = PageRange::between(start, PageNum::new(self.end.load(Ordering::Relaxed)));
         let mapping = Mapping::from_bits(self.word.load(Ordering::Relaxed) & !CLOSED);
         (!pages.is_empty()).then(|| Region::new(pages, Page::new(mapping)))
     }
@@ -72,6 +77,7 @@ impl Vma {
     pub(super) fn mapping_at(&self, at: PageNum) -> Option<Mapping> {
         // Acquire: partner of the Release in `open`; and the loads are done in this order.
         let word = self.word.load(Ordering::Acquire);
+        // Acquire: partner of the Release in `set_end` and in `open`.
         let end = self.end.load(Ordering::Acquire);
         let same = self.word.load(Ordering::Relaxed) == word;
         (same && word & CLOSED == 0 && at.get() < end).then(|| Mapping::from_bits(word))
