@@ -82,3 +82,77 @@ impl<K, T> fmt::Debug for Iter<'_, K, T> {
         f.write_str("(Iter)")
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::node::Found;
+    use crate::{Bonsai, Stats};
+    use percore::{CoreId, Pinned};
+    use rcu::{Config, Domain};
+
+    type Subtree<'a> = Tree<'a, u64, ()>;
+
+    /// Calls `with` with a perfect tree of the keys 1 to 7, and its root.
+    fn perfect_tree(with: impl FnOnce(&Writer<'_, u64, ()>, Found<'_, u64, ()>)) -> Stats {
+        let domain = Domain::new(Config { cores: 1, batch: 16, bound: 100 });
+        // SAFETY: the domain is this thread's alone.
+        let pin = unsafe { Pinned::assume(CoreId::new(0)) };
+        domain.online(&pin);
+        let tree = Bonsai::new(&domain);
+        let mut writer = tree.write(&pin);
+        for key in [4, 2, 6, 1, 3, 5, 7] {
+            writer.insert(key, ()).unwrap();
+        }
+        assert_eq!(writer.check(), Ok(()));
+        with(&writer, writer.top().unwrap());
+        assert_eq!(writer.check(), Ok(()), "the test mends what it breaks");
+        drop(writer);
+        tree.stats()
+    }
+
+    /// What `check` says of the tree while `node` has these children, and says that it has so many entries.
+    fn broken(
+        writer: &Writer<'_, u64, ()>,
+        node: Found<'_, u64, ()>,
+        children: [Subtree<'_>; 2],
+        entries: usize,
+    ) -> Result<(), Broken<u64>> {
+        let before = [node.child(Side::Left), node.child(Side::Right)];
+        let set = |[left, right]: [Subtree<'_>; 2], entries| {
+            node.set_child(Side::Left, left, entries);
+            node.set_child(Side::Right, right, entries);
+        };
+        set(children, entries);
+        let found = writer.check();
+        set(before, 1 + size(before[0]) + size(before[1]));
+        found
+    }
+
+    #[test]
+    fn a_broken_tree_is_found_out() {
+        perfect_tree(|writer, root| {
+            let [left, right] = [root.child(Side::Left), root.child(Side::Right)];
+            assert_eq!(broken(writer, root, [None, right], 4), Err(Broken(4)), "the right side is too heavy");
+            assert_eq!(broken(writer, root, [left, None], 4), Err(Broken(4)), "the left side is too heavy");
+            assert_eq!(broken(writer, root, [left, right], 8), Err(Broken(4)), "one entry is missing");
+            assert_eq!(broken(writer, root, [left, right], 6), Err(Broken(4)), "there is one too many");
+            assert_eq!(broken(writer, root, [right, left], 7), Err(Broken(7)), "keys are out of order");
+            for (side, key) in [(Side::Left, 2), (Side::Right, 6)] {
+                let low = root.child(side).unwrap();
+                assert_eq!(
+                    broken(writer, low, [None, None], 3),
+                    Err(Broken(key)),
+                    "two are missing below the root"
+                );
+            }
+        });
+    }
+
+    #[test]
+    fn nodes_that_are_not_copied_are_counted() {
+        let stats = perfect_tree(|_, _| {});
+        let above = 2 + 4 * 2;
+        assert_eq!(stats, Stats { made: 7, retired: 0, avoided: above });
+    }
+}
