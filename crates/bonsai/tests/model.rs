@@ -93,6 +93,7 @@ impl Model {
         let number = |(key, value): (u16, &Value)| (key, value.number);
         let expected = |(&key, &number): (&u16, &u32)| (key, number);
         assert_eq!((writer.check(), writer.len()), (Ok(()), self.map.len()));
+        assert_eq!(writer.is_empty(), self.map.is_empty());
         assert!(writer.iter().map(number).eq(self.map.iter().map(expected)));
         assert!(writer.iter_from(from).map(number).eq(self.map.range(from..).map(expected)));
     }
