@@ -40,7 +40,8 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Seat {
     word: AtomicU8,
-    /// Length of the queue that was left here. Release and Acquire, as for the length that the core itself shows.
+    /// Length of the queue that was left here. Whoever finds 0 because the queue has become orphans finds those: Release
+    /// in `free`, Acquire in `waiting`.
     waiting: AtomicUsize,
     place: UnsafeCell<Place>,
 }
@@ -65,7 +66,8 @@ impl Seat {
     /// # Safety
     /// The caller is the owner, and has found the seat free.
     pub(crate) unsafe fn leave(&self, place: Place) {
-        self.waiting.store(place.queue.len(), Ordering::Release);
+        // Relaxed: after this the core shows that its own queue is empty, by a Release.
+        self.waiting.store(place.queue.len(), Ordering::Relaxed);
         // SAFETY: a free seat's place is the owner's.
         self.place.with_mut(|left| unsafe { *left = place });
         self.word.store(LEFT, Ordering::Release);

@@ -203,3 +203,34 @@ fn a_queue_is_taken_up_again_or_adopted() {
         core.expect_release();
     });
 }
+
+/// The core that dozes goes offline, and hands its queue on: whoever counts what waits finds the object on its seat, or
+/// among the orphans.
+#[test]
+fn a_queue_that_is_handed_on_is_counted() {
+    explore(3, 2, Kind::Plain, 1, |core| {
+        core.as_core_1(|core1| {
+            core1.add(-1);
+            assert!(core1.refcache().doze(&core1.pin, MANY));
+        });
+        let other = core.spawn(1, |core| core.refcache().offline(&core.pin));
+        assert!(core.refcache().garbage() > 0, "the object waits somewhere");
+        other.join().unwrap();
+        core.expect_release();
+    });
+}
+
+/// A core dozes with an object on its queue: whoever counts what waits finds it on the core's queue, or on its seat.
+#[test]
+fn a_queue_that_is_left_is_counted() {
+    explore(3, 2, Kind::Plain, 1, |core| {
+        core.as_core_1(|core1| {
+            core1.add(-1);
+            core1.ticks(1);
+        });
+        let other = core.spawn(1, |core| assert!(core.refcache().doze(&core.pin, MANY)));
+        assert!(core.refcache().garbage() > 0, "the object waits somewhere");
+        other.join().unwrap();
+        core.expect_release();
+    });
+}
