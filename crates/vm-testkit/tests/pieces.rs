@@ -1,0 +1,249 @@
+//! A mapping moves piece by piece (`relocation.rs`): how many steps it takes, what it refuses, and where the pages are
+//! when others unmap some of them meanwhile. (Memory that runs out: `oom.rs`. Others who look: `storms.rs`.)
+
+use std::cell::Cell;
+
+use percore::Pinned;
+use vm::{Event, FaultError, PageNum, PageRange, Placement, Prot, Relocation, Remap, VmError};
+use vm_testkit::{ALL_TABLES, Design, Setup, Shows, World};
+
+const RW: Prot = Prot::from_bits(3);
+const PAGES: u64 = 10;
+/// There is room for two more at the new place.
+const ROOM: u64 = 12;
+const OLD: u64 = 100;
+const NEW: u64 = 200;
+/// Pages of a piece.
+const MOST: u64 = 3;
+
+fn page(number: u64) -> PageNum {
+    PageNum::new(number)
+}
+
+fn range(start: u64, pages: u64) -> PageRange {
+    PageRange::new(page(start), pages).unwrap()
+}
+
+fn what(to: Placement) -> Remap {
+    Remap { from: range(OLD, PAGES), pages: ROOM, to, keep: false }
+}
+
+/// What is in a page of the mapping.
+fn token(by: u64) -> u64 {
+    0x7000 + by
+}
+
+/// Runs `test` with the mapping, all of which was written to, in each kind of space that moves in pieces.
+fn with_tokens(test: impl Fn(&World, &Pinned)) {
+    for tables in ALL_TABLES {
+        let world = World::radix(Setup::new(), tables);
+        world.machine.on(0, |pin| {
+            world.map(pin, Placement::Fixed(page(OLD)), PAGES, RW, Shows::Zeroes).unwrap();
+            (0..PAGES).for_each(|by| world.store(pin, page(OLD + by), 0, token(by)).unwrap());
+            test(&world, pin);
+        });
+        world.finish();
+    }
+}
+
+/// Moves the mapping, and calls `between` with the number of each step that is not the last. Returns the outcome, and
+/// how many steps there were.
+fn move_it(
+    world: &World,
+    pin: &Pinned,
+    what: &Remap,
+    mut between: impl FnMut(u64),
+) -> (Result<PageNum, VmError>, u64) {
+    let steps = Cell::new(0);
+    let answer = world.remap_in_pieces(pin, what, MOST, || {
+        steps.set(steps.get() + 1);
+        between(steps.get());
+    });
+    (answer, steps.get() + 1)
+}
+
+/// Each page at `start` has its token and can be written to, but for `gone`, which is not mapped.
+fn assert_at(world: &World, pin: &Pinned, start: u64, gone: Option<u64>) {
+    for by in 0..PAGES {
+        let at = page(start + by);
+        let expected = if gone == Some(at.get()) { Err(FaultError::NotMapped) } else { Ok(token(by)) };
+        assert_eq!(world.load(pin, at, 0), expected);
+        assert_eq!(world.store(pin, at, 1, 5), expected.map(drop));
+    }
+}
+
+fn assert_unmapped(world: &World, pin: &Pinned, pages: PageRange) {
+    for at in pages.iter() {
+        assert!(!world.space.mapped(pin, PageRange::one(at)), "{at:?} is mapped");
+    }
+}
+
+#[test]
+fn only_designs_with_folded_slots_move_in_pieces() {
+    for design in Design::ALL {
+        let world = World::new(Setup::new(), design);
+        let begins = Relocation::begin(&*world.space, what(Placement::Fixed(page(NEW))), MOST).is_some();
+        assert_eq!(begins, matches!(design, Design::Radix(_)));
+        world.finish();
+    }
+}
+
+/// Pieces are what `MOST` says: of the check, of the claim at a fixed place, of the carrying. The two pages more take
+/// one step, and so does the end.
+#[test]
+fn a_move_takes_as_many_steps_as_it_has_pieces() {
+    let pieces = |pages: u64| pages.div_ceil(MOST);
+    let places = [
+        (Placement::Fixed(page(NEW)), pieces(ROOM)),
+        (Placement::FixedNoReplace(page(NEW)), 1),
+        (Placement::Anywhere { hint: None }, 1),
+    ];
+    for (to, claims) in places {
+        with_tokens(|world, pin| {
+            let (answer, steps) = move_it(world, pin, &what(to), |_| ());
+            assert_eq!(steps, pieces(PAGES) + claims + pieces(PAGES) + 1 + 1);
+            let start = answer.unwrap().get();
+            assert_at(world, pin, start, None);
+            for more in PAGES..ROOM {
+                assert_eq!(world.load(pin, page(start + more), 0), Ok(0));
+            }
+            assert_unmapped(world, pin, range(OLD, PAGES));
+            assert_eq!(world.count(Event::Mremap), 1);
+        });
+    }
+}
+
+#[test]
+fn the_old_place_is_kept_if_it_is_to_be() {
+    with_tokens(|world, pin| {
+        let what = Remap { keep: true, ..what(Placement::Fixed(page(NEW))) };
+        move_it(world, pin, &what, |_| ()).0.unwrap();
+        assert_at(world, pin, NEW, None);
+        (0..PAGES).for_each(|by| assert_eq!(world.load(pin, page(OLD + by), 0), Ok(0)));
+    });
+}
+
+#[test]
+fn what_is_at_the_new_place_is_replaced() {
+    with_tokens(|world, pin| {
+        world.map(pin, Placement::Fixed(page(NEW + 4)), 20, RW, Shows::Zeroes).unwrap();
+        (4..24).for_each(|by| world.store(pin, page(NEW + by), 0, 1).unwrap());
+        assert_eq!(
+            move_it(world, pin, &what(Placement::FixedNoReplace(page(NEW))), |_| ()).0,
+            Err(VmError::Exists)
+        );
+        assert_at(world, pin, OLD, None);
+        move_it(world, pin, &what(Placement::Fixed(page(NEW))), |_| ()).0.unwrap();
+        assert_at(world, pin, NEW, None);
+        assert_eq!(world.load(pin, page(NEW + ROOM - 1), 0), Ok(0));
+        assert_eq!(world.load(pin, page(NEW + ROOM), 0), Ok(1));
+    });
+}
+
+#[test]
+fn a_move_that_is_refused_changes_nothing() {
+    with_tokens(|world, pin| {
+        let refused = |what: &Remap, error| {
+            assert_eq!(move_it(world, pin, what, |_| ()).0, Err(error));
+            assert_at(world, pin, OLD, None);
+            assert_eq!(world.count(Event::Mremap), 0);
+        };
+        let to = Placement::Fixed(page(NEW));
+        refused(&Remap { from: range(OLD, PAGES + 1), ..what(to) }, VmError::NotMapped);
+        refused(&Remap { from: range(OLD - 1, PAGES), ..what(to) }, VmError::NotMapped);
+        refused(&what(Placement::Fixed(page(OLD + PAGES - 1))), VmError::Exists);
+        refused(&what(Placement::Fixed(page(OLD - ROOM + 1))), VmError::Exists);
+        refused(&what(Placement::Fixed(page(u64::MAX))), VmError::OutOfRange);
+        refused(&what(Placement::Fixed(page(u64::MAX - ROOM))), VmError::OutOfRange);
+        refused(&Remap { from: range(u64::MAX - PAGES, PAGES), ..what(to) }, VmError::OutOfRange);
+        assert_unmapped(world, pin, range(NEW, ROOM));
+        world.map(pin, Placement::Fixed(page(OLD + PAGES)), 1, Prot::READ, Shows::Zeroes).unwrap();
+        refused(&Remap { from: range(OLD, PAGES + 1), ..what(to) }, VmError::Mixed);
+        assert_unmapped(world, pin, range(NEW, ROOM));
+    });
+}
+
+/// After each step in turn somebody unmaps a page of the new place. The move fails if a page was still to come there,
+/// and all pages are where they were. If not, the contents of that page are gone.
+#[test]
+fn a_page_of_the_new_place_is_unmapped_meanwhile() {
+    for (lost, step) in
+        [0, 5, PAGES - 1, ROOM - 1].into_iter().flat_map(|by| (1..14).map(move |step| (NEW + by, step)))
+    {
+        with_tokens(|world, pin| {
+            let unmap = |now| {
+                if now == step {
+                    world.space.unmap(pin, PageRange::one(page(lost))).unwrap();
+                }
+            };
+            match move_it(world, pin, &what(Placement::Fixed(page(NEW))), unmap).0 {
+                Ok(at) => {
+                    assert_eq!(at, page(NEW));
+                    let carried = world.space.mapped(pin, PageRange::one(page(lost)));
+                    assert_at(world, pin, NEW, (!carried).then_some(lost));
+                    assert_unmapped(world, pin, range(OLD, PAGES));
+                }
+                Err(error) => {
+                    assert!(matches!(error, VmError::NotMapped | VmError::Mixed), "{error:?}");
+                    assert_at(world, pin, OLD, None);
+                    assert_unmapped(world, pin, range(NEW, ROOM));
+                }
+            }
+        });
+    }
+}
+
+/// The same with a page of the old place.
+#[test]
+fn a_page_of_the_old_place_is_unmapped_meanwhile() {
+    for (lost, step) in [0, 5, PAGES - 1].into_iter().flat_map(|by| (1..14).map(move |step| (OLD + by, step)))
+    {
+        with_tokens(|world, pin| {
+            let unmap = |now| {
+                if now == step {
+                    world.space.unmap(pin, PageRange::one(page(lost))).unwrap();
+                }
+            };
+            match move_it(world, pin, &what(Placement::Fixed(page(NEW))), unmap).0 {
+                Ok(at) => {
+                    assert_eq!(at, page(NEW));
+                    assert_at(world, pin, NEW, None);
+                    assert_unmapped(world, pin, range(OLD, PAGES));
+                }
+                Err(error) => {
+                    assert_eq!(error, VmError::NotMapped);
+                    assert_at(world, pin, OLD, Some(lost));
+                    assert_unmapped(world, pin, range(NEW, ROOM));
+                }
+            }
+        });
+    }
+}
+
+/// Once the new place is held, somebody maps a page of it: that stays, whether it comes before the page that moves
+/// there or after.
+#[test]
+fn what_others_map_at_the_new_place_stays() {
+    let claimed = PAGES.div_ceil(MOST) + ROOM.div_ceil(MOST);
+    for (at, step) in
+        [0, 5, PAGES - 1].into_iter().flat_map(|by| (claimed..14).map(move |step| (NEW + by, step)))
+    {
+        with_tokens(|world, pin| {
+            let map = |now| {
+                if now == step {
+                    world.map(pin, Placement::Fixed(page(at)), 1, RW, Shows::Zeroes).unwrap();
+                    world.store(pin, page(at), 0, 1).unwrap();
+                }
+            };
+            let answer = move_it(world, pin, &what(Placement::Fixed(page(NEW))), map).0;
+            assert_eq!(world.load(pin, page(at), 0), Ok(1), "page {at}, after step {step}");
+            if answer.is_ok() {
+                return assert_unmapped(world, pin, range(OLD, PAGES));
+            }
+            assert_eq!(answer, Err(VmError::Mixed));
+            assert_at(world, pin, OLD, None);
+            assert_unmapped(world, pin, range(NEW, at - NEW));
+            assert_unmapped(world, pin, range(at + 1, NEW + ROOM - at - 1));
+        });
+    }
+}
