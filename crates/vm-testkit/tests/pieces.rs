@@ -247,3 +247,43 @@ fn what_others_map_at_the_new_place_stays() {
         });
     }
 }
+
+/// A place that sticks out of user space is refused before anything happens to the part that does not.
+#[test]
+fn a_place_beyond_user_space_is_refused_at_once() {
+    with_tokens(|world, pin| {
+        let end = Setup::new().user.end().get();
+        let beyond = Remap { from: range(end - MOST, PAGES), ..what(Placement::Fixed(page(NEW))) };
+        assert_eq!(move_it(world, pin, &beyond, |_| ()).0, Err(VmError::OutOfRange));
+        world.map(pin, Placement::Fixed(page(end - MOST)), MOST, RW, Shows::Zeroes).unwrap();
+        world.store(pin, page(end - MOST), 0, 1).unwrap();
+        let answer = move_it(world, pin, &what(Placement::Fixed(page(end - MOST))), |_| ()).0;
+        assert_eq!(answer, Err(VmError::OutOfRange));
+        assert_eq!(world.load(pin, page(end - MOST), 0), Ok(1));
+        assert_at(world, pin, OLD, None);
+    });
+}
+
+/// After each step in turn somebody takes the right to write a page of the old place. If the page has not moved yet,
+/// the move fails, and the page is as they left it.
+#[test]
+fn a_page_of_the_old_place_is_protected_meanwhile() {
+    for step in 1..14 {
+        with_tokens(|world, pin| {
+            let at = OLD + 5;
+            let protect = |now| {
+                if now == step {
+                    world.space.protect(pin, PageRange::one(page(at)), Prot::READ).unwrap();
+                }
+            };
+            let answer = move_it(world, pin, &what(Placement::Fixed(page(NEW))), protect).0;
+            if answer.is_ok() {
+                return assert_at(world, pin, NEW, None);
+            }
+            assert_eq!(answer, Err(VmError::Mixed));
+            (0..PAGES).for_each(|by| assert_eq!(world.load(pin, page(OLD + by), 0), Ok(token(by))));
+            assert_eq!(world.store(pin, page(at), 0, 1), Err(FaultError::Denied));
+            assert_unmapped(world, pin, range(NEW, ROOM));
+        });
+    }
+}
