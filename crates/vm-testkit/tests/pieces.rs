@@ -287,3 +287,24 @@ fn a_page_of_the_old_place_is_protected_meanwhile() {
         });
     }
 }
+
+/// The first piece has moved. Somebody maps one of its pages at the old place, and the move fails: that page stays, and
+/// the others come back.
+#[test]
+fn what_others_map_at_the_old_place_stays() {
+    with_tokens(|world, pin| {
+        let carried = PAGES.div_ceil(MOST) + ROOM.div_ceil(MOST) + 1;
+        let disturb = |now| {
+            if now == carried {
+                world.map(pin, Placement::Fixed(page(OLD)), 1, RW, Shows::Zeroes).unwrap();
+                world.store(pin, page(OLD), 0, 1).unwrap();
+                world.space.unmap(pin, PageRange::one(page(NEW + PAGES - 1))).unwrap();
+            }
+        };
+        let answer = move_it(world, pin, &what(Placement::Fixed(page(NEW))), disturb).0;
+        assert_eq!(answer, Err(VmError::NotMapped));
+        assert_eq!(world.load(pin, page(OLD), 0), Ok(1));
+        (1..PAGES).for_each(|by| assert_eq!(world.load(pin, page(OLD + by), 0), Ok(token(by))));
+        assert_unmapped(world, pin, range(NEW, ROOM));
+    });
+}
