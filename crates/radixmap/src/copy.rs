@@ -27,7 +27,8 @@ use crate::iter::RangeGuard;
 use crate::lock::Here;
 use crate::memory::Memory;
 use crate::node::{Found, Gone, NodeRef, Part, Step, slot_keys};
-use crate::slot::{Locked, Word};
+use crate::section::Locked;
+use crate::slot::Word;
 use crate::subtree::{Acquired, acquire, unlock_below};
 use crate::{Expand, KEY_END, OutOfMemory, RadixMap, Value};
 
@@ -152,13 +153,15 @@ fn copy_run<'p, V: Value>(
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), OutOfMemory> {
+    let lock = matches!(hold, Hold::Shown).then(|| part.lock());
     assert!(part.whole, "a slot sticks out of the keys that are copied");
     let _record = from.here.record(&part.keys);
-    let lock = matches!(hold, Hold::Shown).then(|| Locked(part.slots()));
     let shown = Shown { from, _lock: lock };
     let twin = part.twin(into.node);
     // First, so that nothing fails that `copy` counts on.
-    make_fit(&part, &twin)?;
+    if part.word().is_wide() {
+        make_fit(&part, &twin)?;
+    }
     if let Some(value) = copy(&mut Run::new(part, shown.from.here, &mut shown.from.used))? {
         into.used += put(into.here, &twin, value)?;
     }
@@ -215,7 +218,7 @@ fn unfold<'p>(from: &Tally<'_, 'p>, keys: &Range<u64>) -> Result<Option<NodeRef<
         Acquired::Gone => unreachable!("only leaves are folded"),
         Acquired::Locked(word) => {
             let part = from.node.part(keys.clone());
-            let lock = Locked(part.slots());
+            let lock = part.lock();
             let leaf = expand(from.here, &part, word)?;
             mem::forget(lock);
             unlock_below(from.here, leaf, part.keys);
@@ -237,37 +240,45 @@ fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'
     Ok(node)
 }
 
-/// Sees to it that the twin's slots can have second words, if those of the part have. A leaf that has one for all has copies
+/// Sees to it that the twin's slots can have second words, as those of the part have. A leaf that has one for all has copies
 /// with one, which needs nothing.
 fn make_fit(part: &Part<'_>, twin: &Part<'_>) -> Result<(), OutOfMemory> {
-    if part.slot.held().is_wide() && part.node.is_wide() { twin.node.widen() } else { Ok(()) }
+    if part.node.is_wide() { twin.node.widen() } else { Ok(()) }
 }
 
 /// Gives the twin's slots a value; how many they are.
+#[inline(always)]
 fn put<V: Value>(there: &Here<'_>, twin: &Part<'_>, value: V) -> Result<i64, OutOfMemory> {
     let (main, second) = words(value);
+    let folds = V::joins(main);
     let lock = take(there, twin);
     if second != 0 {
         twin.node.fit(second)?;
         twin.set_second(second);
     }
     mem::forget(lock);
-    twin.slots().iter().for_each(|slot| slot.give(main, second != 0));
-    Ok(twin.slots().len() as i64)
+    twin.set(Word::value(main, second != 0), folds);
+    Ok(twin.len() as i64)
 }
 
 /// Locks the twin's slots, which will be used.
+#[inline(always)]
 fn take<'p>(there: &Here<'p>, twin: &Part<'p>) -> Locked<'p> {
-    let slots = twin.slots();
-    for (at, slot) in slots.iter().enumerate() {
-        if !slot.try_lock(Word::EMPTY) {
-            let taken = Locked(&slots[..at]);
-            let key = twin.keys.start + slot_keys(twin.node.level()) * at as u64;
-            let acquired = acquire(there, twin.node, key, |word| !word.is_used());
-            assert!(matches!(acquired, Acquired::Locked(_)), "the twin has keys of its own");
-            mem::forget(taken);
-        }
+    let (slots, all) = (twin.node.slots(), twin.range());
+    let mut at = match all.len() {
+        1 => all.start + usize::from(slots.try_lock_empty(all.start)),
+        _ => slots.try_lock_run(all.clone()),
+    };
+    while at < all.end {
+        let taken = Locked { slots, range: all.start..at };
+        let key = twin.keys.start + slot_keys(twin.node.level()) * (at - all.start) as u64;
+        let acquired = acquire(there, twin.node, key, |word| !word.is_used());
+        assert!(matches!(acquired, Acquired::Locked(_)), "the twin has keys of its own");
+        mem::forget(taken);
+        at = slots.try_lock_run(at + 1..all.end);
     }
+    let taken = Locked { slots, range: all.clone() };
+    assert!(slots.end_of_unused(all.clone()) == all.end, "the twin has keys of its own");
     twin.node.touch(&twin.keys);
-    Locked(slots)
+    taken
 }

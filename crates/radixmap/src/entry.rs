@@ -12,7 +12,7 @@ use crate::expand::Mode;
 use crate::leaf::Leaf;
 use crate::lock::Here;
 use crate::node::{NodeRef, Part};
-use crate::slot::{Slot, TAGS, change_all};
+use crate::slot::{Slot, TAGS, Word};
 use crate::{Always, Expand, ExpandUsed, Value};
 
 /// One held slot, of a range that was locked as `E` says.
@@ -56,6 +56,8 @@ impl<'a, V: Value, E: Expand> Entry<'a, V, E> {
         Some((Entry::new(self.part.again(), self.here, self.used), value))
     }
 
+    /// It speaks for itself.
+    #[inline(always)]
     fn slot(&self) -> &Slot {
         self.part.slot
     }
@@ -66,7 +68,7 @@ impl<V: Value, E: ExpandUsed> Entry<'_, V, E> {
     #[inline(always)]
     pub fn clear(&mut self) {
         *self.used -= i64::from(self.slot().held().is_used());
-        self.slot().clear();
+        self.slot().put(Word::EMPTY.locked());
     }
 }
 
@@ -85,7 +87,7 @@ impl<V: Value> Entry<'_, V> {
         }
         *self.used += i64::from(!self.slot().held().is_used());
         self.part.node.touch(&self.part.keys);
-        self.slot().set(main, second != 0);
+        self.slot().put(Word::value(main, second != 0).locked());
     }
 
     /// The leaf that the slot is of.
@@ -119,7 +121,7 @@ pub struct Run<'a, V, E = Always> {
 impl<'a, V: Value, E: Expand> Run<'a, V, E> {
     #[inline(always)]
     pub(crate) fn new(part: Part<'a>, here: &'a Here<'a>, used: &'a mut i64) -> Self {
-        let word = part.slot.held();
+        let word = part.word();
         let value = V::from_words(word.main(), part.second(word));
         Self { part, here, used, value, is_used: true, _type: PhantomData }
     }
@@ -161,6 +163,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         let (main, second) = words(value);
+        let folds = V::joins(main);
         if second != 0 {
             self.part.set_second(second);
         }
@@ -168,7 +171,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
             *self.used += self.len();
         }
         self.is_used = true;
-        change_all(self.part.slots(), |slot| slot.set(main, second != 0));
+        self.part.set(Word::value(main, second != 0).locked(), folds);
     }
 
     /// Takes the value of all of these keys away.
@@ -178,7 +181,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
             *self.used -= self.len();
         }
         self.is_used = false;
-        change_all(self.part.slots(), Slot::clear);
+        self.part.set(Word::EMPTY.locked(), true);
     }
 
     /// The one slot that it is.
@@ -189,18 +192,19 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     pub fn one(&mut self) -> Entry<'_, V> {
         assert!(self.len() == 1, "a run of several slots is not one");
         self.is_used = false;
+        self.part.node.slots().open_held(self.part.index());
         Entry::new(self.part.again(), self.here, self.used)
     }
 
     /// Whether the slots have a value. They change together.
     #[inline(always)]
     fn is_used(&self) -> bool {
-        self.is_used || self.part.slot.held().is_used()
+        self.is_used || self.part.word().is_used()
     }
 
     #[inline(always)]
     fn len(&self) -> i64 {
-        self.part.slots().len() as i64
+        self.part.len() as i64
     }
 }
 

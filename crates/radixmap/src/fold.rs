@@ -40,7 +40,7 @@ use crate::OutOfMemory;
 use crate::lock::{Here, PartOf, are_alike};
 use crate::memory::{Hangs, Memory, Node};
 use crate::node::{FANOUT, NodeRef, Part, TOP};
-use crate::slot::{Slot, Word};
+use crate::slot::Word;
 use crate::stats::NodeCounters;
 
 /// Every node starts with this count, and `settle` takes off what is not used: so a node whose slots stay empty falls to
@@ -79,11 +79,11 @@ pub(crate) fn fold<'p>(
         part.node.fit(second)?;
         part.set_second(second);
     }
-    let used = node.slots().iter().filter(|slot| slot.held().is_used()).count();
+    let used = FANOUT - node.slots().count_unused(0..FANOUT);
     part.node.count(here, 1);
     node.unname();
     part.slot.adopt(main, second != 0);
-    node.slots().iter().for_each(Slot::bury);
+    node.slots().bury();
     node.count(here, -(used as i64));
     Ok(())
 }
@@ -101,7 +101,7 @@ impl Seed {
         let main = self.word.main();
         match self.word.is_used() {
             false => Memory::allocate_empty(),
-            true if level > 0 || are_alike(self.part, main, self.second) => Memory::allocate(|_| self.word),
+            true if level > 0 || are_alike(self.part, main, self.second) => Memory::allocate_alike(self.word),
             true => {
                 Memory::allocate(|index| self.word.with_main((self.part)(main, self.second, index as u64)))
             }
@@ -128,7 +128,7 @@ impl<'p> Fresh<'p> {
     fn grow(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let at = self.len;
         let node = self.plant(part, seed)?;
-        for end in node.parts(part.keys.clone()).filter(|part| !part.whole) {
+        for end in node.ends(&part.keys) {
             self.grow(&end, seed)?.publish(end.slot);
             node.touch(&end.keys);
             if let (false, Some(sapling)) = (seed.word.is_used(), &mut self.nodes[at]) {
@@ -144,7 +144,7 @@ impl<'p> Fresh<'p> {
         let memory = seed.allocate(level)?;
         // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
         let node = unsafe { memory.init(HOLD, part) };
-        node.slots_of(&part.keys).iter().for_each(Slot::hold);
+        node.hold_slots(&part.keys);
         let used = if seed.word.is_used() { HOLD } else { 0 };
         if seed.word.is_used() {
             node.touch(&part.node.span(part.keys.start));

@@ -35,7 +35,7 @@
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
-//! Files: `slot` (the bits), `memory` (where nodes live), `side` (second words), `node` (how a key finds its
+//! Files: `slot` (the bits), `section` (slots that say the same as one), `memory` (where nodes live), `side` (second words), `node` (how a key finds its
 //! slot), `lock` (the protocol of ranges), `subtree` (a range below one node), `extent` (how far some
 //! slots reach), `fold` (expansion, folding, collapse), `expand` (what a holder may do), `iter` and `entry` (what it does), `look` (what anybody sees),
 //! `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap` (a core that waits
@@ -56,6 +56,7 @@ mod look;
 mod memory;
 mod node;
 mod overlap;
+mod section;
 mod side;
 mod slot;
 mod stats;
@@ -80,8 +81,8 @@ use lock::{Held, Here};
 use look::Stop;
 use node::{NodeRef, Part, Root};
 use overlap::MapId;
-use slot::Slot;
 pub use slot::TAGS;
+use slot::Word;
 pub use stats::{NodeCounters, Stats};
 
 /// Keys have this many bits.
@@ -331,7 +332,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         let left = Cell::new(slots);
         let show = &mut |part: &Part<'_>| {
             left.set(left.get().saturating_sub(1));
-            let word = part.slot.held();
+            let word = part.word();
             f(part.keys.clone(), V::from_words(word.main(), part.second(word)));
         };
         let enter = &mut |tally: &Tally<'_, '_>, key| {
@@ -365,8 +366,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     ) -> ControlFlow<B> {
         let mut take = |part: Part<'_>, _: &Here<'_>, used: &mut i64| {
             show(&part);
-            *used -= part.slots().len() as i64;
-            part.slots().iter().for_each(Slot::reset);
+            *used -= part.len() as i64;
+            part.set(Word::EMPTY, true);
             ControlFlow::Continue(())
         };
         let refcache: &Refcache = &self.refcache;

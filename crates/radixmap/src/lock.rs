@@ -287,13 +287,16 @@ pub(crate) fn first_used<'p>(here: Here<'p>, root: NodeRef<'p>, keys: Range<u64>
 
 #[inline]
 fn first_used_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
-    if node.level() == 0 {
-        let used =
-            node.leaf_slots(keys.clone()).iter().position(|slot| slot.enter(here.pin).is_used())? as u64;
-        return Some(keys.start + used..keys.start + used + 1);
+    let mut left = keys;
+    while let Some(part) = node.first_used_part(left.clone()) {
+        left.start = part.keys.end;
+        let used = match node.step(here, part.slot) {
+            Step::Child(child) => first_used_below(here, child, part.keys),
+            Step::Slot(word) => word.is_used().then(|| node.span(part.keys.start)),
+        };
+        if used.is_some() {
+            return used;
+        }
     }
-    node.parts(keys).find_map(|part| match node.step(here, part.slot) {
-        Step::Child(child) => first_used_below(here, child, part.keys),
-        Step::Slot(word) => word.is_used().then(|| node.span(part.keys.start)),
-    })
+    None
 }

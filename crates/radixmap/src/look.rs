@@ -8,13 +8,13 @@
 //! 3. A node that was folded under the walk is left, and its parent's slot is read again from the key that was
 //!    next.
 
-use core::array;
 use core::ops::{ControlFlow, Range};
 
 use sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Here;
-use crate::node::{GROUP, NodeRef, Step};
+use crate::node::{GROUP, NodeRef, Step, slot_keys};
+use crate::section::first_of;
 use crate::slot::{Slot, Word};
 
 /// Why a walk below a node ended early.
@@ -45,10 +45,12 @@ pub(crate) fn look<'p, B>(
             },
             Step::Slot(word) if word.is_gone() => return ControlFlow::Break(Stop::Gone(part.keys.start)),
             Step::Slot(word) if !word.is_used() => part.keys.end,
-            Step::Slot(word) => match Seconds::of(node).settled(part.index(), part.slot, word) {
+            Step::Slot(word) => match Seconds::of(node).settled(part.index(), word) {
                 Some(second) => {
-                    visit(part.keys.clone(), word.main(), second).map_break(Stop::Broke)?;
-                    part.keys.end
+                    let more = (word.next(part.index()) - part.index() - 1) as u64;
+                    let end = (node.span(part.keys.start).end + more * slot_keys(node.level())).min(left.end);
+                    visit(part.keys.start..end, word.main(), second).map_break(Stop::Broke)?;
+                    end
                 }
                 None => part.keys.start,
             },
@@ -74,23 +76,22 @@ fn look_at_leaf<B>(
     mask: u64,
     visit: &mut impl FnMut(Range<u64>, u64, u64) -> ControlFlow<B>,
 ) -> ControlFlow<Stop<B>> {
-    let slots = leaf.slots();
     let left = leaf.indices(&keys);
     let base = keys.start - left.start as u64;
     let key = |index: usize| base + index as u64;
     let seconds = Seconds::of(leaf);
     let mut at = left.start;
     while let Some(start) = leaf.first_used(at..left.end) {
-        let word = slots[start].seen();
+        let word = leaf.slots().seen(start);
         if word.is_gone() {
             return ControlFlow::Break(Stop::Gone(key(start)));
         }
         at = if word.is_used() { start } else { start + 1 };
         if word.is_used()
-            && let Some(second) = seconds.settled(start, &slots[start], word)
+            && let Some(second) = seconds.settled(start, word)
         {
-            let bits = word.telling(mask);
-            at = Like { slots, seconds: &seconds, word, bits, second }.end(start + 1..left.end);
+            let like = Like { seconds: &seconds, word, bits: word.telling(mask), second };
+            at = like.end(word.next(start)..left.end).min(left.end);
             visit(key(start)..key(at), word.main(), second).map_break(Stop::Broke)?;
         }
     }
@@ -99,7 +100,6 @@ fn look_at_leaf<B>(
 
 /// What the first of a run of slots in a leaf said.
 struct Like<'a, 'p> {
-    slots: &'p [Slot],
     seconds: &'a Seconds<'p>,
     /// It is not locked if it is wide.
     word: Word,
@@ -109,37 +109,43 @@ struct Like<'a, 'p> {
 }
 
 impl Like<'_, '_> {
-    /// The first of `slots` that is not like it, or their end: whole groups are looked at together.
+    /// The first of `slots` that is not like it, or their end: slots that speak for themselves are looked at in groups.
     #[inline(always)]
     fn end(&self, slots: Range<usize>) -> usize {
-        let mut at = slots.start;
-        while at < slots.end && self.are_like(at, array::from_ref(&self.slots[at])) {
-            at += 1;
-            while let Some(group) = self.slots[at..slots.end].first_chunk::<GROUP>()
-                && self.are_like(at, group)
+        let all = self.seconds.node.slots();
+        let Range { start: mut at, end } = slots;
+        while at < end {
+            let word = all.held(at);
+            if !self.are_like(at, &[word]) {
+                return at;
+            }
+            at = word.next(at);
+            while !word.is_folded()
+                && at < end
+                && let Some(group) = all.0[at..end].first_chunk::<GROUP>()
+                && self.are_like(at, &group.each_ref().map(Slot::held))
             {
                 at += GROUP;
             }
         }
-        at
+        end
     }
 
-    /// Whether `slots`, the first of which is slot `at`, are like it. A wide one that somebody holds is not.
+    /// Whether `words`, which slots from slot `at` on said, are like it. A wide one that somebody holds is not.
     #[inline(always)]
-    fn are_like<const N: usize>(&self, at: usize, slots: &[Slot; N]) -> bool {
-        let words = slots.each_ref().map(Slot::held);
+    fn are_like<const N: usize>(&self, at: usize, words: &[Word; N]) -> bool {
         let differing = |bits, word: &Word| bits | word.differing(self.word, self.bits);
-        words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, slots, &words))
+        words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, words))
     }
 
-    /// Whether `slots`, which said `words` and were not locked, have its second word beside them.
+    /// Whether the slots from slot `at` on, which said `words` and were not locked, have its second word beside them.
     #[inline(always)]
-    fn have_second<const N: usize>(&self, at: usize, slots: &[Slot; N], words: &[Word; N]) -> bool {
+    fn have_second<const N: usize>(&self, at: usize, words: &[Word; N]) -> bool {
         if self.seconds.node.still_has_one(self.second) {
             return true;
         }
         let seconds = (at..).zip(words).all(|(index, &word)| self.seconds.get(index, word) == self.second);
-        seconds && slots.iter().zip(words).all(|(slot, &word)| slot.still_says(word))
+        seconds && (at..).zip(words).all(|(index, &word)| self.seconds.still_says(index, word))
     }
 }
 
@@ -155,9 +161,9 @@ impl<'p> Seconds<'p> {
         Self { node, each: node.seconds() }
     }
 
-    /// The one that belongs to `word`, which slot `index` said; none if the slot is to be read again.
+    /// The one that belongs to `word`, which slot `index` said, or its section; none if that is to be read again.
     #[inline(always)]
-    fn settled(&self, index: usize, slot: &Slot, word: Word) -> Option<u64> {
+    fn settled(&self, index: usize, word: Word) -> Option<u64> {
         if !word.is_wide() {
             return Some(0);
         }
@@ -166,7 +172,14 @@ impl<'p> Seconds<'p> {
             return None;
         }
         let second = self.get(index, word);
-        slot.still_says(word).then_some(second)
+        self.still_says(index, word).then_some(second)
+    }
+
+    /// Whether slot `index`, or its section, says `word` still.
+    #[inline(always)]
+    fn still_says(&self, index: usize, word: Word) -> bool {
+        let speaker = if word.is_folded() { first_of(index) } else { index };
+        self.node.slots().0[speaker].still_says(word)
     }
 
     /// Relaxed: `still_says` tells whether it was changed.

@@ -22,6 +22,7 @@ use sync::atomic::AtomicU64;
 
 use crate::OutOfMemory;
 use crate::node::{FANOUT, NodeRef, Part};
+use crate::section::{SECTION, folds_at};
 use crate::side::Side;
 use crate::slot::{NODE_ALIGN, Slot, Word};
 use crate::stats::NodeCounters;
@@ -128,7 +129,16 @@ impl Memory {
 
     /// Memory whose slots are empty; the node is not initialised.
     pub fn allocate_empty() -> Result<Self, OutOfMemory> {
-        Self::around(allocate_zeroes()?)
+        Self::allocate_alike(Word::EMPTY)
+    }
+
+    /// Memory whose slots are `word`, that of one slot; the node is not initialised.
+    #[inline(always)]
+    pub fn allocate_alike(word: Word) -> Result<Self, OutOfMemory> {
+        let slots = allocate_silent()?;
+        // SAFETY: fresh, initialised, and ours alone.
+        unsafe { slots.as_ref() }.init(word);
+        Self::around(slots)
     }
 
     /// Memory with these slots, which are given back if there is none.
@@ -178,6 +188,9 @@ impl Memory {
         // SAFETY: the allocation is ours alone; after the write, all of it is initialised.
         unsafe {
             self.node.write(Node { header, words: zeroes(), links });
+            if !folds_at(level) {
+                (0..FANOUT).step_by(SECTION).for_each(|first| self.slots.as_ref().open(first..first));
+            }
             NodeRef::new(self.node, level)
         }
     }
@@ -247,18 +260,17 @@ fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {
     NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast()).ok_or(OutOfMemory)
 }
 
-/// Slots of zeroes: that is, empty ones.
+/// Slots that are silent: zeroes.
 #[cfg(not(loom))]
-fn allocate_zeroes() -> Result<NonNull<Slots>, OutOfMemory> {
-    const { assert!(Word::EMPTY.is_zero()) };
+fn allocate_silent() -> Result<NonNull<Slots>, OutOfMemory> {
     // SAFETY: not of size zero.
     NonNull::new(unsafe { alloc::alloc::alloc_zeroed(Layout::new::<Slots>()) }.cast()).ok_or(OutOfMemory)
 }
 
 /// Loom's atomics are more than their bits.
 #[cfg(loom)]
-fn allocate_zeroes() -> Result<NonNull<Slots>, OutOfMemory> {
-    allocate_words(|_| Slot::new(Word::EMPTY))
+fn allocate_silent() -> Result<NonNull<Slots>, OutOfMemory> {
+    allocate_words(|_| Slot::new(Word::SILENT))
 }
 
 /// Gives memory back.

@@ -14,6 +14,7 @@ pub(crate) use self::parts::{Found, Gone, Part};
 use crate::leaf::Annex;
 use crate::lock::Here;
 use crate::memory::{Hangs, Links, Memory, Node, Slots};
+use crate::section::folds_at;
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 use crate::{KEY_BITS, OutOfMemory};
@@ -39,6 +40,12 @@ pub(crate) const fn slot_keys(level: u32) -> u64 {
 #[inline(always)]
 pub(crate) const fn slot_index(key: u64, level: u32) -> usize {
     (key >> (LEVEL_BITS * level)) as usize & (FANOUT - 1)
+}
+
+/// Which slots of a leaf `keys` are, some keys of it.
+#[inline(always)]
+pub(crate) const fn leaf_indices(keys: &Range<u64>) -> Range<usize> {
+    slot_index(keys.start, 0)..slot_index(keys.end - 1, 0) + 1
 }
 
 /// The root of a map: held by it with one count, and read by everybody who has a reference to the map.
@@ -242,18 +249,34 @@ impl<'p> NodeRef<'p> {
         self.links().side.is_frame()
     }
 
-    /// Reads `slot`, one of ours, and enters the child if there is one.
+    /// Reads `slot`, one of ours, or its section, and enters the child if there is one.
     #[inline(always)]
     pub fn step(self, here: &Here<'p>, slot: &'p Slot) -> Step<'p> {
-        let word = slot.enter(here.pin);
-        if !word.is_child() {
-            return Step::Slot(word);
+        match slot.seen() {
+            word if word.is_living_child() => Step::Child(self.child(word)),
+            word if word.is_settled() => Step::Slot(word),
+            _ => match self.entered(here, slot) {
+                word if word.is_living_child() => Step::Child(self.child(word)),
+                word => Step::Slot(word),
+            },
         }
+    }
+
+    /// The child in a slot that says `word`, which was entered.
+    #[inline(always)]
+    fn child(self, word: Word) -> Self {
         let node = ptr::with_exposed_provenance_mut::<Node>(word.address());
         // SAFETY: `publish` stored the address of an initialised node in the word that we read with Acquire. We have a
         // loan and the child was not dying when we read the word (`enter` revives), so Refcache cannot free it before
         // the loan ends; and only its death lets anybody change the slot. Whoever keeps a `NodeRef` keeps the loan.
-        Step::Child(unsafe { Self::new(NonNull::new_unchecked(node), self.level - 1) })
+        unsafe { Self::new(NonNull::new_unchecked(node), self.level - 1) }
+    }
+
+    /// What `slot` says, which was silent, or had a child that was dying.
+    #[cold]
+    #[inline(never)]
+    fn entered(self, here: &Here<'p>, slot: &'p Slot) -> Word {
+        self.slots.enter(self.index_of(slot), here.pin)
     }
 
     /// Makes `self`, a node that nobody else can see, the child in `slot`, which the caller holds.
@@ -285,25 +308,36 @@ impl<'p> NodeRef<'p> {
     }
 
     /// Every slot.
-    pub fn slots(self) -> &'p [Slot] {
-        &self.slots.0
+    #[inline(always)]
+    pub fn slots(self) -> &'p Slots {
+        self.slots
     }
 
-    /// The slots that `keys`, a range inside this node, touches.
+    /// Makes `slots`, which the caller holds or nobody else can see, say `word`: see [`Slots::set`].
     #[inline(always)]
-    pub fn slots_of(self, keys: &Range<u64>) -> &'p [Slot] {
-        &self.slots.0[self.indices(keys)]
+    pub fn set_slots(self, slots: Range<usize>, word: Word, folds: bool) {
+        self.slots.set(slots, word, folds && word.can_fold() && folds_at(self.level));
+    }
+
+    /// Locks the slots of `keys`, of a node that nobody else can see yet. Those that stick out speak for themselves.
+    pub fn hold_slots(self, keys: &Range<u64>) {
+        let (all, whole) = (self.indices(keys), self.whole_indices(keys));
+        let start = whole.start.min(all.end);
+        let end = whole.end.max(start);
+        for slots in [all.start..start, start..end, end..all.end] {
+            self.slots.try_lock_run(slots);
+        }
+    }
+
+    /// Which of our slots this is.
+    #[inline(always)]
+    fn index_of(self, slot: &Slot) -> usize {
+        (ptr::from_ref(slot).addr() - ptr::from_ref(self.slots).addr()) / size_of::<Slot>()
     }
 
     /// Where its frames begin: the slots, and the side if there is one.
     pub fn frames(self) -> impl Iterator<Item = usize> {
         iter::once(ptr::from_ref(self.slots).addr()).chain(self.links().side.address())
-    }
-
-    /// The slots of `keys`, a range inside this leaf: they are never children.
-    #[inline(always)]
-    pub fn leaf_slots(self, keys: Range<u64>) -> &'p [Slot] {
-        &self.slots.0[slot_index(keys.start, 0)..=slot_index(keys.end - 1, 0)]
     }
 
     /// `count`, unless there is nothing to tell.

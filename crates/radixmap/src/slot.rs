@@ -1,20 +1,21 @@
 //! A slot: one word, at every level.
 //!
 //! ```text
-//!          63    62    61                            12 11  10   9   8        0
-//! empty     0     0     0                              0  00   LOCK 0         0
-//! value     v     0     v                              v  01   LOCK v         v    v: the value's main word
-//! WIDE      v     0     v                              v  11   LOCK v         v
-//! child     -   DYING   s       node's address / 128      10    0   0         0    s: the address's sign
-//! gone      0     0     0                              0  10   LOCK 0         0    of a node that was folded
+//!          63    62     61                            12 11  10   9   8      1  0
+//! empty     0     f      0                              0  00   LOCK 0      1  0    f: FOLDED, it speaks for its section
+//! value     v     f      v                              v  01   LOCK v      v  v    v: the value's main word
+//! WIDE      v     f      v                              v  11   LOCK v      v  v
+//! silent    0     0      0                              0  00    0   0      0  0    its section's first slot speaks for it
+//! child     -   DYING    s       node's address / 128      10    0   0      1  0    s: the address's sign
+//! gone      0     0      0                              0  10   LOCK 0      0  0    of a node that was folded
 //! ```
 //! The tags keep to bits that a machine's page-table entries leave to software (9 to 11 and 52 to 62), so that a value may
 //! be laid out as such an entry; and an empty slot is an entry that is not present, locked or not. A value whose second
-//! word is not 0 is WIDE: the second word is in the node's [`side`](crate::side).
-//! The state table and the rules of who may write what are in [`crate::lock`].
+//! word is not 0 is WIDE: the second word is in the node's [`side`](crate::side). What speaks for a whole section is said in
+//! [`crate::section`]. The state table and the rules of who may write what are in [`crate::lock`].
 
 use percore::Pinned;
-use refcache::{DYING, WeakWord};
+use refcache::{DYING, KEPT, WeakWord};
 use sync::atomic::{AtomicU64, Ordering, fence};
 
 const LOCK: u64 = 1 << 9;
@@ -23,6 +24,12 @@ const VALUE: u64 = 1 << 10;
 const MORE: u64 = 1 << 11;
 const KIND: u64 = VALUE | MORE;
 const CHILD: u64 = MORE;
+/// An empty slot that is not silent. A child's word has it too, and Refcache leaves it there when the child goes.
+const OWN: u64 = KEPT;
+/// The slot speaks for its section: unless it has a child, of which Refcache says with this bit that it is dying.
+const FOLDED: u64 = DYING;
+/// A machine that walks the word as a page-table entry takes it for present.
+const WALKED: u64 = 1 << 0;
 
 /// The bits of a main word that belong to the map.
 pub const TAGS: u64 = LOCK | KIND | DYING;
@@ -42,23 +49,69 @@ const _: () = assert!(DYING.leading_zeros() < ABOVE_SIGN, "a dying child's addre
 pub(crate) struct Word(u64);
 
 impl Word {
-    pub const EMPTY: Self = Self(0);
+    /// An empty slot that speaks for itself.
+    pub const EMPTY: Self = Self(OWN);
+    /// A slot that its section's first speaks for.
+    pub const SILENT: Self = Self(0);
     /// A slot of a node that was folded, for ever: locked by nobody, used so that who looks without a lock sees a value.
     const GONE: Self = Self(LOCK | CHILD);
 
-    /// Whether no bit is set.
-    #[cfg(not(loom))]
-    pub const fn is_zero(self) -> bool {
-        self.0 == 0
+    /// Whether the slot, which has no child, speaks for itself and no other.
+    #[inline(always)]
+    pub fn is_own(self) -> bool {
+        self.above_value() > 0
+    }
+
+    /// Whether its section's first slot speaks for it.
+    #[inline(always)]
+    pub fn is_silent(self) -> bool {
+        self == Self::SILENT
+    }
+
+    /// Whether it speaks for its section.
+    #[inline(always)]
+    pub fn is_folded(self) -> bool {
+        self.above_value() < 0 && self.0 & KIND != CHILD
+    }
+
+    /// Less than 0 if bit 62 is set, 0 if the slot is silent, and more in all other cases.
+    #[inline(always)]
+    fn above_value(self) -> i64 {
+        const { assert!(FOLDED << 1 == 1 << 63) };
+        (self.0 << 1) as i64
+    }
+
+    /// Whether it is unlocked, has no child and speaks for itself.
+    #[inline(always)]
+    pub fn is_free(self) -> bool {
+        self == Self::EMPTY || self.0 & (VALUE | LOCK | FOLDED) == VALUE
+    }
+
+    /// Whether it may speak for a section: a machine needs an entry for each page that is present.
+    #[inline(always)]
+    pub fn can_fold(self) -> bool {
+        self.0 & WALKED == 0
+    }
+
+    /// The same value, or none, of a section.
+    #[inline(always)]
+    pub fn folded(self) -> Self {
+        Self(self.0 | FOLDED)
+    }
+
+    /// The same value, or none, of one slot.
+    #[inline(always)]
+    pub fn own(self) -> Self {
+        Self(self.0 & !FOLDED)
     }
 
     #[inline(always)]
-    fn value(main: u64, wide: bool) -> Self {
+    pub fn value(main: u64, wide: bool) -> Self {
         Self(main | VALUE | if wide { MORE } else { 0 })
     }
 
     fn child(node: usize) -> Self {
-        let word = Self((node as u64) << ADDRESS_SHIFT & !DYING | CHILD);
+        let word = Self((node as u64) << ADDRESS_SHIFT & !DYING | CHILD | OWN);
         debug_assert!(word.address() == node);
         word
     }
@@ -74,22 +127,16 @@ impl Word {
     }
 
     /// Returns the bits that tell others apart from it: of their kind, those of `mask` in their main words, and, if it is wide, who
-    /// is locked.
+    /// is locked. Not whether they speak for a section.
     #[inline(always)]
     pub fn telling(self, mask: u64) -> u64 {
         mask & !TAGS | KIND | if self.is_wide() { LOCK } else { 0 }
     }
 
-    /// Returns those of `bits` that tell it apart from `other`.
+    /// Those of `bits` that tell it apart from `other`.
     #[inline(always)]
     pub fn differing(self, other: Self, bits: u64) -> u64 {
         (self.0 ^ other.0) & bits
-    }
-
-    /// The bits of both.
-    #[inline(always)]
-    pub fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 
     #[inline(always)]
@@ -108,6 +155,24 @@ impl Word {
         self.0 & (KIND | LOCK) == CHILD
     }
 
+    /// Whether it has a child that is not marked.
+    #[inline(always)]
+    pub fn is_living_child(self) -> bool {
+        self.0 & (KIND | LOCK | DYING) == CHILD
+    }
+
+    /// Whether a traversal may take it as it is: it is not silent, and no dying child's.
+    #[inline(always)]
+    pub fn is_settled(self) -> bool {
+        !self.is_silent() && !self.is_dying_child()
+    }
+
+    /// Whether it has a child that is marked.
+    #[inline(always)]
+    pub fn is_dying_child(self) -> bool {
+        self.0 & (KIND | LOCK | DYING) == CHILD | DYING
+    }
+
     #[inline(always)]
     pub fn is_gone(self) -> bool {
         self == Self::GONE
@@ -119,13 +184,18 @@ impl Word {
     }
 
     #[inline(always)]
+    pub fn locked_if(self, locked: bool) -> Self {
+        Self(self.0 | if locked { LOCK } else { 0 })
+    }
+
+    #[inline(always)]
     pub fn unlocked(self) -> Self {
         Self(self.0 & !LOCK)
     }
 
     /// The same kind of value with another main word.
     pub fn with_main(self, main: u64) -> Self {
-        Self(self.0 & TAGS | main)
+        Self(self.0 & (TAGS & !FOLDED) | main)
     }
 
     /// The main word of the value.
@@ -158,10 +228,23 @@ impl Slot {
     }
 
     /// The word as any traversal must read it: a dying child is revived, so the child may be entered until
-    /// the caller unpins. Acquire (in `revive`): pairs with the Release in [`Slot::publish`].
+    /// the caller unpins. Acquire, also of what revives: pairs with the Release in [`Slot::publish`].
     #[inline(always)]
     pub fn enter(&self, pin: &Pinned) -> Word {
-        Word(self.0.revive(pin))
+        let word = self.seen();
+        if word.is_dying_child() { self.revive(word, pin) } else { word }
+    }
+
+    /// Takes the mark off the child, unless the slot changes: a value's bit is not Refcache's.
+    #[cold]
+    fn revive(&self, mut word: Word, pin: &Pinned) -> Word {
+        while word.is_dying_child() {
+            match self.0.try_revive(word.0, pin) {
+                Ok(revived) => return Word(revived),
+                Err(now) => word = Word(now),
+            }
+        }
+        word
     }
 
     /// The whole word, as a machine reads it that walks the slots as a page table. Acquire, as hardware's walks are.
@@ -176,7 +259,7 @@ impl Slot {
         Word(self.word().load(Ordering::Relaxed))
     }
 
-    /// The word of a leaf's slot that the caller does not hold. Acquire: as in [`Slot::enter`].
+    /// The word of a slot that the caller does not hold, and whose child it does not enter. Acquire: as in [`Slot::enter`].
     #[inline(always)]
     pub fn seen(&self) -> Word {
         Word(self.word().load(Ordering::Acquire))
@@ -199,67 +282,19 @@ impl Slot {
         self.word().compare_exchange(seen.0, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// One try to lock a slot that has no child; one that has is only read.
-    #[inline(always)]
-    pub fn try_lock_childless(&self) -> bool {
-        let seen = self.held();
-        let is_free = seen == Word::EMPTY || seen.0 & (VALUE | LOCK) == VALUE;
-        is_free && self.try_lock(seen)
-    }
-
-    /// Locks a slot of a node that nobody else can see yet. Relaxed: publishing the node orders it.
-    pub fn hold(&self) {
-        self.word().store(self.held().locked().0, Ordering::Relaxed);
-    }
-
-    /// One try to lock a slot of a leaf, which has no child; one that is locked, or gone, is only read. Acquire: as in
-    /// [`Slot::try_lock`].
-    #[inline(always)]
-    pub fn try_lock_in_leaf(&self) -> bool {
-        sync::try_lock_bit(self.word(), LOCK).is_ok()
-    }
-
     /// Clears the lock bit. Only the holder writes a locked word, so a store does. Release: pairs with the
-    /// Acquire in [`Slot::try_lock`] and in [`Slot::try_lock_in_leaf`].
+    /// Acquire in [`Slot::try_lock`].
     #[inline(always)]
     pub fn unlock(&self) {
         self.word().store(self.held().unlocked().0, Ordering::Release);
     }
 
-    /// Unlocks a slot that the caller holds, unless it has a child. Release: as in [`Slot::unlock`].
+    /// Stores `word` into a slot that the caller holds, or that is silent and whose section the caller holds, or that nobody else
+    /// can see yet. Release: as in [`Slot::unlock`], if the word is not locked; and whoever finds a slot that was silent sees
+    /// what the section's holder saw.
     #[inline(always)]
-    pub fn unlock_childless(&self) -> bool {
-        let held = self.held();
-        if held.is_locked() {
-            self.word().store(held.unlocked().0, Ordering::Release);
-        }
-        held.is_locked()
-    }
-
-    /// Stores a value into a slot that the caller holds; it stays locked. If it is `wide` its second word was stored
-    /// before. Relaxed: the unlock publishes.
-    #[inline(always)]
-    pub fn set(&self, main: u64, wide: bool) {
-        self.word().store(Word::value(main, wide).locked().0, Ordering::Relaxed);
-    }
-
-    /// Stores a value, as `set`, into a slot that the caller holds, or that nobody else can see yet. It is unlocked then.
-    /// Release: as in [`Slot::unlock`].
-    #[inline(always)]
-    pub fn give(&self, main: u64, wide: bool) {
-        self.word().store(Word::value(main, wide).0, Ordering::Release);
-    }
-
-    /// Empties a slot that the caller holds; it stays locked. Relaxed: the unlock publishes.
-    #[inline(always)]
-    pub fn clear(&self) {
-        self.word().store(Word::EMPTY.locked().0, Ordering::Relaxed);
-    }
-
-    /// Empties a slot of a map that the caller has alone; it is unlocked then. Relaxed: whoever comes later has synchronised with
-    /// the caller.
-    pub fn reset(&self) {
-        self.word().store(Word::EMPTY.0, Ordering::Relaxed);
+    pub fn put(&self, word: Word) {
+        self.word().store(word.0, Ordering::Release);
     }
 
     /// Replaces the content of a slot that the caller holds by a child: that also unlocks it. Release: pairs
@@ -282,7 +317,7 @@ impl Slot {
     }
 
     /// The slot's node was folded: whoever waits here looks at the parent's slot again. Release: pairs with the Acquire
-    /// of who finds it so ([`Slot::enter`], [`Slot::try_lock_in_leaf`]), and then sees what the parent's slot became.
+    /// of who finds it so ([`Slot::enter`], [`Slot::seen`]), and then sees what the parent's slot became.
     pub fn bury(&self) {
         self.word().store(Word::GONE.0, Ordering::Release);
     }
@@ -290,45 +325,6 @@ impl Slot {
     #[inline(always)]
     fn word(&self) -> &AtomicU64 {
         &self.0.0
-    }
-}
-
-/// Slots that are looked at in one go: those of a cache line.
-const LINE: usize = 8;
-
-/// How many of `slots` come before the first that is not `like` that.
-#[inline(always)]
-pub(crate) fn count_while(slots: &[Slot], like: impl Fn(&Slot) -> bool) -> usize {
-    if let [slot] = slots {
-        return usize::from(like(slot));
-    }
-    let (lines, rest) = slots.as_chunks::<LINE>();
-    for (line, chunk) in lines.iter().enumerate() {
-        if let Some(other) = chunk.iter().position(|slot| !like(slot)) {
-            return line * LINE + other;
-        }
-    }
-    lines.len() * LINE + rest.iter().take_while(|slot| like(slot)).count()
-}
-
-/// Does `change` to each of `slots`.
-#[inline(always)]
-pub(crate) fn change_all(slots: &[Slot], change: impl Fn(&Slot)) {
-    if let [slot] = slots {
-        return change(slot);
-    }
-    let (lines, rest) = slots.as_chunks::<LINE>();
-    lines.iter().for_each(|line| line.iter().for_each(&change));
-    rest.iter().for_each(&change);
-}
-
-/// Slots that somebody holds; they are unlocked when it goes.
-pub(crate) struct Locked<'p>(pub &'p [Slot]);
-
-impl Drop for Locked<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        change_all(self.0, Slot::unlock);
     }
 }
 

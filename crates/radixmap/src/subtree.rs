@@ -6,8 +6,9 @@ use core::ops::{ControlFlow, Range};
 
 use crate::expand::Mode;
 use crate::lock::{Here, are_alike};
-use crate::node::{NodeRef, Part, Step, slot_keys};
-use crate::slot::{Slot, Word, change_all, count_while};
+use crate::node::{NodeRef, Part, Step, leaf_indices, slot_index, slot_keys};
+use crate::section::folds_at;
+use crate::slot::Word;
 use crate::{OutOfMemory, fold};
 
 /// Why a range below a node was not locked.
@@ -29,29 +30,29 @@ pub(crate) fn lock_below<'p>(
     if node.level() > 0 {
         return lock_above(here, node, keys, mode);
     }
-    let slots = node.leaf_slots(keys.clone());
-    let taken = count_while(slots, Slot::try_lock_in_leaf);
-    if taken == slots.len() { Ok(()) } else { lock_rest(here, node, slots, keys.start, taken) }
+    let slots = leaf_indices(&keys);
+    let taken = node.slots().try_lock_in_leaf(slots.clone());
+    if taken == slots.end { Ok(()) } else { lock_rest(here, node, slots, keys.start, taken) }
 }
 
-/// `lock_below` for a leaf, where the first `taken` of `slots`, which begin at key `start`, are held, and others may hold the next.
+/// `lock_below` for a leaf, where those of `slots` below slot `taken` are held, and others may hold that. They begin at key `start`.
 #[cold]
 fn lock_rest<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
-    slots: &[Slot],
+    slots: Range<usize>,
     start: u64,
     mut taken: usize,
 ) -> Result<(), Refusal> {
-    while let Some(next) = slots.get(taken) {
-        let word = next.seen();
+    while taken < slots.end {
+        let word = node.slots().seen(taken);
         if word.is_gone() {
             // Only the first slot can be: a held slot keeps the leaf.
             return Err(Refusal::Gone);
         }
         match word.is_locked() {
-            true => Taken { here, node, keys: start..start + taken as u64 }.wait_for_next(),
-            false => taken += count_while(&slots[taken..], Slot::try_lock_in_leaf),
+            true => Taken { here, node, keys: start..start + (taken - slots.start) as u64 }.wait_for_next(),
+            false => taken = node.slots().try_lock_run(taken..slots.end),
         }
     }
     Ok(())
@@ -60,9 +61,17 @@ fn lock_rest<'p>(
 /// `lock_below` above the leaves.
 fn lock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, mode: Mode) -> Result<(), Refusal> {
     let mut taken = Taken { here, node, keys: keys.start..keys.start };
-    for part in node.parts_without(keys, Slot::try_lock_childless) {
-        taken.keys.end = part.keys.start;
-        lock_part(here, &part, mode)?;
+    let (Range { start: mut at, end }, whole) = (node.indices(&keys), node.whole_indices(&keys));
+    while at < end {
+        if whole.contains(&at) {
+            at = node.slots().try_lock_run(at..whole.end);
+        }
+        if at < end {
+            let part = node.part_at(at, &keys);
+            taken.keys.end = part.keys.start;
+            lock_part(here, &part, mode)?;
+            at += 1;
+        }
     }
     mem::forget(taken);
     Ok(())
@@ -121,7 +130,7 @@ pub(crate) fn split_below<'p>(
     keys: Range<u64>,
     within: &Range<u64>,
 ) -> Result<(), OutOfMemory> {
-    for part in node.parts(keys) {
+    for part in node.held_parts(keys) {
         let child = match node.step(here, part.slot) {
             Step::Child(child) => child,
             Step::Slot(_) if part.whole => continue,
@@ -138,18 +147,24 @@ pub(crate) fn split_below<'p>(
 #[inline(always)]
 pub(crate) fn unlock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
     match node.level() {
-        0 => change_all(node.leaf_slots(keys), Slot::unlock),
+        0 => node.slots().unlock(leaf_indices(&keys)),
         _ => unlock_above(here, node, keys),
     }
 }
 
 /// `unlock_below` above the leaves.
 fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
-    for part in node.parts_without(keys, Slot::unlock_childless) {
-        match node.step(here, part.slot) {
-            Step::Child(child) => unlock_below(here, child, part.keys),
-            Step::Slot(_) => part.slot.unlock(),
+    let Range { start: mut at, end } = node.indices(&keys);
+    loop {
+        at = node.slots().unlock_run(at..end, folds_at(node.level()));
+        if at == end {
+            return;
         }
+        let part = node.part_at(at, &keys);
+        if let Step::Child(child) = node.step(here, part.slot) {
+            unlock_below(here, child, part.keys);
+        }
+        at += 1;
     }
 }
 
@@ -209,14 +224,14 @@ pub(crate) fn acquire<'p>(
     key: u64,
     wanted: impl Fn(Word) -> bool,
 ) -> Acquired<'p> {
-    let slot = node.slot(key);
+    let (slot, index) = (node.slot(key), slot_index(key, node.level()));
     loop {
         match node.step(here, slot) {
             Step::Child(child) => return Acquired::Child(child),
             Step::Slot(word) if word.is_gone() => return Acquired::Gone,
             Step::Slot(word) if word.is_locked() => {}
             Step::Slot(word) if !wanted(word) => return Acquired::Unwanted,
-            Step::Slot(word) if slot.try_lock(word) => return Acquired::Locked(word),
+            Step::Slot(word) if node.slots().try_lock(index, word) => return Acquired::Locked(word.own()),
             Step::Slot(_) => {}
         }
         here.wait(node, key);
@@ -229,8 +244,10 @@ pub(crate) fn each_node<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn 
     if node.level() == 0 {
         return;
     }
-    for slot in node.slots() {
-        if let Step::Child(child) = node.step(here, slot) {
+    for slot in &node.slots().0 {
+        if slot.held().is_child()
+            && let Step::Child(child) = node.step(here, slot)
+        {
             each_node(here, child, visit);
         }
     }

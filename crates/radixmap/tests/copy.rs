@@ -6,7 +6,7 @@ mod common;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{CORES, Twin, domain, settle};
+use common::{CORES, Twin, domain, joined, settle};
 use percore::Pinned;
 use proptest::prelude::*;
 use radixmap::{Always, IfPresent, KEY_END, OutOfMemory, RadixMap, Run};
@@ -136,10 +136,10 @@ proptest! {
             let before = slots(map, pin);
             copy(map, pin, twin, held);
             let copied = before.iter().filter_map(|(keys, value)| Some((keys.clone(), made(*value)?)));
-            assert_eq!(slots(twin, pin), copied.collect::<Vec<_>>());
+            assert_eq!(joined(slots(twin, pin)), joined(copied));
             let kept = |value| if value >= 16 { value + 1000 } else { value };
             let kept = before.iter().map(|(keys, value)| (keys.clone(), kept(*value)));
-            assert_eq!(slots(map, pin), kept.collect::<Vec<_>>());
+            assert_eq!(joined(slots(map, pin)), joined(kept));
             assert!(twin.stats().live() <= map.stats().live());
             fill(twin, pin, 0..KEY_END, 6);
         });

@@ -89,7 +89,7 @@ pub use header::{Header, Release};
 pub use local::Loan;
 pub use object::Ref;
 pub use review::Tick;
-pub use weak::{DYING, Weak, WeakWord};
+pub use weak::{DYING, KEPT, Weak, WeakWord};
 
 /// The sizes of a [`Refcache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,13 @@
 //! |---|---|---|
 //! | pointer | the owner (Release), or a reader's `revive` | the object is there |
 //! | pointer, DYING | the core that queued the object | its count was zero; use it only after clearing the mark |
-//! | 0 | the reviewer, by CAS from the marked word | gone |
+//! | 0, or [`KEPT`] | the reviewer, by CAS from the marked word: `KEPT` stays as it was | gone |
 //! | anything | the owner, after [`Header::unname`](crate::Header::unname) | something else's: the object goes without it |
 //!
 //! Cases, when a reader and the reviewer meet:
 //! 1. The reader clears DYING first: the reviewer's CAS finds no mark and fails; it marks the word again and
 //!    waits for two epochs more.
-//! 2. The reviewer's CAS is first: the reader finds 0.
+//! 2. The reviewer's CAS is first: the reader finds the object gone.
 //! 3. The reader saw the word before it was marked, and is still pinned: then its core has not flushed in the
 //!    epoch after the marking, and the review has not begun. This is why a reader need not count what it
 //!    reads.
@@ -31,7 +31,10 @@ const LOCK: u64 = 1 << 0;
 /// Refcache's bit in a [`WeakWord`]: the object's global count was zero when somebody last looked.
 pub const DYING: u64 = 1 << 62;
 
-/// What names a counted object; 0 when the object is gone.
+/// The owner's bit in a [`WeakWord`] that stays when the object goes.
+pub const KEPT: u64 = 1 << 1;
+
+/// What names a counted object; 0 when the object is gone, or [`KEPT`] if that was set.
 ///
 /// Bit 62 is [`DYING`]. All other bits belong to whoever owns the word; bit 0, while set, keeps the object from
 /// being taken away. While the object lives, the word is not 0, and the owner changes it by read-modify-writes.
@@ -44,24 +47,35 @@ impl WeakWord {
     /// caller has a [`Loan`](crate::Loan), taken before. To keep it longer, adjust its count by +1 before the
     /// loan ends.
     #[inline(always)]
-    pub fn revive(&self, _pin: &Pinned) -> u64 {
+    pub fn revive(&self, pin: &Pinned) -> u64 {
         // Acquire pairs with the owner's Release that published the object; read-modify-writes in between
         // pass it on.
         let word = self.0.load(Ordering::Acquire);
-        if word & DYING == 0 { word } else { self.win(word) }
+        if word & DYING == 0 { word } else { self.win(word, pin) }
     }
 
     /// Clears the mark before the reviewer takes the object, or sees that it came too late.
     #[cold]
-    fn win(&self, mut word: u64) -> u64 {
+    fn win(&self, mut word: u64, pin: &Pinned) -> u64 {
         while word & DYING != 0 {
-            // Acquire: as in `revive`.
-            match self.0.compare_exchange(word, word & !DYING, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return word & !DYING,
+            match self.try_revive(word, pin) {
+                Ok(revived) => return revived,
                 Err(now) => word = now,
             }
         }
         word
+    }
+
+    /// Clears the mark of `word`, which was read before, if it is the word still; else what it is now. For owners that give bit
+    /// 62 a meaning of their own in words that name no object: those are not to be revived.
+    ///
+    /// # Errors
+    /// The word that was found instead.
+    #[inline]
+    pub fn try_revive(&self, word: u64, _pin: &Pinned) -> Result<u64, u64> {
+        let revived = word & !DYING;
+        // Acquire: as in `revive`.
+        self.0.compare_exchange(word, revived, Ordering::Acquire, Ordering::Acquire).map(|_| revived)
     }
 
     /// Replaces the word by `change` of it, unless it is not the object's any more. Relaxed: the epoch barrier takes a
@@ -82,11 +96,11 @@ impl WeakWord {
     pub(crate) fn take(&self, names: impl Fn() -> bool) -> bool {
         // Acquire: as in `change_while`.
         let word = self.0.load(Ordering::Acquire);
-        // Release pairs with the Acquire of an owner who finds 0 and publishes another object: all that was
+        // Release pairs with the Acquire of an owner who finds it gone and publishes another object: all that was
         // done to the old one comes before. A bit changed since the load makes it fail.
         word & (DYING | LOCK) == DYING
             && names()
-            && self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+            && self.0.compare_exchange(word, word & KEPT, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -3,39 +3,55 @@
 use core::iter;
 use core::mem;
 use core::ops::Range;
-use core::slice;
 
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::{GROUP, LEVEL_BITS, NodeRef, Step, slot_index, slot_keys};
+use super::{FANOUT, GROUP, LEVEL_BITS, NodeRef, Step, leaf_indices, slot_index, slot_keys};
 use crate::lock::Here;
 use crate::memory::Slots;
+use crate::section::{Locked, first_of, folds_at};
 use crate::side::Side;
-use crate::slot::{Locked, Slot, Word, count_while};
+use crate::slot::{Slot, Word};
 use crate::subtree::{Acquired, acquire};
 
 impl<'p> NodeRef<'p> {
-    /// The slots that `keys`, a range inside this node, touches: left to right.
+    /// The slots that `keys`, a range inside this node, touches in part: the first, the last, both or none.
     #[inline(always)]
-    pub fn parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
-        self.picked(keys, |slots| Some(one(slots.start)))
+    pub fn ends(self, keys: &Range<u64>) -> impl Iterator<Item = Part<'p>> {
+        let (all, whole) = (self.indices(keys), self.whole_indices(keys));
+        let last = all.end.checked_sub(1).filter(|&last| last >= whole.end && last > all.start);
+        let first = Some(all.start).filter(|&first| first < whole.start || first >= whole.end);
+        first.into_iter().chain(last).map(move |index| self.part_at(index, keys))
     }
 
-    /// The same without those that `passes` says yes to. It is not asked about slots that stick out of the keys.
+    /// The slots that `keys`, a range inside this node, touches, for the holder of all, to change them one by one: they speak for themselves.
     #[inline(always)]
-    pub fn parts_without(
-        self,
-        keys: Range<u64>,
-        passes: impl Fn(&Slot) -> bool,
-    ) -> impl Iterator<Item = Part<'p>> {
+    pub fn own_parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
+        self.picked(keys, |slots| {
+            self.slots.open_held(slots.start);
+            Some(one(slots.start))
+        })
+    }
+
+    /// The same: a section that says the same comes as one part, if the keys cover it.
+    #[inline(always)]
+    pub fn held_parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         let whole = self.whole_indices(&keys);
         self.picked(keys, move |slots| {
-            if !whole.contains(&slots.start) {
-                return Some(one(slots.start));
+            let (at, word) = (slots.start, self.slots.held(slots.start));
+            let next = word.next(at);
+            if word.is_folded() && (first_of(at) < at || at < whole.start || next > whole.end) {
+                self.slots.open_held(at);
+                return Some(one(at));
             }
-            let passed = slots.start + count_while(&self.slots.0[slots.start..whole.end], &passes);
-            (passed < slots.end).then(|| one(passed))
+            Some(at..next)
         })
+    }
+
+    /// The part of `keys`, a range inside this node, that falls on slot `index`.
+    #[inline(always)]
+    pub fn part_at(self, index: usize, keys: &Range<u64>) -> Part<'p> {
+        self.run(one(index), keys)
     }
 
     /// The used ones, for the holder of all: neighbours that say the same, and do not stick out of the keys, come as one part, if
@@ -46,8 +62,7 @@ impl<'p> NodeRef<'p> {
         self.picked(keys, move |slots| {
             let first = self.first_used(slots)?;
             let like = if whole.contains(&first) { self.like(first, &joins) } else { None };
-            let more = like.map_or(0, |like| like.count(&self.slots.0[first + 1..whole.end], first + 1));
-            Some(first..first + 1 + more)
+            Some(first..like.map_or(first + 1, |like| like.end(first..whole.end)))
         })
     }
 
@@ -57,24 +72,25 @@ impl<'p> NodeRef<'p> {
         if left.is_empty() {
             return None;
         }
-        let slots = self.leaf_slots(left.clone());
-        let run = match slots {
-            [slot] => usize::from(!slot.held().is_used())..1,
-            _ => self.used_run(slots, slot_index(left.start, 0), joins),
+        let slots = leaf_indices(left);
+        let base = left.start - slots.start as u64;
+        let run = match slots.len() {
+            1 => slots.start + usize::from(!self.slots.held(slots.start).is_used())..slots.end,
+            _ => self.used_run(slots, joins),
         };
-        let slot = slots.get(run.start)?;
-        let keys = left.start + run.start as u64..left.start + run.end as u64;
-        left.start = keys.end;
-        Some(Part { node: self, slot, keys, whole: true })
+        left.start = base + run.end as u64;
+        let keys = base + run.start as u64..left.start;
+        (!run.is_empty()).then(|| Part { node: self, slot: &self.slots.0[run.start], run, keys, whole: true })
     }
 
-    /// Which of `slots`, the first of which is slot `index` of this leaf, are the first run that is used.
+    /// Which of `slots` of this leaf are the first run that is used.
     #[inline(never)]
-    fn used_run(self, slots: &[Slot], index: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
-        let first = count_while(slots, |slot| !slot.held().is_used());
-        let Some((_, others)) = slots[first..].split_first() else { return first..first };
-        let like = self.like(index + first, joins);
-        first..first + 1 + like.map_or(0, |like| like.count(others, index + first + 1))
+    fn used_run(self, slots: Range<usize>, joins: impl Fn(u64) -> bool) -> Range<usize> {
+        let first = self.slots.end_of_unused(slots.clone());
+        if first == slots.end {
+            return first..first;
+        }
+        first..self.like(first, joins).map_or(first + 1, |like| like.end(first..slots.end))
     }
 
     /// The first of them, with its child if it has one, which stays: the caller entered it when it locked the keys.
@@ -101,10 +117,9 @@ impl<'p> NodeRef<'p> {
     #[inline(always)]
     pub fn used_runs(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
-            let (first, end) = (self.first_used(slots.clone())?, slots.end);
-            let word = self.slots.0[first].held();
-            let more = count_while(&self.slots.0[first + 1..end], |slot| slot.held() == word);
-            Some(first..first + 1 + more)
+            let first = self.first_used(slots.clone())?;
+            let word = self.slots.held(first).own();
+            Some(first..self.slots.end_of_like(first..slots.end, word, false).max(first + 1))
         })
     }
 
@@ -112,8 +127,8 @@ impl<'p> NodeRef<'p> {
     #[inline(always)]
     pub fn steps(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
-            let childless = count_while(&self.slots.0[slots.clone()], |slot| !slot.held().is_child());
-            Some(slots.start..slots.start + childless.max(1))
+            let end = self.slots.end_while(slots.clone(), |word| !word.is_child());
+            Some(slots.start..end.max(slots.start + 1))
         })
     }
 
@@ -132,26 +147,29 @@ impl<'p> NodeRef<'p> {
         keys: Range<u64>,
         joins: impl Fn(u64) -> bool,
     ) -> Result<Option<Found<'p>>, Gone> {
-        let Some((first, child)) = self.lock_first_used(here, keys.clone())? else { return Ok(None) };
-        let run = match self.level {
-            0 => first..self.lock_alike(first, self.indices(&keys).end, joins),
-            _ => one(first),
+        let slots = self.indices(&keys);
+        let Some((first, child)) = self.lock_first_used(here, &keys, slots.clone())? else { return Ok(None) };
+        let run = match (self.level, child) {
+            (0, None) => first.start..self.lock_alike(first, slots.end, joins),
+            _ => first,
         };
-        Ok(self.picked(keys, |_| Some(run.clone())).next().map(|part| Found { part, child }))
+        Ok(Some(Found { part: self.run(run, &keys), child }))
     }
 
-    /// The first slot of `keys` that has a child, or had a value and is the caller's now.
+    /// The first slot of `keys` that has a child, or had a value and is the caller's now, with its section if that is folded.
     fn lock_first_used(
         self,
         here: &Here<'p>,
-        keys: Range<u64>,
-    ) -> Result<Option<(usize, Option<NodeRef<'p>>)>, Gone> {
-        let mut slots = self.indices(&keys);
-        let start = keys.start & !(slot_keys(self.level + 1) - 1);
+        keys: &Range<u64>,
+        mut slots: Range<usize>,
+    ) -> Result<Option<(Range<usize>, Child<'p>)>, Gone> {
         while let Some(at) = self.first_used(slots.clone()) {
-            match acquire(here, self, start + slot_keys(self.level) * at as u64, Word::is_used) {
-                Acquired::Child(child) => return Ok(Some((at, Some(child)))),
-                Acquired::Locked(_) => return Ok(Some((at, None))),
+            if let Some(end) = self.slots.try_lock_value(at, slots.end) {
+                return Ok(Some((at..end, None)));
+            }
+            match acquire(here, self, self.part_at(at, keys).keys.start, Word::is_used) {
+                Acquired::Child(child) => return Ok(Some((one(at), Some(child)))),
+                Acquired::Locked(_) => return Ok(Some((one(at), None))),
                 Acquired::Unwanted => slots.start = at + 1,
                 Acquired::Gone => return Err(Gone),
             }
@@ -159,13 +177,19 @@ impl<'p> NodeRef<'p> {
         Ok(None)
     }
 
-    /// Locks the neighbours of slot `first`, which the caller holds, that say the same, below `end`; where they end.
-    fn lock_alike(self, first: usize, end: usize, joins: impl Fn(u64) -> bool) -> usize {
-        let held = Locked(slice::from_ref(&self.slots.0[first]));
-        let like = self.like(first, joins);
+    /// Locks the neighbours of `slots`, which the caller holds and which say the same, that say so too, below `end`; where they end.
+    fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> usize {
+        let held = Locked { slots: self.slots, range: slots.clone() };
+        let joins = joins(self.slots.held(slots.start).main());
         mem::forget(held);
-        let alike = like.map(|like| (first + 1..end).find(|&index| !like.try_lock(index)).unwrap_or(end));
-        alike.unwrap_or(first + 1)
+        let Some(like) = joins.then(|| self.like(slots.start, |_| true)).flatten() else { return slots.end };
+        let mut at = slots.end;
+        while at < end
+            && let Some(next) = like.try_lock(at, end)
+        {
+            at = next;
+        }
+        at
     }
 
     /// The runs of slots that `pick` picks, each from what is left.
@@ -175,38 +199,42 @@ impl<'p> NodeRef<'p> {
         keys: Range<u64>,
         pick: impl Fn(Range<usize>) -> Option<Range<usize>>,
     ) -> impl Iterator<Item = Part<'p>> {
-        let shift = LEVEL_BITS * self.level;
         let mut left = self.indices(&keys);
-        let base = (keys.start >> shift) - left.start as u64;
         iter::from_fn(move || {
             let run = if left.is_empty() { None } else { pick(left.clone()) }?;
             left.start = run.end;
-            let all = (base + run.start as u64) << shift..(base + run.end as u64) << shift;
-            let keys = all.start.max(keys.start)..all.end.min(keys.end);
-            Some(Part { node: self, slot: &self.slots.0[run.start], whole: keys == all, keys })
+            Some(self.run(run, &keys))
         })
+    }
+
+    /// The part of `keys`, a range inside this node, that falls on slots `run`.
+    #[inline(always)]
+    fn run(self, run: Range<usize>, keys: &Range<u64>) -> Part<'p> {
+        let shift = LEVEL_BITS * self.level;
+        let base = keys.start >> shift & !(FANOUT as u64 - 1);
+        let all = (base + run.start as u64) << shift..(base + run.end as u64) << shift;
+        let keys = all.start.max(keys.start)..all.end.min(keys.end);
+        Part { node: self, slot: &self.slots.0[run.start], run, whole: keys == all, keys }
     }
 
     /// The first of `slots` that is used. Most slots of most nodes are empty, so those are looked at in groups, and of an
     /// upper node only the groups that were ever used.
     #[inline(always)]
     pub fn first_used(self, slots: Range<usize>) -> Option<usize> {
-        let touched = self.touched();
-        let groups = self.slots.0.as_chunks::<GROUP>().0;
-        let mut at = slots.start;
-        while at < slots.end {
-            if self.slots.0[at].held().is_used() {
+        let (touched, Range { start: mut at, end }) = (self.touched(), slots);
+        while at < end {
+            let left = touched >> (at / GROUP);
+            let start = at / GROUP + left.trailing_zeros() as usize;
+            at = at.max(start * GROUP);
+            if left == 0 || at >= end {
+                return None;
+            }
+            let groups = (touched >> start).trailing_ones() as usize;
+            let stop = end.min((start + groups) * GROUP);
+            at = self.slots.end_of_unused(at..stop);
+            if at < stop {
                 return Some(at);
             }
-            let group = at / GROUP + (touched >> (at / GROUP)).trailing_zeros() as usize;
-            let next = (group + 1) * GROUP;
-            if is_any_used(groups.get(group)?) {
-                let mut left = at.max(group * GROUP)..slots.end.min(next);
-                if let Some(used) = left.find(|&index| self.slots.0[index].held().is_used()) {
-                    return Some(used);
-                }
-            }
-            at = next;
         }
         None
     }
@@ -214,10 +242,11 @@ impl<'p> NodeRef<'p> {
     /// What slot `index` says, which the caller holds, if neighbours that say the same are joined.
     #[inline(always)]
     fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
-        let word = Some(self.slots.0[index].held()).filter(|word| word.is_value() && joins(word.main()))?;
+        let word = Some(self.slots.held(index).own()).filter(|word| word.is_value() && joins(word.main()))?;
         let side = &self.links().side;
         let seconds = if word.is_wide() { side.each() } else { &[] };
-        Some(Like { slots: self.slots, word, second: self.second(index, word), side, seconds })
+        let folds = !word.is_wide() && word.can_fold() && folds_at(self.level);
+        Some(Like { slots: self.slots, word, folds, second: self.second(index, word), side, seconds })
     }
 
     /// The second word of slot `index`, which the caller holds and which says `word`: no child.
@@ -229,7 +258,8 @@ impl<'p> NodeRef<'p> {
     /// The slot that covers `keys`, which it covers alone.
     pub fn part(self, keys: Range<u64>) -> Part<'p> {
         let whole = keys.end - keys.start == slot_keys(self.level);
-        Part { node: self, slot: self.slot(keys.start), keys, whole }
+        let index = slot_index(keys.start, self.level);
+        Part { node: self, slot: &self.slots.0[index], run: one(index), keys, whole }
     }
 
     /// The keys of the slot that covers `key`.
@@ -246,28 +276,28 @@ impl<'p> NodeRef<'p> {
     }
 }
 
+/// The child of a slot, if it has one.
+type Child<'p> = Option<NodeRef<'p>>;
+
 /// The node was folded.
 pub(crate) struct Gone;
 
 /// Slots that have a value, or a slot that has a child.
 pub(crate) struct Found<'p> {
     pub part: Part<'p>,
-    pub child: Option<NodeRef<'p>>,
+    pub child: Child<'p>,
 }
 
 fn one(index: usize) -> Range<usize> {
     index..index + 1
 }
 
-#[inline(always)]
-fn is_any_used(slots: &[Slot; GROUP]) -> bool {
-    slots.iter().fold(Word::EMPTY, |all, slot| all.or(slot.held())).is_used()
-}
-
 /// What a slot says, to find others that say the same.
 struct Like<'p> {
     slots: &'p Slots,
     word: Word,
+    /// Slots that say it may be sections.
+    folds: bool,
     second: u64,
     side: &'p Side,
     /// All second words, if the slot has one of its own.
@@ -275,27 +305,29 @@ struct Like<'p> {
 }
 
 impl Like<'_> {
-    /// How many of `slots`, which the caller holds and the first of which is slot `first`, come before one that does not say it.
+    /// Where those of `slots`, which the caller holds and the first of which says it, end that say it.
     #[inline(always)]
-    fn count(&self, slots: &[Slot], first: usize) -> usize {
-        let alike = count_while(slots, |slot| slot.held() == self.word);
+    fn end(&self, slots: Range<usize>) -> usize {
+        let end = self.slots.end_of_like(slots.clone(), self.word, self.folds);
         match self.seconds.is_empty() {
             // If they had one second word for all, those that the caller holds have it still.
-            true => alike,
-            false => (first..first + alike).take_while(|&index| self.is_second(index)).count(),
+            true => end,
+            false => (slots.start..end).find(|&index| !self.is_second(index)).unwrap_or(end),
         }
     }
 
-    /// Locks slot `index`, if nobody holds it and it says the same.
+    /// Locks slot `index`, or the section that begins there and ends at `end` at the latest, if nobody holds it and it says the same;
+    /// where it ends.
     #[inline(always)]
-    fn try_lock(&self, index: usize) -> bool {
-        let (slot, free) = (&self.slots.0[index], self.word.unlocked());
-        let locked = slot.held() == free && slot.try_lock(free);
+    fn try_lock(&self, index: usize, end: usize) -> Option<usize> {
+        let (word, slot) = (self.slots.0[index].held(), &self.slots.0[index]);
+        let next = word.next(index);
+        let locked = word.own() == self.word.unlocked() && next <= end && slot.try_lock(word);
         let alike = locked && self.is_second(index);
         if locked && !alike {
             slot.unlock();
         }
-        alike
+        alike.then_some(next)
     }
 
     /// One word for all is looked at anew: whoever held the slot meanwhile may have made it a frame. Relaxed: as in
@@ -313,6 +345,8 @@ impl Like<'_> {
 pub(crate) struct Part<'p> {
     pub node: NodeRef<'p>,
     pub slot: &'p Slot,
+    /// Which of the node's slots they are.
+    run: Range<usize>,
     pub keys: Range<u64>,
     /// The range covers the slot completely.
     pub whole: bool,
@@ -340,21 +374,43 @@ impl<'p> Part<'p> {
     /// The same slots of another node.
     #[inline(always)]
     pub fn twin<'t>(&self, node: NodeRef<'t>) -> Part<'t> {
-        Part { node, slot: node.slot(self.keys.start), keys: self.keys.clone(), whole: self.whole }
+        let Self { run, keys, whole, .. } = self;
+        Part { node, slot: &node.slots.0[run.start], run: run.clone(), keys: keys.clone(), whole: *whole }
     }
 
-    /// The slots of a run, or the only one.
+    /// Which slots of the node they are.
     #[inline(always)]
-    pub fn slots(&self) -> &'p [Slot] {
-        match self.node.level {
-            0 => self.node.leaf_slots(self.keys.clone()),
-            _ => self.node.slots_of(&self.keys),
-        }
+    pub fn range(&self) -> Range<usize> {
+        self.run.clone()
+    }
+
+    /// How many slots they are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.range().len()
+    }
+
+    /// What they say, for the holder: the word of one slot.
+    #[inline(always)]
+    pub fn word(&self) -> Word {
+        self.node.slots.held(self.index()).own()
+    }
+
+    /// Makes them say `word`, as `Slots::set` does.
+    #[inline(always)]
+    pub fn set(&self, word: Word, folds: bool) {
+        self.node.set_slots(self.range(), word, folds);
+    }
+
+    /// The slots, which the caller has locked, to be unlocked.
+    #[inline(always)]
+    pub fn lock(&self) -> Locked<'p> {
+        Locked { slots: self.node.slots, range: self.range() }
     }
 
     /// Which slot of the node it is, or the first of the run.
     #[inline(always)]
     pub fn index(&self) -> usize {
-        slot_index(self.keys.start, self.node.level)
+        self.run.start
     }
 }

@@ -1,5 +1,7 @@
 //! What the tests of the map share.
 
+use std::ops::Range;
+
 use percore::Pinned;
 use radixmap::Value;
 use refcache::{Config, Refcache};
@@ -20,6 +22,19 @@ impl Value for Twin {
         assert_eq!(twin.to_words(), (main, second), "a value was torn");
         twin
     }
+}
+
+/// Runs of keys, each with what it says, where neighbours that say the same are one.
+#[allow(dead_code)] // not every binary compares runs
+pub fn joined<T: PartialEq>(runs: impl IntoIterator<Item = (Range<u64>, T)>) -> Vec<(Range<u64>, T)> {
+    let mut joined: Vec<(Range<u64>, T)> = Vec::new();
+    for (keys, value) in runs {
+        match joined.last_mut() {
+            Some((last, same)) if last.end == keys.start && *same == value => last.end = keys.end,
+            _ => joined.push((keys, value)),
+        }
+    }
+    joined
 }
 
 pub fn domain() -> Refcache {
