@@ -115,7 +115,7 @@ impl Like<'_, '_> {
         let all = self.seconds.node.slots();
         let Range { start: mut at, end } = slots;
         while at < end {
-            let word = all.held(at);
+            let word = all.seen(at);
             if !self.are_like(at, &[word]) {
                 return at;
             }

@@ -94,7 +94,8 @@ impl Slots {
         }
     }
 
-    /// What slot `index` says, or its section, for the holder, or as a hint.
+    /// What slot `index` says, or its section, for the holder. Of a section that somebody else opens or folds meanwhile it may be
+    /// what no more than the first slot says: who does not hold the slot asks [`seen`](Slots::seen).
     #[inline(always)]
     pub fn held(&self, index: usize) -> Word {
         let word = self.0[index].held();
@@ -247,9 +248,11 @@ impl Slots {
     /// The first of `slots` that is used, or their end; for the holder, or as a hint.
     #[inline(always)]
     pub fn end_of_unused(&self, slots: Range<usize>) -> usize {
-        match &self.0[slots.clone()] {
-            [slot, ..] if slot.held().is_used() => slots.start,
-            [slot] if slot.held().is_own() => slots.end,
+        // One look: a slot that is silent now may have a value then.
+        let first = self.0[slots.clone()].first().map(Slot::held);
+        match first {
+            Some(word) if word.is_used() => slots.start,
+            Some(word) if slots.len() == 1 && word.is_own() => slots.end,
             _ => self.end_of_unused_run(slots),
         }
     }
@@ -262,9 +265,12 @@ impl Slots {
         while let Some(slot) = all.get(at) {
             match slot.held() {
                 word if word.is_used() => return at,
-                word if word.is_silent() && self.held(at).is_used() => return at,
+                word if word.is_silent() => match self.seen(at) {
+                    word if word.is_used() => return at,
+                    word => at = word.next(at),
+                },
                 word if word.is_own() => at = end_of_same(all, at + 1, word),
-                _ => at = first_of(at) + SECTION,
+                word => at = word.next(at),
             }
         }
         slots.end

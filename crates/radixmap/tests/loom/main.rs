@@ -10,4 +10,5 @@ mod folds;
 mod looks;
 mod machine;
 mod ranges;
+mod sections;
 mod sides;

@@ -1,0 +1,234 @@
+//! The two keys of a leaf say the same as one section, which others open and fold. Only leaves fold here.
+
+use std::mem::ManuallyDrop;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use radixmap::{Always, KEY_END};
+
+use crate::machine::{KEYS, Map, Twin, WIDE, World, model, pin, race};
+
+impl World {
+    /// The leaf of keys 0 and 1 exists, and is one section that says `value`.
+    fn with_section(self, value: u64) -> Self {
+        let world = self.with_leaf([value; 2]);
+        world.fill(0, 0..2, value);
+        world
+    }
+
+    /// The same without a value.
+    fn with_empty_section(self) -> Self {
+        let world = self.with_leaf([1; 2]);
+        world.clear(0, 0..2);
+        world
+    }
+
+    /// Locks `keys` exactly, touches them and gives them the value `value`: a section that is whole folds.
+    fn fill(&self, core: usize, keys: Range<u64>, value: u64) {
+        let pin = pin(core);
+        let mut guard = self.map.lock_range(&pin, keys.clone(), Always).unwrap();
+        self.touch(&guard);
+        guard.fit(keys, Twin(value)).unwrap();
+        guard.fill(Twin(value));
+    }
+
+    /// What core 1 sees of keys 0 and 1 when it looks along all of them; 0 is no value.
+    fn look(&self) -> [u64; 2] {
+        let mut seen = [0; 8];
+        let _all = self.map.look(&pin(1), KEYS, u64::MAX, |keys, Twin(value)| {
+            keys.for_each(|key| seen[key as usize] = value);
+            ControlFlow::<()>::Continue(())
+        });
+        [seen[0], seen[1]]
+    }
+
+    /// Core 1 looks at a key that has a value all the time.
+    fn assert_used(&self, key: u64) {
+        assert!(self.map.peek(&pin(1), key).used);
+        assert!(self.map.first_used(&pin(1), key..key + 1).is_some(), "key {key} was missed");
+    }
+
+    fn assert_ends_with(self, values: [&[u64]; 2]) {
+        let now = self.values();
+        assert!(values[0].contains(&now[0]) && values[1].contains(&now[1]), "{now:?}");
+        self.end(2);
+    }
+}
+
+/// Both keys of a section are wanted, each by another core: the one opens it, the other finds it open.
+#[test]
+fn a_section_opens_for_two() {
+    model(3, || {
+        let world = World::new(2).with_section(10);
+        race(world, |world| world.add(0, 0..1, 1), |world| world.add(1, 1..2, 2))
+            .assert_ends_with([&[11], &[12]]);
+    });
+}
+
+/// The same without values.
+#[test]
+fn an_empty_section_opens_for_two() {
+    model(3, || {
+        let world = World::new(2).with_empty_section();
+        race(world, |world| world.add(0, 0..1, 1), |world| world.add(1, 1..2, 2))
+            .assert_ends_with([&[1], &[2]]);
+    });
+}
+
+/// A fault opens a section while somebody locks all of it, as one or as two.
+#[test]
+fn a_section_opens_beside_a_range() {
+    model(3, || {
+        let world = World::new(2).with_section(10);
+        let fault = |world: &World| assert!(matches!(world.fault(1, 1, 2), Some(10 | 11)));
+        race(world, |world| world.add(0, 0..2, 1), fault).assert_ends_with([&[11], &[13]]);
+    });
+}
+
+/// A section folds while a fault comes to one of its keys.
+#[test]
+fn a_section_folds_beside_a_fault() {
+    model(3, || {
+        let world = World::new(2).with_leaf([1, 2]);
+        let fault = |world: &World| assert!(matches!(world.fault(1, 1, 5), Some(2 | 3)));
+        race(world, |world| world.fill(0, 0..2, 3), fault).assert_ends_with([&[3], &[3, 8]]);
+    });
+}
+
+/// All keys of a section are cleared, and it folds as it is unlocked, while another core wants one of them.
+fn clear_beside(world: impl Fn() -> World + Send + Sync + 'static) {
+    model(2, move || {
+        let world = race(world(), |world| world.clear(0, 0..2), |world| world.add(1, 1..2, 5));
+        world.assert_ends_with([&[0], &[0, 5]]);
+    });
+}
+
+#[test]
+fn a_section_is_cleared_beside_a_locker() {
+    clear_beside(|| World::new(2).with_section(1));
+}
+
+#[test]
+fn an_open_section_is_cleared_beside_a_locker() {
+    clear_beside(|| World::new(2).with_leaf([1, 2]));
+}
+
+/// A leaf that is one section becomes one value of its parent: whoever waits at a silent slot finds it gone.
+#[test]
+fn a_section_s_leaf_is_folded_beside_a_fault() {
+    model(3, || {
+        let world = World::new(2).with_section(1);
+        let fault = |world: &World| assert!(matches!(world.fault(1, 1, 5), Some(1 | 10)));
+        race(world, |world| world.fold(0, 0..2, 10), fault).assert_ends_with([&[10], &[10, 15]]);
+    });
+}
+
+/// A section folds: the key that has a value before and after has one meanwhile, whatever the first said.
+#[test]
+fn a_section_folds_under_who_looks_for_a_value() {
+    model(3, || {
+        let world = World::new(2).filled(1..2, 2);
+        race(world, |world| world.fill(0, 0..2, 3), |world| world.assert_used(1)).end(2);
+    });
+}
+
+/// A section opens, and the first key loses its value: the other one has its own all the time.
+#[test]
+fn a_section_opens_under_who_looks_for_a_value() {
+    model(3, || {
+        let world = World::new(2).with_section(2);
+        race(world, |world| world.clear(0, 0..1), |world| world.assert_used(1)).end(2);
+    });
+}
+
+/// What a look sees of keys 0 and 1 beside `change`, each by itself.
+fn look_beside(
+    world: impl Fn() -> World + Send + Sync + 'static,
+    change: impl Fn(&World) + Copy + Send + Sync + 'static,
+    seen: [&'static [u64]; 2],
+) {
+    model(2, move || {
+        let world = race(world(), change, move |world| {
+            let now = world.look();
+            assert!(seen[0].contains(&now[0]) && seen[1].contains(&now[1]), "{now:?}");
+        });
+        world.end(2);
+    });
+}
+
+/// The first key becomes what the second is: that never was what the first was.
+#[test]
+fn a_section_folds_under_a_look() {
+    look_beside(|| World::new(2).with_leaf([1, 2]), |world| world.fill(0, 0..2, 2), [&[1, 2], &[2]]);
+}
+
+#[test]
+fn a_section_opens_under_a_look() {
+    look_beside(|| World::new(2).with_section(1), |world| world.add(0, 0..1, 5), [&[1, 6], &[1]]);
+}
+
+/// The whole of a section gets another value as one, and then one of its keys a third.
+#[test]
+fn a_section_changes_and_opens_under_a_look() {
+    let change = |world: &World| {
+        world.fill(0, 0..2, 2);
+        world.add(0, 1..2, 5);
+    };
+    look_beside(|| World::new(2).with_section(1), change, [&[1, 2], &[1, 2, 7]]);
+}
+
+#[test]
+fn a_section_with_second_words_opens_under_a_look() {
+    look_beside(
+        || World::new(2).with_section(WIDE),
+        |world| world.add_wide(0, 0..1, 5),
+        [&[WIDE, WIDE + 5], &[WIDE]],
+    );
+}
+
+/// What a copy without a guard has of keys 0 and 1 beside `change`.
+fn copy_beside(
+    world: impl Fn() -> World + Send + Sync + 'static,
+    change: impl Fn(&World) + Copy + Send + Sync + 'static,
+    copied: [&'static [u64]; 2],
+) {
+    model(2, move || {
+        let world = world();
+        let twin = world.twin();
+        let theirs = twin.clone();
+        let copy = move |world: &World| {
+            world.map.copy_to(&pin(1), &theirs, 0..KEY_END, |run| Ok(Some(run.value()))).unwrap();
+        };
+        let world = race(world, change, copy);
+        let mut now = [0; 2];
+        twin.lock_whole(&pin(0), 0..2).for_each(|entry| {
+            let value = entry.value().map_or(0, |Twin(value)| value);
+            entry.keys().filter(|&key| key < 2).for_each(|key| now[key as usize] = value);
+        });
+        assert!(copied[0].contains(&now[0]) && copied[1].contains(&now[1]), "{now:?}");
+        destroy(twin);
+        world.end(2);
+    });
+}
+
+#[test]
+fn a_section_opens_under_a_copy() {
+    copy_beside(|| World::new(2).with_section(1), |world| world.add(0, 0..1, 5), [&[1, 6], &[1]]);
+}
+
+/// The first key of a section loses its value: the copy has the other.
+#[test]
+fn a_section_is_cut_under_a_copy() {
+    copy_beside(|| World::new(2).with_section(1), |world| world.clear(0, 0..1), [&[0, 1], &[1]]);
+}
+
+/// The first key gets what the second has: the copy has the second.
+#[test]
+fn a_section_folds_under_a_copy() {
+    copy_beside(|| World::new(2).filled(1..2, 2), |world| world.fill(0, 0..2, 2), [&[0, 2], &[2]]);
+}
+
+fn destroy(twin: Arc<Map>) {
+    let Some(twin) = Arc::into_inner(twin) else { panic!("both are done") };
+    ManuallyDrop::into_inner(twin).destroy(&pin(0));
+}
