@@ -118,8 +118,10 @@ impl<'p> NodeRef<'p> {
     pub fn used_runs(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
             let first = self.first_used(slots.clone())?;
-            let word = self.slots.held(first).own();
-            Some(first..self.slots.end_of_like(first..slots.end, word, false).max(first + 1))
+            let word = self.slots.held(first);
+            // A child that is marked says what a section would.
+            let like = word.is_value().then(|| self.slots.end_of_like(first..slots.end, word.own(), false));
+            Some(first..like.map_or(first + 1, |end| end.max(first + 1)))
         })
     }
 
@@ -149,8 +151,8 @@ impl<'p> NodeRef<'p> {
     ) -> Result<Option<Found<'p>>, Gone> {
         let slots = self.indices(&keys);
         let Some((first, child)) = self.lock_first_used(here, &keys, slots.clone())? else { return Ok(None) };
-        let run = match (self.level, child) {
-            (0, None) => first.start..self.lock_alike(first, slots.end, joins),
+        let run = match child {
+            None if self.level == 0 || first.len() > 1 => self.lock_alike(first, slots.end, joins),
             _ => first,
         };
         Ok(Some(Found { part: self.run(run, &keys), child }))
@@ -177,19 +179,27 @@ impl<'p> NodeRef<'p> {
         Ok(None)
     }
 
-    /// Locks the neighbours of `slots`, which the caller holds and which say the same, that say so too, below `end`; where they end.
-    fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> usize {
+    /// Locks the neighbours of `slots` of a leaf, which the caller holds and which say the same, that say so too, below `end`: all that is
+    /// held then. If they are not to be joined that is the first of them.
+    fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
+        let first = one(slots.start);
         let held = Locked { slots: self.slots, range: slots.clone() };
-        let joins = joins(self.slots.held(slots.start).main());
+        let joins = joins(self.slots.held(first.start).main());
         mem::forget(held);
-        let Some(like) = joins.then(|| self.like(slots.start, |_| true)).flatten() else { return slots.end };
+        if !joins {
+            if slots != first {
+                self.slots.open(first.clone());
+            }
+            return first;
+        }
+        let Some(like) = self.like(first.start, |_| true).filter(|_| self.level == 0) else { return slots };
         let mut at = slots.end;
         while at < end
             && let Some(next) = like.try_lock(at, end)
         {
             at = next;
         }
-        at
+        first.start..at
     }
 
     /// The runs of slots that `pick` picks, each from what is left.

@@ -1,0 +1,98 @@
+//! Slots that say the same as one section: what others make of them must not tell.
+// Miri has seen sections in the other tests.
+#![cfg(not(any(loom, miri)))]
+
+mod common;
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use common::{CORES, Twin, domain, settle};
+use percore::Pinned;
+use radixmap::{Always, BLOCK, IfPresent, KEY_END, RadixMap, Value};
+use refcache::Refcache;
+
+type Map<'r, V> = RadixMap<V, &'r Refcache>;
+
+/// A value that is shown slot by slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Single(u64);
+
+impl Value for Single {
+    fn to_words(self) -> (u64, u64) {
+        (self.0 << 12, 0)
+    }
+    fn from_words(main: u64, _: u64) -> Self {
+        Self(main >> 12)
+    }
+    fn joins(_: u64) -> bool {
+        false
+    }
+}
+
+fn on_a_core(test: impl FnOnce(&Pinned, &Refcache)) {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    test(&pin, &refcache);
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0, "nodes are left");
+}
+
+fn fill<V: Value>(map: &Map<'_, V>, pin: &Pinned, keys: Range<u64>, value: V) {
+    let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();
+    guard.fit(keys, value).unwrap();
+    guard.fill(value);
+}
+
+/// An empty node that is about to go is one slot of its parent, and hides none of its neighbours.
+#[test]
+fn a_dying_node_is_no_section() {
+    on_a_core(|pin, refcache| {
+        let map: Map<'_, Twin> = RadixMap::new(pin, refcache).unwrap();
+        let first = BLOCK + 7;
+        [3, first, 2 * BLOCK].into_iter().for_each(|key| fill(&map, pin, key..key + 1, Twin(2)));
+        map.lock_range(pin, 3..4, IfPresent).unwrap().for_each(|entry| entry.clear());
+        for epoch in 0..8 {
+            refcache.tick(pin);
+            assert_eq!(map.extent(pin, 0..KEY_END, 0), first, "epoch {epoch}");
+        }
+    });
+}
+
+/// A leaf and its parent that an expansion made say a value as sections, whether or not it joins.
+#[test]
+fn values_that_do_not_join_are_copied_one_by_one() {
+    on_a_core(|pin, refcache| {
+        let map: Map<'_, Single> = RadixMap::new(pin, refcache).unwrap();
+        fill(&map, pin, 0..BLOCK * BLOCK, Single(2));
+        fill(&map, pin, 3..4, Single(4));
+        let twin: Map<'_, Single> = RadixMap::new(pin, refcache).unwrap();
+        let spans = |keys: Range<u64>| assert!(matches!(keys.end - keys.start, 1 | BLOCK), "{keys:?} as one");
+        let copied = map.copy_to(pin, &twin, 0..KEY_END, |run| {
+            spans(run.keys());
+            Ok(Some(run.value()))
+        });
+        assert_eq!(copied, Ok(()));
+        twin.lock_all(pin).for_each(|entry| entry.value().into_iter().for_each(|_| spans(entry.keys())));
+        assert_eq!(twin.peek(pin, BLOCK * BLOCK - 1).span, BLOCK * BLOCK - BLOCK..BLOCK * BLOCK);
+    });
+}
+
+/// A copy of keys that cut the last slot of a section, or the first, panics, and leaves nothing locked.
+#[test]
+fn a_section_that_sticks_out_is_not_copied() {
+    on_a_core(|pin, refcache| {
+        let all = 16 * BLOCK..32 * BLOCK;
+        for keys in [all.start..all.end - 1, all.start + 1..all.end] {
+            let map: Map<'_, Twin> = RadixMap::new(pin, refcache).unwrap();
+            let twin: Map<'_, Twin> = RadixMap::new(pin, refcache).unwrap();
+            fill(&map, pin, all.clone(), Twin(2));
+            let copy = || map.copy_to(pin, &twin, keys.clone(), |run| Ok(Some(run.value())));
+            assert!(catch_unwind(AssertUnwindSafe(copy)).is_err());
+            // Waits for ever for a slot that was left locked.
+            [&map, &twin].into_iter().for_each(|map| fill(map, pin, all.clone(), Twin(4)));
+        }
+    });
+}
