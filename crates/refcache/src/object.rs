@@ -18,10 +18,11 @@ use sync::atomic::AtomicU64;
 
 use crate::Refcache;
 use crate::header::Header;
-use crate::weak::{Weak, WeakWord};
+use crate::weak::{DYING, KEPT, Weak, WeakWord};
 
 /// What a block's weak word says while the value is there: nobody finds the block by it.
-const THERE: u64 = 1 << 1;
+const THERE: u64 = 1 << 2;
+const _: () = assert!(THERE & (DYING | KEPT) == 0, "nothing of it stays when the value is gone");
 
 /// What `Ref`s and `Weak`s point to. Aligned so that no two share a cache line.
 #[repr(C, align(64))]
