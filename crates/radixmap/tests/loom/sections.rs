@@ -65,6 +65,19 @@ fn a_section_opens_for_two() {
     });
 }
 
+/// Who finds the section open sees what its holder did before it was opened.
+#[test]
+fn a_section_is_handed_on_by_who_opens_it() {
+    model(2, || {
+        let world = World::new(2).with_section(10);
+        let fold_and_open = |world: &World| {
+            world.fill(1, 0..2, 3);
+            world.add(1, 0..1, 1);
+        };
+        race(world, |world| world.add(0, 1..2, 2), fold_and_open).assert_ends_with([&[4], &[3, 5]]);
+    });
+}
+
 /// The same without values.
 #[test]
 fn an_empty_section_opens_for_two() {
@@ -78,7 +91,7 @@ fn an_empty_section_opens_for_two() {
 /// A fault opens a section while somebody locks all of it, as one or as two.
 #[test]
 fn a_section_opens_beside_a_range() {
-    model(3, || {
+    model(2, || {
         let world = World::new(2).with_section(10);
         let fault = |world: &World| assert!(matches!(world.fault(1, 1, 2), Some(10 | 11)));
         race(world, |world| world.add(0, 0..2, 1), fault).assert_ends_with([&[11], &[13]]);
@@ -116,7 +129,7 @@ fn an_open_section_is_cleared_beside_a_locker() {
 /// A leaf that is one section becomes one value of its parent: whoever waits at a silent slot finds it gone.
 #[test]
 fn a_section_s_leaf_is_folded_beside_a_fault() {
-    model(3, || {
+    model(2, || {
         let world = World::new(2).with_section(1);
         let fault = |world: &World| assert!(matches!(world.fault(1, 1, 5), Some(1 | 10)));
         race(world, |world| world.fold(0, 0..2, 10), fault).assert_ends_with([&[10], &[10, 15]]);
@@ -184,6 +197,23 @@ fn a_section_with_second_words_opens_under_a_look() {
         |world| world.add_wide(0, 0..1, 5),
         [&[WIDE, WIDE + 5], &[WIDE]],
     );
+}
+
+/// The whole of a section gets other second words: who asks for its silent key sees both words of one value.
+#[test]
+fn a_section_gets_other_second_words_under_a_look() {
+    model(2, || {
+        let world = World::new(2).with_section(WIDE);
+        let look = |world: &World| {
+            let mut seen = 0;
+            let _all = world.map.look(&pin(1), 1..2, u64::MAX, |_, Twin(value)| {
+                seen = value;
+                ControlFlow::<()>::Continue(())
+            });
+            assert!([WIDE, WIDE + 5].contains(&seen), "{seen}");
+        };
+        race(world, |world| world.fill(0, 0..2, WIDE + 5), look).end(2);
+    });
 }
 
 /// What a copy without a guard has of keys 0 and 1 beside `change`.
