@@ -94,8 +94,8 @@ impl Slots {
         }
     }
 
-    /// What slot `index` says, or its section, for the holder. Of a section that somebody else opens or folds meanwhile it may be
-    /// what no more than the first slot says: who does not hold the slot asks [`seen`](Slots::seen).
+    /// What slot `index` says, or its section, for the holder. Who does not hold the slot asks [`seen`](Slots::seen): while
+    /// the section opens or folds this may be what the first slot says of itself.
     #[inline(always)]
     pub fn held(&self, index: usize) -> Word {
         let word = self.0[index].held();

@@ -179,8 +179,8 @@ impl<'p> NodeRef<'p> {
         Ok(None)
     }
 
-    /// Locks the neighbours of `slots` of a leaf, which the caller holds and which say the same, that say so too, below `end`: all that is
-    /// held then. If they are not to be joined that is the first of them.
+    /// Locks the neighbours of `slots` of a leaf, which the caller holds and which say the same, that say so too, below
+    /// `end`: all that is held then. If they are not to be joined that is the first of them.
     fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
         let first = one(slots.start);
         let held = Locked { slots: self.slots, range: slots.clone() };
