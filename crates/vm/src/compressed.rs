@@ -33,11 +33,11 @@ use percore::Pinned;
 use radixmap::Entry;
 
 use crate::meta::Page;
-use crate::shootdown::Rig;
+use crate::shootdown::Backend;
 use crate::usage::Change;
 use crate::{Event, Fault, FaultError, Flags, FrameNum, Frames, Memory, Mmu, PageNum};
 
-impl<M: Mmu, F: Memory> Rig<M, F> {
+impl<M: Mmu, F: Memory> Backend<M, F> {
     /// The locked page `at` is compressed: it gets a frame. If the table has no room it has it all the same, untranslated.
     #[cold]
     pub(crate) fn bring_back(

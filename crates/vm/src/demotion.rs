@@ -32,10 +32,10 @@ use radixmap::{Expand, RangeGuard};
 
 use crate::meta::Page;
 use crate::reach::{Reach, around, linkage};
-use crate::shootdown::Rig;
+use crate::shootdown::Backend;
 use crate::{Memory, Mmu, PageNum, Tables};
 
-impl<M: Mmu, F: Memory> Rig<M, F> {
+impl<M: Mmu, F: Memory> Backend<M, F> {
     /// When this returns, no core translates what `reach` covers of the locked pages; and if they are of one leaf which seems to be
     /// shared no more, no other core is linked to it.
     #[inline]

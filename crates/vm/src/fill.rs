@@ -7,10 +7,10 @@ use sync::atomic::{Ordering, fence};
 use crate::meta::Page;
 use crate::reach::{Reach, around, linkage, pages};
 use crate::seats::Guests;
-use crate::shootdown::Rig;
+use crate::shootdown::Backend;
 use crate::{Fault, FaultError, FrameNum, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
 
-impl<M: Mmu, F: Memory> Rig<M, F> {
+impl<M: Mmu, F: Memory> Backend<M, F> {
     /// Fills this core's translation of the locked page `at`. On failure the entry is as it was, or translated by fewer.
     #[inline(always)]
     pub(crate) fn fill(

@@ -68,7 +68,7 @@ mod usage;
 #[doc(hidden)]
 pub mod typestate {
     pub use crate::meta::Page;
-    pub use crate::shootdown::{Quiet, Removed, Rig};
+    pub use crate::shootdown::{Backend, Quiet, Removed};
 }
 
 pub use asid::{Asid, Asids, Given};

@@ -7,7 +7,7 @@ use radixmap::{Entry, Expand, Leaf, RangeGuard};
 
 use crate::meta::Page;
 use crate::region::Unbroken;
-use crate::shootdown::{Rig, range};
+use crate::shootdown::{Backend, range};
 use crate::tracker::Grain;
 use crate::{Linkage, Memory, Mmu, PageNum, PageRange};
 
@@ -90,7 +90,7 @@ impl Reach {
 /// The hull of all would do too, but would cost this core the translations between the runs. What was added is taken back at the
 /// latest when this is dropped, before the slots are unlocked: also if an operation ends in a panic of its caller's.
 pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
-    rig: &'a Rig<M, F>,
+    backend: &'a Backend<M, F>,
     pin: &'a Pinned,
     run: Reach,
     /// What other cores have of the runs before.
@@ -98,8 +98,8 @@ pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
 }
 
 impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
-    pub(crate) fn new(rig: &'a Rig<M, F>, pin: &'a Pinned) -> Self {
-        Self { rig, pin, run: Reach::NONE, far: Reach::NONE }
+    pub(crate) fn new(backend: &'a Backend<M, F>, pin: &'a Pinned) -> Self {
+        Self { backend, pin, run: Reach::NONE, far: Reach::NONE }
     }
 
     /// The translations of more pages, to the right of all before.
@@ -107,7 +107,7 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
         if pages(entry).start() != self.run.pages.end() {
             self.end_run();
         }
-        self.run.add(entry, page, self.rig.grain);
+        self.run.add(entry, page, self.backend.grain);
     }
 
     fn end_run(&mut self) {
@@ -115,7 +115,7 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
         if run.cores.is_empty() {
             return;
         }
-        let mut others = self.rig.clear_here(self.pin, &run);
+        let mut others = self.backend.clear_here(self.pin, &run);
         others.remove(self.pin.core());
         if !others.is_empty() {
             self.far.pages = self.far.pages.hull(run.pages);
@@ -135,7 +135,7 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
         self.end_run();
         let far = mem::replace(&mut self.far, Reach::NONE);
         if !far.cores.is_empty() {
-            self.rig.clear_there(self.pin, &far.cores, far.pages);
+            self.backend.clear_there(self.pin, &far.cores, far.pages);
         }
     }
 }

@@ -4,11 +4,11 @@ use percore::Pinned;
 use radixmap::Entry;
 
 use crate::meta::Page;
-use crate::shootdown::Rig;
+use crate::shootdown::Backend;
 use crate::usage::Change;
 use crate::{Access, Event, Fault, FaultError, FrameNum, Frames, Memory, Mmu, PageNum, VmError};
 
-impl<M: Mmu, F: Memory> Rig<M, F> {
+impl<M: Mmu, F: Memory> Backend<M, F> {
     /// Resolves a fault on the locked `page` at `at`, whose slot is `entry`.
     #[inline]
     pub(crate) fn resolve(

@@ -50,14 +50,14 @@ use radixmap::{Entry, Run};
 
 use crate::meta::Page;
 use crate::reach::{Reach, Scattered};
-use crate::shootdown::Rig;
+use crate::shootdown::Backend;
 use crate::usage::Change;
 use crate::{
     Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, HUGE_PAGES, Memory, Mmu,
     PageNum, PageRange,
 };
 
-impl<M: Mmu, F: Memory> Rig<M, F> {
+impl<M: Mmu, F: Memory> Backend<M, F> {
     /// The page's frame, or its reference, goes; no core translates it. `change` says so afterwards.
     #[inline]
     pub(crate) fn give_up(&self, pin: &Pinned, page: Page, change: &mut Change) {
@@ -174,7 +174,7 @@ impl<M: Mmu, F: Memory> Scattered<'_, M, F> {
 /// Pages that come or go: references of backings, told once for each run of pages that show the same, and the space's own
 /// counts.
 pub(crate) struct References<'a, M: Mmu, F: Memory> {
-    rig: &'a Rig<M, F>,
+    backend: &'a Backend<M, F>,
     pin: &'a Pinned,
     backing: Option<BackingNum>,
     pages: i64,
@@ -182,8 +182,8 @@ pub(crate) struct References<'a, M: Mmu, F: Memory> {
 }
 
 impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
-    pub(crate) fn new(rig: &'a Rig<M, F>, pin: &'a Pinned) -> Self {
-        Self { rig, pin, backing: None, pages: 0, change: Change::default() }
+    pub(crate) fn new(backend: &'a Backend<M, F>, pin: &'a Pinned) -> Self {
+        Self { backend, pin, backing: None, pages: 0, change: Change::default() }
     }
 
     /// `pages` more pages are mapped that refer to `backing`, less if it is negative.
@@ -199,7 +199,7 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
     /// `pages`, which are like `page`, are gone, and no core translates them.
     #[inline]
     pub(crate) fn give_up(&mut self, pages: PageRange, page: Page) {
-        self.rig.give_up(self.pin, page, &mut self.change);
+        self.backend.give_up(self.pin, page, &mut self.change);
         self.add(page.backing(), -(pages.pages() as i64));
     }
 
@@ -213,7 +213,7 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
     #[inline(always)]
     pub(crate) fn finish(mut self, calls: u64) {
         self.tell();
-        self.rig.tally.unmap(self.pin, &self.change, calls);
+        self.backend.tally.unmap(self.pin, &self.change, calls);
         mem::forget(self);
     }
 
@@ -221,14 +221,14 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
     fn tell(&mut self) {
         let pages = mem::take(&mut self.pages);
         self.change.mapped += pages;
-        self.rig.refer(self.pin, self.backing, pages);
+        self.backend.refer(self.pin, self.backing, pages);
     }
 }
 
 impl<M: Mmu, F: Memory> Drop for References<'_, M, F> {
     fn drop(&mut self) {
         self.tell();
-        self.rig.tally.change(self.pin, &self.change);
+        self.backend.tally.change(self.pin, &self.change);
     }
 }
 

@@ -47,15 +47,15 @@ use crate::tracker::Grain;
 use crate::usage::Change;
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 
-/// What a design needs to work on locked pages.
-pub struct Rig<M, F> {
+/// Provides what a design works with on locked pages: the machine, and counters.
+pub struct Backend<M, F> {
     pub(crate) mmu: Noted<M>,
     pub(crate) memory: Noted<F>,
     pub(crate) tally: Tally,
     pub(crate) grain: Grain,
 }
 
-impl<M: Mmu, F: Memory> Rig<M, F> {
+impl<M: Mmu, F: Memory> Backend<M, F> {
     /// For a machine of `cores` cores.
     pub(crate) fn new(mmu: M, memory: F, tally: Tally, cores: usize) -> Self {
         Self { mmu: Noted(mmu), memory: Noted(memory), tally, grain: Grain::new(cores) }
@@ -130,11 +130,11 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 /// ```
 /// use percore::Pinned;
 /// use radixmap::Always;
-/// use vm::{Memory, Mmu, typestate::{Page, Removed, Rig}};
+/// use vm::{Memory, Mmu, typestate::{Page, Removed, Backend}};
 ///
 /// type Picked = fn(Page) -> bool;
-/// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, rig: &Rig<M, F>) {
-///     removed.take_back(pin, rig).unmap(pin, rig, 1);
+/// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, backend: &Backend<M, F>) {
+///     removed.take_back(pin, backend).unmap(pin, backend, 1);
 /// }
 /// ```
 ///
@@ -143,11 +143,11 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 /// ```compile_fail,E0599
 /// use percore::Pinned;
 /// use radixmap::Always;
-/// use vm::{Memory, Mmu, typestate::{Page, Removed, Rig}};
+/// use vm::{Memory, Mmu, typestate::{Page, Removed, Backend}};
 ///
 /// type Picked = fn(Page) -> bool;
-/// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, rig: &Rig<M, F>) {
-///     removed.unmap(pin, rig, 1);
+/// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, backend: &Backend<M, F>) {
+///     removed.unmap(pin, backend, 1);
 /// }
 /// ```
 #[must_use = "a removed mapping keeps its frames until it is taken back and released"]
@@ -166,9 +166,9 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
 
     /// Takes the translations back from every core.
     #[inline]
-    pub fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) -> Quiet<'r, 'g, E, P> {
+    pub fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) -> Quiet<'r, 'g, E, P> {
         let holes = self.reach.holes;
-        rig.take_back(pin, self.reach);
+        backend.take_back(pin, self.reach);
         Quiet { guard: self.guard, holes, picked: self.picked }
     }
 
@@ -177,10 +177,10 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
     pub(crate) fn take_leaves_back<M: Mmu, F: Memory>(
         self,
         pin: &Pinned,
-        rig: &Rig<M, F>,
+        backend: &Backend<M, F>,
     ) -> Quiet<'r, 'g, E, P> {
         let holes = self.reach.holes;
-        rig.take_leaves_back(pin, self.guard, self.reach);
+        backend.take_leaves_back(pin, self.guard, self.reach);
         Quiet { guard: self.guard, holes, picked: self.picked }
     }
 }
@@ -196,8 +196,8 @@ pub struct Quiet<'r, 'g, E, P> {
 impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
     /// Gives the frames up and empties the slots, for `calls` calls of `unmap`.
     #[inline]
-    pub fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>, calls: u64) {
-        let (picked, mut references) = (self.picked, References::new(rig, pin));
+    pub fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>, calls: u64) {
+        let (picked, mut references) = (self.picked, References::new(backend, pin));
         self.guard.for_each_used(|run| {
             if picked(run.value()) {
                 references.give_up(range(run.keys()), run.value());
@@ -210,27 +210,27 @@ impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
 
 impl<E: Expand, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
     /// Gives the frames up and empties the slots, of a map that has resident pages only.
-    pub(crate) fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
+    pub(crate) fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) {
         let (picked, mut change) = (self.picked, Change::default());
         self.guard.for_each_used(|run| {
             if let Some(mut run) = run.whole().filter(|run| picked(run.value())) {
-                rig.give_up(pin, run.value(), &mut change);
+                backend.give_up(pin, run.value(), &mut change);
                 run.clear();
             }
         });
-        rig.tally.change(pin, &change);
+        backend.tally.change(pin, &change);
     }
 
     /// Gives the frames up; the pages stay mapped.
-    pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, rig: &Rig<M, F>) {
+    pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) {
         let (picked, mut change) = (self.picked, Change::default());
         self.guard.for_each_used(|run| {
             let page = run.value();
             if let Some(mut run) = run.whole().filter(|_| page.is_touched() && picked(page)) {
-                rig.give_up(pin, page, &mut change);
+                backend.give_up(pin, page, &mut change);
                 run.set(page.without_frame());
             }
         });
-        rig.tally.change(pin, &change);
+        backend.tally.change(pin, &change);
     }
 }

@@ -12,7 +12,7 @@ use super::locked::{Guard, for_each_touched, keys};
 use crate::contract::{Call, during};
 use crate::meta::Page;
 use crate::reach::Reach;
-use crate::shootdown::Rig;
+use crate::shootdown::Backend;
 use crate::space::Mover;
 use crate::{BackingNum, Backings, Mapping, Memory, Mmu, PageRange, VmError};
 
@@ -49,14 +49,14 @@ impl Move {
     pub(super) fn backing<M: Mmu, F: Memory>(
         self,
         pin: &Pinned,
-        rig: &Rig<M, F>,
+        backend: &Backend<M, F>,
         mapping: Mapping,
         mover: &mut Mover<'_>,
     ) -> Result<Option<BackingNum>, VmError> {
         let Some(backing) = mapping.backing() else { return Ok(None) };
         let moved = || mover(backing, self.from.start(), self.to.start());
         let backing = during(pin, Call::Mover, moved).ok_or(VmError::OutOfMemory)?;
-        rig.memory.grown(pin, backing, self.to.end());
+        backend.memory.grown(pin, backing, self.to.end());
         Ok(Some(backing))
     }
 
@@ -93,11 +93,11 @@ impl Places<'_> {
     pub(super) fn carry<M: Mmu, F: Memory>(
         &mut self,
         pin: &Pinned,
-        rig: &Rig<M, F>,
+        backend: &Backend<M, F>,
         backing: Option<BackingNum>,
         leave: impl Fn(&mut Entry<'_, Page>, Page),
     ) {
-        rig.take_back(pin, Reach::of(&mut self.old, rig.grain, |_| true));
+        backend.take_back(pin, Reach::of(&mut self.old, backend.grain, |_| true));
         for_each_touched(&mut self.old, |entry, page| {
             let at = self.way.shift(entry.keys().start);
             self.new.fill_in(at..at + 1, page.untracked().with_backing(backing));

@@ -31,7 +31,7 @@ use crate::layout::Layout;
 use crate::meta::Page;
 use crate::reach::{abandon, linkage};
 use crate::sharing::References;
-use crate::shootdown::{Removed, Rig, range};
+use crate::shootdown::{Backend, Removed, range};
 use crate::space::{Heir, Mover, PIECE};
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
@@ -44,7 +44,7 @@ use crate::{
 /// `R` reaches the reference-count domain that the nodes live in: `&'static Refcache`, or an `Arc`.
 pub struct RadixSpace<R: Domain, M: Mmu, F: Memory> {
     map: RadixMap<Page, R>,
-    rig: Rig<M, F>,
+    backend: Backend<M, F>,
     arenas: Arenas,
     user: PageRange,
 }
@@ -75,14 +75,14 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
         let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
         let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
-        let rig = Rig::new(mmu, memory, tally, layout.cores);
+        let backend = Backend::new(mmu, memory, tally, layout.cores);
         let map = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
-        Ok(Self { map, rig, arenas, user: layout.user })
+        Ok(Self { map, backend, arenas, user: layout.user })
     }
 
     /// The machine's side of the space.
     pub fn mmu(&self) -> &M {
-        &self.rig.mmu.0
+        &self.backend.mmu.0
     }
 
     /// `pages` pages from `start`, if that is in user space and not nothing.
@@ -109,7 +109,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// Looks for what is mapped in `pages`: where the lowest slot of it starts.
     fn look(&self, pin: &Pinned, pages: Range<u64>) -> Option<u64> {
-        self.rig.tally.add(pin, Event::Look, 1);
+        self.backend.tally.add(pin, Event::Look, 1);
         self.map.first_used(pin, pages).map(|used| used.start)
     }
 
@@ -128,8 +128,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// What is locked is mapped no longer: `calls` calls of `unmap` wanted that.
     #[inline]
     fn remove_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
-        let removed = Removed::scan(guard, self.rig.grain, |_| true);
-        removed.take_leaves_back(pin, &self.rig).unmap(pin, &self.rig, calls);
+        let removed = Removed::scan(guard, self.backend.grain, |_| true);
+        removed.take_leaves_back(pin, &self.backend).unmap(pin, &self.backend, calls);
     }
 }
 
@@ -159,7 +159,7 @@ where
 
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         self.change_rights(pin, self.check(pages)?, prot)?;
-        self.rig.tally.add(pin, Event::Mprotect, 1);
+        self.backend.tally.add(pin, Event::Mprotect, 1);
         Ok(())
     }
 
@@ -183,7 +183,7 @@ where
 
     fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError> {
         let start = self.relocate(pin, what, mover)?;
-        self.rig.tally.add(pin, Event::Mremap, 1);
+        self.backend.tally.add(pin, Event::Mremap, 1);
         Ok(start)
     }
 
@@ -193,7 +193,7 @@ where
 
     fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
         self.copy_to(pin, same_design(child), heir)?;
-        self.rig.tally.add(pin, Event::Fork, 1);
+        self.backend.tally.add(pin, Event::Fork, 1);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ where
     ) -> Result<Option<PageNum>, VmError> {
         let next = self.copy_piece_to(pin, same_design(child), from, heir)?;
         if next.is_none() {
-            self.rig.tally.add(pin, Event::Fork, 1);
+            self.backend.tally.add(pin, Event::Fork, 1);
         }
         Ok(next)
     }
@@ -223,7 +223,7 @@ where
             let outcome = self.resolve_locked(pin, at, &mut guard, access);
             // Counted before the unlock: see `may_have_huge`.
             if let Ok(fault) = outcome {
-                self.rig.count_fault(pin, fault);
+                self.backend.count_fault(pin, fault);
             }
             outcome
         };
@@ -248,8 +248,9 @@ where
         let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
         let mut outcome = Err(VmError::NotMapped);
         locked.ok_or(VmError::NotMapped)?.for_each(|entry| {
-            outcome =
-                entry.value().map_or(Err(VmError::NotMapped), |page| self.rig.give(pin, entry, page, frame));
+            outcome = entry
+                .value()
+                .map_or(Err(VmError::NotMapped), |page| self.backend.give(pin, entry, page, frame));
         });
         outcome
     }
@@ -295,15 +296,15 @@ where
     }
 
     fn counters(&self) -> Counters {
-        self.rig.tally.sum()
+        self.backend.tally.sum()
     }
 
     fn usage(&self) -> Usage {
-        self.rig.tally.usage()
+        self.backend.tally.usage()
     }
 
     fn core_counters(&self, core: CoreId) -> Counters {
-        self.rig.tally.of(core)
+        self.backend.tally.of(core)
     }
 
     fn nodes(&self) -> Nodes {
@@ -317,7 +318,7 @@ where
                 leaf.release(1);
             }
         };
-        if self.rig.mmu.tables() == Tables::Adaptive {
+        if self.backend.mmu.tables() == Tables::Adaptive {
             self.map.domain().while_online(pin, || self.map.each_leaf(pin, leave));
         }
     }
@@ -353,7 +354,7 @@ where
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Nobody is asked for translations: they go with the tables. Where the next piece begins.
     fn dismantle_piece(&mut self, pin: &Pinned, from: PageNum, slots: u64) -> Option<u64> {
-        let mut references = References::new(&self.rig, pin);
+        let mut references = References::new(&self.backend, pin);
         let give_up = |keys, page| references.give_up(range(keys), page);
         self.map.dismantle_piece(pin, from.get(), slots, give_up, abandon)
     }

@@ -47,7 +47,7 @@ use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::shootdown::{Removed, Rig};
+use crate::shootdown::{Backend, Removed};
 use crate::space::{Heir, Mover, PIECE};
 use crate::usage::Change;
 use crate::{
@@ -67,7 +67,7 @@ pub struct TreeSpace<R: Domain, D: Handle, M: Mmu, F: Memory> {
     tree: Tree<D>,
     locks: Locks,
     pages: RadixMap<Page, R>,
-    rig: Rig<M, F>,
+    backend: Backend<M, F>,
     arenas: Arenas,
     user: PageRange,
 }
@@ -93,10 +93,10 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         assert!(mmu.tables() == Tables::Shared, "these designs have one table");
         let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
         let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
-        let rig = Rig::new(mmu, memory, tally, layout.cores);
+        let backend = Backend::new(mmu, memory, tally, layout.cores);
         let pages = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
         let tree = Bonsai::try_new(rcu).map_err(|_| OutOfMemory)?;
-        Ok(Self { tree, locks: Locks::new(locking), pages, rig, arenas, user: layout.user })
+        Ok(Self { tree, locks: Locks::new(locking), pages, backend, arenas, user: layout.user })
     }
 
     fn check(&self, pages: PageRange) -> Result<PageRange, VmError> {
@@ -137,7 +137,9 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
 
     /// The locked pages that `picked` says are resident no more, or translated.
     fn drop_locked<E: Expand>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, picked: impl Fn(Page) -> bool) {
-        Removed::scan(guard, self.rig.grain, picked).take_back(pin, &self.rig).empty(pin, &self.rig);
+        Removed::scan(guard, self.backend.grain, picked)
+            .take_back(pin, &self.backend)
+            .empty(pin, &self.backend);
     }
 }
 
@@ -148,7 +150,7 @@ where
 {
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError> {
         let start = self.place(pin, &mut self.edit(pin), place, pages, mapping)?;
-        self.rig.tally.add(pin, Event::Mmap, 1);
+        self.backend.tally.add(pin, Event::Mmap, 1);
         Ok(start)
     }
 
@@ -156,7 +158,7 @@ where
         let pages = self.check(pages)?;
         self.remove(pin, &mut self.edit(pin), pages)?;
         self.arenas.released(pin, pages);
-        self.rig.tally.add(pin, Event::Munmap, 1);
+        self.backend.tally.add(pin, Event::Munmap, 1);
         Ok(())
     }
 
@@ -171,7 +173,7 @@ where
 
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         self.change_rights(pin, self.check(pages)?, prot)?;
-        self.rig.tally.add(pin, Event::Mprotect, 1);
+        self.backend.tally.add(pin, Event::Mprotect, 1);
         Ok(())
     }
 
@@ -208,7 +210,7 @@ where
 
     fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError> {
         let start = self.relocate(pin, what, mover)?;
-        self.rig.tally.add(pin, Event::Mremap, 1);
+        self.backend.tally.add(pin, Event::Mremap, 1);
         Ok(start)
     }
 
@@ -216,14 +218,14 @@ where
         let child: &dyn Any = child;
         let Some(child) = child.downcast_ref::<Self>() else { panic!("a child is of its parent's design") };
         self.copy_to(pin, child, heir)?;
-        self.rig.tally.add(pin, Event::Fork, 1);
+        self.backend.tally.add(pin, Event::Fork, 1);
         Ok(())
     }
 
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError> {
         lock_slots(pin);
         let fault = self.resolve(pin, address.page(), access)?;
-        self.rig.count_fault(pin, fault);
+        self.backend.count_fault(pin, fault);
         Ok(fault)
     }
 
@@ -234,7 +236,7 @@ where
         let mut outcome = Ok(());
         self.lock_page(pin, page, region.mapping)?.for_each(|entry| {
             let page = entry.value().unwrap_or(Page::new(region.mapping));
-            outcome = self.rig.give(pin, entry, page, frame);
+            outcome = self.backend.give(pin, entry, page, frame);
         });
         outcome
     }
@@ -272,15 +274,15 @@ where
     }
 
     fn counters(&self) -> Counters {
-        self.rig.tally.sum()
+        self.backend.tally.sum()
     }
 
     fn usage(&self) -> Usage {
-        self.rig.tally.usage()
+        self.backend.tally.usage()
     }
 
     fn core_counters(&self, core: CoreId) -> Counters {
-        self.rig.tally.of(core)
+        self.backend.tally.of(core)
     }
 
     fn nodes(&self) -> Nodes {
@@ -316,9 +318,9 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
     fn drop(&mut self) {
         let Some(pin) = percore::try_pin_below(self.pages.domain().cores()) else { return };
         for region in find::all(&self.tree.read(&pin), self.user) {
-            self.rig.refer(&pin, region.mapping.backing(), -(region.pages.pages() as i64));
+            self.backend.refer(&pin, region.mapping.backing(), -(region.pages.pages() as i64));
         }
-        let rig = &self.rig;
-        self.pages.dismantle(&pin, |_, page| rig.give_up(&pin, page, &mut Change::default()), |_| {});
+        let backend = &self.backend;
+        self.pages.dismantle(&pin, |_, page| backend.give_up(&pin, page, &mut Change::default()), |_| {});
     }
 }

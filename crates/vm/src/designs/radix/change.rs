@@ -21,10 +21,10 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut reach = Reach::NONE;
         let _ = for_each_up_to_refusal(&mut guard, prot, |run, page| {
             if page.is_touched() && loses(page) {
-                reach.add(&mut run.one(), page, self.rig.grain);
+                reach.add(&mut run.one(), page, self.backend.grain);
             }
         });
-        self.rig.take_back_in(pin, &mut guard, reach);
+        self.backend.take_back_in(pin, &mut guard, reach);
         for_each_up_to_refusal(&mut guard, prot, |run, page| {
             let kept = if loses(page) { page.untracked() } else { page };
             run.set(kept.with_prot(prot));
@@ -73,12 +73,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             is_refused.set(is_refused.get() || page.flags() & refused != Flags::NONE);
             true
         };
-        let quiet = Removed::scan(&mut guard, self.rig.grain, all).take_leaves_back(pin, &self.rig);
+        let quiet = Removed::scan(&mut guard, self.backend.grain, all).take_leaves_back(pin, &self.backend);
         if is_refused.get() {
             return Err(VmError::Mixed);
         }
         let holes = quiet.holes;
-        quiet.forget(pin, &self.rig);
+        quiet.forget(pin, &self.backend);
         if pages.pages() >= HUGE_PAGES {
             self.fold_untouched(&mut guard, keys(pages));
         }
@@ -89,7 +89,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn drop_shown(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies) {
         let mut guard = self.lock_leaves(pin, pages);
         let picked = |page: Page| page.shows(backing, copies);
-        Removed::scan(&mut guard, self.rig.grain, picked).take_back(pin, &self.rig).forget(pin, &self.rig);
+        Removed::scan(&mut guard, self.backend.grain, picked)
+            .take_back(pin, &self.backend)
+            .forget(pin, &self.backend);
     }
 }
 

@@ -23,7 +23,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             return outcome;
         }
         let resolved = guard.with_key(at.get(), |entry| match entry.value() {
-            Some(page) => self.rig.resolve(pin, at, entry, page, access),
+            Some(page) => self.backend.resolve(pin, at, entry, page, access),
             None => Err(FaultError::NotMapped),
         });
         resolved.unwrap_or(Err(FaultError::OutOfMemory))

@@ -17,7 +17,7 @@ use crate::designs::locked::lock_all;
 use crate::meta::Page;
 use crate::reach::Scattered;
 use crate::sharing::References;
-use crate::shootdown::{Rig, range};
+use crate::shootdown::{Backend, range};
 use crate::space::{Heir, PIECE};
 use crate::{BackingNum, Flags, Memory, Mmu, PageNum, PageRange, VmError};
 
@@ -82,7 +82,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 /// A fork on its way.
 struct Copying<'a, 'h, M: Mmu, F: Memory> {
     pin: &'a Pinned,
-    parent: &'a Rig<M, F>,
+    parent: &'a Backend<M, F>,
     /// Of the child's pages.
     references: References<'a, M, F>,
     /// Translations of the parent that allow too much now.
@@ -99,7 +99,7 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
         child: &'a RadixSpace<R, M, F>,
         ask: &'a mut Heir<'h>,
     ) -> Self {
-        let (parent, child) = (&parent.rig, &child.rig);
+        let (parent, child) = (&parent.backend, &child.backend);
         let (references, lowered) = (References::new(child, pin), Scattered::new(parent, pin));
         Self { pin, parent, references, lowered, ask, last: None }
     }

@@ -28,7 +28,7 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace};
 use crate::meta::Page;
-use crate::shootdown::Rig;
+use crate::shootdown::Backend;
 use crate::{Access, Event, Fault, FaultError, Flags, Frames, HUGE_PAGES, Memory, Mmu, OutOfMemory};
 
 /// Whether a fault on a folded block of such pages is one of the whole block.
@@ -47,19 +47,19 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     ) -> Option<Result<Fault, FaultError>> {
         let mut outcome = None;
         guard.for_each(|entry| {
-            outcome = entry.value().and_then(|page| self.rig.whole(pin, entry, page, access))
+            outcome = entry.value().and_then(|page| self.backend.whole(pin, entry, page, access))
         });
         outcome
     }
 
     /// Whether there may be huge pages, for one who holds all of the space: they are counted before they are unlocked.
     pub(super) fn may_have_huge(&self) -> bool {
-        let counts = self.rig.tally.sum();
+        let counts = self.backend.tally.sum();
         counts[Event::HugeFault] + counts[Event::Promotion] > 0
     }
 }
 
-impl<M: Mmu, F: Memory> Rig<M, F> {
+impl<M: Mmu, F: Memory> Backend<M, F> {
     fn whole(
         &self,
         pin: &Pinned,

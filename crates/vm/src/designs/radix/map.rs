@@ -30,7 +30,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
                 self.try_claim(pin, self.range(start, pages)?, page).map(|()| start)?
             }
         };
-        self.rig.tally.map(pin, pages);
+        self.backend.tally.map(pin, pages);
         Ok(start)
     }
 
@@ -59,8 +59,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     #[inline]
     fn put(&self, pin: &Pinned, guard: &mut Guard<'_>, pages: PageRange, page: Page) {
         if let Some(backing) = page.backing() {
-            self.rig.memory.placed(pin, backing, pages.start());
-            self.rig.refer(pin, page.backing(), pages.pages() as i64);
+            self.backend.memory.placed(pin, backing, pages.start());
+            self.backend.refer(pin, page.backing(), pages.pages() as i64);
         }
         guard.fill(page);
     }

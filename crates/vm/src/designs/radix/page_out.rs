@@ -35,7 +35,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         lock_slots(pin);
         let Ok(mut guard) = self.map.lock_range(pin, keys(block), IfDiffering) else { return 0 };
         let _stays = cut_if_idle(&mut guard);
-        let (mut gone, mut woken) = (0, Scattered::new(&self.rig, pin));
+        let (mut gone, mut woken) = (0, Scattered::new(&self.backend, pin));
         guard.for_each(|entry| match entry.used() {
             Some((_, page)) if !page.may_leave() => {}
             Some((mut entry, page)) if !page.is_idle() => {
@@ -43,7 +43,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
                 entry.set(page.untracked());
             }
             Some((mut entry, page)) if !page.is_huge() && !page.is_refused() => {
-                gone += u64::from(self.rig.compress(pin, &mut entry, page));
+                gone += u64::from(self.backend.compress(pin, &mut entry, page));
             }
             _ => {}
         });

@@ -66,10 +66,10 @@ where
         all_are(&mut places.new, Page::is_held)?;
         cut_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         places.make_room(mapping)?;
-        let backing = places.way.backing(pin, &self.rig, mapping, mover)?;
-        self.rig.refer(pin, backing, to.pages() as i64);
+        let backing = places.way.backing(pin, &self.backend, mapping, mover)?;
+        self.backend.refer(pin, backing, to.pages() as i64);
         places.new.fill(Page::new(mapping.with_backing(backing)));
-        places.carry(pin, &self.rig, backing, |entry, page| entry.set(page.held()));
+        places.carry(pin, &self.backend, backing, |entry, page| entry.set(page.held()));
         places.old.for_each_used(|run| run.set(run.value().held()));
         Ok(mapping.with_backing(backing))
     }
@@ -92,8 +92,8 @@ where
                 let at = PageNum::new(key - from.start().get() + to.start().get());
                 if page.is_shown() || !put_back(&mut self.lock_leaves(pin, PageRange::one(at)), at, *page) {
                     let mut change = Change::default();
-                    self.rig.give_up(pin, *page, &mut change);
-                    self.rig.tally.change(pin, &change);
+                    self.backend.give_up(pin, *page, &mut change);
+                    self.backend.tally.change(pin, &change);
                 }
             }
             if taken.iter().any(Option::is_none) {
@@ -110,7 +110,7 @@ where
     }
 
     fn count_move(&self, pin: &Pinned) {
-        self.rig.tally.add(pin, Event::Mremap, 1);
+        self.backend.tally.add(pin, Event::Mremap, 1);
     }
 }
 
@@ -127,7 +127,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut guard = self.lock_leaves(pin, from);
         cut_all(&mut guard, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         let is_ours = |page: Page| !page.is_held() && page.mapping() == mapping;
-        self.rig.take_back(pin, Reach::of(&mut guard, self.rig.grain, is_ours));
+        self.backend.take_back(pin, Reach::of(&mut guard, self.backend.grain, is_ours));
         let mut room = taken.iter_mut();
         guard.for_each_used(|run| {
             let (keys, page) = (run.keys(), run.value());
@@ -146,13 +146,13 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut guard = self.lock(pin, pages, Always)?;
         make_fit(&mut guard, keys(pages), Page::new(mapping))?;
         if let Some(backing) = mapping.backing() {
-            self.rig.memory.grown(pin, backing, pages.end());
+            self.backend.memory.grown(pin, backing, pages.end());
         }
         for_each_held(&mut guard, |run, pages| {
             let (before, pages) = (run.value().backing(), pages.pages() as i64);
             if before != mapping.backing() {
-                self.rig.refer(pin, mapping.backing(), pages);
-                self.rig.refer(pin, before, -pages);
+                self.backend.refer(pin, mapping.backing(), pages);
+                self.backend.refer(pin, before, -pages);
             }
             run.set(Page::new(mapping));
         });
@@ -165,16 +165,16 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut dropped = 0;
         let mut guard = self.lock(pin, pages, IfPresent)?;
         for_each_held(&mut guard, |run, pages| {
-            self.rig.refer(pin, run.value().backing(), -(pages.pages() as i64));
+            self.backend.refer(pin, run.value().backing(), -(pages.pages() as i64));
             dropped += pages.pages();
             run.set(held());
         });
         if pages.pages() >= HUGE_PAGES {
-            self.rig.take_leaves_back(pin, &mut guard, Reach::NONE);
+            self.backend.take_leaves_back(pin, &mut guard, Reach::NONE);
             fold_held(&mut guard);
         }
         for_each_held(&mut guard, |run, _| run.clear());
-        self.rig.tally.change(pin, &Change::unmap(dropped));
+        self.backend.tally.change(pin, &Change::unmap(dropped));
         drop(guard);
         self.arenas.released(pin, pages);
         Ok(())

@@ -79,7 +79,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let first = self.bring_together(pin, &mut guard, wanted).ok_or(VmError::OutOfMemory)?;
         let huge = Page::new(mapping).with_huge(first);
         guard.fold(keys(block), huge).map_err(|_| VmError::OutOfMemory)?;
-        self.rig.tally.add(pin, Event::Promotion, 1);
+        self.backend.tally.add(pin, Event::Promotion, 1);
         Ok(())
     }
 
@@ -100,15 +100,15 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let flags = mapping.flags();
         mapping.backing().is_none()
             && !flags.contains(Flags::NOHUGE)
-            && self.rig.memory.allows_huge(asked || flags.contains(Flags::HUGE))
+            && self.backend.memory.allows_huge(asked || flags.contains(Flags::HUGE))
     }
 
     /// Sees to it that no core translates the locked pages, and that their frames lie side by side: the first one.
     fn bring_together(&self, pin: &Pinned, guard: &mut Guard<'_, Never>, wanted: bool) -> Option<FrameNum> {
         let beside = side_by_side(guard);
-        let first = beside.or_else(|| self.rig.memory.alloc_huge_raw(pin, wanted))?;
-        let reach = Reach::of(guard, self.rig.grain, |_| true);
-        self.rig.take_leaves_back(pin, guard, reach);
+        let first = beside.or_else(|| self.backend.memory.alloc_huge_raw(pin, wanted))?;
+        let reach = Reach::of(guard, self.backend.grain, |_| true);
+        self.backend.take_leaves_back(pin, guard, reach);
         if beside.is_none() {
             self.gather(pin, guard, first);
         }
@@ -121,12 +121,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         guard.for_each(|entry| {
             let Some((mut entry, page)) = entry.used() else { unreachable!("all of the block is mapped") };
             let frame = FrameNum::new(first.get() + entry.keys().start % HUGE_PAGES);
-            self.rig.copy_contents(pin, page, frame);
+            self.backend.copy_contents(pin, page, frame);
             entry.set(page.with_frame(frame));
             change.own += 1;
-            self.rig.give_up(pin, page, &mut change);
+            self.backend.give_up(pin, page, &mut change);
         });
-        self.rig.tally.change(pin, &change);
+        self.backend.tally.change(pin, &change);
     }
 }
 

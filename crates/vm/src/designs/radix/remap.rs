@@ -58,12 +58,12 @@ where
         let mapping = uniform(&mut places.old, keys(from))?;
         cut_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         places.make_room(mapping)?;
-        let backing = places.way.backing(pin, &self.rig, mapping, mover)?;
+        let backing = places.way.backing(pin, &self.backend, mapping, mover)?;
         self.remove(pin, &mut places.new);
-        self.rig.tally.change(pin, &Change::map(to.pages()));
-        self.rig.refer(pin, backing, to.pages() as i64);
+        self.backend.tally.change(pin, &Change::map(to.pages()));
+        self.backend.refer(pin, backing, to.pages() as i64);
         places.new.fill(Page::new(mapping.with_backing(backing)));
-        places.carry(pin, &self.rig, backing, |entry, page| entry.set(page.without_frame()));
+        places.carry(pin, &self.backend, backing, |entry, page| entry.set(page.without_frame()));
         let Places { old, new, .. } = places;
         drop(new);
         if !keep {
@@ -76,8 +76,8 @@ where
     fn leave(&self, pin: &Pinned, mut old: Guard<'_>, mapping: Mapping) {
         let keys = old.keys();
         let pages = PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end));
-        self.rig.refer(pin, mapping.backing(), -(pages.pages() as i64));
-        self.rig.tally.change(pin, &Change::unmap(pages.pages()));
+        self.backend.refer(pin, mapping.backing(), -(pages.pages() as i64));
+        self.backend.tally.change(pin, &Change::unmap(pages.pages()));
         old.for_each(|entry| entry.clear());
         drop(old);
         self.arenas.released(pin, pages);
@@ -100,10 +100,10 @@ where
         }
         make_fit(&mut guard, rest.clone(), Page::new(mapping))?;
         if let Some(backing) = mapping.backing() {
-            self.rig.memory.grown(pin, backing, all.end());
+            self.backend.memory.grown(pin, backing, all.end());
         }
-        self.rig.refer(pin, mapping.backing(), more as i64);
-        self.rig.tally.change(pin, &Change::map(more));
+        self.backend.refer(pin, mapping.backing(), more as i64);
+        self.backend.tally.change(pin, &Change::map(more));
         guard.fill_in(rest, Page::new(mapping));
         Ok(())
     }

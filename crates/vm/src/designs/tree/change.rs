@@ -35,10 +35,10 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         guard.for_each_used(|run| {
             let page = run.value();
             if let Some(mut run) = run.whole().filter(|_| loses(page)) {
-                reach.add(&mut run.one(), page, self.rig.grain);
+                reach.add(&mut run.one(), page, self.backend.grain);
             }
         });
-        self.rig.take_back(pin, reach);
+        self.backend.take_back(pin, reach);
         guard.for_each_used(|run| {
             let page = run.value();
             let kept = if loses(page) { page.untracked() } else { page };

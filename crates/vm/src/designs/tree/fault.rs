@@ -101,7 +101,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let mut outcome = Err(FaultError::NotMapped);
         guard.for_each(|entry| {
             let page = entry.value().map_or(Page::new(mapping), |page| page.with_mapping(mapping));
-            outcome = self.rig.resolve(pin, at, entry, page, access);
+            outcome = self.backend.resolve(pin, at, entry, page, access);
         });
         Ok(outcome)
     }

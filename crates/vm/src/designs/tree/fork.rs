@@ -16,7 +16,7 @@ use crate::contract::{Call, during};
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
 use crate::reach::Scattered;
-use crate::shootdown::{Rig, range};
+use crate::shootdown::{Backend, range};
 use crate::space::Heir;
 use crate::usage::Change;
 use crate::{BackingNum, Flags, Mapping, Memory, Mmu, PageNum, Region, VmError};
@@ -26,17 +26,17 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let (mine, mut theirs) = (self.edit(pin), child.edit(pin));
         let regions = self.copy_regions(pin, &mine, child, &mut theirs, ask);
         let mut guard = lock_all(&self.pages, pin);
-        let lowered = Scattered::new(&self.rig, pin);
+        let lowered = Scattered::new(&self.backend, pin);
         let mut copy = Copying {
             pin,
-            parent: &self.rig,
+            parent: &self.backend,
             change: Change::default(),
             lowered,
             child: &theirs,
             last: None,
         };
         let copied = guard.copy_to(pin, &child.pages, |run| Ok(copy.run(run)));
-        child.rig.tally.change(pin, &copy.change);
+        child.backend.tally.change(pin, &copy.change);
         copy.lowered.take_back();
         regions.and(copied.map_err(|_: OutOfMemory| VmError::OutOfMemory))
     }
@@ -91,7 +91,7 @@ impl Heirs<'_, '_> {
 /// The copy of the resident pages, on its way.
 struct Copying<'a, M: Mmu, F: Memory> {
     pin: &'a Pinned,
-    parent: &'a Rig<M, F>,
+    parent: &'a Backend<M, F>,
     /// Of the child's pages.
     change: Change,
     /// Translations of the parent that allow too much now.

@@ -45,10 +45,10 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     ) -> Result<(), VmError> {
         let mut places = way.lock(&self.pages, pin)?;
         places.make_room(mapping)?;
-        let backing = way.backing(pin, &self.rig, mapping, mover)?;
+        let backing = way.backing(pin, &self.backend, mapping, mover)?;
         edit.close(way.to);
         self.vacate(pin, edit, way.to, &mut places.new);
-        places.carry(pin, &self.rig, backing, |entry, _| entry.clear());
+        places.carry(pin, &self.backend, backing, |entry, _| entry.clear());
         if !keep {
             edit.close(way.from);
             self.vacate(pin, edit, way.from, &mut places.old);
@@ -70,7 +70,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         }
         edit.reserve(rest.start())?;
         if let Some(backing) = mapping.backing() {
-            self.rig.memory.grown(pin, backing, all.end());
+            self.backend.memory.grown(pin, backing, all.end());
         }
         self.put(pin, &mut edit, rest, mapping);
         edit.join_all(rest);
