@@ -190,8 +190,8 @@ impl Machine {
         assert!(inbox().taken >= due, "core {} takes no interrupts while it waits", pin.core().index());
     }
 
-    /// Nobody plays a core any more, and what is left of the machine is left alone: the next one may begin.
-    pub(crate) fn give_up(&self) {
+    /// Ends the use of this machine, whose cores no thread plays any more, so that the next one may begin.
+    pub(crate) fn end(&self) {
         self.turn.end();
     }
 

@@ -105,7 +105,7 @@ impl World {
             match relocation.step(pin, &mut mover) {
                 Ok(Progress::Over(answer)) => break answer,
                 Ok(Progress::More) => between(),
-                Err(_) => relocation.give_up(pin),
+                Err(_) => relocation.abort(pin),
             }
         };
         self.let_go(made);

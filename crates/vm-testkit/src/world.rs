@@ -74,7 +74,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(space) = self.space.take() {
             std::mem::forget(space);
-            self.machine.give_up();
+            self.machine.end();
         }
     }
 }

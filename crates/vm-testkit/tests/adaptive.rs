@@ -372,7 +372,7 @@ fn a_shared_leaf_is_its_only_users_home_again() {
 
 /// Nobody is sent away while there are two.
 #[test]
-fn two_who_take_back_by_turns_stay_linked() {
+fn two_cores_that_invalidate_by_turns_stay_linked() {
     let (world, _) = leaf_of(4, 4, 40);
     (0..4 * ALONE).for_each(|turn| assert_eq!(round(&world, 2 + (turn / (ALONE - 1) % 2) as usize, 100), 2));
     assert_eq!(world.mmu.links(), 3);

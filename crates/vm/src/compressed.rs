@@ -17,12 +17,12 @@
 //! # Invariants
 //!
 //! 1. A compressed page has no frame, no tracker, and no leaf's link: no core translates it. It holds its contents
-//!    (`adjust_compressed`), alone or with pages of other spaces that inherited them, and gives them up where it would give
-//!    up a frame (`give_up`).
+//!    (`adjust_compressed`), alone or with pages of other spaces that inherited them, and releases them where it would
+//!    release a frame.
 //! 2. Only a page that owns its frame alone is compressed. If it has a reference, and is known to have the only one, it owns
 //!    the frame from then on; nobody can become another holder meanwhile (`sharing.rs`, 4).
 //! 3. A page's state changes under its slot's lock only: a fault waits for the clock, or the clock for the fault. The frame
-//!    is filled before the slot says so, and the contents are given up after.
+//!    is filled before the slot says so, and the contents are released after.
 //! 4. What is compressed never changes. Who inherits it adds a holder, whether parent or child writes first: each gets a frame
 //!    of its own from the same bytes.
 //! 5. Compressing needs no memory: what is compressed is kept in frames that pages gave before, or in the page's own.

@@ -31,47 +31,47 @@ use percore::{CoreSet, Pinned};
 use radixmap::{Expand, RangeGuard};
 
 use crate::meta::Page;
-use crate::reach::{Reach, around, linkage};
 use crate::shootdown::Backend;
+use crate::shootdown_set::{ShootdownSet, around, linkage};
 use crate::{Memory, Mmu, PageNum, Tables};
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
-    /// When this returns, no core translates what `reach` covers of the locked pages; and if they are of one leaf which seems to be
-    /// shared no more, no other core is linked to it.
+    /// Invalidates the translations in `set`, of locked pages. If they are of one leaf that seems to be shared no more, the
+    /// other cores are unlinked from it.
     #[inline]
-    pub(crate) fn take_back_in<E: Expand>(
+    pub(crate) fn invalidate_in<E: Expand>(
         &self,
         pin: &Pinned,
         guard: &mut RangeGuard<'_, Page, E>,
-        reach: Reach,
+        set: ShootdownSet,
     ) {
-        if reach.cores.is_empty() {
+        if set.cores.is_empty() {
             return;
         }
-        let mut targets = self.clear_here(pin, &reach);
+        let mut targets = self.clear_here(pin, &set);
         targets.remove(pin.core());
         if !targets.is_empty() {
-            self.take_back_there(pin, guard, targets, reach);
+            self.invalidate_there(pin, guard, targets, set);
         }
     }
 
-    fn take_back_there<E: Expand>(
+    fn invalidate_there<E: Expand>(
         &self,
         pin: &Pinned,
         guard: &mut RangeGuard<'_, Page, E>,
         mut targets: CoreSet,
-        reach: Reach,
+        set: ShootdownSet,
     ) {
-        let Some(others) = self.to_be_sent_away(pin, guard) else {
-            return self.clear_there(pin, &targets, reach.pages);
+        let Some(others) = self.cores_to_unlink(pin, guard) else {
+            return self.clear_there(pin, &targets, set.pages);
         };
         targets.union(&others);
         self.clear_there(pin, &targets, around(PageNum::new(guard.keys().start))); // D4
         guard.with_leaf(|leaf| leaf.release(linkage(&leaf).emptied(&others)));
     }
 
-    /// Who is linked to the leaf that the locked pages are of, and is to go.
-    fn to_be_sent_away<E: Expand>(
+    /// Returns the other cores that are linked to the leaf of the locked pages, if they are to be unlinked.
+    fn cores_to_unlink<E: Expand>(
         &self,
         pin: &Pinned,
         guard: &mut RangeGuard<'_, Page, E>,
@@ -81,7 +81,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
         let others = guard.with_leaf(|leaf| {
             let (linkage, core) = (linkage(&leaf), pin.core());
-            linkage.taken_back(core).then(|| linkage.others(core))
+            linkage.note_invalidation(core).then(|| linkage.others(core))
         });
         others.flatten()
     }

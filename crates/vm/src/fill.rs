@@ -5,9 +5,9 @@ use radixmap::{Entry, Leaf};
 use sync::atomic::{Ordering, fence};
 
 use crate::meta::Page;
-use crate::reach::{Reach, around, linkage, pages};
 use crate::seats::Guests;
 use crate::shootdown::Backend;
+use crate::shootdown_set::{ShootdownSet, around, linkage, pages};
 use crate::{Fault, FaultError, FrameNum, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
@@ -124,9 +124,9 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         page: Page,
     ) -> Result<Fault, FaultError> {
         let Some(seat) = linkage(&entry.leaf()).admit(pin.core()) else {
-            let mut reach = Reach::NONE;
-            reach.add(entry, page, self.grain);
-            self.take_back(pin, reach);
+            let mut set = ShootdownSet::NONE;
+            set.add(entry, page, self.grain);
+            self.invalidate(pin, set);
             return self.fill_own(pin, at, entry, page.untracked(), pin.core());
         };
         let before = page.guests();
@@ -189,7 +189,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
                 None => lost.insert(core),
             }
         }
-        self.take_back(pin, Reach::one(at, lost));
+        self.invalidate(pin, ShootdownSet::one(at, lost));
         guests
     }
 }

@@ -1,7 +1,7 @@
 //! Address spaces whose operations on disjoint ranges share nothing.
 //!
 //! The crate has two seams. Above, [`AddressSpace`]: map, unmap, protect, discard, fault. Below, what a
-//! machine must bring: [`Mmu`] (the translations of one space, and how to take them back from other cores),
+//! machine must bring: [`Mmu`] (the translations of one space, and how other cores invalidate them),
 //! [`Frames`] (memory, a page at a time) and [`Backings`] (what mappings of files show). A design is a type between
 //! the two; the one here is [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for multithreaded
 //! applications*.
@@ -15,7 +15,7 @@
 //! | `counters.rs` | per-core counts of what happened |
 //! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
 //! | `fill.rs` | a core gets a translation |
-//! | `reach.rs` | who has translations of which pages |
+//! | `shootdown_set.rs` | which cores have translations of which pages |
 //! | `contract.rs` | what a machine promises of its calls, checked where debug assertions are on |
 //! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
 //! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
@@ -50,7 +50,6 @@ mod meta;
 mod mmu;
 mod page;
 mod presence;
-mod reach;
 mod recent;
 mod region;
 mod relocation;
@@ -58,6 +57,7 @@ mod resolve;
 mod seats;
 mod sharing;
 mod shootdown;
+mod shootdown_set;
 mod space;
 mod stage;
 mod sweep;
@@ -68,7 +68,7 @@ mod usage;
 #[doc(hidden)]
 pub mod typestate {
     pub use crate::meta::Page;
-    pub use crate::shootdown::{Backend, Quiet, Removed};
+    pub use crate::shootdown::{Backend, Invalidated, Removed};
 }
 
 pub use asid::{Asid, Asids, Given};

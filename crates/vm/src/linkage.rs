@@ -143,8 +143,9 @@ impl<'g> Linkage<'g> {
     }
 
     /// `core` takes pages back from others. Whether it is the leaf's home from now on, and has to send them away (D1).
-    pub fn taken_back(self, core: CoreId) -> bool {
-        self.is_linked(core) && self.change(|stage| stage.taken_back(core)).is_ok_and(Stage::is_leaving)
+    pub fn note_invalidation(self, core: CoreId) -> bool {
+        self.is_linked(core)
+            && self.change(|stage| stage.note_invalidation(core)).is_ok_and(Stage::is_leaving)
     }
 
     /// Who is to go, if that is so (D3).

@@ -133,7 +133,7 @@ impl<'s> Relocation<'s> {
     /// Does one step.
     ///
     /// # Errors
-    /// `OutOfMemory`: the step did nothing. It may be tried again, or [given up](Self::give_up).
+    /// `OutOfMemory`: the step did nothing. It may be tried again, or [aborted](Self::abort).
     pub fn step(&mut self, pin: &Pinned, mover: &mut Mover<'_>) -> Result<Progress, VmError> {
         match self.advance(pin, mover) {
             Err(VmError::OutOfMemory) => Err(VmError::OutOfMemory),
@@ -145,9 +145,9 @@ impl<'s> Relocation<'s> {
         }
     }
 
-    /// The next step does not find the memory it needs: the pages go back. If they were on their way back, or all was done but to
-    /// give the old place up, a piece is left as it is.
-    pub fn give_up(&mut self, pin: &Pinned) {
+    /// Aborts the move, since the next step does not find the memory it needs: the pages go back. If they were on their way
+    /// back, or all was done but to release the old place, one piece is left as it is.
+    pub fn abort(&mut self, pin: &Pinned) {
         match self.phase {
             Phase::Check | Phase::Claim | Phase::Carry | Phase::Grow => self.fail(VmError::OutOfMemory),
             _ => {

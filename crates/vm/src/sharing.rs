@@ -26,18 +26,18 @@
 //! 1. A frame is written through a translation only by those who may: no translation allows more than `Page::rights`
 //!    says, which is the one place that takes writing away from what is counted and not shared.
 //! 2. Each page that is not untouched owns its frame, or one reference, or has its contents in compressed memory. These leave the
-//!    page in `give_up` only, or by being compressed (`compressed.rs`), after the page's translations were taken back.
-//! 3. A page's state changes under its slot's lock. What lowers its rights takes translations back before the unlock.
+//!    page in `release` only, or by being compressed (`compressed.rs`), after the page's translations were invalidated.
+//! 3. A page's state changes under its slot's lock. What lowers its rights invalidates its translations before the unlock.
 //! 4. Only a holder adds references, with its own slot locked. So if the only holder asks (`Frames::unshare`), nobody can
 //!    become another one before it has answered.
 //! 5. Each page of a mapping with a backing is one reference of the backing, whatever its state.
 //!
 //! # Orders
 //!
-//! - *fork counts, then takes back, then unlocks.* Until the translations are back, other cores may still write the frame
+//! - *fork counts, then invalidates, then unlocks.* Until then other cores may still write the frame
 //!   that the child shall have: the child does not run yet, so it is as if they had written before the fork. Who writes a
 //!   page that was taken back waits for the unlock: nothing that comes after that write is in the child.
-//! - *A write copies, then takes back, then fills, then gives up.* Cores that only read the old frame would go on reading
+//! - *A write copies, then invalidates, then fills, then releases.* Cores that only read the old frame would go on reading
 //!   it, unlocked, after a write: so their translations go before the new one is there. If the fill fails the page has
 //!   its old frame still, untranslated.
 //! - *A new state is set before the translation is filled.* If the fill fails, the page is in that state, without a
@@ -49,8 +49,8 @@ use percore::Pinned;
 use radixmap::{Entry, Run};
 
 use crate::meta::Page;
-use crate::reach::{Reach, Scattered};
 use crate::shootdown::Backend;
+use crate::shootdown_set::{Scattered, ShootdownSet};
 use crate::usage::Change;
 use crate::{
     Access, BackingError, BackingNum, Backings, Fault, FaultError, Flags, Frames, HUGE_PAGES, Memory, Mmu,
@@ -58,9 +58,9 @@ use crate::{
 };
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
-    /// The page's frame, or its reference, goes; no core translates it. `change` says so afterwards.
+    /// Releases the page's frame, or its reference to one, and adds that to `change`. No core translates the page.
     #[inline]
-    pub(crate) fn give_up(&self, pin: &Pinned, page: Page, change: &mut Change) {
+    pub(crate) fn release(&self, pin: &Pinned, page: Page, change: &mut Change) {
         match page.frame() {
             Some(frame) if page.is_counted() => {
                 *(if page.is_shown() { &mut change.shown } else { &mut change.own }) -= 1;
@@ -122,16 +122,16 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
             return self.fill(pin, at, entry, page.owned()).map(|_| Fault::Reuse);
         }
         let copy = self.memory.alloc_copy(pin, frame).ok_or(FaultError::OutOfMemory)?;
-        let mut reach = Reach::NONE;
-        reach.add(entry, page, self.grain);
-        self.take_back(pin, reach);
+        let mut set = ShootdownSet::NONE;
+        set.add(entry, page, self.grain);
+        self.invalidate(pin, set);
         entry.set(page.untracked());
         if let Err(error) = self.fill(pin, at, entry, page.with_frame(copy)) {
             self.memory.free(pin, copy);
             return Err(error);
         }
         let mut change = Change::gain();
-        self.give_up(pin, page, &mut change);
+        self.release(pin, page, &mut change);
         self.tally.change(pin, &change);
         Ok(Fault::Copy)
     }
@@ -159,7 +159,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 }
 
 impl<M: Mmu, F: Memory> Scattered<'_, M, F> {
-    /// The page of `run`, to the right of all before, is `kept` from now on; if that has fewer rights its translations are taken back.
+    /// Sets the page of `run`, which lies to the right of all before, to `kept`, and invalidates its translations if that has
+    /// fewer rights.
     pub(crate) fn keep(&mut self, run: &mut Run<'_, Page>, kept: Page) {
         let page = run.value();
         if !kept.rights().contains(page.rights()) {
@@ -196,10 +197,10 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
         self.pages += pages;
     }
 
-    /// `pages`, which are like `page`, are gone, and no core translates them.
+    /// Releases `pages`, which are like `page`. No core translates them.
     #[inline]
-    pub(crate) fn give_up(&mut self, pages: PageRange, page: Page) {
-        self.backend.give_up(self.pin, page, &mut self.change);
+    pub(crate) fn release(&mut self, pages: PageRange, page: Page) {
+        self.backend.release(self.pin, page, &mut self.change);
         self.add(page.backing(), -(pages.pages() as i64));
     }
 

@@ -5,10 +5,10 @@
 //! ```text
 //!              fault: fill, then track                 lock; scan
 //!   present  ------------------------->  tracked  -------------------->  Removed
-//!      ^      (slot locked throughout)      |         (still mapped)        | take_back: clear here,
+//!      ^      (slot locked throughout)      |         (still mapped)        | invalidate: clear here,
 //!      |                                    |                               v shoot there, wait
-//!      +------------------------------------+                             Quiet
-//!          protect: take_back, untrack                                      | release: clear slot,
+//!      +------------------------------------+                           Invalidated
+//!          protect: invalidate, untrack                                     | release: clear slot,
 //!                                                                           v free frame; unlock
 //!                                                                         (hole)
 //! ```
@@ -16,15 +16,15 @@
 //! # Invariants
 //!
 //! 1. A core translates a page only if the page's tracker names it. `fault` fills and tracks under the slot's
-//!    lock; `take_back` runs before a tracker is emptied. (One table for all: the tracker says whether the
+//!    lock; `invalidate` runs before a tracker is emptied. (One table for all: the tracker says whether the
 //!    table holds the page, and [`Mmu::users`] who may have it in a TLB. A linked page's translations are its leaf's:
 //!    `linkage.rs`.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
-//! 3. A frame leaves its slot only in `release`, which only [`Quiet`] has, which only `take_back` makes.
+//! 3. A frame leaves its slot only in `release`, which only [`Invalidated`] has, which only `invalidate` makes.
 //!
 //! # Orders
 //!
-//! - *Scan, take back, release* instead of moving the frames to a list first: the locked slots are the list.
+//! - *Scan, invalidate, release* instead of moving the frames to a list first: the locked slots are the list.
 //!   No other core can look into them, so clearing them late is not seen, and nothing has to be allocated for
 //!   a range of any size: running out of memory cannot lose a frame or skip a shootdown. Dropping a
 //!   [`Removed`] undoes nothing because nothing was done. One operation, one shootdown.
@@ -41,8 +41,8 @@ use radixmap::{Expand, ExpandUsed, Leaf, RangeGuard};
 use crate::contract::Noted;
 use crate::counters::Tally;
 use crate::meta::Page;
-use crate::reach::{Reach, abandon};
 use crate::sharing::References;
+use crate::shootdown_set::{ShootdownSet, abandon};
 use crate::tracker::Grain;
 use crate::usage::Change;
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
@@ -61,49 +61,49 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         Self { mmu: Noted(mmu), memory: Noted(memory), tally, grain: Grain::new(cores) }
     }
 
-    /// When this returns, no core translates what `reach` covers.
+    /// Invalidates the translations in `set`: when this returns, no core has any of them.
     #[inline]
-    pub(crate) fn take_back(&self, pin: &Pinned, reach: Reach) {
-        if reach.cores.is_empty() {
+    pub(crate) fn invalidate(&self, pin: &Pinned, set: ShootdownSet) {
+        if set.cores.is_empty() {
             return;
         }
-        let mut targets = self.clear_here(pin, &reach);
+        let mut targets = self.clear_here(pin, &set);
         targets.remove(pin.core());
         if !targets.is_empty() {
-            self.clear_there(pin, &targets, reach.pages);
+            self.clear_there(pin, &targets, set.pages);
         }
     }
 
-    /// The same, and leaves of which all is locked are nobody's afterwards: whoever is linked to them unlinks. What else is
-    /// locked must be in `reach`, as far as it is to go.
+    /// Invalidates the translations in `set`, and unlinks every core from each leaf that is locked as a whole, which has no
+    /// owner afterwards. Translations of other locked pages must be in `set` if they are to go.
     #[inline]
-    pub(crate) fn take_leaves_back<E: Expand>(
+    pub(crate) fn invalidate_leaves<E: Expand>(
         &self,
         pin: &Pinned,
         guard: &mut RangeGuard<'_, Page, E>,
-        mut reach: Reach,
+        mut set: ShootdownSet,
     ) {
         let keys = guard.keys();
         if self.mmu.tables() != Tables::Adaptive || keys.end - keys.start < Leaf::KEYS {
-            return self.take_back_in(pin, guard, reach);
+            return self.invalidate_in(pin, guard, set);
         }
-        reach.add_whole_leaves(guard);
-        self.take_back(pin, reach);
+        set.add_whole_leaves(guard);
+        self.invalidate(pin, set);
         guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
     }
 
-    /// Clears what this core is responsible for, and says which cores may hold translations.
+    /// Clears what this core is responsible for, and returns the cores that may hold translations.
     #[inline]
-    pub(crate) fn clear_here(&self, pin: &Pinned, reach: &Reach) -> CoreSet {
+    pub(crate) fn clear_here(&self, pin: &Pinned, set: &ShootdownSet) -> CoreSet {
         match self.mmu.tables() {
             Tables::PerCore | Tables::Adaptive => {
-                if reach.cores.contains(pin.core()) {
-                    self.mmu.clear(pin, reach.pages);
+                if set.cores.contains(pin.core()) {
+                    self.mmu.clear(pin, set.pages);
                 }
-                reach.cores
+                set.cores
             }
             Tables::Shared => {
-                self.mmu.clear(pin, reach.pages);
+                self.mmu.clear(pin, set.pages);
                 self.mmu.users(pin)
             }
         }
@@ -125,7 +125,7 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 
 /// Locked pages of which those that `picked` says are going away; their slots still own their frames.
 ///
-/// Frames are given up by methods of [`Quiet`], which only taking back makes:
+/// Frames are released by methods of [`Invalidated`], which only `invalidate` makes:
 ///
 /// ```
 /// use percore::Pinned;
@@ -134,7 +134,7 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 ///
 /// type Picked = fn(Page) -> bool;
 /// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, backend: &Backend<M, F>) {
-///     removed.take_back(pin, backend).unmap(pin, backend, 1);
+///     removed.invalidate(pin, backend).unmap(pin, backend, 1);
 /// }
 /// ```
 ///
@@ -150,57 +150,61 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
 ///     removed.unmap(pin, backend, 1);
 /// }
 /// ```
-#[must_use = "a removed mapping keeps its frames until it is taken back and released"]
+#[must_use = "a removed mapping keeps its frames until it is invalidated and released"]
 pub struct Removed<'r, 'g, E, P> {
     guard: &'r mut RangeGuard<'g, Page, E>,
-    reach: Reach,
+    set: ShootdownSet,
     picked: P,
 }
 
 impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
     #[inline]
     pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page, E>, grain: Grain, picked: P) -> Self {
-        let reach = Reach::of(guard, grain, &picked);
-        Self { guard, reach, picked }
+        let set = ShootdownSet::of(guard, grain, &picked);
+        Self { guard, set, picked }
     }
 
-    /// Takes the translations back from every core.
+    /// Invalidates the translations on every core.
     #[inline]
-    pub fn take_back<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) -> Quiet<'r, 'g, E, P> {
-        let holes = self.reach.holes;
-        backend.take_back(pin, self.reach);
-        Quiet { guard: self.guard, holes, picked: self.picked }
-    }
-
-    /// The same for all that is locked, and leaves of which that is all are nobody's afterwards.
-    #[inline]
-    pub(crate) fn take_leaves_back<M: Mmu, F: Memory>(
+    pub fn invalidate<M: Mmu, F: Memory>(
         self,
         pin: &Pinned,
         backend: &Backend<M, F>,
-    ) -> Quiet<'r, 'g, E, P> {
-        let holes = self.reach.holes;
-        backend.take_leaves_back(pin, self.guard, self.reach);
-        Quiet { guard: self.guard, holes, picked: self.picked }
+    ) -> Invalidated<'r, 'g, E, P> {
+        let holes = self.set.holes;
+        backend.invalidate(pin, self.set);
+        Invalidated { guard: self.guard, holes, picked: self.picked }
+    }
+
+    /// Invalidates the translations of all that is locked, and unlinks every core from each leaf that is locked as a whole.
+    #[inline]
+    pub(crate) fn invalidate_leaves<M: Mmu, F: Memory>(
+        self,
+        pin: &Pinned,
+        backend: &Backend<M, F>,
+    ) -> Invalidated<'r, 'g, E, P> {
+        let holes = self.set.holes;
+        backend.invalidate_leaves(pin, self.guard, self.set);
+        Invalidated { guard: self.guard, holes, picked: self.picked }
     }
 }
 
 /// Locked pages of which no core translates those picked: their frames may go.
 #[must_use = "a removed mapping keeps its frames until it is released"]
-pub struct Quiet<'r, 'g, E, P> {
+pub struct Invalidated<'r, 'g, E, P> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     pub(crate) holes: bool,
     picked: P,
 }
 
-impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
-    /// Gives the frames up and empties the slots, for `calls` calls of `unmap`.
+impl<E: ExpandUsed, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
+    /// Releases the frames and empties the slots, for `calls` calls of `unmap`.
     #[inline]
     pub fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>, calls: u64) {
         let (picked, mut references) = (self.picked, References::new(backend, pin));
         self.guard.for_each_used(|run| {
             if picked(run.value()) {
-                references.give_up(range(run.keys()), run.value());
+                references.release(range(run.keys()), run.value());
                 run.clear();
             }
         });
@@ -208,26 +212,26 @@ impl<E: ExpandUsed, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
     }
 }
 
-impl<E: Expand, P: Fn(Page) -> bool> Quiet<'_, '_, E, P> {
-    /// Gives the frames up and empties the slots, of a map that has resident pages only.
+impl<E: Expand, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
+    /// Releases the frames and empties the slots, of a map that has resident pages only.
     pub(crate) fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) {
         let (picked, mut change) = (self.picked, Change::default());
         self.guard.for_each_used(|run| {
             if let Some(mut run) = run.whole().filter(|run| picked(run.value())) {
-                backend.give_up(pin, run.value(), &mut change);
+                backend.release(pin, run.value(), &mut change);
                 run.clear();
             }
         });
         backend.tally.change(pin, &change);
     }
 
-    /// Gives the frames up; the pages stay mapped.
+    /// Releases the frames. The pages stay mapped.
     pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) {
         let (picked, mut change) = (self.picked, Change::default());
         self.guard.for_each_used(|run| {
             let page = run.value();
             if let Some(mut run) = run.whole().filter(|_| page.is_touched() && picked(page)) {
-                backend.give_up(pin, page, &mut change);
+                backend.release(pin, page, &mut change);
                 run.set(page.without_frame());
             }
         });

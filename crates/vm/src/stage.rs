@@ -89,7 +89,7 @@ impl Stage {
     }
 
     /// `core` takes pages of the shared leaf back from others. It may become its home, for which they have to leave.
-    pub(crate) fn taken_back(self, core: CoreId) -> Option<Self> {
+    pub(crate) fn note_invalidation(self, core: CoreId) -> Option<Self> {
         let row = if self.core() == name(core) { self.count() + 1 } else { 1 };
         self.is_shared().then(|| match row < ALONE << self.demoted() {
             true => self.with(name(core), row),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn demote(stage: &mut Stage) -> u64 {
-        repeat(stage, |stage| stage.taken_back(core(255)), Stage::is_leaving)
+        repeat(stage, |stage| stage.note_invalidation(core(255)), Stage::is_leaving)
     }
 
     #[test]
@@ -170,7 +170,11 @@ mod tests {
         assert_eq!((share(&mut stage), stage.crowded(1, 2)), (CROWD, None));
         assert!(stage.admits(core(255)) && !stage.is_anothers(core(255)));
         assert_eq!(demote(&mut stage), ALONE);
-        assert!(stage.admits(core(255)) && stage.is_anothers(core(3)) && stage.taken_back(core(3)).is_none());
+        assert!(
+            stage.admits(core(255))
+                && stage.is_anothers(core(3))
+                && stage.note_invalidation(core(3)).is_none()
+        );
         assert_eq!(stage.crowded(1, 2), None, "until all others have unlinked");
         assert_eq!(share(&mut stage.emptied()), CROWD);
     }
@@ -199,12 +203,13 @@ mod tests {
     fn who_takes_back_or_faults_between_makes_it_begin_anew() {
         let mut stage = NOBODYS;
         share(&mut stage);
-        for between in [|stage: Stage| stage.taken_back(core(1)), |stage: Stage| stage.joined(core(1))] {
-            (1..ALONE).for_each(|_| stage = stage.taken_back(core(255)).unwrap());
+        for between in [|stage: Stage| stage.note_invalidation(core(1)), |stage: Stage| stage.joined(core(1))]
+        {
+            (1..ALONE).for_each(|_| stage = stage.note_invalidation(core(255)).unwrap());
             stage = between(stage).unwrap();
             assert_eq!(demote(&mut stage.clone()), ALONE);
         }
-        stage = stage.taken_back(core(255)).unwrap();
+        stage = stage.note_invalidation(core(255)).unwrap();
         assert_eq!((stage.joined(core(255)), NOBODYS.joined(core(1))), (None, None));
     }
 

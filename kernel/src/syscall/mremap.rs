@@ -140,7 +140,7 @@ fn in_steps(task: &Task, what: Remap) -> Result<PageNum, VmError> {
         match retry(&mut step) {
             Ok(Progress::Over(answer)) => return answer,
             Ok(Progress::More) => {}
-            Err(_) => relocation.give_up(&pin()),
+            Err(_) => relocation.abort(&pin()),
         }
         if !pause() {
             return Ok(what.from.start());

@@ -197,24 +197,24 @@ impl<const NUMBERS: u64> Core<NUMBERS> {
         }
     }
 
-    /// The core itself takes `page` back.
-    pub fn take_back(&mut self, space: usize, page: u64) {
+    /// The core itself invalidates `page`.
+    pub fn invalidate(&mut self, space: usize, page: u64) {
         self.clear(space, PageRange::one(PageNum::new(page)));
-        self.give_up(space, page);
+        self.free_page(space, page);
     }
 
-    /// Another core does, and this one goes over to another space before the interrupt arrives.
-    pub fn taken_back(&mut self, space: usize, page: u64, meanwhile: Option<usize>) {
+    /// Another core invalidates `page`, and this one switches to another space before the interrupt arrives.
+    pub fn invalidate_remotely(&mut self, space: usize, page: u64, meanwhile: Option<usize>) {
         let pages = PageRange::one(PageNum::new(page));
         let interrupt = self.spaces[space].presence.must_interrupt(pages);
         self.run(meanwhile);
         if interrupt {
             self.clear(space, pages);
         }
-        self.give_up(space, page);
+        self.free_page(space, page);
     }
 
-    fn give_up(&mut self, space: usize, page: u64) {
+    fn free_page(&mut self, space: usize, page: u64) {
         if let Some((frame, _)) = self.spaces[space].pages.remove(&page) {
             self.memory.free(frame);
         }

@@ -11,8 +11,8 @@ use refcache::Domain;
 use super::locked::{Guard, for_each_touched, keys};
 use crate::contract::{Call, during};
 use crate::meta::Page;
-use crate::reach::Reach;
 use crate::shootdown::Backend;
+use crate::shootdown_set::ShootdownSet;
 use crate::space::Mover;
 use crate::{BackingNum, Backings, Mapping, Memory, Mmu, PageRange, VmError};
 
@@ -97,7 +97,7 @@ impl Places<'_> {
         backing: Option<BackingNum>,
         leave: impl Fn(&mut Entry<'_, Page>, Page),
     ) {
-        backend.take_back(pin, Reach::of(&mut self.old, backend.grain, |_| true));
+        backend.invalidate(pin, ShootdownSet::of(&mut self.old, backend.grain, |_| true));
         for_each_touched(&mut self.old, |entry, page| {
             let at = self.way.shift(entry.keys().start);
             self.new.fill_in(at..at + 1, page.untracked().with_backing(backing));

@@ -29,9 +29,9 @@ use crate::contract::{Call, during, lock_slots};
 use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
-use crate::reach::{abandon, linkage};
 use crate::sharing::References;
 use crate::shootdown::{Backend, Removed, range};
+use crate::shootdown_set::{abandon, linkage};
 use crate::space::{Heir, Mover, PIECE};
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
@@ -129,7 +129,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     #[inline]
     fn remove_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
         let removed = Removed::scan(guard, self.backend.grain, |_| true);
-        removed.take_leaves_back(pin, &self.backend).unmap(pin, &self.backend, calls);
+        removed.invalidate_leaves(pin, &self.backend).unmap(pin, &self.backend, calls);
     }
 }
 
@@ -355,8 +355,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Nobody is asked for translations: they go with the tables. Where the next piece begins.
     fn dismantle_piece(&mut self, pin: &Pinned, from: PageNum, slots: u64) -> Option<u64> {
         let mut references = References::new(&self.backend, pin);
-        let give_up = |keys, page| references.give_up(range(keys), page);
-        self.map.dismantle_piece(pin, from.get(), slots, give_up, abandon)
+        let release = |keys, page| references.release(range(keys), page);
+        self.map.dismantle_piece(pin, from.get(), slots, release, abandon)
     }
 }
 

@@ -138,7 +138,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     /// The locked pages that `picked` says are resident no more, or translated.
     fn drop_locked<E: Expand>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, picked: impl Fn(Page) -> bool) {
         Removed::scan(guard, self.backend.grain, picked)
-            .take_back(pin, &self.backend)
+            .invalidate(pin, &self.backend)
             .empty(pin, &self.backend);
     }
 }
@@ -321,6 +321,6 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
             self.backend.refer(&pin, region.mapping.backing(), -(region.pages.pages() as i64));
         }
         let backend = &self.backend;
-        self.pages.dismantle(&pin, |_, page| backend.give_up(&pin, page, &mut Change::default()), |_| {});
+        self.pages.dismantle(&pin, |_, page| backend.release(&pin, page, &mut Change::default()), |_| {});
     }
 }

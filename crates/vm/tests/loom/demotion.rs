@@ -63,7 +63,7 @@ impl World {
     }
 
     fn almost_send_away(&self) {
-        (1..4).for_each(|_| assert!(!self.leaf().taken_back(id(HOME))));
+        (1..4).for_each(|_| assert!(!self.leaf().note_invalidation(id(HOME))));
     }
 
     fn leaf(&self) -> Linkage<'_> {
@@ -108,7 +108,7 @@ impl World {
 
     /// Once more, and this time the others go, unless one of them has linked before. Whether they went.
     fn send_away(&self) -> bool {
-        if !self.leaf().taken_back(id(HOME)) {
+        if !self.leaf().note_invalidation(id(HOME)) {
             return false;
         }
         let others = self.leaf().others(id(HOME));
@@ -117,8 +117,8 @@ impl World {
         true
     }
 
-    /// The page is taken back from all that may translate it.
-    fn take_back(&self) {
+    /// Invalidates the page on all cores that may translate it.
+    fn invalidate(&self) {
         let guests = self.slot.lock().unwrap();
         self.word.store(0, Relaxed);
         let users = self.leaf().users(*guests);
@@ -150,7 +150,7 @@ fn race(linked: &'static [usize], others: &'static [usize], act: fn(&World, usiz
         };
         let threads: Vec<_> = others.iter().map(spawn).collect();
         let alone = world.send_away();
-        world.take_back();
+        world.invalidate();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         world.judge();
         assert!(!alone || world.leaf().linked().iter().all(|core| core == id(HOME)), "somebody stays");
@@ -188,7 +188,7 @@ fn who_comes_as_the_leaf_is_shared_once_more() {
         if world.send_away() {
             assert!(world.leaf().crowd(64, 2), "so many fills at once");
         }
-        world.take_back();
+        world.invalidate();
         linking.join().unwrap();
         world.judge();
     });
@@ -203,7 +203,7 @@ fn who_comes_to_the_leaf_before_anything_is_counted() {
         let linking = thread::spawn(move || link_and_walk(&theirs, 2));
         world.almost_send_away();
         let alone = world.send_away();
-        world.take_back();
+        world.invalidate();
         linking.join().unwrap();
         world.judge();
         assert!(!alone || world.leaf().linked().iter().all(|core| core == id(HOME)), "somebody stays");
@@ -234,14 +234,14 @@ fn who_fills_by_one_store() {
         });
         world.send_away();
         filling.join().unwrap();
-        world.take_back();
+        world.invalidate();
         world.judge();
     });
 }
 
 /// The same, and the page is taken back meanwhile.
 #[test]
-fn what_is_filled_by_one_store_is_taken_back() {
+fn what_is_filled_by_one_store_is_invalidated() {
     check(2, || {
         let world = World::new(&[0, 1], 0);
         let theirs = world.clone();
@@ -251,7 +251,7 @@ fn what_is_filled_by_one_store_is_taken_back() {
                 theirs.walk(1);
             })
         });
-        world.take_back();
+        world.invalidate();
         filling.join().unwrap();
         world.judge();
     });

@@ -68,7 +68,7 @@ fn core(index: usize) -> CoreId {
 
 /// Whoever is not interrupted finds no entry when it walks the leaf.
 #[test]
-fn who_links_late_does_not_find_what_was_taken_back() {
+fn who_links_late_does_not_find_what_was_invalidated() {
     check(3, || {
         let leaf = Leaf::new();
         let (theirs, third) = (leaf.clone(), core(2));
@@ -85,7 +85,7 @@ fn who_links_late_does_not_find_what_was_taken_back() {
 
 /// Nor does a core of the set that is not interrupted because its part of the space has not begun.
 #[test]
-fn who_begins_late_does_not_find_what_was_taken_back() {
+fn who_begins_late_does_not_find_what_was_invalidated() {
     check(3, || {
         let (leaf, parts) = (Leaf::new(), Arc::new(LazyPerCore::try_new(3).unwrap()));
         let (theirs, their_parts, third) = (leaf.clone(), parts.clone(), core(2));

@@ -9,22 +9,22 @@ use refcache::Domain;
 
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::reach::Reach;
 use crate::region::Unbroken;
 use crate::shootdown::{Removed, range};
+use crate::shootdown_set::ShootdownSet;
 use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn change_rights(&self, pin: &Pinned, range: PageRange, prot: Prot) -> Result<(), VmError> {
         let mut guard = self.lock(pin, range, IfPresent)?;
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
-        let mut reach = Reach::NONE;
+        let mut set = ShootdownSet::NONE;
         let _ = for_each_up_to_refusal(&mut guard, prot, |run, page| {
             if page.is_touched() && loses(page) {
-                reach.add(&mut run.one(), page, self.backend.grain);
+                set.add(&mut run.one(), page, self.backend.grain);
             }
         });
-        self.backend.take_back_in(pin, &mut guard, reach);
+        self.backend.invalidate_in(pin, &mut guard, set);
         for_each_up_to_refusal(&mut guard, prot, |run, page| {
             let kept = if loses(page) { page.untracked() } else { page };
             run.set(kept.with_prot(prot));
@@ -73,12 +73,13 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             is_refused.set(is_refused.get() || page.flags() & refused != Flags::NONE);
             true
         };
-        let quiet = Removed::scan(&mut guard, self.backend.grain, all).take_leaves_back(pin, &self.backend);
+        let invalidated =
+            Removed::scan(&mut guard, self.backend.grain, all).invalidate_leaves(pin, &self.backend);
         if is_refused.get() {
             return Err(VmError::Mixed);
         }
-        let holes = quiet.holes;
-        quiet.forget(pin, &self.backend);
+        let holes = invalidated.holes;
+        invalidated.forget(pin, &self.backend);
         if pages.pages() >= HUGE_PAGES {
             self.fold_untouched(&mut guard, keys(pages));
         }
@@ -90,7 +91,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut guard = self.lock_leaves(pin, pages);
         let picked = |page: Page| page.shows(backing, copies);
         Removed::scan(&mut guard, self.backend.grain, picked)
-            .take_back(pin, &self.backend)
+            .invalidate(pin, &self.backend)
             .forget(pin, &self.backend);
     }
 }

@@ -15,9 +15,9 @@ use super::{RadixSpace, keys};
 use crate::contract::{Call, during, lock_slots};
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
-use crate::reach::Scattered;
 use crate::sharing::References;
 use crate::shootdown::{Backend, range};
+use crate::shootdown_set::Scattered;
 use crate::space::{Heir, PIECE};
 use crate::{BackingNum, Flags, Memory, Mmu, PageNum, PageRange, VmError};
 
@@ -32,7 +32,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
         let mut copy = Copying::new(pin, self, child, ask);
         let copied = mine.copy_to(pin, &child.map, |run| copy.run(run));
-        copy.lowered.take_back();
+        copy.lowered.invalidate();
         copied.map_err(|_| VmError::OutOfMemory)
     }
 
@@ -60,7 +60,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             }
             left -= 1;
             let copied = copy.run(run);
-            copy.lowered.take_back();
+            copy.lowered.invalidate();
             copied
         });
         match copied {

@@ -12,7 +12,7 @@ use super::promote::block_of;
 use super::{Guard, RadixSpace, keys};
 use crate::contract::lock_slots;
 use crate::meta::Page;
-use crate::reach::Scattered;
+use crate::shootdown_set::Scattered;
 use crate::{HUGE_PAGES, Memory, Mmu, OutOfMemory, PageNum, PageRange};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
@@ -47,7 +47,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             }
             _ => {}
         });
-        woken.take_back();
+        woken.invalidate();
         gone
     }
 }

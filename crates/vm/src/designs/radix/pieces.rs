@@ -13,10 +13,10 @@ use super::{Guard, RadixSpace, keys, make_fit};
 use crate::designs::locked::first_piece;
 use crate::designs::moving::Move;
 use crate::meta::Page;
-use crate::reach::Reach;
 use crate::region::Unbroken;
 use crate::relocation::MovePieces;
 use crate::shootdown::range;
+use crate::shootdown_set::ShootdownSet;
 use crate::space::Mover;
 use crate::usage::Change;
 use crate::{
@@ -87,12 +87,12 @@ where
         let (from, to) = (self.check(from)?, self.range(to, from.pages())?);
         loop {
             let mut taken = [None; TAKEN];
-            self.take_back_contents(pin, mapping, from, &mut taken)?;
+            self.take_contents(pin, mapping, from, &mut taken)?;
             for (key, page) in taken.iter().flatten() {
                 let at = PageNum::new(key - from.start().get() + to.start().get());
                 if page.is_shown() || !put_back(&mut self.lock_leaves(pin, PageRange::one(at)), at, *page) {
                     let mut change = Change::default();
-                    self.backend.give_up(pin, *page, &mut change);
+                    self.backend.release(pin, *page, &mut change);
                     self.backend.tally.change(pin, &change);
                 }
             }
@@ -117,7 +117,7 @@ where
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// The first pages of `mapping` in `from` that have contents become held ones, and so do the untouched ones; the contents go to
     /// `taken`, as far as there is room. No core translates them.
-    fn take_back_contents(
+    fn take_contents(
         &self,
         pin: &Pinned,
         mapping: Mapping,
@@ -127,7 +127,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut guard = self.lock_leaves(pin, from);
         cut_all(&mut guard, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         let is_ours = |page: Page| !page.is_held() && page.mapping() == mapping;
-        self.backend.take_back(pin, Reach::of(&mut guard, self.backend.grain, is_ours));
+        self.backend.invalidate(pin, ShootdownSet::of(&mut guard, self.backend.grain, is_ours));
         let mut room = taken.iter_mut();
         guard.for_each_used(|run| {
             let (keys, page) = (run.keys(), run.value());
@@ -170,7 +170,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             run.set(held());
         });
         if pages.pages() >= HUGE_PAGES {
-            self.backend.take_leaves_back(pin, &mut guard, Reach::NONE);
+            self.backend.invalidate_leaves(pin, &mut guard, ShootdownSet::NONE);
             fold_held(&mut guard);
         }
         for_each_held(&mut guard, |run, _| run.clear());

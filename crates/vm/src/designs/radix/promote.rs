@@ -31,8 +31,8 @@ use refcache::Domain;
 use super::remap::uniform;
 use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
-use crate::reach::Reach;
 use crate::shootdown::range;
+use crate::shootdown_set::ShootdownSet;
 use crate::usage::Change;
 use crate::{Event, Flags, FrameNum, Frames, HUGE_PAGES, Mapping, Memory, Mmu, PageNum, PageRange, VmError};
 
@@ -107,8 +107,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     fn bring_together(&self, pin: &Pinned, guard: &mut Guard<'_, Never>, wanted: bool) -> Option<FrameNum> {
         let beside = side_by_side(guard);
         let first = beside.or_else(|| self.backend.memory.alloc_huge_raw(pin, wanted))?;
-        let reach = Reach::of(guard, self.backend.grain, |_| true);
-        self.backend.take_leaves_back(pin, guard, reach);
+        let set = ShootdownSet::of(guard, self.backend.grain, |_| true);
+        self.backend.invalidate_leaves(pin, guard, set);
         if beside.is_none() {
             self.gather(pin, guard, first);
         }
@@ -124,7 +124,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             self.backend.copy_contents(pin, page, frame);
             entry.set(page.with_frame(frame));
             change.own += 1;
-            self.backend.give_up(pin, page, &mut change);
+            self.backend.release(pin, page, &mut change);
         });
         self.backend.tally.change(pin, &change);
     }

@@ -7,7 +7,7 @@ use refcache::Domain;
 
 use super::{TreeSpace, find, keys};
 use crate::meta::Page;
-use crate::reach::Reach;
+use crate::shootdown_set::ShootdownSet;
 use crate::{Flags, Memory, Mmu, PageNum, PageRange, Prot, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
@@ -31,14 +31,14 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     /// mappings changed: or a fault in between would give a page its new rights, and the old translations would stay.
     fn lower(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page, Never>, prot: Prot) {
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
-        let mut reach = Reach::NONE;
+        let mut set = ShootdownSet::NONE;
         guard.for_each_used(|run| {
             let page = run.value();
             if let Some(mut run) = run.whole().filter(|_| loses(page)) {
-                reach.add(&mut run.one(), page, self.backend.grain);
+                set.add(&mut run.one(), page, self.backend.grain);
             }
         });
-        self.backend.take_back(pin, reach);
+        self.backend.invalidate(pin, set);
         guard.for_each_used(|run| {
             let page = run.value();
             let kept = if loses(page) { page.untracked() } else { page };

@@ -15,8 +15,8 @@ use super::{TreeSpace, find};
 use crate::contract::{Call, during};
 use crate::designs::locked::lock_all;
 use crate::meta::Page;
-use crate::reach::Scattered;
 use crate::shootdown::{Backend, range};
+use crate::shootdown_set::Scattered;
 use crate::space::Heir;
 use crate::usage::Change;
 use crate::{BackingNum, Flags, Mapping, Memory, Mmu, PageNum, Region, VmError};
@@ -37,7 +37,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         };
         let copied = guard.copy_to(pin, &child.pages, |run| Ok(copy.run(run)));
         child.backend.tally.change(pin, &copy.change);
-        copy.lowered.take_back();
+        copy.lowered.invalidate();
         regions.and(copied.map_err(|_: OutOfMemory| VmError::OutOfMemory))
     }
 

@@ -1,4 +1,4 @@
-//! Who has translations of which pages: what a shootdown has to reach.
+//! The set of a shootdown: which cores may have translations of which pages.
 
 use core::mem;
 
@@ -12,15 +12,15 @@ use crate::tracker::Grain;
 use crate::{Linkage, Memory, Mmu, PageNum, PageRange};
 
 /// Translations of locked pages: the cores that may hold some, and the smallest range that covers them.
-#[must_use = "translations that nobody takes back outlive the operation"]
-pub(crate) struct Reach {
+#[must_use = "translations that are not invalidated outlive the operation"]
+pub(crate) struct ShootdownSet {
     pub(crate) cores: CoreSet,
     pub(crate) pages: PageRange,
     /// Whether part of the range is not mapped at all.
     pub(crate) holes: bool,
 }
 
-impl Reach {
+impl ShootdownSet {
     pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
 
     /// The translations of one locked page that `cores` have.
@@ -35,7 +35,7 @@ impl Reach {
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
     ) -> Self {
-        let (mut reach, all) = (Self::NONE, range(guard.keys()));
+        let (mut set, all) = (Self::NONE, range(guard.keys()));
         let mut mapped = Unbroken::from(all.start());
         guard.for_each_used(|run| {
             let page = run.value();
@@ -44,11 +44,11 @@ impl Reach {
                 && page.is_touched()
                 && let Some(mut run) = run.whole()
             {
-                reach.add(&mut run.one(), page, grain);
+                set.add(&mut run.one(), page, grain);
             }
         });
-        reach.holes = !mapped.reaches(all.end());
-        reach
+        set.holes = !mapped.reaches(all.end());
+        set
     }
 
     /// The translations of another one, `page`. If they are the leaf's, its word is no entry from now on.
@@ -69,7 +69,7 @@ impl Reach {
         self.add_cores(&users, pages(entry));
     }
 
-    /// Whoever is linked to a leaf of which all is locked.
+    /// Adds the cores that are linked to a leaf that is locked as a whole.
     pub(crate) fn add_whole_leaves<E: Expand>(&mut self, guard: &mut RangeGuard<'_, Page, E>) {
         guard.for_each_whole_leaf(|leaf, keys| {
             let linked = linkage(&leaf).linked();
@@ -85,21 +85,21 @@ impl Reach {
     }
 }
 
-/// Translations of pages here and there: each run is cleared here by itself, and one shootdown reaches the others.
+/// Translations of scattered pages. Each run is cleared on this core by itself, and one shootdown clears all on the others.
 ///
-/// The hull of all would do too, but would cost this core the translations between the runs. What was added is taken back at the
-/// latest when this is dropped, before the slots are unlocked: also if an operation ends in a panic of its caller's.
+/// The hull of all would do too, but would cost this core the translations between the runs. What was added is invalidated
+/// at the latest when this is dropped, before the slots are unlocked, also if the caller's code panics.
 pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
     backend: &'a Backend<M, F>,
     pin: &'a Pinned,
-    run: Reach,
+    run: ShootdownSet,
     /// What other cores have of the runs before.
-    far: Reach,
+    far: ShootdownSet,
 }
 
 impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
     pub(crate) fn new(backend: &'a Backend<M, F>, pin: &'a Pinned) -> Self {
-        Self { backend, pin, run: Reach::NONE, far: Reach::NONE }
+        Self { backend, pin, run: ShootdownSet::NONE, far: ShootdownSet::NONE }
     }
 
     /// The translations of more pages, to the right of all before.
@@ -111,7 +111,7 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
     }
 
     fn end_run(&mut self) {
-        let run = mem::replace(&mut self.run, Reach::NONE);
+        let run = mem::replace(&mut self.run, ShootdownSet::NONE);
         if run.cores.is_empty() {
             return;
         }
@@ -123,17 +123,17 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
         }
     }
 
-    /// When this returns, no core has any of those that were added.
+    /// Invalidates all that were added: when this returns, no core has any of them.
     #[inline]
-    pub(crate) fn take_back(&mut self) {
+    pub(crate) fn invalidate(&mut self) {
         if !self.run.cores.is_empty() || !self.far.cores.is_empty() {
-            self.take_all_back();
+            self.invalidate_all();
         }
     }
 
-    fn take_all_back(&mut self) {
+    fn invalidate_all(&mut self) {
         self.end_run();
-        let far = mem::replace(&mut self.far, Reach::NONE);
+        let far = mem::replace(&mut self.far, ShootdownSet::NONE);
         if !far.cores.is_empty() {
             self.backend.clear_there(self.pin, &far.cores, far.pages);
         }
@@ -142,7 +142,7 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
 
 impl<M: Mmu, F: Memory> Drop for Scattered<'_, M, F> {
     fn drop(&mut self) {
-        self.take_back();
+        self.invalidate();
     }
 }
 
