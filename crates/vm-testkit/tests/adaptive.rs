@@ -79,7 +79,7 @@ fn two_who_share_pages_are_known_by_name() {
 }
 
 #[test]
-fn what_the_guest_has_first_the_home_gets_without_an_interrupt() {
+fn what_a_private_sharer_has_first_the_owner_gets_without_an_interrupt() {
     let (world, _) = leaf_of(8, 2, 1);
     let more = pages(LEAF_START + 10, 10);
     touch(&world, 1, more);
@@ -101,36 +101,36 @@ fn a_few_pages_that_few_use_leave_the_others_alone() {
     world.finish();
 }
 
-/// Each guest costs a page, so many of them share the leaf with its home, however little they have in common.
+/// Each private sharer costs a page, so the leaf becomes shared when there are many, however little they have in common.
 #[test]
-fn a_page_that_many_use_makes_its_leaf_everybodys() {
+fn a_page_that_many_use_makes_its_leaf_shared() {
     let (world, _) = leaf_of(8, 8, 1);
     assert_eq!((world.mmu.own_pages(), world.mmu.links()), (3, 5));
     world.finish();
 }
 
-/// The same if the home does not use the page.
+/// The same if the owner does not use the page.
 #[test]
-fn a_page_that_many_guests_use_makes_its_leaf_everybodys() {
+fn a_page_that_many_private_sharers_use_makes_its_leaf_shared() {
     let (world, leaf) = leaf_of(9, 1, 1);
     let page = pages(leaf.start().get() + 7, 1);
     (1..9).for_each(|core| touch(&world, core, page));
-    assert_eq!((world.mmu.own_pages(), world.mmu.links()), (0, 5), "the fifth has it taken back from four");
+    assert_eq!((world.mmu.own_pages(), world.mmu.links()), (0, 5), "the fifth invalidates it on four");
     world.finish();
 }
 
-/// A leaf of which many had the first page, and which is core 0's home again.
-fn home_again(cores: usize) -> (World, PageRange) {
+/// A leaf of which many had the first page, and which core 0 owns again.
+fn owned_again(cores: usize) -> (World, PageRange) {
     let (world, leaf) = leaf_of(cores, cores, 1);
     let rounds = (0..).take_while(|_| round(&world, 0, 100) > 0).count() as u64;
-    assert_eq!((rounds, world.mmu.links()), (ALONE, 1));
+    assert_eq!((rounds, world.mmu.links()), (OWN_AFTER, 1));
     (world, leaf)
 }
 
 /// From then on a page or two leave that core alone.
 #[test]
 fn a_page_that_many_use_is_no_reason_twice() {
-    let (world, _) = home_again(8);
+    let (world, _) = owned_again(8);
     (0..8).for_each(|core| touch(&world, core, pages(LEAF_START, 1)));
     assert_eq!((world.mmu.links(), round(&world, 0, 100)), (1, 0));
     world.finish();
@@ -191,7 +191,7 @@ fn beside(world: &World, leaf: PageRange) -> PageRange {
 
 /// Threads that run the same text.
 #[test]
-fn a_few_pages_of_a_file_make_their_leaf_everybodys() {
+fn a_few_pages_of_a_file_make_their_leaf_shared() {
     let (world, text) = (world(8), pages(LEAF_START, 4));
     let file = world.machine.files.create(text.pages());
     let place = Placement::Fixed(text.start());
@@ -201,7 +201,7 @@ fn a_few_pages_of_a_file_make_their_leaf_everybodys() {
         world.machine.on(core, |pin| text.iter().for_each(|page| _ = world.load(pin, page, 0).unwrap()));
     };
     (0..3).for_each(read);
-    assert_eq!(world.mmu.links(), 2, "the home, and the third with its last fill");
+    assert_eq!(world.mmu.links(), 2, "the owner, and the third with its last fill");
     for core in 3..8 {
         assert_eq!(adds(&world, Event::FillFault, || read(core)), 1, "core {core} links");
     }
@@ -209,7 +209,7 @@ fn a_few_pages_of_a_file_make_their_leaf_everybodys() {
 }
 
 #[test]
-fn many_fills_by_several_guests_make_their_leaf_everybodys() {
+fn many_fills_by_several_private_sharers_make_their_leaf_shared() {
     let (world, _) = leaf_of(8, 2, 100);
     let all = pages(LEAF_START, 100);
     assert_eq!(adds(&world, Event::FillFault, || touch(&world, 2, all)), 20, "the last one links");
@@ -222,10 +222,10 @@ fn many_fills_by_several_guests_make_their_leaf_everybodys() {
     world.finish();
 }
 
-/// Each shares a page with the home: the ninth and later take it from the home, as there is no seat to be known by.
+/// Each shares a page with the owner. The ninth and later invalidate it there, as the list of private sharers is full.
 #[test]
-fn guests_without_a_seat_take_the_page() {
-    let (world, leaf) = home_again(12);
+fn sharers_beyond_the_list_invalidate_the_page() {
+    let (world, leaf) = owned_again(12);
     touch(&world, 0, pages(LEAF_START, 12));
     let page = |core: usize| pages(leaf.start().get() + core as u64, 1);
     for core in 1..12 {
@@ -242,7 +242,7 @@ fn guests_without_a_seat_take_the_page() {
 
 /// Its own page goes when it faults in the leaf again, and what it had there it has through the leaf.
 #[test]
-fn who_had_a_page_of_its_own_links_as_well() {
+fn a_core_with_a_page_of_its_own_links_as_well() {
     let (world, _) = leaf_of(4, 4, 40);
     let more = pages(LEAF_START + 100, 1);
     touch(&world, 0, more);
@@ -253,9 +253,9 @@ fn who_had_a_page_of_its_own_links_as_well() {
 }
 
 #[test]
-fn a_leaf_that_is_unmapped_as_a_whole_is_nobodys() {
+fn a_leaf_that_is_unmapped_as_a_whole_has_no_owner() {
     let (world, leaf) = leaf_of(8, 8, 40);
-    assert_eq!(world.mmu.links(), 7, "all but the guest");
+    assert_eq!(world.mmu.links(), 7, "all but the private sharer");
     unmap(&world, 5, leaf);
     assert_eq!(world.mmu.links(), 0);
     map(&world, 5, leaf);
@@ -266,7 +266,7 @@ fn a_leaf_that_is_unmapped_as_a_whole_is_nobodys() {
 
 /// Whether it folds, as it does where there are huge pages, or stays.
 #[test]
-fn a_leaf_that_is_dropped_as_a_whole_is_nobodys() {
+fn a_leaf_that_is_dropped_as_a_whole_has_no_owner() {
     for huge in [false, true] {
         let (world, leaf) = leaf_of(8, 8, 40);
         world.frames().offer_huge(huge);
@@ -280,7 +280,7 @@ fn a_leaf_that_is_dropped_as_a_whole_is_nobodys() {
 
 /// The leaf folds and is freed, so all unlink; cut again, it is a new one.
 #[test]
-fn a_leaf_that_becomes_a_huge_page_is_nobodys() {
+fn a_leaf_that_becomes_a_huge_page_has_no_owner() {
     let (world, leaf) = leaf_of(8, 8, 40);
     world.frames().offer_huge(true);
     let collapse = |pin: &Pinned| world.space.collapse(pin, leaf.start()).unwrap();
@@ -289,7 +289,7 @@ fn a_leaf_that_becomes_a_huge_page_is_nobodys() {
     (0..8).for_each(|core| touch(&world, core, leaf));
     unmap(&world, 5, pages(LEAF_START + 7, 1));
     touch(&world, 3, pages(LEAF_START, 7));
-    assert_eq!(world.mmu.links(), 1, "core 3 is home");
+    assert_eq!(world.mmu.links(), 1, "core 3 is the owner");
     world.finish();
 }
 
@@ -346,8 +346,8 @@ fn raised_rights_cost_one_fault_that_fills_nothing() {
     world.finish();
 }
 
-/// So many takings-back by one core make a shared leaf its home.
-const ALONE: u64 = 4;
+/// Invalidations in a row after which a core owns a shared leaf.
+const OWN_AFTER: u64 = 4;
 
 /// Core `core` maps, uses and unmaps page `at` of the leaf: how many cores that interrupts.
 fn round(world: &World, core: usize, at: u64) -> u64 {
@@ -358,62 +358,67 @@ fn round(world: &World, core: usize, at: u64) -> u64 {
 }
 
 #[test]
-fn a_shared_leaf_is_its_only_users_home_again() {
+fn the_only_user_of_a_shared_leaf_owns_it_again() {
     let (world, _) = leaf_of(8, 8, 40);
-    assert_eq!(world.mmu.links(), 7, "all but the guest");
-    let shot: Vec<_> = (0..2 * ALONE).map(|_| round(&world, 5, 100)).collect();
-    assert_eq!(shot, [[6; ALONE as usize], [0; ALONE as usize]].concat());
+    assert_eq!(world.mmu.links(), 7, "all but the private sharer");
+    let shot: Vec<_> = (0..2 * OWN_AFTER).map(|_| round(&world, 5, 100)).collect();
+    assert_eq!(shot, [[6; OWN_AFTER as usize], [0; OWN_AFTER as usize]].concat());
     assert_eq!(world.mmu.links(), 1);
-    assert_eq!(adds(&world, Event::FillFault, || touch(&world, 5, pages(LEAF_START, 40))), 0, "at home");
+    assert_eq!(
+        adds(&world, Event::FillFault, || touch(&world, 5, pages(LEAF_START, 40))),
+        0,
+        "it is the owner"
+    );
     touch(&world, 0, pages(LEAF_START, 10));
-    assert_eq!(world.mmu.links(), 1, "the one who was home is a guest");
+    assert_eq!(world.mmu.links(), 1, "the old owner is a private sharer");
     world.finish();
 }
 
-/// Nobody is sent away while there are two.
+/// No core is unlinked while two invalidate.
 #[test]
 fn two_cores_that_invalidate_by_turns_stay_linked() {
     let (world, _) = leaf_of(4, 4, 40);
-    (0..4 * ALONE).for_each(|turn| assert_eq!(round(&world, 2 + (turn / (ALONE - 1) % 2) as usize, 100), 2));
+    (0..4 * OWN_AFTER)
+        .for_each(|turn| assert_eq!(round(&world, 2 + (turn / (OWN_AFTER - 1) % 2) as usize, 100), 2));
     assert_eq!(world.mmu.links(), 3);
     world.finish();
 }
 
-/// Those who were sent away come back as guests, share the leaf again, and are left alone for twice as long.
+/// The cores that were unlinked come back as private sharers, share the leaf again, and stay for twice as long.
 #[test]
-fn who_still_uses_the_leaf_shares_it_again_and_for_longer() {
+fn a_core_that_still_uses_the_leaf_shares_it_again_and_for_longer() {
     let (world, _) = leaf_of(8, 8, 40);
     for time in 0..4 {
         let rounds = (0..).take_while(|_| round(&world, 5, 100) > 0).count() as u64;
-        assert_eq!(rounds, ALONE << time);
+        assert_eq!(rounds, OWN_AFTER << time);
         (0..8).for_each(|core| touch(&world, core, pages(LEAF_START, 40)));
         assert!(world.mmu.links() > 2, "shared by several again");
     }
     world.finish();
 }
 
-/// The leaf becomes core 0's home between the moment when core 4 is in its set and the one when core 4's table leads there: core 4
-/// was sent away before it had come, and finds that out by itself.
+/// Core 0 becomes the owner of the leaf between the moment when core 4 is in its set and the one when core 4's table leads there: core 4
+/// was unlinked before it had linked, and finds that out by itself.
 #[test]
-fn who_is_sent_away_while_it_links_unlinks() {
+fn a_core_that_is_unlinked_while_it_links_unlinks() {
     let (world, leaf) = leaf_of(5, 4, 40);
     let world = Arc::new(world);
-    (1..ALONE).for_each(|_| assert!(round(&world, 0, 100) > 0));
-    let home = world.clone();
+    (1..OWN_AFTER).for_each(|_| assert!(round(&world, 0, 100) > 0));
+    let owner = world.clone();
     world.machine.interpose(Call::Link, move |_| {
-        thread::scope(|scope| scope.spawn(|| assert!(round(&home, 0, 100) > 0)).join()).unwrap();
+        thread::scope(|scope| scope.spawn(|| assert!(round(&owner, 0, 100) > 0)).join()).unwrap();
     });
     world.machine.on(4, |pin| assert_eq!(world.load(pin, leaf.start(), 0), Ok(LEAF_START)));
-    assert_eq!(world.mmu.links(), 1, "core 0 is home, and core 4 is its guest");
+    assert_eq!(world.mmu.links(), 1, "core 0 is the owner, and core 4 a private sharer");
     unmap(&world, 0, pages(LEAF_START, 1));
     world.machine.on(4, |pin| assert!(world.load(pin, leaf.start(), 0).is_err(), "the page has gone"));
     Arc::into_inner(world).expect("nobody else has the world").finish();
 }
 
-/// One core makes the leaf its home time and again, with and without others who fault there, link, take back and drop their tables
+/// One core becomes the owner time and again, with and without others that fault there, link, invalidate and drop their tables
 /// at the same time: no core reads what is gone.
 #[test]
-fn sending_away_against_everybody_else() {
+fn unlinking_against_all_other_cores() {
     let (world, leaf) = leaf_of(4, 4, 40);
     let (own, theirs) = (pages(leaf.start().get() + 100, 1), pages(leaf.start().get() + 200, 4));
     world.machine.on_threads(4, |core| {

@@ -1,31 +1,32 @@
-//! A shared leaf becomes one core's home again, when only that core still takes pages of it back.
+//! Demotion: one core owns a shared leaf again, when only that core still invalidates pages of it.
 //!
-//! Nobody sees what hardware reads through a leaf. But who takes pages back interrupts every core that is linked, and when
-//! one core has done so many times in a row, and nobody else took back, linked or faulted there meanwhile, the others seem to have
-//! left. So the same interrupts unlink them. Who still uses the leaf faults, as a guest, and makes it shared again like any
-//! crowd; then it takes twice as many until the next time, so that being wrong costs little.
+//! Nothing shows what hardware reads through a leaf. But a core that invalidates pages interrupts every core that is linked.
+//! When one core has done so several times in a row, and no other core invalidated, linked or faulted there meanwhile, the
+//! others seem to use the leaf no more. So the same interrupts unlink them. A core that still uses the leaf faults, as a
+//! private sharer, and may make it shared again. Then it takes twice as many invalidations until the next time, so that
+//! being wrong costs little.
 //!
 //! ```text
-//!   send away, by the new home                              link, or link once more
-//!   ──────────────────────────                              ───────────────────────
-//!   D1  stage: shared → leaving, home me                    L1  the set ∪= me, if I am not in it
+//!   unlink the others, by the new owner                     link, or link once more
+//!   ───────────────────────────────────                     ───────────────────────
+//!   D1  state: shared → leaving, owner me                   L1  the set ∪= me, if I am not in it
 //!   D2  fence                                               L2  fence
 //!   D3  read the set                                        L3  upper entry := the leaf
-//!   D4  interrupt it: all clear the whole leaf's pages      L4  stage: shared, or mine?  in the set?  if not, unlink and leave it
-//!   D5  the set −= those; stage: home me
+//!   D4  interrupt it: all clear the whole leaf's pages      L4  state: shared, or mine?  in the set?  if not, unlink and leave it
+//!   D5  the set −= those; state: owner me
 //! ```
 //!
 //! 1. *Who is in the set is reached until it has unlinked.* It leaves the set in D5, or by itself after it has unlinked; until then
 //!    whoever else takes pages of the leaf back interrupts it too.
 //! 2. *Nobody whom D5 takes out is linked.* Between D1 and D5 no link survives L4: nothing makes a leaf shared that is leaving. Who
-//!    passed L4 before its interrupt was unlinked by that; who links after it reads the stage after it, finds D1, and unlinks. If the
+//!    passed L4 before its interrupt was unlinked by that; who links after it reads the state after it, finds D1, and unlinks. If the
 //!    leaf is shared once more by then, it finds what came before that: D5 took it out.
 //! 3. *Nobody who is not in the set is linked.* If D3 misses L1, then L4 finds D1: the two fences forbid that both miss. Who
 //!    fails L4 has an upper entry that leads to the leaf for a moment, but runs none of the program before it has unlinked.
-//! 4. *What is cleared in excess is filled again.* Home has locked some pages of the leaf only. Others may be filled meanwhile, in the
-//!    leaf or in pages of the cores' own: their words are left alone, and say no less than what is translated.
-//! 5. Home itself stays linked, and so the leaf stays (`linkage.rs`, 3). Words with bit 0 set are its own translations now. Guests
-//!    keep their seats, and what the words say of them.
+//! 4. *What is cleared in excess is filled again.* The owner has locked some pages of the leaf only. Others may be filled
+//!    meanwhile, in the leaf or in pages of the cores' own: their words are left alone, and say no less than what is translated.
+//! 5. The owner itself stays linked, and so the leaf stays (`linkage.rs`, 3). Words with bit 0 set are its own translations
+//!    now. Private sharers stay recorded, in the list and in the words.
 
 use percore::{CoreSet, Pinned};
 use radixmap::{Expand, RangeGuard};

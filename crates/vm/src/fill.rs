@@ -1,11 +1,11 @@
-//! Filling: this core gets a translation of a locked page that has a frame, and whoever takes it back will know.
+//! Filling: this core gets a translation of a locked page that has a frame, and is recorded for whoever invalidates it.
 
 use percore::{CoreId, CoreSet, Pinned};
 use radixmap::{Entry, Leaf};
 use sync::atomic::{Ordering, fence};
 
 use crate::meta::Page;
-use crate::seats::Guests;
+use crate::private_sharers::PrivateSharers;
 use crate::shootdown::Backend;
 use crate::shootdown_set::{ShootdownSet, around, linkage, pages};
 use crate::{Fault, FaultError, FrameNum, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
@@ -21,7 +21,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         page: Page,
     ) -> Result<Fault, FaultError> {
         match self.mmu.tables() {
-            Tables::Adaptive if is_open(pin, entry, page) => Ok(self.open(entry, page, Guests::NONE)),
+            Tables::Adaptive if is_open(pin, entry, page) => Ok(self.open(entry, page, PrivateSharers::NONE)),
             Tables::Adaptive if !is_apart(pin, entry, page) => self.fill_either(pin, at, entry, page),
             _ => self.fill_own(pin, at, entry, page, self.owner(pin)),
         }
@@ -77,8 +77,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 
     /// The page's word is an entry from now on: one store.
     #[inline(always)]
-    fn open(&self, entry: &mut Entry<'_, Page>, page: Page, guests: Guests) -> Fault {
-        let linked = page.linked(self.mmu.entry(page.rights())).with_guests(guests);
+    fn open(&self, entry: &mut Entry<'_, Page>, page: Page, sharers: PrivateSharers) -> Fault {
+        let linked = page.linked(self.mmu.entry(page.rights())).with_private_sharers(sharers);
         // Release, partner of the walks of other linked cores: they find what is in the frame.
         fence(Ordering::Release);
         entry.set(linked);
@@ -95,48 +95,49 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         page: Page,
     ) -> Result<Fault, FaultError> {
         let (core, leaf) = (pin.core(), linkage(&entry.leaf()));
-        let may_link = leaf.is_linked(core) || leaf.welcomes(core) || self.is_crowded(core, leaf, page);
+        let may_link = leaf.is_linked(core) || leaf.may_link(core) || self.becomes_shared(core, leaf, page);
         if may_link && let Some(fault) = self.link(pin, at, entry, page)? {
             return Ok(fault);
         }
         match page.is_linked() {
-            true => self.fill_guest(pin, at, entry, page),
+            true => self.fill_private(pin, at, entry, page),
             false => self.fill_own(pin, at, entry, page, core),
         }
     }
 
-    /// Whether `core`, which is not linked, makes the leaf shared: by its first fill of a page that two others have in pages of their
-    /// own, or of a linked one, as one of several guests.
-    fn is_crowded(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
+    /// Returns whether `core`, which is not linked, makes the leaf shared: by its first fill of a page that two others have in
+    /// pages of their own, or of a linked one, as one of several private sharers.
+    fn becomes_shared(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
         let (is_first, others) = match page.is_linked() {
-            true => (Some(page.guests()) != leaf.admit(core), leaf.guests()),
+            true => (Some(page.private_sharers()) != leaf.add_sharer(core), leaf.private_sharers()),
             false => (!page.tracker().contains(core, self.grain), page.tracker().cores(self.grain).len()),
         };
-        is_first && others >= 2 && leaf.crowd(weight(page), others)
+        is_first && others >= 2 && leaf.note_shared_fill(fill_weight(page), others)
     }
 
-    /// In a table page of its own, of a page that others have through the leaf. Who finds no seat takes it from them.
-    fn fill_guest(
+    /// Fills a page that others have through the leaf in a table page of this core's own. If the list of private sharers is
+    /// full, it is invalidated on the others.
+    fn fill_private(
         &self,
         pin: &Pinned,
         at: PageNum,
         entry: &mut Entry<'_, Page>,
         page: Page,
     ) -> Result<Fault, FaultError> {
-        let Some(seat) = linkage(&entry.leaf()).admit(pin.core()) else {
+        let Some(sharer) = linkage(&entry.leaf()).add_sharer(pin.core()) else {
             let mut set = ShootdownSet::NONE;
             set.add(entry, page, self.grain);
             self.invalidate(pin, set);
             return self.fill_own(pin, at, entry, page.untracked(), pin.core());
         };
-        let before = page.guests();
-        let guests = before.and(seat);
+        let before = page.private_sharers();
+        let sharers = before.and(sharer);
         self.fill_table(pin, at, page)?;
-        entry.set(page.with_guests(guests));
-        Ok(if guests == before { Fault::Spurious } else { Fault::Fill })
+        entry.set(page.with_private_sharers(sharers));
+        Ok(if sharers == before { Fault::Spurious } else { Fault::Fill })
     }
 
-    /// Through the leaf, for all that are linked: one store makes the word an entry. None: the leaf is another's by now.
+    /// Through the leaf, for all that are linked: one store makes the word an entry. None: another core owns the leaf by now.
     #[inline]
     fn link(
         &self,
@@ -155,12 +156,12 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
             self.unlink(pin, at, leaf);
             return Ok(None);
         }
-        let guests = match page.is_linked() {
-            true => page.guests(),
-            false if page.tracker().is_empty() => Guests::NONE,
-            false => self.receive(pin, at, linkage, page),
+        let sharers = match page.is_linked() {
+            true => page.private_sharers(),
+            false if page.tracker().is_empty() => PrivateSharers::NONE,
+            false => self.add_sharers(pin, at, linkage, page),
         };
-        let fault = self.open(entry, page, guests);
+        let fault = self.open(entry, page, sharers);
         if page.is_linked() && !fresh {
             // Its rights may have been raised since.
             self.mmu.clear(pin, PageRange::one(at));
@@ -178,19 +179,19 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// A tracked page is about to be linked. Those who are linked are known as such, the others become guests; who finds no
-    /// seat, or has no name, has its translation taken back.
-    fn receive(&self, pin: &Pinned, at: PageNum, leaf: Linkage<'_>, page: Page) -> Guests {
+    /// Records the cores of a tracked page that is about to be linked. Those that are not linked become private sharers. If
+    /// the list is full, or the tracker does not name cores, their translations are invalidated.
+    fn add_sharers(&self, pin: &Pinned, at: PageNum, leaf: Linkage<'_>, page: Page) -> PrivateSharers {
         let (tracker, linked) = (page.tracker(), leaf.linked());
-        let (mut guests, mut lost) = (Guests::NONE, CoreSet::EMPTY);
+        let (mut sharers, mut lost) = (PrivateSharers::NONE, CoreSet::EMPTY);
         for core in tracker.cores(self.grain).iter().filter(|&core| !linked.contains(core)) {
-            match leaf.admit(core).filter(|_| !tracker.is_coarse()) {
-                Some(seat) => guests = guests.and(seat),
+            match leaf.add_sharer(core).filter(|_| !tracker.is_coarse()) {
+                Some(sharer) => sharers = sharers.and(sharer),
                 None => lost.insert(core),
             }
         }
         self.invalidate(pin, ShootdownSet::one(at, lost));
-        guests
+        sharers
     }
 }
 
@@ -201,15 +202,15 @@ fn is_open(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
     page.is_untracked() && linkage(&entry.leaf()).is_linked(pin.core())
 }
 
-/// Whether the leaf is another core's, and nobody translates the page: this one does in a page of its own.
+/// Whether another core owns the leaf, and nobody translates the page: this one does in a page of its own.
 #[inline(always)]
 fn is_apart(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
-    page.is_untracked() && linkage(&entry.leaf()).is_anothers(pin.core())
+    page.is_untracked() && linkage(&entry.leaf()).is_owned_by_other(pin.core())
 }
 
-/// How much a fill of `page` says for sharing its leaf. What all show from a file, like a program's text, is seldom taken
-/// back.
-fn weight(page: Page) -> u64 {
+/// Returns as how many fills a fill of `page` counts for sharing its leaf. What all show from a file, like a program's text,
+/// is seldom invalidated.
+fn fill_weight(page: Page) -> u64 {
     if page.is_shown() { 5 } else { 1 }
 }
 

@@ -23,7 +23,7 @@
 //! | `resolve.rs` | a page fault, once its page is locked |
 //! | `region.rs` | what is mapped, as a list |
 //! | `relocation.rs` | the protocol: a mapping moves piece by piece, and nobody finds half of it |
-//! | `linkage.rs`, `stage.rs`, `seats.rs`, `demotion.rs` | the protocol: leaves that serve as page tables, and who walks them |
+//! | `linkage.rs`, `leaf_state.rs`, `private_sharers.rs`, `demotion.rs` | the protocol: leaves that serve as page tables, and who walks them |
 //! | `presence.rs` | who runs the space, so that cores that do not are left alone |
 //! | `asid.rs` | the protocol: what a TLB keeps of spaces that its core does not run |
 //! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
@@ -43,6 +43,7 @@ mod designs;
 mod fill;
 mod hole;
 mod layout;
+mod leaf_state;
 mod linkage;
 mod mapping;
 mod memory;
@@ -50,16 +51,15 @@ mod meta;
 mod mmu;
 mod page;
 mod presence;
+mod private_sharers;
 mod recent;
 mod region;
 mod relocation;
 mod resolve;
-mod seats;
 mod sharing;
 mod shootdown;
 mod shootdown_set;
 mod space;
-mod stage;
 mod sweep;
 mod tracker;
 mod usage;
@@ -83,9 +83,9 @@ pub use page::{
     Access, CompressedNum, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr,
 };
 pub use presence::Presence;
+pub use private_sharers::PrivateSharers;
 pub use radixmap::NodeCounters;
 pub use region::{Detail, Region, Resident};
 pub use relocation::{MovePieces, Progress, Relocation};
-pub use seats::Guests;
 pub use space::{AddressSpace, Copies, Fault, FaultError, Heir, Mover, Nodes, Placement, Remap, VmError};
 pub use usage::Usage;

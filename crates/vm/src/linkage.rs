@@ -6,23 +6,23 @@
 //!
 //! ```text
 //!   core 0's upper table ──┐                            the leaf's words
-//!   core 2's upper table ──┴─(linked)──▶  [ P frame ][ P frame ][ frame ][ P frame, guest ] ...
-//!   core 1's upper table ────(private)─▶  [         ][         ][ frame ][ frame          ] ...
+//!   core 2's upper table ──┴─(linked)──▶  [ P frame ][ P frame ][ frame ][ P frame, sharer ] ...
+//!   core 1's upper table ────(private)─▶  [         ][         ][ frame ][ frame           ] ...
 //! ```
 //!
 //! # The states of a leaf
 //!
-//! | stage | who may link | and what it changes to |
+//! | state | cores that may link | what ends it |
 //! |---|---|---|
-//! | nobody's | the next core that faults | it becomes its home: CAS |
-//! | home `h` | `h` | many guests, or many fills by several: shared. `h` gives up its tables: nobody's |
-//! | shared | everybody | all of it is unmapped or dropped at once, or becomes a huge page: nobody's. One core alone takes pages of it back for some time: leaving |
-//! | leaving, home `h` | `h` | the others have unlinked: home `h`, see `demotion.rs` |
+//! | no owner | the next core that faults | that core becomes the owner: CAS |
+//! | owner `o` | `o` | many private sharers, or many fills by several: shared. `o` drops its tables: no owner |
+//! | shared | all | all of it is unmapped or dropped at once, or becomes a huge page: no owner. One core alone invalidates pages of it for some time: leaving |
+//! | leaving, owner `o` | `o` | the others have unlinked: owner `o`, see `demotion.rs` |
 //!
-//! Who may not link uses a page of its own, and is a *guest* of the leaf if it shares pages with its home: it gets a seat,
-//! by CAS, and keeps it until the leaf is nobody's. So neighbours, who use different pages of a leaf, stay apart; two who
-//! share a page stay two; and in a leaf that was demoted a few pages that all use do not make all of it everybody's, unless they are a
-//! file's.
+//! A core that may not link uses a page of its own. It is a *private sharer* of the leaf if it shares pages with the owner:
+//! the leaf records it, by CAS, until it has no owner. So neighbours, which use different pages of a leaf, stay apart. Two
+//! cores that share a page do not make the leaf shared. In a leaf that was demoted, neither do a few pages that all use,
+//! unless they are a file's.
 //!
 //! # The states of a page with a frame
 //!
@@ -30,18 +30,18 @@
 //! |---|---|
 //! | `P` = 0, tracker | the cores of the tracker, in their own pages (or once, if they have linked since) |
 //! | `P` = 1 | every linked core |
-//! | `P` = 1, guests | every linked core, and the guest in that seat, or all guests, in their own pages |
+//! | `P` = 1, sharers | every linked core, and that private sharer, or all of them, in their own pages |
 //!
 //! # Invariants
 //!
 //! 1. A core's upper table leads to a leaf only while the core is in the leaf's set, and has been since before. (A core that
 //!    does not run the space is not interrupted: it unlinks before it does again, see `presence.rs`.)
 //! 2. The set grows under the lock of some slot of the leaf, by the core that joins. It shrinks by a core that has given up
-//!    its tables or has unlinked, under the locks of all 512 slots after each core of it has unlinked (`reset`), and by the home of
+//!    its tables or has unlinked, under the locks of all 512 slots after each core of it has unlinked (`reset`), and by the owner of
 //!    a leaving leaf, after those that go have unlinked.
 //! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads to it.
-//! 4. Whoever is in a page's tracker, or its guest, and links, has lost its own page before it returns to the
-//!    program; until then the set, which it is in, covers it.
+//! 4. A core in a page's tracker, or a private sharer of it, that links has lost its own page before it returns to the
+//!    program. Until then the set, which it is in, covers it.
 //! 5. The upper entry of a core in the set leads to the leaf or nowhere, never to a page of its own. So who is in the set
 //!    fills by storing the page's word alone.
 //! 6. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot stores its
@@ -50,37 +50,37 @@
 //! # Orders
 //!
 //! ```text
-//!   take back                                 link
-//!   ─────────                                 ────
+//!   invalidate                                link
+//!   ──────────                                ────
 //!   T1  the page's word: P := 0               L1  the set ∪= me
 //!   T2  fence                                 L2  fence
 //!   T3  read the set; interrupt it            L3  upper entry := the leaf;  the program walks
 //! ```
 //! If T3 misses L1, then T2 came before L2, and every walk through L3 finds `P` = 0. The same for rights that are lowered,
 //! and for `reset`, which nobody can link meanwhile. Other loads and stores here are Relaxed: the slots' locks order them, or a CAS
-//! on the stage decides.
+//! on the state decides.
 
 use percore::{CoreId, CoreSet, MAX_CORES};
 use sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::seats::{Guests, Seats};
-use crate::stage::Stage;
+use crate::leaf_state::LeafState;
+use crate::private_sharers::{PrivateSharers, SharerList};
 
 const WORDS: usize = MAX_CORES / 64;
 
-/// What a leaf knows of the cores that use it. See the module.
+/// The record that a leaf keeps of the cores that use it. See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Linkage<'g> {
-    stage: &'g AtomicU64,
-    seats: Seats<'g>,
+    state: &'g AtomicU64,
+    sharers: SharerList<'g>,
     linked: &'g [AtomicU64; WORDS],
 }
 
 impl<'g> Linkage<'g> {
     /// The linkage that is kept in these words, 0 at first.
     #[inline(always)]
-    pub fn new([stage, low, high]: &'g [AtomicU64; 3], linked: &'g [AtomicU64; WORDS]) -> Self {
-        Self { stage, seats: Seats::new([low, high]), linked }
+    pub fn new([state, low, high]: &'g [AtomicU64; 3], linked: &'g [AtomicU64; WORDS]) -> Self {
+        Self { state, sharers: SharerList::new([low, high]), linked }
     }
 
     /// Whether `core` is linked. For the core itself, with a slot of the leaf locked. Acquire, partner of the Release in `remove`: who
@@ -91,36 +91,36 @@ impl<'g> Linkage<'g> {
         word.load(Ordering::Acquire) & bit != 0
     }
 
-    /// Whether the leaf is another core's home, and `core`, which is not linked, may not link.
+    /// Whether another core owns the leaf, so that `core`, which is not linked, may not link.
     #[inline(always)]
-    pub fn is_anothers(self, core: CoreId) -> bool {
-        self.stage().is_anothers(core)
+    pub fn is_owned_by_other(self, core: CoreId) -> bool {
+        self.state().is_owned_by_other(core)
     }
 
-    /// Whether `core`, which is not linked, may link: the leaf is shared, or becomes its home.
-    pub fn welcomes(self, core: CoreId) -> bool {
-        match self.change(|stage| stage.claimed(core)) {
+    /// Returns whether `core`, which is not linked, may link: the leaf is shared, or had no owner, and `core` is its owner now.
+    pub fn may_link(self, core: CoreId) -> bool {
+        match self.change(|state| state.claimed(core)) {
             Ok(_) => true,
-            Err(stage) => stage.admits(core),
+            Err(state) => state.may_link(core),
         }
     }
 
-    /// A page that others have is filled once more, in a leaf that more than two use: counted as `weight` fills, which are few.
-    /// `others`, so many, have the page, or are guests of the leaf as well and its home. Whether that makes the leaf shared.
-    pub fn crowd(self, weight: u64, others: usize) -> bool {
-        match self.change(|stage| stage.crowded(weight, others)) {
-            Ok(stage) | Err(stage) => stage.is_shared(),
+    /// Records a fill of a page that others have, in a leaf that more than two cores use, as `weight` fills, and returns
+    /// whether the leaf is shared now. `others` is the number of cores that have the page, or of the private sharers.
+    pub fn note_shared_fill(self, weight: u64, others: usize) -> bool {
+        match self.change(|state| state.note_shared_fill(weight, others)) {
+            Ok(state) | Err(state) => state.is_shared(),
         }
     }
 
-    /// How many guests there are.
-    pub fn guests(self) -> usize {
-        self.seats.taken()
+    /// Returns the number of private sharers.
+    pub fn private_sharers(self) -> usize {
+        self.sharers.len()
     }
 
-    /// The seat of `core`, which becomes a guest if there is one left.
-    pub fn admit(self, core: CoreId) -> Option<Guests> {
-        self.seats.admit(core)
+    /// Records `core` as a private sharer and returns its entry, or `None` if all entries are taken.
+    pub fn add_sharer(self, core: CoreId) -> Option<PrivateSharers> {
+        self.sharers.add(core)
     }
 
     /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold the leaf.
@@ -135,37 +135,38 @@ impl<'g> Linkage<'g> {
     }
 
     /// After `core` had its upper table lead to the leaf, and before it goes on: whether it may stay linked. If not, the leaf has
-    /// become another's home meanwhile (`demotion.rs`), perhaps for a moment: it must unlink and [`leave`](Self::leave).
+    /// become another's owner meanwhile (`demotion.rs`), perhaps for a moment: it must unlink and [`leave`](Self::leave).
     pub fn stays(self, core: CoreId) -> bool {
-        match self.change(|stage| stage.joined(core)) {
-            Ok(stage) | Err(stage) => stage.admits(core) && self.is_linked(core), // L4
+        match self.change(|state| state.joined(core)) {
+            Ok(state) | Err(state) => state.may_link(core) && self.is_linked(core), // L4
         }
     }
 
-    /// `core` takes pages back from others. Whether it is the leaf's home from now on, and has to send them away (D1).
+    /// Records that `core` invalidates pages that others have. Returns whether it is the leaf's owner from now on, and has to
+    /// unlink them (D1).
     pub fn note_invalidation(self, core: CoreId) -> bool {
         self.is_linked(core)
-            && self.change(|stage| stage.note_invalidation(core)).is_ok_and(Stage::is_leaving)
+            && self.change(|state| state.note_invalidation(core)).is_ok_and(LeafState::is_leaving)
     }
 
     /// Who is to go, if that is so (D3).
-    pub fn others(self, home: CoreId) -> CoreSet {
+    pub fn others(self, owner: CoreId) -> CoreSet {
         fence(Ordering::SeqCst); // D2, partner of L2
         let mut others = self.linked();
-        others.remove(home);
+        others.remove(owner);
         others
     }
 
     /// All of `others` have unlinked (D5). How many hold the leaf no more.
     pub fn emptied(self, others: &CoreSet) -> usize {
         let gone = others.iter().filter(|&core| self.remove(core)).count();
-        let _ = self.change(|stage| Some(stage.emptied()));
+        let _ = self.change(|state| Some(state.emptied()));
         gone
     }
 
     /// After `core`, which calls, has given up its tables, or unlinked. Whether it was in the set: then it holds the leaf no more.
     pub fn leave(self, core: CoreId) -> bool {
-        let _ = self.change(|stage| stage.left(core));
+        let _ = self.change(|state| state.left(core));
         self.remove(core)
     }
 
@@ -176,14 +177,14 @@ impl<'g> Linkage<'g> {
         word.fetch_and(!bit, Ordering::Release) & bit != 0
     }
 
-    /// The cores that may translate a page through the leaf, or as one of its `guests`. After the page's word was stored
-    /// without `P` (T1).
+    /// Returns the cores that may translate a page through the leaf, or as one of its private `sharers`. To be called after
+    /// the page's word was stored without `P` (T1).
     #[inline]
-    pub fn users(self, guests: Guests) -> CoreSet {
+    pub fn users(self, sharers: PrivateSharers) -> CoreSet {
         fence(Ordering::SeqCst); // T2, partner of L2
         let mut users = self.linked();
-        if guests != Guests::NONE {
-            self.seats.add_to(&mut users, guests);
+        if sharers != PrivateSharers::NONE {
+            self.sharers.add_to(&mut users, sharers);
         }
         users
     }
@@ -193,29 +194,31 @@ impl<'g> Linkage<'g> {
         CoreSet::from_words(self.linked.each_ref().map(|word| word.load(Ordering::Acquire)))
     }
 
-    /// All slots are locked and every core in the set has unlinked: nobody's again. How many cores hold the leaf no more.
+    /// Resets the leaf, all of whose slots are locked, after every core in the set has unlinked: it has no owner. Returns how
+    /// many cores hold the leaf no more.
     pub fn reset(self) -> usize {
         let gone = self.linked.iter().map(|word| word.swap(0, Ordering::Relaxed).count_ones() as usize).sum();
-        self.seats.reset();
-        self.stage.store(0, Ordering::Relaxed);
+        self.sharers.reset();
+        self.state.store(0, Ordering::Relaxed);
         gone
     }
 
     #[inline(always)]
-    fn stage(self) -> Stage {
-        Stage::from_bits(self.stage.load(Ordering::Acquire))
+    fn state(self) -> LeafState {
+        LeafState::from_bits(self.state.load(Ordering::Acquire))
     }
 
-    /// The stage afterwards, or as it is, if there is no change. Release, partner of the Acquires here and in `stage`: who finds the
-    /// leaf shared once more (L4) finds that it has been taken out of the set before (D5).
-    fn change(self, change: impl Fn(Stage) -> Option<Stage>) -> Result<Stage, Stage> {
-        let mut seen = self.stage();
+    /// Changes the state and returns it, or as an error the state as it is if there is no change. Release, partner of the
+    /// Acquires here and in `state`: a core that finds the leaf shared once more (L4) finds that it was taken out of the set
+    /// before (D5).
+    fn change(self, change: impl Fn(LeafState) -> Option<LeafState>) -> Result<LeafState, LeafState> {
+        let mut seen = self.state();
         loop {
             let next = change(seen).ok_or(seen)?;
             let (old, new) = (seen.bits(), next.bits());
-            match self.stage.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
+            match self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(next),
-                Err(now) => seen = Stage::from_bits(now),
+                Err(now) => seen = LeafState::from_bits(now),
             }
         }
     }
@@ -247,30 +250,30 @@ mod tests {
         CoreId::new(index)
     }
 
-    fn users(linkage: Linkage<'_>, guests: Guests) -> Vec<usize> {
-        linkage.users(guests).iter().map(CoreId::index).collect()
+    fn users(linkage: Linkage<'_>, sharers: PrivateSharers) -> Vec<usize> {
+        linkage.users(sharers).iter().map(CoreId::index).collect()
     }
 
     #[test]
-    fn the_first_comes_home_and_the_others_wait_until_there_is_a_crowd() {
+    fn the_first_core_owns_the_leaf_until_it_is_shared() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        assert!(linkage.welcomes(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
-        assert!(linkage.welcomes(core(255)) && !linkage.welcomes(core(0)));
-        while !linkage.crowd(1, 2) {}
-        assert!(linkage.welcomes(core(0)) && linkage.link(core(0)) && linkage.crowd(1, 2));
-        assert!(linkage.admit(core(7)).is_some());
-        assert_eq!(users(linkage, Guests::NONE), [0, 255]);
-        assert_eq!(users(linkage, Guests::ALL), [0, 7, 255]);
+        assert!(linkage.may_link(core(255)) && linkage.link(core(255)) && !linkage.link(core(255)));
+        assert!(linkage.may_link(core(255)) && !linkage.may_link(core(0)));
+        while !linkage.note_shared_fill(1, 2) {}
+        assert!(linkage.may_link(core(0)) && linkage.link(core(0)) && linkage.note_shared_fill(1, 2));
+        assert!(linkage.add_sharer(core(7)).is_some());
+        assert_eq!(users(linkage, PrivateSharers::NONE), [0, 255]);
+        assert_eq!(users(linkage, PrivateSharers::ALL), [0, 7, 255]);
     }
 
     #[test]
-    fn who_leaves_gives_up_its_home() {
+    fn a_core_that_leaves_owns_the_leaf_no_more() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        assert!(linkage.welcomes(core(3)) && linkage.link(core(3)));
+        assert!(linkage.may_link(core(3)) && linkage.link(core(3)));
         assert!(linkage.leave(core(3)) && !linkage.leave(core(3)));
-        assert!(linkage.welcomes(core(4)) && !linkage.welcomes(core(3)));
+        assert!(linkage.may_link(core(4)) && !linkage.may_link(core(3)));
         assert!(linkage.linked().is_empty());
     }
 
@@ -278,11 +281,12 @@ mod tests {
     fn a_reset_leaf_is_as_new() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
-        while !linkage.crowd(1, 2) {}
-        (0..100)
-            .for_each(|index| assert!(linkage.link(core(index)) && linkage.admit(core(index % 8)).is_some()));
+        while !linkage.note_shared_fill(1, 2) {}
+        (0..100).for_each(|index| {
+            assert!(linkage.link(core(index)) && linkage.add_sharer(core(index % 8)).is_some())
+        });
         assert_eq!((linkage.reset(), linkage.reset()), (100, 0));
-        assert!(linkage.welcomes(core(9)) && !linkage.welcomes(core(8)));
-        assert_eq!(users(linkage, Guests::ALL), []);
+        assert!(linkage.may_link(core(9)) && !linkage.may_link(core(8)));
+        assert_eq!(users(linkage, PrivateSharers::ALL), []);
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!          63   62    61     60      59    58-56   55-54   53-52  51-44   43-12   11-9    8-1    0
 //! main      -   tag SHOWN COUNTED PRESENT rights   R -     tracker        frame   tags  tracker  0   translated by those tracked, R: refused
-//!           e   tag SHOWN COUNTED PRESENT rights     guests       -       frame   tags     e     1   translated through the leaf
+//!           e   tag SHOWN COUNTED PRESENT rights     sharers      -       frame   tags     e     1   translated through the leaf
 //! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
 //! A word with bit 0 is an entry of a machine's page table. The bits `e` are the machine's ([`Mmu::entry`](crate::Mmu));
@@ -43,16 +43,18 @@ const REFUSED: u64 = 1 << 55;
 const LINKED: u64 = 1 << 0;
 /// What a machine's entry says of a page's rights, and of how it is translated.
 const MACHINE: u64 = 0x1ff | 1 << 63;
-/// Which of the leaf's guests have the page too. Only with LINKED.
-const GUESTS_SHIFT: u32 = 52;
-const GUESTS: u64 = 0b1111 << GUESTS_SHIFT;
+/// Which of the leaf's private sharers have the page too. Only with LINKED.
+const PRIVATE_SHARERS_SHIFT: u32 = 52;
+const PRIVATE_SHARERS: u64 = 0b1111 << PRIVATE_SHARERS_SHIFT;
 /// The tracker's low bits are in bits 1 to 8, the others from bit 44. Only without LINKED.
 const TRACKER_LOW: u32 = 8;
 const TRACKER_HIGH_SHIFT: u32 = 44;
 const TRACKER: u64 = 0xff << 1 | ((1 << (Tracker::BITS - TRACKER_LOW)) - 1) << TRACKER_HIGH_SHIFT;
-const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER | GUESTS | MACHINE) & TAGS == 0);
-const _: () = assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME) & (TRACKER | GUESTS | MACHINE) == 0);
-const _: () = assert!(REFUSED & (TRACKER | MACHINE | LINKED) == 0 && REFUSED & GUESTS != 0);
+const _: () =
+    assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME | TRACKER | PRIVATE_SHARERS | MACHINE) & TAGS == 0);
+const _: () =
+    assert!((RIGHTS | PRESENT | COUNTED | SHOWN | FRAME) & (TRACKER | PRIVATE_SHARERS | MACHINE) == 0);
+const _: () = assert!(REFUSED & (TRACKER | MACHINE | LINKED) == 0 && REFUSED & PRIVATE_SHARERS != 0);
 
 /// A mapped page. Only a page with a frame is tracked, or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +183,7 @@ impl Value for Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seats::Guests;
+    use crate::private_sharers::PrivateSharers;
     use crate::tracker::Grain;
     use percore::CoreId;
 
@@ -237,10 +239,13 @@ mod tests {
         let software = TAGS | 0x7ff << 52 | 0b111 << 9;
         assert_eq!(main & !software, entry | frame.get() << 12);
         assert!(page.is_linked() && page.is_counted() && !page.is_shown());
-        assert_eq!(page.with_guests(Guests::ALL).guests(), Guests::ALL);
-        assert_eq!(page.guests(), Guests::NONE);
+        assert_eq!(page.with_private_sharers(PrivateSharers::ALL).private_sharers(), PrivateSharers::ALL);
+        assert_eq!(page.private_sharers(), PrivateSharers::NONE);
         assert_eq!((page.prot(), page.frame()), (Prot::READ | Prot::EXEC, Some(frame)));
-        assert_eq!(page.with_guests(Guests::ALL).untracked(), Page::new(page.mapping()).with_counted(frame));
+        assert_eq!(
+            page.with_private_sharers(PrivateSharers::ALL).untracked(),
+            Page::new(page.mapping()).with_counted(frame)
+        );
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl ShootdownSet {
 
     fn unlink(&mut self, entry: &mut Entry<'_, Page>, page: Page) {
         entry.set(page.untracked());
-        let users = linkage(&entry.leaf()).users(page.guests());
+        let users = linkage(&entry.leaf()).users(page.private_sharers());
         self.add_cores(&users, pages(entry));
     }
 
@@ -153,7 +153,7 @@ pub(crate) fn linkage<'a>(leaf: &Leaf<'a>) -> Linkage<'a> {
     Linkage::new(annex.words, annex.cores)
 }
 
-/// Nobody is linked to the leaf any more.
+/// Resets the linkage of the leaf, which no core is linked to any more.
 pub(crate) fn abandon(leaf: Leaf<'_>) {
     leaf.release(linkage(&leaf).reset());
 }

@@ -1,7 +1,10 @@
 //! Who translates a page: some cores in tables of their own, or whoever has its leaf.
 
-use super::{GUESTS, GUESTS_SHIFT, LINKED, MACHINE, Page, REFUSED, TRACKER, TRACKER_HIGH_SHIFT, TRACKER_LOW};
-use crate::seats::Guests;
+use super::{
+    LINKED, MACHINE, PRIVATE_SHARERS, PRIVATE_SHARERS_SHIFT, Page, REFUSED, TRACKER, TRACKER_HIGH_SHIFT,
+    TRACKER_LOW,
+};
+use crate::private_sharers::PrivateSharers;
 use crate::tracker::Tracker;
 
 impl Page {
@@ -40,23 +43,23 @@ impl Page {
         Self { main: self.untracked().main | entry, ..self }
     }
 
-    /// Which guests of its leaf have the linked page too.
+    /// Returns which private sharers of its leaf have the linked page too.
     #[inline(always)]
-    pub(crate) fn guests(self) -> Guests {
+    pub(crate) fn private_sharers(self) -> PrivateSharers {
         debug_assert!(self.is_linked());
-        Guests::from_bits(self.main >> GUESTS_SHIFT)
+        PrivateSharers::from_bits(self.main >> PRIVATE_SHARERS_SHIFT)
     }
 
-    /// The linked page, which these guests of its leaf have too.
+    /// Returns the linked page, which these private sharers of its leaf have too.
     #[inline(always)]
-    pub(crate) fn with_guests(self, guests: Guests) -> Self {
+    pub(crate) fn with_private_sharers(self, sharers: PrivateSharers) -> Self {
         debug_assert!(self.is_linked());
-        Self { main: self.main & !GUESTS | guests.bits() << GUESTS_SHIFT, ..self }
+        Self { main: self.main & !PRIVATE_SHARERS | sharers.bits() << PRIVATE_SHARERS_SHIFT, ..self }
     }
 
     /// The page, translated by nobody.
     #[inline(always)]
     pub(crate) fn untracked(self) -> Self {
-        Self { main: self.main & !(TRACKER | GUESTS | MACHINE), ..self }
+        Self { main: self.main & !(TRACKER | PRIVATE_SHARERS | MACHINE), ..self }
     }
 }

@@ -6,7 +6,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use percore::{CoreId, MAX_CORES};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use vm::{Guests, Linkage};
+use vm::{Linkage, PrivateSharers};
 
 use crate::check;
 
@@ -27,43 +27,43 @@ struct World {
     linked: [AtomicU64; MAX_CORES / 64],
     /// Bit 0 of the page's word, and its lock, which has the rest of it.
     word: AtomicUsize,
-    slot: Mutex<Guests>,
+    slot: Mutex<PrivateSharers>,
     cores: [Mutex<Core>; 3],
     held: AtomicUsize,
 }
 
-/// Who will be at home.
-const HOME: usize = 0;
+/// The core that will own the leaf.
+const OWNER: usize = 0;
 
 fn id(core: usize) -> CoreId {
     CoreId::new(core)
 }
 
 impl World {
-    /// The leaf is shared, these cores are linked, and `HOME` has taken back often enough but for once. The page's word is `word`.
+    /// The leaf is shared, these cores are linked, and `OWNER` has invalidated often enough but for once. The page's word is `word`.
     fn new(linked: &[usize], word: usize) -> Arc<Self> {
         let world = Self::shared(linked, word);
         world.almost_send_away();
         world
     }
 
-    /// The same, and `HOME` has not taken back yet.
+    /// The same, and `OWNER` has not invalidated yet.
     fn shared(linked: &[usize], word: usize) -> Arc<Self> {
         let world = Self {
             words: array::from_fn(|_| AtomicU64::new(0)),
             linked: array::from_fn(|_| AtomicU64::new(0)),
             word: AtomicUsize::new(word),
-            slot: Mutex::new(Guests::NONE),
+            slot: Mutex::new(PrivateSharers::NONE),
             cores: array::from_fn(|_| Mutex::default()),
             held: AtomicUsize::new(0),
         };
-        while !world.leaf().crowd(1, 2) {}
+        while !world.leaf().note_shared_fill(1, 2) {}
         linked.iter().for_each(|&core| assert!(world.link(core)));
         Arc::new(world)
     }
 
     fn almost_send_away(&self) {
-        (1..4).for_each(|_| assert!(!self.leaf().note_invalidation(id(HOME))));
+        (1..4).for_each(|_| assert!(!self.leaf().note_invalidation(id(OWNER))));
     }
 
     fn leaf(&self) -> Linkage<'_> {
@@ -95,11 +95,11 @@ impl World {
 
     /// A fault on the page, as far as it goes on.
     fn fault(&self, core: usize) {
-        let mut guests = self.slot.lock().unwrap();
+        let mut sharers = self.slot.lock().unwrap();
         if self.leaf().is_linked(id(core)) && self.word.load(Relaxed) == 0 {
             self.word.store(1, Relaxed);
-        } else if !((self.leaf().is_linked(id(core)) || self.leaf().welcomes(id(core))) && self.link(core)) {
-            *guests = self.leaf().admit(id(core)).unwrap();
+        } else if !((self.leaf().is_linked(id(core)) || self.leaf().may_link(id(core))) && self.link(core)) {
+            *sharers = self.leaf().add_sharer(id(core)).unwrap();
             self.cores[core].lock().unwrap().own = true;
         }
         let core = self.cores[core].lock().unwrap();
@@ -108,10 +108,10 @@ impl World {
 
     /// Once more, and this time the others go, unless one of them has linked before. Whether they went.
     fn send_away(&self) -> bool {
-        if !self.leaf().note_invalidation(id(HOME)) {
+        if !self.leaf().note_invalidation(id(OWNER)) {
             return false;
         }
-        let others = self.leaf().others(id(HOME));
+        let others = self.leaf().others(id(OWNER));
         others.iter().for_each(|core| *self.cores[core.index()].lock().unwrap() = Core::default());
         self.held.fetch_sub(self.leaf().emptied(&others), Relaxed);
         true
@@ -119,9 +119,9 @@ impl World {
 
     /// Invalidates the page on all cores that may translate it.
     fn invalidate(&self) {
-        let guests = self.slot.lock().unwrap();
+        let sharers = self.slot.lock().unwrap();
         self.word.store(0, Relaxed);
-        let users = self.leaf().users(*guests);
+        let users = self.leaf().users(*sharers);
         users.iter().for_each(|core| {
             let mut core = self.cores[core.index()].lock().unwrap();
             (core.cached, core.own) = (false, false);
@@ -140,7 +140,7 @@ impl World {
     }
 }
 
-/// `others` act against the home, which sends them away and takes the page back.
+/// `others` act against the owner, which unlinks them and invalidates the page.
 fn race(linked: &'static [usize], others: &'static [usize], act: fn(&World, usize)) {
     check(2, move || {
         let world = World::new(linked, 1);
@@ -153,7 +153,7 @@ fn race(linked: &'static [usize], others: &'static [usize], act: fn(&World, usiz
         world.invalidate();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         world.judge();
-        assert!(!alone || world.leaf().linked().iter().all(|core| core == id(HOME)), "somebody stays");
+        assert!(!alone || world.leaf().linked().iter().all(|core| core == id(OWNER)), "somebody stays");
     });
 }
 
@@ -178,7 +178,7 @@ fn both_at_once() {
     race(&[0, 1], &[1, 2], link_and_walk);
 }
 
-/// The others go, and a crowd makes the leaf shared once more before who comes to it looks whether it may.
+/// The others go, and many fills make the leaf shared once more before who comes to it looks whether it may.
 #[test]
 fn who_comes_as_the_leaf_is_shared_once_more() {
     check(3, || {
@@ -186,7 +186,7 @@ fn who_comes_as_the_leaf_is_shared_once_more() {
         let theirs = world.clone();
         let linking = thread::spawn(move || link_and_walk(&theirs, 2));
         if world.send_away() {
-            assert!(world.leaf().crowd(64, 2), "so many fills at once");
+            assert!(world.leaf().note_shared_fill(64, 2), "so many fills at once");
         }
         world.invalidate();
         linking.join().unwrap();
@@ -206,7 +206,7 @@ fn who_comes_to_the_leaf_before_anything_is_counted() {
         world.invalidate();
         linking.join().unwrap();
         world.judge();
-        assert!(!alone || world.leaf().linked().iter().all(|core| core == id(HOME)), "somebody stays");
+        assert!(!alone || world.leaf().linked().iter().all(|core| core == id(OWNER)), "somebody stays");
     });
 }
 

@@ -9,7 +9,7 @@ use loom::thread;
 use percore::{CoreId, LazyPerCore, MAX_CORES, pin, threads};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use test_memory::Watched;
-use vm::{Guests, Linkage};
+use vm::{Linkage, PrivateSharers};
 
 use crate::check;
 
@@ -51,14 +51,14 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
 
 /// So many fills are counted that the leaf is shared.
 fn share(leaf: &Leaf) {
-    while !leaf.linkage().crowd(1, 2) {}
+    while !leaf.linkage().note_shared_fill(1, 2) {}
 }
 
 /// One fill less is counted.
 fn almost_share(leaf: &Leaf) {
     let another = Leaf::new();
-    while !another.linkage().crowd(1, 2) {
-        leaf.linkage().crowd(1, 2);
+    while !another.linkage().note_shared_fill(1, 2) {
+        leaf.linkage().note_shared_fill(1, 2);
     }
 }
 
@@ -77,7 +77,7 @@ fn who_links_late_does_not_find_what_was_invalidated() {
             theirs.word.load(Relaxed)
         });
         leaf.word.store(0, Relaxed);
-        let users = leaf.linkage().users(Guests::NONE);
+        let users = leaf.linkage().users(PrivateSharers::NONE);
         let found = linking.join().unwrap();
         assert!(users.contains(third) || found == 0, "a page that was taken back is translated");
     });
@@ -96,7 +96,7 @@ fn who_begins_late_does_not_find_what_was_invalidated() {
             theirs.word.load(Relaxed)
         });
         leaf.word.store(0, Relaxed);
-        let is_user = leaf.linkage().users(Guests::NONE).contains(third);
+        let is_user = leaf.linkage().users(PrivateSharers::NONE).contains(third);
         let interrupted = is_user && parts.of(third).is_some();
         let found = linking.join().unwrap();
         assert!(interrupted || found == 0, "a page that was taken back is translated");
@@ -108,7 +108,7 @@ fn who_begins_late_does_not_find_what_was_invalidated() {
 fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
     check(3, || {
         let leaf = Leaf::new();
-        leaf.linkage().welcomes(core(0));
+        leaf.linkage().may_link(core(0));
         leaf.link(core(0));
         almost_share(&leaf);
         let linking = [2, 3].map(|index| {
@@ -117,14 +117,14 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
                 if index == 2 {
                     share(&theirs);
                 }
-                theirs.linkage().welcomes(core(index)).then(|| {
+                theirs.linkage().may_link(core(index)).then(|| {
                     theirs.link(core(index));
                     theirs.word.load(Relaxed)
                 })
             })
         });
         leaf.word.store(0, Relaxed);
-        let users = leaf.linkage().users(Guests::NONE);
+        let users = leaf.linkage().users(PrivateSharers::NONE);
         assert!(users.contains(core(0)));
         for (index, linking) in [2, 3].into_iter().zip(linking) {
             let found = linking.join().unwrap();
@@ -145,7 +145,7 @@ fn who_has_left_uses_nothing_of_the_leaf() {
             theirs.leave(core(1));
         });
         leaf.word.store(0, Relaxed);
-        if leaf.linkage().users(Guests::NONE).is_empty() {
+        if leaf.linkage().users(PrivateSharers::NONE).is_empty() {
             frame.set(1);
         }
         leaving.join().unwrap();
@@ -158,13 +158,13 @@ fn one_core_comes_home_and_each_guest_has_a_seat() {
         let leaf = Leaf::new();
         let other = leaf.clone();
         let thread = thread::spawn(move || {
-            (other.linkage().welcomes(core(1)), other.linkage().admit(core(1)).unwrap())
+            (other.linkage().may_link(core(1)), other.linkage().add_sharer(core(1)).unwrap())
         });
-        let (home, seat) = (leaf.linkage().welcomes(core(2)), leaf.linkage().admit(core(2)).unwrap());
-        let (their_home, their_seat) = thread.join().unwrap();
-        assert!(home != their_home && seat != their_seat);
+        let (owner, sharer) = (leaf.linkage().may_link(core(2)), leaf.linkage().add_sharer(core(2)).unwrap());
+        let (their_owner, their_sharer) = thread.join().unwrap();
+        assert!(owner != their_owner && sharer != their_sharer);
         assert!(
-            leaf.linkage().users(seat).contains(core(2)) && !leaf.linkage().users(seat).contains(core(1))
+            leaf.linkage().users(sharer).contains(core(2)) && !leaf.linkage().users(sharer).contains(core(1))
         );
     });
 }
@@ -190,18 +190,18 @@ fn a_core_that_drops_its_tables_during_a_reset_holds_the_leaf_no_more() {
 fn who_comes_back_after_it_dropped_its_tables_is_seen() {
     check(3, || {
         let leaf = Leaf::new();
-        leaf.linkage().welcomes(core(1));
+        leaf.linkage().may_link(core(1));
         leaf.link(core(1));
         let theirs = leaf.clone();
         let returning = thread::spawn(move || {
             theirs.leave(core(1));
-            theirs.linkage().welcomes(core(1)).then(|| {
+            theirs.linkage().may_link(core(1)).then(|| {
                 theirs.link(core(1));
                 theirs.word.load(Relaxed)
             })
         });
         leaf.word.store(0, Relaxed);
-        let users = leaf.linkage().users(Guests::NONE);
+        let users = leaf.linkage().users(PrivateSharers::NONE);
         let found = returning.join().unwrap();
         assert!(users.contains(core(1)) || found == Some(0), "a page that was taken back is translated");
         assert_eq!(leaf.held.load(Relaxed), 1);

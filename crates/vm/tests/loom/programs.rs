@@ -117,7 +117,7 @@ impl World {
 pub type Act = fn(&World, &Pinned);
 
 /// Explores `one` on core 0 against `other` on core 1, on which `before` was done too. `after` it the outcome is judged.
-/// With a table for each core, and with a leaf that is core 1's home.
+/// With a table for each core, and with a leaf that is core 1's owner.
 pub fn race(before: Act, one: Act, other: Act, after: Act) {
     for tables in [Tables::PerCore, Tables::Adaptive] {
         check(2, move || {
