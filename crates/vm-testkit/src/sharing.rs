@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, BackingNum, Copies, Heir, Mapping, PageNum, PageRange, Placement, Progress, Prot,
-    Region, Relocation, Remap, VmError,
+    Access, AddressSpace, BackingNum, Copies, ForkBacking, Mapping, PageNum, PageRange, Placement, Progress,
+    Prot, Region, Relocation, Remap, VmError,
 };
 
 use crate::World;
@@ -98,11 +98,11 @@ impl World {
             return self.remap(pin, what);
         };
         let mut made = None;
-        let mut mover = |backing, from, to| {
+        let mut remap_backing = |backing, from, to| {
             Some(*made.get_or_insert_with(|| self.machine.files.moved(backing, from, to)))
         };
         let answer = loop {
-            match relocation.step(pin, &mut mover) {
+            match relocation.step(pin, &mut remap_backing) {
                 Ok(Progress::Over(answer)) => break answer,
                 Ok(Progress::More) => between(),
                 Err(_) => relocation.abort(pin),
@@ -117,7 +117,7 @@ impl World {
     /// # Errors
     /// Those of `fork`; then there is no child.
     pub fn fork(&self, pin: &Pinned) -> Result<World, VmError> {
-        self.fork_by(pin, |child, heir| self.space.fork(pin, child, heir))
+        self.fork_by(pin, |child, fork_backing| self.space.fork(pin, child, fork_backing))
     }
 
     /// The same, when nobody else maps anything.
@@ -125,10 +125,10 @@ impl World {
     /// # Errors
     /// Those of `fork`; then there is no child.
     pub fn fork_alone(&self, pin: &Pinned) -> Result<World, VmError> {
-        self.fork_by(pin, |child, heir| {
+        self.fork_by(pin, |child, fork_backing| {
             let mut from = Some(PageNum::new(0));
             while let Some(at) = from {
-                from = self.space.fork_alone(pin, child, at, heir)?;
+                from = self.space.fork_alone(pin, child, at, fork_backing)?;
             }
             Ok(())
         })
@@ -137,14 +137,14 @@ impl World {
     fn fork_by(
         &self,
         pin: &Pinned,
-        fork: impl FnOnce(&dyn AddressSpace, &mut Heir<'_>) -> Result<(), VmError>,
+        fork: impl FnOnce(&dyn AddressSpace, &mut ForkBacking<'_>) -> Result<(), VmError>,
     ) -> Result<World, VmError> {
         let child = self.sibling(pin).ok_or(VmError::OutOfMemory)?;
-        let mut heirs = BTreeMap::new();
+        let mut child_backings = BTreeMap::new();
         let answer = fork(&*child.space, &mut |backing| {
-            Some(*heirs.entry(backing).or_insert_with(|| self.machine.files.again(backing)))
+            Some(*child_backings.entry(backing).or_insert_with(|| self.machine.files.again(backing)))
         });
-        self.let_go(heirs.into_values());
+        self.let_go(child_backings.into_values());
         match answer {
             Ok(()) => Ok(child),
             Err(error) => {

@@ -159,7 +159,7 @@ fn who_says_what_copies_and_moved_pages_show_uses_no_space() {
             });
         };
         let failure_of_fork = failure(&world, forks);
-        assert!(failure_of_fork.contains("in a call of an Heir"), "{failure_of_fork}");
+        assert!(failure_of_fork.contains("in a call of a ForkBacking"), "{failure_of_fork}");
     }
     for design in Design::ALL {
         let world = world(design);
@@ -172,6 +172,6 @@ fn who_says_what_copies_and_moved_pages_show_uses_no_space() {
             });
         };
         let failure = failure(&world, moves);
-        assert!(failure.contains("in a call of a Mover"), "{failure}");
+        assert!(failure.contains("in a call of a RemapBacking"), "{failure}");
     }
 }

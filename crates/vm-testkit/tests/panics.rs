@@ -138,14 +138,16 @@ fn a_fork_panics(forks: Forks) {
         let child = world.machine.on(0, |pin| world.sibling(pin)).unwrap();
         let mut made = Vec::new();
         panics(&world, |pin| {
-            let heir = &mut |backing| {
+            let fork_backing = &mut |backing| {
                 assert!(made.len() as u64 != bad, "on purpose");
                 made.push(world.machine.files.again(backing));
                 made.last().copied()
             };
             let _ = match forks {
-                Forks::AsOfOneMoment => world.space.fork(pin, &*child.space, heir),
-                Forks::Alone => world.space.fork_alone(pin, &*child.space, PageNum::new(0), heir).map(drop),
+                Forks::AsOfOneMoment => world.space.fork(pin, &*child.space, fork_backing),
+                Forks::Alone => {
+                    world.space.fork_alone(pin, &*child.space, PageNum::new(0), fork_backing).map(drop)
+                }
             };
         });
         made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));

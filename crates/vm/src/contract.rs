@@ -30,12 +30,13 @@ pub(crate) enum Call {
     Frames,
     Backings,
     Visitor,
-    Heir,
-    Mover,
+    ForkBacking,
+    RemapBacking,
 }
 
 /// Calls by number.
-const NAMES: [&str; 7] = ["none", "an Mmu", "Frames", "Backings", "a visitor", "an Heir", "a Mover"];
+const NAMES: [&str; 7] =
+    ["none", "an Mmu", "Frames", "Backings", "a visitor", "a ForkBacking", "a RemapBacking"];
 
 /// The call that each core is in; 0: none. Relaxed: only the core itself asks.
 static CALLS: [AtomicU8; MAX_CORES] = [const { AtomicU8::new(0) }; MAX_CORES];

@@ -87,5 +87,7 @@ pub use private_sharers::PrivateSharers;
 pub use radixmap::NodeCounters;
 pub use region::{Detail, Region, Resident};
 pub use relocation::{MovePieces, Progress, Relocation};
-pub use space::{AddressSpace, Copies, Fault, FaultError, Heir, Mover, Nodes, Placement, Remap, VmError};
+pub use space::{
+    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Placement, Remap, RemapBacking, VmError,
+};
 pub use usage::Usage;

@@ -20,7 +20,7 @@
 
 use percore::Pinned;
 
-use crate::space::Mover;
+use crate::space::RemapBacking;
 use crate::{AddressSpace, Mapping, PageNum, PageRange, Placement, Remap, VmError};
 
 /// The steps of a move, of a design that can do it piece by piece. See the module.
@@ -54,7 +54,7 @@ pub trait MovePieces {
         mapping: Mapping,
         from: PageRange,
         to: PageNum,
-        mover: &mut Mover<'_>,
+        remap_backing: &mut RemapBacking<'_>,
     ) -> Result<Mapping, VmError>;
 
     /// Moves the contents of `from`, as far as they are pages of `mapping`, back to `to`, as far as that is held. Both places
@@ -134,8 +134,8 @@ impl<'s> Relocation<'s> {
     ///
     /// # Errors
     /// `OutOfMemory`: the step did nothing. It may be tried again, or [aborted](Self::abort).
-    pub fn step(&mut self, pin: &Pinned, mover: &mut Mover<'_>) -> Result<Progress, VmError> {
-        match self.advance(pin, mover) {
+    pub fn step(&mut self, pin: &Pinned, remap_backing: &mut RemapBacking<'_>) -> Result<Progress, VmError> {
+        match self.advance(pin, remap_backing) {
             Err(VmError::OutOfMemory) => Err(VmError::OutOfMemory),
             Err(error) => {
                 self.fail(error);
@@ -166,11 +166,11 @@ impl<'s> Relocation<'s> {
         self.begin_phase(Phase::Back(error), self.part_of_new(0, self.moved.min(self.what.from.pages())));
     }
 
-    fn advance(&mut self, pin: &Pinned, mover: &mut Mover<'_>) -> Result<Progress, VmError> {
+    fn advance(&mut self, pin: &Pinned, remap_backing: &mut RemapBacking<'_>) -> Result<Progress, VmError> {
         match self.phase {
             Phase::Check => self.check(pin),
             Phase::Claim => self.claim(pin),
-            Phase::Carry => self.carry(pin, mover),
+            Phase::Carry => self.carry(pin, remap_backing),
             Phase::Grow => self.grow(pin),
             Phase::Finish => self.finish(pin),
             Phase::Back(error) => self.go_back(pin, error),
@@ -224,11 +224,11 @@ impl<'s> Relocation<'s> {
         Ok(Progress::More)
     }
 
-    fn carry(&mut self, pin: &Pinned, mover: &mut Mover<'_>) -> Result<Progress, VmError> {
+    fn carry(&mut self, pin: &Pinned, remap_backing: &mut RemapBacking<'_>) -> Result<Progress, VmError> {
         let mapping = self.old.ok_or(VmError::NotMapped)?;
         let piece = self.bounded(self.parts.piece_to_move(pin, self.rest));
         let at = self.to.start().get() + piece.start().get() - self.what.from.start().get();
-        self.new = Some(self.parts.carry(pin, mapping, piece, PageNum::new(at), mover)?);
+        self.new = Some(self.parts.carry(pin, mapping, piece, PageNum::new(at), remap_backing)?);
         if self.next(piece) {
             self.begin_phase(Phase::Grow, self.part_of_new(self.what.from.pages(), self.what.pages));
         }

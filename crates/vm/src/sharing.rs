@@ -136,25 +136,25 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         Ok(Fault::Copy)
     }
 
-    /// The child's part of a locked page: what the child's page is, and what this one is from now on. What the backing can
-    /// show the child too is not counted for it before it looks.
-    pub(crate) fn inherit(&self, pin: &Pinned, page: Page) -> Heritage {
+    /// Forks a locked page: returns the child's page, and what this one is from now on. What the backing can show the child
+    /// too is not counted for it before it looks.
+    pub(crate) fn fork_page(&self, pin: &Pinned, page: Page) -> ForkedPage {
         let flags = page.flags() - Flags::LOCKED;
         assert!(!page.is_huge(), "a huge page is cut before others have its frames");
         let is_inherited = !flags.contains(Flags::WIPEONFORK) && !page.is_shown();
         if is_inherited && let Some(compressed) = page.compressed() {
             self.memory.adjust_compressed(pin, compressed, 1);
-            return Heritage { kept: page, child: page.with_flags(flags) };
+            return ForkedPage { kept: page, child: page.with_flags(flags) };
         }
         let Some(frame) = page.frame().filter(|_| is_inherited) else {
-            return Heritage { kept: page, child: page.without_frame().with_flags(flags) };
+            return ForkedPage { kept: page, child: page.without_frame().with_flags(flags) };
         };
         if !page.is_counted() {
             self.memory.share(pin, frame);
         }
         Frames::adjust(&self.memory, pin, frame, 1);
         let kept = page.counted();
-        Heritage { kept, child: kept.untracked().with_flags(flags) }
+        ForkedPage { kept, child: kept.untracked().with_flags(flags) }
     }
 }
 
@@ -204,8 +204,8 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
         self.add(page.backing(), -(pages.pages() as i64));
     }
 
-    /// `pages` pages that are like `page` came from a parent, with `backing`.
-    pub(crate) fn inherit(&mut self, backing: Option<BackingNum>, pages: u64, page: Page) {
+    /// Adds `pages` pages that are like `page` and came from a parent, with `backing`.
+    pub(crate) fn add_forked(&mut self, backing: Option<BackingNum>, pages: u64, page: Page) {
         self.change.own += i64::from(page.frame().is_some());
         self.add(backing, pages as i64);
     }
@@ -233,8 +233,8 @@ impl<M: Mmu, F: Memory> Drop for References<'_, M, F> {
     }
 }
 
-/// What `fork` makes of a page.
-pub(crate) struct Heritage {
+/// A page after a fork, in both spaces.
+pub(crate) struct ForkedPage {
     /// The parent's page.
     pub(crate) kept: Page,
     /// The child's page, which no core translates.

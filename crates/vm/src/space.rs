@@ -69,14 +69,17 @@ pub struct Remap {
     pub keep: bool,
 }
 
-/// Asked for the backing of pages that are mapped a second time, or elsewhere; none: no memory.
+/// Returns the child's backing for pages of a forked mapping, given the parent's, or `None` if there is no memory.
 ///
 /// Called with slots locked, before any page shows the new backing. It may be the same one. It keeps the contract of
 /// [`Memory`](crate::Memory). If it panics, the space is as if it had said that there is no memory.
-pub type Heir<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
+pub type ForkBacking<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
 
-/// The same for pages that move: their backing, and the first page's number before and after.
-pub type Mover<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<BackingNum> + 'a;
+/// Returns the backing of pages that move, given the old one and the first page's number before and after, or `None` if there
+/// is no memory.
+///
+/// The same rules hold as for [`ForkBacking`].
+pub type RemapBacking<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<BackingNum> + 'a;
 
 /// How a page fault was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,11 +183,16 @@ pub trait AddressSpace: Any + Send + Sync {
     /// `NotMapped`, `Mixed`, `Exists`, `OutOfRange`, `OutOfMemory`.
     fn extend(&self, pin: &Pinned, pages: PageRange, more: u64) -> Result<(), VmError>;
 
-    /// Moves pages with their contents, and says where they are. Their backing is asked of `mover`.
+    /// Moves pages with their contents, and returns where they are. `remap_backing` returns their new backing.
     ///
     /// # Errors
     /// `NotMapped`, `Mixed`; `Exists` if the two places meet; what `map` says.
-    fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError>;
+    fn remap(
+        &self,
+        pin: &Pinned,
+        what: &Remap,
+        remap_backing: &mut RemapBacking<'_>,
+    ) -> Result<PageNum, VmError>;
 
     /// The same piece by piece, which a [`Relocation`](crate::Relocation) does; none if the design cannot.
     fn moves_in_pieces(&self) -> Option<&dyn MovePieces> {
@@ -192,11 +200,16 @@ pub trait AddressSpace: Any + Send + Sync {
     }
 
     /// Makes `child`, a new space of the same design that nobody runs, a copy of this one: what either writes to private
-    /// pages from now on, the other does not see. Backings are asked of `heir`, once or more for each run of pages.
+    /// pages from now on, the other does not see. `fork_backing` returns the child's backings, and is called once or more for each run of pages.
     ///
     /// # Errors
     /// `OutOfMemory`: `child` is a copy of part of the space, to be destroyed.
-    fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError>;
+    fn fork(
+        &self,
+        pin: &Pinned,
+        child: &dyn AddressSpace,
+        fork_backing: &mut ForkBacking<'_>,
+    ) -> Result<(), VmError>;
 
     /// One piece of the same, from page `from` on, for a caller who knows that nobody maps anything here until the last piece
     /// is done, because no other thread runs in the space: so the child need not be a copy of one moment. Where the next
@@ -209,9 +222,9 @@ pub trait AddressSpace: Any + Send + Sync {
         pin: &Pinned,
         child: &dyn AddressSpace,
         _from: PageNum,
-        heir: &mut Heir<'_>,
+        fork_backing: &mut ForkBacking<'_>,
     ) -> Result<Option<PageNum>, VmError> {
-        self.fork(pin, child, heir).map(|()| None)
+        self.fork(pin, child, fork_backing).map(|()| None)
     }
 
     /// Resolves a fault of this core at `address`.

@@ -12,7 +12,9 @@ use abi::Errno;
 use percore::{AllCores, MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SetOnce, SpinLock};
-use vm::{AddressSpace, Heir, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace};
+use vm::{
+    AddressSpace, ForkBacking, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace,
+};
 
 use super::common::Common;
 use super::machine_memory::MachineMemory;
@@ -153,8 +155,9 @@ pub fn fork(parent: &SpaceHandle, alone: bool) -> Result<Arc<SpaceHandle>, Errno
         true => fork_alone(parent, &child)?,
         false => {
             let pin = percore::pin();
-            let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited(&pin, backing, &child);
-            parent.fork(&pin, &**child, heir).map_err(|_| Errno::ENOMEM)?;
+            let fork_backing: &mut ForkBacking<'_> =
+                &mut |backing| file_mapping::inherited(&pin, backing, &child);
+            parent.fork(&pin, &**child, fork_backing).map_err(|_| Errno::ENOMEM)?;
         }
     }
     Ok(child)
@@ -164,8 +167,9 @@ pub fn fork(parent: &SpaceHandle, alone: bool) -> Result<Arc<SpaceHandle>, Errno
 fn fork_alone(parent: &SpaceHandle, child: &Arc<SpaceHandle>) -> Result<(), Errno> {
     let (mut from, mut last) = (Some(PageNum::new(LOWEST / PAGE)), None);
     while let Some(at) = from {
-        let heir: &mut Heir<'_> = &mut |backing| file_mapping::inherited_again(&mut last, backing, child);
-        let next = parent.fork_alone(&percore::pin(), &***child, at, heir);
+        let fork_backing: &mut ForkBacking<'_> =
+            &mut |backing| file_mapping::inherited_again(&mut last, backing, child);
+        let next = parent.fork_alone(&percore::pin(), &***child, at, fork_backing);
         from = next.map_err(|_| Errno::ENOMEM)?;
         if from.is_some() && !sched::pause() {
             return Err(Errno::EINTR);

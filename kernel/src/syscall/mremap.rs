@@ -110,8 +110,8 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
     let mut start = PageNum::new(0);
     let mut remap = || {
         let pin = pin();
-        let mut mover = |backing, from, to| file_mapping::moved(&pin, backing, from, to);
-        task.space().remap(&pin, &what, &mut mover).map(|at| start = at)
+        let mut remap_backing = |backing, from, to| file_mapping::moved(&pin, backing, from, to);
+        task.space().remap(&pin, &what, &mut remap_backing).map(|at| start = at)
     };
     let moved = retry(|| within_limits(task, || Growth::of(mapping, more), &mut remap));
     moved.map(|()| start.get() * PAGE_SIZE).map_err(moving)
@@ -134,8 +134,9 @@ fn in_steps(task: &Task, what: Remap) -> Result<PageNum, VmError> {
     let mut last = None;
     loop {
         let mut step = || {
-            let mut mover = |backing, from, to| file_mapping::moved_again(&mut last, backing, from, to);
-            relocation.step(&pin(), &mut mover)
+            let mut remap_backing =
+                |backing, from, to| file_mapping::moved_again(&mut last, backing, from, to);
+            relocation.step(&pin(), &mut remap_backing)
         };
         match retry(&mut step) {
             Ok(Progress::Over(answer)) => return answer,

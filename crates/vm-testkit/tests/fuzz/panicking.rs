@@ -44,14 +44,14 @@ fn fork(world: &World, pin: &Pinned, alone: bool, count: &mut dyn FnMut()) {
     let Some(child) = world.sibling(pin) else { return };
     let mut made = Vec::new();
     let outcome = attempt(|| {
-        let heir = &mut |backing| {
+        let fork_backing = &mut |backing| {
             count();
             made.push(world.machine.files.again(backing));
             made.last().copied()
         };
         let _ = match alone {
-            true => world.space.fork_alone(pin, &*child.space, PageNum::new(0), heir).map(drop),
-            false => world.space.fork(pin, &*child.space, heir),
+            true => world.space.fork_alone(pin, &*child.space, PageNum::new(0), fork_backing).map(drop),
+            false => world.space.fork(pin, &*child.space, fork_backing),
         };
     });
     made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));

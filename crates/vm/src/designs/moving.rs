@@ -13,7 +13,7 @@ use crate::contract::{Call, during};
 use crate::meta::Page;
 use crate::shootdown::Backend;
 use crate::shootdown_set::ShootdownSet;
-use crate::space::Mover;
+use crate::space::RemapBacking;
 use crate::{BackingNum, Backings, Mapping, Memory, Mmu, PageRange, VmError};
 
 /// From where to where. The two places do not meet.
@@ -51,11 +51,11 @@ impl Move {
         pin: &Pinned,
         backend: &Backend<M, F>,
         mapping: Mapping,
-        mover: &mut Mover<'_>,
+        remap_backing: &mut RemapBacking<'_>,
     ) -> Result<Option<BackingNum>, VmError> {
         let Some(backing) = mapping.backing() else { return Ok(None) };
-        let moved = || mover(backing, self.from.start(), self.to.start());
-        let backing = during(pin, Call::Mover, moved).ok_or(VmError::OutOfMemory)?;
+        let moved = || remap_backing(backing, self.from.start(), self.to.start());
+        let backing = during(pin, Call::RemapBacking, moved).ok_or(VmError::OutOfMemory)?;
         backend.memory.grown(pin, backing, self.to.end());
         Ok(Some(backing))
     }

@@ -32,7 +32,7 @@ use crate::meta::Page;
 use crate::sharing::References;
 use crate::shootdown::{Backend, Removed, range};
 use crate::shootdown_set::{abandon, linkage};
-use crate::space::{Heir, Mover, PIECE};
+use crate::space::{ForkBacking, PIECE, RemapBacking};
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
     HUGE_PAGES, Mapping, Memory, Mmu, MovePieces, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot,
@@ -181,8 +181,13 @@ where
         self.grow(pin, pages, more)
     }
 
-    fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError> {
-        let start = self.relocate(pin, what, mover)?;
+    fn remap(
+        &self,
+        pin: &Pinned,
+        what: &Remap,
+        remap_backing: &mut RemapBacking<'_>,
+    ) -> Result<PageNum, VmError> {
+        let start = self.relocate(pin, what, remap_backing)?;
         self.backend.tally.add(pin, Event::Mremap, 1);
         Ok(start)
     }
@@ -191,8 +196,13 @@ where
         Some(self)
     }
 
-    fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
-        self.copy_to(pin, same_design(child), heir)?;
+    fn fork(
+        &self,
+        pin: &Pinned,
+        child: &dyn AddressSpace,
+        fork_backing: &mut ForkBacking<'_>,
+    ) -> Result<(), VmError> {
+        self.copy_to(pin, same_design(child), fork_backing)?;
         self.backend.tally.add(pin, Event::Fork, 1);
         Ok(())
     }
@@ -202,9 +212,9 @@ where
         pin: &Pinned,
         child: &dyn AddressSpace,
         from: PageNum,
-        heir: &mut Heir<'_>,
+        fork_backing: &mut ForkBacking<'_>,
     ) -> Result<Option<PageNum>, VmError> {
-        let next = self.copy_piece_to(pin, same_design(child), from, heir)?;
+        let next = self.copy_piece_to(pin, same_design(child), from, fork_backing)?;
         if next.is_none() {
             self.backend.tally.add(pin, Event::Fork, 1);
         }

@@ -48,7 +48,7 @@ use crate::counters::Tally;
 use crate::layout::Layout;
 use crate::meta::Page;
 use crate::shootdown::{Backend, Removed};
-use crate::space::{Heir, Mover, PIECE};
+use crate::space::{ForkBacking, PIECE, RemapBacking};
 use crate::usage::Change;
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
@@ -208,16 +208,26 @@ where
         self.grow(pin, self.check(pages)?, more)
     }
 
-    fn remap(&self, pin: &Pinned, what: &Remap, mover: &mut Mover<'_>) -> Result<PageNum, VmError> {
-        let start = self.relocate(pin, what, mover)?;
+    fn remap(
+        &self,
+        pin: &Pinned,
+        what: &Remap,
+        remap_backing: &mut RemapBacking<'_>,
+    ) -> Result<PageNum, VmError> {
+        let start = self.relocate(pin, what, remap_backing)?;
         self.backend.tally.add(pin, Event::Mremap, 1);
         Ok(start)
     }
 
-    fn fork(&self, pin: &Pinned, child: &dyn AddressSpace, heir: &mut Heir<'_>) -> Result<(), VmError> {
+    fn fork(
+        &self,
+        pin: &Pinned,
+        child: &dyn AddressSpace,
+        fork_backing: &mut ForkBacking<'_>,
+    ) -> Result<(), VmError> {
         let child: &dyn Any = child;
         let Some(child) = child.downcast_ref::<Self>() else { panic!("a child is of its parent's design") };
-        self.copy_to(pin, child, heir)?;
+        self.copy_to(pin, child, fork_backing)?;
         self.backend.tally.add(pin, Event::Fork, 1);
         Ok(())
     }

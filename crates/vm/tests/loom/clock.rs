@@ -9,7 +9,7 @@
 //! | it takes a linked page for an idle one (`compressed.rs`) | `a_page_that_is_in_use_is_written` |
 //! | it compresses what is counted, without asking (`unshare`) | those of a page of both; `a_page_is_inherited` |
 //! | a fault does not forget the compressed contents | those of a page that is written; those of a child |
-//! | `inherit` adds no holder of what is compressed | `a_page_is_inherited`, `a_compressed_page_of_both_is_written_by_both` |
+//! | `fork_page` adds no holder of what is compressed | `a_page_is_inherited`, `a_compressed_page_of_both_is_written_by_both` |
 //! | the child's write gives its reference up before it copies | `a_page_of_both_is_written_by_the_child` |
 
 use vm::{AddressSpace, PageRange};

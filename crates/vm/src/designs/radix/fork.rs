@@ -18,12 +18,17 @@ use crate::meta::Page;
 use crate::sharing::References;
 use crate::shootdown::{Backend, range};
 use crate::shootdown_set::Scattered;
-use crate::space::{Heir, PIECE};
+use crate::space::{ForkBacking, PIECE};
 use crate::{BackingNum, Flags, Memory, Mmu, PageNum, PageRange, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// A copy of what is mapped at one moment.
-    pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
+    pub(super) fn copy_to(
+        &self,
+        pin: &Pinned,
+        child: &Self,
+        ask: &mut ForkBacking<'_>,
+    ) -> Result<(), VmError> {
         let mut mine = lock_all(&self.map, pin);
         // A huge page's frames are its own alone: each gets references of its own now.
         if self.may_have_huge() {
@@ -43,7 +48,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         pin: &Pinned,
         child: &Self,
         from: PageNum,
-        ask: &mut Heir<'_>,
+        ask: &mut ForkBacking<'_>,
     ) -> Result<Option<PageNum>, VmError> {
         let rest = PageRange::between(from, self.user.end());
         if rest.is_empty() {
@@ -87,7 +92,7 @@ struct Copying<'a, 'h, M: Mmu, F: Memory> {
     references: References<'a, M, F>,
     /// Translations of the parent that allow too much now.
     lowered: Scattered<'a, M, F>,
-    ask: &'a mut Heir<'h>,
+    ask: &'a mut ForkBacking<'h>,
     /// The backing that was last asked for, and the answer.
     last: Option<(BackingNum, BackingNum)>,
 }
@@ -97,7 +102,7 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
         pin: &'a Pinned,
         parent: &'a RadixSpace<R, M, F>,
         child: &'a RadixSpace<R, M, F>,
-        ask: &'a mut Heir<'h>,
+        ask: &'a mut ForkBacking<'h>,
     ) -> Self {
         let (parent, child) = (&parent.backend, &child.backend);
         let (references, lowered) = (References::new(child, pin), Scattered::new(parent, pin));
@@ -110,19 +115,20 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
         if page.flags().contains(Flags::DONTFORK) {
             return Ok(None);
         }
-        let backing = page.backing().map(|backing| self.heir(backing)).transpose()?;
-        let heritage = self.parent.inherit(self.pin, page);
-        self.lowered.keep(run, heritage.kept);
-        self.references.inherit(backing, pages, heritage.child);
-        Ok(Some(heritage.child.with_backing(backing)))
+        let backing = page.backing().map(|backing| self.child_backing(backing)).transpose()?;
+        let forked = self.parent.fork_page(self.pin, page);
+        self.lowered.keep(run, forked.kept);
+        self.references.add_forked(backing, pages, forked.child);
+        Ok(Some(forked.child.with_backing(backing)))
     }
 
-    /// The child's backing, asked for once for each run.
-    fn heir(&mut self, backing: BackingNum) -> Result<BackingNum, OutOfMemory> {
+    /// Returns the child's backing, which is asked for once for each run.
+    fn child_backing(&mut self, backing: BackingNum) -> Result<BackingNum, OutOfMemory> {
         match self.last {
             Some((parents, childs)) if parents == backing => Ok(childs),
             _ => {
-                let childs = during(self.pin, Call::Heir, || (self.ask)(backing)).ok_or(OutOfMemory)?;
+                let childs =
+                    during(self.pin, Call::ForkBacking, || (self.ask)(backing)).ok_or(OutOfMemory)?;
                 self.last = Some((backing, childs));
                 Ok(childs)
             }

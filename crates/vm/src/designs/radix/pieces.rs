@@ -17,7 +17,7 @@ use crate::region::Unbroken;
 use crate::relocation::MovePieces;
 use crate::shootdown::range;
 use crate::shootdown_set::ShootdownSet;
-use crate::space::Mover;
+use crate::space::RemapBacking;
 use crate::usage::Change;
 use crate::{
     Backings, Event, HUGE_PAGES, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, VmError,
@@ -58,7 +58,7 @@ where
         mapping: Mapping,
         from: PageRange,
         to: PageNum,
-        mover: &mut Mover<'_>,
+        remap_backing: &mut RemapBacking<'_>,
     ) -> Result<Mapping, VmError> {
         let to = self.range(to, from.pages())?;
         let mut places = Move::new(self.check(from)?, to)?.lock(&self.map, pin)?;
@@ -66,7 +66,7 @@ where
         all_are(&mut places.new, Page::is_held)?;
         cut_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         places.make_room(mapping)?;
-        let backing = places.way.backing(pin, &self.backend, mapping, mover)?;
+        let backing = places.way.backing(pin, &self.backend, mapping, remap_backing)?;
         self.backend.refer(pin, backing, to.pages() as i64);
         places.new.fill(Page::new(mapping.with_backing(backing)));
         places.carry(pin, &self.backend, backing, |entry, page| entry.set(page.held()));

@@ -13,7 +13,7 @@ use super::huge::cut_all;
 use super::{Guard, RadixSpace, keys, make_fit};
 use crate::designs::moving::{Move, Places};
 use crate::meta::Page;
-use crate::space::Mover;
+use crate::space::RemapBacking;
 use crate::usage::Change;
 use crate::{
     AddressSpace, Backings, Mapping, Memory, Mmu, PageNum, PageRange, Placement, Prot, Remap, VmError,
@@ -29,18 +29,18 @@ where
         &self,
         pin: &Pinned,
         what: &Remap,
-        mover: &mut Mover<'_>,
+        remap_backing: &mut RemapBacking<'_>,
     ) -> Result<PageNum, VmError> {
         let from = self.check(what.from)?;
         uniform(&mut self.lock_leaves(pin, from), keys(from))?;
         if let Placement::Fixed(start) = what.to {
             return self
-                .move_over(pin, from, self.range(start, what.pages)?, what.keep, mover)
+                .move_over(pin, from, self.range(start, what.pages)?, what.keep, remap_backing)
                 .map(|()| start);
         }
         let start = self.map(pin, what.to, what.pages, Mapping::anonymous(Prot::NONE))?;
         let claimed = Claimed { space: self, pin, pages: self.range(start, what.pages)? };
-        self.move_over(pin, from, claimed.pages, what.keep, mover)?;
+        self.move_over(pin, from, claimed.pages, what.keep, remap_backing)?;
         mem::forget(claimed);
         Ok(start)
     }
@@ -52,13 +52,13 @@ where
         from: PageRange,
         to: PageRange,
         keep: bool,
-        mover: &mut Mover<'_>,
+        remap_backing: &mut RemapBacking<'_>,
     ) -> Result<(), VmError> {
         let mut places = Move::new(from, to)?.lock(&self.map, pin)?;
         let mapping = uniform(&mut places.old, keys(from))?;
         cut_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         places.make_room(mapping)?;
-        let backing = places.way.backing(pin, &self.backend, mapping, mover)?;
+        let backing = places.way.backing(pin, &self.backend, mapping, remap_backing)?;
         self.remove(pin, &mut places.new);
         self.backend.tally.change(pin, &Change::map(to.pages()));
         self.backend.refer(pin, backing, to.pages() as i64);

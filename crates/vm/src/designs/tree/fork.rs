@@ -17,12 +17,17 @@ use crate::designs::locked::lock_all;
 use crate::meta::Page;
 use crate::shootdown::{Backend, range};
 use crate::shootdown_set::Scattered;
-use crate::space::Heir;
+use crate::space::ForkBacking;
 use crate::usage::Change;
 use crate::{BackingNum, Flags, Mapping, Memory, Mmu, PageNum, Region, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
-    pub(super) fn copy_to(&self, pin: &Pinned, child: &Self, ask: &mut Heir<'_>) -> Result<(), VmError> {
+    pub(super) fn copy_to(
+        &self,
+        pin: &Pinned,
+        child: &Self,
+        ask: &mut ForkBacking<'_>,
+    ) -> Result<(), VmError> {
         let (mine, mut theirs) = (self.edit(pin), child.edit(pin));
         let regions = self.copy_regions(pin, &mine, child, &mut theirs, ask);
         let mut guard = lock_all(&self.pages, pin);
@@ -47,12 +52,12 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         mine: &Edit<'_>,
         child: &Self,
         theirs: &mut Edit<'_>,
-        ask: &mut Heir<'_>,
+        ask: &mut ForkBacking<'_>,
     ) -> Result<(), VmError> {
-        let mut heirs = Heirs { pin, ask, known: Vec::new() };
+        let mut child_backings = ChildBackings { pin, ask, known: Vec::new() };
         for Region { pages, mapping, .. } in find::all(mine, self.user) {
             if !mapping.flags().contains(Flags::DONTFORK) {
-                let backing = mapping.backing().map(|backing| heirs.of(backing)).transpose()?;
+                let backing = mapping.backing().map(|backing| child_backings.of(backing)).transpose()?;
                 theirs.reserve(pages.start())?;
                 child.put(pin, theirs, pages, inherited(mapping, backing));
             }
@@ -66,21 +71,21 @@ fn inherited(mapping: Mapping, backing: Option<BackingNum>) -> Mapping {
 }
 
 /// The child's backings. Each is asked for once: pages of a leaf that say the same must have copies that do (`copy_to`).
-struct Heirs<'a, 'h> {
+struct ChildBackings<'a, 'h> {
     pin: &'a Pinned,
-    ask: &'a mut Heir<'h>,
+    ask: &'a mut ForkBacking<'h>,
     /// The parent's and the child's, ordered.
     known: Vec<(BackingNum, BackingNum)>,
 }
 
-impl Heirs<'_, '_> {
+impl ChildBackings<'_, '_> {
     fn of(&mut self, backing: BackingNum) -> Result<BackingNum, VmError> {
         match self.known.binary_search_by_key(&backing.get(), |(parents, _)| parents.get()) {
             Ok(at) => Ok(self.known[at].1),
             Err(at) => {
                 self.known.try_reserve(1).map_err(|_| VmError::OutOfMemory)?;
-                let childs =
-                    during(self.pin, Call::Heir, || (self.ask)(backing)).ok_or(VmError::OutOfMemory)?;
+                let childs = during(self.pin, Call::ForkBacking, || (self.ask)(backing))
+                    .ok_or(VmError::OutOfMemory)?;
                 self.known.insert(at, (backing, childs));
                 Ok(childs)
             }
@@ -108,9 +113,9 @@ impl<M: Mmu, F: Memory> Copying<'_, M, F> {
         if mapping.flags().contains(Flags::WIPEONFORK) {
             return None;
         }
-        let heritage = self.parent.inherit(self.pin, run.value());
-        self.lowered.keep(run, heritage.kept);
-        let child = heritage.child.frame().map(|_| heritage.child.with_mapping(mapping));
+        let forked = self.parent.fork_page(self.pin, run.value());
+        self.lowered.keep(run, forked.kept);
+        let child = forked.child.frame().map(|_| forked.child.with_mapping(mapping));
         self.change.own += i64::from(child.is_some());
         child
     }

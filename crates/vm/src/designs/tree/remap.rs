@@ -9,7 +9,7 @@ use refcache::Domain;
 use super::edit::Edit;
 use super::{TreeSpace, find};
 use crate::designs::moving::Move;
-use crate::space::Mover;
+use crate::space::RemapBacking;
 use crate::{Backings, Mapping, Memory, Mmu, PageNum, PageRange, Remap, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
@@ -17,14 +17,14 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         &self,
         pin: &Pinned,
         what: &Remap,
-        mover: &mut Mover<'_>,
+        remap_backing: &mut RemapBacking<'_>,
     ) -> Result<PageNum, VmError> {
         let from = self.check(what.from)?;
         let mut edit = self.edit(pin);
         let mapping = uniform(&edit, from)?;
         let way = Move::new(from, self.choose(pin, &edit, what.to, what.pages)?.pages)?;
         prepare(&mut edit, way)?;
-        self.move_over(pin, &mut edit, way, what.keep, mapping, mover)?;
+        self.move_over(pin, &mut edit, way, what.keep, mapping, remap_backing)?;
         edit.join_all(way.to);
         if !what.keep {
             edit.clean(from);
@@ -41,11 +41,11 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         way: Move,
         keep: bool,
         mapping: Mapping,
-        mover: &mut Mover<'_>,
+        remap_backing: &mut RemapBacking<'_>,
     ) -> Result<(), VmError> {
         let mut places = way.lock(&self.pages, pin)?;
         places.make_room(mapping)?;
-        let backing = way.backing(pin, &self.backend, mapping, mover)?;
+        let backing = way.backing(pin, &self.backend, mapping, remap_backing)?;
         edit.close(way.to);
         self.vacate(pin, edit, way.to, &mut places.new);
         places.carry(pin, &self.backend, backing, |entry, _| entry.clear());
