@@ -73,8 +73,8 @@ pub struct PageCache {
     mappings: Mappings,
     /// 0: nobody has asked for it.
     name: AtomicU64,
-    /// The last [`Self::weigh`]ing it was counted in. Relaxed: whoever weighs has it to themselves, or near enough.
-    weighed: AtomicU64,
+    /// The last scan that [`Self::count_once`] counted it in. Relaxed: two scans at once may count it twice.
+    counted_in: AtomicU64,
 }
 
 /// The next name. Relaxed: only uniqueness matters.
@@ -105,7 +105,7 @@ impl PageCache {
             is_sealable,
             mappings: Mappings::new(),
             name: AtomicU64::new(0),
-            weighed: AtomicU64::new(0),
+            counted_in: AtomicU64::new(0),
         }
     }
 
@@ -132,10 +132,10 @@ impl PageCache {
         self.pages.get(&pin(), page).is_some()
     }
 
-    /// Pages that go with the programs that hold the file, unless it was counted in this `weighing`.
-    pub fn weigh(&self, weighing: u64) -> u64 {
-        let is_new = matches!(self.kind, Kind::Anonymous)
-            && self.weighed.swap(weighing, Ordering::Relaxed) != weighing;
+    /// Returns the pages that go with the programs that hold the file, or 0 if this `scan` has counted it already.
+    pub fn count_once(&self, scan: u64) -> u64 {
+        let is_new =
+            matches!(self.kind, Kind::Anonymous) && self.counted_in.swap(scan, Ordering::Relaxed) != scan;
         if is_new { self.pages.count() } else { 0 }
     }
 

@@ -13,7 +13,7 @@ use super::fallible;
 use super::image::tail;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
-use crate::process::{fault, patiently, retry, under_lock};
+use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 
 /// Bytes that are moved at once: with a fault for each page of them, less than 10^6 instructions.
@@ -258,7 +258,7 @@ fn reluctance(content: &dyn Content, wait: bool) -> Option<Errno> {
 
 /// Room for the next of `len` bytes, which the program has or wants at `at`.
 fn bounce(at: u64, len: usize) -> Result<Vec<u8>, Errno> {
-    patiently(at, || fallible::zeroes(PAGE.min(len)))
+    retry_on_enomem(at, || fallible::zeroes(PAGE.min(len)))
 }
 
 fn advanced(place: Place, by: usize) -> Place {

@@ -7,7 +7,7 @@ use abi::process::*;
 use sync::SpinLock;
 use sync::atomic::Ordering;
 
-use super::patience::retry;
+use super::reclaim::retry;
 use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
 use super::{EndingCell, Family, Groups, NAME_BYTES, Number, Process, Stop};

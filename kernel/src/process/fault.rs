@@ -5,9 +5,9 @@ use percore::pin;
 use vm::{Access, FaultError, VirtAddr};
 
 use super::Ending;
-use super::patience::Patience;
+use super::oom::{handle_oom, wait_for_oom};
+use super::reclaim::Reclaim;
 use super::signal::{self, Fate, Fault, Origin};
-use super::starve::{outlast, starve};
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
 use crate::mm::epoch;
@@ -32,7 +32,7 @@ pub fn from_kernel(address: VirtAddr, access: Access) -> bool {
 fn resolve_in_time(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     loop {
         match resolve(task, address, access) {
-            Err(FaultError::OutOfMemory) if outlast(task, address.get()) => {}
+            Err(FaultError::OutOfMemory) if wait_for_oom(task, address.get()) => {}
             resolved => return resolved,
         }
     }
@@ -67,8 +67,8 @@ fn refused(task: &Task, address: VirtAddr, access: Access, error: FaultError) ->
 /// to the tables that were dropped for them.
 #[cold]
 fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
-    let mut patience = Patience::new();
-    while patience.found_memory() {
+    let mut reclaim = Reclaim::new();
+    while reclaim.try_reclaim() {
         let fault = task.space().fault(&pin(), address, access);
         match fault {
             Ok(_) => return Ok(()),
@@ -85,7 +85,7 @@ fn unresolved(frame: &mut TrapFrame, address: VirtAddr, access: Access, error: F
         FaultError::NotMapped => (SIGSEGV, SEGV_MAPERR),
         FaultError::Denied => (SIGSEGV, SEGV_ACCERR),
         FaultError::BeyondEnd => (SIGBUS, BUS_ADRERR),
-        FaultError::OutOfMemory => return sched::with_current(|task| starve(task, address.get())),
+        FaultError::OutOfMemory => return sched::with_current(|task| handle_oom(task, address.get())),
     };
     raise(frame, signal, Origin::new(code, address.get()), access);
 }

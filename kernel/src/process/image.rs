@@ -4,7 +4,7 @@ use abi::Errno;
 use percore::pin;
 use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr};
 
-use super::patience::retry;
+use super::reclaim::retry;
 use crate::fs::bytes::{after, after_mut, copy_prefix, prefix_mut};
 use crate::fs::content::Content;
 use crate::mm::frames;

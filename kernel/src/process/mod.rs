@@ -13,9 +13,9 @@
 //! | `family`, `wait`, `usage` | parents and children; waiting; what was used |
 //! | `pidfd` | descriptors of processes |
 //! | `groups`, `stop` | groups and sessions; stopping and going on |
-//! | `fault`, `starve`, `weight` | exceptions of programs; what to do when there is no memory for a page; who has most of it |
+//! | `fault`, `oom`, `oom_badness` | exceptions of programs; the kill when there is no memory for a page; what a process has of it |
 //! | `signal` | signals and their handlers |
-//! | `patience` | what to do when memory is short |
+//! | `reclaim` | freeing memory when it is short, and trying again |
 //! | `pieces` | operations on long ranges |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
@@ -36,23 +36,23 @@ mod limits;
 mod load;
 mod memory;
 pub mod numbers;
+mod oom;
+mod oom_badness;
 mod page_out;
 mod pages;
-mod patience;
 pub mod pidfd;
 pub mod pieces;
+mod reclaim;
 mod robust;
 mod script;
 pub mod signal;
 mod stack;
 mod start;
-mod starve;
 mod stop;
 mod thread;
 mod usage;
 mod vfork;
 mod wait;
-mod weight;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -76,12 +76,12 @@ pub use groups::Groups;
 pub use limits::{Growth, Limits, within_limits};
 pub use memory::{Mapped, Memory, Program};
 pub use numbers::Number;
+pub use oom::wait_for_oom;
 pub use pages::Pages;
-pub use patience::{Patience, patiently, retry, under_lock, under_lock_over};
+pub use reclaim::{Reclaim, retry, retry_on_enomem, under_lock, under_lock_over};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
 pub use start::start_first;
-pub use starve::outlast;
 pub use stop::{News, Stop};
 pub use thread::{NAME_BYTES, Shared, Thread, exit_thread};
 pub use usage::{Total, Usage};

@@ -6,7 +6,7 @@
 use percore::pin;
 use vm::{PageRange, VmError};
 
-use super::patience::retry;
+use super::reclaim::retry;
 use crate::mm::space::SpaceHandle;
 use crate::sched::pause;
 

@@ -16,7 +16,7 @@ use crate::fs::bytes::{prefix, prefix_mut};
 use crate::fs::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::mm::{contents, user};
-use crate::process::{Memory, Patience, numbers, outlast, patiently, pidfd};
+use crate::process::{Memory, Reclaim, numbers, pidfd, retry_on_enomem, wait_for_oom};
 use crate::sched::{self, pause};
 
 /// Reads the memory of another process into the caller's.
@@ -46,13 +46,13 @@ fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let at = call.arg(1);
-    let mut ours = patiently(at, || Buffers::many(at, call.arg(2)))?;
+    let mut ours = retry_on_enomem(at, || Buffers::many(at, call.arg(2)))?;
     if ours.left() == 0 {
         return Ok(0);
     }
-    let theirs = patiently(at, || list(call.arg(3), call.arg(4)))?;
+    let theirs = retry_on_enomem(at, || list(call.arg(3), call.arg(4)))?;
     let memory = memory_of(call.arg(0) as u32)?;
-    let mut page = patiently(at, || fallible::zeroes(PAGE_SIZE as usize))?;
+    let mut page = retry_on_enomem(at, || fallible::zeroes(PAGE_SIZE as usize))?;
     let mut done = 0;
     for IoVec { base, len } in theirs.into_iter().flat_map(pieces) {
         let page = prefix_mut(&mut page, len.min(ours.left() as u64));
@@ -104,13 +104,13 @@ fn offset(at: u64) -> usize {
 
 /// Shows the frame that `access` to `at` reaches to `visit`; it is made, or copied, if need be, as by a fault there.
 fn reach(memory: &Memory, at: u64, access: Access, visit: &mut dyn FnMut(FrameNum)) -> Result<(), Errno> {
-    let (at, mut patience) = (VirtAddr::new(at), Patience::new());
+    let (at, mut reclaim) = (VirtAddr::new(at), Reclaim::new());
     while !memory.space.frame(&pin(), at.page(), access, visit) {
         match memory.fault_from_outside(at, access) {
             Ok(_) => {}
-            Err(FaultError::OutOfMemory) if patience.found_memory() => {}
-            Err(FaultError::OutOfMemory) if sched::with_current(|task| outlast(task, at.get())) => {
-                patience = Patience::new();
+            Err(FaultError::OutOfMemory) if reclaim.try_reclaim() => {}
+            Err(FaultError::OutOfMemory) if sched::with_current(|task| wait_for_oom(task, at.get())) => {
+                reclaim = Reclaim::new();
             }
             Err(_) => return Err(Errno::EFAULT),
         }

@@ -13,7 +13,7 @@
 //!    the lock while it wakes a batch, and who is woken may be back before the next.
 //!
 //! The word is read under the bucket's lock. That may fault, which takes the address space's locks: nobody
-//! who holds those comes here. It does not look for memory, though: see `process::patience`.
+//! who holds those comes here. It does not look for memory, though: see `process::reclaim`.
 
 mod bucket;
 mod key;
@@ -25,7 +25,7 @@ use abi::Errno;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use vm::Access;
 
-use super::patience::under_lock;
+use super::reclaim::under_lock;
 use crate::mm::user;
 use crate::sched::{self, Task};
 

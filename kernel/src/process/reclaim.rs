@@ -1,7 +1,7 @@
-//! What to do when memory is short: look for some a few times, and never with a lock held.
+//! Reclaim: what a task does when memory is short, a few times, and never with a lock held.
 //!
-//! Looking for memory forces epochs, and those turn only when every core ticks. A core that spins on a lock does not
-//! tick, so whoever holds one must not look for memory: user memory is reached under a lock with [`under_lock`].
+//! Reclaim forces epochs, and those turn only when every core ticks. A core that spins on a lock does not tick, so a task
+//! that holds one must not reclaim: user memory is reached under a lock with [`under_lock`].
 
 use core::ops::Range;
 
@@ -11,97 +11,97 @@ use sync::{SpinGuard, SpinLock};
 use vm::{Access, FaultError, PAGE_SIZE, VirtAddr, VmError};
 
 use super::fault;
+use super::oom::{is_kill_pending, wait_for_oom};
 use super::page_out::page_out;
-use super::starve::{is_awaited, outlast};
 use crate::mm::{epoch, frames};
 use crate::{arch, sched};
 
-/// How often memory is looked for before a call fails, or a program dies of the lack of it. What is found may be of no
-/// use, frames that lie apart where two side by side are wanted.
+/// Tries to reclaim before a call fails, or a program is killed for lack of memory. What one finds may be of no use, such as
+/// frames that lie apart where two side by side are wanted.
 const TRIES: usize = 8;
-/// How often, in each, without the tables of programs that run.
+/// Rounds in each that leave the tables of running programs alone.
 const MODEST: usize = 2;
 
-/// How long nobody looks for memory, at least, after somebody has looked in vain.
-const VAIN_NS: u64 = 10_000_000;
+/// The shortest time without reclaim after a task has reclaimed in vain.
+const BACKOFF_NS: u64 = 10_000_000;
 
-/// Until when nobody looks, in nanoseconds since boot. Relaxed: a hint.
-static VAIN_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// The end of the time without reclaim, in nanoseconds since boot. Relaxed: a hint.
+static BACKOFF_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// Held by the task that looks, which stays on its core meanwhile.
-static LOOKING: SpinLock<()> = SpinLock::new(());
+/// Held by the task that reclaims, which stays on its core meanwhile.
+static RECLAIMING: SpinLock<()> = SpinLock::new(());
 
-/// Whether somebody has just looked for memory in vain, none has come since, and not much is on its way.
-fn is_vain() -> bool {
-    arch::now_ns() < VAIN_UNTIL.load(Ordering::Relaxed) && !frames::has_plenty() && !epoch::is_much_dead()
+/// Whether a task has just reclaimed in vain, no memory has come since, and not much is on its way.
+fn is_backing_off() -> bool {
+    arch::now_ns() < BACKOFF_UNTIL.load(Ordering::Relaxed) && !frames::has_plenty() && !epoch::is_much_dead()
 }
 
-/// Memory was found, or somebody is killed, whose memory will come back: it is worth looking again.
-pub fn hope() {
-    VAIN_UNTIL.store(0, Ordering::Relaxed);
+/// Ends the time without reclaim: memory was found, or a program is killed whose memory will come back.
+pub fn note_progress() {
+    BACKOFF_UNTIL.store(0, Ordering::Relaxed);
 }
 
-/// The tries of one call.
-pub struct Patience {
+/// The tries to reclaim that one call has.
+pub struct Reclaim {
     left: usize,
-    /// Whether the call fails at once if somebody else has just looked in vain.
+    /// Whether the call fails at once if another task has just reclaimed in vain.
     may_fail: bool,
-    /// When memory was first looked for, in nanoseconds since boot.
+    /// The time of the first try, in nanoseconds since boot.
     since: Option<u64>,
 }
 
-impl Patience {
-    /// None used up. If the last one is in vain somebody is killed.
+impl Reclaim {
+    /// Returns the tries of a fault. If the last one is in vain a program is killed.
     pub const fn new() -> Self {
         Self { left: TRIES, may_fail: false, since: None }
     }
 
-    /// None used up, for a call that then says that there is no memory.
+    /// Returns the tries of a call that fails with ENOMEM afterwards.
     const fn of_call() -> Self {
         Self { may_fail: true, ..Self::new() }
     }
 
-    /// Looks for memory and returns whether to try again. Not for a process that ends. The caller holds no lock, or has said
-    /// so (`epoch::without_reclaim`): if not, other tasks may run meanwhile.
+    /// Reclaims memory and returns whether to try again. A process that ends does not reclaim. The caller holds no lock, or has
+    /// said so (`epoch::without_reclaim`): if not, other tasks may run meanwhile.
     ///
-    /// Where many tasks are short of memory, looking for it must not be all that the machine does. One task looks at a time: the
-    /// epochs of two that look wait for one another. While somebody who was killed still has memory, everybody looks once and
-    /// no more. A task that has looked in vain spares calls of others the same, for as long as that took.
+    /// Where many tasks are short of memory, reclaim must not be all that the machine does. One task reclaims at a time, since
+    /// the epochs of two would wait for one another. While a killed program still has memory, each call tries once. After a
+    /// task has reclaimed in vain, calls of others do not try for as long as that took.
     #[cold]
-    pub fn found_memory(&mut self) -> bool {
+    pub fn try_reclaim(&mut self) -> bool {
         if self.left == 0 {
-            self.note_vain();
+            self.back_off();
         }
         let turn = if self.left > 0 && epoch::may_reclaim() { wait_for_turn() } else { None };
-        if turn.is_none() || self.may_fail && is_vain() {
+        if turn.is_none() || self.may_fail && is_backing_off() {
             // Better than nothing is what pages leave to the kernel.
             return frames::reserve(false);
         }
-        if is_awaited() {
+        if is_kill_pending() {
             (self.left, self.since) = (0, None);
             return epoch::reclaim(false);
         }
         self.since.get_or_insert_with(arch::now_ns);
         self.left -= 1;
-        let found = look(TRIES - 1 - self.left);
+        let found = reclaim_once(TRIES - 1 - self.left);
         match found {
-            true => hope(),
-            false => self.note_vain(),
+            true => note_progress(),
+            false => self.back_off(),
         }
         found
     }
 
-    fn note_vain(&self) {
+    fn back_off(&self) {
         let Some(since) = self.since else { return };
         if !frames::has_plenty() {
             let now = arch::now_ns();
-            VAIN_UNTIL.store(now + (now - since).max(VAIN_NS), Ordering::Relaxed);
+            BACKOFF_UNTIL.store(now + (now - since).max(BACKOFF_NS), Ordering::Relaxed);
         }
     }
 }
 
-/// Looks for memory after `tried` tries.
-fn look(tried: usize) -> bool {
+/// Reclaims once, after `tried` tries.
+fn reclaim_once(tried: usize) -> bool {
     let found = (0..MODEST).any(|_| epoch::reclaim(false));
     // A few frames that other cores kept ready are soon with another core again, and what the last try gave back was not
     // enough for it: pages make room even so.
@@ -109,11 +109,11 @@ fn look(tried: usize) -> bool {
     enough || page_out(tried) || found || epoch::reclaim(true)
 }
 
-/// Lets others run until nobody else looks for memory, and keeps others from it; none if the running task is not to go on. The
-/// caller holds no lock.
+/// Lets others run until no other task reclaims, and keeps others from it. Returns `None` if the running task is not to go on.
+/// The caller holds no lock.
 fn wait_for_turn() -> Option<SpinGuard<'static, ()>> {
     while is_wanted() {
-        if let Some(turn) = LOOKING.try_lock() {
+        if let Some(turn) = RECLAIMING.try_lock() {
             return Some(turn);
         }
         sched::give_way();
@@ -152,44 +152,44 @@ impl Shortage for FaultError {
     }
 }
 
-/// Does `operation`, again if memory was found after it ran out. The caller holds no lock.
+/// Does `operation`, and again if memory was reclaimed after it ran out. The caller holds no lock.
 ///
 /// # Errors
-/// What `operation` says.
+/// Those of `operation`.
 #[inline]
 pub fn retry<R, E: Shortage>(operation: impl FnMut() -> Result<R, E>) -> Result<R, E> {
-    retry_with(Patience::of_call(), operation)
+    retry_with(Reclaim::of_call(), operation)
 }
 
 #[inline]
 fn retry_with<R, E: Shortage>(
-    mut patience: Patience,
+    mut reclaim: Reclaim,
     mut operation: impl FnMut() -> Result<R, E>,
 ) -> Result<R, E> {
     loop {
         match operation() {
-            Err(error) if error.is_shortage() && patience.found_memory() => {}
+            Err(error) if error.is_shortage() && reclaim.try_reclaim() => {}
             done => return done,
         }
     }
 }
 
-/// Does `allocate`, and waits for memory as long as it says ENOMEM, as a fault at `at` would: unless the caller holds a lock,
-/// or is killed.
+/// Does `allocate`, and again while it fails with ENOMEM, as a fault at `at` would, unless the caller holds a lock or is
+/// killed.
 ///
 /// # Errors
-/// What `allocate` says.
-pub fn patiently<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
+/// Those of `allocate`.
+pub fn retry_on_enomem<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
     loop {
-        match retry_with(Patience::new(), &allocate) {
-            Err(Errno::ENOMEM) if arch::with_current(|task| outlast(task, at)) == Some(true) => {}
+        match retry_with(Reclaim::new(), &allocate) {
+            Err(Errno::ENOMEM) if arch::with_current(|task| wait_for_oom(task, at)) == Some(true) => {}
             done => return done,
         }
     }
 }
 
-/// Does `locked`, which takes spin locks and reaches the user memory at `at` under them. No memory is looked for
-/// meanwhile; if that makes it fail (EFAULT), the page is brought in without the locks, and `locked` is done again.
+/// Does `locked`, which takes spin locks and reaches the user memory at `at` under them, without reclaim. If that makes it
+/// fail (EFAULT), the page is brought in without the locks, and `locked` is done again.
 ///
 /// # Errors
 /// What `locked` says; EAGAIN if the page is lost again each time.
