@@ -10,7 +10,7 @@ use sync::atomic::Ordering;
 use super::reclaim::retry;
 use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
-use super::{EndingCell, Family, Groups, NAME_BYTES, Number, Process, Stop};
+use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{FpuState, TrapFrame};
 use crate::counters::{Counter, sum};
 use crate::fs::{FdTable, Place, fallible};
@@ -75,7 +75,7 @@ fn make(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Ta
     let mut fpu = fallible::boxed(FpuState::new())?;
     fpu.save();
     let new = NewThread {
-        number: if is_thread { Some(Number::new()?) } else { None },
+        number: if is_thread { Some(Pid::new()?) } else { None },
         shared: share(task.shared(), wanted)?,
         name: *task.thread.name.lock(),
         frame: wanted.frame,
@@ -106,8 +106,8 @@ impl Process {
     /// A process like this one, of which nobody knows yet.
     fn make_child(&self, wanted: &Clone) -> Result<Arc<Process>, Errno> {
         fallible::arc(Process {
-            number: Number::new()?,
-            family: Family::new(wanted.exit_signal),
+            number: Pid::new()?,
+            relations: Relations::new(wanted.exit_signal),
             groups: Groups::new(self.group(), self.session()),
             signals: self.signals.inherit(wanted.flags)?,
             stop: Stop::new(),
@@ -143,6 +143,9 @@ fn adopt(process: &Arc<Process>, wanted: &Clone, child: &Arc<Process>) -> Result
     if !wanted.has(CLONE_PARENT) {
         return process.adopt(child).map(drop);
     }
-    child.family.exit_signal.store(process.family.exit_signal.load(Ordering::Relaxed), Ordering::Relaxed);
+    child
+        .relations
+        .exit_signal
+        .store(process.relations.exit_signal.load(Ordering::Relaxed), Ordering::Relaxed);
     process.parent().ok_or(Errno::EAGAIN)?.adopt(child).map(drop)
 }

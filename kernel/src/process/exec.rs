@@ -41,7 +41,7 @@ pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Res
     new.shared().files.close_on_exec_all();
     process.signals.replace_actions(signals);
     process.executed.store(true, Ordering::Relaxed);
-    process.family.exit_signal.store(abi::signal::SIGCHLD, Ordering::Relaxed);
+    process.relations.exit_signal.store(abi::signal::SIGCHLD, Ordering::Relaxed);
     new.thread.signals.take_over(&task.thread.signals);
     // The old task was told of signals, and of a stop, that it did not come to look at.
     new.attention.raise(attention::SIGNAL | attention::STOPPED);

@@ -7,7 +7,7 @@ use abi::Errno;
 use sync::SpinLock;
 use sync::atomic::{AtomicU32, Ordering};
 
-use super::{Process, numbers};
+use super::{Process, pid};
 
 /// The group and the session of a process. Relaxed: they order nothing.
 pub struct Groups {
@@ -80,6 +80,6 @@ impl Process {
 
 fn any(wanted: impl Fn(&Arc<Process>) -> bool) -> bool {
     let mut found = false;
-    numbers::for_each(|process| found |= wanted(process));
+    pid::for_each(|process| found |= wanted(process));
     found
 }

@@ -2,15 +2,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `numbers` | pids and tids, and who has them |
+//! | `pid` | pids and tids, and their processes |
 //! | `thread` | what a task is to its process; how it leaves |
 //! | `clone`, `vfork` | making threads and processes |
 //! | `memory`, `heap` | an address space with its program; `brk` |
 //! | `pages`, `limits` | how much memory is used; how much may be |
 //! | `start`, `exec`, `script`, `arguments` | running a program: the first one, another one |
 //! | `load`, `elf`, `image`, `stack` | from a file to memory that can run |
-//! | `end`, `last` | the end of a process; of the first one, and so of the machine |
-//! | `family`, `wait`, `usage` | parents and children; waiting; what was used |
+//! | `end`, `shutdown` | the end of a process; of the first one, and so of the machine |
+//! | `parent`, `wait`, `usage` | parents and children; waiting; what was used |
 //! | `pidfd` | descriptors of processes |
 //! | `groups`, `stop` | groups and sessions; stopping and going on |
 //! | `fault`, `oom`, `oom_badness` | exceptions of programs; the kill when there is no memory for a page; what a process has of it |
@@ -25,26 +25,26 @@ mod clone;
 mod elf;
 mod end;
 mod exec;
-mod family;
 pub mod fault;
 pub mod futex;
 mod groups;
 mod heap;
 mod image;
-mod last;
 mod limits;
 mod load;
 mod memory;
-pub mod numbers;
 mod oom;
 mod oom_badness;
 mod page_out;
 mod pages;
+mod parent;
+pub mod pid;
 pub mod pidfd;
 pub mod pieces;
 mod reclaim;
 mod robust;
 mod script;
+mod shutdown;
 pub mod signal;
 mod stack;
 mod start;
@@ -71,13 +71,13 @@ pub use clone::{Clone, clone};
 pub use end::Ending;
 use end::EndingCell;
 pub use exec::exec;
-pub use family::{Family, State};
 pub use groups::Groups;
 pub use limits::{Growth, Limits, within_limits};
 pub use memory::{Mapped, Memory, Program};
-pub use numbers::Number;
 pub use oom::wait_for_oom;
 pub use pages::Pages;
+pub use parent::{Relations, State};
+pub use pid::Pid;
 pub use reclaim::{Reclaim, retry, retry_on_enomem, under_lock, under_lock_over};
 use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
@@ -101,9 +101,9 @@ pub const FIRST: u32 = 1;
 
 /// One program in execution, or what is left of it until its parent has asked.
 pub struct Process {
-    number: Number,
-    /// Its kin.
-    pub family: Family,
+    number: Pid,
+    /// Its parent and children.
+    pub relations: Relations,
     groups: Groups,
     /// What it does about signals, and those sent to all of it.
     pub signals: ProcessSignals,

@@ -11,7 +11,7 @@ use abi::signal::SIGKILL;
 use sync::SpinLock;
 
 use super::reclaim::note_progress;
-use super::{Ending, FIRST, Memory, Process, numbers};
+use super::{Ending, FIRST, Memory, Process, pid};
 use crate::mm::space::SpaceHandle;
 use crate::mm::{epoch, frames};
 use crate::sched::{self, Task};
@@ -85,7 +85,7 @@ fn kill_largest(task: &Task, address: u64) -> bool {
 fn select_victim(task: &Task) -> Option<(Arc<Process>, u64)> {
     let mut largest = candidate(task.process());
     let mut dying = false;
-    numbers::for_each(|process| {
+    pid::for_each(|process| {
         if dying || !sched::pause() {
             dying = true;
             return;
@@ -127,7 +127,7 @@ fn oom_kill(victim: &Arc<Process>, pages: u64, address: u64) -> Victim {
             "out of memory: no frame for a page at {address:#x}; process {pid} with {kib} KiB is killed"
         ));
     }
-    numbers::for_each(|process| {
+    pid::for_each(|process| {
         if shares(&process.memory()) {
             process.end(Ending::Signal(SIGKILL));
         }

@@ -7,7 +7,7 @@ use percore::pin;
 use sync::SpinLock;
 use vm::PageNum;
 
-use super::{Process, numbers};
+use super::{Process, pid};
 use crate::mm::{compressed, epoch, frames};
 
 /// Pages at the first time: what was tried before was in vain, and is tried before the next.
@@ -68,7 +68,7 @@ fn take_turns(wanted: u64) -> u64 {
     let mut hand = *HAND.lock();
     let (mut gone, mut turns) = (0, 0);
     while gone < wanted && turns < TURNS {
-        match numbers::next_process(hand.pid) {
+        match pid::next_process(hand.pid) {
             Some(process) => gone += hand.go_on(&process, wanted - gone),
             None => (hand, turns) = (Hand::at(0), turns + 1),
         }

@@ -10,7 +10,7 @@ use super::exec::name_of;
 use super::load::{Refused, load};
 use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
-use super::{EndingCell, Family, Groups, Limits, NAME_BYTES, Number, Process, Stop};
+use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, Place, fallible};
 use crate::sched;
@@ -25,11 +25,11 @@ pub fn start_first() -> Result<(), Refused> {
     let strings = |name| fs::boot_file(name).and_then(fallible::copied);
     let strings = Strings::new(strings(".radixvm/argv")?, strings(".radixvm/envp")?);
     let loaded = load(&fs::program(path)?, path, strings)?;
-    let number = Number::new()?;
+    let number = Pid::new()?;
     let pid = number.get();
     let process = fallible::arc(Process {
         number,
-        family: Family::new(0),
+        relations: Relations::new(0),
         groups: Groups::new(pid, pid),
         signals: ProcessSignals::new()?,
         stop: Stop::new(),

@@ -6,7 +6,7 @@
 //!
 //! 1. Who joins a process looks, under the lock of its threads, whether it is stopped: either it does, or whoever stops the
 //!    process finds it among the threads.
-//! 2. News is written under the lock of the bond, and only if it is still true there: of a stop and a SIGCONT that meet, the
+//! 2. News is written under the lock of the parent link, and only if it is still true there: of a stop and a SIGCONT that meet, the
 //!    later one is told last.
 //!
 //! The first process does not stop: nobody could make it go on.
@@ -73,7 +73,7 @@ impl Process {
     pub(super) fn stop_by(self: &Arc<Self>, signal: u32, continued: u64) {
         if self.pid() != super::FIRST && self.stop.begin(continued) {
             self.for_each_thread(|task| Task::notify(task, attention::STOPPED));
-            self.tell_news(News::Stopped(signal));
+            self.notify_parent(News::Stopped(signal));
         }
     }
 
@@ -90,7 +90,7 @@ impl Process {
             self.for_each_thread(|task| {
                 Task::wake(task);
             });
-            self.tell_news(News::Continued);
+            self.notify_parent(News::Continued);
         }
     }
 }

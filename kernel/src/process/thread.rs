@@ -12,7 +12,7 @@ use super::futex::{self, Waiter, Word};
 use super::signal::{ThreadSignals, retarget};
 use super::usage::faults;
 use super::vfork::Latch;
-use super::{Ending, FIRST, Memory, Number, Process, Usage, last, robust};
+use super::{Ending, FIRST, Memory, Pid, Process, Usage, robust, shutdown};
 use crate::arch::{FpuState, KernelStack, TrapFrame};
 use crate::fs::{FdTable, Place};
 use crate::mm::user;
@@ -35,7 +35,7 @@ pub struct Shared {
 /// What a thread has.
 pub struct Thread {
     /// Its number, unless it is the main thread: then it is the process's.
-    number: Option<Number>,
+    number: Option<Pid>,
     /// What it shares.
     pub shared: Shared,
     /// Its mask and what was sent to it alone.
@@ -57,7 +57,7 @@ pub struct Thread {
 /// A thread to be.
 pub struct NewThread {
     /// None: the main thread.
-    pub number: Option<Number>,
+    pub number: Option<Pid>,
     pub shared: Shared,
     pub name: [u8; NAME_BYTES],
     pub frame: TrapFrame,
@@ -196,10 +196,10 @@ fn end_process(task: &Task, process: &Arc<Process>) {
     process.ending.set(Ending::Status(process.main_status.load(Ordering::Relaxed)));
     let Some(ending) = process.ending.get() else { return };
     if process.pid() == FIRST {
-        last::end_machine(task, ending);
+        shutdown::shut_down(task, ending);
     }
-    process.leave_family(ending);
-    last::one_is_gone();
+    process.notify_exit(ending);
+    shutdown::note_process_gone();
 }
 
 /// The running thread will not touch its memory again: it exits, or runs another program.

@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::signal::SIGCHLD;
 use sync::atomic::Ordering;
 
-use super::family::State;
+use super::parent::State;
 use super::stop::News;
 use super::usage::Usage;
 use super::{Ending, Process};
@@ -63,7 +63,7 @@ pub struct Found {
 
 impl Wanted {
     fn concerns(&self, child: &Process) -> bool {
-        let is_usual = child.family.exit_signal.load(Ordering::Relaxed) == SIGCHLD;
+        let is_usual = child.relations.exit_signal.load(Ordering::Relaxed) == SIGCHLD;
         let kind = match self.kind {
             Kind::Usual => is_usual,
             Kind::Clone => !is_usual,
@@ -93,7 +93,7 @@ impl Process {
     pub fn wait_for(&self, wanted: &Wanted, may_wait: bool) -> Result<Option<Found>, Errno> {
         match self.look_for(wanted) {
             Some(found) => found.map(Some),
-            None if may_wait => self.family.changed.wait_until(|| self.look_for(wanted))?.map(Some),
+            None if may_wait => self.relations.changed.wait_until(|| self.look_for(wanted))?.map(Some),
             None => Ok(None),
         }
     }
@@ -118,7 +118,7 @@ impl Process {
 
     /// Whether it was ours to take.
     fn take(&self, child: &Process, found: &Found, wanted: &Wanted) -> bool {
-        wanted.stay || !matches!(found.state, State::Ended(_)) || self.forget(child)
+        wanted.stay || !matches!(found.state, State::Ended(_)) || self.reap(child)
     }
 }
 

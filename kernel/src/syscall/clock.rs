@@ -6,7 +6,7 @@ use abi::time::*;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
-use crate::process::numbers;
+use crate::process::pid;
 use crate::sched::{self, Task};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
@@ -35,7 +35,7 @@ fn thread_clock(task: &Task, clock: i32) -> Result<u64, Errno> {
         (true, true) if is_self => Ok(task.cpu_ns()),
         (true, true) => process.thread(id).map(|thread| thread.cpu_ns()).ok_or(Errno::EINVAL),
         (true, false) if is_self => Ok(process.cpu_ns()),
-        (true, false) => numbers::process(id).map(|process| process.cpu_ns()).ok_or(Errno::EINVAL),
+        (true, false) => pid::process(id).map(|process| process.cpu_ns()).ok_or(Errno::EINVAL),
     }
 }
 

@@ -6,14 +6,14 @@ use abi::Errno;
 
 use super::{Call, Outcome};
 use crate::mm::user;
-use crate::process::{Process, numbers};
+use crate::process::{Process, pid};
 
 impl Call<'_> {
     /// The process whose number argument `index` is; 0 is the caller's.
     pub(super) fn process(&self, index: usize) -> Result<Arc<Process>, Errno> {
         match self.arg(index) as u32 {
             0 => Ok(self.task.process().clone()),
-            pid => numbers::process(pid).ok_or(Errno::ESRCH),
+            pid => pid::process(pid).ok_or(Errno::ESRCH),
         }
     }
 }

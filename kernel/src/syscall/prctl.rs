@@ -20,7 +20,7 @@ const PR_GET_NO_NEW_PRIVS: u64 = 39;
 
 /// By option.
 pub fn prctl(call: &mut Call<'_>) -> Outcome {
-    let family = &call.task.process().family;
+    let relations = &call.task.process().relations;
     match call.arg(0) as u32 as u64 {
         PR_SET_NAME => set_name(call),
         PR_GET_NAME => {
@@ -29,15 +29,15 @@ pub fn prctl(call: &mut Call<'_>) -> Outcome {
         }
         PR_SET_PDEATHSIG => {
             let signal = if call.arg(1) == 0 { 0 } else { checked(call.arg(1))? };
-            family.death_signal.store(signal, Ordering::Relaxed);
+            relations.death_signal.store(signal, Ordering::Relaxed);
             Ok(0)
         }
-        PR_GET_PDEATHSIG => told(call, family.death_signal.load(Ordering::Relaxed)),
+        PR_GET_PDEATHSIG => told(call, relations.death_signal.load(Ordering::Relaxed)),
         PR_SET_CHILD_SUBREAPER => {
-            family.adopts.store(call.arg(1) != 0, Ordering::Relaxed);
+            relations.adopts.store(call.arg(1) != 0, Ordering::Relaxed);
             Ok(0)
         }
-        PR_GET_CHILD_SUBREAPER => told(call, family.adopts.load(Ordering::Relaxed).into()),
+        PR_GET_CHILD_SUBREAPER => told(call, relations.adopts.load(Ordering::Relaxed).into()),
         PR_SET_NO_NEW_PRIVS => Ok(0),
         PR_SET_DUMPABLE if call.arg(1) <= 1 => Ok(0),
         PR_GET_DUMPABLE => Ok(1),

@@ -16,7 +16,7 @@ use crate::fs::bytes::{prefix, prefix_mut};
 use crate::fs::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::mm::{contents, user};
-use crate::process::{Memory, Reclaim, numbers, pidfd, retry_on_enomem, wait_for_oom};
+use crate::process::{Memory, Reclaim, pid, pidfd, retry_on_enomem, wait_for_oom};
 use crate::sched::{self, pause};
 
 /// Reads the memory of another process into the caller's.
@@ -69,7 +69,7 @@ fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
 }
 
 fn memory_of(tid: u32) -> Result<Arc<Memory>, Errno> {
-    let task = numbers::thread(tid).ok_or(Errno::ESRCH)?;
+    let task = pid::thread(tid).ok_or(Errno::ESRCH)?;
     task.process().memory().ok_or(Errno::ESRCH)
 }
 

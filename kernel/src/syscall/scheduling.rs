@@ -9,7 +9,7 @@ use super::{Call, Outcome};
 use crate::arch;
 use crate::fs::bytes::{prefix, prefix_mut};
 use crate::mm::user;
-use crate::process::numbers;
+use crate::process::pid;
 use crate::sched::{self, Task};
 
 /// Lets somebody else run.
@@ -22,7 +22,7 @@ pub fn sched_yield(_call: &mut Call<'_>) -> Outcome {
 fn target(call: &Call<'_>) -> Result<Arc<Task>, Errno> {
     match call.arg(0) as u32 {
         0 => Ok(sched::current()),
-        tid => numbers::thread(tid).ok_or(Errno::ESRCH),
+        tid => pid::thread(tid).ok_or(Errno::ESRCH),
     }
 }
 
@@ -128,7 +128,7 @@ pub fn setpriority(call: &mut Call<'_>) -> Outcome {
 
 fn group_exists(group: u32) -> bool {
     let mut found = false;
-    numbers::for_each(|process| found |= process.group() == group);
+    pid::for_each(|process| found |= process.group() == group);
     found
 }
 
@@ -139,7 +139,7 @@ fn whose_priority(call: &Call<'_>) -> Result<(), Errno> {
     const PRIO_USER: i32 = 2;
     let who = call.arg(1) as u32;
     let known = match call.int(0) {
-        PRIO_PROCESS => who == 0 || numbers::thread(who).is_some(),
+        PRIO_PROCESS => who == 0 || pid::thread(who).is_some(),
         PRIO_PGRP => who == 0 || group_exists(who),
         PRIO_USER => who == 0,
         _ => return Err(Errno::EINVAL),

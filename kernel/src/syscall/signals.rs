@@ -12,7 +12,7 @@ use crate::arch;
 use crate::fs::bytes::prefix;
 use crate::mm::user;
 use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked};
-use crate::process::{FIRST, Process, fault, numbers, pidfd};
+use crate::process::{FIRST, Process, fault, pid, pidfd};
 use crate::sched::{self, Task};
 
 /// Bytes of a signal mask.
@@ -157,7 +157,7 @@ pub fn kill(call: &mut Call<'_>) -> Outcome {
         }),
         group @ ..-1 => send_to_all(call, signal, |process| process.group() == group.unsigned_abs()),
         pid => {
-            let process = numbers::process(pid as u32).ok_or(Errno::ESRCH)?;
+            let process = pid::process(pid as u32).ok_or(Errno::ESRCH)?;
             send_to_process(&process, signal, origin(call, SI_USER));
             Ok(0)
         }
@@ -181,7 +181,7 @@ fn send_to_all(call: &Call<'_>, signal: Option<u32>, wanted: impl Fn(&Arc<Proces
     let (mut found, mut new) = (false, true);
     while new {
         new = false;
-        numbers::for_each(|process| {
+        pid::for_each(|process| {
             if wanted(process) {
                 found = true;
                 new |= signal == Some(SIGKILL) && process.ending().is_none();
@@ -198,7 +198,7 @@ pub fn tgkill(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let signal = number(call.arg(2))?;
-    let process = numbers::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    let process = pid::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
     send_to_thread(call, &process, call.arg(1) as u32, signal)
 }
 
@@ -208,7 +208,7 @@ pub fn tkill(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let signal = number(call.arg(1))?;
-    let process = numbers::owner(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    let process = pid::owner(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
     send_to_thread(call, &process, call.arg(0) as u32, signal)
 }
 
@@ -226,7 +226,7 @@ pub fn pidfd_open(call: &mut Call<'_>) -> Outcome {
     if call.int(0) <= 0 || flags & !O_NONBLOCK != 0 {
         return Err(Errno::EINVAL);
     }
-    let process = numbers::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    let process = pid::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
     Ok(call.files().add(pidfd::open(process, flags)?, 0, true)? as u64)
 }
 
@@ -238,7 +238,7 @@ pub fn pidfd_send_signal(call: &mut Call<'_>) -> Outcome {
     }
     let file = call.file(0)?;
     let (process, signal) = (pidfd::process(&file)?, number(call.arg(1))?);
-    if process.is_forgotten() {
+    if process.is_reaped() {
         return Err(Errno::ESRCH);
     }
     send_to_process(process, signal, origin(call, SI_USER));

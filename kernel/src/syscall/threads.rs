@@ -8,7 +8,7 @@ use super::clone::check_base;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
-use crate::process::numbers;
+use crate::process::pid;
 
 /// Which word to clear when the thread exits.
 pub fn set_tid_address(call: &mut Call<'_>) -> Outcome {
@@ -30,7 +30,7 @@ pub fn set_robust_list(call: &mut Call<'_>) -> Outcome {
 pub fn get_robust_list(call: &mut Call<'_>) -> Outcome {
     let head = match call.arg(0) as u32 {
         0 => Some(call.task.thread.robust_list.load(Ordering::Relaxed)),
-        tid => numbers::thread(tid).map(|task| task.thread.robust_list.load(Ordering::Relaxed)),
+        tid => pid::thread(tid).map(|task| task.thread.robust_list.load(Ordering::Relaxed)),
     };
     user::write(call.arg(1), &head.ok_or(Errno::ESRCH)?)?;
     user::write(call.arg(2), &(size_of::<RobustListHead>() as u64))?;

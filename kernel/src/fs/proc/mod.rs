@@ -22,7 +22,7 @@ use super::node::{Body, Node, Volume};
 use super::scarcity::Scarcity;
 use super::tree;
 use crate::fs::Kept;
-use crate::process::numbers;
+use crate::process::pid;
 use crate::{arch, counters, mm, options, sched};
 
 pub use folder::Folder;
@@ -40,7 +40,7 @@ pub fn populate(root: &Kept<Node>) -> Result<(), BadImage> {
     generated(&directory(&fixed, b"radixvm")?, b"counters", counter_lines)?;
     let settings = directory(&fixed, b"sys")?;
     generated(&directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("1\n"))?;
-    generated(&directory(&settings, b"kernel")?, b"pid_max", |text| writeln!(text, "{}", numbers::LIMIT))?;
+    generated(&directory(&settings, b"kernel")?, b"pid_max", |text| writeln!(text, "{}", pid::LIMIT))?;
     tree::freeze(&fixed)?;
     tree::attach(root, b"proc", &folder::node(Processes { fixed })?.forever()?)?;
     let cpus = below(root, &[b"sys", b"devices", b"system", b"cpu"])?;

@@ -17,7 +17,7 @@ use crate::fs::Kept;
 use crate::fs::fallible::{Text, boxed};
 use crate::fs::node::{Node, Volume};
 use crate::fs::path;
-use crate::process::{Process, numbers};
+use crate::process::{Process, pid};
 use crate::sched::Task;
 
 /// What is in the directory of a process, and its `S_IF*`.
@@ -175,14 +175,14 @@ impl Folder for Processes {
         match (name, folder::number(name)) {
             (b"self", _) => moving_link(texts::own_process),
             (b"thread-self", _) => moving_link(texts::own_thread),
-            (_, Some(pid)) => of_process(&numbers::process(pid).ok_or(Errno::ENOENT)?),
+            (_, Some(pid)) => of_process(&pid::process(pid).ok_or(Errno::ENOENT)?),
             (_, None) => self.fixed.lookup(name),
         }
     }
 
     fn list(&self, position: u64, show: &mut Show<'_>) {
-        let next = |from| numbers::next_process(from as u32).map(|process| process.pid().into());
-        let rest = FIRST + u64::from(numbers::LIMIT);
+        let next = |from| pid::next_process(from as u32).map(|process| process.pid().into());
+        let rest = FIRST + u64::from(pid::LIMIT);
         if list_names(&MOVING, position, show)
             && list_numbers(position.max(FIRST), (FIRST, S_IFDIR), next, show)
         {

@@ -1,5 +1,5 @@
-//! The end of the first process is the end of the machine: the others are killed, everything is given back, and the
-//! report says how it ended.
+//! Shutdown: the end of the first process is the end of the machine. The others are killed, everything is given back, and
+//! the report says how it ended.
 //!
 //! ```text
 //!   first process: ENDING := true    look at all numbers: kill, wait      fork: publish the child's number   ENDING? → kill it
@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, Ordering};
 
-use super::{Ending, FIRST, Process, numbers};
+use super::{Ending, FIRST, Process, pid};
 use crate::arch;
 use crate::control::{self, Ended};
 use crate::counters::{self, Counter};
@@ -21,30 +21,30 @@ use crate::sched::{self, Task};
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 /// The last thread of the first process, while it waits for the others.
-static LAST: SpinLock<Option<Arc<Task>>> = SpinLock::new(None);
+static WAITING: SpinLock<Option<Arc<Task>>> = SpinLock::new(None);
 
 /// Whether the machine is about to end. See above.
 pub fn is_ending() -> bool {
     ENDING.load(Ordering::SeqCst)
 }
 
-/// A process is gone.
-pub fn one_is_gone() {
+/// Notes that a process is gone, which the last thread of the first process may wait for.
+pub fn note_process_gone() {
     if is_ending()
-        && let Some(task) = &*LAST.lock()
+        && let Some(task) = &*WAITING.lock()
     {
         Task::wake(task);
     }
 }
 
-/// The last thread of the first process, on its way out.
-pub fn end_machine(task: &Task, ending: Ending) -> ! {
-    *LAST.lock() = Some(sched::current());
+/// Ends the machine. The caller is the last thread of the first process, on its way out.
+pub fn shut_down(task: &Task, ending: Ending) -> ! {
+    *WAITING.lock() = Some(sched::current());
     ENDING.store(true, Ordering::SeqCst);
     while kill_others() {
         sched::park();
     }
-    *LAST.lock() = None;
+    *WAITING.lock() = None;
     wait_for_memory(task);
     report(task);
     control::exit(match ending {
@@ -57,7 +57,7 @@ pub fn end_machine(task: &Task, ending: Ending) -> ! {
 /// Whether there were any that have not ended yet.
 fn kill_others() -> bool {
     let mut found = false;
-    numbers::for_each(|process| {
+    pid::for_each(|process| {
         if process.pid() != FIRST && !process.has_ended() {
             found = true;
             process.end(Ending::Signal(abi::signal::SIGKILL));

@@ -1,9 +1,9 @@
-//! Numbers of processes and threads: one space for both, and the way from a number to who has it.
+//! Pids, the numbers of processes and threads: one space for both, and the table from a number to its process.
 //!
 //! A core takes numbers a batch at a time, so that cores that make and end processes write no line in common; all numbers
 //! of a batch live in one shard of the table, and neighbouring batches in different ones. Numbers rise until they wrap;
-//! from then on a core that takes a batch looks who still uses numbers of it: threads, processes, zombies, groups and
-//! sessions.
+//! from then on a core that takes a batch looks which of its numbers are still used by threads, processes, zombies, groups
+//! and sessions.
 //!
 //! Locks: a core's batch, then a shard; nothing is locked under a shard. Nor is a process let go of there: that may be
 //! its end, which retires its number.
@@ -93,13 +93,13 @@ fn used(base: u32) -> u64 {
 }
 
 /// A number in use. It is free again when this is retired or dropped.
-pub struct Number {
+pub struct Pid {
     number: u32,
     live: AtomicBool,
 }
 
-impl Number {
-    /// One that nobody uses; nobody is found by it yet.
+impl Pid {
+    /// Returns a number that is not in use. No process is found by it yet.
     ///
     /// # Errors
     /// EAGAIN when all are used, ENOMEM.
@@ -145,7 +145,7 @@ impl Number {
     }
 }
 
-impl Drop for Number {
+impl Drop for Pid {
     fn drop(&mut self) {
         self.retire();
     }

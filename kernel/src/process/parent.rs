@@ -1,0 +1,260 @@
+//! Parents and children.
+//!
+//! ```text
+//!   parent ──children─────▶ child      counted: a process that ended stays until its parent has asked for it
+//!   child  ──parent_link──▶ parent     weak
+//! ```
+//! | lock | guards |
+//! |---|---|
+//! | a process's `children` | who they are; whether it still takes any |
+//! | a process's `parent_link` | its parent; whether it has ended; its stops that nobody asked for |
+//!
+//! A parent link is locked under the parent's children, never the other way round; of two processes never both children.
+//!
+//! 1. A process may end while its parent ends. The process says so in its parent link and reads there which parent to tell.
+//!    A process that adopts it writes itself there and reads whether to be told. One of the two comes second, so exactly
+//!    one tells the new parent.
+//! 2. A process that has ended adopts no children any more. They go to the next ancestor that does. If there is none, they
+//!    have no parent and vanish as they end.
+//! 3. Whether the parent wants to know of the end is settled under the parent link, with the end or with the parent. A child
+//!    that is not wanted is never found by a wait, though it is on the list for a moment yet.
+//! 4. A parent that waits looks at its children after it has taken its place in `changed`. A child that changes its state
+//!    changes its parent link before it wakes the parent: no change is slept through.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::signal::{NSIG, SA_NOCLDSTOP, SA_NOCLDWAIT, SI_USER, SIG_IGN, SIGCHLD};
+use sync::SpinLock;
+use sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::signal::{self, Origin};
+use super::stop::News;
+use super::{Ending, Process};
+use crate::fs::{fallible, readiness};
+use crate::sched::WaitQueue;
+
+/// The parent and the children of a process.
+pub struct Relations {
+    parent_link: SpinLock<ParentLink>,
+    children: SpinLock<Children>,
+    /// Where its threads wait for children.
+    pub changed: WaitQueue,
+    /// PR_SET_CHILD_SUBREAPER: orphans among its descendants become its children. Relaxed, as the two below: it orders
+    /// nothing.
+    pub adopts: AtomicBool,
+    /// PR_SET_PDEATHSIG, or 0.
+    pub death_signal: AtomicU32,
+    /// What its parent is told with when it ends, or 0.
+    pub exit_signal: AtomicU32,
+}
+
+/// The link to the parent.
+struct ParentLink {
+    parent: Weak<Process>,
+    ended: Option<Ending>,
+    /// Whether its parent wants to know nothing of its end.
+    unwanted: bool,
+    news: Option<News>,
+}
+
+struct Children {
+    list: Vec<Arc<Process>>,
+    closed: bool,
+}
+
+/// What a parent is told of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It ended, and how.
+    Ended(Ending),
+    /// It stopped or goes on.
+    Changed(News),
+}
+
+impl Relations {
+    /// Returns the relations of a process without parent and children.
+    pub fn new(exit_signal: u32) -> Self {
+        Self {
+            parent_link: SpinLock::new(ParentLink {
+                parent: Weak::new(),
+                ended: None,
+                unwanted: false,
+                news: None,
+            }),
+            children: SpinLock::new(Children { list: Vec::new(), closed: false }),
+            changed: WaitQueue::new(),
+            adopts: AtomicBool::new(false),
+            death_signal: AtomicU32::new(0),
+            exit_signal: AtomicU32::new(exit_signal),
+        }
+    }
+}
+
+impl Process {
+    /// Its parent, while that lives.
+    pub fn parent(&self) -> Option<Arc<Process>> {
+        self.relations.parent_link.lock().parent.upgrade()
+    }
+
+    /// Makes `child` a child of this process and returns how it has ended, if it has.
+    ///
+    /// # Errors
+    /// ENOMEM; EAGAIN if this process has ended.
+    pub fn adopt(self: &Arc<Self>, child: &Arc<Process>) -> Result<Option<Ending>, Errno> {
+        let mut children = self.relations.children.lock();
+        if children.closed {
+            return Err(Errno::EAGAIN);
+        }
+        fallible::push(&mut children.list, child.clone())?;
+        let mut parent_link = child.relations.parent_link.lock();
+        parent_link.parent = Arc::downgrade(self);
+        parent_link.unwanted = parent_link.ended.is_some() && self.ignores_end_of(child);
+        Ok(parent_link.ended)
+    }
+
+    /// Calls `f` with every child until it gives something; for `f` the list stands still.
+    pub fn find_child<R>(&self, f: impl FnMut(&Arc<Process>) -> Option<R>) -> Option<R> {
+        self.relations.children.lock().list.iter().find_map(f)
+    }
+
+    /// What there is to say of this process to who asks for `ended`, `stopped`, `continued` children. Unless the news is
+    /// to `stay`, it is old from then on.
+    pub fn state(&self, wanted: impl Fn(State) -> bool, stay: bool) -> Option<State> {
+        let mut parent_link = self.relations.parent_link.lock();
+        if let Some(ending) = parent_link.ended {
+            return Some(State::Ended(ending)).filter(|&state| !parent_link.unwanted && wanted(state));
+        }
+        let news = parent_link.news.filter(|&news| wanted(State::Changed(news)))?;
+        if !stay {
+            parent_link.news = None;
+        }
+        Some(State::Changed(news))
+    }
+
+    /// Whether it has ended, all its threads.
+    pub fn has_ended(&self) -> bool {
+        self.relations.parent_link.lock().ended.is_some()
+    }
+
+    /// Whether it has ended and its parent has asked for it.
+    pub fn is_reaped(&self) -> bool {
+        self.number.is_retired()
+    }
+
+    /// Reaps its child `child`, which has ended and of which a thread was told. Returns whether it was still there.
+    pub fn reap(&self, child: &Process) -> bool {
+        let mut children = self.relations.children.lock();
+        let at = children.list.iter().position(|other| core::ptr::eq(&raw const **other, child));
+        let gone = at.map(|at| children.list.swap_remove(at));
+        drop(children);
+        let Some(gone) = gone else { return false };
+        gone.number.retire();
+        self.children_usage.add(&gone.whole_usage());
+        true
+    }
+
+    /// Gives the children another parent and tells its own parent of its `ending`, after its last thread has gone.
+    pub(super) fn notify_exit(self: &Arc<Self>, ending: Ending) {
+        self.reparent_children();
+        let parent = {
+            let mut parent_link = self.relations.parent_link.lock();
+            let parent = parent_link.parent.upgrade();
+            parent_link.ended = Some(ending);
+            parent_link.unwanted = parent.as_ref().is_some_and(|parent| parent.ignores_end_of(self));
+            parent
+        };
+        match parent {
+            Some(parent) => parent.note_child_exit(self, ending),
+            None => self.number.retire(),
+        }
+        readiness::changed();
+    }
+
+    fn reparent_children(self: &Arc<Self>) {
+        let orphans = {
+            let mut children = self.relations.children.lock();
+            children.closed = true;
+            core::mem::take(&mut children.list)
+        };
+        orphans.into_iter().for_each(|orphan| self.reparent(orphan));
+    }
+
+    fn reparent(self: &Arc<Self>, orphan: Arc<Process>) {
+        let signal = orphan.relations.death_signal.load(Ordering::Relaxed);
+        if signal != 0 {
+            signal::send_to_process(&orphan, signal, Origin::sent_by(self, SI_USER));
+        }
+        orphan.relations.exit_signal.store(SIGCHLD, Ordering::Relaxed);
+        let mut ancestor = self.next_reaper();
+        while let Some(reaper) = ancestor {
+            match reaper.adopt(&orphan) {
+                Ok(None) => return,
+                Ok(Some(ending)) => return reaper.note_child_exit(&orphan, ending),
+                Err(_) => ancestor = reaper.next_reaper(),
+            }
+        }
+        orphan.drop_parent();
+    }
+
+    fn drop_parent(&self) {
+        let mut parent_link = self.relations.parent_link.lock();
+        parent_link.parent = Weak::new();
+        let ended = parent_link.ended.is_some();
+        drop(parent_link);
+        if ended {
+            self.number.retire();
+        }
+    }
+
+    /// The nearest ancestor that takes orphans: the first process does.
+    fn next_reaper(&self) -> Option<Arc<Process>> {
+        let mut ancestor = self.parent();
+        while let Some(process) = ancestor {
+            if process.pid() == super::FIRST || process.relations.adopts.load(Ordering::Relaxed) {
+                return Some(process);
+            }
+            ancestor = process.parent();
+        }
+        None
+    }
+
+    /// Whether it wants to know nothing of the end of `child`, whose parent link the caller has locked.
+    fn ignores_end_of(&self, child: &Process) -> bool {
+        let action = self.signals.action(SIGCHLD);
+        let ignored = action.handler == SIG_IGN || action.flags & SA_NOCLDWAIT != 0;
+        ignored && child.relations.exit_signal.load(Ordering::Relaxed) == SIGCHLD
+    }
+
+    /// Notes the end of a child: sends its exit signal and wakes threads that wait. Reaps the child if no wait is to find it.
+    fn note_child_exit(self: &Arc<Self>, child: &Arc<Process>, ending: Ending) {
+        let signal = child.relations.exit_signal.load(Ordering::Relaxed);
+        let ignored = signal == SIGCHLD && self.signals.action(SIGCHLD).handler == SIG_IGN;
+        if child.relations.parent_link.lock().unwanted {
+            self.reap(child);
+        }
+        if (1..=NSIG).contains(&signal) && !ignored {
+            signal::send_to_process(self, signal, Origin::of_child(child.pid(), State::Ended(ending)));
+        }
+        self.relations.changed.wake_all();
+    }
+
+    /// Tells the parent that this process stopped, or goes on, by SIGCHLD unless it does not want that. The parent is not told
+    /// what is not true any more.
+    pub(super) fn notify_parent(self: &Arc<Self>, news: News) {
+        let parent = {
+            let mut parent_link = self.relations.parent_link.lock();
+            if self.is_stopped() != matches!(news, News::Stopped(_)) {
+                return;
+            }
+            parent_link.news = Some(news);
+            parent_link.parent.upgrade()
+        };
+        let Some(parent) = parent else { return };
+        if parent.signals.action(SIGCHLD).flags & SA_NOCLDSTOP == 0 {
+            signal::send_to_process(&parent, SIGCHLD, Origin::of_child(self.pid(), State::Changed(news)));
+        }
+        parent.relations.changed.wake_all();
+    }
+}
