@@ -23,7 +23,7 @@
 #define ARENA (64UL << 30)
 #define ARENA_PAGES 3000
 
-enum { THREADS = 3, AT_ONCE = 4, PROCESSES = 120, PATIENCE_MS = 4000 };
+enum { THREADS = 3, AT_ONCE = 4, PROCESSES = 120, WAIT_MS = 4000 };
 
 static long calls;
 static int files[4];
@@ -329,7 +329,7 @@ static void reap(pid_t leader)
 {
     for (int waited = 0; waitpid(leader, NULL, WNOHANG) == 0; waited++) {
         struct timespec moment = { 0, 1000000 };
-        if (waited >= PATIENCE_MS)
+        if (waited >= WAIT_MS)
             end_group(leader);
         nanosleep(&moment, NULL);
     }

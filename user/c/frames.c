@@ -152,13 +152,13 @@ static void overflow(void)
 /* Takes all memory by calls, which only fail when there is none, and then needs a page for a frame. */
 static void starve(void)
 {
-    enum { PAGES = 1 << 18, PATIENCE = 1000 };
+    enum { PAGES = 1 << 18, MAX_REFUSED = 1000 };
     char *all = mmap(NULL, PAGES * 4096L, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int zeroes = open("/dev/zero", O_RDONLY), refused = 0;
     handle(SIGUSR1, look, SA_ONSTACK);
     stack_t untouched = {.ss_sp = all + PAGES * 4096L - ROOM, .ss_size = ROOM};
     sigaltstack(&untouched, NULL);
-    for (long i = 0; i < PAGES - ROOM / 4096 && refused < PATIENCE; i++)
+    for (long i = 0; i < PAGES - ROOM / 4096 && refused < MAX_REFUSED; i++)
         refused += read(zeroes, all + i * 4096, 1) != 1;
     send(SIGUSR1);
 }

@@ -14,8 +14,8 @@ use crate::mm;
 /// Held while a line is written.
 static PORT: SpinLock<()> = SpinLock::new(());
 
-/// How often a panic tries for the port before it takes it.
-const PATIENCE: u32 = 1 << 22;
+/// Tries of a panic to lock the port before it takes it.
+const PORT_TRIES: u32 = 1 << 22;
 
 /// A line being written; ended when dropped.
 pub(super) struct Line {
@@ -36,7 +36,7 @@ impl Line {
     }
 
     pub fn urgent(kind: &str) -> Self {
-        let port = (0..PATIENCE).find_map(|_| {
+        let port = (0..PORT_TRIES).find_map(|_| {
             core::hint::spin_loop();
             PORT.try_lock()
         });

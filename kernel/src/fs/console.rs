@@ -35,8 +35,8 @@ static READERS: WaitQueue = WaitQueue::new();
 /// Bytes that are kept for the sake of `poll` and `FIONREAD`.
 const KEPT: usize = 512;
 
-/// How often the port is looked at for the next byte of a frame.
-const PATIENCE: u32 = 64;
+/// Reads of the port's status for the next byte of a frame.
+const BYTE_TRIES: u32 = 64;
 
 /// What arrived and was not read yet.
 struct Input {
@@ -82,7 +82,7 @@ impl Input {
 
     /// Within a frame the next byte is on its way: a short wait for it saves a sleep.
     fn next_byte(&self) -> Option<u8> {
-        let tries = if self.left > 0 { PATIENCE } else { 1 };
+        let tries = if self.left > 0 { BYTE_TRIES } else { 1 };
         (0..tries).find_map(|_| Port::Control.try_read())
     }
 

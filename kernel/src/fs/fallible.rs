@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicUsize;
 
 use abi::Errno;
 
-use crate::mm::scarcity;
+use crate::mm::fault_injection;
 
 /// What `Arc::new` allocates.
 #[repr(C)]
@@ -28,7 +28,7 @@ pub fn arc<T>(value: T) -> Result<Arc<T>, Errno> {
     let mut probe = empty::<ArcBlock<T>>(1)?;
     black_box(&mut probe);
     drop(probe);
-    Ok(scarcity::spared(|| Arc::new(value)))
+    Ok(fault_injection::without_faults(|| Arc::new(value)))
 }
 
 /// `Box::new`, or ENOMEM; by the way of [`arc`].
@@ -36,7 +36,7 @@ pub fn boxed<T>(value: T) -> Result<Box<T>, Errno> {
     let mut probe = empty::<T>(1)?;
     black_box(&mut probe);
     drop(probe);
-    Ok(scarcity::spared(|| Box::new(value)))
+    Ok(fault_injection::without_faults(|| Box::new(value)))
 }
 
 /// An empty vector with room for `capacity`.

@@ -16,7 +16,7 @@
 //! | `open_file`, `fd_table`, `place` | an open file; a process's descriptors; its directories |
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
 //! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
-//! | `fallible`, `scarcity` | allocations that end in ENOMEM; making them do so |
+//! | `fallible`, `fail_alloc` | allocations that end in ENOMEM; making them do so |
 //! | `bytes` | parts of slices |
 //!
 //! Whatever a program can make the kernel allocate is bounded and can fail. No lock here is held while its holder
@@ -32,6 +32,7 @@ pub mod content;
 mod device;
 mod directory;
 mod executable;
+mod fail_alloc;
 pub mod fallible;
 mod fd_table;
 mod image;
@@ -45,7 +46,6 @@ pub mod pipe;
 mod place;
 mod proc;
 pub mod readiness;
-mod scarcity;
 pub mod transfer;
 pub mod tree;
 

@@ -44,7 +44,7 @@ use super::bytes::{after, prefix, prefix_mut};
 use super::content::Place;
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
-use crate::mm::{contents, descriptors};
+use crate::mm::{frame_io, page_refs};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -123,7 +123,7 @@ impl PageCache {
             return Err(Errno::ENXIO);
         }
         let frame = self.get_or_make(pin, page)?;
-        descriptors::show(pin, frame);
+        page_refs::show(pin, frame);
         Ok(frame)
     }
 
@@ -168,7 +168,7 @@ impl PageCache {
         for (page, offset, bytes) in pieces(at, len) {
             let (now, later) = rest.split_at_mut(bytes);
             match self.pages.get(&pin, page) {
-                Some(frame) => contents::read(frame, offset, now),
+                Some(frame) => frame_io::read(frame, offset, now),
                 None => now.fill(0),
             }
             rest = later;
@@ -204,7 +204,7 @@ impl PageCache {
             && let Some(frame) = self.pages.get(&pin(), page)
         {
             let start = page * PAGE as u64;
-            contents::clear(frame, (from - start) as usize, (to - start) as usize);
+            frame_io::clear(frame, (from - start) as usize, (to - start) as usize);
         }
     }
 
@@ -214,7 +214,7 @@ impl PageCache {
         let mut done = 0;
         for (page, offset, bytes) in pieces(at, from.len()) {
             match self.get_or_make(&pin, page) {
-                Ok(frame) => contents::write(frame, offset, prefix(after(from, done), bytes as u64)),
+                Ok(frame) => frame_io::write(frame, offset, prefix(after(from, done), bytes as u64)),
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }

@@ -10,12 +10,12 @@ use super::fallible;
 use super::kept::Kept;
 use super::node::Node;
 use super::path::{self, Found};
-use crate::mm::common::Common;
+use crate::mm::refcache_arc::RefcacheArc;
 
 /// See the module. Threads share it, and processes may.
 pub struct Place {
-    root: Common<Kept<Node>>,
-    directory: SpinLock<Common<Kept<Node>>>,
+    root: RefcacheArc<Kept<Node>>,
+    directory: SpinLock<RefcacheArc<Kept<Node>>>,
     /// Relaxed: it orders nothing.
     umask: AtomicU32,
 }
@@ -23,7 +23,7 @@ pub struct Place {
 impl Place {
     /// In the root directory.
     pub fn new() -> Result<Arc<Self>, Errno> {
-        let root = Common::new(super::root())?;
+        let root = RefcacheArc::new(super::root())?;
         fallible::arc(Self { directory: SpinLock::new(root.clone()), root, umask: AtomicU32::new(0o022) })
     }
 
@@ -46,7 +46,7 @@ impl Place {
         if !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        let node = Common::new(node)?;
+        let node = RefcacheArc::new(node)?;
         let _old = core::mem::replace(&mut *self.directory.lock(), node);
         Ok(())
     }

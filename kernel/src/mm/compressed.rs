@@ -1,7 +1,7 @@
 //! Compressed memory (option `compress`): contents of pages that nobody has touched for long, in less room than a frame.
 //!
 //! A page of zeroes needs none, and one that LZ4 does not halve stays where it is: two do not fit in a frame then. What is left
-//! of the others are objects (`objects.rs`). Each core compresses in a workspace of its own, which is made at boot: nothing
+//! of the others are objects (`zpool.rs`). Each core compresses in a workspace of its own, which is made at boot: nothing
 //! here asks for memory when there is none.
 
 use percore::{PerCore, Pinned};
@@ -11,7 +11,7 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, 
 use vm::{CompressedNum, FrameNum};
 
 use super::FRAME;
-use super::{frames, objects};
+use super::{frames, zpool};
 use crate::counters::{self, Counter};
 use crate::fs::bytes::prefix;
 
@@ -69,7 +69,7 @@ pub fn compress(pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
             frames::free(pin, frame);
             ZEROES
         }
-        _ => objects::put(pin, prefix(&workspace.output, length as u64), frame)?,
+        _ => zpool::put(pin, prefix(&workspace.output, length as u64), frame)?,
     };
     counters::add(pin, Counter::CompressedPages, 1);
     Some(number)
@@ -82,7 +82,7 @@ impl Workspace {
             return Some(0);
         }
         let length = compress_into_with_table(page, &mut self.output, &mut self.table).ok()?;
-        (length <= objects::MOST).then_some(length)
+        (length <= zpool::MOST).then_some(length)
     }
 }
 
@@ -95,7 +95,7 @@ pub fn decompress(_pin: &Pinned, number: CompressedNum, frame: FrameNum) {
         ZEROES => page.fill(0),
         _ => {
             // SAFETY: the caller holds it.
-            let bytes = unsafe { objects::bytes(number) };
+            let bytes = unsafe { zpool::bytes(number) };
             let length = decompress_into(bytes, page).unwrap_or(0);
             assert_eq!(length, PAGE, "compressed memory is damaged");
         }
@@ -106,6 +106,6 @@ pub fn decompress(_pin: &Pinned, number: CompressedNum, frame: FrameNum) {
 pub fn adjust(pin: &Pinned, number: CompressedNum, by: i64) {
     counters::add(pin, Counter::CompressedPages, by);
     if number != ZEROES {
-        objects::adjust(pin, number, by);
+        zpool::adjust(pin, number, by);
     }
 }

@@ -26,7 +26,7 @@ const KEPT_BY_ONE: usize = 8;
 /// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
 pub const WORTH_A_RETRY: u64 = 16;
 /// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they need.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const WAIT_NS: u64 = 1_000_000_000;
 
 /// What one tick frees at most that waited for readers: far more than a core can retire from one tick to the next.
 const RCU_BATCH: usize = 1 << 16;
@@ -169,7 +169,7 @@ pub fn drain() {
 /// Does the same piece by piece, and lets others run in between, if much is dead: for a task that is about to tell how much
 /// memory there is. The caller holds no lock.
 pub fn settle() {
-    let deadline = arch::now_ns() + PATIENCE_NS;
+    let deadline = arch::now_ns() + WAIT_NS;
     while is_much_dead() && arch::now_ns() < deadline {
         rcu().drain_while(&pin(), in_piece(hurrying(|| rcu().epoch())));
         domain().drain_while(&pin(), in_piece(hurrying(|| domain().epoch())));
@@ -192,7 +192,7 @@ fn in_piece(go_on: impl Fn() -> bool) -> impl Fn() -> bool {
 /// Hurries the others once in each epoch, and does what the other domain wants: who waits for that may be waited for by this core.
 /// False after a second.
 fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
-    let (deadline, hurried) = (arch::now_ns() + PATIENCE_NS, Cell::new(None));
+    let (deadline, hurried) = (arch::now_ns() + WAIT_NS, Cell::new(None));
     move || {
         let epoch = Some(epoch());
         if hurried.replace(epoch) != epoch {
@@ -261,7 +261,7 @@ pub fn reclaim(desperate: bool) -> bool {
 fn gather(enough: impl Fn() -> bool) {
     // AcqRel: pairs with the Acquire in `give_frames`.
     let call = CALLS.fetch_add(1, Ordering::AcqRel) + 1;
-    let deadline = arch::now_ns() + PATIENCE_NS;
+    let deadline = arch::now_ns() + WAIT_NS;
     hurry_others();
     give_frames(&pin());
     while !enough() && !others().all(|core| has_heard(core, call)) && arch::now_ns() < deadline {

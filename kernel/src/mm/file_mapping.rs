@@ -30,9 +30,9 @@ use percore::{Pinned, pin};
 use refcache::{Header, Refcache, WeakWord};
 use vm::{BackingNum, PageNum, PageRange};
 
-use super::common::Common;
 use super::epoch;
 use super::mappings::{Links, Place};
+use super::refcache_arc::RefcacheArc;
 use super::space::{Name, SpaceHandle};
 use super::user::USER_END;
 use crate::arch::{phys_to_virt, virt_to_phys};
@@ -51,7 +51,7 @@ pub struct FileMapping {
     word: WeakWord,
     pub(super) links: Links,
     pub(super) place: Place,
-    source: Common<Source>,
+    source: RefcacheArc<Source>,
     space: Name,
     /// The virtual page where the file's page 0 would be; it may lie below 0. Relaxed, like the next: set before any page
     /// shows the record, and published by the locks of their slots.
@@ -113,7 +113,11 @@ impl FileMapping {
         Ok(copy)
     }
 
-    fn make(source: Common<Source>, space: Name, (base, first, end): (u64, u64, u64)) -> Result<Held, Errno> {
+    fn make(
+        source: RefcacheArc<Source>,
+        space: Name,
+        (base, first, end): (u64, u64, u64),
+    ) -> Result<Held, Errno> {
         let block = NonNull::from(fallible::empty::<Self>(1)?.leak()).cast::<Self>();
         // SAFETY: room for one record, which lies in the physmap. The word lies in the record, and is looked at no more when
         // that is released.
@@ -181,7 +185,7 @@ impl Held {
     /// A record for `pages` pages of `source`, from page `first` on, in `space`. Its place there is told later ([`placed`]).
     pub fn new(source: Source, space: &Arc<SpaceHandle>, first: u64, pages: u64) -> Result<Self, Errno> {
         source.pages().mappings().open()?;
-        let made = FileMapping::make(Common::new(source)?, space.name(), (0, first, first + pages))?;
+        let made = FileMapping::make(RefcacheArc::new(source)?, space.name(), (0, first, first + pages))?;
         made.file().mappings().add(made.0);
         Ok(made)
     }

@@ -21,10 +21,10 @@ pub(super) use self::pool::{
 pub use self::pool::{init, is_low, reserve, total};
 use self::pool::{is_reserved, is_scarce, note_level, pool};
 use super::FRAME;
+use super::fault_injection;
 use super::huge_frames;
 use super::magazine::{Dirty, Magazine, Stack};
 use super::owner::Owner;
-use super::scarcity;
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
 
@@ -56,7 +56,7 @@ pub fn alloc_page(pin: &Pinned) -> Option<FrameNum> {
 
 #[inline(always)]
 fn zeroed_of(pin: &Pinned, raw: impl FnOnce(&Pinned) -> Option<u64>) -> Option<FrameNum> {
-    if scarcity::strikes() {
+    if fault_injection::should_fail() {
         return None;
     }
     let frame = match mine(pin).zeroed.pop() {
@@ -69,7 +69,7 @@ fn zeroed_of(pin: &Pinned, raw: impl FnOnce(&Pinned) -> Option<u64>) -> Option<F
 
 /// A frame with the bytes of `from`, which the caller may read, for a page as [`alloc_page`] gives one.
 pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
-    let frame = if scarcity::strikes() { None } else { beyond_reserve(pin) }?;
+    let frame = if fault_injection::should_fail() { None } else { beyond_reserve(pin) }?;
     // SAFETY: nobody else has the new frame, and the caller keeps the other.
     unsafe { arch::copy_frame(phys_to_virt(frame * FRAME), phys_to_virt(from.get() * FRAME)) };
     counters::add(pin, Counter::FramesUsed, 1);
@@ -183,7 +183,7 @@ pub(super) fn free_pair(pin: &Pinned, block: u64) {
 
 /// A frame of zeroes for a page table; counted as such.
 pub fn alloc_table(pin: &Pinned) -> Option<u64> {
-    if scarcity::strikes() {
+    if fault_injection::should_fail() {
         return None;
     }
     let frame = mine(pin).zeroed.pop().or_else(|| zeroed_now(pin))?;
@@ -199,7 +199,7 @@ pub fn free_table(pin: &Pinned, frame: u64) {
 
 /// A frame of zeroes for a node of a file's tree.
 pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
-    if scarcity::strikes() { None } else { zeroed_now(pin) }
+    if fault_injection::should_fail() { None } else { zeroed_now(pin) }
 }
 
 /// A frame of zeroes that the kernel keeps for this purpose, until [`free_kernel`].

@@ -8,8 +8,8 @@ use percore::Pinned;
 use vm::{FrameNum, HUGE_PAGES};
 
 use super::FRAME;
+use super::fault_injection;
 use super::frames;
-use super::scarcity;
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
 use crate::options::{self, Huge};
@@ -30,7 +30,7 @@ pub fn alloc(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
 
 /// The same with anything in it.
 pub fn alloc_raw(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
-    if !allowed(wanted) || scarcity::strikes() {
+    if !allowed(wanted) || fault_injection::should_fail() {
         return None;
     }
     let block = frames::mine(pin).huge.pop().or_else(from_pool)?;

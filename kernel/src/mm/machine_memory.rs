@@ -4,7 +4,7 @@ use abi::Errno;
 use percore::Pinned;
 use vm::{Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, PageNum};
 
-use super::{compressed, descriptors, file_mapping, frames, huge_frames};
+use super::{compressed, file_mapping, frames, huge_frames, page_refs};
 
 /// See the module.
 pub struct MachineMemory;
@@ -37,13 +37,13 @@ impl Frames for MachineMemory {
         huge_frames::free(pin, first);
     }
     fn share(&self, pin: &Pinned, frame: FrameNum) {
-        descriptors::share(pin, frame);
+        page_refs::share(pin, frame);
     }
     fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64) {
-        descriptors::adjust(pin, frame, by);
+        page_refs::adjust(pin, frame, by);
     }
     fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool {
-        descriptors::unshare(pin, frame)
+        page_refs::unshare(pin, frame)
     }
     fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
         compressed::compress(pin, frame)

@@ -5,16 +5,14 @@
 
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod buddy;
-pub mod common;
 #[allow(unsafe_code)]
 pub mod compressed;
-#[allow(unsafe_code)]
-pub mod contents;
-#[allow(unsafe_code)]
-pub mod descriptors;
 pub mod epoch;
+pub mod fault_injection;
 #[allow(unsafe_code)]
 pub mod file_mapping;
+#[allow(unsafe_code)]
+pub mod frame_io;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 pub mod frames;
 #[allow(unsafe_code)]
@@ -25,21 +23,23 @@ mod machine_memory;
 mod magazine;
 #[allow(unsafe_code)]
 pub mod mappings;
-#[allow(unsafe_code, clippy::indexing_slicing)]
-mod objects;
 #[allow(clippy::indexing_slicing)]
 pub mod owner;
 pub mod owners;
 #[allow(unsafe_code)]
+pub mod page_refs;
+#[allow(unsafe_code)]
 pub mod page_tree;
+pub mod refcache_arc;
 pub mod remains;
 mod rivals;
-pub mod scarcity;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod slab;
 pub mod space;
 #[allow(unsafe_code)]
 pub mod user;
+#[allow(unsafe_code, clippy::indexing_slicing)]
+mod zpool;
 
 pub use leaks::report;
 
@@ -54,8 +54,8 @@ use crate::control;
 const LIMIT: u64 = (1 << 32) * FRAME;
 /// Firmware, and where starting cores begin.
 const LOW_MEMORY: (u64, u64) = (0, 1 << 20);
-/// What is kept for each frame: its note and its descriptor.
-const EACH: u64 = 1 + descriptors::SIZE;
+/// What is kept for each frame: its note and its reference count.
+const EACH: u64 = 1 + page_refs::SIZE;
 /// At most one part in so many of all memory is for that. Only memory with far larger holes has less for the rest.
 const SHARE: u64 = 8;
 
@@ -71,11 +71,11 @@ pub fn init(boot: &BootInfo) -> u64 {
     free.lose_unaffordable(EACH, SHARE);
     let end = free.end_frame();
     let notes = carve(&mut free, end, u64::MAX);
-    let descriptors = carve(&mut free, end * descriptors::SIZE, u64::MAX);
+    let page_refs = carve(&mut free, end * page_refs::SIZE, u64::MAX);
     arch::init_map(&ram, &mut || carve(&mut free, FRAME, BOOT_LIMIT));
     // SAFETY: all memory is shown now, and the map leaves out all that is used.
     unsafe { frames::init(&free, notes, end) };
-    descriptors::init(descriptors);
+    page_refs::init(page_refs);
     if free.lost() > 0 {
         control::warn(format_args!(
             "{} KiB of memory left out: too far away, or in too many pieces",

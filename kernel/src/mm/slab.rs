@@ -19,9 +19,9 @@ use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::counters::{self, Counter};
 
 use super::FRAME;
+use super::fault_injection;
 use super::frames;
 use super::owner::Owner;
-use super::scarcity;
 
 const SMALLEST_LOG: u32 = 6;
 const FRAME_LOG: u32 = 12;
@@ -188,7 +188,7 @@ static HEAP: Heap = Heap;
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if scarcity::strikes() {
+        if fault_injection::should_fail() {
             return null_mut();
         }
         let (pin, log) = (percore::pin(), size_log(layout));

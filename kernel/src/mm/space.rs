@@ -16,10 +16,10 @@ use vm::{
     AddressSpace, ForkBacking, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace,
 };
 
-use super::common::Common;
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
+use super::refcache_arc::RefcacheArc;
 use super::remains::{self, Remains};
 use super::user::USER_END;
 use super::{epoch, file_mapping};
@@ -47,7 +47,7 @@ pub struct SpaceHandle {
 }
 
 /// Names a space without keeping it. Copies are counted where those who make them do not meet.
-pub type Name = Common<Weak<SpaceHandle>>;
+pub type Name = RefcacheArc<Weak<SpaceHandle>>;
 
 impl Deref for SpaceHandle {
     type Target = dyn AddressSpace;

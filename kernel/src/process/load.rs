@@ -14,8 +14,8 @@ use super::heap::Heap;
 use super::stack::{self, Told};
 use super::{Memory, Program, STACK, image};
 use crate::fs::{self, Executable, fallible};
-use crate::mm::common::Common;
 use crate::mm::file_mapping::{Held, Source};
+use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle};
 use crate::mm::user::USER_END;
 
@@ -71,7 +71,7 @@ pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, 
     let sp = set_up_stack(&space, &strings, &told)?;
     let Strings { argv, envp, .. } = strings;
     let program = Program { file: file.file().clone(), argv, envp, load_bias: elf.bias };
-    let memory = Memory::new(space, Heap::new(heap_start), Common::new(program)?);
+    let memory = Memory::new(space, Heap::new(heap_start), RefcacheArc::new(program)?);
     Ok(Loaded { memory: fallible::arc(memory)?, entry: start.entry, sp })
 }
 

@@ -14,8 +14,8 @@ use super::heap::Heap;
 use super::pages::Pages;
 use crate::fs::Kept;
 use crate::fs::{OpenFile, fallible};
-use crate::mm::common::Common;
 use crate::mm::file_mapping;
+use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle, user_pages};
 use crate::sched;
 
@@ -38,7 +38,7 @@ pub struct Memory {
     /// The end of the data segment.
     pub heap: Heap,
     /// Whose it is.
-    pub program: Common<Program>,
+    pub program: RefcacheArc<Program>,
     /// `MCL_*`: whether what will be mapped is locked. Relaxed: it binds calls that begin later.
     pub locks: AtomicU64,
     /// Held by who adds memory in a process with limits.
@@ -161,7 +161,7 @@ impl Iterator for Mappings<'_> {
 
 impl Memory {
     /// The memory of a program that was just loaded.
-    pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: Common<Program>) -> Self {
+    pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: RefcacheArc<Program>) -> Self {
         Self { space, heap, program, locks: AtomicU64::new(0), growing: SpinLock::new(()) }
     }
 

@@ -15,14 +15,14 @@ use crate::fs::buffers::Buffers;
 use crate::fs::bytes::{prefix, prefix_mut};
 use crate::fs::fallible;
 use crate::mm::space::SpaceHandle;
-use crate::mm::{contents, user};
+use crate::mm::{frame_io, user};
 use crate::process::{Memory, Reclaim, pid, pidfd, retry_on_enomem, wait_for_oom};
 use crate::sched::{self, pause};
 
 /// Reads the memory of another process into the caller's.
 pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
     transfer(call, |memory, at, page, ours| {
-        reach(memory, at, Access::Read, &mut |frame| contents::read(frame, offset(at), page))?;
+        reach(memory, at, Access::Read, &mut |frame| frame_io::read(frame, offset(at), page))?;
         ours.copy_out(page)
     })
 }
@@ -32,7 +32,7 @@ pub fn process_vm_writev(call: &mut Call<'_>) -> Outcome {
     transfer(call, |memory, at, page, ours| {
         let len = ours.copy_in(page)?;
         reach(memory, at, Access::Write, &mut |frame| {
-            contents::write(frame, offset(at), prefix(page, len as u64))
+            frame_io::write(frame, offset(at), prefix(page, len as u64))
         })?;
         Ok(len)
     })

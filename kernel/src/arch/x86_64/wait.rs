@@ -2,7 +2,7 @@
 //!
 //! A real core just pauses. A virtual core that spins may keep the very core it waits for off the host's CPUs, so
 //! it naps when a wait takes longer than a running core needs to answer. Naps are dear (they end by a timer of the
-//! host): too little patience made the handovers of `pipeline` on two idle host CPUs ten times slower.
+//! host): too few turns made the handovers of `pipeline` on two idle host CPUs ten times slower.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +13,7 @@ use super::cpu::cpuid_if_known;
 use super::{interrupts, percpu, time};
 
 /// Turns before a nap; 0 on a real machine.
-static PATIENCE: AtomicU32 = AtomicU32::new(0);
+static SPINS: AtomicU32 = AtomicU32::new(0);
 const TURNS: u32 = 1 << 12;
 const NAP_NS: u64 = 50_000;
 
@@ -24,7 +24,7 @@ static TAKEN: [CachePadded<AtomicU32>; MAX_CORES] =
 /// Asks the CPU whether it is virtual. Once, at boot.
 pub(super) fn init() {
     let is_virtual = cpuid_if_known(1, 0).ecx & 1 << 31 != 0;
-    PATIENCE.store(if is_virtual { TURNS } else { 0 }, Ordering::Relaxed);
+    SPINS.store(if is_virtual { TURNS } else { 0 }, Ordering::Relaxed);
 }
 
 /// Begins a wait: its first turns are spun.
@@ -34,14 +34,14 @@ pub(super) fn begin() {
 
 /// One turn of a wait.
 pub(super) fn turn() {
-    let patience = PATIENCE.load(Ordering::Relaxed);
-    if patience == 0 {
+    let spins = SPINS.load(Ordering::Relaxed);
+    if spins == 0 {
         return core::hint::spin_loop();
     }
     let taken = taken();
     let turns = taken.load(Ordering::Relaxed).wrapping_add(1);
     taken.store(turns, Ordering::Relaxed);
-    if turns.is_multiple_of(patience) && interrupts::are_on() {
+    if turns.is_multiple_of(spins) && interrupts::are_on() {
         nap();
     }
 }

@@ -15,7 +15,7 @@ use crate::fs::{budget, fallible};
 use crate::mm::page_tree::PageTree;
 use crate::mm::remains::{self, Remains};
 use crate::mm::space::SpaceHandle;
-use crate::mm::{contents, descriptors, epoch, frames};
+use crate::mm::{epoch, frame_io, frames, page_refs};
 use crate::sched;
 
 /// Nodes of the tree that one piece of freeing it empties at most.
@@ -40,7 +40,7 @@ impl PageCache {
         let put = self.pages.put(pin, page, new).map_err(|_| Errno::ENOMEM);
         if put != Ok(new) {
             // Nobody has seen it: it needs no epochs.
-            descriptors::free_of_file(pin, new);
+            page_refs::free_of_file(pin, new);
             self.kind.uncharge(pin);
         }
         put
@@ -58,9 +58,9 @@ impl PageCache {
         };
         if let Kind::Image(image) = self.kind {
             let bytes = tail(image, page * PAGE as u64);
-            contents::write(frame, 0, prefix(bytes, PAGE as u64));
+            frame_io::write(frame, 0, prefix(bytes, PAGE as u64));
         }
-        match descriptors::share_of_file(pin, frame) {
+        match page_refs::share_of_file(pin, frame) {
             Ok(()) => Ok(frame),
             Err(error) => {
                 frames::free(pin, frame);
@@ -74,7 +74,7 @@ impl PageCache {
     pub(super) fn drop_pages(&self, first: u64, end: u64) -> u64 {
         let (pin, mut dropped) = (pin(), 0);
         self.pages.take(first..end, |frame| {
-            descriptors::leave(&pin, frame);
+            page_refs::leave(&pin, frame);
             self.kind.uncharge(&pin);
             dropped += 1;
         });
@@ -158,7 +158,7 @@ impl Remains for DeadPages {
     fn free_piece(&mut self, pin: &Pinned) -> bool {
         let kind = &self.kind;
         let all = self.pages.dismantle(pin, NODES, |frame| {
-            descriptors::leave(pin, frame);
+            page_refs::leave(pin, frame);
             kind.uncharge(pin);
         });
         !all

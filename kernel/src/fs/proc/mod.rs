@@ -16,10 +16,10 @@ use percore::CoreId;
 
 use super::content::Content;
 use super::device::Device;
+use super::fail_alloc::FailAlloc;
 use super::fallible::Text;
 use super::image::BadImage;
 use super::node::{Body, Node, Volume};
-use super::scarcity::Scarcity;
 use super::tree;
 use crate::fs::Kept;
 use crate::process::pid;
@@ -75,7 +75,7 @@ fn devices(dev: &Kept<Node>) -> Result<(), Errno> {
         tree::attach(dev, name, &Node::file(Volume::System, 0o666, device)?)?;
     }
     if options::get().fail_alloc {
-        tree::attach(dev, b"fail-alloc", &Node::file(Volume::System, 0o600, Scarcity)?)?;
+        tree::attach(dev, b"fail-alloc", &Node::file(Volume::System, 0o600, FailAlloc)?)?;
     }
     let links: [(&[u8], &[u8]); 4] = [
         (b"fd", b"/proc/self/fd"),

@@ -1,6 +1,6 @@
-//! Frames that have several holders: a descriptor for each frame of the machine, with its reference count.
+//! The reference counts of frames that have several holders: a `PageRef` for each frame of the machine.
 //!
-//! | state | the frame belongs to | its descriptor |
+//! | state | the frame belongs to | its `PageRef` |
 //! |---|---|---|
 //! | owned alone | one page, or the pool | means nothing |
 //! | counted | all that hold a reference: pages, a file | a header of the Refcache domain |
@@ -16,7 +16,7 @@
 //!    sees the header.
 //! 2. A frame of a file is never unshared: the file holds a reference, and who finds a page there may add one without
 //!    holding any (`page_tree.rs`). For the others, only a holder adds references: see [`Header::is_sole`].
-//! 3. Nobody needs descriptors of frames owned alone: they are written by `share`, and never read before.
+//! 3. The `PageRef` of a frame owned alone is never read: `share` writes it.
 //! 4. Only a file's frame may have a rival. A forked frame has no owner who could ask whether it is still used, and its
 //!    last holder wants to know that it is the last: only Refcache can tell.
 //! 5. Rivals free a frame the moment it is nobody's, and who finds a page through its file has no reference yet. So when
@@ -38,30 +38,30 @@ use super::rivals::Rival;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::options::{self, Refs};
 
-/// What is kept for a counted frame. A line of its own, so that frames do not disturb each other.
+/// The count of a frame. It has a cache line of its own, so that frames do not disturb each other.
 #[repr(C, align(64))]
-struct Descriptor {
+struct PageRef {
     header: Header,
     /// From a `Box`: counts the pages, instead of the header.
     rival: Option<NonNull<Rival>>,
 }
 
 /// Bytes for each frame.
-pub(super) const SIZE: u64 = size_of::<Descriptor>() as u64;
+pub(super) const SIZE: u64 = size_of::<PageRef>() as u64;
 const _: () = assert!(SIZE == 64);
 
-/// Where the descriptor of frame 0 is, in physical memory. Relaxed: written once, before other cores start.
+/// The physical address of the `PageRef` of frame 0. Relaxed: written once, before other cores start.
 static START: AtomicU64 = AtomicU64::new(0);
 
-/// The descriptors begin at `start`; nothing is written there yet. Once, at boot.
+/// Sets where the array of `PageRef`s begins. Nothing is written there yet. To be called once, at boot.
 pub(super) fn init(start: u64) {
     START.store(start, Ordering::Relaxed);
 }
 
-/// The frame, which the caller owns alone, is counted from now on, with one reference: the caller's. Its last holder will
-/// want to know that ([`unshare`]).
+/// Counts the frame, which the caller owns alone, from now on, with one reference: the caller's. Its last holder will want to
+/// know that it is the last ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
-    write(frame, Descriptor { header: Header::with_sole(1, release), rival: None });
+    write(frame, PageRef { header: Header::with_sole(1, release), rival: None });
 }
 
 /// The same for a file's frame: the file stays one of the holders, until it [lets go](leave).
@@ -72,11 +72,11 @@ pub fn share_of_file(_pin: &Pinned, frame: FrameNum) -> Result<(), Errno> {
     let rival = Rival::new(options::get().refs)?;
     let release = if rival.is_some() { release_of_file } else { release };
     let rival = rival.map(|rival| NonNull::from(Box::leak(rival)));
-    write(frame, Descriptor { header: Header::new(1, None, release), rival });
+    write(frame, PageRef { header: Header::new(1, None, release), rival });
     Ok(())
 }
 
-fn write(frame: FrameNum, new: Descriptor) {
+fn write(frame: FrameNum, new: PageRef) {
     // SAFETY: each frame has a descriptor, and no one but the owner of an uncounted frame uses it.
     unsafe { descriptor(frame).write(new) };
 }
@@ -149,8 +149,8 @@ pub fn unshare(_pin: &Pinned, frame: FrameNum) -> bool {
     unsafe { descriptor(frame).as_ref() }.header.is_sole()
 }
 
-fn descriptor(frame: FrameNum) -> NonNull<Descriptor> {
-    let at = phys_to_virt::<Descriptor>(START.load(Ordering::Relaxed) + frame.get() * SIZE);
+fn descriptor(frame: FrameNum) -> NonNull<PageRef> {
+    let at = phys_to_virt::<PageRef>(START.load(Ordering::Relaxed) + frame.get() * SIZE);
     // SAFETY: no address in the physmap is null.
     unsafe { NonNull::new_unchecked(at) }
 }
@@ -206,7 +206,7 @@ unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
 /// The header of a descriptor that has a rival, which lives for `'r`.
 unsafe fn rival_of<'r>(header: NonNull<Header>) -> &'r Rival {
     // SAFETY: the caller's promise; the header begins the descriptor.
-    unsafe { header.cast::<Descriptor>().as_ref().rival.expect("only rivals are heard").as_ref() }
+    unsafe { header.cast::<PageRef>().as_ref().rival.expect("only rivals are heard").as_ref() }
 }
 
 /// A file's frame is nobody's any more: neither the tree's nor a page's.

@@ -1,5 +1,5 @@
 //! `/dev/fail-alloc`, there with the option of that name: `FIRST FAILURES` written to it lets the FIRST allocation of
-//! the kernel from then on fail, and so many in all (see `mm::scarcity`); how many have failed is read from it.
+//! the kernel from then on fail, and FAILURES in all (see `mm::fault_injection`); the number that have failed is read from it.
 
 use core::fmt::Write;
 
@@ -10,19 +10,19 @@ use super::bytes::copy_prefix;
 use super::content::{Content, Place};
 use super::fallible::Text;
 use super::image::tail;
-use crate::mm::scarcity;
+use crate::mm::fault_injection;
 
-/// See the module.
-pub struct Scarcity;
+/// The device. See the module.
+pub struct FailAlloc;
 
-impl Content for Scarcity {
+impl Content for FailAlloc {
     fn kind(&self) -> u32 {
         S_IFCHR
     }
 
     fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
         let mut text = Text::default();
-        writeln!(text, "{}", scarcity::failed()).map_err(|_| Errno::ENOMEM)?;
+        writeln!(text, "{}", fault_injection::failed()).map_err(|_| Errno::ENOMEM)?;
         Ok(copy_prefix(into, tail(&text.0, at)))
     }
 
@@ -30,7 +30,7 @@ impl Content for Scarcity {
         let text = core::str::from_utf8(from).map_err(|_| Errno::EINVAL)?;
         let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map_err(|_| Errno::EINVAL));
         let mut number = || numbers.next().ok_or(Errno::EINVAL)?;
-        scarcity::plan(number()?, number()?);
+        fault_injection::plan(number()?, number()?);
         Ok(from.len())
     }
 }

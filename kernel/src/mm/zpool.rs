@@ -1,4 +1,4 @@
-//! Objects of a few sizes, packed into frames: where compressed pages are kept.
+//! The pool of compressed pages (Linux's zpool): objects of a few sizes, packed into frames.
 //!
 //! ```text
 //!   a frame of the class of 9 units (of 64 bytes):
@@ -141,7 +141,7 @@ pub(super) unsafe fn bytes<'a>(number: CompressedNum) -> &'a [u8] {
     unsafe { core::slice::from_raw_parts(address(number).add(size_of::<Object>()), length) }
 }
 
-/// So many more hold an object, which the caller holds, or so many fewer. With the last one it is free.
+/// Adds `by` references to an object, and frees it when the count reaches zero. The caller holds one reference.
 pub(super) fn adjust(pin: &Pinned, number: CompressedNum, by: i64) {
     // SAFETY: the caller holds it until the last line.
     let object = unsafe { object(number) };

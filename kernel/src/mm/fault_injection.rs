@@ -1,7 +1,7 @@
-//! Memory that runs out when a test says so: the N-th allocation from now on fails, and some that follow it. Every frame
-//! that is asked for counts, and every object of the heap, but not what the first process asks for: it watches the others.
+//! Fault injection: the N-th allocation from now on fails, and some that follow it. Every frame and every object of the heap
+//! counts, but not what the first process asks for, which watches the others.
 //!
-//! After one failure alone the kernel looks for memory and finds some; after many in a row it must give up, and undo.
+//! After a single failure the kernel reclaims and finds memory. After many in a row it must give up, and undo.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,49 +16,49 @@ static LEFT: AtomicU64 = AtomicU64::new(0);
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 /// How many have failed since the last plan.
 static FAILED: AtomicU64 = AtomicU64::new(0);
-/// Cores that allocate what they have made sure of. Each core's own.
-static SPARED: AllCores<AtomicBool> =
+/// Cores on which fault injection is off. Each core's own.
+static WITHOUT_FAULTS: AllCores<AtomicBool> =
     AllCores::new([const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES]);
 
-/// The `first` allocation from now on fails, and so many in all; none if `first` is 0.
+/// Lets the `first` allocation from now on fail, and `failures` in all, or none if `first` is 0.
 pub fn plan(first: u64, failures: u64) {
     FAILED.store(0, Ordering::Relaxed);
     FAILURES.store(failures, Ordering::Relaxed);
     LEFT.store(first.checked_sub(1).map_or(0, |before| before.saturating_add(failures)), Ordering::Relaxed);
 }
 
-/// How many have failed since.
+/// Returns how many have failed since the last plan.
 pub fn failed() -> u64 {
     FAILED.load(Ordering::Relaxed)
 }
 
 /// Whether this allocation is to fail.
 #[inline(always)]
-pub fn strikes() -> bool {
-    LEFT.load(Ordering::Relaxed) != 0 && struck()
+pub fn should_fail() -> bool {
+    LEFT.load(Ordering::Relaxed) != 0 && is_planned()
 }
 
 #[cold]
-fn struck() -> bool {
-    if SPARED.mine(&pin()).load(Ordering::Relaxed) || is_watcher() {
+fn is_planned() -> bool {
+    if WITHOUT_FAULTS.mine(&pin()).load(Ordering::Relaxed) || is_watcher() {
         return false;
     }
     let before = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-    let strikes = before.is_ok_and(|left| left <= FAILURES.load(Ordering::Relaxed));
-    FAILED.fetch_add(strikes.into(), Ordering::Relaxed);
-    strikes
+    let fails = before.is_ok_and(|left| left <= FAILURES.load(Ordering::Relaxed));
+    FAILED.fetch_add(fails.into(), Ordering::Relaxed);
+    fails
 }
 
 fn is_watcher() -> bool {
     arch::with_current(|task| task.process().pid() == process::FIRST).unwrap_or(true)
 }
 
-/// Calls `f`, which allocates what was seen to be there: that does not count.
+/// Runs `f` with fault injection off: its allocations were already checked to succeed.
 #[inline]
-pub fn spared<R>(f: impl FnOnce() -> R) -> R {
-    let spared = SPARED.mine(&pin());
-    spared.store(true, Ordering::Relaxed);
+pub fn without_faults<R>(f: impl FnOnce() -> R) -> R {
+    let off = WITHOUT_FAULTS.mine(&pin());
+    off.store(true, Ordering::Relaxed);
     let result = f();
-    spared.store(false, Ordering::Relaxed);
+    off.store(false, Ordering::Relaxed);
     result
 }
