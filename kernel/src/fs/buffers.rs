@@ -17,13 +17,13 @@ use crate::mm::user;
 /// See the module.
 pub struct Buffers {
     list: Vec<IoVec>,
-    at: Place,
+    at: BufferPosition,
     was_stopped: bool,
 }
 
-/// Where in its buffers a call is.
+/// The position of a call in its buffers.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct BufferPosition {
     now: IoVec,
     /// The one after `now` in the list.
     next: usize,
@@ -34,7 +34,11 @@ impl Buffers {
     /// One buffer; EFAULT if it lies outside of user space.
     pub fn one(base: u64, len: u64) -> Result<Self, Errno> {
         let now = checked(IoVec { base, len })?;
-        Ok(Self { list: Vec::new(), at: Place { now, next: 0, left: clamped(len) }, was_stopped: false })
+        Ok(Self {
+            list: Vec::new(),
+            at: BufferPosition { now, next: 0, left: clamped(len) },
+            was_stopped: false,
+        })
     }
 
     /// The buffers listed at `list`: EINVAL for more than `IOV_MAX` or for a length that is negative or too much.
@@ -48,7 +52,7 @@ impl Buffers {
                 total.checked_add(buffer.len).filter(|&sum| sum <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
             buffers.push(checked(buffer)?);
         }
-        let at = Place { now: IoVec::default(), next: 0, left: clamped(total) };
+        let at = BufferPosition { now: IoVec::default(), next: 0, left: clamped(total) };
         Ok(Self { list: buffers, at, was_stopped: false })
     }
 
@@ -74,13 +78,13 @@ impl Buffers {
     }
 
     /// Where it is, for [`go_on_from`](Self::go_on_from).
-    pub fn place(&self) -> Place {
+    pub fn position(&self) -> BufferPosition {
         self.at
     }
 
-    /// As if `len` bytes had been copied since it was at `place`, and no more.
-    pub fn go_on_from(&mut self, place: Place, mut len: usize) {
-        self.at = place;
+    /// As if `len` bytes had been copied since it was at `position`, and no more.
+    pub fn go_on_from(&mut self, position: BufferPosition, mut len: usize) {
+        self.at = position;
         while let Some(piece) = self.piece(len) {
             self.advance(piece.len);
             len -= piece.len as usize;
@@ -94,7 +98,7 @@ impl Buffers {
 
     /// The next piece of at most `most` bytes, all in one page.
     fn piece(&mut self, most: usize) -> Option<IoVec> {
-        let Place { now, next, left } = &mut self.at;
+        let BufferPosition { now, next, left } = &mut self.at;
         let most = most.min(*left) as u64;
         if most == 0 {
             return None;
@@ -108,7 +112,7 @@ impl Buffers {
     }
 
     fn advance(&mut self, len: u64) {
-        let Place { now, left, .. } = &mut self.at;
+        let BufferPosition { now, left, .. } = &mut self.at;
         *now = IoVec { base: now.base + len, len: now.len - len };
         *left -= len as usize;
     }

@@ -16,10 +16,10 @@ use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
 use sync::{CachePadded, SpinLock};
 
 use super::bytes::{after, after_mut, copy_prefix, prefix};
-use super::content::{Content, Place};
-use super::kept::Kept;
+use super::content::{Content, WriteAt};
 use super::node::{Node, Volume};
 use super::readiness;
+use super::static_or_arc::StaticOrArc;
 use crate::arch::uart::Port;
 use crate::control;
 use crate::sched::{WaitQueue, attention};
@@ -153,7 +153,7 @@ fn look<R>(f: impl FnOnce(&mut Input) -> R) -> R {
 }
 
 /// The nodes of descriptors 0, 1 and 2.
-pub fn nodes() -> Result<[Kept<Node>; 3], Errno> {
+pub fn nodes() -> Result<[StaticOrArc<Node>; 3], Errno> {
     Ok([
         Node::file(Volume::System, 0o400, Stdin)?,
         Node::file(Volume::System, 0o200, Output(Port::Stdout, &STDOUT))?,
@@ -223,7 +223,7 @@ impl Content for Output {
         true
     }
 
-    fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, from: &[u8], _wait: bool) -> Result<usize, Errno> {
         let Self(port, turn) = self;
         let mine = turn.writers.wait_until(|| turn.taken.try_lock())?;
         port.write(from);

@@ -13,10 +13,10 @@ pub const ALWAYS_READY: i16 = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// To this offset.
-    At(u64),
-    /// To the end, wherever that is by then.
+pub enum WriteAt {
+    /// At this offset.
+    Offset(u64),
+    /// At the end, wherever that is by then.
     End,
 }
 
@@ -46,7 +46,7 @@ pub trait Content: Send + Sync {
     }
 
     /// Writes to `place`.
-    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EBADF)
     }
 

@@ -3,7 +3,7 @@
 use abi::Errno;
 use abi::file::S_IFCHR;
 
-use super::content::{Content, Place};
+use super::content::{Content, WriteAt};
 use crate::arch;
 
 /// A character device.
@@ -42,7 +42,7 @@ impl Content for Device {
         Ok(into.len())
     }
 
-    fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, from: &[u8], _wait: bool) -> Result<usize, Errno> {
         if *self == Self::Full { Err(Errno::ENOSPC) } else { Ok(from.len()) }
     }
 }

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 use abi::Errno;
 
 use super::fallible;
-use super::kept::Kept;
 use super::node::Node;
+use super::static_or_arc::StaticOrArc;
 
 /// Positions below this belong to `.` and `..`.
 const FIRST_KEY: u64 = 2;
@@ -31,7 +31,7 @@ pub struct Entry {
     /// The name.
     pub name: Box<[u8]>,
     /// What it names.
-    pub node: Kept<Node>,
+    pub node: StaticOrArc<Node>,
 }
 
 impl Entry {
@@ -66,13 +66,13 @@ impl Entries {
     }
 
     /// What `name` names.
-    pub fn get(&self, name: &[u8]) -> Option<&Kept<Node>> {
+    pub fn get(&self, name: &[u8]) -> Option<&StaticOrArc<Node>> {
         let (chunk, place) = self.find(name);
         Some(&self.0.get(chunk)?.get(place.ok()?)?.node)
     }
 
     /// Adds a name that is not there yet (EEXIST).
-    pub fn insert(&mut self, name: &[u8], node: Kept<Node>) -> Result<(), Errno> {
+    pub fn insert(&mut self, name: &[u8], node: StaticOrArc<Node>) -> Result<(), Errno> {
         let (chunk, Err(mut index)) = self.find(name) else { return Err(Errno::EEXIST) };
         let entry = Entry { key: key_of(name), name: fallible::copied(name)?.into_boxed_slice(), node };
         if self.0.is_empty() {
@@ -99,7 +99,7 @@ impl Entries {
     }
 
     /// Lets `name` name `node`; says what it named before. The name must be there.
-    pub fn replace(&mut self, name: &[u8], node: Kept<Node>) -> Option<Kept<Node>> {
+    pub fn replace(&mut self, name: &[u8], node: StaticOrArc<Node>) -> Option<StaticOrArc<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
         let entry = self.0.get_mut(chunk)?.get_mut(index)?;
@@ -107,7 +107,7 @@ impl Entries {
     }
 
     /// Takes a name away.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Kept<Node>> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<StaticOrArc<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
         let entries = self.0.get_mut(chunk)?;
@@ -130,7 +130,7 @@ impl Entries {
     }
 
     /// The name of `node`.
-    pub fn name_of(&self, node: &Kept<Node>) -> Option<&[u8]> {
+    pub fn name_of(&self, node: &StaticOrArc<Node>) -> Option<&[u8]> {
         self.0.iter().flatten().find(|entry| entry.node.is(node)).map(|entry| &*entry.name)
     }
 }

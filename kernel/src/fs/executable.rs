@@ -5,11 +5,11 @@ use abi::file::{O_RDONLY, S_IFREG};
 
 use super::OpenFile;
 use super::content::Content;
-use super::kept::Kept;
 use super::path::Found;
+use super::static_or_arc::StaticOrArc;
 
 /// See the module.
-pub struct Executable(Kept<OpenFile>);
+pub struct Executable(StaticOrArc<OpenFile>);
 
 impl Executable {
     /// What a path led to.
@@ -23,14 +23,14 @@ impl Executable {
 
     /// # Errors
     /// EACCES unless it is a file that may be executed.
-    pub fn open(file: Kept<OpenFile>) -> Result<Self, Errno> {
+    pub fn open(file: StaticOrArc<OpenFile>) -> Result<Self, Errno> {
         let node = file.node();
         let may = node.kind() == S_IFREG && node.permissions() & 0o111 != 0;
         if may { Ok(Self(file)) } else { Err(Errno::EACCES) }
     }
 
     /// The open file.
-    pub fn file(&self) -> &Kept<OpenFile> {
+    pub fn file(&self) -> &StaticOrArc<OpenFile> {
         &self.0
     }
 

@@ -7,7 +7,7 @@ use abi::Errno;
 use abi::file::S_IFCHR;
 
 use super::bytes::copy_prefix;
-use super::content::{Content, Place};
+use super::content::{Content, WriteAt};
 use super::fallible::Text;
 use super::image::tail;
 use crate::mm::fault_injection;
@@ -26,7 +26,7 @@ impl Content for FailAlloc {
         Ok(copy_prefix(into, tail(&text.0, at)))
     }
 
-    fn write(&self, _place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, from: &[u8], _wait: bool) -> Result<usize, Errno> {
         let text = core::str::from_utf8(from).map_err(|_| Errno::EINVAL)?;
         let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map_err(|_| Errno::EINVAL));
         let mut number = || numbers.next().ok_or(Errno::EINVAL)?;

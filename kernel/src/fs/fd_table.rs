@@ -30,8 +30,8 @@ use sync::SpinLock;
 
 pub use self::reserved::Reserved;
 use self::slots::{Descriptor, Descriptors, Slot, Slots, alone, grow};
-use super::kept::Kept;
 use super::open_file::OpenFile;
+use super::static_or_arc::StaticOrArc;
 use super::{console, fallible};
 
 /// RLIMIT_NOFILE: descriptors are below this.
@@ -51,7 +51,7 @@ impl FdTable {
         let [input, output, errors] = console::nodes()?;
         let mut slots = Vec::new();
         for (node, flags) in [(input, O_RDONLY), (output, O_WRONLY), (errors, O_WRONLY)] {
-            let file = OpenFile::new(node, flags)?.forever()?;
+            let file = OpenFile::new(node, flags)?.into_static()?;
             fallible::push(&mut slots, Slot::Open(Descriptor { file, close_on_exec: false }))?;
         }
         Self::with(slots)
@@ -103,7 +103,7 @@ impl FdTable {
     }
 
     /// The file behind descriptor `fd`.
-    pub fn get(&self, fd: i32) -> Result<Kept<OpenFile>, Errno> {
+    pub fn get(&self, fd: i32) -> Result<StaticOrArc<OpenFile>, Errno> {
         self.look_at(fd, |descriptor| descriptor.file.clone())
     }
 
@@ -117,7 +117,7 @@ impl FdTable {
     }
 
     /// Puts `file` at the lowest free descriptor from `lowest` on.
-    pub fn add(&self, file: Kept<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
+    pub fn add(&self, file: StaticOrArc<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
         Ok(self.reserve(lowest)?.fill(file, close_on_exec))
     }
 
@@ -125,7 +125,7 @@ impl FdTable {
     ///
     /// # Errors
     /// EBADF beyond the limit; EBUSY if a call is about to put another one there; ENOMEM.
-    pub fn put(&self, file: Kept<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
+    pub fn put(&self, file: StaticOrArc<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
         if fd >= END {
             return Err(Errno::EBADF);
         }

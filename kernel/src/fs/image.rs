@@ -8,11 +8,11 @@ use abi::cpio::{self, BadArchive, Entry};
 use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
 use super::bytes::copy_prefix;
-use super::content::{Content, Place};
-use super::kept::Kept;
+use super::content::{Content, WriteAt};
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::page_cache::PageCache;
+use super::static_or_arc::StaticOrArc;
 use super::tree;
 use super::{clean, fallible};
 
@@ -71,7 +71,7 @@ impl Content for ImageFile {
         Ok(copy_prefix(into, tail(self.bytes, at)))
     }
 
-    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EROFS)
     }
 
@@ -97,7 +97,7 @@ pub fn private(archive: &'static [u8], path: &[u8]) -> Option<&'static [u8]> {
 
 /// Puts every file of the archive below `root`. Directories that the archive does not name are made; what is
 /// there already stays, if both are directories. Devices are passed over: the system has its own.
-pub fn unpack(archive: &'static [u8], root: &Kept<Node>) -> Result<(), BadImage> {
+pub fn unpack(archive: &'static [u8], root: &StaticOrArc<Node>) -> Result<(), BadImage> {
     for entry in cpio::entries(archive) {
         let entry = entry.map_err(BadImage::Archive)?;
         let name = trimmed(entry.name);
@@ -117,7 +117,12 @@ fn trimmed(mut name: &[u8]) -> &[u8] {
     if name == b"." { b"" } else { name }
 }
 
-fn add(archive: &'static [u8], root: &Kept<Node>, entry: &Entry<'static>, name: &[u8]) -> Result<(), Errno> {
+fn add(
+    archive: &'static [u8],
+    root: &StaticOrArc<Node>,
+    entry: &Entry<'static>,
+    name: &[u8],
+) -> Result<(), Errno> {
     let mut directory = root.clone();
     let mut parts = name.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).peekable();
     while let Some(part) = parts.next() {
@@ -135,12 +140,12 @@ fn add(archive: &'static [u8], root: &Kept<Node>, entry: &Entry<'static>, name: 
 }
 
 /// The directory called `name` in `directory`, made if there is none.
-fn enter(directory: &Kept<Node>, name: &[u8]) -> Result<Kept<Node>, Errno> {
+fn enter(directory: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
     match directory.lookup(name) {
         Ok(found) if found.is_directory() => Ok(found),
         Ok(_) => Err(Errno::ENOTDIR),
         Err(_) => {
-            let made = kept(Node::directory(directory.volume(), 0o755)?)?;
+            let made = into_static_if_fixed(Node::directory(directory.volume(), 0o755)?)?;
             tree::attach(directory, name, &made)?;
             Ok(made)
         }
@@ -149,7 +154,7 @@ fn enter(directory: &Kept<Node>, name: &[u8]) -> Result<Kept<Node>, Errno> {
 
 fn add_leaf(
     archive: &'static [u8],
-    directory: &Kept<Node>,
+    directory: &StaticOrArc<Node>,
     name: &[u8],
     entry: &Entry<'static>,
 ) -> Result<(), Errno> {
@@ -160,14 +165,14 @@ fn add_leaf(
         volume => Node::file(volume, entry.mode, ImageFile::new(data)?)?,
     };
     node.set_changed(u64::from(entry.mtime) * 1_000_000_000);
-    tree::attach(directory, name, &kept(node)?)
+    tree::attach(directory, name, &into_static_if_fixed(node)?)
 }
 
-/// What lies in memory may be taken away; the rest is there for ever.
-fn kept(node: Kept<Node>) -> Result<Kept<Node>, Errno> {
+/// Makes the node static unless it lies in memory, from where it may be removed.
+fn into_static_if_fixed(node: StaticOrArc<Node>) -> Result<StaticOrArc<Node>, Errno> {
     match node.volume() {
         Volume::Memory => Ok(node),
-        _ => node.forever(),
+        _ => node.into_static(),
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 
-use super::content::{Content, Place};
+use super::content::{Content, WriteAt};
 use super::fallible;
 use super::page_cache::PageCache;
 
@@ -25,7 +25,7 @@ impl MemoryFile {
     /// A file that begins with `bytes`.
     pub fn with(bytes: &[u8]) -> Result<Self, Errno> {
         let file = Self::new()?;
-        match file.0.write(Place::At(0), bytes)? {
+        match file.0.write(WriteAt::Offset(0), bytes)? {
             done if done == bytes.len() => Ok(file),
             _ => Err(Errno::ENOSPC),
         }
@@ -41,8 +41,8 @@ impl Content for MemoryFile {
         Ok(self.0.read(at, into))
     }
 
-    fn write(&self, place: Place, from: &[u8], _wait: bool) -> Result<usize, Errno> {
-        self.0.write(place, from)
+    fn write(&self, at: WriteAt, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        self.0.write(at, from)
     }
 
     fn pages(&self) -> Option<&Arc<PageCache>> {

@@ -12,8 +12,8 @@
 //! | `node`, `content` | a file, directory or link; what is behind a file |
 //! | `page_cache`, `budget`, `clean` | the pages of a file; how many there may be of all; which can be made again |
 //! | `directory`, `tree`, `path` | names in a directory; changes to the tree; from a path to a node |
-//! | `kept` | references that are counted, or to what lives for ever |
-//! | `open_file`, `fd_table`, `place` | an open file; a process's descriptors; its directories |
+//! | `static_or_arc` | references that are static or counted |
+//! | `open_file`, `fd_table`, `fs_context` | an open file; a process's descriptors; its root, directory and umask |
 //! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
 //! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
 //! | `fallible`, `fail_alloc` | allocations that end in ENOMEM; making them do so |
@@ -35,17 +35,17 @@ mod executable;
 mod fail_alloc;
 pub mod fallible;
 mod fd_table;
+mod fs_context;
 mod image;
-mod kept;
 pub mod memory_file;
 pub mod node;
 mod open_file;
 pub mod page_cache;
 pub mod path;
 pub mod pipe;
-mod place;
 mod proc;
 pub mod readiness;
+mod static_or_arc;
 pub mod transfer;
 pub mod tree;
 
@@ -56,16 +56,16 @@ pub use budget::numbers as budget;
 pub use console::{input_arrived, on_input};
 pub use executable::Executable;
 pub use fd_table::{FdTable, MAX_FILES, Reserved};
+pub use fs_context::FsContext;
 pub use image::BadImage;
-pub use kept::Kept;
 pub use open_file::OpenFile;
-pub use place::Place;
+pub use static_or_arc::StaticOrArc;
 
 use node::{Node, Volume};
 
 /// What boot leaves here.
 struct Files {
-    root: Kept<Node>,
+    root: StaticOrArc<Node>,
     archive: &'static [u8],
 }
 
@@ -73,10 +73,10 @@ static FILES: SetOnce<Files> = SetOnce::new();
 
 /// Builds the tree from the boot image. Needs: the heap, the clock.
 pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
-    let root = Node::directory(Volume::Image, 0o755)?.forever()?;
-    root.set_parent(root.known());
+    let root = Node::directory(Volume::Image, 0o755)?.into_static()?;
+    root.set_parent(root.downgrade());
     proc::populate(&root)?;
-    tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.forever()?)?;
+    tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?;
     budget::set_limit(crate::mm::frames::stats().total / 2);
     image::unpack(archive, &root)?;
     tree::freeze(&root)?;
@@ -88,7 +88,7 @@ pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
 ///
 /// # Panics
 /// Before [`init`].
-pub fn root() -> Kept<Node> {
+pub fn root() -> StaticOrArc<Node> {
     FILES.get().expect("fs::init comes first").root.clone()
 }
 

@@ -16,10 +16,10 @@ use sync::{CachePadded, FreezeLock, SpinLock};
 use super::content::Content;
 use super::directory::Entries;
 use super::fallible;
-use super::kept::{Kept, Known};
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use super::proc::{self, Folder};
+use super::static_or_arc::{StaticOrArc, StaticOrWeak};
 use crate::arch;
 
 /// Where a node lives; its number is `st_dev`.
@@ -40,16 +40,16 @@ pub enum Body {
         /// What is in it.
         names: FreezeLock<Entries>,
         /// The directory that it is in.
-        parent: FreezeLock<Known<Node>>,
+        parent: FreezeLock<StaticOrWeak<Node>>,
         /// The same once it was removed: `..` still leads there.
-        kept: SpinLock<Option<Kept<Node>>>,
+        kept: SpinLock<Option<StaticOrArc<Node>>>,
     },
     /// A directory whose names are made when somebody looks.
     Folder(Box<dyn Folder>),
     /// A symbolic link.
     Link(Box<[u8]>),
     /// A name in `/proc/PID/fd`: a link that leads to an open file.
-    Descriptor(Kept<OpenFile>),
+    Descriptor(StaticOrArc<OpenFile>),
     /// Anything with contents.
     File(Box<dyn Content>),
     /// A file whose contents are made anew by every open.
@@ -78,7 +78,7 @@ fn new_ino() -> u64 {
 
 impl Node {
     /// A node that has no name yet.
-    pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<Kept<Self>, Errno> {
+    pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<StaticOrArc<Self>, Errno> {
         fallible::arc(Self {
             ino: new_ino(),
             volume,
@@ -87,21 +87,21 @@ impl Node {
             links: AtomicU32::new(if matches!(body, Body::Directory { .. }) { 2 } else { 1 }),
             body,
         })
-        .map(Kept::from)
+        .map(StaticOrArc::from)
     }
 
     /// A directory without names.
-    pub fn directory(volume: Volume, permissions: u32) -> Result<Kept<Self>, Errno> {
+    pub fn directory(volume: Volume, permissions: u32) -> Result<StaticOrArc<Self>, Errno> {
         let body = Body::Directory {
             names: FreezeLock::new(Entries::new()),
-            parent: FreezeLock::new(Known::nothing()),
+            parent: FreezeLock::new(StaticOrWeak::new()),
             kept: SpinLock::new(None),
         };
         Self::new(volume, permissions, body)
     }
 
     /// A symbolic link.
-    pub fn link(volume: Volume, target: &[u8]) -> Result<Kept<Self>, Errno> {
+    pub fn link(volume: Volume, target: &[u8]) -> Result<StaticOrArc<Self>, Errno> {
         Self::new(volume, 0o777, Body::Link(fallible::copied(target)?.into_boxed_slice()))
     }
 
@@ -110,7 +110,7 @@ impl Node {
         volume: Volume,
         permissions: u32,
         content: impl Content + 'static,
-    ) -> Result<Kept<Self>, Errno> {
+    ) -> Result<StaticOrArc<Self>, Errno> {
         let content: Box<dyn Content> = fallible::boxed(content)?;
         Self::new(volume, permissions, Body::File(content))
     }

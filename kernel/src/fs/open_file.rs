@@ -16,11 +16,11 @@ use super::bytes::copy_prefix;
 use super::content::Content;
 use super::fallible::{self, Text};
 use super::image::tail;
-use super::kept::Kept;
 use super::node::{Body, Node};
 use super::page_cache::PageCache;
 use super::path::{self, Found};
 use super::proc;
+use super::static_or_arc::StaticOrArc;
 
 /// Flags that say how to open, and mean nothing later.
 const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
@@ -29,9 +29,9 @@ const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 
 /// See the module.
 pub struct OpenFile {
-    node: Kept<Node>,
+    node: StaticOrArc<Node>,
     /// The directory where it was found, and its name there.
-    place: Option<(Kept<Node>, Vec<u8>)>,
+    place: Option<(StaticOrArc<Node>, Vec<u8>)>,
     /// `O_*`. Relaxed: the flags order nothing.
     flags: AtomicU32,
     /// Where the next read or write begins; held during it, so that threads do not read the same bytes twice.
@@ -40,31 +40,35 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// `node`, which nobody can name, opened with `flags`.
-    pub fn new(node: Kept<Node>, flags: u32) -> Result<Kept<Self>, Errno> {
+    pub fn new(node: StaticOrArc<Node>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, None, flags)
     }
 
     /// `node`, which `found` led to, opened with `flags`.
-    pub fn found(node: Kept<Node>, found: Found, flags: u32) -> Result<Kept<Self>, Errno> {
+    pub fn found(node: StaticOrArc<Node>, found: Found, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, Some((found.parent, found.name)), flags)
     }
 
     /// A file in no directory, which is to be called `name`.
-    pub fn called(node: Kept<Node>, name: Vec<u8>, flags: u32) -> Result<Kept<Self>, Errno> {
+    pub fn called(node: StaticOrArc<Node>, name: Vec<u8>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, Some((super::root(), name)), flags)
     }
 
-    fn with(node: Kept<Node>, place: Option<(Kept<Node>, Vec<u8>)>, flags: u32) -> Result<Kept<Self>, Errno> {
+    fn with(
+        node: StaticOrArc<Node>,
+        place: Option<(StaticOrArc<Node>, Vec<u8>)>,
+        flags: u32,
+    ) -> Result<StaticOrArc<Self>, Errno> {
         let node = match node.body() {
             Body::Generated(make) if flags & O_PATH == 0 => proc::opened(&node, &**make)?,
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);
-        fallible::arc(Self { node, place, flags, position: SpinLock::new(0) }).map(Kept::from)
+        fallible::arc(Self { node, place, flags, position: SpinLock::new(0) }).map(StaticOrArc::from)
     }
 
     /// What is open.
-    pub fn node(&self) -> &Kept<Node> {
+    pub fn node(&self) -> &StaticOrArc<Node> {
         &self.node
     }
 
@@ -165,7 +169,7 @@ impl Content for Snapshot {
         Ok(copy_prefix(into, tail(&self.0.0, at)))
     }
 
-    fn write(&self, _place: super::content::Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: super::content::WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EROFS)
     }
 

@@ -41,7 +41,7 @@ use vm::{Copies, FrameNum};
 use self::changing::Changing;
 use self::seals::Seals;
 use super::bytes::{after, prefix, prefix_mut};
-use super::content::Place;
+use super::content::WriteAt;
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
 use crate::mm::{frame_io, page_refs};
@@ -177,13 +177,13 @@ impl PageCache {
     }
 
     /// Writes as much as there is room for; an error if that is nothing.
-    pub fn write(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
+    pub fn write(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
         let end = self.len();
-        match place {
-            Place::At(at) if !self.is_sealable && at.saturating_add(from.len() as u64) <= end => {
+        match at {
+            WriteAt::Offset(at) if !self.is_sealable && at.saturating_add(from.len() as u64) <= end => {
                 self.put(at, from)
             }
-            _ => self.write_locked(place, from),
+            _ => self.write_locked(at, from),
         }
     }
 

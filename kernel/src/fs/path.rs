@@ -10,8 +10,8 @@ use abi::file::{NAME_MAX, PATH_MAX};
 
 use super::bytes::after;
 use super::fallible;
-use super::kept::Kept;
 use super::node::{Body, Node};
+use super::static_or_arc::StaticOrArc;
 
 const MAX_LINKS: u32 = 40;
 /// Bytes of a usual path.
@@ -20,18 +20,18 @@ const USUAL: usize = 64;
 /// Where a path led.
 pub struct Found {
     /// The directory that the last name is in.
-    pub parent: Kept<Node>,
+    pub parent: StaticOrArc<Node>,
     /// The last name; `/` for the root.
     pub name: Vec<u8>,
     /// What has that name.
-    pub node: Option<Kept<Node>>,
+    pub node: Option<StaticOrArc<Node>>,
     /// Whether the path ended with a slash.
     pub slash: bool,
 }
 
 impl Found {
     /// What was found, or ENOENT.
-    pub fn existing(&self) -> Result<&Kept<Node>, Errno> {
+    pub fn existing(&self) -> Result<&StaticOrArc<Node>, Errno> {
         self.node.as_ref().ok_or(Errno::ENOENT)
     }
 
@@ -47,7 +47,7 @@ fn is_special(name: &[u8]) -> bool {
 
 /// The path, how many bytes of it were walked, and the directory where that led.
 struct Walk {
-    at: Kept<Node>,
+    at: StaticOrArc<Node>,
     path: Vec<u8>,
     walked: usize,
     links: u32,
@@ -55,7 +55,12 @@ struct Walk {
 
 /// Follows `path` from `from`. Everything but the last name must exist; a symbolic link there is followed if
 /// `follow`, or if a slash follows it.
-pub fn find(root: &Kept<Node>, from: &Kept<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
+pub fn find(
+    root: &StaticOrArc<Node>,
+    from: &StaticOrArc<Node>,
+    path: &[u8],
+    follow: bool,
+) -> Result<Found, Errno> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -70,7 +75,7 @@ pub fn find(root: &Kept<Node>, from: &Kept<Node>, path: &[u8], follow: bool) -> 
 
 impl Walk {
     /// The path is now `path` and then `tail`.
-    fn go_on_with(&mut self, root: &Kept<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
+    fn go_on_with(&mut self, root: &StaticOrArc<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
         if path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -84,7 +89,7 @@ impl Walk {
         Ok(())
     }
 
-    fn step(&mut self, root: &Kept<Node>, follow: bool) -> Result<Option<Found>, Errno> {
+    fn step(&mut self, root: &StaticOrArc<Node>, follow: bool) -> Result<Option<Found>, Errno> {
         let path = core::mem::take(&mut self.path);
         let start = after(&path, self.walked).iter().position(|&byte| byte != b'/');
         let start = start.map_or(path.len(), |skipped| self.walked + skipped);
@@ -110,7 +115,7 @@ impl Walk {
     }
 
     /// A missing last name is no error here.
-    fn look_up(&self, name: &[u8], last: bool) -> Result<Option<Kept<Node>>, Errno> {
+    fn look_up(&self, name: &[u8], last: bool) -> Result<Option<StaticOrArc<Node>>, Errno> {
         if !self.at.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -124,7 +129,7 @@ impl Walk {
         }
     }
 
-    fn follow(&mut self, root: &Kept<Node>, target: &[u8], tail: &[u8]) -> Result<(), Errno> {
+    fn follow(&mut self, root: &StaticOrArc<Node>, target: &[u8], tail: &[u8]) -> Result<(), Errno> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(Errno::ELOOP);
@@ -134,9 +139,9 @@ impl Walk {
 }
 
 fn found(
-    parent: &Kept<Node>,
+    parent: &StaticOrArc<Node>,
     name: &[u8],
-    node: Option<Kept<Node>>,
+    node: Option<StaticOrArc<Node>>,
     slash: bool,
 ) -> Result<Option<Found>, Errno> {
     if slash && node.as_ref().is_some_and(|node| !node.is_directory()) {
@@ -146,7 +151,7 @@ fn found(
 }
 
 /// The absolute path of a directory: ENOENT if it was removed, ENAMETOOLONG if it is `PATH_MAX` or more.
-pub fn of(directory: &Kept<Node>) -> Result<Vec<u8>, Errno> {
+pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
     // Written backwards, the walk being upwards.
     let mut path = fallible::empty(USUAL)?;
     let mut at = directory.clone();
@@ -166,7 +171,7 @@ pub fn of(directory: &Kept<Node>) -> Result<Vec<u8>, Errno> {
 }
 
 /// The absolute path of `name` in `directory`.
-pub fn joined(directory: &Kept<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
+pub fn joined(directory: &StaticOrArc<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
     let path = of(directory)?;
     let slash = if path == b"/" { &b""[..] } else { b"/" };
     fallible::extended(fallible::extended(path, slash)?, name)

@@ -11,10 +11,10 @@ use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFI
 use sync::SpinLock;
 
 use super::bytes::{after, after_mut, copy_prefix, prefix};
-use super::content::{Content, Place};
-use super::kept::Kept;
+use super::content::{Content, WriteAt};
 use super::node::{Node, Volume};
 use super::page_cache::PAGE;
+use super::static_or_arc::StaticOrArc;
 use super::{fallible, readiness};
 use crate::sched::WaitQueue;
 
@@ -40,7 +40,7 @@ struct State {
 }
 
 /// A new pipe's ends: to read from, to write to.
-pub fn new() -> Result<[Kept<Node>; 2], Errno> {
+pub fn new() -> Result<[StaticOrArc<Node>; 2], Errno> {
     let state =
         State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
     let pipe = Pipe { state: SpinLock::new(state), readers: WaitQueue::new(), writers: WaitQueue::new() };
@@ -170,7 +170,7 @@ impl Content for WriteEnd {
         true
     }
 
-    fn write(&self, _place: Place, from: &[u8], wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
         let len = attempt(&self.0.writers, wait, || self.0.state.lock().put(from))??;
         self.0.readers.wake_all();
         readiness::changed();

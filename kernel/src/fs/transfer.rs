@@ -8,7 +8,7 @@ use vm::{Access, VirtAddr};
 
 use super::buffers::Buffers;
 use super::bytes::{prefix, prefix_mut};
-use super::content::{Content, Place};
+use super::content::{Content, WriteAt};
 use super::fallible;
 use super::image::tail;
 use super::open_file::OpenFile;
@@ -52,15 +52,15 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     let done = match offset {
         Offset::At(_) if content.is_stream() => return Err(Errno::ESPIPE),
         _ if content.is_stream() => {
-            return in_pieces(buffers, |buffers, _| drain(content, Place::End, buffers, file.may_wait()));
+            return in_pieces(buffers, |buffers, _| drain(content, WriteAt::End, buffers, file.may_wait()));
         }
         _ if file.appends() => append(file, content, buffers, offset)?,
         Offset::At(at) => {
-            let place = Place::At(bounded(at, buffers)?);
-            in_pieces(buffers, |buffers, done| drain(content, advanced(place, done), buffers, true))?
+            let from = WriteAt::Offset(bounded(at, buffers)?);
+            in_pieces(buffers, |buffers, done| drain(content, advanced(from, done), buffers, true))?
         }
         Offset::Current => at_position(file, buffers, Access::Read, |at, buffers| {
-            drain(content, Place::At(at), buffers, true)
+            drain(content, WriteAt::Offset(at), buffers, true)
         })?,
     };
     file.node().touch();
@@ -89,7 +89,7 @@ fn append(
     offset: Offset,
 ) -> Result<usize, Errno> {
     under_position(file, buffers, Access::Read, |position, buffers| {
-        let done = drain(content, Place::End, buffers, true)?;
+        let done = drain(content, WriteAt::End, buffers, true)?;
         if offset == Offset::Current {
             *position = content.len();
         }
@@ -149,7 +149,7 @@ fn bounded(at: u64, buffers: &Buffers) -> Result<u64, Errno> {
 /// Copies at most `len` bytes from `source`, which is no stream, to `sink`.
 pub fn copy(
     (source, at): (&dyn Content, u64),
-    (sink, place): (&dyn Content, Place),
+    (sink, to): (&dyn Content, WriteAt),
     len: usize,
     wait: bool,
 ) -> Result<usize, Errno> {
@@ -158,8 +158,7 @@ pub fn copy(
     while done < len {
         let want = bounce.len().min(len - done);
         let got = source.read(at.saturating_add(done as u64), prefix_mut(&mut bounce, want as u64), false);
-        match got
-            .and_then(|got| retry(|| sink.write(advanced(place, done), prefix(&bounce, got as u64), wait)))
+        match got.and_then(|got| retry(|| sink.write(advanced(to, done), prefix(&bounce, got as u64), wait)))
         {
             Ok(put) if put == want => done += put,
             Ok(put) => return Ok(done + put),
@@ -219,19 +218,19 @@ fn copy_some(bytes: &[u8], buffers: &mut Buffers) -> Result<usize, Errno> {
     Ok(done)
 }
 
-fn drain(content: &dyn Content, place: Place, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+fn drain(content: &dyn Content, at: WriteAt, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     if buffers.left() == 0 {
         return Ok(0);
     }
     let mut bounce = bounce(buffers.start(), buffers.left())?;
     let mut done = 0;
     loop {
-        let before = buffers.place();
+        let before = buffers.position();
         let got = match buffers.copy_in(&mut bounce) {
             Ok(got) => got,
             Err(error) => return buffers.stopped(done, reluctance(content, wait).unwrap_or(error)),
         };
-        let written = retry(|| content.write(advanced(place, done), prefix(&bounce, got as u64), wait));
+        let written = retry(|| content.write(advanced(at, done), prefix(&bounce, got as u64), wait));
         if written != Ok(got) {
             buffers.go_on_from(before, written.unwrap_or(0));
         }
@@ -261,10 +260,10 @@ fn bounce(at: u64, len: usize) -> Result<Vec<u8>, Errno> {
     retry_on_enomem(at, || fallible::zeroes(PAGE.min(len)))
 }
 
-fn advanced(place: Place, by: usize) -> Place {
-    match place {
-        Place::At(at) => Place::At(at.saturating_add(by as u64)),
-        Place::End => Place::End,
+fn advanced(at: WriteAt, by: usize) -> WriteAt {
+    match at {
+        WriteAt::Offset(at) => WriteAt::Offset(at.saturating_add(by as u64)),
+        WriteAt::End => WriteAt::End,
     }
 }
 

@@ -19,28 +19,28 @@ use sync::SpinLock;
 
 use super::directory::Entries;
 use super::fallible;
-use super::kept::Kept;
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::path::Found;
+use super::static_or_arc::StaticOrArc;
 
 static TREE: SpinLock<()> = SpinLock::new(());
 
 /// Gives `node` a name in `directory`. Checks nothing but that the name is free and the directory exists.
-pub fn attach(directory: &Kept<Node>, name: &[u8], node: &Kept<Node>) -> Result<(), Errno> {
+pub fn attach(directory: &StaticOrArc<Node>, name: &[u8], node: &StaticOrArc<Node>) -> Result<(), Errno> {
     let mut names = directory.names_to_change()?;
     if directory.links() == 0 {
         return Err(Errno::ENOENT);
     }
     names.insert(name, node.clone())?;
     // Still under the names: nobody finds a directory that does not know where it is.
-    node.set_parent(directory.known());
+    node.set_parent(directory.downgrade());
     directory.touch();
     Ok(())
 }
 
 /// Says of `directory`, and of all below that cannot be taken away, that it changes no more.
-pub fn freeze(directory: &Kept<Node>) -> Result<(), Errno> {
+pub fn freeze(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
     let mut left = Vec::new();
     fallible::push(&mut left, directory.clone())?;
     while let Some(at) = left.pop() {
@@ -55,7 +55,7 @@ pub fn freeze(directory: &Kept<Node>) -> Result<(), Errno> {
     Ok(())
 }
 
-fn create(at: &Found, node: Result<Kept<Node>, Errno>) -> Result<Kept<Node>, Errno> {
+fn create(at: &Found, node: Result<StaticOrArc<Node>, Errno>) -> Result<StaticOrArc<Node>, Errno> {
     let node = node?;
     attach(&at.parent, &at.name, &node)?;
     Ok(node)
@@ -69,20 +69,20 @@ fn vacant(at: &Found) -> Result<(), Errno> {
 }
 
 /// An empty file without a name, which lies in `directory`.
-pub fn nameless_file(directory: &Node, permissions: u32) -> Result<Kept<Node>, Errno> {
+pub fn nameless_file(directory: &Node, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     directory.must_be_writable()?;
     unnamed(MemoryFile::new()?, permissions)
 }
 
 /// A file that is in no directory.
-pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<Kept<Node>, Errno> {
+pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     let file = Node::file(Volume::Memory, permissions, file)?;
     file.forget_links();
     Ok(file)
 }
 
 /// Makes an empty file.
-pub fn make_file(at: &Found, permissions: u32) -> Result<Kept<Node>, Errno> {
+pub fn make_file(at: &Found, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     vacant(at)?;
     if at.slash {
         return Err(Errno::EISDIR);
@@ -106,7 +106,7 @@ pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
 }
 
 /// Gives a file another name.
-pub fn hard_link(node: &Kept<Node>, at: &Found) -> Result<(), Errno> {
+pub fn hard_link(node: &StaticOrArc<Node>, at: &Found) -> Result<(), Errno> {
     vacant(at)?;
     if node.is_directory() {
         return Err(Errno::EPERM);
@@ -162,7 +162,7 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
 }
 
 /// Ends a directory, if it is empty. A mount point cannot go.
-fn retire(directory: &Kept<Node>) -> Result<(), Errno> {
+fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
     let names = directory.names_to_change()?;
     if !names.is_empty() {
         return Err(Errno::ENOTEMPTY);
@@ -194,7 +194,7 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
         return Err(Errno::ENOTEMPTY);
     }
     let replaced = exchange(from, to, node, flags)?;
-    node.set_parent(to.parent.known());
+    node.set_parent(to.parent.downgrade());
     from.parent.touch();
     to.parent.touch();
     drop(tree);
@@ -202,7 +202,12 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-fn exchange(from: &Found, to: &Found, node: &Kept<Node>, flags: u32) -> Result<Option<Kept<Node>>, Errno> {
+fn exchange(
+    from: &Found,
+    to: &Found,
+    node: &StaticOrArc<Node>,
+    flags: u32,
+) -> Result<Option<StaticOrArc<Node>>, Errno> {
     let mut old = from.parent.names_to_change()?;
     if !old.get(&from.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
@@ -224,9 +229,9 @@ fn exchange(from: &Found, to: &Found, node: &Kept<Node>, flags: u32) -> Result<O
 fn place(
     names: &mut Entries,
     to: &Found,
-    node: &Kept<Node>,
+    node: &StaticOrArc<Node>,
     flags: u32,
-) -> Result<Option<Kept<Node>>, Errno> {
+) -> Result<Option<StaticOrArc<Node>>, Errno> {
     if to.parent.links() == 0 {
         return Err(Errno::ENOENT);
     }
@@ -244,7 +249,7 @@ fn place(
 }
 
 /// Whether `directory` is `above` or somewhere below it. Holders of `TREE` only.
-fn is_inside(directory: &Kept<Node>, above: &Kept<Node>) -> bool {
+fn is_inside(directory: &StaticOrArc<Node>, above: &StaticOrArc<Node>) -> bool {
     let mut at = directory.clone();
     loop {
         if at.is(above) {

@@ -31,12 +31,12 @@ use refcache::{Header, Refcache, WeakWord};
 use vm::{BackingNum, PageNum, PageRange};
 
 use super::epoch;
-use super::mappings::{Links, Place};
+use super::mappings::{Links, ListIndex};
 use super::refcache_arc::RefcacheArc;
 use super::space::{Name, SpaceHandle};
 use super::user::USER_END;
 use crate::arch::{phys_to_virt, virt_to_phys};
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{OpenFile, fallible};
 
@@ -50,7 +50,7 @@ pub struct FileMapping {
     /// Names the record in the file's list, without keeping it.
     word: WeakWord,
     pub(super) links: Links,
-    pub(super) place: Place,
+    pub(super) list: ListIndex,
     source: RefcacheArc<Source>,
     space: Name,
     /// The virtual page where the file's page 0 would be; it may lie below 0. Relaxed, like the next: set before any page
@@ -65,14 +65,14 @@ pub struct FileMapping {
 #[derive(Clone)]
 pub enum Source {
     /// What the program opened.
-    File(Kept<OpenFile>),
+    File(StaticOrArc<OpenFile>),
     /// Memory that is shared without a file.
     Memory(Arc<PageCache>),
 }
 
 impl Source {
     /// That of an open file: ENODEV if it has no pages.
-    pub fn of(file: &Kept<OpenFile>) -> Result<Self, Errno> {
+    pub fn of(file: &StaticOrArc<OpenFile>) -> Result<Self, Errno> {
         file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
     }
 
@@ -89,7 +89,7 @@ impl Source {
     }
 
     /// The open file, if it is one.
-    pub fn opened(&self) -> Option<&Kept<OpenFile>> {
+    pub fn opened(&self) -> Option<&StaticOrArc<OpenFile>> {
         match self {
             Self::File(file) => Some(file),
             Self::Memory(_) => None,
@@ -127,7 +127,7 @@ impl FileMapping {
                 header: Header::new(1, Some(word), release),
                 word: WeakWord(AtomicU64::new(block.addr().get() as u64)),
                 links: Links::new(),
-                place: Place::here(),
+                list: ListIndex::here(),
                 source,
                 space,
                 base: AtomicU64::new(base),

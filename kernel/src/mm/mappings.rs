@@ -37,11 +37,11 @@ pub struct Mappings {
     walks: AtomicUsize,
 }
 
-/// Which list a record is in. Relaxed: told before the record is in a list, whose lock publishes it.
-pub(super) struct Place(AtomicUsize);
+/// The index of the list that a record is in. Relaxed: it is set before the record is in a list, whose lock publishes it.
+pub(super) struct ListIndex(AtomicUsize);
 
-impl Place {
-    /// This core's.
+impl ListIndex {
+    /// Returns that of this core's list.
     pub(super) fn here() -> Self {
         Self(AtomicUsize::new(pin().core().index()))
     }
@@ -107,7 +107,7 @@ impl Mappings {
             return list.insert(None, record);
         }
         drop(list);
-        place_of(record).0.store(original.place.get().index(), Ordering::Relaxed);
+        list_of(record).0.store(original.list.get().index(), Ordering::Relaxed);
         self.list(record).lock().insert(Some(original.into()), record);
     }
 
@@ -136,13 +136,13 @@ impl Mappings {
     }
 
     fn list(&self, record: NonNull<FileMapping>) -> &SpinLock<List> {
-        self.lists.get().expect("a file with records has lists").of(place_of(record).get())
+        self.lists.get().expect("a file with records has lists").of(list_of(record).get())
     }
 }
 
-fn place_of<'r>(record: NonNull<FileMapping>) -> &'r Place {
+fn list_of<'r>(record: NonNull<FileMapping>) -> &'r ListIndex {
     // SAFETY: callers pass records that live.
-    &unsafe { record.as_ref() }.place
+    &unsafe { record.as_ref() }.list
 }
 
 fn new_lists() -> Result<Lists, Errno> {

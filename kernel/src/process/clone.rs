@@ -13,7 +13,7 @@ use super::vfork::Latch;
 use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{FpuState, TrapFrame};
 use crate::counters::{Counter, sum};
-use crate::fs::{FdTable, Place, fallible};
+use crate::fs::{FdTable, FsContext, fallible};
 use crate::sched::{self, Task};
 
 /// A child as it is asked for. Flags are consistent.
@@ -98,7 +98,7 @@ fn share(parent: &Shared, wanted: &Clone) -> Result<Shared, Errno> {
     Ok(Shared {
         memory: if wanted.has(CLONE_VM) { parent.memory.clone() } else { parent.memory.fork()? },
         files: if wanted.has(CLONE_FILES) { parent.files.clone() } else { FdTable::copy(&parent.files)? },
-        place: if wanted.has(CLONE_FS) { parent.place.clone() } else { Place::copy(&parent.place)? },
+        fs: if wanted.has(CLONE_FS) { parent.fs.clone() } else { FsContext::copy(&parent.fs)? },
     })
 }
 

@@ -66,8 +66,8 @@ fn find_program(
             Some(argument) => strings.replace_first(&[script.interpreter, argument, &name])?,
             None => strings.replace_first(&[script.interpreter, &name])?,
         }
-        let place = task.place();
-        file = Executable::found(place.find(&place.directory(), script.interpreter, true)?)?;
+        let context = task.fs_context();
+        file = Executable::found(context.find(&context.directory(), script.interpreter, true)?)?;
         name = fallible::copied(script.interpreter)?;
     }
     Err(Errno::ELOOP)
@@ -82,7 +82,7 @@ fn prepare(task: &Task, file: &Executable, name: &[u8], strings: Strings) -> Res
         shared: Shared {
             memory: loaded.memory,
             files: if old.files.is_shared() { FdTable::copy(&old.files)? } else { old.files.clone() },
-            place: old.place.clone(),
+            fs: old.fs.clone(),
         },
         name: name_of(name),
         frame: TrapFrame::user(loaded.entry, loaded.sp),

@@ -12,7 +12,7 @@ use vm::{Access, Detail, Fault, FaultError, PageNum, PageRange, Region, VirtAddr
 use super::STACK;
 use super::heap::Heap;
 use super::pages::Pages;
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::{OpenFile, fallible};
 use crate::mm::file_mapping;
 use crate::mm::refcache_arc::RefcacheArc;
@@ -22,7 +22,7 @@ use crate::sched;
 /// The program in an address space, as it was started.
 pub struct Program {
     /// Its file.
-    pub file: Kept<OpenFile>,
+    pub file: StaticOrArc<OpenFile>,
     /// Its arguments, each with a NUL.
     pub argv: Vec<u8>,
     /// Its environment, each with a NUL.
@@ -63,7 +63,7 @@ pub struct Source {
 
 impl Source {
     /// The open file, if it is one.
-    pub fn file(&self) -> Option<&Kept<OpenFile>> {
+    pub fn file(&self) -> Option<&StaticOrArc<OpenFile>> {
         self.shown.opened()
     }
 }
@@ -82,7 +82,7 @@ impl Mapped {
     }
 
     /// The open file that it shows, if it shows one.
-    pub fn file(&self) -> Option<&Kept<OpenFile>> {
+    pub fn file(&self) -> Option<&StaticOrArc<OpenFile>> {
         self.source.as_ref()?.file()
     }
 

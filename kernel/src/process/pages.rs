@@ -3,8 +3,8 @@
 use vm::{Flags, Prot, Region};
 
 use super::memory::is_stack;
-use crate::fs::Kept;
 use crate::fs::OpenFile;
+use crate::fs::StaticOrArc;
 use crate::fs::node::Volume;
 use crate::mm::file_mapping::Source;
 
@@ -40,7 +40,7 @@ impl Pages {
     }
 
     /// Counts part of a mapping of the program in `program`, and what it shows.
-    pub fn add(&mut self, region: &Region, shown: Option<&Source>, program: &Kept<OpenFile>) {
+    pub fn add(&mut self, region: &Region, shown: Option<&Source>, program: &StaticOrArc<OpenFile>) {
         let (pages, flags) = (region.pages.pages(), region.mapping.flags());
         self.mapped += pages;
         if flags.contains(Flags::LOCKED) {
@@ -57,7 +57,7 @@ impl Pages {
         &mut self,
         region: &Region,
         shown: Option<&Source>,
-        program: &Kept<OpenFile>,
+        program: &StaticOrArc<OpenFile>,
     ) -> Option<&mut u64> {
         let (prot, flags) = (region.mapping.prot(), region.mapping.flags());
         let is_program = || shown.and_then(Source::opened).is_some_and(|file| file.is(program));

@@ -6,9 +6,9 @@ use abi::Errno;
 use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
 
 use super::Process;
-use crate::fs::Kept;
 use crate::fs::OpenFile;
-use crate::fs::content::{Content, Place};
+use crate::fs::StaticOrArc;
+use crate::fs::content::{Content, WriteAt};
 use crate::fs::node::{Node, Volume};
 
 struct PidFd(Arc<Process>);
@@ -17,7 +17,7 @@ struct PidFd(Arc<Process>);
 ///
 /// # Errors
 /// ENOMEM.
-pub fn open(process: Arc<Process>, flags: u32) -> Result<Kept<OpenFile>, Errno> {
+pub fn open(process: Arc<Process>, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
     OpenFile::new(Node::file(Volume::System, 0o600, PidFd(process))?, O_RDWR | flags)
 }
 
@@ -42,7 +42,7 @@ impl Content for PidFd {
         Err(Errno::EINVAL)
     }
 
-    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EINVAL)
     }
 

@@ -12,7 +12,7 @@ use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
 use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{self, FpuState, TrapFrame};
-use crate::fs::{self, FdTable, Place, fallible};
+use crate::fs::{self, FdTable, FsContext, fallible};
 use crate::sched;
 
 /// Starts the program that the boot image names. Needs: epochs with this core in them, files, address spaces.
@@ -45,7 +45,7 @@ pub fn start_first() -> Result<(), Refused> {
     })?;
     let main = NewThread {
         number: None,
-        shared: Shared { memory: loaded.memory, files: FdTable::new_stdio()?, place: Place::new()? },
+        shared: Shared { memory: loaded.memory, files: FdTable::new_stdio()?, fs: FsContext::new()? },
         name: name_of(path),
         frame: TrapFrame::user(loaded.entry, loaded.sp),
         fpu: fallible::boxed(FpuState::new())?,

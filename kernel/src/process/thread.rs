@@ -14,7 +14,7 @@ use super::usage::faults;
 use super::vfork::Latch;
 use super::{Ending, FIRST, Memory, Pid, Process, Usage, robust, shutdown};
 use crate::arch::{FpuState, KernelStack, TrapFrame};
-use crate::fs::{FdTable, Place};
+use crate::fs::{FdTable, FsContext};
 use crate::mm::user;
 use crate::sched::{self, Start, Task, attention};
 
@@ -29,7 +29,7 @@ pub struct Shared {
     /// CLONE_FILES. Counted by [`FdTable::join`] too.
     pub files: Arc<FdTable>,
     /// CLONE_FS.
-    pub place: Arc<Place>,
+    pub fs: Arc<FsContext>,
 }
 
 /// What a thread has.

@@ -13,7 +13,7 @@ use super::list::Link;
 use super::place;
 use crate::arch::{self, FpuState, KernelStack, Suspended, TrapFrame};
 use crate::counters::{Counter, add};
-use crate::fs::{Place, fallible};
+use crate::fs::{FsContext, fallible};
 use crate::mm::space::SpaceHandle;
 use crate::process::{Process, Shared, Thread};
 
@@ -113,8 +113,8 @@ impl Task {
     }
 
     /// Where it is in the tree of names.
-    pub fn place(&self) -> &Place {
-        &self.thread.shared.place
+    pub fn fs_context(&self) -> &FsContext {
+        &self.thread.shared.fs
     }
 
     /// Where it runs, waits to run, or ran last.

@@ -8,7 +8,7 @@ use abi::signal::{NSIG, SIGCHLD};
 
 use super::{Call, Outcome};
 use crate::arch::{self, TrapFrame};
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::{OpenFile, Reserved};
 use crate::mm::user::{self, USER_END};
 use crate::process::{self, Clone, FIRST, Process, pidfd, retry};
@@ -127,7 +127,7 @@ fn prepare<'c>(
     call: &'c Call<'_>,
     child: &Arc<Process>,
     at: u64,
-) -> Result<(Reserved<'c>, Kept<OpenFile>), Errno> {
+) -> Result<(Reserved<'c>, StaticOrArc<OpenFile>), Errno> {
     let (fd, file) = (call.files().reserve(0)?, pidfd::open(child.clone(), 0)?);
     user::write(at, &fd.number())?;
     Ok((fd, file))

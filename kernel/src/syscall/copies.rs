@@ -5,9 +5,9 @@ use abi::file::S_IFREG;
 
 use super::io::told_if_broken;
 use super::{Call, Outcome};
-use crate::fs::Kept;
 use crate::fs::OpenFile;
-use crate::fs::content::Place;
+use crate::fs::StaticOrArc;
+use crate::fs::content::WriteAt;
 use crate::fs::transfer;
 use crate::mm::user;
 
@@ -16,7 +16,7 @@ const MOST: u64 = 1 << 20;
 
 /// One end of a copy: a file, and where the program keeps the offset; at 0 it is the file's own.
 struct End {
-    file: Kept<OpenFile>,
+    file: StaticOrArc<OpenFile>,
     offset_at: u64,
 }
 
@@ -86,8 +86,8 @@ fn copy(from: &End, to: &End, len: u64) -> Outcome {
     let len = len.min(MOST) as usize;
     let start = from.start()?;
     let (place, to_start) = match to.is_stream() {
-        true => (Place::End, 0),
-        false => to.start().map(|at| (Place::At(at), at))?,
+        true => (WriteAt::End, 0),
+        false => to.start().map(|at| (WriteAt::Offset(at), at))?,
     };
     let outcome = transfer::copy((source, start), (sink, place), len, to.file.may_wait());
     let done = *outcome.as_ref().unwrap_or(&0);

@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::content::Content;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{MAX_FILES, OpenFile, pipe as pipes};
@@ -91,7 +91,7 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-fn dup_from(call: &Call<'_>, file: Kept<OpenFile>, close_on_exec: bool) -> Outcome {
+fn dup_from(call: &Call<'_>, file: StaticOrArc<OpenFile>, close_on_exec: bool) -> Outcome {
     let lowest = usize::try_from(call.int(2)).map_err(|_| Errno::EINVAL)?;
     if lowest as u64 >= MAX_FILES {
         return Err(Errno::EINVAL);

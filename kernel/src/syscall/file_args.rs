@@ -6,10 +6,10 @@ use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_FDCWD, PATH_MAX};
 
 use super::Call;
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
-use crate::fs::{FdTable, OpenFile, Place};
+use crate::fs::{FdTable, FsContext, OpenFile};
 use crate::mm::user;
 
 impl Call<'_> {
@@ -19,12 +19,12 @@ impl Call<'_> {
     }
 
     /// Where the caller is in the tree of names.
-    pub(super) fn place(&self) -> &Place {
-        &self.task.shared().place
+    pub(super) fn fs_context(&self) -> &FsContext {
+        &self.task.shared().fs
     }
 
     /// The file whose descriptor argument `index` is.
-    pub(super) fn file(&self, index: usize) -> Result<Kept<OpenFile>, Errno> {
+    pub(super) fn file(&self, index: usize) -> Result<StaticOrArc<OpenFile>, Errno> {
         self.files().get(self.int(index))
     }
 
@@ -37,11 +37,11 @@ impl Call<'_> {
     pub(super) fn find_from(&self, from: i32, path: &[u8], follow: bool) -> Result<Found, Errno> {
         let start = match from {
             // Where an absolute path is counted from does not matter.
-            _ if path.first() == Some(&b'/') => self.place().directory(),
-            AT_FDCWD => self.place().directory(),
+            _ if path.first() == Some(&b'/') => self.fs_context().directory(),
+            AT_FDCWD => self.fs_context().directory(),
             fd => self.files().get(fd)?.node().clone(),
         };
-        self.place().find(&start, path, follow)
+        self.fs_context().find(&start, path, follow)
     }
 
     /// What the path in argument `path` leads to, from the current directory.
@@ -61,10 +61,10 @@ impl Call<'_> {
         path: usize,
         follow: bool,
         flags: u32,
-    ) -> Result<Kept<Node>, Errno> {
+    ) -> Result<StaticOrArc<Node>, Errno> {
         let path = self.path(path)?;
         match self.int(directory) {
-            AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.place().directory()),
+            AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.fs_context().directory()),
             fd if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.files().get(fd)?.node().clone()),
             fd => self.find_from(fd, &path, follow)?.existing().cloned(),
         }

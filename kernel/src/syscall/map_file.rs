@@ -9,7 +9,7 @@ use vm::{Access, Mapping, PAGE_SIZE};
 
 use super::mmap::{Request, map};
 use super::{Call, Outcome};
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::page_cache::PageCache;
 use crate::fs::{OpenFile, fallible};
 use crate::mm::file_mapping::{Held, Source};
@@ -40,7 +40,7 @@ pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
 }
 
 /// The file's pages from the call's offset on.
-pub(super) fn map_file(call: &Call<'_>, file: &Kept<OpenFile>, request: &Request) -> Outcome {
+pub(super) fn map_file(call: &Call<'_>, file: &StaticOrArc<OpenFile>, request: &Request) -> Outcome {
     check(call, file, request)?;
     let content = file.content().map_err(|_| Errno::ENODEV)?;
     match content.pages() {
@@ -70,7 +70,12 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
     }
 }
 
-fn map_pages(call: &Call<'_>, request: &Request, file: &Kept<OpenFile>, pages: &Arc<PageCache>) -> Outcome {
+fn map_pages(
+    call: &Call<'_>,
+    request: &Request,
+    file: &StaticOrArc<OpenFile>,
+    pages: &Arc<PageCache>,
+) -> Outcome {
     let first = call.arg(5) / PAGE_SIZE;
     let record = Held::new(Source::of(file)?, call.task.space(), first, request.pages)?;
     if !request.is_shared() {

@@ -39,7 +39,7 @@ fn may(node: &Node, wanted: u32) -> Outcome {
 }
 
 pub fn umask(call: &mut Call<'_>) -> Outcome {
-    Ok(call.place().set_umask(call.arg(0) as u32).into())
+    Ok(call.fs_context().set_umask(call.arg(0) as u32).into())
 }
 
 pub fn chmod(call: &mut Call<'_>) -> Outcome {

@@ -19,7 +19,7 @@ pub fn mkdirat(call: &mut Call<'_>) -> Outcome {
 }
 
 fn make_directory(call: &Call<'_>, at: Found, mode: u64) -> Outcome {
-    tree::make_directory(&at, call.place().masked(mode as u32 & 0o1777)).map(|()| 0)
+    tree::make_directory(&at, call.fs_context().masked(mode as u32 & 0o1777)).map(|()| 0)
 }
 
 pub fn rmdir(call: &mut Call<'_>) -> Outcome {
@@ -113,7 +113,7 @@ fn read_link(node: &Node, to: u64, size: i32) -> Outcome {
 }
 
 pub fn getcwd(call: &mut Call<'_>) -> Outcome {
-    let mut path = path::of(&call.place().directory())?;
+    let mut path = path::of(&call.fs_context().directory())?;
     path.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     path.push(0);
     if (path.len() as u64) > call.arg(1) {
@@ -125,10 +125,10 @@ pub fn getcwd(call: &mut Call<'_>) -> Outcome {
 
 pub fn chdir(call: &mut Call<'_>) -> Outcome {
     let node = call.find(0, true)?.existing()?.clone();
-    call.place().set_directory(node).map(|()| 0)
+    call.fs_context().set_directory(node).map(|()| 0)
 }
 
 pub fn fchdir(call: &mut Call<'_>) -> Outcome {
     let node = call.file(0)?.node().clone();
-    call.place().set_directory(node).map(|()| 0)
+    call.fs_context().set_directory(node).map(|()| 0)
 }

@@ -7,7 +7,7 @@ use abi::file::{
 };
 
 use super::{Call, Outcome};
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
 use crate::fs::{OpenFile, tree};
@@ -31,7 +31,7 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
         _ => flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
     };
     let path = call.path(path)?;
-    let mode = call.place().masked(mode & 0o7777);
+    let mode = call.fs_context().masked(mode & 0o7777);
     // A file that another thread makes just before us was there all along.
     let (node, found) = loop {
         let found = call.find_from(directory, &path, follows(flags))?;
@@ -60,7 +60,7 @@ fn wants_to_write(flags: u32) -> bool {
     flags & O_ACCMODE != O_RDONLY && flags & O_PATH == 0
 }
 
-fn node_for(found: &Found, flags: u32, mode: u32) -> Result<Kept<Node>, Errno> {
+fn node_for(found: &Found, flags: u32, mode: u32) -> Result<StaticOrArc<Node>, Errno> {
     match &found.node {
         Some(node) if flags & O_TMPFILE == O_TMPFILE => nameless(node, flags, mode),
         Some(_) if flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
@@ -70,7 +70,7 @@ fn node_for(found: &Found, flags: u32, mode: u32) -> Result<Kept<Node>, Errno> {
     }
 }
 
-fn nameless(directory: &Kept<Node>, flags: u32, mode: u32) -> Result<Kept<Node>, Errno> {
+fn nameless(directory: &StaticOrArc<Node>, flags: u32, mode: u32) -> Result<StaticOrArc<Node>, Errno> {
     match directory.is_directory() {
         _ if !wants_to_write(flags) => Err(Errno::EINVAL),
         true => tree::nameless_file(directory, mode),

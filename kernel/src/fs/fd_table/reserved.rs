@@ -6,8 +6,8 @@ use abi::Errno;
 
 use super::slots::{Descriptor, Slot, grow};
 use super::{END, FdTable};
-use crate::fs::kept::Kept;
 use crate::fs::open_file::OpenFile;
+use crate::fs::static_or_arc::StaticOrArc;
 
 /// A number that a call will give to a file, unless it is dropped.
 pub struct Reserved<'t> {
@@ -22,7 +22,7 @@ impl Reserved<'_> {
     }
 
     /// Puts `file` there. Says where that is.
-    pub fn fill(self, file: Kept<OpenFile>, close_on_exec: bool) -> i32 {
+    pub fn fill(self, file: StaticOrArc<OpenFile>, close_on_exec: bool) -> i32 {
         self.set(Slot::Open(Descriptor { file, close_on_exec }));
         let number = self.number();
         mem::forget(self);

@@ -7,13 +7,13 @@ use core::mem;
 use abi::Errno;
 
 use crate::fs::fallible;
-use crate::fs::kept::Kept;
 use crate::fs::open_file::OpenFile;
+use crate::fs::static_or_arc::StaticOrArc;
 
 /// An open file under a number.
 #[derive(Clone)]
 pub(super) struct Descriptor {
-    pub file: Kept<OpenFile>,
+    pub file: StaticOrArc<OpenFile>,
     pub close_on_exec: bool,
 }
 

@@ -6,7 +6,7 @@ use sync::{FreezeLock, Look, SpinGuard};
 
 use super::{Body, Node};
 use crate::fs::directory::Entries;
-use crate::fs::kept::{Kept, Known};
+use crate::fs::static_or_arc::{StaticOrArc, StaticOrWeak};
 
 /// A line of a listing.
 pub struct Listed<'a> {
@@ -48,16 +48,16 @@ impl Node {
     }
 
     /// The directory that this directory is in, or was in when it was removed.
-    pub fn parent(&self) -> Option<Kept<Node>> {
+    pub fn parent(&self) -> Option<StaticOrArc<Node>> {
         match &self.body {
-            Body::Directory { parent, .. } => parent.look().kept(),
+            Body::Directory { parent, .. } => parent.look().upgrade(),
             Body::Folder(folder) => folder.parent(),
             _ => None,
         }
     }
 
     /// Says which directory this directory is in.
-    pub fn set_parent(&self, directory: Known<Node>) {
+    pub fn set_parent(&self, directory: StaticOrWeak<Node>) {
         if let Body::Directory { parent, .. } = &self.body {
             let _old = parent.change().map(|mut parent| core::mem::replace(&mut *parent, directory));
         }
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    fn take_kept(&mut self) -> Option<Kept<Node>> {
+    fn take_kept(&mut self) -> Option<StaticOrArc<Node>> {
         match &self.body {
             Body::Directory { kept, .. } => kept.lock().take(),
             _ => None,
@@ -78,7 +78,7 @@ impl Node {
     }
 
     /// What `name`, which is not one of the two dots, names in this directory.
-    fn entry(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
+    fn entry(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         match &self.body {
             Body::Directory { names, .. } => names.look().get(name).cloned().ok_or(Errno::ENOENT),
             Body::Folder(folder) => folder.lookup(name),
@@ -115,7 +115,7 @@ impl Drop for Node {
     }
 }
 
-impl Kept<Node> {
+impl StaticOrArc<Node> {
     /// What `name` names in this directory.
     pub fn lookup(&self, name: &[u8]) -> Result<Self, Errno> {
         match name {

@@ -8,7 +8,7 @@ use vm::Copies;
 use super::changing::Changing;
 use super::{MAX_LEN, PAGE, PageCache, pages};
 use crate::fs::bytes::prefix;
-use crate::fs::content::Place;
+use crate::fs::content::WriteAt;
 use crate::mm::page_tree;
 
 /// Where `len` bytes from `at` on end.
@@ -21,10 +21,10 @@ pub(super) fn reach(at: u64, len: u64) -> Result<u64, Errno> {
 
 impl PageCache {
     /// Writes with the file locked. EBUSY while somebody changes its length: the caller lets go of what it holds and comes again.
-    pub(super) fn write_locked(&self, place: Place, from: &[u8]) -> Result<usize, Errno> {
-        let start = |len| match place {
-            Place::At(at) => at,
-            Place::End => len,
+    pub(super) fn write_locked(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
+        let start = |len| match at {
+            WriteAt::Offset(at) => at,
+            WriteAt::End => len,
         };
         let fits = |len| start(len).saturating_add(from.len() as u64) <= len;
         let state = self.lock_if(|state| state.is_calm() || fits(self.len()))?;

@@ -7,7 +7,7 @@ use abi::file::S_IFLNK;
 
 use super::folder::{self, DOTS, Folder, Show, list_numbers};
 use crate::fs::FdTable;
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::node::{Body, Node, Volume};
 use crate::process::Process;
 
@@ -26,7 +26,7 @@ impl Descriptors {
 }
 
 impl Folder for Descriptors {
-    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         let fd = folder::number(name).ok_or(Errno::ENOENT)?;
         let table = self.table().ok_or(Errno::ENOENT)?;
         let file = table.get(fd).map_err(|_| Errno::ENOENT)?;
@@ -39,7 +39,7 @@ impl Folder for Descriptors {
         let _all = list_numbers(position, (DOTS + 1, S_IFLNK), next, show);
     }
 
-    fn parent(&self) -> Option<Kept<Node>> {
+    fn parent(&self) -> Option<StaticOrArc<Node>> {
         super::process::of_process(&self.0.upgrade()?).ok()
     }
 }

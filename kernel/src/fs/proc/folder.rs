@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 
 use abi::Errno;
 
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::bytes::prefix;
 use crate::fs::content::Content;
 use crate::fs::fallible::{Text, boxed};
@@ -18,26 +18,28 @@ pub type Show<'a> = dyn FnMut(Listed<'_>) -> bool + 'a;
 /// What such a directory knows.
 pub trait Folder: Send + Sync {
     /// What `name` names; ENOENT.
-    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno>;
+    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno>;
 
     /// Shows the names after `position`, which is not below that of the two dots.
     fn list(&self, position: u64, show: &mut Show<'_>);
 
     /// The directory that it is in.
-    fn parent(&self) -> Option<Kept<Node>>;
+    fn parent(&self) -> Option<StaticOrArc<Node>>;
 }
 
 /// Positions up to this one are those of `.` and `..`.
 pub const DOTS: u64 = 2;
 
 /// A directory that looks like `folder`.
-pub fn node(folder: impl Folder + 'static) -> Result<Kept<Node>, Errno> {
+pub fn node(folder: impl Folder + 'static) -> Result<StaticOrArc<Node>, Errno> {
     let folder = boxed(folder)?;
     Node::new(Volume::System, 0o555, Body::Folder(folder))
 }
 
 /// A file whose text `write` makes when it is opened.
-pub fn text(write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) -> Result<Kept<Node>, Errno> {
+pub fn text(
+    write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static,
+) -> Result<StaticOrArc<Node>, Errno> {
     generated(move || {
         let mut text = Text::default();
         write(&mut text).map_err(|_| Errno::ENOMEM)?;
@@ -48,7 +50,7 @@ pub fn text(write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) ->
 /// A file whose contents `make` makes when it is opened.
 pub fn generated(
     make: impl Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync + 'static,
-) -> Result<Kept<Node>, Errno> {
+) -> Result<StaticOrArc<Node>, Errno> {
     Node::new(Volume::System, 0o444, Body::Generated(boxed(make)?))
 }
 

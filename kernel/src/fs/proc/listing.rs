@@ -11,7 +11,7 @@ use abi::Errno;
 use sync::SpinLock;
 use vm::{Detail, PageNum};
 
-use crate::fs::content::{Content, Place};
+use crate::fs::content::{Content, WriteAt};
 use crate::fs::fallible::Text;
 use crate::fs::page_cache::PAGE;
 use crate::process::{Mapped, Memory, Process};
@@ -60,7 +60,7 @@ impl Content for Listing {
         len
     }
 
-    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EROFS)
     }
 }

@@ -13,7 +13,7 @@ use vm::{Detail, Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
 
 use super::digits::Line;
 use crate::fs::bytes::after_mut;
-use crate::fs::content::{Content, Place};
+use crate::fs::content::{Content, WriteAt};
 use crate::fs::fallible::Text;
 use crate::mm::space::user_pages;
 use crate::mm::user::USER_END;
@@ -221,7 +221,7 @@ impl Content for PageMap {
         Ok(pages.pages() as usize * WORD)
     }
 
-    fn write(&self, _place: Place, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+    fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EROFS)
     }
 }

@@ -21,7 +21,7 @@ use super::fallible::Text;
 use super::image::BadImage;
 use super::node::{Body, Node, Volume};
 use super::tree;
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::process::pid;
 use crate::{arch, counters, mm, options, sched};
 
@@ -30,10 +30,10 @@ pub use folder::Folder;
 use process::Processes;
 
 /// Puts everything below `root`.
-pub fn populate(root: &Kept<Node>) -> Result<(), BadImage> {
+pub fn populate(root: &StaticOrArc<Node>) -> Result<(), BadImage> {
     devices(&directory(root, b"dev")?)?;
-    let fixed = Node::directory(Volume::System, 0o555)?.forever()?;
-    fixed.set_parent(root.known());
+    let fixed = Node::directory(Volume::System, 0o555)?.into_static()?;
+    fixed.set_parent(root.downgrade());
     for (name, write) in MACHINE {
         generated(&fixed, name, *write)?;
     }
@@ -42,7 +42,7 @@ pub fn populate(root: &Kept<Node>) -> Result<(), BadImage> {
     generated(&directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("1\n"))?;
     generated(&directory(&settings, b"kernel")?, b"pid_max", |text| writeln!(text, "{}", pid::LIMIT))?;
     tree::freeze(&fixed)?;
-    tree::attach(root, b"proc", &folder::node(Processes { fixed })?.forever()?)?;
+    tree::attach(root, b"proc", &folder::node(Processes { fixed })?.into_static()?)?;
     let cpus = below(root, &[b"sys", b"devices", b"system", b"cpu"])?;
     for name in [&b"online"[..], b"possible", b"present"] {
         generated(&cpus, name, cpu_range)?;
@@ -63,7 +63,7 @@ const MACHINE: &[(&[u8], Fixed)] = &[
     (b"uptime", |text| writeln!(text, "{} 0", arch::now_ns() / 1_000_000_000)),
 ];
 
-fn devices(dev: &Kept<Node>) -> Result<(), Errno> {
+fn devices(dev: &StaticOrArc<Node>) -> Result<(), Errno> {
     let files: [(&[u8], Device); 5] = [
         (b"null", Device::Null),
         (b"zero", Device::Zero),
@@ -88,22 +88,22 @@ fn devices(dev: &Kept<Node>) -> Result<(), Errno> {
         .try_for_each(|(name, target)| tree::attach(dev, name, &Node::link(Volume::System, target)?))
 }
 
-fn directory(parent: &Kept<Node>, name: &[u8]) -> Result<Kept<Node>, Errno> {
-    let made = Node::directory(Volume::System, 0o755)?.forever()?;
+fn directory(parent: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    let made = Node::directory(Volume::System, 0o755)?.into_static()?;
     tree::attach(parent, name, &made)?;
     Ok(made)
 }
 
-fn below(parent: &Kept<Node>, names: &[&[u8]]) -> Result<Kept<Node>, Errno> {
+fn below(parent: &StaticOrArc<Node>, names: &[&[u8]]) -> Result<StaticOrArc<Node>, Errno> {
     names.iter().try_fold(parent.clone(), |at, name| directory(&at, name))
 }
 
-fn generated(parent: &Kept<Node>, name: &[u8], write: Fixed) -> Result<(), Errno> {
+fn generated(parent: &StaticOrArc<Node>, name: &[u8], write: Fixed) -> Result<(), Errno> {
     tree::attach(parent, name, &folder::text(write)?)
 }
 
 /// `node`, whose contents `make` makes, for one who opens it.
-pub fn opened(node: &Node, make: &Maker) -> Result<Kept<Node>, Errno> {
+pub fn opened(node: &Node, make: &Maker) -> Result<StaticOrArc<Node>, Errno> {
     Node::new(Volume::System, node.permissions(), Body::File(make()?))
 }
 

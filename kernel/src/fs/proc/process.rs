@@ -13,7 +13,7 @@ use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
 use super::listing::{Listing, Paragraph};
 use super::maps::{self, PageMap};
 use super::texts;
-use crate::fs::Kept;
+use crate::fs::StaticOrArc;
 use crate::fs::fallible::{Text, boxed};
 use crate::fs::node::{Node, Volume};
 use crate::fs::path;
@@ -44,12 +44,12 @@ struct One {
     process: Weak<Process>,
 }
 
-pub fn of_process(process: &Arc<Process>) -> Result<Kept<Node>, Errno> {
+pub fn of_process(process: &Arc<Process>) -> Result<StaticOrArc<Node>, Errno> {
     folder::node(One { process: Arc::downgrade(process) })
 }
 
 impl Folder for One {
-    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         match name {
             b"fd" => folder::node(Descriptors::of(&process)),
@@ -57,7 +57,7 @@ impl Folder for One {
             b"exe" => link(&program_path(&process)?),
             b"cwd" => {
                 let task = process.any_thread().ok_or(Errno::ENOENT)?;
-                link(&path::of(&task.place().directory())?)
+                link(&path::of(&task.fs_context().directory())?)
             }
             b"maps" => listing(&process, Detail::Mappings, maps::maps_line),
             b"smaps" => listing(&process, Detail::Resident, maps::smaps_paragraph),
@@ -71,12 +71,12 @@ impl Folder for One {
         let _all = list_names(&NAMES, position, show);
     }
 
-    fn parent(&self) -> Option<Kept<Node>> {
+    fn parent(&self) -> Option<StaticOrArc<Node>> {
         crate::fs::root().lookup(b"proc").ok()
     }
 }
 
-fn link(target: &[u8]) -> Result<Kept<Node>, Errno> {
+fn link(target: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
     Node::link(Volume::System, target)
 }
 
@@ -88,7 +88,7 @@ fn program_path(process: &Process) -> Result<Vec<u8>, Errno> {
 /// A text about a process.
 type Writer = fn(&Process, &mut Text) -> fmt::Result;
 
-fn file(process: &Arc<Process>, name: &[u8]) -> Result<Kept<Node>, Errno> {
+fn file(process: &Arc<Process>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
     let write: Writer = match name {
         b"cmdline" => texts::cmdline,
         b"environ" => texts::environ,
@@ -104,7 +104,7 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<Kept<Node>, Errno> {
     folder::text(move |text| process.upgrade().map_or(Ok(()), |process| write(&process, text)))
 }
 
-fn listing(process: &Arc<Process>, detail: Detail, write: Paragraph) -> Result<Kept<Node>, Errno> {
+fn listing(process: &Arc<Process>, detail: Detail, write: Paragraph) -> Result<StaticOrArc<Node>, Errno> {
     let process = Arc::downgrade(process);
     folder::generated(move || Ok(boxed(Listing::of(process.clone(), detail, write))?))
 }
@@ -115,7 +115,7 @@ struct Tasks {
 }
 
 impl Folder for Tasks {
-    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         let task = folder::number(name).and_then(|tid| process.thread(tid)).ok_or(Errno::ENOENT)?;
         folder::node(OneTask { task: Arc::downgrade(&task) })
@@ -127,7 +127,7 @@ impl Folder for Tasks {
         let _all = list_numbers(position, (DOTS + 1, S_IFDIR), next, show);
     }
 
-    fn parent(&self) -> Option<Kept<Node>> {
+    fn parent(&self) -> Option<StaticOrArc<Node>> {
         of_process(&self.process.upgrade()?).ok()
     }
 }
@@ -138,7 +138,7 @@ struct OneTask {
 }
 
 impl Folder for OneTask {
-    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         match name {
             b"comm" => {
                 let task = self.task.clone();
@@ -153,7 +153,7 @@ impl Folder for OneTask {
             list_names(&[(b"comm", S_IFREG), (b"stat", S_IFREG), (b"status", S_IFREG)], position, show);
     }
 
-    fn parent(&self) -> Option<Kept<Node>> {
+    fn parent(&self) -> Option<StaticOrArc<Node>> {
         let process = Arc::downgrade(self.task.upgrade()?.process());
         folder::node(Tasks { process }).ok()
     }
@@ -162,7 +162,7 @@ impl Folder for OneTask {
 /// `/proc` itself: the processes, and names that are always there.
 pub struct Processes {
     /// Those names.
-    pub fixed: Kept<Node>,
+    pub fixed: StaticOrArc<Node>,
 }
 
 /// Names that mean another process to each that reads them.
@@ -171,7 +171,7 @@ const MOVING: [(&[u8], u32); 2] = [(b"self", S_IFLNK), (b"thread-self", S_IFLNK)
 const FIRST: u64 = DOTS + MOVING.len() as u64 + 1;
 
 impl Folder for Processes {
-    fn lookup(&self, name: &[u8]) -> Result<Kept<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         match (name, folder::number(name)) {
             (b"self", _) => moving_link(texts::own_process),
             (b"thread-self", _) => moving_link(texts::own_thread),
@@ -191,12 +191,12 @@ impl Folder for Processes {
         }
     }
 
-    fn parent(&self) -> Option<Kept<Node>> {
+    fn parent(&self) -> Option<StaticOrArc<Node>> {
         Some(crate::fs::root())
     }
 }
 
-fn moving_link(target: fn(&mut Text) -> fmt::Result) -> Result<Kept<Node>, Errno> {
+fn moving_link(target: fn(&mut Text) -> fmt::Result) -> Result<StaticOrArc<Node>, Errno> {
     let mut text = Text::default();
     target(&mut text).map_err(|_| Errno::ENOMEM)?;
     link(&text.0)

@@ -69,11 +69,11 @@ pub fn enter(
         return Err(Trouble { address: action.restorer, access: Access::Exec });
     }
     let stack = task.thread.signals.stack();
-    let place = Place::choose(frame.rsp, &stack, action)?;
-    let Place { sp, fpu, top } = place;
+    let layout = FrameLayout::choose(frame.rsp, &stack, action)?;
+    let FrameLayout { sp, fpu, top } = layout;
     let registers = registers(frame, origin, mask, fpu);
     let context = Ucontext { flags: UC_FLAGS, link: 0, stack, registers, mask };
-    write(&place, action.restorer, &context, &info(signal, origin))
+    write(&layout, action.restorer, &context, &info(signal, origin))
         .map_err(|_| Trouble::find(sp, top - sp, Access::Write))?;
 
     if stack.flags & SS_AUTODISARM != 0 {
@@ -87,24 +87,24 @@ pub fn enter(
     Ok(())
 }
 
-/// Where the parts of a frame are: the handler's stack pointer, the floating point state, and the end.
-struct Place {
+/// The addresses of the parts of a frame: the handler's stack pointer, the floating point state, and the end.
+struct FrameLayout {
     sp: u64,
     fpu: u64,
     top: u64,
 }
 
-impl Place {
-    /// Below the red zone of who is interrupted with the stack pointer `sp`; or, if `action` wants that, on the
-    /// alternate stack, and then all of it.
+impl FrameLayout {
+    /// Returns a layout below the red zone of the program, whose stack pointer is `sp`, or on the alternate stack if `action`
+    /// wants that.
     fn choose(sp: u64, stack: &SignalStack, action: &Sigaction) -> Result<Self, Trouble> {
         let already = altstack::in_use(stack, sp);
         let switch = action.flags & SA_ONSTACK != 0 && stack.size != 0 && !already;
         let top = if switch { stack.base.wrapping_add(stack.size) } else { sp.wrapping_sub(RED_ZONE) };
         let trouble = |address| Trouble { address, access: Access::Write };
-        let place = Self::below(top).ok_or(trouble(top))?;
-        let fits = !(already || switch) || altstack::covers(stack, place.sp);
-        if fits { Ok(place) } else { Err(trouble(place.sp)) }
+        let layout = Self::below(top).ok_or(trouble(top))?;
+        let fits = !(already || switch) || altstack::covers(stack, layout.sp);
+        if fits { Ok(layout) } else { Err(trouble(layout.sp)) }
     }
 
     fn below(top: u64) -> Option<Self> {
@@ -114,11 +114,11 @@ impl Place {
     }
 }
 
-fn write(place: &Place, restorer: u64, context: &Ucontext, info: &Siginfo) -> Result<(), Errno> {
-    save_fpu(place.fpu)?;
-    user::write(place.sp, &restorer)?;
-    user::write(place.sp + 8, context)?;
-    user::write(place.sp + INFO, info)
+fn write(layout: &FrameLayout, restorer: u64, context: &Ucontext, info: &Siginfo) -> Result<(), Errno> {
+    save_fpu(layout.fpu)?;
+    user::write(layout.sp, &restorer)?;
+    user::write(layout.sp + 8, context)?;
+    user::write(layout.sp + INFO, info)
 }
 
 #[inline(never)] // a large buffer for a short time

@@ -1,4 +1,4 @@
-//! Where a process is in the tree of names, and its umask.
+//! The file system context of a process: its root, its current directory and its umask (Linux's `fs_struct`).
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -7,27 +7,27 @@ use abi::Errno;
 use sync::SpinLock;
 
 use super::fallible;
-use super::kept::Kept;
 use super::node::Node;
 use super::path::{self, Found};
+use super::static_or_arc::StaticOrArc;
 use crate::mm::refcache_arc::RefcacheArc;
 
-/// See the module. Threads share it, and processes may.
-pub struct Place {
-    root: RefcacheArc<Kept<Node>>,
-    directory: SpinLock<RefcacheArc<Kept<Node>>>,
+/// The context. Threads share it, and processes may. See the module.
+pub struct FsContext {
+    root: RefcacheArc<StaticOrArc<Node>>,
+    directory: SpinLock<RefcacheArc<StaticOrArc<Node>>>,
     /// Relaxed: it orders nothing.
     umask: AtomicU32,
 }
 
-impl Place {
-    /// In the root directory.
+impl FsContext {
+    /// Returns the context of the first process, in the root directory.
     pub fn new() -> Result<Arc<Self>, Errno> {
         let root = RefcacheArc::new(super::root())?;
         fallible::arc(Self { directory: SpinLock::new(root.clone()), root, umask: AtomicU32::new(0o022) })
     }
 
-    /// The same place, to be left independently.
+    /// Returns a copy that changes independently.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         fallible::arc(Self {
             root: self.root.clone(),
@@ -37,12 +37,12 @@ impl Place {
     }
 
     /// The current directory.
-    pub fn directory(&self) -> Kept<Node> {
-        Kept::clone(&self.directory.lock())
+    pub fn directory(&self) -> StaticOrArc<Node> {
+        StaticOrArc::clone(&self.directory.lock())
     }
 
     /// Changes the current directory.
-    pub fn set_directory(&self, node: Kept<Node>) -> Result<(), Errno> {
+    pub fn set_directory(&self, node: StaticOrArc<Node>) -> Result<(), Errno> {
         if !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -52,7 +52,7 @@ impl Place {
     }
 
     /// What `path` names, counted from `start` unless it is absolute.
-    pub fn find(&self, start: &Kept<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
+    pub fn find(&self, start: &StaticOrArc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
         path::find(&self.root, start, path, follow)
     }
 

@@ -1,0 +1,103 @@
+//! References that are either static or counted.
+//!
+//! Nodes that boot makes are never taken away, except files in memory. Without this, all walks through them on the way to a
+//! program would write the cache lines of their counts.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use core::ops::Deref;
+use core::ptr;
+
+use abi::Errno;
+
+use super::fallible;
+
+/// A reference to a static value, or a counted one. See the module.
+pub enum StaticOrArc<T: 'static> {
+    /// The value lives for ever.
+    Static(&'static T),
+    /// The value lives as long as it has a reference.
+    Arc(Arc<T>),
+}
+
+/// The same, but a counted value may be gone.
+pub enum StaticOrWeak<T: 'static> {
+    /// The value lives for ever.
+    Static(&'static T),
+    /// The value may be gone.
+    Weak(Weak<T>),
+}
+
+impl<T> StaticOrArc<T> {
+    /// Whether both refer to the same value.
+    pub fn is(&self, other: &Self) -> bool {
+        ptr::eq::<T>(&**self, &**other)
+    }
+
+    /// Returns a reference that does not keep the value.
+    pub fn downgrade(&self) -> StaticOrWeak<T> {
+        match self {
+            Self::Static(value) => StaticOrWeak::Static(value),
+            Self::Arc(value) => StaticOrWeak::Weak(Arc::downgrade(value)),
+        }
+    }
+
+    /// Makes the value live for ever.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn into_static(self) -> Result<Self, Errno> {
+        match self {
+            Self::Static(_) => Ok(self),
+            Self::Arc(value) => Ok(Self::Static(Box::leak(fallible::boxed(value)?))),
+        }
+    }
+
+    /// Returns the value, if this was the last reference to a counted one.
+    pub fn into_inner(self) -> Option<T> {
+        match self {
+            Self::Static(_) => None,
+            Self::Arc(value) => Arc::into_inner(value),
+        }
+    }
+}
+
+impl<T> From<Arc<T>> for StaticOrArc<T> {
+    fn from(value: Arc<T>) -> Self {
+        Self::Arc(value)
+    }
+}
+
+impl<T> Clone for StaticOrArc<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Static(value) => Self::Static(value),
+            Self::Arc(value) => Self::Arc(value.clone()),
+        }
+    }
+}
+
+impl<T> Deref for StaticOrArc<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match self {
+            Self::Static(value) => value,
+            Self::Arc(value) => value,
+        }
+    }
+}
+
+impl<T> StaticOrWeak<T> {
+    /// Returns a reference to nothing.
+    pub const fn new() -> Self {
+        Self::Weak(Weak::new())
+    }
+
+    /// Returns a reference that keeps the value, if that is still there.
+    pub fn upgrade(&self) -> Option<StaticOrArc<T>> {
+        match self {
+            Self::Static(value) => Some(StaticOrArc::Static(value)),
+            Self::Weak(value) => value.upgrade().map(StaticOrArc::Arc),
+        }
+    }
+}
