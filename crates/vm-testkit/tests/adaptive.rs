@@ -278,7 +278,7 @@ fn a_leaf_that_is_dropped_as_a_whole_has_no_owner() {
     }
 }
 
-/// The leaf folds and is freed, so all unlink; cut again, it is a new one.
+/// The leaf folds and is freed, so all unlink; split again, it is a new one.
 #[test]
 fn a_leaf_that_becomes_a_huge_page_has_no_owner() {
     let (world, leaf) = leaf_of(8, 8, 40);

@@ -169,7 +169,7 @@ fn a_child_that_shall_not_see_a_block_leaves_it_whole() {
                 child.end();
             });
             unmap(world, range(0, HUGE_PAGES));
-            assert_eq!(world.count(Event::Shootdown), 1, "it was never cut, nor lost its translations");
+            assert_eq!(world.count(Event::Shootdown), 1, "it was never split, nor lost its translations");
         });
     }
 }

@@ -223,7 +223,7 @@ fn a_move_in_pieces_that_fails_has_moved_nothing() {
     for design in ALL_TABLES.map(Design::Radix) {
         for to in [Placement::Fixed(page(70_000)), Placement::Anywhere { hint: None }] {
             let from = PageRange::new(page(1000), 4000).unwrap();
-            // So many more that folded slots are cut, when the mapping grows at the new place.
+            // So many more that folded slots are split, when the mapping grows at the new place.
             let what = Remap { from, pages: 6000, to, keep: false };
             sweep(design, |world, pin| world.remap_in_pieces(pin, &what, 700, || ()).map(drop));
         }

@@ -3,7 +3,7 @@
 //! Each page has an owner, who alone maps, unmaps, protects and discards it, and who publishes the page's
 //! state before and after. Everybody loads and stores everywhere. A visitor who saw the same settled state
 //! before and after an access knows exactly what the access had to do: the order that POSIX asks for, checked
-//! without a lock that would hide races. The stripes of the owners cut nodes and folded spans, so that
+//! without a lock that would hide races. The stripes of the owners divide nodes and folded spans, so that
 //! neighbours meet in them.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

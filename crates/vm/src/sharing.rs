@@ -140,7 +140,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     /// too is not counted for it before it looks.
     pub(crate) fn fork_page(&self, pin: &Pinned, page: Page) -> ForkedPage {
         let flags = page.flags() - Flags::LOCKED;
-        assert!(!page.is_huge(), "a huge page is cut before others have its frames");
+        assert!(!page.is_huge(), "a huge page is split before others have its frames");
         let is_inherited = !flags.contains(Flags::WIPEONFORK) && !page.is_shown();
         if is_inherited && let Some(compressed) = page.compressed() {
             self.memory.adjust_compressed(pin, compressed, 1);

@@ -165,7 +165,7 @@ pub trait AddressSpace: Any + Send + Sync {
 
     /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then (MADV_DONTNEED). If
     /// part of the range is not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
-    /// Needs memory only to cut a huge page.
+    /// Needs memory only to split a huge page.
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         self.discard_without(pin, pages, Flags::NONE)
     }
@@ -232,7 +232,7 @@ pub trait AddressSpace: Any + Send + Sync {
 
     /// One step of a clock that takes pages out of memory: the first 512 pages from `from` on that may have some to give. Those
     /// that nobody has touched since the step before are compressed, the others' translations are taken back. How many pages
-    /// have gone, and where the next step begins; none: there is nothing from `from` on. Needs memory only to cut huge pages,
+    /// have gone, and where the next step begins; none: there is nothing from `from` on. Needs memory only to split huge pages,
     /// which stay without. Designs that cannot have none.
     fn page_out(&self, _pin: &Pinned, _from: PageNum) -> Option<(u64, PageNum)> {
         None

@@ -50,7 +50,7 @@ pub trait Content: Send + Sync {
         Err(Errno::EBADF)
     }
 
-    /// Cuts the file, or extends it with zeroes.
+    /// Truncates the file, or extends it with zeroes.
     fn set_len(&self, _len: u64) -> Result<(), Errno> {
         Err(Errno::EINVAL)
     }

@@ -5,7 +5,7 @@
 //! hashes are neighbours; a listing that is interrupted between two such names skips the second, which takes
 //! 63 equal bits.
 //!
-//! The sorted sequence is cut into chunks, so that a new name moves few others:
+//! The sorted sequence is split into chunks, so that a new name moves few others:
 //!
 //! ```text
 //! chunks: [ [a d e] [g h k m] [p] ]      none empty, none longer than CHUNK; a full one is split in half

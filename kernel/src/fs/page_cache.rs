@@ -10,14 +10,14 @@
 //! |---|---|
 //! | read; write below the end; a fault | none: the tree is looked at, and grows, without one |
 //! | write beyond the end, or to what can be sealed; a longer file; a [seal](seals) | `changing` |
-//! | a cut; a hole punched; room reserved | noted under `changing`, done [without it](changing) |
+//! | a truncation; a hole punched; room reserved | noted under `changing`, done [without it](changing) |
 //!
 //! 1. What lies beyond the end is rubbish. Whoever raises the end clears what it takes in, first.
 //! 2. The end is lowered first; then pages go out of the tree; then the translations are taken back everywhere. A
 //!    fault reads the length with the slot of its page locked, until the page is mapped: either the taking back waits for
 //!    it, or it comes after, and the slot's lock shows it the new length. So no program has a page beyond the end when a
-//!    cut returns.
-//! 3. A write below the end that meets a cut may lose any part of what it writes; or put it beyond the end, where it is
+//!    truncation returns.
+//! 3. A write below the end that meets a truncation may lose any part of what it writes; or put it beyond the end, where it is
 //!    rubbish.
 //! 4. `changing` is taken before any slot's lock, and never with one held.
 //!
@@ -229,7 +229,7 @@ fn pages(len: u64) -> u64 {
     len.div_ceil(PAGE as u64)
 }
 
-/// A range of bytes cut at page ends: page, offset in the page, bytes.
+/// A range of bytes split at page ends: page, offset in the page, bytes.
 fn pieces(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut done = 0;
     core::iter::from_fn(move || {

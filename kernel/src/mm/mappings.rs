@@ -1,4 +1,4 @@
-//! From a file to its mappings: the reverse map, by which a cut and reclaim find every page that shows the file.
+//! From a file to its mappings: the reverse map, by which truncation and reclaim find every page that shows the file.
 //!
 //! A list for each core, made when the file is first mapped: cores that map and unmap one file share nothing. A list goes
 //! through the records themselves.

@@ -30,7 +30,7 @@ impl<'a> Script<'a> {
     /// What a file that begins with `head` asks for; `None` if it is no script.
     ///
     /// # Errors
-    /// ENOEXEC if the line names no interpreter, or its path is cut off.
+    /// ENOEXEC if the line names no interpreter, or its path is truncated.
     pub fn parse(head: &'a [u8]) -> Result<Option<Self>, Errno> {
         let Some(rest) = head.strip_prefix(b"#!") else { return Ok(None) };
         let end = rest.iter().position(|byte| matches!(byte, b'\n' | 0));

@@ -87,7 +87,7 @@ fn list(list: u64, count: u64) -> Result<Vec<IoVec>, Errno> {
     Ok(ranges)
 }
 
-/// A range cut at page ends.
+/// A range split at page ends.
 fn pieces(range: IoVec) -> impl Iterator<Item = IoVec> {
     let mut done = 0;
     core::iter::from_fn(move || {

@@ -75,7 +75,7 @@ impl BootInfo {
         self.image
     }
 
-    /// The kernel's command line, copied into `buffer`; cut off where the buffer ends.
+    /// The kernel's command line, copied into `buffer`; truncated where the buffer ends.
     pub fn command_line<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
         let mut length = 0;
         while self.info.command_line != 0 && length < buffer.len() {

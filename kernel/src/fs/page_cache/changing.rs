@@ -5,11 +5,11 @@
 //!
 //! | under way | with others of its kind? | who waits |
 //! |---|---|---|
-//! | *removal*: a cut, or a hole being punched | yes | who raises the end, who reserves, who seals |
+//! | *removal*: a truncation, or a hole being punched | yes | who raises the end, who reserves, who seals |
 //! | *reservation* of room, beyond the end too | no | they, and who removes |
 //!
 //! ```text
-//!   cut      lock   end lowered, removals + 1   unlock   pages go, translations go   lock   removals - 1   unlock
+//!   truncate lock   end lowered, removals + 1   unlock   pages go, translations go   lock   removals - 1   unlock
 //!   extend   lock   removals > 0   unlock   lock   removals > 0   unlock ................................   lock   end raised
 //! ```
 //! 1. Nothing beyond the end is taken in while a removal may still take it out, or take its translations back. So what is

@@ -43,7 +43,7 @@ impl PageCache {
         Ok(done)
     }
 
-    /// Cuts the file, or extends it with zeroes.
+    /// Truncates the file, or extends it with zeroes.
     pub fn set_len(&self, new: u64) -> Result<(), Errno> {
         if new > MAX_LEN {
             return Err(Errno::EFBIG);

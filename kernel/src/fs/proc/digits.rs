@@ -16,7 +16,7 @@ const DECIMAL: usize = 20;
 const SPACES: usize = 48;
 
 /// A line at the end of a text. There is room for all that it may have but what [`end`](Self::end) adds, so that numbers are
-/// copied whole and then cut: a length that is known costs a few stores.
+/// copied whole and then shortened: a length that is known costs a few stores.
 pub struct Line<'t> {
     bytes: &'t mut Vec<u8>,
     start: usize,

@@ -10,7 +10,7 @@ use percore::Pinned;
 use radixmap::{IfDiffering, OutOfMemory, Run};
 use refcache::Domain;
 
-use super::huge::cut_all;
+use super::huge::split_all;
 use super::{RadixSpace, keys};
 use crate::contract::{Call, during, lock_slots};
 use crate::designs::locked::lock_all;
@@ -33,7 +33,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         // A huge page's frames are its own alone: each gets references of its own now.
         if self.may_have_huge() {
             let keys = mine.keys();
-            cut_all(&mut mine, keys).map_err(|_| VmError::OutOfMemory)?;
+            split_all(&mut mine, keys).map_err(|_| VmError::OutOfMemory)?;
         }
         let mut copy = Copying::new(pin, self, child, ask);
         let copied = mine.copy_to(pin, &child.map, |run| copy.run(run));
@@ -74,12 +74,12 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
     }
 
-    /// Cuts the huge pages of the first piece of `rest`, and returns the piece. A huge page is 512 pages when it is cut.
+    /// Splits the huge pages of the first piece of `rest`, and returns the piece. A huge page is 512 pages when it is split.
     fn cut_piece(&self, pin: &Pinned, rest: PageRange) -> Result<PageRange, VmError> {
         let end = PageNum::new(self.map.extent(pin, keys(rest), PIECE / 64));
         let piece = PageRange::between(rest.start(), end);
         let mut guard = self.lock(pin, piece, IfDiffering)?;
-        cut_all(&mut guard, keys(piece)).map_err(|_| VmError::OutOfMemory)?;
+        split_all(&mut guard, keys(piece)).map_err(|_| VmError::OutOfMemory)?;
         Ok(piece)
     }
 }

@@ -7,7 +7,7 @@
 //!                                                               promotion: `promote.rs`
 //! ```
 //!
-//! 1. A huge page's frames are its own alone. So it is cut before its frames get references (`fork`), and each of its
+//! 1. A huge page's frames are its own alone. So it is split before its frames get references (`fork`), and each of its
 //!    pages is like any other from then on: it goes back alone, is counted alone, is copied alone.
 //! 2. A huge page is one slot: nobody holds a part of it. It is locked as a whole, or the lock expands it, which gives each
 //!    page its frame and the tracker of the whole ([`Page::part`]).
@@ -17,7 +17,7 @@
 //! 4. Translations of pages side by side may be left of the whole in some TLB when one of them is filled in anew: they say
 //!    the same of each page whose slot was not locked meanwhile, and whoever locks one finds the core in its tracker.
 //!
-//! Counting references of the huge frame as a whole would spare `fork` the cut, but not the child's first write: and a
+//! Counting references of the huge frame as a whole would spare `fork` the split, but not the child's first write: and a
 //! frame of which one page in 512 is still used would keep all its memory.
 
 use core::ops::{ControlFlow, Range};
@@ -38,7 +38,7 @@ pub(super) fn is_meant_whole(page: Page) -> bool {
 }
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// Resolves a fault on a locked block as a whole; none if it cannot be, and has to be cut.
+    /// Resolves a fault on a locked block as a whole; none if it cannot be, and has to be split.
     pub(super) fn resolve_whole(
         &self,
         pin: &Pinned,
@@ -86,21 +86,24 @@ pub(super) fn is_block(guard: &Guard<'_>) -> bool {
     keys.end - keys.start == HUGE_PAGES
 }
 
-/// Cuts every huge page of the locked `keys`.
-pub(super) fn cut_all<E: Expand>(guard: &mut Guard<'_, E>, mut keys: Range<u64>) -> Result<(), OutOfMemory> {
+/// Splits every huge page of the locked `keys`.
+pub(super) fn split_all<E: Expand>(
+    guard: &mut Guard<'_, E>,
+    mut keys: Range<u64>,
+) -> Result<(), OutOfMemory> {
     while !keys.is_empty() {
         let huge = |entry: &mut Entry<'_, Page, _>| match entry.value() {
             Some(page) if page.is_huge() => ControlFlow::Break(entry.keys()),
             _ => ControlFlow::Continue(()),
         };
         let ControlFlow::Break(block) = guard.try_for_each_in(keys.clone(), huge) else { break };
-        cut(guard, &block)?;
+        split_huge(guard, &block)?;
         keys.start = block.end;
     }
     Ok(())
 }
 
-/// Cuts the huge page that is `block`, which is locked.
-pub(super) fn cut<E: Expand>(guard: &mut Guard<'_, E>, block: &Range<u64>) -> Result<(), OutOfMemory> {
+/// Splits the huge page that is `block`, which is locked.
+pub(super) fn split_huge<E: Expand>(guard: &mut Guard<'_, E>, block: &Range<u64>) -> Result<(), OutOfMemory> {
     guard.split(block.start..block.start + 1).map_err(|_| OutOfMemory)
 }

@@ -1,13 +1,13 @@
 //! Page out: a clock goes round the space, a block at a step. What is idle when the hand comes is compressed; what is not
 //! becomes idle, unless somebody touches it before the hand comes again. The protocol is in `compressed.rs`.
 //!
-//! A huge page is idle as a whole, and then cut; where there is no memory for that it stays until the hand is back.
+//! A huge page is idle as a whole, and then split; where there is no memory for that it stays until the hand is back.
 
 use percore::Pinned;
 use radixmap::IfDiffering;
 use refcache::Domain;
 
-use super::huge::cut;
+use super::huge::split_huge;
 use super::promote::block_of;
 use super::{Guard, RadixSpace, keys};
 use crate::contract::lock_slots;
@@ -52,11 +52,11 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
-/// Cuts the locked block if it is an idle huge page.
+/// Splits the locked block if it is an idle huge page.
 fn cut_if_idle(guard: &mut Guard<'_, IfDiffering>) -> Result<(), OutOfMemory> {
     let (keys, mut is_idle) = (guard.keys(), false);
     guard.for_each(|entry| is_idle |= entry.value().is_some_and(is_idle_huge));
-    if is_idle { cut(guard, &keys) } else { Ok(()) }
+    if is_idle { split_huge(guard, &keys) } else { Ok(()) }
 }
 
 fn is_idle_huge(page: Page) -> bool {

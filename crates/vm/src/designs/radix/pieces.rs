@@ -6,7 +6,7 @@ use percore::Pinned;
 use radixmap::{Always, ExpandUsed, IfPresent, Never, Run};
 use refcache::Domain;
 
-use super::huge::cut_all;
+use super::huge::split_all;
 use super::promote::first_untouched_leaf;
 use super::remap::uniform;
 use super::{Guard, RadixSpace, keys, make_fit};
@@ -25,7 +25,7 @@ use crate::{
 
 /// Slots that move in one step. A page that moves costs more than one that is unmapped.
 const SLOTS: u64 = 128;
-/// Huge pages that move in one step: it is 512 pages when it is cut.
+/// Huge pages that move in one step: it is 512 pages when it is split.
 const HUGE_SLOTS: u64 = 1;
 /// Pages that go back together.
 const TAKEN: usize = 64;
@@ -64,7 +64,7 @@ where
         let mut places = Move::new(self.check(from)?, to)?.lock(&self.map, pin)?;
         all_are(&mut places.old, |page| !page.is_held() && page.mapping() == mapping)?;
         all_are(&mut places.new, Page::is_held)?;
-        cut_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
+        split_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         places.make_room(mapping)?;
         let backing = places.way.backing(pin, &self.backend, mapping, remap_backing)?;
         self.backend.refer(pin, backing, to.pages() as i64);
@@ -74,7 +74,7 @@ where
         Ok(mapping.with_backing(backing))
     }
 
-    /// Only leaves have contents, once huge pages are cut, and what is folded is left as it is: nothing expands. A few pages at a
+    /// Only leaves have contents, once huge pages are split, and what is folded is left as it is: nothing expands. A few pages at a
     /// time are taken from the one place, and then given to the other: never are both locked, which might be one slot if
     /// others have unmapped all around them. What the backing shows is shown again at the next touch.
     fn carry_back(
@@ -125,7 +125,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         taken: &mut [Option<(u64, Page)>],
     ) -> Result<(), VmError> {
         let mut guard = self.lock_leaves(pin, from);
-        cut_all(&mut guard, keys(from)).map_err(|_| VmError::OutOfMemory)?;
+        split_all(&mut guard, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         let is_ours = |page: Page| !page.is_held() && page.mapping() == mapping;
         self.backend.invalidate(pin, ShootdownSet::of(&mut guard, self.backend.grain, is_ours));
         let mut room = taken.iter_mut();

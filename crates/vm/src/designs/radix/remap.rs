@@ -9,7 +9,7 @@ use percore::Pinned;
 use radixmap::{Always, Entry, Expand};
 use refcache::Domain;
 
-use super::huge::cut_all;
+use super::huge::split_all;
 use super::{Guard, RadixSpace, keys, make_fit};
 use crate::designs::moving::{Move, Places};
 use crate::meta::Page;
@@ -56,7 +56,7 @@ where
     ) -> Result<(), VmError> {
         let mut places = Move::new(from, to)?.lock(&self.map, pin)?;
         let mapping = uniform(&mut places.old, keys(from))?;
-        cut_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
+        split_all(&mut places.old, keys(from)).map_err(|_| VmError::OutOfMemory)?;
         places.make_room(mapping)?;
         let backing = places.way.backing(pin, &self.backend, mapping, remap_backing)?;
         self.remove(pin, &mut places.new);

@@ -16,7 +16,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         let (end, outcome) = up_to_refusal(&edit, pages, prot);
         let pages = PageRange::between(pages.start(), end);
         if !pages.is_empty() {
-            edit.cut(pages)?;
+            edit.split_at_ends(pages)?;
             edit.hold(pages);
             let mut guard = self.lock_pages(pin, pages);
             edit.set_mappings(pages, |mapping| mapping.with_prot(prot));
@@ -60,7 +60,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         if unfit && set.contains(Flags::WIPEONFORK) {
             return Err(VmError::Mixed);
         }
-        edit.cut(pages)?;
+        edit.split_at_ends(pages)?;
         edit.hold(pages);
         let mut guard = self.lock_pages(pin, pages);
         let flags = |before: Flags| (before - clear) | set;

@@ -73,7 +73,7 @@ impl<'a> Edit<'a> {
         self.change(pages.start()).open(pages.end(), mapping);
     }
 
-    /// No region reaches across `at` from now on.
+    /// Splits the region that reaches across `at`.
     fn split(&mut self, at: PageNum) -> Result<(), VmError> {
         let Some(whole) = find::at(self, at).filter(|region| region.pages.start() < at) else {
             return Ok(());
@@ -84,8 +84,8 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// No region sticks out of `pages` from now on.
-    pub(super) fn cut(&mut self, pages: PageRange) -> Result<(), VmError> {
+    /// Splits the regions that stick out of `pages` at its ends.
+    pub(super) fn split_at_ends(&mut self, pages: PageRange) -> Result<(), VmError> {
         self.split(pages.start())?;
         self.split(pages.end())
     }

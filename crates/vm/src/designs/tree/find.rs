@@ -49,7 +49,7 @@ pub(super) fn next(tree: &Look<'_>, from: PageNum) -> Option<Region> {
     below.filter(|region| region.pages.contains(from)).or(above)
 }
 
-/// The regions that have pages of `within`, from the left; what sticks out is not cut off.
+/// The regions that have pages of `within`, from the left; what sticks out is not clipped.
 pub(super) fn all<'l>(tree: &'l Look<'_>, within: PageRange) -> impl Iterator<Item = Region> + 'l {
     let mut from = within.start();
     iter::from_fn(move || {

@@ -127,7 +127,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         pages: PageRange,
     ) -> Result<(), VmError> {
         if !is_free(edit, pages) {
-            edit.cut(pages)?;
+            edit.split_at_ends(pages)?;
             edit.reserve(pages.start())?;
             self.take_away(pin, edit, pages);
         }
@@ -136,7 +136,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
 
     /// Unmaps `pages`.
     pub(super) fn remove(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange) -> Result<(), VmError> {
-        edit.cut(pages)?;
+        edit.split_at_ends(pages)?;
         self.take_away(pin, edit, pages);
         edit.clean(pages);
         Ok(())

@@ -80,8 +80,8 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
 
 /// Regions end where the two places do; they are locked, and there is one where the new place begins.
 fn prepare(edit: &mut Edit<'_>, way: Move) -> Result<(), VmError> {
-    edit.cut(way.from)?;
-    edit.cut(way.to)?;
+    edit.split_at_ends(way.from)?;
+    edit.split_at_ends(way.to)?;
     edit.reserve(way.to.start())?;
     edit.hold(way.from);
     edit.hold(way.to);
