@@ -40,6 +40,6 @@ pub use machine::{Attended, Machine};
 pub use model::Model;
 pub use sharing::Shows;
 pub use sim_mmu::SimMmu;
-pub use step::{Place, Step, Target};
+pub use step::{Step, StepPlacement, Target};
 pub use trial::{FILES, Trial};
 pub use world::{ALL_TABLES, Design, Kept, Setup, World, for_each_design};

@@ -8,7 +8,7 @@ use crate::Shows;
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Map so many pages.
-    Map(Place, u64, Prot, Shows),
+    Map(StepPlacement, u64, Prot, Shows),
     /// Unmap.
     Unmap(Target),
     /// Change rights.
@@ -20,7 +20,7 @@ pub enum Step {
     /// Make a huge page of the block that a page is in.
     Collapse(u64),
     /// Move, and grow by so many pages; keep the old ones or not; in pieces of so many pages at most, or in one step.
-    Remap(Target, u64, Place, bool, Option<u64>),
+    Remap(Target, u64, StepPlacement, bool, Option<u64>),
     /// Grow by so many pages.
     Extend(Target, u64),
     /// Load a word of a page.
@@ -57,7 +57,7 @@ pub enum Step {
 
 /// A [`vm::Placement`].
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum StepPlacement {
     /// Anywhere, without a wish.
     Anywhere,
     /// Anywhere, best there.

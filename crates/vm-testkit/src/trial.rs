@@ -6,7 +6,7 @@ use vm::{
 };
 
 use crate::judge::{filled, judge_regions, shot};
-use crate::step::{Place, Step, Target};
+use crate::step::{Step, StepPlacement, Target};
 use crate::{Design, Disk, Model, Setup, Shows, World};
 
 /// Files of every trial.
@@ -126,7 +126,7 @@ impl Trial {
         world.finish();
     }
 
-    fn map(&mut self, pin: &Pinned, place: Place, pages: u64, prot: Prot, shows: Shows) {
+    fn map(&mut self, pin: &Pinned, place: StepPlacement, pages: u64, prot: Prot, shows: Shows) {
         let place = self.place(place);
         let answer = self.world().map(pin, place, pages, prot, shows);
         if !self.short || answer != Err(VmError::OutOfMemory) {
@@ -250,13 +250,13 @@ impl Trial {
         range_of(self.page(target.offset), target.pages)
     }
 
-    fn place(&self, place: Place) -> Placement {
+    fn place(&self, place: StepPlacement) -> Placement {
         match place {
-            Place::Anywhere => Placement::Anywhere { hint: None },
-            Place::Hint(at) => Placement::Anywhere { hint: Some(self.page(at)) },
-            Place::Fixed(at) => Placement::Fixed(self.page(at)),
-            Place::NoReplace(at) => Placement::FixedNoReplace(self.page(at)),
-            Place::Below(at) => Placement::Below(self.page(at)),
+            StepPlacement::Anywhere => Placement::Anywhere { hint: None },
+            StepPlacement::Hint(at) => Placement::Anywhere { hint: Some(self.page(at)) },
+            StepPlacement::Fixed(at) => Placement::Fixed(self.page(at)),
+            StepPlacement::NoReplace(at) => Placement::FixedNoReplace(self.page(at)),
+            StepPlacement::Below(at) => Placement::Below(self.page(at)),
         }
     }
 }

@@ -50,7 +50,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         let frame = self.memory.alloc_zeroed(pin).ok_or(FaultError::OutOfMemory)?;
         self.copy_contents(pin, page, frame);
         entry.set(page.with_frame(frame));
-        self.tally.change(pin, &Change::gain());
+        self.counts.change(pin, &Change::gain());
         self.forget_compressed(pin, page);
         self.fill(pin, at, entry, page.with_frame(frame)).map(|_| Fault::PageIn)
     }
@@ -67,8 +67,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
             None => page.owned().refused(),
         });
         if compressed.is_some() {
-            self.tally.add(pin, Event::PageOut, 1);
-            self.tally.change(pin, &Change::lose());
+            self.counts.add(pin, Event::PageOut, 1);
+            self.counts.change(pin, &Change::lose());
         }
         compressed.is_some()
     }

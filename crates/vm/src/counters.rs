@@ -96,11 +96,11 @@ const MAPPED: usize = NAMES.len();
 const OWN: usize = MAPPED + 1;
 const SHOWN: usize = OWN + 1;
 
-/// The cells behind [`Counters`] and [`Usage`].
+/// The per-core cells behind [`Counters`] and [`Usage`].
 #[derive(Debug)]
-pub(crate) struct Tally(Counts<{ SHOWN + 1 }>);
+pub(crate) struct EventCounts(Counts<{ SHOWN + 1 }>);
 
-impl Tally {
+impl EventCounts {
     pub(crate) fn try_new(cores: usize) -> Option<Self> {
         Counts::try_new(cores).map(Self)
     }

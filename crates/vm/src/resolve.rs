@@ -60,7 +60,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
             Fault::PageIn => Event::PageIn,
             Fault::Spurious => return,
         };
-        self.tally.add(pin, event, 1);
+        self.counts.add(pin, event, 1);
     }
 
     /// Gives the locked `page`, whose slot is `entry`, the frame `frame`, if it has none.
@@ -75,7 +75,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
             return Err(VmError::Exists);
         }
         entry.set(page.with_frame(frame));
-        self.tally.change(pin, &Change::gain());
+        self.counts.change(pin, &Change::gain());
         Ok(())
     }
 }

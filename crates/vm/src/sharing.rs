@@ -100,7 +100,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         let asked = if writes { Access::Write } else { Access::Read };
         let shown = page.with_shown(self.memory.frame(pin, backing, at, asked)?);
         entry.set(shown);
-        self.tally.change(pin, &Change::show());
+        self.counts.change(pin, &Change::show());
         match access {
             Access::Write if !page.is_shared() => self.own(pin, at, entry, shown),
             _ => self.fill(pin, at, entry, shown),
@@ -118,7 +118,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         let Some(frame) = page.frame() else { unreachable!("only a frame is counted") };
         if self.memory.unshare(pin, frame) {
             entry.set(page.owned());
-            self.tally.change(pin, &Change::own(page));
+            self.counts.change(pin, &Change::own(page));
             return self.fill(pin, at, entry, page.owned()).map(|_| Fault::Reuse);
         }
         let copy = self.memory.alloc_copy(pin, frame).ok_or(FaultError::OutOfMemory)?;
@@ -132,7 +132,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
         let mut change = Change::gain();
         self.release(pin, page, &mut change);
-        self.tally.change(pin, &change);
+        self.counts.change(pin, &change);
         Ok(Fault::Copy)
     }
 
@@ -214,7 +214,7 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
     #[inline(always)]
     pub(crate) fn finish(mut self, calls: u64) {
         self.tell();
-        self.backend.tally.unmap(self.pin, &self.change, calls);
+        self.backend.counts.unmap(self.pin, &self.change, calls);
         mem::forget(self);
     }
 
@@ -229,7 +229,7 @@ impl<'a, M: Mmu, F: Memory> References<'a, M, F> {
 impl<M: Mmu, F: Memory> Drop for References<'_, M, F> {
     fn drop(&mut self) {
         self.tell();
-        self.backend.tally.change(self.pin, &self.change);
+        self.backend.counts.change(self.pin, &self.change);
     }
 }
 

@@ -39,7 +39,7 @@ use percore::{CoreSet, Pinned};
 use radixmap::{Expand, ExpandUsed, Leaf, RangeGuard};
 
 use crate::contract::Noted;
-use crate::counters::Tally;
+use crate::counters::EventCounts;
 use crate::meta::Page;
 use crate::sharing::References;
 use crate::shootdown_set::{ShootdownSet, abandon};
@@ -51,14 +51,14 @@ use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 pub struct Backend<M, F> {
     pub(crate) mmu: Noted<M>,
     pub(crate) memory: Noted<F>,
-    pub(crate) tally: Tally,
+    pub(crate) counts: EventCounts,
     pub(crate) grain: Grain,
 }
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
     /// For a machine of `cores` cores.
-    pub(crate) fn new(mmu: M, memory: F, tally: Tally, cores: usize) -> Self {
-        Self { mmu: Noted(mmu), memory: Noted(memory), tally, grain: Grain::new(cores) }
+    pub(crate) fn new(mmu: M, memory: F, counts: EventCounts, cores: usize) -> Self {
+        Self { mmu: Noted(mmu), memory: Noted(memory), counts, grain: Grain::new(cores) }
     }
 
     /// Invalidates the translations in `set`: when this returns, no core has any of them.
@@ -111,9 +111,9 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 
     pub(crate) fn clear_there(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) {
         let shot = self.mmu.shootdown(pin, targets, pages);
-        self.tally.add(pin, Event::Shootdown, 1);
-        self.tally.add(pin, Event::IpiTarget, shot.ipis.into());
-        self.tally.add(pin, Event::AvoidedIpi, shot.avoided.into());
+        self.counts.add(pin, Event::Shootdown, 1);
+        self.counts.add(pin, Event::IpiTarget, shot.ipis.into());
+        self.counts.add(pin, Event::AvoidedIpi, shot.avoided.into());
     }
 }
 
@@ -222,7 +222,7 @@ impl<E: Expand, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
                 run.clear();
             }
         });
-        backend.tally.change(pin, &change);
+        backend.counts.change(pin, &change);
     }
 
     /// Releases the frames. The pages stay mapped.
@@ -235,6 +235,6 @@ impl<E: Expand, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
                 run.set(page.without_frame());
             }
         });
-        backend.tally.change(pin, &change);
+        backend.counts.change(pin, &change);
     }
 }

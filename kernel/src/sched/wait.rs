@@ -50,7 +50,7 @@ impl WaitQueue {
         }
         let task = current();
         loop {
-            let seat = Seat::take(self, &task);
+            let entry = WaitEntry::take(self, &task);
             // Registered first, checked second: see invariant 1 of `sync::Parking`.
             if let Some(value) = ready() {
                 return Ok(Some(value));
@@ -60,7 +60,7 @@ impl WaitQueue {
                 return Ok(None);
             }
             park_until(deadline)?;
-            drop(seat);
+            drop(entry);
         }
     }
 
@@ -82,17 +82,17 @@ fn allow_restart(task: &Task, deadline: Option<u64>) {
     }
 }
 
-/// A place in the queue, given up on every way out.
-struct Seat<'a>(&'a WaitQueue, &'a Arc<Task>);
+/// An entry in the queue, which is removed when it is dropped.
+struct WaitEntry<'a>(&'a WaitQueue, &'a Arc<Task>);
 
-impl<'a> Seat<'a> {
+impl<'a> WaitEntry<'a> {
     fn take(queue: &'a WaitQueue, task: &'a Arc<Task>) -> Self {
         queue.0.lock().push(task.clone());
         Self(queue, task)
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for WaitEntry<'_> {
     fn drop(&mut self) {
         self.0.0.lock().remove(self.1);
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use vm::{Flags, PageNum, PageRange, Prot};
-use vm_testkit::{FILES, Place, Setup, Shows, Step, Target, WORDS};
+use vm_testkit::{FILES, Setup, Shows, Step, StepPlacement, Target, WORDS};
 
 /// Cores of every trial.
 pub const CORES: usize = 5;
@@ -37,13 +37,13 @@ fn prot() -> impl Strategy<Value = Prot> {
     prop_oneof![3 => Just(Prot::READ | Prot::WRITE), 2 => (0..8_u64).prop_map(Prot::from_bits)]
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = StepPlacement> {
     prop_oneof![
-        Just(Place::Anywhere),
-        offset().prop_map(Place::Hint),
-        offset().prop_map(Place::Fixed),
-        offset().prop_map(Place::NoReplace),
-        offset().prop_map(Place::Below),
+        Just(StepPlacement::Anywhere),
+        offset().prop_map(StepPlacement::Hint),
+        offset().prop_map(StepPlacement::Fixed),
+        offset().prop_map(StepPlacement::NoReplace),
+        offset().prop_map(StepPlacement::Below),
     ]
 }
 

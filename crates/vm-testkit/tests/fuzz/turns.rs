@@ -5,7 +5,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use test_memory::with_blocks;
 use vm::PageRange;
-use vm_testkit::{Design, Place, Setup, Step, Target, Trial};
+use vm_testkit::{Design, Setup, Step, StepPlacement, Target, Trial};
 
 use crate::common::{CORES, setup, step};
 use crate::{blocks, panicking, wild};
@@ -46,10 +46,10 @@ fn wild_step(dice: &mut Dice, user: PageRange) -> Step {
     let offset = |dice: &mut Dice| wild::number(dice, user).wrapping_sub(user.start().get());
     let target = |dice: &mut Dice| Target { offset: offset(dice), pages: wild::pages(dice, user) };
     let place = |dice: &mut Dice| match dice.below(4) {
-        0 => Place::Hint(offset(dice)),
-        1 => Place::Fixed(offset(dice)),
-        2 => Place::NoReplace(offset(dice)),
-        _ => Place::Below(offset(dice)),
+        0 => StepPlacement::Hint(offset(dice)),
+        1 => StepPlacement::Fixed(offset(dice)),
+        2 => StepPlacement::NoReplace(offset(dice)),
+        _ => StepPlacement::Below(offset(dice)),
     };
     match dice.below(12) {
         0 => Step::Map(place(dice), wild::pages(dice, user), wild::prot(dice), vm_testkit::Shows::Zeroes),

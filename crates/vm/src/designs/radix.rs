@@ -26,7 +26,7 @@ use refcache::Domain;
 use super::locked::{Guard, check, first_piece, keys, lock_all, make_fit, show_frame};
 use crate::arena::Arenas;
 use crate::contract::{Call, during, lock_slots};
-use crate::counters::Tally;
+use crate::counters::EventCounts;
 use crate::layout::Layout;
 use crate::meta::Page;
 use crate::sharing::References;
@@ -74,8 +74,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     ) -> Result<Self, OutOfMemory> {
         assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
         let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
-        let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
-        let backend = Backend::new(mmu, memory, tally, layout.cores);
+        let counts = EventCounts::try_new(layout.cores).ok_or(OutOfMemory)?;
+        let backend = Backend::new(mmu, memory, counts, layout.cores);
         let map = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
         Ok(Self { map, backend, arenas, user: layout.user })
     }
@@ -109,7 +109,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// Looks for what is mapped in `pages`: where the lowest slot of it starts.
     fn look(&self, pin: &Pinned, pages: Range<u64>) -> Option<u64> {
-        self.backend.tally.add(pin, Event::Look, 1);
+        self.backend.counts.add(pin, Event::Look, 1);
         self.map.first_used(pin, pages).map(|used| used.start)
     }
 
@@ -159,7 +159,7 @@ where
 
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         self.change_rights(pin, self.check(pages)?, prot)?;
-        self.backend.tally.add(pin, Event::Mprotect, 1);
+        self.backend.counts.add(pin, Event::Mprotect, 1);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ where
         remap_backing: &mut RemapBacking<'_>,
     ) -> Result<PageNum, VmError> {
         let start = self.relocate(pin, what, remap_backing)?;
-        self.backend.tally.add(pin, Event::Mremap, 1);
+        self.backend.counts.add(pin, Event::Mremap, 1);
         Ok(start)
     }
 
@@ -203,7 +203,7 @@ where
         fork_backing: &mut ForkBacking<'_>,
     ) -> Result<(), VmError> {
         self.copy_to(pin, same_design(child), fork_backing)?;
-        self.backend.tally.add(pin, Event::Fork, 1);
+        self.backend.counts.add(pin, Event::Fork, 1);
         Ok(())
     }
 
@@ -216,7 +216,7 @@ where
     ) -> Result<Option<PageNum>, VmError> {
         let next = self.copy_piece_to(pin, same_design(child), from, fork_backing)?;
         if next.is_none() {
-            self.backend.tally.add(pin, Event::Fork, 1);
+            self.backend.counts.add(pin, Event::Fork, 1);
         }
         Ok(next)
     }
@@ -306,15 +306,15 @@ where
     }
 
     fn counters(&self) -> Counters {
-        self.backend.tally.sum()
+        self.backend.counts.sum()
     }
 
     fn usage(&self) -> Usage {
-        self.backend.tally.usage()
+        self.backend.counts.usage()
     }
 
     fn core_counters(&self, core: CoreId) -> Counters {
-        self.backend.tally.of(core)
+        self.backend.counts.of(core)
     }
 
     fn nodes(&self) -> Nodes {

@@ -44,7 +44,7 @@ use self::vma::Vma;
 use super::locked::{Guard, check, first_piece, keys, lock_leaves, make_fit, show_frame};
 use crate::arena::Arenas;
 use crate::contract::{Call, during, lock_slots};
-use crate::counters::Tally;
+use crate::counters::EventCounts;
 use crate::layout::Layout;
 use crate::meta::Page;
 use crate::shootdown::{Backend, Removed};
@@ -92,8 +92,8 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         assert!(layout.user.covers(layout.anywhere) && layout.user.end().get() <= KEY_END);
         assert!(mmu.tables() == Tables::Shared, "these designs have one table");
         let arenas = Arenas::try_new(&layout).ok_or(OutOfMemory)?;
-        let tally = Tally::try_new(layout.cores).ok_or(OutOfMemory)?;
-        let backend = Backend::new(mmu, memory, tally, layout.cores);
+        let counts = EventCounts::try_new(layout.cores).ok_or(OutOfMemory)?;
+        let backend = Backend::new(mmu, memory, counts, layout.cores);
         let pages = RadixMap::with_counters(pin, refcache, nodes).map_err(|_| OutOfMemory)?;
         let tree = Bonsai::try_new(rcu).map_err(|_| OutOfMemory)?;
         Ok(Self { tree, locks: Locks::new(locking), pages, backend, arenas, user: layout.user })
@@ -150,7 +150,7 @@ where
 {
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError> {
         let start = self.place(pin, &mut self.edit(pin), place, pages, mapping)?;
-        self.backend.tally.add(pin, Event::Mmap, 1);
+        self.backend.counts.add(pin, Event::Mmap, 1);
         Ok(start)
     }
 
@@ -158,7 +158,7 @@ where
         let pages = self.check(pages)?;
         self.remove(pin, &mut self.edit(pin), pages)?;
         self.arenas.released(pin, pages);
-        self.backend.tally.add(pin, Event::Munmap, 1);
+        self.backend.counts.add(pin, Event::Munmap, 1);
         Ok(())
     }
 
@@ -173,7 +173,7 @@ where
 
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {
         self.change_rights(pin, self.check(pages)?, prot)?;
-        self.backend.tally.add(pin, Event::Mprotect, 1);
+        self.backend.counts.add(pin, Event::Mprotect, 1);
         Ok(())
     }
 
@@ -215,7 +215,7 @@ where
         remap_backing: &mut RemapBacking<'_>,
     ) -> Result<PageNum, VmError> {
         let start = self.relocate(pin, what, remap_backing)?;
-        self.backend.tally.add(pin, Event::Mremap, 1);
+        self.backend.counts.add(pin, Event::Mremap, 1);
         Ok(start)
     }
 
@@ -228,7 +228,7 @@ where
         let child: &dyn Any = child;
         let Some(child) = child.downcast_ref::<Self>() else { panic!("a child is of its parent's design") };
         self.copy_to(pin, child, fork_backing)?;
-        self.backend.tally.add(pin, Event::Fork, 1);
+        self.backend.counts.add(pin, Event::Fork, 1);
         Ok(())
     }
 
@@ -284,15 +284,15 @@ where
     }
 
     fn counters(&self) -> Counters {
-        self.backend.tally.sum()
+        self.backend.counts.sum()
     }
 
     fn usage(&self) -> Usage {
-        self.backend.tally.usage()
+        self.backend.counts.usage()
     }
 
     fn core_counters(&self, core: CoreId) -> Counters {
-        self.backend.tally.of(core)
+        self.backend.counts.of(core)
     }
 
     fn nodes(&self) -> Nodes {

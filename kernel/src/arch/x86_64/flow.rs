@@ -1,8 +1,7 @@
 //! Flows of control as values: a suspended flow can be resumed once, by whoever owns it, and owns its stack.
 //!
-//! Each core has a seat with the task that runs there and that task's stack. `resume` puts the newcomer on
-//! the seat and leaves the old occupant in `left`, where the newcomer finds it: only then is the old flow
-//! really off its stack.
+//! Each core has an entry in `CURRENT` with the task that runs there and that task's stack. `resume` sets it to the next task
+//! and leaves the previous one in `left`, where the next one finds it: only then is the old flow really off its stack.
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -29,7 +28,7 @@ impl Suspended {
 }
 
 #[repr(align(128))]
-struct Seat {
+struct Current {
     /// The running task: a counted reference, null while the core idles.
     task: AtomicPtr<Task>,
     own: UnsafeCell<Own>,
@@ -40,12 +39,12 @@ struct Own {
     left: Option<(Option<Arc<Task>>, Suspended)>,
 }
 
-// SAFETY: `own` is touched by the seat's core only, with interrupts off; `task` is atomic.
-unsafe impl Sync for Seat {}
+// SAFETY: `own` is touched by its core only, with interrupts off; `task` is atomic.
+unsafe impl Sync for Current {}
 
-static SEATS: [Seat; MAX_CORES] = [const {
+static CURRENT: [Current; MAX_CORES] = [const {
     let own = UnsafeCell::new(Own { stack: None, left: None });
-    Seat { task: AtomicPtr::new(::core::ptr::null_mut()), own }
+    Current { task: AtomicPtr::new(::core::ptr::null_mut()), own }
 }; MAX_CORES];
 
 /// Leaves the running flow and goes on with `flow`, which belongs to `task` (`None`: the core's idle flow).
@@ -56,22 +55,22 @@ static SEATS: [Seat; MAX_CORES] = [const {
 /// If interrupts are on, or the last one left was not taken.
 pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
     assert!(!interrupts::are_on(), "switching with interrupts on");
-    let seat = &SEATS[core().index()];
+    let current = &CURRENT[core().index()];
     let Suspended { context, stack } = flow;
     let task = task.map_or(::core::ptr::null_mut(), |task| Arc::into_raw(task).cast_mut());
     // Relaxed: read on this core only.
-    let old_task = seat.task.swap(task, Ordering::Relaxed);
-    // SAFETY: a non-null pointer in the seat came from `Arc::into_raw`, and leaves it once.
+    let old_task = current.task.swap(task, Ordering::Relaxed);
+    // SAFETY: a non-null pointer in `CURRENT` came from `Arc::into_raw`, and is taken out once.
     let old_task = (!old_task.is_null()).then(|| unsafe { Arc::from_raw(old_task) });
-    // SAFETY: our own seat, interrupts off, and no other reference into it lives.
-    let own = unsafe { &mut *seat.own.get() };
+    // SAFETY: our own core's, interrupts off, and no other reference into it lives.
+    let own = unsafe { &mut *current.own.get() };
     assert!(own.left.is_none(), "somebody left was never taken");
     let old_stack = ::core::mem::replace(&mut own.stack, stack);
     let old_context = Context::on_stack(old_stack.as_ref());
     let left = own.left.insert((old_task, Suspended { context: old_context, stack: old_stack }));
     let from: *mut Context = &raw mut left.1.context;
-    // SAFETY: `flow` was owned, so nobody else resumes it, and its stack moved into the seat, so it is alive.
-    // `from` stays in the seat until the flow that we go on with takes it.
+    // SAFETY: `flow` was owned, so nobody else resumes it, and its stack moved into `CURRENT`, so it is alive.
+    // `from` stays there until the flow that we go on with takes it.
     unsafe { context::switch(from, &raw const context) };
 }
 
@@ -79,25 +78,25 @@ pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
 /// were taken.
 pub fn take_left() -> Option<(Option<Arc<Task>>, Suspended)> {
     let _off = interrupts::off();
-    // SAFETY: our own seat, interrupts off, and no other reference into it lives.
-    unsafe { (*SEATS[core().index()].own.get()).left.take() }
+    // SAFETY: our own core's, interrupts off, and no other reference into it lives.
+    unsafe { (*CURRENT[core().index()].own.get()).left.take() }
 }
 
 /// Calls `f` with the task that runs on this core; `None` in the idle flow.
 #[inline(always)]
 pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
-    // One load, of a line that only this core writes. If we migrated between finding the seat and the load,
+    // One load, of a line that only this core writes. If we migrated between finding the record and the load,
     // we would have been switched: kernel code is never preempted, so that does not happen.
-    let task = SEATS[core().index()].task.load(Ordering::Relaxed);
-    // SAFETY: the seat holds a count of the running task. When `f` is switched away from, the scheduler
+    let task = CURRENT[core().index()].task.load(Ordering::Relaxed);
+    // SAFETY: `CURRENT` holds a count of the running task. When `f` is switched away from, the scheduler
     // keeps the task's reference together with its flow, so the task outlives every `f` that still runs.
     unsafe { task.as_ref() }.map(f)
 }
 
 /// Another reference to the task that runs on this core.
 pub fn current() -> Option<Arc<Task>> {
-    let task = SEATS[core().index()].task.load(Ordering::Relaxed);
-    // SAFETY: a non-null pointer came from `Arc::into_raw`, and the seat holds its count.
+    let task = CURRENT[core().index()].task.load(Ordering::Relaxed);
+    // SAFETY: a non-null pointer came from `Arc::into_raw`, and `CURRENT` holds its count.
     (!task.is_null()).then(|| unsafe {
         Arc::increment_strong_count(task);
         Arc::from_raw(task)

@@ -54,7 +54,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 
     /// Whether there may be huge pages, for one who holds all of the space: they are counted before they are unlocked.
     pub(super) fn may_have_huge(&self) -> bool {
-        let counts = self.backend.tally.sum();
+        let counts = self.backend.counts.sum();
         counts[Event::HugeFault] + counts[Event::Promotion] > 0
     }
 }

@@ -30,7 +30,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
                 self.try_claim(pin, self.range(start, pages)?, page).map(|()| start)?
             }
         };
-        self.backend.tally.map(pin, pages);
+        self.backend.counts.map(pin, pages);
         Ok(start)
     }
 

@@ -93,7 +93,7 @@ where
                 if page.is_shown() || !put_back(&mut self.lock_leaves(pin, PageRange::one(at)), at, *page) {
                     let mut change = Change::default();
                     self.backend.release(pin, *page, &mut change);
-                    self.backend.tally.change(pin, &change);
+                    self.backend.counts.change(pin, &change);
                 }
             }
             if taken.iter().any(Option::is_none) {
@@ -110,7 +110,7 @@ where
     }
 
     fn count_move(&self, pin: &Pinned) {
-        self.backend.tally.add(pin, Event::Mremap, 1);
+        self.backend.counts.add(pin, Event::Mremap, 1);
     }
 }
 
@@ -174,7 +174,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             fold_held(&mut guard);
         }
         for_each_held(&mut guard, |run, _| run.clear());
-        self.backend.tally.change(pin, &Change::unmap(dropped));
+        self.backend.counts.change(pin, &Change::unmap(dropped));
         drop(guard);
         self.arenas.released(pin, pages);
         Ok(())

@@ -79,7 +79,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let first = self.bring_together(pin, &mut guard, wanted).ok_or(VmError::OutOfMemory)?;
         let huge = Page::new(mapping).with_huge(first);
         guard.fold(keys(block), huge).map_err(|_| VmError::OutOfMemory)?;
-        self.backend.tally.add(pin, Event::Promotion, 1);
+        self.backend.counts.add(pin, Event::Promotion, 1);
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             change.own += 1;
             self.backend.release(pin, page, &mut change);
         });
-        self.backend.tally.change(pin, &change);
+        self.backend.counts.change(pin, &change);
     }
 }
 

@@ -60,7 +60,7 @@ where
         places.make_room(mapping)?;
         let backing = places.way.backing(pin, &self.backend, mapping, remap_backing)?;
         self.remove(pin, &mut places.new);
-        self.backend.tally.change(pin, &Change::map(to.pages()));
+        self.backend.counts.change(pin, &Change::map(to.pages()));
         self.backend.refer(pin, backing, to.pages() as i64);
         places.new.fill(Page::new(mapping.with_backing(backing)));
         places.carry(pin, &self.backend, backing, |entry, page| entry.set(page.without_frame()));
@@ -77,7 +77,7 @@ where
         let keys = old.keys();
         let pages = PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end));
         self.backend.refer(pin, mapping.backing(), -(pages.pages() as i64));
-        self.backend.tally.change(pin, &Change::unmap(pages.pages()));
+        self.backend.counts.change(pin, &Change::unmap(pages.pages()));
         old.for_each(|entry| entry.clear());
         drop(old);
         self.arenas.released(pin, pages);
@@ -103,7 +103,7 @@ where
             self.backend.memory.grown(pin, backing, all.end());
         }
         self.backend.refer(pin, mapping.backing(), more as i64);
-        self.backend.tally.change(pin, &Change::map(more));
+        self.backend.counts.change(pin, &Change::map(more));
         guard.fill_in(rest, Page::new(mapping));
         Ok(())
     }

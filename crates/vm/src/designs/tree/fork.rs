@@ -41,7 +41,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
             last: None,
         };
         let copied = guard.copy_to(pin, &child.pages, |run| Ok(copy.run(run)));
-        child.backend.tally.change(pin, &copy.change);
+        child.backend.counts.change(pin, &copy.change);
         copy.lowered.invalidate();
         regions.and(copied.map_err(|_: OutOfMemory| VmError::OutOfMemory))
     }

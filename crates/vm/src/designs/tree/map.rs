@@ -57,7 +57,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     /// Opens a region at a place that was reserved.
     pub(super) fn put(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange, mapping: Mapping) {
         self.backend.refer(pin, mapping.backing(), pages.pages() as i64);
-        self.backend.tally.change(pin, &Change::map(pages.pages()));
+        self.backend.counts.change(pin, &Change::map(pages.pages()));
         edit.open(pages, mapping);
     }
 
@@ -114,7 +114,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
 
     /// Where the first region that has some of `keys` starts.
     fn first_used(&self, pin: &Pinned, edit: &Edit<'_>, keys: Range<u64>) -> Option<u64> {
-        self.backend.tally.add(pin, Event::Look, 1);
+        self.backend.counts.add(pin, Event::Look, 1);
         let used = find::next(edit, PageNum::new(keys.start))?.pages.start().get();
         (used < keys.end).then_some(used)
     }
@@ -160,7 +160,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         self.drop_locked(pin, guard, |_| true);
         edit.bury(pages, |region| {
             self.backend.refer(pin, region.mapping.backing(), -(region.pages.pages() as i64));
-            self.backend.tally.change(pin, &Change::unmap(region.pages.pages()));
+            self.backend.counts.change(pin, &Change::unmap(region.pages.pages()));
         });
     }
 }
