@@ -4,15 +4,15 @@ use crate::harness::{Compiler, compiled, run};
 
 /// Targets of interrupts in so many rounds of one thread, after four have shared the block that it works in.
 fn targets(rounds: u32) -> u64 {
-    let run = run(&["-c", "4"], &[&compiled("alone", Compiler::Musl), &rounds.to_string()]);
-    assert!(run.status == 0 && run.text() == "alone: done\n", "{run:?}");
+    let run = run(&["-c", "4"], &[&compiled("demotion", Compiler::Musl), &rounds.to_string()]);
+    assert!(run.status == 0 && run.text() == "demotion: done\n", "{run:?}");
     let counts = run.stats["counters"]["ipi_targets"].as_array().expect("a counter");
     counts.iter().map(|count| count.as_u64().expect("a number")).sum()
 }
 
 /// At first each round interrupts the three others, who still spin: the rest, however many rounds, interrupts nobody.
 #[test]
-fn a_block_that_only_one_thread_still_uses_is_its_home_again() {
+fn a_block_that_only_one_thread_still_uses_is_owned_again() {
     let (few, many) = (targets(100), targets(2000));
     assert!(few >= 4, "{few}: nothing was shared");
     assert!(many <= 40, "{many} in 2000 rounds, {few} in 100");
@@ -20,10 +20,10 @@ fn a_block_that_only_one_thread_still_uses_is_its_home_again() {
 
 /// A core fills in tables of a space that it has left, for a process that runs there now: it has cleared before what is gone.
 #[test]
-fn who_is_written_to_from_a_core_that_it_left_is_not_mistaken() {
+fn a_process_written_to_from_a_core_that_it_left_is_not_mistaken() {
     for tables in ["adaptive", "percore"] {
-        let run = run(&["-c", "2", "--tables", tables], &[&compiled("outside", Compiler::Musl), "60"]);
-        assert!(run.status == 0 && run.text() == "outside: done\n", "{run:?}");
+        let run = run(&["-c", "2", "--tables", tables], &[&compiled("remote_write", Compiler::Musl), "60"]);
+        assert!(run.status == 0 && run.text() == "remote_write: done\n", "{run:?}");
         assert_eq!(run.stats["leaked_frames"], 0, "{run:?}");
     }
 }

@@ -41,8 +41,8 @@ fn children_leave_nothing() {
 fn processes_that_take_turns_find_their_own_pages() {
     for (tables, cpus) in [("percore", "1"), ("percore", "3"), ("adaptive", "1"), ("shared", "2")] {
         let options = ["-c", cpus, "--tables", tables];
-        let run = run(&options, &[&compiled("turns", Compiler::Musl), "5", "40"]);
-        assert!(run.status == 0 && run.text() == "turns: done\n", "{run:?}");
+        let run = run(&options, &[&compiled("context_switches", Compiler::Musl), "5", "40"]);
+        assert!(run.status == 0 && run.text() == "context_switches: done\n", "{run:?}");
     }
 }
 
@@ -98,7 +98,7 @@ macro_rules! made_by {
 
             #[test]
             fn names() {
-                same($compiler, "names", &["-c", "2"], &[], b"");
+                same($compiler, "directories", &["-c", "2"], &[], b"");
             }
 
             #[test]

@@ -15,8 +15,8 @@ fn bad_arguments_get_the_errors_that_linux_gives() {
 #[test]
 fn what_a_file_has_after_a_cut_stays() {
     for (cpus, tables) in [("2", "percore"), ("4", "adaptive"), ("2", "shared")] {
-        let run = run(&["-c", cpus, "--tables", tables], &[&compiled("cuts", Compiler::Musl), "20"]);
-        assert!(run.status == 0 && run.text() == "cuts: done\n", "{run:?}");
+        let run = run(&["-c", cpus, "--tables", tables], &[&compiled("truncate_race", Compiler::Musl), "20"]);
+        assert!(run.status == 0 && run.text() == "truncate_race: done\n", "{run:?}");
     }
 }
 
@@ -59,7 +59,7 @@ fn memory_that_is_not_there_for_a_signal_is_told() {
 /// The memory that a process had before it ran another program may be on its way still when the first process ends.
 #[test]
 fn memory_from_before_an_exec_is_given_up_before_the_machine_ends() {
-    let run = run(&["-m", "256M"], &[&compiled("heirs", Compiler::Musl)]);
+    let run = run(&["-m", "256M"], &[&compiled("exec_exit", Compiler::Musl)]);
     assert!(run.status == 0 && run.text() == "done\n", "{run:?}");
 }
 
@@ -150,9 +150,9 @@ fn every_allocation_may_fail() {
         ("adaptive", "300", "50"),
     ];
     for (tables, failures, step) in runs {
-        let program = compiled("scarcity", Compiler::Musl);
+        let program = compiled("fail_alloc", Compiler::Musl);
         let run = run(&["--fail-alloc", "-c", "2", "--tables", tables], &[&program, failures, step]);
-        assert!(run.status == 0 && run.text() == "scarcity: done\n", "{run:?}");
+        assert!(run.status == 0 && run.text() == "fail_alloc: done\n", "{run:?}");
     }
 }
 

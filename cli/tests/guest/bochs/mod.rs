@@ -127,8 +127,8 @@ fn ended(folder: &Path) -> Run {
 #[ignore = "wants Bochs: cargo xtask bochs"]
 fn processes_that_take_turns_find_their_translations() {
     for tables in ["percore", "adaptive"] {
-        let run = run("turns", NEW, 1, tables, &[&compiled("turns", Compiler::Static), "5", "40"]);
-        assert_eq!(run.stdout, "turns: done\n");
+        let run = run("turns", NEW, 1, tables, &[&compiled("context_switches", Compiler::Static), "5", "40"]);
+        assert_eq!(run.stdout, "context_switches: done\n");
         let (kept, switches) = (run.sum("kept_tlbs"), run.sum("context_switches"));
         assert!(kept > 100 && kept < switches, "{kept} of {switches} switches without a flush");
     }
@@ -137,8 +137,8 @@ fn processes_that_take_turns_find_their_translations() {
 #[test]
 #[ignore = "wants Bochs: cargo xtask bochs"]
 fn there_are_more_processes_than_numbers() {
-    let run = run("many", NEW, 1, "percore", &[&compiled("turns", Compiler::Static), "70", "3"]);
-    assert_eq!(run.stdout, "turns: done\n");
+    let run = run("many", NEW, 1, "percore", &[&compiled("context_switches", Compiler::Static), "70", "3"]);
+    assert_eq!(run.stdout, "context_switches: done\n");
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn every_byte_is_right_under_stress() {
 #[test]
 #[ignore = "wants Bochs: cargo xtask bochs"]
 fn a_cpu_without_pcids_flushes() {
-    let run = run("old", OLD, 2, "percore", &[&compiled("turns", Compiler::Static), "5", "20"]);
-    assert_eq!((run.stdout.as_str(), run.sum("kept_tlbs")), ("turns: done\n", 0));
+    let run = run("old", OLD, 2, "percore", &[&compiled("context_switches", Compiler::Static), "5", "20"]);
+    assert_eq!((run.stdout.as_str(), run.sum("kept_tlbs")), ("context_switches: done\n", 0));
 }
 
 /// Each CPU's counter but the first one's is set wrong before it is compared.

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 /// How many stages there are.
 pub const STAGES: usize = 5;
 
-struct Place<T> {
+struct RingSlot<T> {
     ticket: AtomicU64,
     /// Never waited for: the ticket says whose it is.
     content: Mutex<T>,
@@ -36,7 +36,7 @@ struct Place<T> {
 
 /// The places.
 pub struct Ring<T> {
-    places: Vec<Line<Place<T>>>,
+    places: Vec<Line<RingSlot<T>>>,
     heads: [Line<AtomicU64>; STAGES],
     /// How many pieces there are; `u64::MAX` until that is known.
     total: AtomicU64,
@@ -46,7 +46,7 @@ impl<T: Default> Ring<T> {
     /// A ring with so many places, each ready for the first stage.
     pub fn new(places: usize) -> Ring<T> {
         let place = |number: u64| {
-            Line(Place { ticket: AtomicU64::new(ticket(number, 0)), content: Mutex::default() })
+            Line(RingSlot { ticket: AtomicU64::new(ticket(number, 0)), content: Mutex::default() })
         };
         Ring {
             places: (0..places as u64).map(place).collect(),

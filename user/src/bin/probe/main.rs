@@ -29,7 +29,7 @@ use std::arch::asm;
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use turns::{Place, Ring};
+use turns::{Ring, RingPosition};
 
 const PROGRAM: Program = Program {
     usage: "usage: probe [OPTIONS] KIND\nTraffic of cache lines that is known: private, read-mostly, shared, \
@@ -137,7 +137,7 @@ fn compute(steps: usize) {
     (0..steps).for_each(|step| _ = black_box(step));
 }
 
-fn round(kind: Kind, ground: &Ground, worker: &Worker, place: &mut Place) {
+fn round(kind: Kind, ground: &Ground, worker: &Worker, place: &mut RingPosition) {
     if kind == Kind::Racing {
         return black_box(ground).access(kind, worker.index, 0);
     }

@@ -22,7 +22,7 @@ pub struct Ring {
 }
 
 /// A thread's place in its ring.
-pub struct Place<'a> {
+pub struct RingPosition<'a> {
     ring: &'a Ring,
     index: usize,
     /// The lap of this thread's last turn.
@@ -39,12 +39,12 @@ impl Ring {
     }
 
     /// Place `index`, for one thread.
-    pub fn place(&self, index: usize) -> Place<'_> {
-        Place { ring: self, index, lap: 0 }
+    pub fn place(&self, index: usize) -> RingPosition<'_> {
+        RingPosition { ring: self, index, lap: 0 }
     }
 }
 
-impl Place<'_> {
+impl RingPosition<'_> {
     /// Returns the lap, when it is this thread's turn again.
     pub fn take(&mut self, crowded: bool) -> u64 {
         self.lap += 1;

@@ -33,7 +33,7 @@ pub struct Job {
 }
 
 /// Where a word stands: the file and the byte.
-pub type Place = (usize, usize);
+pub type WordPosition = (usize, usize);
 
 /// The finished index and what it took.
 pub struct Index {
@@ -98,11 +98,11 @@ impl Share {
     }
 }
 
-fn position((file, at): Place) -> u64 {
+fn position((file, at): WordPosition) -> u64 {
     (file as u64) << OFFSET | at as u64
 }
 
-fn place(position: u64) -> Place {
+fn place(position: u64) -> WordPosition {
     ((position >> OFFSET) as usize, (position & ((1 << OFFSET) - 1)) as usize)
 }
 
@@ -113,7 +113,7 @@ impl Index {
     }
 
     /// Where a word stands.
-    pub fn find(&self, word: &str) -> Vec<Place> {
+    pub fn find(&self, word: &str) -> Vec<WordPosition> {
         let found = self.words.get(word.to_ascii_lowercase().as_bytes());
         found.into_iter().flatten().map(|position| place(*position)).collect()
     }

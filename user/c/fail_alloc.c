@@ -1,7 +1,7 @@
 /* Every allocation of the kernel fails once, while a child makes all kinds of calls: each call works or says an error, what
  * is in memory stays right, and the child ends well or is killed, and nobody else is.
  *
- * scarcity FAILURES STEP: so many allocations fail in a row, the first, the STEP-th after it and so on until none is left
+ * fail_alloc FAILURES STEP: so many allocations fail in a row, the first, the STEP-th after it and so on until none is left
  * to fail; exits with 0 if everything is as it should be. Needs /dev/fail-alloc. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -161,7 +161,7 @@ static void children(void)
         must("inherited", is_filled(at, 40, 1));
         fill(at, 40, 9);
         must("changed", is_filled(at, 40, 9));
-        char *words[] = { "scarcity", NULL }, *none[] = { NULL };
+        char *words[] = { "fail_alloc", NULL }, *none[] = { NULL };
         execve("/proc/self/exe", words, none);
         refused("execve");
         _exit(0);
@@ -194,7 +194,7 @@ static void threads(void)
 
 static void files(void)
 {
-    int fd = memfd_create("scarcity", 0);
+    int fd = memfd_create("fail_alloc", 0);
     if (fd < 0)
         return refused("memfd_create");
     must("ftruncate", ftruncate(fd, 30 * PAGE) == 0);
@@ -218,13 +218,13 @@ static void files(void)
 static void names(void)
 {
     char text[4096];
-    int fd = open("/tmp/scarcity", O_CREAT | O_RDWR, 0600);
+    int fd = open("/tmp/fail_alloc", O_CREAT | O_RDWR, 0600);
     if (fd < 0)
         return refused("open");
     if (write(fd, text, sizeof text) < 0)
         refused("write");
     close(fd);
-    must("unlink", unlink("/tmp/scarcity") == 0 || errno == ENOMEM);
+    must("unlink", unlink("/tmp/fail_alloc") == 0 || errno == ENOMEM);
     int maps = open("/proc/self/smaps", O_RDONLY);
     if (maps < 0)
         return refused("maps");
@@ -292,7 +292,7 @@ static int is_alone(void)
             return 1;
         usleep(1000);
     }
-    fprintf(stderr, "scarcity: %d threads are counted\n", info.procs);
+    fprintf(stderr, "fail_alloc: %d threads are counted\n", info.procs);
     return 0;
 }
 
@@ -313,14 +313,14 @@ int main(int count, char **arguments)
             break;
         int shot = WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGBUS);
         if (!shot && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
-            printf("scarcity: allocation %ld: WRONG: status %#x\n", first, status);
+            printf("fail_alloc: allocation %ld: WRONG: status %#x\n", first, status);
             return 1;
         }
         killed += shot;
     }
-    fprintf(stderr, "scarcity: %ld allocations, %ld children killed\n", first - 1, killed);
+    fprintf(stderr, "fail_alloc: %ld allocations, %ld children killed\n", first - 1, killed);
     if (!is_alone())
         return 1;
-    printf("scarcity: done\n");
+    printf("fail_alloc: done\n");
     return 0;
 }

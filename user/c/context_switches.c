@@ -1,7 +1,7 @@
 /* Processes that take turns, each with pages of its own where the others have theirs, and pages of one file: whatever a core
  * keeps of one process while it runs the others, each finds what it wrote, and zeroes where pages are new.
  *
- * turns PROCESSES ROUNDS: exits with 0 if everything was as it must be. */
+ * context_switches PROCESSES ROUNDS: exits with 0 if everything was as it must be. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static int file;
 static void require(int good, const char *what)
 {
     if (!good) {
-        printf("turns: %s\n", what);
+        printf("context_switches: %s\n", what);
         fflush(stdout);
         _exit(1);
     }
@@ -88,8 +88,8 @@ int main(int argc, char **argv)
 {
     int processes = argc == 3 ? atoi(argv[1]) : 0, rounds = argc == 3 ? atoi(argv[2]) : 0, pipes[MAX_PROCESSES + 1][2], status;
     long word = 0;
-    require(processes > 0 && processes <= MAX_PROCESSES, "usage: turns PROCESSES ROUNDS");
-    file = memfd_create("turns", 0);
+    require(processes > 0 && processes <= MAX_PROCESSES, "usage: context_switches PROCESSES ROUNDS");
+    file = memfd_create("context_switches", 0);
     require(file >= 0 && ftruncate(file, PAGES * PAGE) == 0, "memfd");
     shared = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     require(shared != MAP_FAILED, "mmap");
@@ -104,6 +104,6 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < processes; i++)
         require(wait(&status) > 0 && status == 0, "a process failed");
-    puts("turns: done");
+    puts("context_switches: done");
     return 0;
 }

@@ -1,11 +1,11 @@
 /* Two threads change the length of one file at the same time, round by round.
  *
- * One cuts the file; as soon as the other sees that, it extends it, and what it then writes, by a call, by a shared and by a
+ * One truncates the file; as soon as the other sees that, it extends it, and what it then writes, by a call, by a shared and by a
  * private mapping, must stay. Then the one reserves room, and the other writes behind the end: in the end there is all.
  *
  * (Linux does not count room as there before it is touched, so the last is for us only.)
  *
- * cuts ROUNDS */
+ * truncate_race ROUNDS */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ static long rounds;
 static void must(int good, const char *what)
 {
     if (!good) {
-        dprintf(1, "cuts: %s\n", what);
+        dprintf(1, "truncate_race: %s\n", what);
         _exit(1);
     }
 }
@@ -51,7 +51,7 @@ static void *cutter(void *unused)
     for (long round = 0; round < rounds; round++) {
         fill();
         pthread_barrier_wait(&both);
-        must(ftruncate(fd, 0) == 0, "cuts");
+        must(ftruncate(fd, 0) == 0, "truncates");
         pthread_barrier_wait(&both);
         pthread_barrier_wait(&both);
         must(ftruncate(fd, 0) == 0, "empties");
@@ -119,7 +119,7 @@ int main(int count, char **words)
 {
     pthread_t other;
     rounds = count > 1 ? atol(words[1]) : 1;
-    fd = (int)memfd_create("cuts", 0);
+    fd = (int)memfd_create("truncate_race", 0);
     must(fd >= 0 && pthread_barrier_init(&both, NULL, 2) == 0, "begins");
     shared = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     private = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
@@ -127,6 +127,6 @@ int main(int count, char **words)
     must(pthread_create(&other, NULL, cutter, NULL) == 0, "starts");
     extender(NULL);
     must(pthread_join(other, NULL) == 0, "ends");
-    puts("cuts: done");
+    puts("truncate_race: done");
     return 0;
 }

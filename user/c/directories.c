@@ -1,7 +1,7 @@
 /* Names: making, linking, renaming and removing files and directories below /tmp, from the current directory, from a
  * directory's descriptor, through symbolic links; with the errors that Linux gives.
  *
- * names: exits with 0 if everything was as it must be. */
+ * directories: exits with 0 if everything was as it must be. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -138,7 +138,7 @@ static void lengths(void)
 
 int main(void)
 {
-    char top[] = "/tmp/radixvm-names-XXXXXX";
+    char top[] = "/tmp/radixvm-directories-XXXXXX";
     if (!mkdtemp(top) || chdir(top)) {
         perror(top);
         return 1;
@@ -151,6 +151,6 @@ int main(void)
     long_links();
     removed(top);
     check("top", chdir("/") == 0 && rmdir(top) == 0);
-    printf("names: %s\n", failures ? "FAILED" : "done");
+    printf("directories: %s\n", failures ? "FAILED" : "done");
     return failures != 0;
 }

@@ -1,7 +1,7 @@
 /* Threads share 64 pages of a block; then all but one only spin, and that one drops and touches a page beside them, time after
  * time. No page of the block is the others' business any more.
  *
- * alone ROUNDS */
+ * demotion ROUNDS */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -45,7 +45,7 @@ static void *other(void *unused)
 static void must(int good, const char *what)
 {
     if (!good) {
-        printf("alone: %s\n", what);
+        printf("demotion: %s\n", what);
         exit(1);
     }
 }
@@ -71,6 +71,6 @@ int main(int argc, char **argv)
     stop = 1;
     for (int i = 0; i < OTHERS; i++)
         pthread_join(threads[i], NULL);
-    puts("alone: done");
+    puts("demotion: done");
     return 0;
 }

@@ -1,7 +1,7 @@
 /* A process touches a block on one CPU, goes to another, unmaps the block there, and maps it again. Then somebody else writes to it,
  * by a call, on the CPU that it has left: what that CPU's tables say of the block is no longer true.
  *
- * outside ROUNDS */
+ * remote_write ROUNDS */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -22,7 +22,7 @@
 static void must(int good, const char *what)
 {
     if (!good) {
-        printf("outside: %s: %s\n", what, strerror(errno));
+        printf("remote_write: %s: %s\n", what, strerror(errno));
         exit(1);
     }
 }
@@ -105,5 +105,5 @@ int main(int argc, char **argv)
     close(asked[1]);
     int status;
     must(wait(&status) > 0 && status == 0, "the other");
-    printf("outside: done\n");
+    printf("remote_write: done\n");
 }
