@@ -101,7 +101,8 @@ fn a_few_pages_that_few_use_leave_the_others_alone() {
     world.finish();
 }
 
-/// Each private sharer costs a page, so the leaf becomes shared when there are many, however little they have in common.
+/// Each private sharer costs a page, so the leaf becomes shared when there are many, however little they have
+/// in common.
 #[test]
 fn a_page_that_many_use_makes_its_leaf_shared() {
     let (world, _) = leaf_of(8, 8, 1);
@@ -222,7 +223,8 @@ fn many_fills_by_several_private_sharers_make_their_leaf_shared() {
     world.finish();
 }
 
-/// Each shares a page with the owner. The ninth and later invalidate it there, as the list of private sharers is full.
+/// Each shares a page with the owner. The ninth and later invalidate it there, as the list of private sharers
+/// is full.
 #[test]
 fn sharers_beyond_the_list_invalidate_the_page() {
     let (world, leaf) = owned_again(12);
@@ -384,7 +386,8 @@ fn two_cores_that_invalidate_by_turns_stay_linked() {
     world.finish();
 }
 
-/// The cores that were unlinked come back as private sharers, share the leaf again, and stay for twice as long.
+/// The cores that were unlinked come back as private sharers, share the leaf again, and stay for twice as
+/// long.
 #[test]
 fn a_core_that_still_uses_the_leaf_shares_it_again_and_for_longer() {
     let (world, _) = leaf_of(8, 8, 40);
@@ -397,8 +400,8 @@ fn a_core_that_still_uses_the_leaf_shares_it_again_and_for_longer() {
     world.finish();
 }
 
-/// Core 0 becomes the owner of the leaf between the moment when core 4 is in its set and the one when core 4's table leads there: core 4
-/// was unlinked before it had linked, and finds that out by itself.
+/// Core 0 becomes the owner of the leaf between the moment when core 4 is in its set and the one when core
+/// 4's table leads there: core 4 was unlinked before it had linked, and finds that out by itself.
 #[test]
 fn a_core_that_is_unlinked_while_it_links_unlinks() {
     let (world, leaf) = leaf_of(5, 4, 40);
@@ -415,8 +418,8 @@ fn a_core_that_is_unlinked_while_it_links_unlinks() {
     Arc::into_inner(world).expect("nobody else has the world").finish();
 }
 
-/// One core becomes the owner time and again, with and without others that fault there, link, invalidate and drop their tables
-/// at the same time: no core reads what is gone.
+/// One core becomes the owner time and again, with and without others that fault there, link, invalidate and
+/// drop their tables at the same time: no core reads what is gone.
 #[test]
 fn unlinking_against_all_other_cores() {
     let (world, leaf) = leaf_of(4, 4, 40);

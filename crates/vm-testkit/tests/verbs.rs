@@ -453,7 +453,8 @@ fn a_space_is_dismantled_piece_by_piece() {
     });
 }
 
-/// What a long range is split into covers it, begins and ends where a page is mapped, and has no more than a few leaves.
+/// What a long range is split into covers it, begins and ends where a page is mapped, and has no more than a
+/// few leaves.
 #[test]
 fn a_long_range_is_unmapped_piece_by_piece() {
     const FAR: u64 = 1 << 20;

@@ -16,9 +16,9 @@
 //!
 //! # Invariants
 //!
-//! 1. A compressed page has no frame, no tracker, and no leaf's link: no core translates it. It holds its contents
-//!    (`adjust_compressed`), alone or with pages of other spaces that inherited them, and releases them where it would
-//!    release a frame.
+//! 1. A compressed page has no frame, no tracker, and no leaf's link: no core translates it. It holds its
+//!    contents (`adjust_compressed`), alone or with pages of other spaces that inherited them, and releases
+//!    them where it would release a frame.
 //! 2. Only a page that owns its frame alone is compressed. If it has a reference, and is known to have the only one, it owns
 //!    the frame from then on; nobody can become another holder meanwhile (`sharing.rs`, 4).
 //! 3. A page's state changes under its slot's lock only: a fault waits for the clock, or the clock for the fault. The frame

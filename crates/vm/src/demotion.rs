@@ -1,10 +1,10 @@
 //! Demotion: one core owns a shared leaf again, when only that core still invalidates pages of it.
 //!
-//! Nothing shows what hardware reads through a leaf. But a core that invalidates pages interrupts every core that is linked.
-//! When one core has done so several times in a row, and no other core invalidated, linked or faulted there meanwhile, the
-//! others seem to use the leaf no more. So the same interrupts unlink them. A core that still uses the leaf faults, as a
-//! private sharer, and may make it shared again. Then it takes twice as many invalidations until the next time, so that
-//! being wrong costs little.
+//! Nothing shows what hardware reads through a leaf. But a core that invalidates pages interrupts every core
+//! that is linked. When one core has done so several times in a row, and no other core invalidated, linked or
+//! faulted there meanwhile, the others seem to use the leaf no more. So the same interrupts unlink them. A
+//! core that still uses the leaf faults, as a private sharer, and may make it shared again. Then it takes
+//! twice as many invalidations until the next time, so that being wrong costs little.
 //!
 //! ```text
 //!   unlink the others, by the new owner                     link, or link once more
@@ -18,15 +18,17 @@
 //!
 //! 1. *Who is in the set is reached until it has unlinked.* It leaves the set in D5, or by itself after it has unlinked; until then
 //!    whoever else takes pages of the leaf back interrupts it too.
-//! 2. *Nobody whom D5 takes out is linked.* Between D1 and D5 no link survives L4: nothing makes a leaf shared that is leaving. Who
-//!    passed L4 before its interrupt was unlinked by that; who links after it reads the state after it, finds D1, and unlinks. If the
-//!    leaf is shared once more by then, it finds what came before that: D5 took it out.
+//! 2. *Nobody whom D5 takes out is linked.* Between D1 and D5 no link survives L4: nothing makes a leaf
+//!    shared that is leaving. Who passed L4 before its interrupt was unlinked by that; who links after it
+//!    reads the state after it, finds D1, and unlinks. If the leaf is shared once more by then, it finds what
+//!    came before that: D5 took it out.
 //! 3. *Nobody who is not in the set is linked.* If D3 misses L1, then L4 finds D1: the two fences forbid that both miss. Who
 //!    fails L4 has an upper entry that leads to the leaf for a moment, but runs none of the program before it has unlinked.
-//! 4. *What is cleared in excess is filled again.* The owner has locked some pages of the leaf only. Others may be filled
-//!    meanwhile, in the leaf or in pages of the cores' own: their words are left alone, and say no less than what is translated.
-//! 5. The owner itself stays linked, and so the leaf stays (`linkage.rs`, 3). Words with bit 0 set are its own translations
-//!    now. Private sharers stay recorded, in the list and in the words.
+//! 4. *What is cleared in excess is filled again.* The owner has locked some pages of the leaf only. Others
+//!    may be filled meanwhile, in the leaf or in pages of the cores' own: their words are left alone, and say
+//!    no less than what is translated.
+//! 5. The owner itself stays linked, and so the leaf stays (`linkage.rs`, 3). Words with bit 0 set are its
+//!    own translations now. Private sharers stay recorded, in the list and in the words.
 
 use percore::{CoreSet, Pinned};
 use radixmap::{Expand, RangeGuard};
@@ -37,8 +39,8 @@ use crate::shootdown_set::{ShootdownSet, around, linkage};
 use crate::{Memory, Mmu, PageNum, Tables};
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
-    /// Invalidates the translations in `set`, of locked pages. If they are of one leaf that seems to be shared no more, the
-    /// other cores are unlinked from it.
+    /// Invalidates the translations in `set`, of locked pages. If they are of one leaf that seems to be
+    /// shared no more, the other cores are unlinked from it.
     #[inline]
     pub(crate) fn invalidate_in<E: Expand>(
         &self,

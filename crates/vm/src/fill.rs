@@ -1,4 +1,5 @@
-//! Filling: this core gets a translation of a locked page that has a frame, and is recorded for whoever invalidates it.
+//! Filling: this core gets a translation of a locked page that has a frame, and is recorded for whoever
+//! invalidates it.
 
 use percore::{CoreId, CoreSet, Pinned};
 use radixmap::{Entry, Leaf};
@@ -105,8 +106,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// Returns whether `core`, which is not linked, makes the leaf shared: by its first fill of a page that two others have in
-    /// pages of their own, or of a linked one, as one of several private sharers.
+    /// Returns whether `core`, which is not linked, makes the leaf shared: by its first fill of a page that
+    /// two others have in pages of their own, or of a linked one, as one of several private sharers.
     fn becomes_shared(&self, core: CoreId, leaf: Linkage<'_>, page: Page) -> bool {
         let (is_first, others) = match page.is_linked() {
             true => (Some(page.private_sharers()) != leaf.add_sharer(core), leaf.private_sharers()),
@@ -115,8 +116,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         is_first && others >= 2 && leaf.note_shared_fill(fill_weight(page), others)
     }
 
-    /// Fills a page that others have through the leaf in a table page of this core's own. If the list of private sharers is
-    /// full, it is invalidated on the others.
+    /// Fills a page that others have through the leaf in a table page of this core's own. If the list of
+    /// private sharers is full, it is invalidated on the others.
     fn fill_private(
         &self,
         pin: &Pinned,
@@ -137,7 +138,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         Ok(if sharers == before { Fault::Spurious } else { Fault::Fill })
     }
 
-    /// Through the leaf, for all that are linked: one store makes the word an entry. None: another core owns the leaf by now.
+    /// Through the leaf, for all that are linked: one store makes the word an entry. None: another core owns
+    /// the leaf by now.
     #[inline]
     fn link(
         &self,
@@ -179,8 +181,9 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// Records the cores of a tracked page that is about to be linked. Those that are not linked become private sharers. If
-    /// the list is full, or the tracker does not name cores, their translations are invalidated.
+    /// Records the cores of a tracked page that is about to be linked. Those that are not linked become
+    /// private sharers. If the list is full, or the tracker does not name cores, their translations are
+    /// invalidated.
     fn add_sharers(&self, pin: &Pinned, at: PageNum, leaf: Linkage<'_>, page: Page) -> PrivateSharers {
         let (tracker, linked) = (page.tracker(), leaf.linked());
         let (mut sharers, mut lost) = (PrivateSharers::NONE, CoreSet::EMPTY);
@@ -208,8 +211,8 @@ fn is_apart(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
     page.is_untracked() && linkage(&entry.leaf()).is_owned_by_other(pin.core())
 }
 
-/// Returns as how many fills a fill of `page` counts for sharing its leaf. What all show from a file, like a program's text,
-/// is seldom invalidated.
+/// Returns as how many fills a fill of `page` counts for sharing its leaf. What all show from a file, like a
+/// program's text, is seldom invalidated.
 fn fill_weight(page: Page) -> u64 {
     if page.is_shown() { 5 } else { 1 }
 }

@@ -21,13 +21,14 @@ const DEMOTED_SHIFT: u32 = 34;
 const DEMOTED: u64 = 0b111 << DEMOTED_SHIFT;
 /// The largest number of demotions that is recorded.
 const MOST: u64 = DEMOTED >> DEMOTED_SHIFT;
-/// Fills of pages that others have, after which a leaf of more than two users is shared. Eight threads that share nothing but
-/// the three pages through which they start and stop need fewer.
+/// Fills of pages that others have, after which a leaf of more than two users is shared. Eight threads that
+/// share nothing but the three pages through which they start and stop need fewer.
 pub(crate) const SHARE_AFTER: u64 = 20;
-/// A core that shares with this many others makes the leaf shared at once, if it has never been demoted: each of them costs
-/// a page of tables.
+/// A core that shares with this many others makes the leaf shared at once, if it has never been demoted: each
+/// of them costs a page of tables.
 pub(crate) const SHARE_AT_ONCE: usize = 4;
-/// Invalidations in a row after which a core owns the shared leaf, twice as many after each time that it was in vain.
+/// Invalidations in a row after which a core owns the shared leaf, twice as many after each time that it was
+/// in vain.
 pub(crate) const OWN_AFTER: u64 = 4;
 const _: () = assert!(OWN_AFTER << MOST <= COUNT >> COUNT_SHIFT);
 
@@ -73,7 +74,8 @@ impl LeafState {
         (!self.is_shared() && self.core() == 0).then_some(Self(self.0 | id_of(core)))
     }
 
-    /// Counts a fill of a page that `others` other cores have as `weight` fills, which may make the leaf shared.
+    /// Counts a fill of a page that `others` other cores have as `weight` fills, which may make the leaf
+    /// shared.
     pub(crate) fn note_shared_fill(self, weight: u64, others: usize) -> Option<Self> {
         let is_eager = others >= SHARE_AT_ONCE && self.demoted() == 0;
         let fills = if is_eager { SHARE_AFTER } else { self.count() + weight };
@@ -88,7 +90,8 @@ impl LeafState {
         (self.core() == id_of(core)).then_some(Self(self.0 & !CORE))
     }
 
-    /// Counts an invalidation by `core` of pages that others have, which may make it the owner. Then the others have to leave.
+    /// Counts an invalidation by `core` of pages that others have, which may make it the owner. Then the
+    /// others have to leave.
     pub(crate) fn note_invalidation(self, core: CoreId) -> Option<Self> {
         let row = if self.core() == id_of(core) { self.count() + 1 } else { 1 };
         self.is_shared().then(|| match row < OWN_AFTER << self.demoted() {
@@ -97,7 +100,8 @@ impl LeafState {
         })
     }
 
-    /// Ends the count of another core's invalidations, since `core` has linked the shared leaf, or faulted in it.
+    /// Ends the count of another core's invalidations, since `core` has linked the shared leaf, or faulted in
+    /// it.
     pub(crate) fn joined(self, core: CoreId) -> Option<Self> {
         let counts = ![0, id_of(core)].contains(&self.core());
         (self.is_shared() && counts).then_some(self.with(0, 0))

@@ -19,10 +19,10 @@
 //! | shared | all | all of it is unmapped or dropped at once, or becomes a huge page: no owner. One core alone invalidates pages of it for some time: leaving |
 //! | leaving, owner `o` | `o` | the others have unlinked: owner `o`, see `demotion.rs` |
 //!
-//! A core that may not link uses a page of its own. It is a *private sharer* of the leaf if it shares pages with the owner:
-//! the leaf records it, by CAS, until it has no owner. So neighbours, which use different pages of a leaf, stay apart. Two
-//! cores that share a page do not make the leaf shared. In a leaf that was demoted, neither do a few pages that all use,
-//! unless they are a file's.
+//! A core that may not link uses a page of its own. It is a *private sharer* of the leaf if it shares pages
+//! with the owner: the leaf records it, by CAS, until it has no owner. So neighbours, which use different
+//! pages of a leaf, stay apart. Two cores that share a page do not make the leaf shared. In a leaf that was
+//! demoted, neither do a few pages that all use, unless they are a file's.
 //!
 //! # The states of a page with a frame
 //!
@@ -36,12 +36,12 @@
 //!
 //! 1. A core's upper table leads to a leaf only while the core is in the leaf's set, and has been since before. (A core that
 //!    does not run the space is not interrupted: it unlinks before it does again, see `presence.rs`.)
-//! 2. The set grows under the lock of some slot of the leaf, by the core that joins. It shrinks by a core that has given up
-//!    its tables or has unlinked, under the locks of all 512 slots after each core of it has unlinked (`reset`), and by the owner of
-//!    a leaving leaf, after those that go have unlinked.
+//! 2. The set grows under the lock of some slot of the leaf, by the core that joins. It shrinks by a core
+//!    that has given up its tables or has unlinked, under the locks of all 512 slots after each core of it
+//!    has unlinked (`reset`), and by the owner of a leaving leaf, after those that go have unlinked.
 //! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads to it.
-//! 4. A core in a page's tracker, or a private sharer of it, that links has lost its own page before it returns to the
-//!    program. Until then the set, which it is in, covers it.
+//! 4. A core in a page's tracker, or a private sharer of it, that links has lost its own page before it
+//!    returns to the program. Until then the set, which it is in, covers it.
 //! 5. The upper entry of a core in the set leads to the leaf or nowhere, never to a page of its own. So who is in the set
 //!    fills by storing the page's word alone.
 //! 6. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot stores its
@@ -97,7 +97,8 @@ impl<'g> Linkage<'g> {
         self.state().is_owned_by_other(core)
     }
 
-    /// Returns whether `core`, which is not linked, may link: the leaf is shared, or had no owner, and `core` is its owner now.
+    /// Returns whether `core`, which is not linked, may link: the leaf is shared, or had no owner, and `core`
+    /// is its owner now.
     pub fn may_link(self, core: CoreId) -> bool {
         match self.change(|state| state.claimed(core)) {
             Ok(_) => true,
@@ -105,8 +106,9 @@ impl<'g> Linkage<'g> {
         }
     }
 
-    /// Records a fill of a page that others have, in a leaf that more than two cores use, as `weight` fills, and returns
-    /// whether the leaf is shared now. `others` is the number of cores that have the page, or of the private sharers.
+    /// Records a fill of a page that others have, in a leaf that more than two cores use, as `weight` fills,
+    /// and returns whether the leaf is shared now. `others` is the number of cores that have the page, or of
+    /// the private sharers.
     pub fn note_shared_fill(self, weight: u64, others: usize) -> bool {
         match self.change(|state| state.note_shared_fill(weight, others)) {
             Ok(state) | Err(state) => state.is_shared(),
@@ -134,16 +136,17 @@ impl<'g> Linkage<'g> {
         true
     }
 
-    /// After `core` had its upper table lead to the leaf, and before it goes on: whether it may stay linked. If not, the leaf has
-    /// become another's owner meanwhile (`demotion.rs`), perhaps for a moment: it must unlink and [`leave`](Self::leave).
+    /// After `core` had its upper table lead to the leaf, and before it goes on: whether it may stay linked.
+    /// If not, the leaf has become another's owner meanwhile (`demotion.rs`), perhaps for a moment: it must
+    /// unlink and [`leave`](Self::leave).
     pub fn stays(self, core: CoreId) -> bool {
         match self.change(|state| state.joined(core)) {
             Ok(state) | Err(state) => state.may_link(core) && self.is_linked(core), // L4
         }
     }
 
-    /// Records that `core` invalidates pages that others have. Returns whether it is the leaf's owner from now on, and has to
-    /// unlink them (D1).
+    /// Records that `core` invalidates pages that others have. Returns whether it is the leaf's owner from
+    /// now on, and has to unlink them (D1).
     pub fn note_invalidation(self, core: CoreId) -> bool {
         self.is_linked(core)
             && self.change(|state| state.note_invalidation(core)).is_ok_and(LeafState::is_leaving)
@@ -177,8 +180,8 @@ impl<'g> Linkage<'g> {
         word.fetch_and(!bit, Ordering::Release) & bit != 0
     }
 
-    /// Returns the cores that may translate a page through the leaf, or as one of its private `sharers`. To be called after
-    /// the page's word was stored without `P` (T1).
+    /// Returns the cores that may translate a page through the leaf, or as one of its private `sharers`. To
+    /// be called after the page's word was stored without `P` (T1).
     #[inline]
     pub fn users(self, sharers: PrivateSharers) -> CoreSet {
         fence(Ordering::SeqCst); // T2, partner of L2
@@ -194,8 +197,8 @@ impl<'g> Linkage<'g> {
         CoreSet::from_words(self.linked.each_ref().map(|word| word.load(Ordering::Acquire)))
     }
 
-    /// Resets the leaf, all of whose slots are locked, after every core in the set has unlinked: it has no owner. Returns how
-    /// many cores hold the leaf no more.
+    /// Resets the leaf, all of whose slots are locked, after every core in the set has unlinked: it has no
+    /// owner. Returns how many cores hold the leaf no more.
     pub fn reset(self) -> usize {
         let gone = self.linked.iter().map(|word| word.swap(0, Ordering::Relaxed).count_ones() as usize).sum();
         self.sharers.reset();
@@ -208,9 +211,9 @@ impl<'g> Linkage<'g> {
         LeafState::from_bits(self.state.load(Ordering::Acquire))
     }
 
-    /// Changes the state and returns it, or as an error the state as it is if there is no change. Release, partner of the
-    /// Acquires here and in `state`: a core that finds the leaf shared once more (L4) finds that it was taken out of the set
-    /// before (D5).
+    /// Changes the state and returns it, or as an error the state as it is if there is no change. Release,
+    /// partner of the Acquires here and in `state`: a core that finds the leaf shared once more (L4) finds
+    /// that it was taken out of the set before (D5).
     fn change(self, change: impl Fn(LeafState) -> Option<LeafState>) -> Result<LeafState, LeafState> {
         let mut seen = self.state();
         loop {

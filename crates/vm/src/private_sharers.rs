@@ -1,8 +1,10 @@
-//! The private sharers of a leaf (see `linkage.rs`): a list of eight entries in two words, each 16 bits, 0: free.
+//! The private sharers of a leaf (see `linkage.rs`): a list of eight entries in two words, each 16 bits, 0:
+//! free.
 //!
-//! A core takes the first free entry, by CAS, and keeps it until the leaf has no owner. So no core has two. A page's word
-//! names one entry, or says that all private sharers may have the page. Accesses are Relaxed throughout: the CAS decides,
-//! and a core that reads an entry has the lock of a page whose word was stored after the entry was taken.
+//! A core takes the first free entry, by CAS, and keeps it until the leaf has no owner. So no core has two. A
+//! page's word names one entry, or says that all private sharers may have the page. Accesses are Relaxed
+//! throughout: the CAS decides, and a core that reads an entry has the lock of a page whose word was stored
+//! after the entry was taken.
 
 use percore::{CoreId, CoreSet};
 use sync::atomic::{AtomicU64, Ordering};

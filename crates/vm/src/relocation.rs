@@ -145,8 +145,8 @@ impl<'s> Relocation<'s> {
         }
     }
 
-    /// Aborts the move, since the next step does not find the memory it needs: the pages go back. If they were on their way
-    /// back, or all was done but to release the old place, one piece is left as it is.
+    /// Aborts the move, since the next step does not find the memory it needs: the pages go back. If they
+    /// were on their way back, or all was done but to release the old place, one piece is left as it is.
     pub fn abort(&mut self, pin: &Pinned) {
         match self.phase {
             Phase::Check | Phase::Claim | Phase::Carry | Phase::Grow => self.fail(VmError::OutOfMemory),

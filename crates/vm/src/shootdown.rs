@@ -20,7 +20,8 @@
 //!    table holds the page, and [`Mmu::users`] who may have it in a TLB. A linked page's translations are its leaf's:
 //!    `linkage.rs`.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
-//! 3. A frame leaves its slot only in `release`, which only [`Invalidated`] has, which only `invalidate` makes.
+//! 3. A frame leaves its slot only in `release`, which only [`Invalidated`] has, which only `invalidate`
+//!    makes.
 //!
 //! # Orders
 //!
@@ -74,8 +75,9 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// Invalidates the translations in `set`, and unlinks every core from each leaf that is locked as a whole, which has no
-    /// owner afterwards. Translations of other locked pages must be in `set` if they are to go.
+    /// Invalidates the translations in `set`, and unlinks every core from each leaf that is locked as a
+    /// whole, which has no owner afterwards. Translations of other locked pages must be in `set` if they are
+    /// to go.
     #[inline]
     pub(crate) fn invalidate_leaves<E: Expand>(
         &self,
@@ -176,7 +178,8 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         Invalidated { guard: self.guard, holes, picked: self.picked }
     }
 
-    /// Invalidates the translations of all that is locked, and unlinks every core from each leaf that is locked as a whole.
+    /// Invalidates the translations of all that is locked, and unlinks every core from each leaf that is
+    /// locked as a whole.
     #[inline]
     pub(crate) fn invalidate_leaves<M: Mmu, F: Memory>(
         self,

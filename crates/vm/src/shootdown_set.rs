@@ -85,10 +85,12 @@ impl ShootdownSet {
     }
 }
 
-/// Translations of scattered pages. Each run is cleared on this core by itself, and one shootdown clears all on the others.
+/// Translations of scattered pages. Each run is cleared on this core by itself, and one shootdown clears all
+/// on the others.
 ///
-/// The hull of all would do too, but would cost this core the translations between the runs. What was added is invalidated
-/// at the latest when this is dropped, before the slots are unlocked, also if the caller's code panics.
+/// The hull of all would do too, but would cost this core the translations between the runs. What was added
+/// is invalidated at the latest when this is dropped, before the slots are unlocked, also if the caller's
+/// code panics.
 pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
     backend: &'a Backend<M, F>,
     pin: &'a Pinned,

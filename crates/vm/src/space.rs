@@ -69,14 +69,15 @@ pub struct Remap {
     pub keep: bool,
 }
 
-/// Returns the child's backing for pages of a forked mapping, given the parent's, or `None` if there is no memory.
+/// Returns the child's backing for pages of a forked mapping, given the parent's, or `None` if there is no
+/// memory.
 ///
 /// Called with slots locked, before any page shows the new backing. It may be the same one. It keeps the contract of
 /// [`Memory`](crate::Memory). If it panics, the space is as if it had said that there is no memory.
 pub type ForkBacking<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
 
-/// Returns the backing of pages that move, given the old one and the first page's number before and after, or `None` if there
-/// is no memory.
+/// Returns the backing of pages that move, given the old one and the first page's number before and after, or
+/// `None` if there is no memory.
 ///
 /// The same rules hold as for [`ForkBacking`].
 pub type RemapBacking<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<BackingNum> + 'a;
@@ -183,7 +184,8 @@ pub trait AddressSpace: Any + Send + Sync {
     /// `NotMapped`, `Mixed`, `Exists`, `OutOfRange`, `OutOfMemory`.
     fn extend(&self, pin: &Pinned, pages: PageRange, more: u64) -> Result<(), VmError>;
 
-    /// Moves pages with their contents, and returns where they are. `remap_backing` returns their new backing.
+    /// Moves pages with their contents, and returns where they are. `remap_backing` returns their new
+    /// backing.
     ///
     /// # Errors
     /// `NotMapped`, `Mixed`; `Exists` if the two places meet; what `map` says.
@@ -199,8 +201,9 @@ pub trait AddressSpace: Any + Send + Sync {
         None
     }
 
-    /// Makes `child`, a new space of the same design that nobody runs, a copy of this one: what either writes to private
-    /// pages from now on, the other does not see. `fork_backing` returns the child's backings, and is called once or more for each run of pages.
+    /// Makes `child`, a new space of the same design that nobody runs, a copy of this one: what either writes
+    /// to private pages from now on, the other does not see. `fork_backing` returns the child's backings, and
+    /// is called once or more for each run of pages.
     ///
     /// # Errors
     /// `OutOfMemory`: `child` is a copy of part of the space, to be destroyed.
@@ -230,10 +233,11 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Resolves a fault of this core at `address`.
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError>;
 
-    /// One step of a clock that takes pages out of memory: the first 512 pages from `from` on that may have some to give. Those
-    /// that nobody has touched since the step before are compressed, the others' translations are taken back. How many pages
-    /// have gone, and where the next step begins; none: there is nothing from `from` on. Needs memory only to split huge pages,
-    /// which stay without. Designs that cannot have none.
+    /// One step of a clock that takes pages out of memory: the first 512 pages from `from` on that may have
+    /// some to give. Those that nobody has touched since the step before are compressed, the others'
+    /// translations are taken back. How many pages have gone, and where the next step begins; none: there is
+    /// nothing from `from` on. Needs memory only to split huge pages, which stay without. Designs that cannot
+    /// have none.
     fn page_out(&self, _pin: &Pinned, _from: PageNum) -> Option<(u64, PageNum)> {
         None
     }

@@ -1,8 +1,9 @@
 //! How many pages a space has, told without a walk.
 //!
-//! Each operation adds what it changed to numbers of its own core ([`EventCounts`](crate::counters::EventCounts)). A frame that was filled in
-//! by one core and given up by another makes the number of the second negative: only the sum over all cores means something, and
-//! the reader adds it up. First touches change none of these numbers, because their faults are counted already.
+//! Each operation adds what it changed to numbers of its own core
+//! ([`EventCounts`](crate::counters::EventCounts)). A frame that was filled in by one core and given up by
+//! another makes the number of the second negative: only the sum over all cores means something, and the
+//! reader adds it up. First touches change none of these numbers, because their faults are counted already.
 
 use crate::meta::Page;
 use crate::{Counters, Event, HUGE_PAGES};

@@ -1,5 +1,6 @@
-//! `/dev/fail-alloc`, there with the option of that name: `FIRST FAILURES` written to it lets the FIRST allocation of
-//! the kernel from then on fail, and FAILURES in all (see `mm::fault_injection`); the number that have failed is read from it.
+//! `/dev/fail-alloc`, there with the option of that name: `FIRST FAILURES` written to it lets the FIRST
+//! allocation of the kernel from then on fail, and FAILURES in all (see `mm::fault_injection`); the number
+//! that have failed is read from it.
 
 use core::fmt::Write;
 

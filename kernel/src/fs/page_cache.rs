@@ -17,8 +17,8 @@
 //!    fault reads the length with the slot of its page locked, until the page is mapped: either the taking back waits for
 //!    it, or it comes after, and the slot's lock shows it the new length. So no program has a page beyond the end when a
 //!    truncation returns.
-//! 3. A write below the end that meets a truncation may lose any part of what it writes; or put it beyond the end, where it is
-//!    rubbish.
+//! 3. A write below the end that meets a truncation may lose any part of what it writes; or put it beyond the
+//!    end, where it is rubbish.
 //! 4. `changing` is taken before any slot's lock, and never with one held.
 //!
 //! Pages of files in the tree count against the [budget](super::budget). Those of the boot image do not: they can be made
@@ -132,7 +132,8 @@ impl PageCache {
         self.pages.get(&pin(), page).is_some()
     }
 
-    /// Returns the pages that go with the programs that hold the file, or 0 if this `scan` has counted it already.
+    /// Returns the pages that go with the programs that hold the file, or 0 if this `scan` has counted it
+    /// already.
     pub fn count_once(&self, scan: u64) -> u64 {
         let is_new =
             matches!(self.kind, Kind::Anonymous) && self.counted_in.swap(scan, Ordering::Relaxed) != scan;

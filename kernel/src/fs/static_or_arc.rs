@@ -1,7 +1,7 @@
 //! References that are either static or counted.
 //!
-//! Nodes that boot makes are never taken away, except files in memory. Without this, all walks through them on the way to a
-//! program would write the cache lines of their counts.
+//! Nodes that boot makes are never taken away, except files in memory. Without this, all walks through them
+//! on the way to a program would write the cache lines of their counts.
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};

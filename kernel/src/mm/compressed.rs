@@ -1,8 +1,8 @@
 //! Compressed memory (option `compress`): contents of pages that nobody has touched for long, in less room than a frame.
 //!
-//! A page of zeroes needs none, and one that LZ4 does not halve stays where it is: two do not fit in a frame then. What is left
-//! of the others are objects (`zpool.rs`). Each core compresses in a workspace of its own, which is made at boot: nothing
-//! here asks for memory when there is none.
+//! A page of zeroes needs none, and one that LZ4 does not halve stays where it is: two do not fit in a frame
+//! then. What is left of the others are objects (`zpool.rs`). Each core compresses in a workspace of its own,
+//! which is made at boot: nothing here asks for memory when there is none.
 
 use percore::{PerCore, Pinned};
 use sync::{SetOnce, SpinLock};

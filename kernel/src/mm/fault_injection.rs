@@ -1,7 +1,8 @@
-//! Fault injection: the N-th allocation from now on fails, and some that follow it. Every frame and every object of the heap
-//! counts, but not what the first process asks for, which watches the others.
+//! Fault injection: the N-th allocation from now on fails, and some that follow it. Every frame and every
+//! object of the heap counts, but not what the first process asks for, which watches the others.
 //!
-//! After a single failure the kernel reclaims and finds memory. After many in a row it must give up, and undo.
+//! After a single failure the kernel reclaims and finds memory. After many in a row it must give up, and
+//! undo.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

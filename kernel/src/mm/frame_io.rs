@@ -1,5 +1,5 @@
-//! Reads and writes frames that others may use at the same time: programs by their mappings, calls on the same file. A read
-//! beside a write gets some of each, and nothing worse.
+//! Reads and writes frames that others may use at the same time: programs by their mappings, calls on the
+//! same file. A read beside a write gets some of each, and nothing worse.
 //!
 //! The caller keeps the frame: it holds a reference, or has been pinned since it found the frame where a reference is
 //! held (see `page_tree.rs`).

@@ -1,4 +1,5 @@
-//! From a file to its mappings: the reverse map, by which truncation and reclaim find every page that shows the file.
+//! From a file to its mappings: the reverse map, by which truncation and reclaim find every page that shows
+//! the file.
 //!
 //! A list for each core, made when the file is first mapped: cores that map and unmap one file share nothing. A list goes
 //! through the records themselves.
@@ -37,7 +38,8 @@ pub struct Mappings {
     walks: AtomicUsize,
 }
 
-/// The index of the list that a record is in. Relaxed: it is set before the record is in a list, whose lock publishes it.
+/// The index of the list that a record is in. Relaxed: it is set before the record is in a list, whose lock
+/// publishes it.
 pub(super) struct ListIndex(AtomicUsize);
 
 impl ListIndex {

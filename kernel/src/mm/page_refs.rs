@@ -58,8 +58,8 @@ pub(super) fn init(start: u64) {
     START.store(start, Ordering::Relaxed);
 }
 
-/// Counts the frame, which the caller owns alone, from now on, with one reference: the caller's. Its last holder will want to
-/// know that it is the last ([`unshare`]).
+/// Counts the frame, which the caller owns alone, from now on, with one reference: the caller's. Its last
+/// holder will want to know that it is the last ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
     write(frame, PageRef { header: Header::with_sole(1, release), rival: None });
 }

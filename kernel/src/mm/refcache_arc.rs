@@ -1,8 +1,8 @@
-//! An `Arc` that is counted by Refcache, for what processes inherit from one another and never change: forks and exits on
-//! different cores share no cache line of its count.
+//! An `Arc` that is counted by Refcache, for what processes inherit from one another and never change: forks
+//! and exits on different cores share no cache line of its count.
 //!
-//! It is a [`Ref`] that may be dropped anywhere, also where a core has left the epochs. Its value is dropped some epochs after
-//! the last reference, so no task may wait for that.
+//! It is a [`Ref`] that may be dropped anywhere, also where a core has left the epochs. Its value is dropped
+//! some epochs after the last reference, so no task may wait for that.
 
 use core::ops::Deref;
 

@@ -1,10 +1,10 @@
 //! The kernel's heap: powers of two from 64 to 8192 bytes from per-core lists, larger ones from the pool. The smallest is a
 //! cache line: who writes an object disturbs nobody who reads another.
 //!
-//! A free object's first word links it to the next. A core's list of one size grows by a carved frame and is split in
-//! half into the size's depot when it is long; a batch in the depot is a list whose first object's
-//! second word leads to the next batch. A list holds what one review of dead objects frees, so that who makes and ends
-//! processes goes to no depot. Frames and pairs (4096 and 8192 bytes) come from the frame magazines.
+//! A free object's first word links it to the next. A core's list of one size grows by a carved frame and is
+//! split in half into the size's depot when it is long; a batch in the depot is a list whose first object's
+//! second word leads to the next batch. A list holds what one review of dead objects frees, so that who makes
+//! and ends processes goes to no depot. Frames and pairs (4096 and 8192 bytes) come from the frame magazines.
 //! No memory: null, never a panic.
 
 use core::alloc::{GlobalAlloc, Layout};

@@ -141,7 +141,8 @@ pub(super) unsafe fn bytes<'a>(number: CompressedNum) -> &'a [u8] {
     unsafe { core::slice::from_raw_parts(address(number).add(size_of::<Object>()), length) }
 }
 
-/// Adds `by` references to an object, and frees it when the count reaches zero. The caller holds one reference.
+/// Adds `by` references to an object, and frees it when the count reaches zero. The caller holds one
+/// reference.
 pub(super) fn adjust(pin: &Pinned, number: CompressedNum, by: i64) {
     // SAFETY: the caller holds it until the last line.
     let object = unsafe { object(number) };

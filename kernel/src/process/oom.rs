@@ -1,9 +1,10 @@
-//! Out of memory: if none is left for a page that a program may touch, the program that has most (`oom_badness.rs`) is
-//! killed, and only that.
+//! Out of memory: if none is left for a page that a program may touch, the program that has most
+//! (`oom_badness.rs`) is killed, and only that.
 //!
-//! The task that asked faults again, and finds what comes back. Or it waits once more for the victim: until its space is gone
-//! and Refcache has seen the epochs go by that it needs, or another program would be killed for nothing. A call that finds
-//! no memory for a page of a program waits in the kernel in the same way, unless it holds a lock.
+//! The task that asked faults again, and finds what comes back. Or it waits once more for the victim: until
+//! its space is gone and Refcache has seen the epochs go by that it needs, or another program would be killed
+//! for nothing. A call that finds no memory for a page of a program waits in the kernel in the same way,
+//! unless it holds a lock.
 
 use alloc::sync::{Arc, Weak};
 
@@ -45,16 +46,16 @@ impl Victim {
     }
 }
 
-/// Kills the program that has most memory, or lets others run if one was just killed: there is no memory for the page of the
-/// running `task` at `address`.
+/// Kills the program that has most memory, or lets others run if one was just killed: there is no memory for
+/// the page of the running `task` at `address`.
 pub fn handle_oom(task: &Task, address: u64) {
     if !kill_largest(task, address) {
         sched::give_way();
     }
 }
 
-/// Does the same in the middle of a call of `task`, and returns whether to try again: not if the caller holds a lock, nor if
-/// the task is killed.
+/// Does the same in the middle of a call of `task`, and returns whether to try again: not if the caller holds
+/// a lock, nor if the task is killed.
 pub fn wait_for_oom(task: &Task, address: u64) -> bool {
     let may_wait = epoch::may_reclaim() && !task.is_killed();
     if may_wait {
@@ -68,7 +69,8 @@ pub fn is_kill_pending() -> bool {
     LAST_VICTIM.try_lock().is_none_or(|mut last| last.as_mut().is_some_and(Victim::has_more))
 }
 
-/// Kills the program that has most memory unless memory is to come from another victim. Returns whether it did.
+/// Kills the program that has most memory unless memory is to come from another victim. Returns whether it
+/// did.
 fn kill_largest(task: &Task, address: u64) -> bool {
     let Some(mut last) = LAST_VICTIM.try_lock() else { return false };
     if last.as_mut().is_some_and(Victim::has_more) {
@@ -80,8 +82,8 @@ fn kill_largest(task: &Task, address: u64) -> bool {
     true
 }
 
-/// Returns the process with most memory, that of `task` if others have as much, and its pages; `None` if one is being killed
-/// already, or `task` is.
+/// Returns the process with most memory, that of `task` if others have as much, and its pages; `None` if one
+/// is being killed already, or `task` is.
 fn select_victim(task: &Task) -> Option<(Arc<Process>, u64)> {
     let mut largest = candidate(task.process());
     let mut dying = false;
@@ -106,8 +108,8 @@ struct Candidate {
     rank: u64,
 }
 
-/// Returns `process` as a candidate. The machine ends with the first process: while that has less than half of all memory, it
-/// is spared.
+/// Returns `process` as a candidate. The machine ends with the first process: while that has less than half
+/// of all memory, it is spared.
 fn candidate(process: &Arc<Process>) -> Candidate {
     let pages = process.oom_badness();
     let is_spared = process.pid() == FIRST && pages < frames::total() / 2;

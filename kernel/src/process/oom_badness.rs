@@ -1,8 +1,8 @@
 //! The badness of a process, in pages, as Linux calls it: what would come back if the process went.
 //!
-//! That is its own pages, compressed ones as if they were in memory, and all of the shared memory and files without a name
-//! that it maps or has open, mapped or not. It is also what the kernel has for it: its page tables, the nodes of its map, and
-//! what each thread needs, a kernel stack above all.
+//! That is its own pages, compressed ones as if they were in memory, and all of the shared memory and files
+//! without a name that it maps or has open, mapped or not. It is also what the kernel has for it: its page
+//! tables, the nodes of its map, and what each thread needs, a kernel stack above all.
 //!
 //! Memory that several hold counts for each of them, once: it comes back when the last one goes. Files with a name stay, and
 //! pages of the boot image go without anybody's end, so neither counts.

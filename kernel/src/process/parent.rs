@@ -9,17 +9,18 @@
 //! | a process's `children` | who they are; whether it still takes any |
 //! | a process's `parent_link` | its parent; whether it has ended; its stops that nobody asked for |
 //!
-//! A parent link is locked under the parent's children, never the other way round; of two processes never both children.
+//! A parent link is locked under the parent's children, never the other way round; of two processes never
+//! both children.
 //!
-//! 1. A process may end while its parent ends. The process says so in its parent link and reads there which parent to tell.
-//!    A process that adopts it writes itself there and reads whether to be told. One of the two comes second, so exactly
-//!    one tells the new parent.
-//! 2. A process that has ended adopts no children any more. They go to the next ancestor that does. If there is none, they
-//!    have no parent and vanish as they end.
-//! 3. Whether the parent wants to know of the end is settled under the parent link, with the end or with the parent. A child
-//!    that is not wanted is never found by a wait, though it is on the list for a moment yet.
-//! 4. A parent that waits looks at its children after it has taken its place in `changed`. A child that changes its state
-//!    changes its parent link before it wakes the parent: no change is slept through.
+//! 1. A process may end while its parent ends. The process says so in its parent link and reads there which
+//!    parent to tell. A process that adopts it writes itself there and reads whether to be told. One of the
+//!    two comes second, so exactly one tells the new parent.
+//! 2. A process that has ended adopts no children any more. They go to the next ancestor that does. If there
+//!    is none, they have no parent and vanish as they end.
+//! 3. Whether the parent wants to know of the end is settled under the parent link, with the end or with the
+//!    parent. A child that is not wanted is never found by a wait, though it is on the list for a moment yet.
+//! 4. A parent that waits looks at its children after it has taken its place in `changed`. A child that
+//!    changes its state changes its parent link before it wakes the parent: no change is slept through.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -143,7 +144,8 @@ impl Process {
         self.number.is_retired()
     }
 
-    /// Reaps its child `child`, which has ended and of which a thread was told. Returns whether it was still there.
+    /// Reaps its child `child`, which has ended and of which a thread was told. Returns whether it was still
+    /// there.
     pub fn reap(&self, child: &Process) -> bool {
         let mut children = self.relations.children.lock();
         let at = children.list.iter().position(|other| core::ptr::eq(&raw const **other, child));
@@ -155,7 +157,8 @@ impl Process {
         true
     }
 
-    /// Gives the children another parent and tells its own parent of its `ending`, after its last thread has gone.
+    /// Gives the children another parent and tells its own parent of its `ending`, after its last thread has
+    /// gone.
     pub(super) fn notify_exit(self: &Arc<Self>, ending: Ending) {
         self.reparent_children();
         let parent = {
@@ -227,7 +230,8 @@ impl Process {
         ignored && child.relations.exit_signal.load(Ordering::Relaxed) == SIGCHLD
     }
 
-    /// Notes the end of a child: sends its exit signal and wakes threads that wait. Reaps the child if no wait is to find it.
+    /// Notes the end of a child: sends its exit signal and wakes threads that wait. Reaps the child if no
+    /// wait is to find it.
     fn note_child_exit(self: &Arc<Self>, child: &Arc<Process>, ending: Ending) {
         let signal = child.relations.exit_signal.load(Ordering::Relaxed);
         let ignored = signal == SIGCHLD && self.signals.action(SIGCHLD).handler == SIG_IGN;
@@ -240,8 +244,8 @@ impl Process {
         self.relations.changed.wake_all();
     }
 
-    /// Tells the parent that this process stopped, or goes on, by SIGCHLD unless it does not want that. The parent is not told
-    /// what is not true any more.
+    /// Tells the parent that this process stopped, or goes on, by SIGCHLD unless it does not want that. The
+    /// parent is not told what is not true any more.
     pub(super) fn notify_parent(self: &Arc<Self>, news: News) {
         let parent = {
             let mut parent_link = self.relations.parent_link.lock();

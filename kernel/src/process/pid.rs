@@ -1,9 +1,10 @@
-//! Pids, the numbers of processes and threads: one space for both, and the table from a number to its process.
+//! Pids, the numbers of processes and threads: one space for both, and the table from a number to its
+//! process.
 //!
-//! A core takes numbers a batch at a time, so that cores that make and end processes write no line in common; all numbers
-//! of a batch live in one shard of the table, and neighbouring batches in different ones. Numbers rise until they wrap;
-//! from then on a core that takes a batch looks which of its numbers are still used by threads, processes, zombies, groups
-//! and sessions.
+//! A core takes numbers a batch at a time, so that cores that make and end processes write no line in common;
+//! all numbers of a batch live in one shard of the table, and neighbouring batches in different ones. Numbers
+//! rise until they wrap; from then on a core that takes a batch looks which of its numbers are still used by
+//! threads, processes, zombies, groups and sessions.
 //!
 //! Locks: a core's batch, then a shard; nothing is locked under a shard. Nor is a process let go of there: that may be
 //! its end, which retires its number.

@@ -1,7 +1,7 @@
 //! Reclaim: what a task does when memory is short, a few times, and never with a lock held.
 //!
-//! Reclaim forces epochs, and those turn only when every core ticks. A core that spins on a lock does not tick, so a task
-//! that holds one must not reclaim: user memory is reached under a lock with [`under_lock`].
+//! Reclaim forces epochs, and those turn only when every core ticks. A core that spins on a lock does not
+//! tick, so a task that holds one must not reclaim: user memory is reached under a lock with [`under_lock`].
 
 use core::ops::Range;
 
@@ -16,8 +16,8 @@ use super::page_out::page_out;
 use crate::mm::{epoch, frames};
 use crate::{arch, sched};
 
-/// Tries to reclaim before a call fails, or a program is killed for lack of memory. What one finds may be of no use, such as
-/// frames that lie apart where two side by side are wanted.
+/// Tries to reclaim before a call fails, or a program is killed for lack of memory. What one finds may be of
+/// no use, such as frames that lie apart where two side by side are wanted.
 const TRIES: usize = 8;
 /// Rounds in each that leave the tables of running programs alone.
 const MODEST: usize = 2;
@@ -61,12 +61,13 @@ impl Reclaim {
         Self { may_fail: true, ..Self::new() }
     }
 
-    /// Reclaims memory and returns whether to try again. A process that ends does not reclaim. The caller holds no lock, or has
-    /// said so (`epoch::without_reclaim`): if not, other tasks may run meanwhile.
+    /// Reclaims memory and returns whether to try again. A process that ends does not reclaim. The caller
+    /// holds no lock, or has said so (`epoch::without_reclaim`): if not, other tasks may run meanwhile.
     ///
-    /// Where many tasks are short of memory, reclaim must not be all that the machine does. One task reclaims at a time, since
-    /// the epochs of two would wait for one another. While a killed program still has memory, each call tries once. After a
-    /// task has reclaimed in vain, calls of others do not try for as long as that took.
+    /// Where many tasks are short of memory, reclaim must not be all that the machine does. One task reclaims
+    /// at a time, since the epochs of two would wait for one another. While a killed program still has
+    /// memory, each call tries once. After a task has reclaimed in vain, calls of others do not try for as
+    /// long as that took.
     #[cold]
     pub fn try_reclaim(&mut self) -> bool {
         if self.left == 0 {
@@ -109,8 +110,8 @@ fn reclaim_once(tried: usize) -> bool {
     enough || page_out(tried) || found || epoch::reclaim(true)
 }
 
-/// Lets others run until no other task reclaims, and keeps others from it. Returns `None` if the running task is not to go on.
-/// The caller holds no lock.
+/// Lets others run until no other task reclaims, and keeps others from it. Returns `None` if the running task
+/// is not to go on. The caller holds no lock.
 fn wait_for_turn() -> Option<SpinGuard<'static, ()>> {
     while is_wanted() {
         if let Some(turn) = RECLAIMING.try_lock() {
@@ -174,8 +175,8 @@ fn retry_with<R, E: Shortage>(
     }
 }
 
-/// Does `allocate`, and again while it fails with ENOMEM, as a fault at `at` would, unless the caller holds a lock or is
-/// killed.
+/// Does `allocate`, and again while it fails with ENOMEM, as a fault at `at` would, unless the caller holds a
+/// lock or is killed.
 ///
 /// # Errors
 /// Those of `allocate`.
@@ -188,8 +189,8 @@ pub fn retry_on_enomem<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> R
     }
 }
 
-/// Does `locked`, which takes spin locks and reaches the user memory at `at` under them, without reclaim. If that makes it
-/// fail (EFAULT), the page is brought in without the locks, and `locked` is done again.
+/// Does `locked`, which takes spin locks and reaches the user memory at `at` under them, without reclaim. If
+/// that makes it fail (EFAULT), the page is brought in without the locks, and `locked` is done again.
 ///
 /// # Errors
 /// What `locked` says; EAGAIN if the page is lost again each time.

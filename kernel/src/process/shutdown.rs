@@ -1,5 +1,5 @@
-//! Shutdown: the end of the first process is the end of the machine. The others are killed, everything is given back, and
-//! the report says how it ended.
+//! Shutdown: the end of the first process is the end of the machine. The others are killed, everything is
+//! given back, and the report says how it ended.
 //!
 //! ```text
 //!   first process: ENDING := true    look at all numbers: kill, wait      fork: publish the child's number   ENDING? → kill it

@@ -6,8 +6,8 @@
 //!
 //! 1. Who joins a process looks, under the lock of its threads, whether it is stopped: either it does, or whoever stops the
 //!    process finds it among the threads.
-//! 2. News is written under the lock of the parent link, and only if it is still true there: of a stop and a SIGCONT that meet, the
-//!    later one is told last.
+//! 2. News is written under the lock of the parent link, and only if it is still true there: of a stop and a
+//!    SIGCONT that meet, the later one is told last.
 //!
 //! The first process does not stop: nobody could make it go on.
 

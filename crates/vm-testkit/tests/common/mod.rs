@@ -9,7 +9,8 @@ use vm_testkit::{FILES, Setup, Shows, Step, StepPlacement, Target, WORDS};
 pub const CORES: usize = 5;
 const PAGES: u64 = 2100;
 
-/// User space at low addresses, in the middle, and at the very top of what a key can say; all divide nodes in two.
+/// User space at low addresses, in the middle, and at the very top of what a key can say; all divide nodes in
+/// two.
 pub fn setup() -> impl Strategy<Value = Setup> {
     (select(vec![16, (1 << 18) - 1000, (1 << 36) - PAGES]), any::<u64>()).prop_map(|(start, seed)| {
         let user = PageRange::new(PageNum::new(start), PAGES).unwrap();

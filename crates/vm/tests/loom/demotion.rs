@@ -40,7 +40,8 @@ fn id(core: usize) -> CoreId {
 }
 
 impl World {
-    /// The leaf is shared, these cores are linked, and `OWNER` has invalidated often enough but for once. The page's word is `word`.
+    /// The leaf is shared, these cores are linked, and `OWNER` has invalidated often enough but for once. The
+    /// page's word is `word`.
     fn new(linked: &[usize], word: usize) -> Arc<Self> {
         let world = Self::shared(linked, word);
         world.almost_send_away();

@@ -1,7 +1,8 @@
 //! Flows of control as values: a suspended flow can be resumed once, by whoever owns it, and owns its stack.
 //!
-//! Each core has an entry in `CURRENT` with the task that runs there and that task's stack. `resume` sets it to the next task
-//! and leaves the previous one in `left`, where the next one finds it: only then is the old flow really off its stack.
+//! Each core has an entry in `CURRENT` with the task that runs there and that task's stack. `resume` sets it
+//! to the next task and leaves the previous one in `left`, where the next one finds it: only then is the old
+//! flow really off its stack.
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -69,8 +70,8 @@ pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
     let old_context = Context::on_stack(old_stack.as_ref());
     let left = own.left.insert((old_task, Suspended { context: old_context, stack: old_stack }));
     let from: *mut Context = &raw mut left.1.context;
-    // SAFETY: `flow` was owned, so nobody else resumes it, and its stack moved into `CURRENT`, so it is alive.
-    // `from` stays there until the flow that we go on with takes it.
+    // SAFETY: `flow` was owned, so nobody else resumes it, and its stack moved into `CURRENT`, so it is
+    // alive. `from` stays there until the flow that we go on with takes it.
     unsafe { context::switch(from, &raw const context) };
 }
 

@@ -15,10 +15,11 @@
 //!
 //! # Interrupt handlers and the table
 //! A shootdown's handler may hit this core while it fills or clears. They never meet in an entry: both hold
-//! the slots of their pages in the space's map, and `enter`, which holds none, has interrupts off. Only a core that becomes
-//! the owner of a leaf again clears more than it holds (`vm`'s `demotion.rs`): then an entry that was filled meanwhile may go, which costs a fault; and
-//! who linked meanwhile looks once more whether it may. Tables are added by the
-//! owner outside handlers, and freed with interrupts off, or, where a leaf is linked, after they are out of reach.
+//! the slots of their pages in the space's map, and `enter`, which holds none, has interrupts off. Only a
+//! core that becomes the owner of a leaf again clears more than it holds (`vm`'s `demotion.rs`): then an
+//! entry that was filled meanwhile may go, which costs a fault; and who linked meanwhile looks once more
+//! whether it may. Tables are added by the owner outside handlers, and freed with interrupts off, or, where a
+//! leaf is linked, after they are out of reach.
 
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -122,7 +122,8 @@ impl Kind {
     }
 }
 
-/// Takes the translations of `shown` back, also for a task that is killed: what a truncation has begun it ends.
+/// Takes the translations of `shown` back, also for a task that is killed: what a truncation has begun it
+/// ends.
 fn take_back(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies: Copies) {
     let mut rest = shown;
     while !rest.is_empty() {

@@ -95,8 +95,8 @@ struct FrameLayout {
 }
 
 impl FrameLayout {
-    /// Returns a layout below the red zone of the program, whose stack pointer is `sp`, or on the alternate stack if `action`
-    /// wants that.
+    /// Returns a layout below the red zone of the program, whose stack pointer is `sp`, or on the alternate
+    /// stack if `action` wants that.
     fn choose(sp: u64, stack: &SignalStack, action: &Sigaction) -> Result<Self, Trouble> {
         let already = altstack::in_use(stack, sp);
         let switch = action.flags & SA_ONSTACK != 0 && stack.size != 0 && !already;

@@ -74,7 +74,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
     }
 
-    /// Splits the huge pages of the first piece of `rest`, and returns the piece. A huge page is 512 pages when it is split.
+    /// Splits the huge pages of the first piece of `rest`, and returns the piece. A huge page is 512 pages
+    /// when it is split.
     fn cut_piece(&self, pin: &Pinned, rest: PageRange) -> Result<PageRange, VmError> {
         let end = PageNum::new(self.map.extent(pin, keys(rest), PIECE / 64));
         let piece = PageRange::between(rest.start(), end);

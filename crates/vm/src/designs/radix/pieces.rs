@@ -74,9 +74,10 @@ where
         Ok(mapping.with_backing(backing))
     }
 
-    /// Only leaves have contents, once huge pages are split, and what is folded is left as it is: nothing expands. A few pages at a
-    /// time are taken from the one place, and then given to the other: never are both locked, which might be one slot if
-    /// others have unmapped all around them. What the backing shows is shown again at the next touch.
+    /// Only leaves have contents, once huge pages are split, and what is folded is left as it is: nothing
+    /// expands. A few pages at a time are taken from the one place, and then given to the other: never are
+    /// both locked, which might be one slot if others have unmapped all around them. What the backing shows
+    /// is shown again at the next touch.
     fn carry_back(
         &self,
         pin: &Pinned,
