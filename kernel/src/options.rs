@@ -52,7 +52,7 @@ pub enum Refs {
 pub enum Design {
     /// The paper's.
     Radix,
-    /// A rival: a tree of regions, with one page table.
+    /// A baseline: a tree of regions, with one page table.
     Tree(Locking),
 }
 

@@ -1,4 +1,4 @@
-//! The rivals: what RadixVM is measured against, as good as we can make it.
+//! The baselines: what RadixVM is measured against, as good as we can make it.
 //!
 //! The RadixVM paper compares Refcache with a shared counter and with SNZI (its figure 8), and the radix map with a
 //! skip list (figures 6 and 7). These are the same, and the counters that came before and after, behind one trait:

@@ -3,6 +3,7 @@
 //! which a program chose may index; the others look whether there is such an element.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod baseline_refs;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod buddy;
 #[allow(unsafe_code)]
@@ -32,7 +33,6 @@ pub mod page_refs;
 pub mod page_tree;
 pub mod refcache_arc;
 pub mod remains;
-mod rivals;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod slab;
 pub mod space;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | owned alone | one page, or the pool | means nothing |
 //! | counted | all that hold a reference: pages, a file | a header of the Refcache domain |
-//! | counted by a [rival](super::rivals) | a file and pages that show it | the rival; the header is the file's hold on it |
+//! | counted by a [baseline](super::baseline_refs) | a file and pages that show it | the baseline; the header is the file's hold on it |
 //!
 //! ```text
 //!   owned alone ──share──▶ counted, one reference ──adjust──▶ counted ──the last one goes──▶ this core's magazine
@@ -17,11 +17,11 @@
 //! 2. A frame of a file is never unshared: the file holds a reference, and who finds a page there may add one without
 //!    holding any (`page_tree.rs`). For the others, only a holder adds references: see [`Header::is_sole`].
 //! 3. The `PageRef` of a frame owned alone is never read: `share` writes it.
-//! 4. Only a file's frame may have a rival. A forked frame has no owner who could ask whether it is still used, and its
+//! 4. Only a file's frame may have a baseline. A forked frame has no owner who could ask whether it is still used, and its
 //!    last holder wants to know that it is the last: only Refcache can tell.
-//! 5. Rivals free a frame the moment it is nobody's, and who finds a page through its file has no reference yet. So when
+//! 5. Baselines free a frame the moment it is nobody's, and who finds a page through its file has no reference yet. So when
 //!    the file lets go, that waits some epochs in the header, until all who found the page have unpinned; only then the
-//!    rival hears of it ([`release_of_file`]).
+//!    baseline hears of it ([`release_of_file`]).
 
 use alloc::boxed::Box;
 use core::ptr::NonNull;
@@ -32,9 +32,9 @@ use percore::Pinned;
 use refcache::{Header, Refcache};
 use vm::FrameNum;
 
+use super::baseline_refs::BaselineRefs;
 use super::epoch;
 use super::frames;
-use super::rivals::Rival;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::options::{self, Refs};
 
@@ -43,7 +43,7 @@ use crate::options::{self, Refs};
 struct PageRef {
     header: Header,
     /// From a `Box`: counts the pages, instead of the header.
-    rival: Option<NonNull<Rival>>,
+    baseline: Option<NonNull<BaselineRefs>>,
 }
 
 /// Bytes for each frame.
@@ -61,18 +61,18 @@ pub(super) fn init(start: u64) {
 /// Counts the frame, which the caller owns alone, from now on, with one reference: the caller's. Its last
 /// holder will want to know that it is the last ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
-    write(frame, PageRef { header: Header::with_sole(1, release), rival: None });
+    write(frame, PageRef { header: Header::with_sole(1, release), baseline: None });
 }
 
 /// The same for a file's frame: the file stays one of the holders, until it [lets go](leave).
 ///
 /// # Errors
-/// ENOMEM, if it is counted by a rival.
+/// ENOMEM, if it is counted by a baseline.
 pub fn share_of_file(_pin: &Pinned, frame: FrameNum) -> Result<(), Errno> {
-    let rival = Rival::new(options::get().refs)?;
-    let release = if rival.is_some() { release_of_file } else { release };
-    let rival = rival.map(|rival| NonNull::from(Box::leak(rival)));
-    write(frame, PageRef { header: Header::new(1, None, release), rival });
+    let baseline = BaselineRefs::new(options::get().refs)?;
+    let release = if baseline.is_some() { release_of_file } else { release };
+    let baseline = baseline.map(|baseline| NonNull::from(Box::leak(baseline)));
+    write(frame, PageRef { header: Header::new(1, None, release), baseline });
     Ok(())
 }
 
@@ -85,9 +85,9 @@ fn write(frame: FrameNum, new: PageRef) {
 /// epochs later.
 #[inline]
 pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
-    match rival(frame) {
+    match baseline(frame) {
         None => adjust_header(pin, frame, by),
-        Some(rival) => adjust_rival(pin, frame, rival, by),
+        Some(baseline) => adjust_baseline(pin, frame, baseline, by),
     }
 }
 
@@ -95,10 +95,10 @@ pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
 /// be looked at, which all who show the page write.
 #[inline]
 pub fn show(pin: &Pinned, frame: FrameNum) {
-    match rival(frame) {
+    match baseline(frame) {
         // SAFETY: the frame lives as long as the caller is pinned, and its header is not one of a sole holder.
         None => unsafe { epoch::domain().adjust(pin, descriptor(frame).cast(), 1) },
-        Some(rival) => adjust_rival(pin, frame, rival, 1),
+        Some(baseline) => adjust_baseline(pin, frame, baseline, 1),
     }
 }
 
@@ -120,13 +120,13 @@ fn adjust_header(pin: &Pinned, frame: FrameNum, by: i64) {
 }
 
 #[cold]
-fn adjust_rival(pin: &Pinned, frame: FrameNum, rival: NonNull<Rival>, by: i64) {
+fn adjust_baseline(pin: &Pinned, frame: FrameNum, baseline: NonNull<BaselineRefs>, by: i64) {
     for _ in 0..by.unsigned_abs() {
         // SAFETY: the caller's reference keeps the count; the last one to be given up is the last to be looked at.
-        let rival = unsafe { rival.as_ref() };
+        let baseline = unsafe { baseline.as_ref() };
         if by > 0 {
-            rival.inc(pin);
-        } else if rival.dec(pin) {
+            baseline.inc(pin);
+        } else if baseline.dec(pin) {
             free_of_file(pin, frame);
         }
     }
@@ -134,11 +134,11 @@ fn adjust_rival(pin: &Pinned, frame: FrameNum, rival: NonNull<Rival>, by: i64) {
 
 /// What counts a counted frame, if not Refcache. Where that counts all, the descriptor is not looked at.
 #[inline]
-fn rival(frame: FrameNum) -> Option<NonNull<Rival>> {
+fn baseline(frame: FrameNum) -> Option<NonNull<BaselineRefs>> {
     match options::get().refs {
         Refs::Refcache => None,
         // SAFETY: the frame is counted, so its descriptor has been written.
-        _ => unsafe { descriptor(frame).as_ref() }.rival,
+        _ => unsafe { descriptor(frame).as_ref() }.baseline,
     }
 }
 
@@ -169,29 +169,29 @@ unsafe fn release(_: &Refcache, pin: &Pinned, header: NonNull<Header>) {
 }
 
 /// The file has let go, and so has everybody who found the page there without a reference. From now on only those count
-/// whom the rival counts.
+/// that the baseline counts.
 ///
 /// # Safety
-/// Called once, by the domain, with the header of a descriptor that has a rival.
+/// Called once, by the domain, with the header of a descriptor that has a baseline.
 unsafe fn release_of_file(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    // SAFETY: the descriptor has a rival, and the file's reference, which ends here, has kept it.
-    let rival = unsafe { rival_of(header) };
-    let (asked, last) = (rival.is_asked(), rival.dec_of_file(pin));
+    // SAFETY: the descriptor has a baseline, and the file's reference, which ends here, has kept it.
+    let baseline = unsafe { baseline_of(header) };
+    let (asked, last) = (baseline.is_asked(), baseline.dec_of_file(pin));
     if last {
         free_of_file(pin, frame_of(header));
     } else if asked {
-        // SAFETY: as here; a rival that is asked stays until the answer.
+        // SAFETY: as here; a baseline that is asked stays until the answer.
         unsafe { ask(domain, pin, header) }
     }
 }
 
-/// Asks the rival whether the frame is nobody's, now and every few epochs until it is.
+/// Asks the baseline whether the frame is nobody's, now and every few epochs until it is.
 ///
 /// # Safety
-/// Called once for each header, by the domain or on its behalf, for a rival that [is asked](Rival::is_asked).
+/// Called once for each header, by the domain or on its behalf, for a baseline that [is asked](BaselineRefs::is_asked).
 unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    // SAFETY: the rival stays until it says yes, here.
-    if unsafe { rival_of(header) }.settle(pin) {
+    // SAFETY: the baseline stays until it says yes, here.
+    if unsafe { baseline_of(header) }.settle(pin) {
         return free_of_file(pin, frame_of(header));
     }
     // SAFETY: the domain has forgotten the header; it comes back as that of an object with one reference, which is given
@@ -203,17 +203,17 @@ unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
 }
 
 /// # Safety
-/// The header of a descriptor that has a rival, which lives for `'r`.
-unsafe fn rival_of<'r>(header: NonNull<Header>) -> &'r Rival {
+/// The header of a descriptor that has a baseline, which lives for `'r`.
+unsafe fn baseline_of<'r>(header: NonNull<Header>) -> &'r BaselineRefs {
     // SAFETY: the caller's promise; the header begins the descriptor.
-    unsafe { header.cast::<PageRef>().as_ref().rival.expect("only rivals are heard").as_ref() }
+    unsafe { header.cast::<PageRef>().as_ref().baseline.expect("only baselines are heard").as_ref() }
 }
 
 /// A file's frame is nobody's any more: neither the tree's nor a page's.
 pub fn free_of_file(pin: &Pinned, frame: FrameNum) {
-    if let Some(rival) = rival(frame) {
+    if let Some(baseline) = baseline(frame) {
         // SAFETY: it came from a box in `share_of_file`, and nobody is left who counts by it.
-        drop(unsafe { Box::from_raw(rival.as_ptr()) });
+        drop(unsafe { Box::from_raw(baseline.as_ptr()) });
     }
     frames::free(pin, frame);
 }

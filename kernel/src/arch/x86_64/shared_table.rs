@@ -1,4 +1,4 @@
-//! The translations of one space in one page table for all cores: the rival we measure against, and what
+//! The translations of one space in one page table for all cores: the baseline we measure against, and what
 //! other systems do.
 //!
 //! Cores add tables concurrently, each by a compare-and-swap of an empty entry. An entry of level 0 is written under

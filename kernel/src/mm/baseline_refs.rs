@@ -28,7 +28,7 @@ const SLOPPY: Sloppy = Sloppy { threshold: u64::MAX };
 
 /// The count of one frame. On lines of its own.
 #[repr(align(64))]
-pub enum Rival {
+pub enum BaselineRefs {
     Atomic(AtomicU64),
     Locked(SpinLock<u64>),
     Snzi(SnziCount),
@@ -36,7 +36,7 @@ pub enum Rival {
     Uncounted,
 }
 
-impl Rival {
+impl BaselineRefs {
     /// A count of one reference, the file's. `None`: Refcache counts.
     ///
     /// # Errors
