@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -92,6 +93,20 @@ static void touched(void)
     madvise(at, SIZE, MADV_NOHUGEPAGE);
     for (long byte = 0; byte < SIZE; byte += PAGE)
         at[byte] = 1;
+}
+
+static void *sleep_on(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+
+static void touched_beside_a_thread(void)
+{
+    pthread_t thread;
+    touched();
+    pthread_create(&thread, NULL, sleep_on, NULL);
 }
 
 static void huge(void)
@@ -274,6 +289,7 @@ static const struct {
     { "lseek", sparse_file, read_sparse, 0 },
     { "/proc/self/maps", regions, read_maps, 0 },
     { "fork", touched, make_child, 0 },
+    { "fork beside a thread", touched_beside_a_thread, make_child, 0 },
     { "exit", touched, leave, 0 },
     { "exit with scattered pages", scattered, leave, 0 },
     { "exec", touched, other_program, 0 },

@@ -13,6 +13,7 @@ mod crashes;
 mod designs;
 mod figures;
 mod files;
+mod forks;
 mod harness;
 mod hostile;
 mod huge;

@@ -1,4 +1,4 @@
-//! A copy of a whole map, node by node, for one that has nothing yet: what a fork needs.
+//! A copy of a map, or of a range of it, node by node, for one that has nothing there yet: what a fork needs.
 //!
 //! ```text
 //!   a map                                   its twin
@@ -6,7 +6,7 @@
 //!              │                                       │ published empty
 //!           [ v ] [ - ] [ v ]                       [ w ] [ - ] [ w ]
 //! ```
-//! 1. Whoever holds all of the map copies what it was at one moment. Whoever knows that nobody else changes it meanwhile, or
+//! 1. A guard copies what its keys were at one moment. Whoever knows that nobody else changes it meanwhile, or
 //!    does not mind, holds nothing: each slot that has a value, or each run of a leaf, is locked while it is copied.
 //! 2. A slot of the twin is locked, set and unlocked while what it is copied from is locked: whoever takes a key out of the
 //!    map, and then out of the twin, takes it out of both, though he comes in between. Only empty slots can be set: a key that
@@ -30,32 +30,26 @@ use crate::node::{Found, Gone, NodeRef, Part, Step, slot_keys};
 use crate::section::Locked;
 use crate::slot::Word;
 use crate::subtree::{Acquired, acquire, unlock_below};
-use crate::{Expand, KEY_END, OutOfMemory, RadixMap, Value};
+use crate::{KEY_END, OutOfMemory, RadixMap, Value};
 
-impl<V: Value, E: Expand> RangeGuard<'_, V, E> {
-    /// Gives `twin`, which has nothing, what `copy` makes of each slot that has a value, folded as it is here. `copy` may
-    /// change the slot; what it makes has a second word only if the value has one, and the same one for values of one leaf
-    /// that have the same.
+impl<V: Value> RangeGuard<'_, V> {
+    /// Gives `twin`, which has none of the guard's keys, what `copy` makes of each slot that has a value, folded as it is
+    /// here. `copy` may change the slot; what it makes has a second word only if the value has one, and the same one for values
+    /// of one leaf that have the same.
     ///
     /// # Errors
     /// No memory, or `copy` says so: the copy ends there.
     ///
     /// # Panics
-    /// If the guard does not hold all keys, or `twin` is its own map or has some of them.
+    /// If `twin` is the guard's own map, or has some of the keys.
     pub fn copy_to<R: Domain>(
         &mut self,
         pin: &Pinned,
         twin: &RadixMap<V, R>,
         mut copy: impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
     ) -> Result<(), OutOfMemory> {
-        assert!(self.keys() == (0..KEY_END), "only a whole map is copied");
-        copy_keys(
-            &Hold::All,
-            (self.here(), self.node()),
-            (&twin.here(pin), twin.root()),
-            0..KEY_END,
-            &mut copy,
-        )
+        let from = (self.here(), self.node());
+        copy_keys(&Hold::All, from, (&twin.here(pin), twin.root()), self.keys(), &mut copy)
     }
 }
 
@@ -85,6 +79,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
 
 /// What of the map is held.
 enum Hold {
+    /// All keys that are copied.
     All,
     /// What is shown, as long as it is.
     Shown,
@@ -114,7 +109,7 @@ impl From<OutOfMemory> for Stop {
     }
 }
 
-/// Copies `keys` of a map, whose root is `from`, into one that has none of them.
+/// Copies `keys` of a map, which are below `from`, into one that has none of them, and whose root is `into`.
 fn copy_keys<'p, V: Value>(
     hold: &Hold,
     (here, from): (&Here<'p>, NodeRef<'p>),
@@ -122,9 +117,23 @@ fn copy_keys<'p, V: Value>(
     keys: Range<u64>,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), OutOfMemory> {
-    assert!(from.memory() != into.memory(), "a map is not copied to itself");
-    let (mut from, mut into) = (Tally::new(here, from), Tally::new(there, into));
-    copy_node(&mut from, keys, &mut into, hold, copy).map_err(|_| OutOfMemory)
+    copy_below(&mut Tally::new(here, from), keys, &mut Tally::new(there, into), hold, copy)
+        .map_err(|_| OutOfMemory)
+}
+
+/// Copies `keys` below the node of `from` into the twin of that node, which is the node of `into` or below it.
+fn copy_below<V: Value>(
+    from: &mut Tally<'_, '_>,
+    keys: Range<u64>,
+    into: &mut Tally<'_, '_>,
+    hold: &Hold,
+    copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
+) -> Result<(), Stop> {
+    if from.node.level() < into.node.level() {
+        return copy_below(from, keys.clone(), &mut child_of(into, keys.start)?, hold, copy);
+    }
+    assert!(from.node.memory() != into.node.memory(), "a map is not copied to itself");
+    copy_node(from, keys, into, hold, copy)
 }
 
 /// Copies what is below the node of `from`, which has `keys`, into that of `into`.
@@ -190,14 +199,7 @@ fn copy_child<'p, V: Value>(
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), Stop> {
-    let twin = into.node.part(into.node.span(keys.start));
-    let (node, first_count) = match into.node.step(into.here, twin.slot) {
-        Step::Child(node) => (node, 0),
-        Step::Slot(_) => (make_child(into, &twin)?, HOLD),
-    };
-    // Told at the end, so that a new node's first count stands in for whatever others may have told by then.
-    let mut twins = Tally::new(into.here, node);
-    twins.used -= first_count;
+    let mut twins = child_of(into, keys.start)?;
     loop {
         match copy_node(&mut Tally::new(from.here, child), keys.clone(), &mut twins, hold, copy) {
             Err(Stop::Gone(rest)) => keys.start = rest,
@@ -225,6 +227,19 @@ fn unfold<'p>(from: &Tally<'_, 'p>, keys: &Range<u64>) -> Result<Option<NodeRef<
             Ok(Some(leaf))
         }
     }
+}
+
+/// The child of the node of `into` that has `key`, a new one if it has none.
+fn child_of<'a, 'p>(into: &mut Tally<'a, 'p>, key: u64) -> Result<Tally<'a, 'p>, OutOfMemory> {
+    let twin = into.node.part(into.node.span(key));
+    let (node, first_count) = match into.node.step(into.here, twin.slot) {
+        Step::Child(node) => (node, 0),
+        Step::Slot(_) => (make_child(into, &twin)?, HOLD),
+    };
+    let mut child = Tally::new(into.here, node);
+    // Told at the end, so that a new node's first count stands in for whatever others may have told by then.
+    child.used -= first_count;
+    Ok(child)
 }
 
 /// A new node in the slot of `twin`, which is the node's of `into`.

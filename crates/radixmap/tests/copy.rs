@@ -47,6 +47,8 @@ fn made(value: u64) -> Option<u64> {
     (value % 8 > 1).then_some(value + 100)
 }
 
+type Made = fn(&mut Run<'_, Twin>) -> Result<Option<Twin>, OutOfMemory>;
+
 fn made_of(run: &mut Run<'_, Twin>) -> Result<Option<Twin>, OutOfMemory> {
     let value = run.value().0;
     if value >= 16 {
@@ -55,29 +57,44 @@ fn made_of(run: &mut Run<'_, Twin>) -> Result<Option<Twin>, OutOfMemory> {
     Ok(made(value).map(Twin))
 }
 
-/// Holding everything, or nothing.
-fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>, held: bool) {
+/// What is held of a map while it is copied.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    All,
+    /// Part by part, each of one leaf, or of one folded slot more.
+    Parts,
+    /// What is shown. Part by part as well.
+    Shown,
+}
+
+const HELD: &[Held] =
+    if cfg!(miri) { &[Held::Parts, Held::Shown] } else { &[Held::All, Held::Parts, Held::Shown] };
+
+fn copy(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>, held: Held, made: Made) {
     let copied = match held {
-        true => map.lock_all(pin).copy_to(pin, twin, made_of),
-        false => copy_parts(map, pin, twin),
+        Held::All => map.lock_all(pin).copy_to(pin, twin, made),
+        Held::Parts => {
+            copy_parts(map, pin, |part| map.lock_range(pin, part, Always)?.copy_to(pin, twin, made))
+        }
+        Held::Shown => copy_parts(map, pin, |part| map.copy_to(pin, twin, part, made)),
     };
     copied.unwrap();
 }
 
-/// Part by part, each of one leaf, or of one folded slot more.
-fn copy_parts(map: &Map<'_>, pin: &Pinned, twin: &Map<'_>) -> Result<(), OutOfMemory> {
+fn copy_parts(
+    map: &Map<'_>,
+    pin: &Pinned,
+    mut copy: impl FnMut(Range<u64>) -> Result<(), OutOfMemory>,
+) -> Result<(), OutOfMemory> {
     let mut start = 0;
     while start < KEY_END {
         let end = map.extent(pin, start..KEY_END, 1);
         assert!(end > start);
-        map.copy_to(pin, twin, start..end, made_of)?;
+        copy(start..end)?;
         start = end;
     }
     Ok(())
 }
-
-/// Whether the map is held as a whole while it is copied.
-const HELD: &[bool] = if cfg!(miri) { &[false] } else { &[true, false] };
 
 /// Ranges of a key, of a few, and of whole slots of each level.
 fn range() -> impl Strategy<Value = Range<u64>> {
@@ -129,12 +146,12 @@ proptest! {
     #[cfg_attr(miri, ignore = "minutes, by ways that the others take too")]
     fn a_copy_is_what_was_made_of_each_slot(
         fills in prop::collection::vec((range(), 0u64..32), 0..12),
-        held in any::<bool>(),
+        held in prop::sample::select(HELD),
     ) {
         on_two(|pin, map, twin| {
             fills.iter().for_each(|(keys, value)| fill(map, pin, keys.clone(), *value));
             let before = slots(map, pin);
-            copy(map, pin, twin, held);
+            copy(map, pin, twin, held, made_of);
             let copied = before.iter().filter_map(|(keys, value)| Some((keys.clone(), made(*value)?)));
             assert_eq!(joined(slots(twin, pin)), joined(copied));
             let kept = |value| if value >= 16 { value + 1000 } else { value };
@@ -156,12 +173,7 @@ fn a_leaf_with_one_second_word_has_a_copy_with_one() {
                 guard.fit(key..key + 1, Twin(value)).unwrap();
                 guard.fill(Twin(value));
             }
-            let raised = |run: &mut Run<'_, Twin>| Ok(Some(Twin(run.value().0 + 64)));
-            let copied = match held {
-                true => map.lock_all(pin).copy_to(pin, twin, raised),
-                false => map.copy_to(pin, twin, 0..KEY_END, raised),
-            };
-            copied.unwrap();
+            copy(map, pin, twin, held, |run| Ok(Some(Twin(run.value().0 + 64))));
             assert_eq!(slots(twin, pin), [(5..6, 67), (6..7, 67), (20..21, 71)]);
             let mut frames = 0;
             twin.each_frame(pin, &mut |_| frames += 1);
@@ -175,7 +187,7 @@ fn a_node_for_nothing_goes() {
     for &held in HELD {
         on_two(|pin, map, twin| {
             fill(map, pin, 3..9, 1);
-            copy(map, pin, twin, held);
+            copy(map, pin, twin, held, made_of);
             settle(map.domain(), pin);
             assert_eq!((map.stats().live(), twin.stats().live()), (4, 1));
         });
@@ -185,6 +197,10 @@ fn a_node_for_nothing_goes() {
 /// Who clears a key of the map and then of the twin, while it is copied, has cleared it in both.
 #[test]
 fn what_is_taken_from_both_is_in_neither() {
+    HELD.iter().for_each(|&held| taken_from_both(held));
+}
+
+fn taken_from_both(held: Held) {
     on_two(|pin, map, twin| {
         let keys = if cfg!(miri) { 500..530 } else { 0..1030 };
         let clear = |map: &Map<'_>, pin: &Pinned| {
@@ -201,7 +217,7 @@ fn what_is_taken_from_both_is_in_neither() {
                     [map, twin].into_iter().for_each(|map| clear(map, &pin));
                     map.domain().offline(&pin);
                 });
-                map.copy_to(pin, twin, 0..KEY_END, |run| Ok(Some(run.value()))).unwrap();
+                copy(map, pin, twin, held, |run| Ok(Some(run.value())));
             });
             assert_eq!((slots(map, pin), slots(twin, pin)), (vec![], vec![]));
             settle(map.domain(), pin);
@@ -215,7 +231,7 @@ fn what_is_taken_from_both_is_in_neither() {
 fn a_twin_must_be_empty() {
     on_two(|pin, map, twin| {
         [map, twin].into_iter().for_each(|map| fill(map, pin, 0..KEY_END, 2));
-        copy(map, pin, twin, true);
+        copy(map, pin, twin, Held::All, made_of);
     });
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use common::{CORES, Twin, domain, settle};
 use percore::Pinned;
-use radixmap::{Always, IfPresent, KEY_END, Never, NodeCounters, OutOfMemory, RadixMap};
+use radixmap::{Always, IfPresent, KEY_END, NodeCounters, OutOfMemory, RadixMap};
 use refcache::Refcache;
 use test_memory::{Failing, owned, with_allocations};
 
@@ -219,7 +219,7 @@ fn a_copy() {
         let [map, twin] = [(); 2].map(|()| RadixMap::new(&pin, &refcache).unwrap());
         [1000..1003, 1 << 27..(1 << 27) + 1].into_iter().for_each(|keys| fill(&map, &pin, keys));
         let copied = with_allocations(left, || {
-            let mut all = map.lock_range(&pin, 0..KEY_END, Never)?;
+            let mut all = map.lock_all(&pin);
             all.copy_to(&pin, &twin, |run| Ok(Some(run.value())))
         });
         let (all, had) = (contents(&map, &pin), contents(&twin, &pin));

@@ -38,7 +38,7 @@ pub use frames::{FrameStore, WORDS};
 pub use interpose::Call;
 pub use machine::{Attended, Machine};
 pub use model::Model;
-pub use sharing::Shows;
+pub use sharing::{Forks, Shows};
 pub use sim_mmu::SimMmu;
 pub use step::{Step, StepPlacement, Target};
 pub use trial::{FILES, Trial};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, BackingNum, Copies, ForkBacking, Mapping, PageNum, PageRange, Placement, Progress,
-    Prot, Region, Relocation, Remap, VmError,
+    Access, AddressSpace, BackingNum, Copies, ForkBacking, Mapping, Others, PageNum, PageRange, Placement,
+    Progress, Prot, Region, Relocation, Remap, VmError,
 };
 
 use crate::World;
@@ -46,6 +46,40 @@ impl Shows {
 
     pub(crate) fn is_shared(self) -> bool {
         matches!(self, Self::Shared(..) | Self::Sealed(..))
+    }
+}
+
+/// The ways to fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forks {
+    /// As of one moment.
+    AtOnce,
+    /// Piece by piece.
+    InPieces(Others),
+}
+
+impl Forks {
+    /// All of them.
+    pub const ALL: [Forks; 3] =
+        [Forks::AtOnce, Forks::InPieces(Others::None), Forks::InPieces(Others::Freeze)];
+
+    /// Makes `child` a copy of `space`.
+    ///
+    /// # Errors
+    /// Those of [`AddressSpace::fork`].
+    pub fn fork(
+        self,
+        space: &dyn AddressSpace,
+        pin: &Pinned,
+        child: &dyn AddressSpace,
+        fork_backing: &mut ForkBacking<'_>,
+    ) -> Result<(), VmError> {
+        let Forks::InPieces(others) = self else { return space.fork(pin, child, fork_backing) };
+        let mut from = Some(PageNum::new(0));
+        while let Some(at) = from {
+            from = space.fork_piece(pin, child, at, others, fork_backing)?;
+        }
+        Ok(())
     }
 }
 
@@ -117,21 +151,15 @@ impl World {
     /// # Errors
     /// Those of `fork`; then there is no child.
     pub fn fork(&self, pin: &Pinned) -> Result<World, VmError> {
-        self.fork_by(pin, |child, fork_backing| self.space.fork(pin, child, fork_backing))
+        self.fork_as(pin, Forks::AtOnce)
     }
 
-    /// The same, when nobody else maps anything.
+    /// The same, by one of the ways to fork.
     ///
     /// # Errors
     /// Those of `fork`; then there is no child.
-    pub fn fork_alone(&self, pin: &Pinned) -> Result<World, VmError> {
-        self.fork_by(pin, |child, fork_backing| {
-            let mut from = Some(PageNum::new(0));
-            while let Some(at) = from {
-                from = self.space.fork_alone(pin, child, at, fork_backing)?;
-            }
-            Ok(())
-        })
+    pub fn fork_as(&self, pin: &Pinned, forks: Forks) -> Result<World, VmError> {
+        self.fork_by(pin, |child, fork_backing| forks.fork(&*self.space, pin, child, fork_backing))
     }
 
     fn fork_by(

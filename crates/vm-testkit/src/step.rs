@@ -2,7 +2,7 @@
 
 use vm::{Flags, Prot};
 
-use crate::Shows;
+use crate::{Forks, Shows};
 
 /// One step of one core. Pages are counted from the start of user space.
 #[derive(Clone, Debug)]
@@ -27,8 +27,8 @@ pub enum Step {
     Load(u64, usize),
     /// Store a word of a page.
     Store(u64, usize, u64),
-    /// The space has a child, and the next steps are the child's. It is copied as a whole, or slot by slot.
-    Fork(bool),
+    /// The space has a child, and the next steps are the child's.
+    Fork(Forks),
     /// The next steps are those of another space.
     Switch(usize),
     /// The space is ended, unless it is the last.

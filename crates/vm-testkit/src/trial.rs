@@ -7,7 +7,7 @@ use vm::{
 
 use crate::judge::{filled, judge_regions, shot};
 use crate::step::{Step, StepPlacement, Target};
-use crate::{Design, Disk, Model, Setup, Shows, World};
+use crate::{Design, Disk, Forks, Model, Setup, Shows, World};
 
 /// Files of every trial.
 pub const FILES: usize = 2;
@@ -81,7 +81,7 @@ impl Trial {
             Step::Extend(target, more) => self.extend(pin, self.range(target), more),
             Step::Load(at, word) => self.load(pin, self.page(at), word),
             Step::Store(at, word, value) => self.store(pin, self.page(at), word, value),
-            Step::Fork(whole) => self.fork(pin, whole),
+            Step::Fork(forks) => self.fork(pin, forks),
             Step::Switch(to) => self.at = to % self.spaces.len(),
             Step::End => self.end(),
             Step::Truncate(file, len) => self.truncate(pin, file, len),
@@ -179,11 +179,11 @@ impl Trial {
         self.judge(answer, |model| model.extend(range, more));
     }
 
-    fn fork(&mut self, pin: &Pinned, whole: bool) {
+    fn fork(&mut self, pin: &Pinned, forks: Forks) {
         if self.spaces.len() == SPACES {
             return;
         }
-        match if whole { self.world().fork(pin) } else { self.world().fork_alone(pin) } {
+        match self.world().fork_as(pin, forks) {
             Ok(child) => {
                 let model = self.model().fork();
                 self.spaces.push((child, model));

@@ -6,7 +6,7 @@ use percore::Pinned;
 use vm::{
     Copies, Event, Flags, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap, Resident, Tables, VmError,
 };
-use vm_testkit::{Attended, Design, Dice, Setup, Shows, World};
+use vm_testkit::{Attended, Design, Dice, Forks, Setup, Shows, World};
 
 const RW: Prot = Prot::from_bits(3);
 const RADIX: [Tables; 3] = [Tables::PerCore, Tables::Shared, Tables::Adaptive];
@@ -146,7 +146,7 @@ fn what_moves_stays_compressed() {
 #[test]
 fn a_child_has_the_same_bytes_and_nobody_else_s_writes() {
     on_compressed(|world, pin| {
-        for child in [world.fork(pin).unwrap(), world.fork_alone(pin).unwrap()] {
+        for child in Forks::ALL.map(|forks| world.fork_as(pin, forks).unwrap()) {
             assert_eq!(world.frames().compressed(), PAGES as usize, "held twice, kept once");
             child.store(pin, page(START), 1, 99).unwrap();
             (START + 1..START + PAGES).for_each(|at| assert_eq!(child.load(pin, page(at), 1), Ok(token(at))));

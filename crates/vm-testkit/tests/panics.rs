@@ -5,8 +5,8 @@ use std::thread;
 
 use fuzzing::attempt;
 use percore::Pinned;
-use vm::{Access, Event, PageNum, PageRange, Placement, Prot, Remap};
-use vm_testkit::{Design, Setup, Shows, World};
+use vm::{Access, Event, Others, PageNum, PageRange, Placement, Prot, Remap};
+use vm_testkit::{Design, Forks, Setup, Shows, World};
 
 const RW: Prot = Prot::from_bits(3);
 /// Pages of zeroes that both cores have written, up to the first of the files.
@@ -126,12 +126,6 @@ fn a_space_may_be_dropped_by_any_thread() {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Forks {
-    AsOfOneMoment,
-    Alone,
-}
-
 /// The child has some of the pages: neither program sees what the other writes to them, though the parent's core could write before.
 fn a_fork_panics(forks: Forks) {
     for (world, bad) in worlds().zip((0..FILES).cycle()) {
@@ -143,12 +137,7 @@ fn a_fork_panics(forks: Forks) {
                 made.push(world.machine.files.again(backing));
                 made.last().copied()
             };
-            let _ = match forks {
-                Forks::AsOfOneMoment => world.space.fork(pin, &*child.space, fork_backing),
-                Forks::Alone => {
-                    world.space.fork_alone(pin, &*child.space, PageNum::new(0), fork_backing).map(drop)
-                }
-            };
+            let _ = forks.fork(&*world.space, pin, &*child.space, fork_backing);
         });
         made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));
         let inherited = world.machine.on(1, |pin| child.load(pin, page(0), 1));
@@ -161,12 +150,17 @@ fn a_fork_panics(forks: Forks) {
 
 #[test]
 fn a_fork_of_one_moment_panics() {
-    a_fork_panics(Forks::AsOfOneMoment);
+    a_fork_panics(Forks::AtOnce);
 }
 
 #[test]
-fn a_fork_of_one_who_is_alone_panics() {
-    a_fork_panics(Forks::Alone);
+fn a_fork_without_other_threads_panics() {
+    a_fork_panics(Forks::InPieces(Others::None));
+}
+
+#[test]
+fn a_fork_beside_frozen_threads_panics() {
+    a_fork_panics(Forks::InPieces(Others::Freeze));
 }
 
 #[test]

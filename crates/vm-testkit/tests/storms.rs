@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use vm::{FaultError, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap};
-use vm_testkit::{ALL_TABLES, Attended, Design, Dice, Setup, Shows, World};
+use vm::{FaultError, HUGE_PAGES, Others, PageNum, PageRange, Placement, Prot, Remap};
+use vm_testkit::{ALL_TABLES, Attended, Design, Dice, Forks, Setup, Shows, World};
 
 const CORES: usize = 4;
 const RW: Prot = Prot::from_bits(3);
@@ -59,33 +59,43 @@ fn judge_snapshot(child: &World, core: &Attended) -> Vec<u64> {
 
 #[test]
 fn a_child_is_a_copy_of_one_moment() {
-    Design::ALL.into_iter().for_each(|design| {
-        let ready = AtomicBool::new(false);
-        let fork = |world: &World, core: &Attended| {
-            for at in (1..CORES as u64).flat_map(pair) {
-                let place = Placement::Fixed(at);
-                world.map(core.pin(), place, 1, RW, Shows::Zeroes).unwrap();
-            }
-            ready.store(true, SeqCst);
-            for round in 0..100 {
-                breathe(world, core);
-                let child = world.fork(core.pin()).unwrap();
-                let seen = judge_snapshot(&child, core);
-                breathe(world, core);
-                assert_eq!(judge_snapshot(&child, core), seen, "a child that others write to");
-                child.store(core.pin(), pair(1 + round % 3)[1], 0, u64::MAX).unwrap();
-                child.end();
-            }
-        };
-        let write = |world: &World, core: &Attended, turn: u64| {
-            while !ready.load(SeqCst) {
-                breathe(world, core);
-            }
-            let pages = pair(core.pin().core().index() as u64);
-            pages.iter().for_each(|&at| world.store(core.pin(), at, 0, turn).unwrap());
-        };
-        play(design, fork, write);
-    });
+    Design::ALL.into_iter().for_each(|design| snapshots(design, Forks::AtOnce));
+}
+
+/// Both pages of a pair are of one piece.
+#[test]
+fn a_piece_is_a_copy_of_one_moment() {
+    ALL_TABLES
+        .into_iter()
+        .for_each(|tables| snapshots(Design::Radix(tables), Forks::InPieces(Others::Freeze)));
+}
+
+fn snapshots(design: Design, forks: Forks) {
+    let ready = AtomicBool::new(false);
+    let fork = |world: &World, core: &Attended| {
+        for at in (1..CORES as u64).flat_map(pair) {
+            let place = Placement::Fixed(at);
+            world.map(core.pin(), place, 1, RW, Shows::Zeroes).unwrap();
+        }
+        ready.store(true, SeqCst);
+        for round in 0..100 {
+            breathe(world, core);
+            let child = world.fork_as(core.pin(), forks).unwrap();
+            let seen = judge_snapshot(&child, core);
+            breathe(world, core);
+            assert_eq!(judge_snapshot(&child, core), seen, "a child that others write to");
+            child.store(core.pin(), pair(1 + round % 3)[1], 0, u64::MAX).unwrap();
+            child.end();
+        }
+    };
+    let write = |world: &World, core: &Attended, turn: u64| {
+        while !ready.load(SeqCst) {
+            breathe(world, core);
+        }
+        let pages = pair(core.pin().core().index() as u64);
+        pages.iter().for_each(|&at| world.store(core.pin(), at, 0, turn).unwrap());
+    };
+    play(design, fork, write);
 }
 
 const AREA: u64 = (1 << 18) - 1000;

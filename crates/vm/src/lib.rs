@@ -88,6 +88,7 @@ pub use radixmap::NodeCounters;
 pub use region::{Detail, Region, Resident};
 pub use relocation::{MovePieces, Progress, Relocation};
 pub use space::{
-    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Placement, Remap, RemapBacking, VmError,
+    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Others, Placement, Remap, RemapBacking,
+    VmError,
 };
 pub use usage::Usage;

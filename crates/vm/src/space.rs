@@ -82,6 +82,16 @@ pub type ForkBacking<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
 /// The same rules hold as for [`ForkBacking`].
 pub type RemapBacking<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<BackingNum> + 'a;
 
+/// What other threads of a space do while it is copied piece by piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// There are none, so nobody maps or writes anything.
+    None,
+    /// They execute no instruction of the program after they have been interrupted for the copy, or have faulted. Of the calls
+    /// that they are in the child has the effects on what was not copied yet, and no others.
+    Freeze,
+}
+
 /// How a page fault was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -214,17 +224,18 @@ pub trait AddressSpace: Any + Send + Sync {
         fork_backing: &mut ForkBacking<'_>,
     ) -> Result<(), VmError>;
 
-    /// One piece of the same, from page `from` on, for a caller who knows that nobody maps anything here until the last piece
-    /// is done, because no other thread runs in the space: so the child need not be a copy of one moment. Where the next
-    /// piece begins; none: that was the last. Designs that copy all at once have one piece.
+    /// Copies one piece of the same, from page `from` on, for a caller who knows what `others` do until the last piece is
+    /// done: so the child need not be a copy of one moment. Returns where the next piece begins, or none if that was the last.
+    /// Designs that copy all at once have one piece.
     ///
     /// # Errors
     /// As [`fork`](Self::fork).
-    fn fork_alone(
+    fn fork_piece(
         &self,
         pin: &Pinned,
         child: &dyn AddressSpace,
         _from: PageNum,
+        _others: Others,
         fork_backing: &mut ForkBacking<'_>,
     ) -> Result<Option<PageNum>, VmError> {
         self.fork(pin, child, fork_backing).map(|()| None)

@@ -13,7 +13,8 @@ use percore::{AllCores, MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SetOnce, SpinLock};
 use vm::{
-    AddressSpace, ForkBacking, Layout, Locking, Mmu, PageNum, PageRange, RadixSpace, Tables, TreeSpace,
+    AddressSpace, ForkBacking, Layout, Locking, Mmu, Others, PageNum, PageRange, RadixSpace, Tables,
+    TreeSpace,
 };
 
 use super::machine_memory::MachineMemory;
@@ -145,37 +146,35 @@ pub fn new() -> Option<Arc<SpaceHandle>> {
     }
 }
 
-/// A copy of `parent`, page for page, that changes independently. `alone`: the caller is the only thread that runs there.
+/// A copy of `parent`, page for page, that changes independently, as of one moment.
 ///
 /// # Errors
-/// ENOMEM; EINTR if the caller is killed meanwhile.
-pub fn fork(parent: &SpaceHandle, alone: bool) -> Result<Arc<SpaceHandle>, Errno> {
-    let child = new().ok_or(Errno::ENOMEM)?;
-    match alone {
-        true => fork_alone(parent, &child)?,
-        false => {
-            let pin = percore::pin();
-            let fork_backing: &mut ForkBacking<'_> =
-                &mut |backing| file_mapping::inherited(&pin, backing, &child);
-            parent.fork(&pin, &**child, fork_backing).map_err(|_| Errno::ENOMEM)?;
-        }
-    }
+/// ENOMEM.
+pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
+    let (child, pin) = (new().ok_or(Errno::ENOMEM)?, percore::pin());
+    let fork_backing: &mut ForkBacking<'_> = &mut |backing| file_mapping::inherited(&pin, backing, &child);
+    parent.fork(&pin, &**child, fork_backing).map_err(|_| Errno::ENOMEM)?;
     Ok(child)
 }
 
-/// Piece by piece. The record that the child has for a mapping is kept from one piece to the next, which may show it too.
-fn fork_alone(parent: &SpaceHandle, child: &Arc<SpaceHandle>) -> Result<(), Errno> {
+/// The same piece by piece, while `others` do what that says. The record that the child has for a mapping is kept from one
+/// piece to the next, which may show it too.
+///
+/// # Errors
+/// ENOMEM; EINTR if the caller is killed meanwhile.
+pub fn fork_in_pieces(parent: &SpaceHandle, others: Others) -> Result<Arc<SpaceHandle>, Errno> {
+    let child = new().ok_or(Errno::ENOMEM)?;
     let (mut from, mut last) = (Some(PageNum::new(LOWEST / PAGE)), None);
     while let Some(at) = from {
         let fork_backing: &mut ForkBacking<'_> =
-            &mut |backing| file_mapping::inherited_again(&mut last, backing, child);
-        let next = parent.fork_alone(&percore::pin(), &***child, at, fork_backing);
+            &mut |backing| file_mapping::inherited_again(&mut last, backing, &child);
+        let next = parent.fork_piece(&percore::pin(), &**child, at, others, fork_backing);
         from = next.map_err(|_| Errno::ENOMEM)?;
         if from.is_some() && !sched::pause() {
             return Err(Errno::EINTR);
         }
     }
-    Ok(())
+    Ok(child)
 }
 
 fn radix<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {

@@ -7,6 +7,7 @@ use abi::process::*;
 use sync::SpinLock;
 use sync::atomic::Ordering;
 
+use super::freeze::freeze_if_late;
 use super::reclaim::retry;
 use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
@@ -56,6 +57,7 @@ pub fn clone<Then: FnOnce()>(
     let then = meet(child.process(), tid)?;
     retry(|| join(task, wanted, &child))?;
     then();
+    freeze_if_late(&child);
     sched::enqueue(child);
     if let Some(latch) = latch {
         latch.wait(task);
@@ -76,7 +78,7 @@ fn make(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Ta
     fpu.save();
     let new = NewThread {
         number: if is_thread { Some(Pid::new()?) } else { None },
-        shared: share(task.shared(), wanted)?,
+        shared: share(task, wanted)?,
         name: *task.thread.name.lock(),
         frame: wanted.frame,
         fpu,
@@ -94,9 +96,10 @@ fn make(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Ta
 }
 
 /// What the child shares is shared, what not is copied.
-fn share(parent: &Shared, wanted: &Clone) -> Result<Shared, Errno> {
+fn share(task: &Task, wanted: &Clone) -> Result<Shared, Errno> {
+    let parent = task.shared();
     Ok(Shared {
-        memory: if wanted.has(CLONE_VM) { parent.memory.clone() } else { parent.memory.fork()? },
+        memory: if wanted.has(CLONE_VM) { parent.memory.clone() } else { parent.memory.fork(task)? },
         files: if wanted.has(CLONE_FILES) { parent.files.clone() } else { FdTable::copy(&parent.files)? },
         fs: if wanted.has(CLONE_FS) { parent.fs.clone() } else { FsContext::copy(&parent.fs)? },
     })

@@ -7,9 +7,10 @@ use abi::Errno;
 use percore::{Pinned, pin};
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering, fence};
-use vm::{Access, Detail, Fault, FaultError, PageNum, PageRange, Region, VirtAddr};
+use vm::{Access, Detail, Fault, FaultError, Others, PageNum, PageRange, Region, VirtAddr};
 
 use super::STACK;
+use super::freeze::Freezer;
 use super::heap::Heap;
 use super::pages::Pages;
 use crate::fs::StaticOrArc;
@@ -17,7 +18,7 @@ use crate::fs::{OpenFile, fallible};
 use crate::mm::file_mapping;
 use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle, user_pages};
-use crate::sched;
+use crate::sched::{self, Task};
 
 /// The program in an address space, as it was started.
 pub struct Program {
@@ -41,6 +42,8 @@ pub struct Memory {
     pub program: RefcacheArc<Program>,
     /// `MCL_*`: whether what will be mapped is locked. Relaxed: it binds calls that begin later.
     pub locks: AtomicU64,
+    /// Whether its tasks are frozen, for a copy.
+    pub freezer: Freezer,
     /// Held by who adds memory in a process with limits.
     pub growing: SpinLock<()>,
 }
@@ -162,7 +165,14 @@ impl Iterator for Mappings<'_> {
 impl Memory {
     /// The memory of a program that was just loaded.
     pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: RefcacheArc<Program>) -> Self {
-        Self { space, heap, program, locks: AtomicU64::new(0), growing: SpinLock::new(()) }
+        Self {
+            space,
+            heap,
+            program,
+            locks: AtomicU64::new(0),
+            freezer: Freezer::new(),
+            growing: SpinLock::new(()),
+        }
     }
 
     /// What is mapped from `start` on.
@@ -193,14 +203,25 @@ impl Memory {
         }
     }
 
-    /// A copy, page for page, that changes independently, by a thread that runs here. What it will map is not locked.
+    /// A copy, page for page, that changes independently, by `task`, which runs here. What it will map is not locked.
     ///
     /// # Errors
-    /// ENOMEM.
-    pub fn fork(self: &Arc<Self>) -> Result<Arc<Self>, Errno> {
-        let alone = self.is_mine_alone();
-        let (heap, space) = self.heap.copy_with(|| space::fork(&self.space, alone));
+    /// ENOMEM; EINTR if the task is killed meanwhile.
+    pub fn fork(self: &Arc<Self>, task: &Task) -> Result<Arc<Self>, Errno> {
+        let (heap, space) = self.heap.copy_with(|| self.fork_space(task));
         fallible::arc(Self::new(space?, heap, self.program.clone()))
+    }
+
+    /// In one step if it is a short one: other threads that fault meanwhile spin. Else piece by piece: then they freeze.
+    fn fork_space(self: &Arc<Self>, task: &Task) -> Result<Arc<SpaceHandle>, Errno> {
+        if self.is_mine_alone() {
+            return space::fork_in_pieces(&self.space, Others::None);
+        }
+        let all = user_pages();
+        if self.space.piece(&pin(), all) == all {
+            return space::fork(&self.space);
+        }
+        self.with_others_frozen(task, || space::fork_in_pieces(&self.space, Others::Freeze))
     }
 
     /// The last thread that runs here leaves: gives up what is mapped, piece by piece, if that is much. So it takes its own time

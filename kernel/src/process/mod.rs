@@ -26,6 +26,7 @@ mod elf;
 mod end;
 mod exec;
 pub mod fault;
+mod freeze;
 pub mod futex;
 mod groups;
 mod heap;
@@ -220,6 +221,7 @@ impl Process {
 pub fn attend(frame: &mut TrapFrame) {
     let is_wanted = sched::with_current(|task| {
         task.attention.clear(attention::SIGNAL);
+        freeze::wait_for_thaw(task);
         thread::introduce(task);
         stop::rest(task);
         task.process().wants(task)

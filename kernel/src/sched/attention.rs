@@ -23,6 +23,9 @@ pub const STOPPED: u32 = 1 << 6;
 /// Task: it has not run yet, and has something to do before it does.
 pub const BORN: u32 = 1 << 7;
 
+/// Task: its memory is being copied.
+pub const FROZEN: u32 = 1 << 8;
+
 /// A word of reasons.
 #[derive(Debug)]
 pub struct Attention(AtomicU32);

@@ -6,7 +6,7 @@ use abi::Errno;
 use sync::SpinLock;
 
 use super::list::{Chain, Link, TaskList};
-use super::{Task, current, park_until};
+use super::{Task, current, park, park_until};
 
 /// The link of lists that a sleeping task waits in.
 #[derive(Debug)]
@@ -62,6 +62,26 @@ impl WaitQueue {
             park_until(deadline)?;
             drop(entry);
         }
+    }
+
+    /// Sleeps until `ready` says so; signals wait that long.
+    ///
+    /// # Errors
+    /// EINTR if the task is killed.
+    pub fn wait_killable(&self, ready: impl Fn() -> bool) -> Result<(), Errno> {
+        let task = current();
+        while !ready() {
+            let entry = WaitEntry::take(self, &task);
+            // Registered first, checked second, as above.
+            if !ready() {
+                if task.is_killed() {
+                    return Err(Errno::EINTR);
+                }
+                park();
+            }
+            drop(entry);
+        }
+        Ok(())
     }
 
     /// Wakes everybody. The condition was made true before.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use vm::{Flags, PageNum, PageRange, Prot};
-use vm_testkit::{FILES, Setup, Shows, Step, StepPlacement, Target, WORDS};
+use vm_testkit::{FILES, Forks, Setup, Shows, Step, StepPlacement, Target, WORDS};
 
 /// Cores of every trial.
 pub const CORES: usize = 5;
@@ -89,7 +89,7 @@ fn quiet_step() -> impl Strategy<Value = Step> {
 /// What concerns other spaces, files and the machine.
 fn common_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => any::<bool>().prop_map(Step::Fork),
+        4 => select(&Forks::ALL[..]).prop_map(Step::Fork),
         4 => (0..4_usize).prop_map(Step::Switch),
         2 => Just(Step::End),
         1 => (0..FILES, 0..40_u64).prop_map(|(file, len)| Step::Truncate(file, len)),

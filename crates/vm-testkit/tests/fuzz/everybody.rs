@@ -3,8 +3,8 @@
 
 use fuzzing::Dice;
 use test_memory::with_blocks;
-use vm::{Copies, HUGE_PAGES, PageNum, PageRange, Placement, Prot, Remap};
-use vm_testkit::{Attended, Design, Setup, Shows, World};
+use vm::{Copies, HUGE_PAGES, Others, PageNum, PageRange, Placement, Prot, Remap};
+use vm_testkit::{Attended, Design, Forks, Setup, Shows, World};
 
 use crate::{blocks, panicking, wild};
 
@@ -68,7 +68,10 @@ fn act(world: &World, core: &Attended, files: &[usize], dice: &mut Dice) {
         }
         9 => _ = space.extend(pin, some, 3),
         10 => fork(world, core, at, dice),
-        11 => panicking::act_pinned(world, pin, near, dice, false),
+        11 => {
+            let forks = if dice.one_in(2) { Forks::AtOnce } else { Forks::InPieces(Others::Freeze) };
+            panicking::act_pinned(world, pin, near, dice, forks);
+        }
         12 => _ = space.page_out(pin, at),
         13 => {
             let block = PageNum::new(at.get() & !(HUGE_PAGES - 1));

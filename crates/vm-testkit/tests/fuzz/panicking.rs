@@ -5,18 +5,18 @@ use std::ops::ControlFlow;
 use fuzzing::{Dice, attempt};
 use percore::Pinned;
 use vm::{Access, PageNum, PageRange, Remap};
-use vm_testkit::World;
+use vm_testkit::{Forks, World};
 
 use crate::wild;
 
 /// A call on `core` that panics half-way, if it comes so far.
 pub fn act(world: &World, core: usize, user: PageRange, dice: &mut Dice) {
-    let alone = dice.one_in(2);
-    world.machine.on(core, |pin| act_pinned(world, pin, user, dice, alone));
+    let forks = Forks::ALL[dice.below(Forks::ALL.len())];
+    world.machine.on(core, |pin| act_pinned(world, pin, user, dice, forks));
 }
 
-/// The same for a pinned caller; `alone`: no other core uses the space.
-pub fn act_pinned(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice, alone: bool) {
+/// The same for a pinned caller, that forks in this way.
+pub fn act_pinned(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice, forks: Forks) {
     let mut left = dice.below(3);
     let mut count = move || {
         assert!(left > 0, "on purpose");
@@ -33,14 +33,14 @@ pub fn act_pinned(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice,
             });
         }),
         3 => attempt(|| _ = world.space.resident(pin, user, &mut |_| count())),
-        4 => attempt(|| fork(world, pin, alone, &mut count)),
+        4 => attempt(|| fork(world, pin, forks, &mut count)),
         _ => attempt(|| remap(world, pin, user, dice)),
     };
     assert!(done.is_ok() || done == Err("on purpose".to_owned()), "{done:?}");
 }
 
 /// The child is given up, whatever it has.
-fn fork(world: &World, pin: &Pinned, alone: bool, count: &mut dyn FnMut()) {
+fn fork(world: &World, pin: &Pinned, forks: Forks, count: &mut dyn FnMut()) {
     let Some(child) = world.sibling(pin) else { return };
     let mut made = Vec::new();
     let outcome = attempt(|| {
@@ -49,10 +49,7 @@ fn fork(world: &World, pin: &Pinned, alone: bool, count: &mut dyn FnMut()) {
             made.push(world.machine.files.again(backing));
             made.last().copied()
         };
-        let _ = match alone {
-            true => world.space.fork_alone(pin, &*child.space, PageNum::new(0), fork_backing).map(drop),
-            false => world.space.fork(pin, &*child.space, fork_backing),
-        };
+        let _ = forks.fork(&*world.space, pin, &*child.space, fork_backing);
     });
     made.into_iter().for_each(|backing| world.machine.files.adjust(backing, -1));
     child.end();

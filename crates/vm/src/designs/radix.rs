@@ -35,8 +35,8 @@ use crate::shootdown_set::{abandon, linkage};
 use crate::space::{ForkBacking, PIECE, RemapBacking};
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
-    HUGE_PAGES, Mapping, Memory, Mmu, MovePieces, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot,
-    Region, Remap, Tables, Usage, VirtAddr, VmError,
+    HUGE_PAGES, Mapping, Memory, Mmu, MovePieces, Nodes, Others, OutOfMemory, PageNum, PageRange, Placement,
+    Prot, Region, Remap, Tables, Usage, VirtAddr, VmError,
 };
 
 /// An address space whose operations on disjoint ranges share nothing.
@@ -207,14 +207,15 @@ where
         Ok(())
     }
 
-    fn fork_alone(
+    fn fork_piece(
         &self,
         pin: &Pinned,
         child: &dyn AddressSpace,
         from: PageNum,
+        others: Others,
         fork_backing: &mut ForkBacking<'_>,
     ) -> Result<Option<PageNum>, VmError> {
-        let next = self.copy_piece_to(pin, same_design(child), from, fork_backing)?;
+        let next = self.copy_piece_to(pin, same_design(child), from, others, fork_backing)?;
         if next.is_none() {
             self.backend.counts.add(pin, Event::Fork, 1);
         }

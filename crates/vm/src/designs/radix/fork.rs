@@ -1,25 +1,33 @@
 //! Fork: one walk over the parent, left to right; what it maps is set in the child at the same level, folded or not.
 //!
-//! The parent is locked as a whole: the child has what was mapped at one moment. If no other thread runs in the parent, there
-//! is only one moment, however long it is: the copy goes in pieces, and each slot is locked as long as it is copied. What is
-//! not mapped costs less than a look. In the
-//! child, which nobody else knows, nothing is waited for: so two forks cannot wait for each other. If memory runs out, what
-//! was walked is in order in both spaces, and the parent's translations of it are taken back all the same.
+//! | other threads | what is locked | the child has |
+//! |---|---|---|
+//! | run | all of the parent | what was mapped at one moment |
+//! | freeze | a piece of the parent at a time | the same, but for calls that others are in |
+//! | there are none | each slot while it is copied | the same |
+//!
+//! With other threads, the parent's translations that allow too much are taken back once for each piece, before it is
+//! unlocked. Without, slots that are not mapped cost less than a look. In the child, which nobody else knows, nothing is
+//! waited for: so two forks cannot wait for each other. If memory runs out, what was walked is in order in both spaces, and
+//! the parent's translations of it are taken back all the same.
 
 use percore::Pinned;
-use radixmap::{IfDiffering, OutOfMemory, Run};
+use radixmap::{Always, IfDiffering, OutOfMemory, Run};
 use refcache::Domain;
 
 use super::huge::split_all;
-use super::{RadixSpace, keys};
+use super::{Guard, RadixSpace, keys};
 use crate::contract::{Call, during, lock_slots};
-use crate::designs::locked::lock_all;
+use crate::designs::locked::{first_piece, lock_all};
 use crate::meta::Page;
 use crate::sharing::References;
 use crate::shootdown::{Backend, range};
 use crate::shootdown_set::Scattered;
-use crate::space::{ForkBacking, PIECE};
+use crate::space::{ForkBacking, Others, PIECE};
 use crate::{BackingNum, Flags, Memory, Mmu, PageNum, PageRange, VmError};
+
+/// Slots of a piece that may have huge pages: each is 512 pages when it is cut.
+const HUGE_SLOTS: u64 = PIECE / 64;
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// A copy of what is mapped at one moment.
@@ -29,11 +37,51 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         child: &Self,
         ask: &mut ForkBacking<'_>,
     ) -> Result<(), VmError> {
-        let mut mine = lock_all(&self.map, pin);
+        self.copy_held(pin, &mut lock_all(&self.map, pin), child, ask)
+    }
+
+    /// Copies one piece of what is mapped, and returns where the next piece begins.
+    pub(super) fn copy_piece_to(
+        &self,
+        pin: &Pinned,
+        child: &Self,
+        from: PageNum,
+        others: Others,
+        ask: &mut ForkBacking<'_>,
+    ) -> Result<Option<PageNum>, VmError> {
+        let rest = PageRange::between(from.max(self.user.start()), self.user.end());
+        match others {
+            _ if rest.is_empty() => Ok(None),
+            Others::None => self.copy_slots(pin, child, rest, ask),
+            Others::Freeze => self.copy_locked_piece(pin, child, rest, ask),
+        }
+    }
+
+    /// Copies one piece of `rest` as it is at one moment.
+    fn copy_locked_piece(
+        &self,
+        pin: &Pinned,
+        child: &Self,
+        rest: PageRange,
+        ask: &mut ForkBacking<'_>,
+    ) -> Result<Option<PageNum>, VmError> {
+        let slots = if self.may_have_huge() { HUGE_SLOTS } else { PIECE };
+        let piece = first_piece(&self.map, pin, rest, self.user, slots);
+        self.copy_held(pin, &mut self.lock(pin, piece, Always)?, child, ask)?;
+        Ok((piece.end() < self.user.end()).then_some(piece.end()))
+    }
+
+    fn copy_held(
+        &self,
+        pin: &Pinned,
+        mine: &mut Guard<'_>,
+        child: &Self,
+        ask: &mut ForkBacking<'_>,
+    ) -> Result<(), VmError> {
         // A huge page's frames are its own alone: each gets references of its own now.
         if self.may_have_huge() {
             let keys = mine.keys();
-            split_all(&mut mine, keys).map_err(|_| VmError::OutOfMemory)?;
+            split_all(mine, keys).map_err(|_| VmError::OutOfMemory)?;
         }
         let mut copy = Copying::new(pin, self, child, ask);
         let copied = mine.copy_to(pin, &child.map, |run| copy.run(run));
@@ -41,19 +89,14 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         copied.map_err(|_| VmError::OutOfMemory)
     }
 
-    /// Copies one piece of what is mapped, slot by slot, and returns where the next piece begins. The walk counts what it
-    /// copies, so that a small space costs no second walk.
-    pub(super) fn copy_piece_to(
+    /// Copies one piece of `rest` slot by slot. The walk counts what it copies, so that a small space costs no second walk.
+    fn copy_slots(
         &self,
         pin: &Pinned,
         child: &Self,
-        from: PageNum,
+        rest: PageRange,
         ask: &mut ForkBacking<'_>,
     ) -> Result<Option<PageNum>, VmError> {
-        let rest = PageRange::between(from, self.user.end());
-        if rest.is_empty() {
-            return Ok(None);
-        }
         let piece = if self.may_have_huge() { self.cut_piece(pin, rest)? } else { rest };
         lock_slots(pin);
         let mut copy = Copying::new(pin, self, child, ask);
@@ -74,10 +117,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
     }
 
-    /// Splits the huge pages of the first piece of `rest`, and returns the piece. A huge page is 512 pages
-    /// when it is split.
+    /// Splits the huge pages of the first piece of `rest`, and returns the piece.
     fn cut_piece(&self, pin: &Pinned, rest: PageRange) -> Result<PageRange, VmError> {
-        let end = PageNum::new(self.map.extent(pin, keys(rest), PIECE / 64));
+        let end = PageNum::new(self.map.extent(pin, keys(rest), HUGE_SLOTS));
         let piece = PageRange::between(rest.start(), end);
         let mut guard = self.lock(pin, piece, IfDiffering)?;
         split_all(&mut guard, keys(piece)).map_err(|_| VmError::OutOfMemory)?;
