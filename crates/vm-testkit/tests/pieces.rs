@@ -159,6 +159,8 @@ fn a_move_that_is_refused_changes_nothing() {
         assert_unmapped(world, pin, range(NEW, ROOM));
         world.map(pin, Placement::Fixed(page(OLD + PAGES)), 1, Prot::READ, Shows::Zeroes).unwrap();
         refused(&Remap { from: range(OLD, PAGES + 1), ..what(to) }, VmError::Mixed);
+        // A piece begins with the other mapping, and has a hole behind it.
+        refused(&Remap { from: range(OLD + 1, PAGES + 1), ..what(to) }, VmError::Mixed);
         assert_unmapped(world, pin, range(NEW, ROOM));
     });
 }

@@ -185,8 +185,15 @@ impl<'s> Relocation<'s> {
             return Err(VmError::OutOfRange);
         }
         let piece = self.piece(pin);
-        let mapping = self.parts.mapping_of(pin, piece)?;
-        if *self.old.get_or_insert(mapping) != mapping {
+        let found = self.parts.mapping_of(pin, piece);
+        // The leftmost page that is wrong says how, as in one step: not a hole behind a page of another mapping.
+        if let (Some(old), Err(_)) = (self.old, found)
+            && self.parts.mapping_of(pin, PageRange::one(piece.start())).is_ok_and(|first| first != old)
+        {
+            return Err(VmError::Mixed);
+        }
+        let found = found?;
+        if *self.old.get_or_insert(found) != found {
             return Err(VmError::Mixed);
         }
         if self.next(piece) {
