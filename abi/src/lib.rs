@@ -6,6 +6,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod cpio;
 mod errno;
 pub mod file;

@@ -2,6 +2,9 @@
 
 use std::ffi::OsString;
 
+use abi::config::Choice;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
 /// Bytes from `512M`, `2G`, or a plain number of MiB as QEMU has it.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -14,6 +17,12 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes <= 1 << 40);
     bytes.filter(|bytes| *bytes >= 16 << 20).ok_or_else(|| help("give at least 16M and at most 1024G"))
+}
+
+/// Returns a parser of one of the kernel's choices, with each word and its explanation in the help.
+pub fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
+    let words = T::ALL.iter().map(|(_, word, help)| PossibleValue::new(*word).help(*help));
+    PossibleValuesParser::new(words).try_map(|word| T::named(&word).ok_or("no such word"))
 }
 
 fn help(text: &str) -> String {

@@ -1,20 +1,20 @@
 //! The kernel's command line.
 
+use abi::config::{Choice, Design, Huge, Refs, Tables};
 use sync::{CachePadded, SetOnce};
-use vm::{Locking, Tables};
 
 /// What the user of the kernel chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `vm=radix|rwlock|faultlock|hybrid|bonsai|pervma`.
+    /// `vm=DESIGN`. It comes with its default tables.
     pub design: Design,
-    /// `tables=percore|shared|adaptive`. Only radix can have other than one for all.
+    /// `tables=TABLES`, after the design.
     pub tables: Tables,
-    /// `refs=refcache|atomic|locked|snzi|sloppy|none`.
+    /// `refs=COUNTER`.
     pub refs: Refs,
-    /// `huge=never|madvise|always`.
+    /// `huge=MEMORY`.
     pub huge: Huge,
-    /// `compress`: pages that nobody touches are compressed when memory is short. Only radix can.
+    /// `compress`: pages that nobody touches are compressed when memory is short.
     pub compress: bool,
     /// `norandmaps`: address spaces are laid out alike in every boot, as on Linux with this word.
     pub norandmaps: bool,
@@ -30,43 +30,6 @@ pub struct Options {
     pub meter: bool,
 }
 
-/// What counts the references of pages to the frames of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refs {
-    /// Refcache.
-    Refcache,
-    /// A shared word.
-    Atomic,
-    /// A word under a lock.
-    Locked,
-    /// A tree of words.
-    Snzi,
-    /// A shared word, and spare references of each core.
-    Sloppy,
-    /// Nobody: such frames never come back.
-    Nobody,
-}
-
-/// What address spaces are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Design {
-    /// The paper's.
-    Radix,
-    /// A baseline: a tree of regions, with one page table.
-    Tree(Locking),
-}
-
-/// Which anonymous memory gets huge pages, as long as there is plenty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Huge {
-    /// None.
-    Never,
-    /// What a program wants them for (MADV_HUGEPAGE).
-    Advised,
-    /// All but what a program does not want them for (MADV_NOHUGEPAGE).
-    Always,
-}
-
 /// Read all the time: what lies beside it must not be written.
 static OPTIONS: CachePadded<SetOnce<Options>> = CachePadded::new(SetOnce::new());
 
@@ -78,9 +41,9 @@ pub fn get() -> Options {
 impl Options {
     const DEFAULT: Self = Self {
         design: Design::Radix,
-        tables: Tables::Adaptive,
+        tables: Design::Radix.default_tables(),
         refs: Refs::Refcache,
-        huge: Huge::Always,
+        huge: Huge::DEFAULT,
         compress: false,
         norandmaps: false,
         probe: false,
@@ -98,31 +61,29 @@ impl Options {
     pub fn read(command_line: &[u8]) -> Self {
         let text = str::from_utf8(command_line).expect("the kernel's command line is text");
         let options = text.split_ascii_whitespace().fold(Self::DEFAULT, Self::with);
-        assert!(!options.compress || options.design == Design::Radix, "compress is an option of vm=radix");
+        let Self { design, tables, .. } = options;
+        assert!(design.has(tables), "vm={} has no tables={}", design.word(), tables.word());
+        assert!(!options.compress || design.compresses(), "vm={} cannot compress", design.word());
         OPTIONS.set(options);
         options
     }
 
     fn with(self, word: &str) -> Self {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            Design::KEY => {
+                let design = chosen(value);
+                Self { design, tables: Design::default_tables(design), ..self }
+            }
+            Tables::KEY => Self { tables: chosen(value), ..self },
+            Refs::KEY => Self { refs: chosen(value), ..self },
+            Huge::KEY => Self { huge: chosen(value), ..self },
+            _ => self.with_flag(word),
+        }
+    }
+
+    fn with_flag(self, word: &str) -> Self {
         match word {
-            "vm=radix" => Self { design: Design::Radix, ..self },
-            "vm=rwlock" => self.tree(Locking::RwLock),
-            "vm=faultlock" => self.tree(Locking::FaultLock),
-            "vm=hybrid" => self.tree(Locking::Hybrid),
-            "vm=bonsai" => self.tree(Locking::Bonsai),
-            "vm=pervma" => self.tree(Locking::PerVma),
-            "tables=percore" => Self { tables: Tables::PerCore, ..self },
-            "tables=shared" => Self { tables: Tables::Shared, ..self },
-            "refs=refcache" => Self { refs: Refs::Refcache, ..self },
-            "refs=atomic" => Self { refs: Refs::Atomic, ..self },
-            "refs=locked" => Self { refs: Refs::Locked, ..self },
-            "refs=snzi" => Self { refs: Refs::Snzi, ..self },
-            "refs=sloppy" => Self { refs: Refs::Sloppy, ..self },
-            "refs=none" => Self { refs: Refs::Nobody, ..self },
-            "huge=never" => Self { huge: Huge::Never, ..self },
-            "huge=madvise" => Self { huge: Huge::Advised, ..self },
-            "huge=always" => Self { huge: Huge::Always, ..self },
-            "tables=adaptive" => Self { tables: Tables::Adaptive, ..self },
             "compress" => Self { compress: true, ..self },
             "norandmaps" => Self { norandmaps: true, ..self },
             "probe" => Self { probe: true, ..self },
@@ -133,8 +94,9 @@ impl Options {
             other => panic!("unknown option on the kernel's command line: {other}"),
         }
     }
+}
 
-    fn tree(self, locking: Locking) -> Self {
-        Self { design: Design::Tree(locking), tables: Tables::Shared, ..self }
-    }
+/// Returns the choice that `word` names.
+fn chosen<T: Choice>(word: &str) -> T {
+    T::named(word).unwrap_or_else(|| panic!("unknown value on the kernel's command line: {}={word}", T::KEY))
 }

@@ -1,9 +1,10 @@
 //! What single calls cost on one CPU, in instructions, on RadixVM and on stock Linux.
 
+use abi::config::Huge;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use crate::guest::system::{Huge, System};
+use crate::guest::system::System;
 use crate::meter::benchmarks;
 use crate::table::{Table, count};
 

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use abi::config::Huge;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
@@ -13,7 +14,7 @@ use crate::guest::channels::Sink;
 use crate::guest::handed::Handed;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End};
-use crate::guest::system::{self, Huge, Job, Size, Streams, System};
+use crate::guest::system::{self, Job, Size, Streams, System};
 use crate::program::Program;
 
 /// No run of a benchmark is worth more.

@@ -1,11 +1,12 @@
 //! The microbenchmarks on every system: what is run, in which order, and the rows that come out.
 
+use abi::config::Huge;
 use anyhow::Result;
 
 use super::measure::{Task, measure};
 use super::row::{Counts, Row, median};
 use crate::guest::qemu::Accel;
-use crate::guest::system::{Huge, Size, System};
+use crate::guest::system::{Size, System};
 use crate::meter::benchmarks;
 use crate::meter::model::MOST;
 use crate::progress::Step;

@@ -1,9 +1,10 @@
 //! One result per (program, system, CPUs), and medians over repeats.
 
+use abi::config::Choice;
 use serde::Serialize;
 
 use super::measure::Report;
-use crate::guest::system::{System, word};
+use crate::guest::system::System;
 use crate::meter;
 use crate::meter::statistics::Summary;
 
@@ -66,7 +67,9 @@ impl Row {
     /// The row of one run.
     pub fn new(program: &'static str, system: System, cpus: u16, report: &Report) -> Self {
         let (name, design, tables) = match system {
-            System::Radix(design, tables, _) => ("radixvm", Some(word(&design)), Some(word(&tables))),
+            System::Radixvm(design, tables, _) => {
+                ("radixvm", Some(design.word().to_owned()), Some(tables.word().to_owned()))
+            }
             System::Linux => ("linux", None, None),
         };
         Row {

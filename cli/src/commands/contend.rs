@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use abi::config::{Choice, Huge, Refs};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::guest::handed::Handed;
-use crate::guest::system::{Huge, Refs, System};
+use crate::guest::system::System;
 use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
@@ -20,7 +21,7 @@ processors here are enough for any number of them. Counts are per round, as the 
 without marks the whole run is one round. docs/meter.md says what is counted and what is not.
 
 The whole list of --cpus takes minutes: local takes seconds on RadixVM, but on stock Linux, whose boot is long, minutes with 32 and \
-with 64 CPUs each, on two processors. --quick, or --systems radix, is done in one or two.
+with 64 CPUs each, on two processors. --quick, or --systems adaptive, is done in one or two.
 
 In ARGS, {cpus} stands for the number of CPUs. A benchmark of user/ (local, pipeline, global, faultstorm, ...) gets \
 --threads {cpus} and, if it works in rounds, a suitable --iterations unless they are given.
@@ -44,13 +45,13 @@ pub struct Arguments {
     #[arg(
         long,
         value_enum,
-        default_value = "radix,shared,linux",
+        default_value = "adaptive,percore,shared,linux",
         value_delimiter = ',',
         value_name = "SYSTEM,..."
     )]
     systems: Vec<System>,
     /// What counts the references to the pages of files, on RadixVM
-    #[arg(long, value_enum, default_value = "refcache", value_delimiter = ',', value_name = "COUNT,...")]
+    #[arg(long, value_parser = options::choice::<Refs>(), default_value = "refcache", value_delimiter = ',', value_name = "COUNT,...")]
     refs: Vec<Refs>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
@@ -68,7 +69,7 @@ pub struct Arguments {
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
     /// Who gets huge pages, on either kernel
-    #[arg(long, value_enum, default_value_t = Huge::DEFAULT)]
+    #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
     /// Hand over a file or folder; it appears at the same path, or at GUEST
     #[arg(long = "file", value_name = "HOST[:GUEST]")]

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use abi::config::Huge;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
@@ -10,7 +11,7 @@ use crate::bench::measure::{Report, Task, accel, measure};
 use crate::bench::row::{Counts, median};
 use crate::guest::linux;
 use crate::guest::qemu::Accel;
-use crate::guest::system::{Huge, Size, System};
+use crate::guest::system::{Size, System};
 use crate::meter::benchmarks;
 use crate::meter::model::MOST;
 use crate::progress::Step;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use abi::config::{Design, Huge, Refs, Tables};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -13,7 +14,7 @@ use crate::guest::kvm;
 use crate::guest::protocol::Stats;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Outcome, Plan};
-use crate::guest::system::{self, Design, Huge, Job, Refs, Size, Streams, System, Tables};
+use crate::guest::system::{self, Job, Size, Streams, System};
 use crate::program::{self, Program};
 use crate::refusal::{FAILED, NOT_RUNNABLE};
 use crate::table::{Table, count};
@@ -51,22 +52,22 @@ pub struct Arguments {
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
     stats: Option<Form>,
     /// Address-space design
-    #[arg(long, visible_alias = "design", value_enum, default_value = "radix", value_name = "DESIGN")]
+    #[arg(long, visible_alias = "design", value_parser = options::choice::<Design>(), default_value = "radix", value_name = "DESIGN")]
     vm: Design,
     /// Page tables; adaptive if the design has them
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = options::choice::<Tables>())]
     tables: Option<Tables>,
     /// What counts the references to the pages of files
-    #[arg(long, value_enum, default_value = "refcache", value_name = "COUNT")]
+    #[arg(long, value_parser = options::choice::<Refs>(), default_value = "refcache", value_name = "COUNT")]
     refs: Refs,
     /// Huge pages, for anonymous memory while there is plenty of it; else as the kernel has it: RadixVM always
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = options::choice::<Huge>())]
     huge: Option<Huge>,
     /// Compress anonymous pages that nobody touches when memory runs short, as zswap and zram do; radix only
     #[arg(long)]
     compress: bool,
     /// Kernel under the program
-    #[arg(long, value_enum, default_value = "radix")]
+    #[arg(long, value_enum, default_value = "radixvm")]
     system: Kind,
     /// Who executes the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]
@@ -99,7 +100,7 @@ enum Form {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// The RadixVM kernel
-    Radix,
+    Radixvm,
     /// The distribution's own kernel, for comparison
     Linux,
 }
@@ -119,7 +120,7 @@ enum Choice {
 impl Arguments {
     fn system(&self) -> Result<System> {
         match self.system {
-            Kind::Radix => Ok(System::ours(self.vm, self.tables)?.counting(self.refs)),
+            Kind::Radixvm => Ok(System::ours(self.vm, self.tables)?.counting(self.refs)),
             Kind::Linux => Ok(System::Linux),
         }
     }

@@ -4,88 +4,18 @@ mod boot;
 
 use std::fmt;
 
-use anyhow::{Result, bail};
+use abi::config::{Choice, Design, Refs, Tables};
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 pub use boot::{CPU_MODEL, Job, Size, Streams, compress, environment, huge, plan};
 
-/// The address-space design of the RadixVM kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Design {
-    /// A radix tree of page slots: the paper's design.
-    Radix,
-    /// A tree of regions under one reader-writer lock, as in Linux 2.6.
-    Rwlock,
-    /// The same; faults have a lock of their own.
-    Faultlock,
-    /// The same; faults lock the tree only while they look a region up.
-    Hybrid,
-    /// The same; faults take no lock.
-    Bonsai,
-    /// The same; each region has a lock for faults, as in today's Linux.
-    Pervma,
-}
-
-/// Page tables of the RadixVM kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tables {
-    /// One per core, shootdowns to exactly the cores that used a page.
-    Percore,
-    /// One for all cores, shootdowns to every core that runs the program.
-    Shared,
-    /// Each core links the leaves of the space's own tree, or has pages of its own: as the program shares memory.
-    Adaptive,
-}
-
-impl From<Tables> for vm::Tables {
-    fn from(tables: Tables) -> Self {
-        match tables {
-            Tables::Percore => Self::PerCore,
-            Tables::Shared => Self::Shared,
-            Tables::Adaptive => Self::Adaptive,
-        }
-    }
-}
-
-/// Who gets huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Huge {
-    /// Nobody.
-    Never,
-    /// Memory that was advised so.
-    Madvise,
-    /// All memory that was not advised against.
-    Always,
-}
-
-impl Huge {
-    /// What both kernels are told where they are compared.
-    pub const DEFAULT: Huge = Huge::Always;
-}
-
-/// What counts the references to the pages of files in the RadixVM kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Refs {
-    /// Deltas for each core, and epochs.
-    Refcache,
-    /// One atomic word for all cores.
-    Atomic,
-    /// A word under a lock.
-    Locked,
-    /// A tree of words, with a leaf for each core.
-    Snzi,
-    /// A word, and spare references for each core.
-    Sloppy,
-    /// Nothing: pages that leave their file are lost.
-    None,
-}
-
 /// A kernel under which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Ours.
-    Radix(Design, Tables, Refs),
+    Radixvm(Design, Tables, Refs),
     /// The distribution's.
     Linux,
 }
@@ -101,12 +31,12 @@ struct Known {
     label: &'static str,
 }
 
-/// All systems that can be compared; what else is to be known of them is asked here.
+/// All systems that can be compared, with their names.
 #[rustfmt::skip]
 const KNOWN: [Known; 9] = [
-    Known { system: System::PERCORE, name: "radix", title: "RadixVM percore", label: "RadixVM, a table per core" },
-    Known { system: System::SHARED, name: "shared", title: "RadixVM shared", label: "RadixVM, one shared table" },
     Known { system: System::ADAPTIVE, name: "adaptive", title: "RadixVM adaptive", label: "RadixVM, adaptive tables" },
+    Known { system: System::PERCORE, name: "percore", title: "RadixVM percore", label: "RadixVM, a table per core" },
+    Known { system: System::SHARED, name: "shared", title: "RadixVM shared", label: "RadixVM, one shared table" },
     Known { system: System::tree(Design::Rwlock), name: "rwlock", title: "rwlock", label: "read/write lock (Linux 2.6)" },
     Known { system: System::tree(Design::Faultlock), name: "faultlock", title: "faultlock", label: "fault lock" },
     Known { system: System::tree(Design::Hybrid), name: "hybrid", title: "hybrid", label: "hybrid lock/RCU" },
@@ -117,11 +47,11 @@ const KNOWN: [Known; 9] = [
 
 impl System {
     /// Ours as the paper has it.
-    pub const PERCORE: System = System::Radix(Design::Radix, Tables::Percore, Refs::Refcache);
+    pub const PERCORE: System = System::Radixvm(Design::Radix, Tables::Percore, Refs::Refcache);
     /// Ours with one page table.
-    pub const SHARED: System = System::Radix(Design::Radix, Tables::Shared, Refs::Refcache);
+    pub const SHARED: System = System::Radixvm(Design::Radix, Tables::Shared, Refs::Refcache);
     /// Ours with tables that are shared as the program shares memory.
-    pub const ADAPTIVE: System = System::Radix(Design::Radix, Tables::Adaptive, Refs::Refcache);
+    pub const ADAPTIVE: System = System::Radixvm(Design::Radix, Tables::Adaptive, Refs::Refcache);
     /// Ours if nobody asks for something else.
     pub const DEFAULT: System = System::ADAPTIVE;
     /// All of them.
@@ -136,7 +66,7 @@ impl System {
     };
 
     const fn tree(design: Design) -> System {
-        System::Radix(design, Tables::Shared, Refs::Refcache)
+        System::Radixvm(design, Tables::Shared, Refs::Refcache)
     }
 
     /// Our kernel with a design, and the tables that go with it if none are named.
@@ -144,21 +74,20 @@ impl System {
     /// # Errors
     /// The design has no such tables.
     pub fn ours(design: Design, tables: Option<Tables>) -> Result<System> {
-        match (design, tables) {
-            (Design::Radix, None) => Ok(System::DEFAULT),
-            (Design::Radix, Some(Tables::Adaptive)) => Ok(System::ADAPTIVE),
-            (Design::Radix, Some(Tables::Percore)) => Ok(System::PERCORE),
-            (_, Some(Tables::Percore | Tables::Adaptive)) => {
-                bail!("--vm {} has one page table for all cores", word(&design))
-            }
-            _ => Ok(System::tree(design)),
-        }
+        let tables = tables.unwrap_or(design.default_tables());
+        ensure!(
+            design.has(tables),
+            "--vm {} has one page table for all cores: leave --tables {} out",
+            design.word(),
+            tables.word()
+        );
+        Ok(System::Radixvm(design, tables, Refs::Refcache))
     }
 
     /// The same with another way to count references, if it is ours.
     pub fn counting(self, refs: Refs) -> System {
         match self {
-            System::Radix(design, tables, _) => System::Radix(design, tables, refs),
+            System::Radixvm(design, tables, _) => System::Radixvm(design, tables, refs),
             System::Linux => System::Linux,
         }
     }
@@ -171,8 +100,8 @@ impl System {
     /// What to say of the way to count, if it is not the usual one.
     fn counted(self) -> String {
         match self {
-            System::Linux | System::Radix(_, _, Refs::Refcache) => String::new(),
-            System::Radix(_, _, refs) => format!(", refs={}", word(&refs)),
+            System::Linux | System::Radixvm(_, _, Refs::Refcache) => String::new(),
+            System::Radixvm(_, _, refs) => format!(", refs={}", refs.word()),
         }
     }
 
@@ -198,7 +127,7 @@ impl fmt::Display for System {
     }
 }
 
-/// The spelling that options and kernel command lines use.
+/// Returns the word for an alternative of an option.
 pub fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
@@ -209,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_design_is_in_the_table_and_has_tables() {
-        for &design in Design::value_variants() {
+        for &(design, ..) in Design::ALL {
             for tables in [None, Some(Tables::Shared)] {
                 let system = System::ours(design, tables).unwrap();
                 assert!(System::ALL.contains(&system), "{design:?}");

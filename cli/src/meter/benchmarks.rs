@@ -1,10 +1,11 @@
 //! The benchmarks of `user/`, with the options that make them worth metering.
 
+use abi::config::Huge;
 use anyhow::Result;
 
 use super::experiment::Experiment;
 use crate::artifacts;
-use crate::guest::system::{Huge, System};
+use crate::guest::system::System;
 
 /// Slack unless one is asked for or rounds are short.
 pub const SLACK: u64 = 200;

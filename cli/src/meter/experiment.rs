@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use abi::config::Huge;
 use anyhow::{Context, Result};
 
 use super::benchmarks;
@@ -20,7 +21,7 @@ use super::statistics::Summary;
 use crate::artifacts;
 use crate::bench::row::median;
 use crate::guest::handed::Handed;
-use crate::guest::system::{self, Huge, Job, System};
+use crate::guest::system::{self, Job, System};
 use crate::guest::{linux, qemu};
 use crate::program::Program;
 use crate::progress::Step;

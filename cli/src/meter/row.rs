@@ -1,5 +1,6 @@
 //! One result per (program, system, CPUs): what the JSON says, and what table, curves and page are made from.
 
+use abi::config::{Choice, Huge};
 use serde::{Deserialize, Serialize};
 
 use super::blame::Blame;
@@ -7,7 +8,7 @@ use super::model::{self, Load};
 use super::output::{FLUSHES, Output, Round, TRANSFERS, Total};
 use super::part::{Part, Phase, phases};
 use super::statistics::Summary;
-use crate::guest::system::{Huge, System, word};
+use crate::guest::system::System;
 
 /// More elapsed time than this multiple of a CPU's instructions means that CPUs slept.
 const SLEPT: f64 = 1.25;
@@ -126,9 +127,12 @@ impl Cell {
 
 fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> Row {
     let (system, design, tables, refs) = match label.system {
-        System::Radix(design, tables, refs) => {
-            ("radixvm", Some(word(&design)), Some(word(&tables)), Some(word(&refs)))
-        }
+        System::Radixvm(design, tables, refs) => (
+            "radixvm",
+            Some(design.word().to_owned()),
+            Some(tables.word().to_owned()),
+            Some(refs.word().to_owned()),
+        ),
         System::Linux => ("linux", None, None, None),
     };
     let of = |names: &[&str]| summary(output, rounds, names);
@@ -138,7 +142,7 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         design,
         tables,
         refs,
-        huge: word(&label.huge),
+        huge: label.huge.word().to_owned(),
         cpus: output.cpus,
         rounds: rounds.len(),
         instructions: loads.instructions,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use abi::config::Huge;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::names::Kernel;
@@ -12,7 +13,7 @@ use crate::guest::channels::Sink;
 use crate::guest::protocol::Owners;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Farewell, Plan};
-use crate::guest::system::{self, Huge, Job, Size, Streams, System};
+use crate::guest::system::{self, Job, Size, Streams, System};
 
 /// What the stock kernel is told besides. Its lists of free pages per CPU are made as long as can be: at their usual length
 /// they sometimes fill up with pages of another kind while it boots, and then every fault fetches, and every unmap returns, a batch
@@ -102,7 +103,7 @@ fn adapt(plan: &mut Plan, system: System, huge: Huge) {
     plan.command_line += " norandmaps";
     plan.command_line += &system::huge(system, huge);
     match system {
-        System::Radix(..) => {
+        System::Radixvm(..) => {
             // As Linux's: without the bit that says "virtual machine" waiters do not nap, and programs clear and copy by words.
             plan.machine.cpu_model = system::CPU_MODEL;
             plan.command_line += " meter";

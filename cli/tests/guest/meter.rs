@@ -29,7 +29,7 @@ pub fn contend(name: &str, options: &[&str], words: &[&str]) -> Vec<Value> {
 }
 
 fn on_radix(name: &str, cpus: &str, words: &[&str]) -> Vec<Value> {
-    contend(name, &["--systems", "radix", "--cpus", cpus], words)
+    contend(name, &["--systems", "percore", "--cpus", cpus], words)
 }
 
 /// One of the percentiles, or the mean, of a count.
@@ -80,7 +80,7 @@ fn phases_are_counted_apart() {
 #[test]
 fn false_sharing_costs_what_sharing_costs_and_is_called_so() {
     probe("false-sharing", 1.0 + 2.0);
-    let text = output(&["--systems", "radix", "--cpus", "4"], &["probe", "false-sharing"]).stdout;
+    let text = output(&["--systems", "percore", "--cpus", "4"], &["probe", "false-sharing"]).stdout;
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains(", false sharing") && text.contains("probe/main.rs:"), "{text}");
 }
@@ -112,7 +112,7 @@ fn short_rounds_have_a_small_slack() {
         }
         assert!(number(&row, "transfers", "mean") >= 1.0 - APART, "{row}");
     }
-    let options = ["--systems", "radix", "--cpus", "2", "--slack", "200"];
+    let options = ["--systems", "percore", "--cpus", "2", "--slack", "200"];
     assert!(refused(&options, &["probe", "racing"]).contains("too short for a slack of 200"));
 }
 
@@ -148,7 +148,7 @@ fn a_huge_page_costs_a_hundredth_of_its_small_ones() {
 #[test]
 fn both_kernels_are_told_the_same_of_huge_pages() {
     for huge in ["never", "always"] {
-        let options = ["--systems", "radix,linux", "--cpus", "1", "--huge", huge];
+        let options = ["--systems", "percore,linux", "--cpus", "1", "--huge", huge];
         let words = ["local", "--pages", "1100", "--iterations", "12"];
         let rows = contend(&format!("policy-{huge}"), &options, &words);
         assert_eq!(rows.len(), 2);
@@ -165,7 +165,7 @@ fn both_kernels_are_told_the_same_of_huge_pages() {
 #[test]
 fn huge_pages_share_nothing() {
     let words = ["local", "--pages", "512", "--iterations", "300"];
-    let rows = contend("huge", &["--systems", "radix,adaptive", "--cpus", GATED], &words);
+    let rows = contend("huge", &["--systems", "percore,adaptive", "--cpus", GATED], &words);
     rows.iter().for_each(is_private);
 }
 
@@ -218,7 +218,7 @@ fn counting_references_to_one_node_shares_nothing() {
 /// The page, the hand-over, one interrupt; nothing that depends on who else is there.
 #[test]
 fn pipeline_costs_the_same_at_every_size() {
-    pipeline("radix");
+    pipeline("percore");
     pipeline("adaptive");
 }
 
@@ -235,7 +235,7 @@ fn pipeline(system: &str) {
 /// Waits come in steps as long as the slack; half of it, so that a median that lies at a step does not jump.
 #[test]
 fn two_runs_agree() {
-    let options = ["--systems", "radix", "--cpus", "4", "--slack", "100"];
+    let options = ["--systems", "percore", "--cpus", "4", "--slack", "100"];
     for program in ["local", "pipeline"] {
         let run = || contend("agree", &options, &[program]).remove(0);
         let (first, second) = (run(), run());
@@ -251,7 +251,7 @@ fn two_runs_agree() {
 fn the_stock_kernel_fights_and_the_page_says_over_what() {
     let folder = scratch("meter").join("report");
     let folder_name = folder.display().to_string();
-    let options = ["--systems", "radix,linux", "--cpus", "1,4", "--report", &folder_name];
+    let options = ["--systems", "percore,linux", "--cpus", "1,4", "--report", &folder_name];
     let rows = contend("linux", &options, &["local"]);
     let row = |system: &str, cpus: u16| {
         rows.iter().find(|row| row["system"] == system && row["cpus"] == cpus).unwrap()
@@ -295,9 +295,9 @@ fn mistakes_are_named() {
         assert!(refused(&["--cpus", cpus], &["local"]).contains("1 to 128"), "{cpus}");
     }
     let text = refused(&["--systems", "windows"], &["local"]);
-    assert!(text.contains("radix, shared") && text.contains("linux"), "{text}");
+    assert!(text.contains("adaptive, percore, shared") && text.contains("linux"), "{text}");
     assert!(refused(&["--slack", "0"], &["local"]).contains("--slack"));
-    let text = refused(&["--systems", "radix", "--cpus", "1"], &["local", "--paegs", "1"]);
+    let text = refused(&["--systems", "percore", "--cpus", "1"], &["local", "--paegs", "1"]);
     assert!(text.contains("status 2") && text.contains("--paegs"), "{text}");
 }
 
@@ -337,7 +337,7 @@ fn one_guest_that_fails_takes_no_other_along() {
     let json = scratch("meter").join("picky.json");
     let file = json.display().to_string();
     let program = compiled("picky", Compiler::Static);
-    let options = ["--systems", "radix", "--cpus", "1,2,4", "--json", &file];
+    let options = ["--systems", "percore", "--cpus", "1,2,4", "--json", &file];
     let output = output(&options, &[&program]);
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(125), "{stdout}{stderr}");

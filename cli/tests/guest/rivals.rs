@@ -10,7 +10,7 @@ const HONEST: [&str; 5] = ["refcache", "atomic", "locked", "snzi", "sloppy"];
 
 /// RadixVM's figure 8: a page is taken and given up again by four cores.
 fn sharing(refs: &str) -> Value {
-    let options = ["--systems", "radix", "--cpus", "4", "--refs", refs];
+    let options = ["--systems", "percore", "--cpus", "4", "--refs", refs];
     let row = contend(refs, &options, &["pageshare", "--keep", "--iterations", "300"]).remove(0);
     assert_eq!(row["refs"], refs);
     row
@@ -37,7 +37,7 @@ fn counts_that_know_zero_at_once_share_lines() {
 /// space, which all threads read at each call and each fault: that was three transfers more.
 #[test]
 fn who_maps_a_file_leaves_the_space_alone() {
-    let options = ["--systems", "radix", "--cpus", "4"];
+    let options = ["--systems", "percore", "--cpus", "4"];
     let row = contend("pageshare", &options, &["pageshare", "--iterations", "300"]).remove(0);
     assert!(number(&row, "transfers", "median") <= 7.0, "{row}");
 }
@@ -76,7 +76,7 @@ fn lookup(map: &str, writers: &str) -> f64 {
     const LOOKUPS: f64 = 6400.0;
     let readers = 4.0 - writers.parse::<f64>().unwrap();
     let words = ["treelookup", "--map", map, "--writers", writers, "--lookups", "6400"];
-    let row = contend(map, &["--systems", "radix", "--cpus", "4"], &words).remove(0);
+    let row = contend(map, &["--systems", "percore", "--cpus", "4"], &words).remove(0);
     let phases = row["phases"].as_array().unwrap();
     let looking = phases.iter().find(|phase| phase["phase"] == 1).unwrap();
     looking["transfers"].as_f64().unwrap() * row["rounds"].as_f64().unwrap() / (readers * LOOKUPS)

@@ -104,7 +104,7 @@ fn a_folder_goes_into_a_folder_on_both_systems() {
         std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
     }
     let handed = format!("{}:/tmp/", folder.display());
-    for system in ["radix", "linux"] {
+    for system in ["radixvm", "linux"] {
         let mut command = radixvm();
         command.args(["run", "--system", system, "--file", &handed]);
         let output =

@@ -15,6 +15,7 @@
 use alloc::boxed::Box;
 
 use abi::Errno;
+use abi::config::Refs;
 use baselines::{Locked, Scheme, Shared, Sloppy, SloppyCount, Snzi, SnziCount};
 use percore::Pinned;
 use sync::SpinLock;
@@ -22,7 +23,6 @@ use sync::atomic::AtomicU64;
 
 use crate::arch;
 use crate::fs::fallible;
-use crate::options::Refs;
 
 const SLOPPY: Sloppy = Sloppy { threshold: u64::MAX };
 
@@ -49,7 +49,7 @@ impl BaselineRefs {
             Refs::Locked => Locked::count(cores).map(Self::Locked),
             Refs::Snzi => Snzi::count(cores).map(Self::Snzi),
             Refs::Sloppy => Sloppy::count(cores).map(Self::Sloppy),
-            Refs::Nobody => Ok(Self::Uncounted),
+            Refs::None => Ok(Self::Uncounted),
         };
         fallible::boxed(count.map_err(|_| Errno::ENOMEM)?).map(Some)
     }

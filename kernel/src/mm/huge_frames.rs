@@ -4,6 +4,7 @@
 //! side. A core keeps a block or two for itself: who maps, touches and unmaps a huge page in a loop asks the pool for nothing.
 //! Nobody gets one when memory is no longer plenty, as one page of it might be all that is ever used.
 
+use abi::config::Huge;
 use percore::Pinned;
 use vm::{FrameNum, HUGE_PAGES};
 
@@ -12,7 +13,7 @@ use super::fault_injection;
 use super::frames;
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
-use crate::options::{self, Huge};
+use crate::options;
 
 /// log2 of a block's frames.
 pub(super) const ORDER: usize = HUGE_PAGES.ilog2() as usize;
@@ -42,7 +43,7 @@ pub fn alloc_raw(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
 pub fn allowed(wanted: bool) -> bool {
     match options::get().huge {
         Huge::Never => false,
-        Huge::Advised => wanted,
+        Huge::Madvise => wanted,
         Huge::Always => true,
     }
 }

@@ -28,6 +28,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
+use abi::config::Refs;
 use percore::Pinned;
 use refcache::{Header, Refcache};
 use vm::FrameNum;
@@ -36,7 +37,7 @@ use super::baseline_refs::BaselineRefs;
 use super::epoch;
 use super::frames;
 use crate::arch::{phys_to_virt, virt_to_phys};
-use crate::options::{self, Refs};
+use crate::options;
 
 /// The count of a frame. It has a cache line of its own, so that frames do not disturb each other.
 #[repr(C, align(64))]

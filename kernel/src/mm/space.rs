@@ -9,12 +9,12 @@ use core::ops::Deref;
 use core::ptr;
 
 use abi::Errno;
+use abi::config::{Design, Tables};
 use percore::{AllCores, MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SetOnce, SpinLock};
 use vm::{
-    AddressSpace, ForkBacking, Layout, Locking, Mmu, Others, PageNum, PageRange, RadixSpace, Tables,
-    TreeSpace,
+    AddressSpace, ForkBacking, Layout, Locking, Mmu, Others, PageNum, PageRange, RadixSpace, TreeSpace,
 };
 
 use super::machine_memory::MachineMemory;
@@ -27,7 +27,7 @@ use super::{epoch, file_mapping};
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::fs::fallible;
-use crate::options::{self, Design};
+use crate::options;
 use crate::sched;
 
 const PAGE: u64 = 4096;
@@ -138,12 +138,17 @@ fn layout() -> Layout {
 /// An empty address space, unless memory is short.
 pub fn new() -> Option<Arc<SpaceHandle>> {
     let pin = percore::pin();
-    match (options::get().design, options::get().tables) {
-        (Design::Tree(locking), _) => tree(&pin, locking, fallible::arc(SharedTable::new(&pin)?).ok()?),
-        (Design::Radix, Tables::PerCore) => radix(&pin, fallible::arc(PerCoreTables::new()?).ok()?),
-        (Design::Radix, Tables::Shared) => radix(&pin, fallible::arc(SharedTable::new(&pin)?).ok()?),
-        (Design::Radix, Tables::Adaptive) => radix(&pin, fallible::arc(AdaptiveTables::new()?).ok()?),
-    }
+    let locking = match (options::get().design, options::get().tables) {
+        (Design::Radix, Tables::Percore) => return radix(&pin, fallible::arc(PerCoreTables::new()?).ok()?),
+        (Design::Radix, Tables::Shared) => return radix(&pin, fallible::arc(SharedTable::new(&pin)?).ok()?),
+        (Design::Radix, Tables::Adaptive) => return radix(&pin, fallible::arc(AdaptiveTables::new()?).ok()?),
+        (Design::Rwlock, _) => Locking::RwLock,
+        (Design::Faultlock, _) => Locking::FaultLock,
+        (Design::Hybrid, _) => Locking::Hybrid,
+        (Design::Bonsai, _) => Locking::Bonsai,
+        (Design::Pervma, _) => Locking::PerVma,
+    };
+    tree(&pin, locking, fallible::arc(SharedTable::new(&pin)?).ok()?)
 }
 
 /// A copy of `parent`, page for page, that changes independently, as of one moment.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use abi::config::Huge;
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use super::plan::Run;
 use crate::bench::measure::{Task, measure};
 use crate::guest::handed::Handed;
 use crate::guest::qemu::Accel;
-use crate::guest::system::{Huge, Size};
+use crate::guest::system::Size;
 use crate::meter::benchmarks;
 use crate::meter::model::Load;
 use crate::meter::row::Row;

@@ -33,9 +33,9 @@ pub mod tables;
 pub mod times;
 pub mod value;
 
-use clap::ValueEnum;
+use abi::config::{Choice, Design, Refs, Tables};
 
-use crate::guest::system::{Design, Refs, System, Tables};
+use crate::guest::system::System;
 use claims::Claim;
 use times::Split;
 
@@ -179,10 +179,10 @@ impl Machine {
     /// The system, or what of it this build has not.
     pub fn system(self) -> Result<System, String> {
         let Machine::Ours { design, tables, refs } = self else { return Ok(System::Linux) };
-        let known = Design::from_str(design, false).map_err(|_| format!("design {design}"))?;
-        let tables = Tables::from_str(tables, false).map_err(|_| format!("tables {tables}"))?;
-        let refs = Refs::from_str(refs, false).map_err(|_| format!("counters {refs}"))?;
-        Ok(System::Radix(known, tables, refs))
+        let known = Design::named(design).ok_or_else(|| format!("design {design}"))?;
+        let tables = Tables::named(tables).ok_or_else(|| format!("tables {tables}"))?;
+        let refs = Refs::named(refs).ok_or_else(|| format!("counters {refs}"))?;
+        Ok(System::Radixvm(known, tables, refs))
     }
 
     /// Words that name it.

@@ -1,5 +1,6 @@
 //! What the JSON says: every figure with our numbers.
 
+use abi::config::Tables;
 use serde::Serialize;
 
 use super::claims::Compared;
@@ -8,7 +9,6 @@ use super::identity::Identity;
 use super::times::{self, Times};
 use super::{Across, Content, Figure, Panel, Series};
 use crate::bench::memory::row;
-use crate::guest::system::Tables;
 
 /// Everything: the JSON.
 #[derive(Debug, Serialize)]

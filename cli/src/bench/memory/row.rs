@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use abi::config::{Choice, Tables};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::rebuild::{Cost, rebuild};
 use super::snapshot::Snapshot;
-use crate::guest::system::{Tables, word};
 use crate::place;
 
 /// One object of the JSON output.
@@ -40,7 +40,7 @@ impl Row {
     /// # Errors
     /// A snapshot that the core refuses.
     pub fn of(snapshot: &Snapshot, tables: Tables) -> Result<Self> {
-        let cost = rebuild(snapshot, tables.into()).with_context(|| snapshot.program.clone())?;
+        let cost = rebuild(snapshot, kind(tables)).with_context(|| snapshot.program.clone())?;
         Ok(Row::new(snapshot, tables, cost))
     }
 
@@ -48,7 +48,7 @@ impl Row {
         let linux = snapshot.linux;
         Row {
             program: snapshot.program.clone(),
-            tables: word(&tables),
+            tables: tables.word().to_owned(),
             resident_bytes: 4096 * snapshot.resident(),
             vmas: linux.vmas,
             linux_bytes: linux.bytes(),
@@ -75,6 +75,15 @@ pub fn read(path: &Path) -> Result<Snapshot> {
         .map_err(Into::into)
         .and_then(|text| text.parse())
         .with_context(|| path.display().to_string())
+}
+
+/// Returns the core's name for page tables.
+fn kind(tables: Tables) -> vm::Tables {
+    match tables {
+        Tables::Percore => vm::Tables::PerCore,
+        Tables::Shared => vm::Tables::Shared,
+        Tables::Adaptive => vm::Tables::Adaptive,
+    }
 }
 
 #[cfg(test)]

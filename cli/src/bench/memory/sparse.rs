@@ -65,7 +65,7 @@ fn tables(regions: &[Region]) -> usize {
 mod tests {
     use super::super::row::Row;
     use super::*;
-    use crate::guest::system::Tables;
+    use abi::config::Tables;
 
     /// What ours may cost, as a multiple of Linux's.
     const MOST: f64 = 1.5;

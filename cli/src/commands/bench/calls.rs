@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use abi::config::{Choice, Huge};
 use anyhow::Result;
 use clap::Args;
 
 use super::output::Output;
 use crate::bench::calls;
-use crate::guest::system::{Huge, word};
 use crate::{options, terminal};
 
 /// Options of `radixvm bench calls`.
@@ -29,7 +29,7 @@ pub struct Arguments {
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
     /// Who gets huge pages, on either kernel
-    #[arg(long, value_enum, default_value_t = Huge::DEFAULT)]
+    #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
 }
 
@@ -40,7 +40,7 @@ pub fn run(Arguments { json, only, quick, memory, huge }: Arguments) -> Result<u
     let json = json.map(Output::open).transpose()?;
     let costs = calls::run(&chosen, memory, huge)?;
     let table = calls::table(&costs);
-    let huge = word(&huge);
+    let huge = huge.word();
     terminal::print_plain(format_args!(
         "{table}\nInstructions, user and kernel: the median of rounds; huge pages {huge} on either kernel.\n"
     ))?;

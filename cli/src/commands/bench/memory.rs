@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use abi::config::Tables;
 use anyhow::{Result, ensure};
 use clap::Args;
 
@@ -10,7 +11,7 @@ use crate::bench::memory::live;
 use crate::bench::memory::row::{Row, read, recorded};
 use crate::bench::memory::snapshot::Snapshot;
 use crate::bench::memory::sparse;
-use crate::guest::system::Tables;
+use crate::options;
 use crate::table::{Table, count};
 use crate::terminal;
 
@@ -30,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", requires = "pid")]
     save: Option<PathBuf>,
     /// Page tables: those of a guest, if it is not told others
-    #[arg(long, value_enum, default_value = "adaptive")]
+    #[arg(long, value_parser = options::choice::<Tables>(), default_value = "adaptive")]
     tables: Tables,
     /// Write the results as JSON: an array with one object per program
     #[arg(long, value_name = "FILE")]

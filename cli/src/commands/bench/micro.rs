@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use abi::config::{Choice, Huge};
 use anyhow::Result;
 use clap::Args;
 
@@ -11,7 +12,6 @@ use crate::bench::micro::{self, Scope};
 use crate::bench::plot;
 use crate::bench::row::Row;
 use crate::guest::qemu::Accel;
-use crate::guest::system::{Huge, word};
 use crate::table::{Table, count};
 use crate::{options, terminal};
 
@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
     /// Who gets huge pages, on either kernel
-    #[arg(long, value_enum, default_value_t = Huge::DEFAULT)]
+    #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
 }
 
@@ -75,7 +75,7 @@ rounds: regions unmapped. of Linux: rounds/s as a multiple of stock Linux's.
 instructions, transfers, targets: by the contention meter, per round: the median of instructions, user and kernel, and of
 cache lines that one CPU took from another; the mean of interrupts received (several that arrive together count once).
 ",
-        word(&huge)
+        huge.word()
     )
 }
 

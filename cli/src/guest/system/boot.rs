@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use abi::config::{Choice, Huge};
 use anyhow::{Result, bail, ensure};
 
-use super::{Design, Huge, System, word};
+use super::System;
 use crate::artifacts;
 use crate::guest::channels::Sink;
 use crate::guest::disk;
@@ -131,15 +132,15 @@ fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
 
 fn kernel(system: System) -> Result<PathBuf> {
     match system {
-        System::Radix(..) => artifacts::kernel(),
+        System::Radixvm(..) => artifacts::kernel(),
         System::Linux => linux::kernel(),
     }
 }
 
 fn command_line(system: System) -> String {
     match system {
-        System::Radix(design, tables, refs) => {
-            format!("vm={} tables={} refs={} stats", word(&design), word(&tables), word(&refs))
+        System::Radixvm(design, tables, refs) => {
+            format!("vm={} tables={} refs={} stats", design.word(), tables.word(), refs.word())
         }
         System::Linux => linux::COMMAND_LINE.to_owned(),
     }
@@ -148,7 +149,7 @@ fn command_line(system: System) -> String {
 /// What a kernel's command line says of huge pages, after a space.
 pub fn huge(system: System, huge: Huge) -> String {
     let key = if system == System::Linux { "transparent_hugepage" } else { "huge" };
-    format!(" {key}={}", word(&huge))
+    format!(" {key}={}", huge.word())
 }
 
 /// What a kernel's command line says of compressed memory, after a space.
@@ -157,9 +158,9 @@ pub fn huge(system: System, huge: Huge) -> String {
 /// The system has none.
 pub fn compress(system: System) -> Result<&'static str> {
     match system {
-        System::Radix(Design::Radix, ..) => Ok(" compress"),
-        System::Radix(design, ..) => bail!("--compress: --vm {} cannot compress pages", word(&design)),
-        System::Linux => bail!("--compress is for --system radix"),
+        System::Radixvm(design, ..) if design.compresses() => Ok(" compress"),
+        System::Radixvm(design, ..) => bail!("--compress: --vm {} cannot compress pages", design.word()),
+        System::Linux => bail!("--compress is for --system radixvm"),
     }
 }
 
@@ -178,7 +179,7 @@ fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File
     tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
     tree.command(&place, &job.argv, &job.envp)?;
     match system {
-        System::Radix(..) => tree.seed()?,
+        System::Radixvm(..) => tree.seed()?,
         System::Linux => tree.file("init", 0o755, fs::read(artifacts::program("guest-init")?)?)?,
     }
     Ok((tree.pack()?, disk))
@@ -186,6 +187,8 @@ fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File
 
 #[cfg(test)]
 mod tests {
+    use abi::config::Design;
+
     use super::*;
 
     #[test]

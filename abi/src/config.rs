@@ -1,0 +1,132 @@
+//! The configurations of the RadixVM kernel: what can be chosen, the word for each choice, and what it means.
+//!
+//! The options of the `radixvm` command, the kernel's command line and the JSON of benchmarks use these words, and no others.
+
+/// One of several alternatives, named by a word.
+pub trait Choice: Copy + PartialEq + Send + Sync + 'static {
+    /// The key on the kernel's command line, as in `KEY=WORD`.
+    const KEY: &'static str;
+    /// Every alternative, with its word and a line that explains it.
+    const ALL: &'static [(Self, &'static str, &'static str)];
+
+    /// Returns the alternative that `word` names.
+    fn named(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name, _)| *name == word).map(|(choice, ..)| *choice)
+    }
+
+    /// Returns the word that names this alternative.
+    fn word(self) -> &'static str {
+        let known = Self::ALL.iter().find(|(choice, ..)| *choice == self);
+        known.map_or("", |(_, name, _)| name)
+    }
+}
+
+/// Defines enums of alternatives; the documentation of each is its explanation.
+macro_rules! choices {
+    ($($(#[$meta:meta])* $name:ident, $key:literal { $($choice:ident = $word:literal: $help:literal,)* })*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum $name { $(#[doc = $help] $choice,)* }
+
+            impl Choice for $name {
+                const KEY: &'static str = $key;
+                const ALL: &'static [(Self, &'static str, &'static str)] = &[$((Self::$choice, $word, $help),)*];
+            }
+        )*
+    };
+}
+
+choices! {
+    /// The design of address spaces.
+    Design, "vm" {
+        Radix = "radix": "A radix tree of page slots with range locks: the design of the RadixVM paper",
+        Rwlock = "rwlock": "A tree of regions under one reader-writer lock, as in Linux 2.6",
+        Faultlock = "faultlock": "The tree of regions, with a lock of their own for page faults",
+        Hybrid = "hybrid": "The tree of regions; page faults lock the tree only to look a region up",
+        Bonsai = "bonsai": "The tree of regions; page faults take no lock (the Bonsai paper)",
+        Pervma = "pervma": "The tree of regions with a lock per region for page faults, as in today's Linux",
+    }
+
+    /// The page tables of an address space.
+    Tables, "tables" {
+        Adaptive = "adaptive": "Private to each core, and shared where many cores fill the same 2 MiB",
+        Percore = "percore": "One per core: a shootdown interrupts exactly the cores that used the page",
+        Shared = "shared": "One for all cores: a shootdown interrupts every core that runs the program",
+    }
+
+    /// The kind of counter of the references to pages of files.
+    Refs, "refs" {
+        Refcache = "refcache": "Deltas per core, reconciled in epochs",
+        Atomic = "atomic": "One atomic word for all cores",
+        Locked = "locked": "One word under a lock",
+        Snzi = "snzi": "A tree of words with a leaf per core",
+        Sloppy = "sloppy": "A shared word, and spare references per core",
+        None = "none": "No counter: pages that leave their file are never freed",
+    }
+
+    /// The anonymous memory that gets huge pages while memory is plentiful.
+    Huge, "huge" {
+        Never = "never": "None",
+        Madvise = "madvise": "Memory that the program advised with MADV_HUGEPAGE",
+        Always = "always": "All but what the program advised with MADV_NOHUGEPAGE",
+    }
+}
+
+impl Design {
+    /// Returns the page tables that a space of this design has unless it is told others.
+    pub const fn default_tables(self) -> Tables {
+        match self {
+            Design::Radix => Tables::Adaptive,
+            _ => Tables::Shared,
+        }
+    }
+
+    /// Returns whether a space of this design can have such page tables.
+    pub const fn has(self, tables: Tables) -> bool {
+        matches!((self, tables), (Design::Radix, _) | (_, Tables::Shared))
+    }
+
+    /// Returns whether a space of this design can compress pages (`compress`).
+    pub const fn compresses(self) -> bool {
+        matches!(self, Design::Radix)
+    }
+}
+
+impl Huge {
+    /// What the kernel does unless it is told otherwise, and what both kernels are told where they are compared.
+    pub const DEFAULT: Huge = Huge::Always;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words_are_distinct_and_name_their_choice<T: Choice + core::fmt::Debug>() {
+        for (choice, word, help) in T::ALL {
+            assert_eq!((T::named(word), choice.word()), (Some(*choice), *word));
+            assert!(!help.is_empty() && !help.ends_with('.'), "{word}");
+        }
+        assert_eq!(T::named("nothing"), None);
+    }
+
+    #[test]
+    fn every_word_names_one_choice() {
+        words_are_distinct_and_name_their_choice::<Design>();
+        words_are_distinct_and_name_their_choice::<Tables>();
+        words_are_distinct_and_name_their_choice::<Refs>();
+        words_are_distinct_and_name_their_choice::<Huge>();
+    }
+
+    #[test]
+    fn a_design_has_its_default_tables() {
+        for (design, ..) in Design::ALL {
+            assert!(design.has(design.default_tables()));
+            assert_eq!(
+                design.has(Tables::Percore),
+                design.compresses(),
+                "only radix has more than one table"
+            );
+        }
+    }
+}
