@@ -81,6 +81,9 @@ use lock::{Held, Here};
 use look::Stop;
 use node::{NodeRef, Part, Root};
 use overlap::MapId;
+#[cfg(loom)]
+#[doc(hidden)]
+pub use section::with_upper_sections;
 pub use slot::TAGS;
 use slot::Word;
 pub use stats::{NodeCounters, Stats};

@@ -2,12 +2,13 @@
 //!
 //! | a slot's state word | state | who may change it, and to what |
 //! |---|---|---|
-//! | `0` | empty | whoever wants it: CAS to `LOCK` |
-//! | `LOCK` | empty, held | the holder: to a value, a child, or `0` |
+//! | `OWN` | empty | whoever wants it: CAS to `OWN`, `LOCK` |
+//! | `OWN`, `LOCK` | empty, held | the holder: to a value, a child, or `OWN` |
+//! | `0` | silent: the first slot of its section speaks for it (`section.rs`) | whoever holds that: to what it says |
 //! | value | a value for every key below the slot | whoever wants it: CAS to value, `LOCK` |
 //! | value, `LOCK` | the same, held | the holder: to another value, to nothing, to a child, or unlocked |
 //! | child | its keys live in the child | Refcache: adds `DYING`; who holds all slots of the child: CAS to value, `LOCK` |
-//! | child, `DYING` | the child was found empty | a traversal, or Refcache if it is used again: takes `DYING` off; Refcache: CAS to `0`, the child is gone; who holds all slots of the child: as above |
+//! | child, `DYING` | the child was found empty | a traversal, or Refcache if it is used again: takes `DYING` off; Refcache: CAS to `OWN`, the child is gone; who holds all slots of the child: as above |
 //! | gone | the slot's node was folded | nobody |
 //!
 //! ```text

@@ -3,7 +3,7 @@
 //! ```text
 //!   folded   [ v LOCK, section ] [ silent ] [ silent ] [ silent ]         16 slots in fact
 //!      │ open                                              ▲ fold
-//!      ▼   from the right, the first slot last             │ from the right, the first slot last
+//!      ▼   from the left, the first slot first             │ from the right, the first slot last
 //!   open     [ v LOCK ] [ v ] [ v ] [ v LOCK ]
 //! ```
 //! Each node consists of sections of [`SECTION`] slots. While all slots of a section have no value, or the same one, the first
@@ -19,9 +19,10 @@
 //! 1. A slot is silent only while its section is folded, or its holder is about to say so. So a slot that is not silent speaks
 //!    for itself, whatever was known of the section; and whoever finds a silent one asks the first, and if that speaks for
 //!    itself only, the slot once more.
-//! 2. Who opens a section writes its slots from the right, so the first one last, which it holds: until then, whoever finds a
-//!    silent slot waits for the first. Who folds one writes it from the right as well: whoever finds a silent slot before the
-//!    first says that it speaks for all comes back to the slot.
+//! 2. While the first slot says that it speaks for all, all others are silent, to whoever has seen what was done to them. So a
+//!    section is opened from the left: the first slot speaks for itself before another can be locked and changed. It
+//!    is folded from the right: all others are held and silent when the first one speaks for them. Whoever finds a silent slot
+//!    that the first does not speak for waits for the slot, for as long as the rest of the section takes to write.
 //! 3. What a silent slot is to be locked for is known by its key: the section opens, and only the slots that are wanted stay
 //!    locked. A section of which all slots are wanted is locked as it is. So a section that a range touches in part is never
 //!    held folded by whoever locks that range, and what a holder has, slot by slot, is the same with sections and without.
@@ -42,11 +43,40 @@ use crate::slot::{Slot, Word};
 pub(crate) const SECTION: usize = if FANOUT < 16 { FANOUT } else { 16 };
 const _: () = assert!(FANOUT.is_multiple_of(SECTION));
 
-/// Whether the sections of nodes at `level` fold. Models have two slots in a node: if those of all nodes were sections, most of
-/// what a model explores would be sections that open, so only the leaves fold.
+/// Whether the sections of nodes at `level` fold.
+#[cfg(not(loom))]
 #[inline(always)]
-pub(crate) const fn folds_at(level: u32) -> bool {
-    !cfg!(loom) || level == 0
+pub(crate) const fn folds_at(_level: u32) -> bool {
+    true
+}
+
+#[cfg(loom)]
+pub(crate) use models::folds_at;
+#[cfg(loom)]
+pub use models::with_upper_sections;
+
+/// Models have two slots in a node: if those of all nodes were sections, most of what a model explores would be sections that
+/// open. So only the leaves fold, and the nodes above them where a model is about these.
+#[cfg(loom)]
+mod models {
+    extern crate std;
+
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static HIGHEST: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub fn folds_at(level: u32) -> bool {
+        level <= HIGHEST.get()
+    }
+
+    /// Runs `model`, on this thread, with sections that fold in the nodes above the leaves too.
+    pub fn with_upper_sections(model: impl FnOnce()) {
+        HIGHEST.set(1);
+        model();
+        HIGHEST.set(0);
+    }
 }
 
 /// The first slot of the section that slot `index` is of.
@@ -217,16 +247,19 @@ impl Slots {
         let section = self.0[first..].first_chunk::<SECTION>().expect("sections are whole");
         let word = section[0].held().unlocked().own();
         let mask = (1u64 << (locked.end - first)) - (1u64 << (locked.start - first));
-        for (index, slot) in section.iter().enumerate().rev() {
+        for (index, slot) in section.iter().enumerate() {
             slot.put(word.locked_if(mask >> index & 1 != 0));
         }
     }
 
-    /// Sees to it that slot `index`, which the caller holds, or with all of its section, speaks for itself.
+    /// Sees to it that slot `index` speaks for itself. The caller holds it, or its section, or has the map to itself: then
+    /// nothing is locked.
     #[inline(always)]
     pub fn open_held(&self, index: usize) {
         if !self.0[index].held().is_own() {
-            self.open(first_of(index)..first_of(index) + SECTION);
+            let first = first_of(index);
+            let locked = if self.0[first].held().is_locked() { SECTION } else { 0 };
+            self.open(first..first + locked);
         }
     }
 

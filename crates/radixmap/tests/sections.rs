@@ -96,3 +96,38 @@ fn a_section_that_sticks_out_is_not_copied() {
         }
     });
 }
+
+/// The lock bit of a word.
+const LOCK: u64 = 1 << 9;
+
+fn assert_unlocked<V: Value>(map: &Map<'_, V>, pin: &Pinned, keys: Range<u64>) {
+    let locked: Vec<_> =
+        keys.filter(|&key| map.leaf_word(pin, key).is_some_and(|(_, word)| word & LOCK != 0)).collect();
+    assert_eq!(locked, [], "left locked");
+}
+
+#[test]
+fn a_map_is_dismantled_from_within_a_section() {
+    on_a_core(|pin, refcache| {
+        let mut map: Map<'_, Twin> = RadixMap::new(pin, refcache).unwrap();
+        fill(&map, pin, 0..16, Twin(2));
+        assert_eq!(map.dismantle_piece(pin, 5, u64::MAX, |_, _| {}, |_| {}), None);
+        assert_unlocked(&map, pin, 0..16);
+    });
+}
+
+#[test]
+fn a_panic_in_a_section_that_is_dismantled_leaves_nothing_locked() {
+    on_a_core(|pin, refcache| {
+        let mut map: Map<'_, Single> = RadixMap::new(pin, refcache).unwrap();
+        fill(&map, pin, 0..BLOCK, Single(2));
+        fill(&map, pin, 100..101, Single(4));
+        let mut shown = 0;
+        let panics = |_, _| {
+            shown += 1;
+            assert!(shown < 3);
+        };
+        assert!(catch_unwind(AssertUnwindSafe(|| map.dismantle(pin, panics, |_| {}))).is_err());
+        assert_unlocked(&map, pin, 0..16);
+    });
+}

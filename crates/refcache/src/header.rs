@@ -61,7 +61,7 @@ const UNNAMED: *mut WeakWord = ptr::without_provenance_mut(1);
 const SOLE: u64 = 1 << COUNT_SHIFT | WATCHED;
 
 /// Takes a dead object apart. Called once, from [`Refcache::tick`], with no lock held and the weak word
-/// already 0. It may adjust other objects' counts; to tick, drain or go offline panics. It may panic, and is not called
+/// already 0 or [`KEPT`](crate::KEPT). It may adjust other objects' counts; to tick, drain or go offline panics. It may panic, and is not called
 /// again.
 pub type Release = unsafe fn(&Refcache, &Pinned, NonNull<Header>);
 

@@ -43,7 +43,7 @@ pub const KEPT: u64 = 1 << 1;
 pub struct WeakWord(pub AtomicU64);
 
 impl WeakWord {
-    /// The word with [`DYING`] cleared, in memory too. If it is not 0, the object is there as long as the
+    /// The word with [`DYING`] cleared, in memory too. If it is neither 0 nor [`KEPT`], the object is there as long as the
     /// caller has a [`Loan`](crate::Loan), taken before. To keep it longer, adjust its count by +1 before the
     /// loan ends.
     #[inline(always)]

@@ -262,3 +262,218 @@ fn destroy(twin: Arc<Map>) {
     let Some(twin) = Arc::into_inner(twin) else { panic!("both are done") };
     ManuallyDrop::into_inner(twin).destroy(&pin(0));
 }
+
+/// A core sees what it has set itself, though another is about to open the section.
+#[test]
+fn a_section_that_opens_shows_what_a_looker_has_set() {
+    model(3, || {
+        let world = World::new(2).with_empty_section();
+        let other = |world: &World| {
+            world.add(1, 1..2, 5);
+            let now = world.look();
+            assert_eq!(now[1], 5, "look misses what this core has set");
+        };
+        race(world, |world| world.add(0, 0..1, 1), other).end(2);
+    });
+}
+
+#[test]
+fn a_section_that_opens_has_the_value_that_a_seeker_has_set() {
+    model(3, || {
+        let world = World::new(2).with_empty_section();
+        let other = |world: &World| {
+            world.add(1, 1..2, 5);
+            assert!(
+                world.map.first_used(&pin(1), 0..2).is_some(),
+                "first_used misses what this core has set"
+            );
+        };
+        race(world, |world| world.add(0, 0..1, 1), other).end(2);
+    });
+}
+
+#[test]
+fn a_section_that_opens_shows_what_a_looker_has_changed() {
+    model(3, || {
+        let world = World::new(2).with_section(1);
+        let other = |world: &World| {
+            world.add(1, 1..2, 5);
+            let now = world.look();
+            assert_eq!(now[1], 6, "look shows what was before this core's change");
+        };
+        race(world, |world| world.add(0, 0..1, 1), other).end(2);
+    });
+}
+
+#[test]
+fn a_section_that_opens_is_copied_with_what_its_copier_has_set() {
+    model(3, || {
+        let world = World::new(2).with_empty_section();
+        let twin = world.twin();
+        let theirs = twin.clone();
+        let copy = move |world: &World| {
+            world.add(1, 1..2, 5);
+            world.map.copy_to(&pin(1), &theirs, 0..KEY_END, |run| Ok(Some(run.value()))).unwrap();
+        };
+        let world = race(world, |world| world.add(0, 0..1, 1), copy);
+        assert!(twin.first_used(&pin(0), 1..2).is_some(), "the copy lost what its core had set");
+        destroy(twin);
+        world.end(2);
+    });
+}
+
+impl World {
+    /// A node above the leaves is one section that says `value`.
+    fn with_upper_section(self, value: u64) -> Self {
+        let world = self.filled(0..1, 7).filled(2..4, 1);
+        world.clear(0, 0..1);
+        for _ in 0..12 {
+            world.tick_all(2);
+        }
+        assert_eq!(world.counters.total().live(), 2);
+        if value == 0 {
+            world.clear(0, 0..4)
+        } else {
+            world.fill(0, 0..4, value)
+        }
+        world
+    }
+}
+
+fn upper_model(f: impl Fn() + Send + Sync + 'static) {
+    radixmap::with_upper_sections(|| model(2, f));
+}
+
+#[test]
+fn an_upper_section_opens_for_two() {
+    upper_model(|| {
+        let world = World::new(2).with_upper_section(10);
+        let world = race(world, |world| world.add(0, 0..1, 1), |world| world.add(1, 2..4, 2));
+        assert_eq!(world.values()[..4], [11, 10, 12, 12]);
+        world.end(2);
+    });
+}
+
+#[test]
+fn an_upper_section_opens_beside_a_fill() {
+    upper_model(|| {
+        let world = World::new(2).with_upper_section(10);
+        let world = race(world, |world| world.add(0, 1..4, 1), |world| world.fill(1, 0..4, 3));
+        let now = world.values();
+        assert!(now[..4] == [3, 3, 3, 3] || now[..4] == [3, 4, 4, 4], "{now:?}");
+        world.end(2);
+    });
+}
+
+#[test]
+fn an_upper_section_that_opens_shows_what_a_looker_has_set() {
+    upper_model(|| {
+        let world = World::new(2).with_upper_section(10);
+        let other = |world: &World| {
+            world.add(1, 2..4, 5);
+            let mut seen = [0; 8];
+            let _all = world.map.look(&pin(1), KEYS, u64::MAX, |keys, Twin(value)| {
+                keys.for_each(|key| seen[key as usize] = value);
+                ControlFlow::<()>::Continue(())
+            });
+            assert_eq!(seen[2..4], [15, 15]);
+            assert!([10, 11].contains(&seen[0]) && seen[1] == 10);
+        };
+        race(world, |world| world.add(0, 0..1, 1), other).end(2);
+    });
+}
+
+/// The section has an empty leaf that is about to go; somebody fills all, so that it folds, or half of it.
+fn upper_collapse(keys: Range<u64>, epochs: usize) {
+    upper_model(move || {
+        let world = World::new(2).with_empty_leaf(epochs);
+        let keys = keys.clone();
+        let theirs = keys.clone();
+        let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
+        let world = race(world, collapse, move |world| {
+            world.fill(1, theirs, 5);
+            assert!(world.map.first_used(&pin(1), 0..4).is_some());
+            world.refcache.tick(&pin(1));
+        });
+        (0..6).for_each(|_| world.tick_all(2));
+        let now = world.values();
+        assert!((0..8).all(|key| now[key as usize] == if keys.contains(&key) { 5 } else { 0 }), "{now:?}");
+        world.end(2);
+    });
+}
+
+#[test]
+fn an_upper_section_folds_as_its_leaf_collapses() {
+    upper_collapse(0..4, 2);
+}
+
+#[test]
+fn an_upper_section_folds_one_epoch_before_its_leaf_collapses() {
+    upper_collapse(0..4, 1);
+}
+
+#[test]
+fn an_upper_section_gets_a_value_as_its_leaf_collapses() {
+    upper_collapse(2..4, 2);
+}
+
+/// The same against one who clears all: the section folds as it is unlocked if the leaf has gone.
+#[test]
+fn an_upper_section_is_cleared_as_its_leaf_collapses() {
+    upper_model(|| {
+        let world = World::new(2).with_empty_leaf(2);
+        let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
+        let world = race(world, collapse, |world| {
+            world.clear(1, 0..4);
+            world.add(1, 3..4, 5);
+            world.refcache.tick(&pin(1));
+        });
+        (0..6).for_each(|_| world.tick_all(2));
+        assert_eq!(world.values(), [0, 0, 0, 5, 0, 0, 0, 0]);
+        world.end(2);
+    });
+}
+
+/// A leaf is folded into its slot, and the parent's section folds with it.
+#[test]
+fn an_upper_section_folds_with_its_leaf() {
+    upper_model(|| {
+        let world = World::new(2).with_leaf([1, 2]).filled(2..4, 10);
+        let fold = |world: &World| {
+            let pin = pin(0);
+            let mut guard = world.map.lock_range(&pin, 0..4, Always).unwrap();
+            guard.fold(0..2, Twin(10)).unwrap();
+            let mut runs = 0;
+            guard.for_each_used(|_| runs += 1);
+            assert_eq!(runs, 1);
+        };
+        let fault = |world: &World| assert!(matches!(world.fault(1, 1, 5), Some(2 | 10)));
+        let world = race(world, fold, fault);
+        let now = world.values();
+        assert!(now[..4] == [10; 4] || now[..4] == [10, 15, 10, 10], "{now:?}");
+        world.end(2);
+    });
+}
+
+#[test]
+fn an_upper_section_opens_under_a_copy() {
+    radixmap::with_upper_sections(|| {
+        copy_beside(
+            || World::new(2).with_upper_section(10),
+            |world| world.add(0, 0..1, 5),
+            [&[10, 15], &[10]],
+        );
+    });
+}
+#[test]
+fn a_section_that_opens_shows_a_second_word_that_a_looker_has_set() {
+    model(2, || {
+        let world = World::new(2).with_section(10);
+        let other = |world: &World| {
+            world.add_wide(1, 1..2, WIDE);
+            let now = world.look();
+            assert_eq!(now[1], WIDE + 10);
+        };
+        race(world, |world| world.add(0, 0..1, 1), other).end(2);
+    });
+}
