@@ -188,8 +188,8 @@ impl PageCache {
         }
     }
 
-    /// Takes back the translations of pages `first` to `end` wherever the file is mapped.
-    fn take_back(&self, first: u64, end: u64, copies: Copies) {
+    /// Invalidates the translations of pages `first` to `end` wherever the file is mapped.
+    fn invalidate(&self, first: u64, end: u64, copies: Copies) {
         self.mappings.for_each(|mapping| {
             let shown = mapping.shown_at(first, end);
             if let Some(space) = mapping.space().filter(|_| !shown.is_empty()) {

@@ -46,7 +46,7 @@ pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Res
     // The old task was told of signals, and of a stop, that it did not come to look at.
     new.attention.raise(attention::SIGNAL | attention::STOPPED);
     sched::enqueue_here(new);
-    task.shared().memory.give_up();
+    task.shared().memory.release();
     Ok(())
 }
 

@@ -224,9 +224,9 @@ impl Memory {
         self.with_others_frozen(task, || space::fork_in_pieces(&self.space, Others::Freeze))
     }
 
-    /// The last thread that runs here leaves: gives up what is mapped, piece by piece, if that is much. So it takes its own time
-    /// for it, and not that of whoever runs where the last reference goes.
-    pub fn give_up(self: &Arc<Self>) {
+    /// Unmaps what is mapped, piece by piece, if that is much and the caller is the last thread that runs here. So the
+    /// thread takes its own time for it, and not that of a task that runs where the last reference goes.
+    pub fn release(self: &Arc<Self>) {
         let nodes = self.space.nodes().total();
         if nodes.created - nodes.collapsed < LARGE {
             return;

@@ -180,7 +180,7 @@ pub fn exit_thread() -> ! {
         let process = task.process();
         // What the first process leaves is looked at.
         if process.pid() != FIRST {
-            task.shared().memory.give_up();
+            task.shared().memory.release();
         }
         task.shared().files.leave();
         if process.remove_thread(task) {

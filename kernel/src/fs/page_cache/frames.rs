@@ -94,7 +94,7 @@ impl PageCache {
         self.mappings.for_each(|mapping| {
             let shown = mapping.shown_at(first, end);
             if let Some(space) = mapping.space().filter(|_| !shown.is_empty()) {
-                take_back(&space, shown, mapping.number(), copies);
+                invalidate(&space, shown, mapping.number(), copies);
             }
             sched::pause();
         });
@@ -122,9 +122,8 @@ impl Kind {
     }
 }
 
-/// Takes the translations of `shown` back, also for a task that is killed: what a truncation has begun it
-/// ends.
-fn take_back(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies: Copies) {
+/// Invalidates the translations of `shown`, also for a task that is killed: what a truncation has begun it ends.
+fn invalidate(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies: Copies) {
     let mut rest = shown;
     while !rest.is_empty() {
         let piece = space.piece(&pin(), rest);

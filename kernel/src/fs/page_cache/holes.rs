@@ -53,7 +53,7 @@ impl PageCache {
     /// is as good, and loses its translation for nothing.
     pub fn drop_clean(&self, range: Range<u64>) -> u64 {
         let dropped = self.drop_pages(range.start, range.end);
-        self.take_back(range.start, range.end, Copies::Keep);
+        self.invalidate(range.start, range.end, Copies::Keep);
         dropped
     }
 

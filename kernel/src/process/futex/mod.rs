@@ -92,8 +92,8 @@ pub fn wait(word: Word, expected: u32, bits: u32, deadline: Option<u64>) -> Resu
     let key = Key::of(&task, word);
     under_lock(word.at(), Access::Read, || enter(&task, (key, word.at()), expected, bits))?;
     let slept = sleep(&task, deadline);
-    // Still in a bucket: we gave up. Else somebody woke us, whatever else happened.
-    if give_up(&task) { slept } else { Ok(()) }
+    // Still in a bucket: no thread woke us. Else one did, whatever else happened.
+    if dequeue(&task) { slept } else { Ok(()) }
 }
 
 fn enter(task: &Arc<Task>, (key, at): (Key, u64), expected: u32, bits: u32) -> Result<(), Errno> {
@@ -118,8 +118,8 @@ fn sleep(task: &Task, deadline: Option<u64>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Takes the task out of whatever bucket it is in by now; whether it was in one.
-fn give_up(task: &Arc<Task>) -> bool {
+/// Removes the task from the bucket it is in by now. Returns whether it was in one.
+fn dequeue(task: &Arc<Task>) -> bool {
     loop {
         let Some(key) = task.thread.futex.key() else { return false };
         let mut sleepers = bucket(key);
