@@ -25,6 +25,7 @@
 //! | `counters/` | one file for each |
 //! | `skiplist/` | `node.rs` towers and marks, `find.rs` the ways down, `change.rs` insertion and removal |
 #![cfg_attr(not(loom), no_std)]
+#![warn(missing_debug_implementations)]
 
 extern crate alloc;
 
@@ -42,3 +43,7 @@ pub use counters::uncounted::Uncounted;
 pub use rcu::OutOfMemory;
 pub use scheme::{Scheme, Zero};
 pub use skiplist::{Reader, SkipList};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -71,6 +71,7 @@
 //! | `spare.rs` | nodes allocated before anything changes |
 //! | `stats.rs` | what was allocated and what was not |
 #![cfg_attr(not(loom), no_std)]
+#![warn(missing_debug_implementations)]
 
 mod balance;
 mod edit;
@@ -179,3 +180,7 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> fmt::Debug for Bonsai<K, T, D>
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,7 @@
 //! and the binary answers it once: a kernel with [`set_host!`], a test or a benchmark by the feature
 //! `threads`, where a host thread plays a core (`threads::enter`).
 #![cfg_attr(not(any(loom, test, feature = "threads")), no_std)]
+#![warn(missing_debug_implementations)]
 
 extern crate alloc;
 
@@ -28,3 +29,7 @@ pub use host::{Host, Pinned, pin, relax, try_pin, try_pin_below};
 pub use lazy::LazyPerCore;
 pub use owned::OwnerCell;
 pub use per_core::PerCore;
+
+#[cfg(all(doctest, feature = "threads"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

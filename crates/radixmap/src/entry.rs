@@ -118,6 +118,12 @@ pub struct Run<'a, V, E = Always> {
     _type: PhantomData<E>,
 }
 
+impl<V: Value + fmt::Debug, E: Expand> fmt::Debug for Run<'_, V, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("keys", &self.keys()).field("value", &self.value).finish()
+    }
+}
+
 impl<'a, V: Value, E: Expand> Run<'a, V, E> {
     #[inline(always)]
     pub(crate) fn new(part: Part<'a>, here: &'a Here<'a>, used: &'a mut i64) -> Self {

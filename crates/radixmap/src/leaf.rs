@@ -9,6 +9,7 @@
 //! 2. A hold is given up by whoever finds the leaf, but only if there is one (`holds`). It was counted before it could be found,
 //!    so Refcache never hears of an end without its beginning.
 
+use core::fmt;
 use core::ops::Range;
 
 use percore::MAX_CORES;
@@ -30,6 +31,12 @@ pub struct Annex<'g> {
 pub struct Leaf<'a> {
     pub(crate) node: NodeRef<'a>,
     pub(crate) here: &'a Here<'a>,
+}
+
+impl fmt::Debug for Leaf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaf").field("address", &self.address()).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Leaf<'a> {

@@ -41,6 +41,7 @@
 //! `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap` (a core that waits
 //! for itself). The arguments are in `docs/radix.md`.
 #![no_std]
+#![warn(missing_debug_implementations)]
 
 extern crate alloc;
 
@@ -65,6 +66,7 @@ mod subtree;
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::convert::Infallible;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
@@ -123,6 +125,14 @@ pub trait Value: Copy {
 /// No memory for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no memory for a node of the map")
+    }
+}
+
+impl core::error::Error for OutOfMemory {}
 
 /// What [`RadixMap::peek`] saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -425,3 +435,7 @@ impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

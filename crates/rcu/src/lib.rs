@@ -66,6 +66,7 @@
 //! | `owned.rs` | a value in a block with room for its callback |
 //! | `handle.rs` | how a structure holds on to its domain |
 #![cfg_attr(not(loom), no_std)]
+#![warn(missing_debug_implementations)]
 
 extern crate alloc;
 
@@ -133,3 +134,7 @@ impl Domain {
         self.cores.cores()
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

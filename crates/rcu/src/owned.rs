@@ -3,6 +3,7 @@
 use alloc::alloc::alloc;
 use alloc::boxed::Box;
 use core::alloc::Layout;
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{self, offset_of};
 use core::ops::{Deref, DerefMut};
@@ -16,6 +17,14 @@ use crate::queue::Head;
 /// There is no memory for this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no memory for a value and its callback")
+    }
+}
+
+impl core::error::Error for OutOfMemory {}
 
 /// The value comes first, so that its address is the block's.
 #[repr(C)]

@@ -65,6 +65,7 @@
 //! | `object.rs` | `Ref`: a value in a counted block |
 //! | `domain.rs` | how a structure holds on to its domain |
 #![cfg_attr(not(loom), no_std)]
+#![warn(missing_debug_implementations)]
 
 extern crate alloc;
 
@@ -203,3 +204,7 @@ impl Refcache {
         Loan::new(self.cores.mine(pin), pin)
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

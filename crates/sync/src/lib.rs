@@ -2,6 +2,7 @@
 //! loom's, so every protocol built on this crate can be model-checked unchanged. (The kernel names them too, in its machine
 //! code, which no model runs: a protocol worth a model belongs in a crate.)
 #![cfg_attr(not(loom), no_std)]
+#![warn(missing_debug_implementations)]
 
 mod bitlock;
 mod freeze;
@@ -55,3 +56,7 @@ pub fn spin_loop() {
     #[cfg(not(loom))]
     core::hint::spin_loop();
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -11,9 +11,11 @@
 //! - [`Trial`] takes a space and the model through the same steps and compares everything.
 //! - [`for_each_design`] runs a test on every design and every kind of table.
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 mod cache;
 mod compressed;
+mod debug;
 mod dice;
 mod disk;
 mod files;
@@ -43,3 +45,7 @@ pub use sim_mmu::SimMmu;
 pub use step::{Step, StepPlacement, Target};
 pub use trial::{FILES, Trial};
 pub use world::{ALL_TABLES, Design, Kept, Setup, World, for_each_design};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

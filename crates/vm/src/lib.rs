@@ -12,6 +12,7 @@
 //! | `mapping.rs` | what a mapping is: rights, flags, backing |
 //! | `mmu.rs`, `memory.rs` | the traits a machine implements |
 //! | `space.rs` | the trait a kernel calls, its errors |
+//! | `errors.rs`, `debug.rs` | messages of the errors, `Debug` of what holds a machine |
 //! | `counters.rs` | per-core counts of what happened |
 //! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
 //! | `fill.rs` | a core gets a translation |
@@ -29,6 +30,7 @@
 //! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
 //! | `designs/` | address spaces |
 #![no_std]
+#![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -38,8 +40,10 @@ mod asid;
 mod compressed;
 mod contract;
 mod counters;
+mod debug;
 mod demotion;
 mod designs;
+mod errors;
 mod fill;
 mod hole;
 mod layout;
@@ -92,3 +96,7 @@ pub use space::{
     VmError,
 };
 pub use usage::Usage;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
