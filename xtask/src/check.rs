@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
-use crate::{linux_calls, rooms};
+use crate::{linux_calls, packages, rooms};
 
 /// All checks; each counts as a test.
 pub fn all() -> Result<Tally> {
@@ -14,6 +14,7 @@ pub fn all() -> Result<Tally> {
     tally += step("formatting", &mut cargo("fmt --all --check"))?;
     tally += step("clippy, host", &mut clippy("--workspace --exclude radixvm-kernel --all-targets"))?;
     tally += step("clippy, kernel", &mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))?;
+    tally += said("crates can be packaged", packages::check()?);
     tally += said("unsafe code in its rooms only", rooms::check()?);
     tally += said("docs/linux-calls.md is the kernel's table", linux_calls::check()?);
     Ok(tally)

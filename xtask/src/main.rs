@@ -4,6 +4,7 @@
 mod check;
 mod linux_calls;
 mod mutants;
+mod packages;
 mod rooms;
 mod shell;
 mod suites;
@@ -25,6 +26,8 @@ usage: cargo xtask VERB
   bochs              one suite: the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
   mutants orderings CRATE [--only FILE:LINE] [--survivors] [--list]
                      weaken each atomic ordering of the crate and run its loom models; results in target/mutants
+  package            builds each crate from its package and with the oldest Rust that Cargo.toml promises; looks for unused
+                     dependencies with cargo-machete. A tool that is missing is named and skipped.
   doc                write docs/linux-calls.md from the kernel's table, and the API pages";
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
             suites::fuzz(minutes.parse().with_context(|| format!("{minutes}: not a number of minutes"))?)
         }
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
+        ["package"] => packages::verify(),
         ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
         _ => anyhow::bail!("{USAGE}"),
     }
