@@ -96,6 +96,7 @@ fn show(map: &Map, pin: &percore::Pinned, what: &str) -> Result<(), radixmap::Ou
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes in the interpreter")]
 fn runs() {
     main().expect("memory for nodes");
 }
