@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::harness::{Compiler, compiled};
 
 /// A run whose program has answered once and waits for more input.
@@ -28,8 +30,8 @@ fn child_of(parent: u32) -> u32 {
     child.parse().unwrap()
 }
 
-fn send(signal: &str, process: u32) {
-    assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
+fn send(signal: Signal, process: u32) {
+    kill_process(Pid::from_raw(process as i32).unwrap(), signal).unwrap();
 }
 
 /// Whether a process is gone, or dead and only waiting to be reaped.
@@ -41,18 +43,18 @@ fn gone(process: u32) -> bool {
 
 #[test]
 fn a_signal_ends_guest_and_qemu_with_its_status() {
-    for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (mut child, qemu) = waiting();
         send(signal, child.id());
-        assert_eq!(child.wait().unwrap().code(), Some(128 + number));
-        assert!(gone(qemu), "QEMU outlived {signal}");
+        assert_eq!(child.wait().unwrap().code(), Some(128 + signal.as_raw()));
+        assert!(gone(qemu), "QEMU outlived {signal:?}");
     }
 }
 
 #[test]
 fn even_a_killed_command_takes_qemu_along() {
     let (mut child, qemu) = waiting();
-    send("-KILL", child.id());
+    send(Signal::KILL, child.id());
     child.wait().unwrap();
     let start = Instant::now();
     while !gone(qemu) {
@@ -64,7 +66,7 @@ fn even_a_killed_command_takes_qemu_along() {
 #[test]
 fn a_dying_qemu_is_a_failed_guest() {
     let (child, qemu) = waiting();
-    send("-KILL", qemu);
+    send(Signal::KILL, qemu);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let words = String::from_utf8_lossy(&output.stderr);
