@@ -4,7 +4,8 @@ use std::fs::{DirEntry, metadata, read_dir};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files in an order that depends on their names alone. Links within folders are passed over.
+/// Returns the files in an order that depends on their names alone. Links within folders count if they lead to
+/// files, since `--file` puts into the guest what a link leads to; links to folders might lead round in a circle.
 pub fn list(paths: &[String]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths.iter().map(Path::new) {
@@ -21,7 +22,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
             walk(&path, files)?;
-        } else if kind.is_file() {
+        } else if kind.is_file() || kind.is_symlink() && path.is_file() {
             files.push(path);
         }
     }
@@ -49,6 +50,14 @@ mod tests {
         let names = ["files.rs", "index.rs", "main.rs", "stream.rs"].map(|name| format!("{folder}/{name}"));
         assert_eq!(files[0], Path::new(&readme));
         assert!(files[1..].iter().map(|file| file.to_str().unwrap()).eq(names));
+    }
+
+    #[test]
+    fn links_to_files_count() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/refcache");
+        let link = Path::new(folder).join("LICENSE-MIT");
+        assert!(link.is_symlink());
+        assert!(list(&[folder.to_string()]).unwrap().contains(&link));
     }
 
     #[test]
