@@ -34,8 +34,11 @@ use crate::seat::Place;
 /// cache then is flushed in e+1 at the latest, and is seen by a look that comes after the turn to e+2. There is such a look
 /// in e+2, after this core's flush. The end of e+1 is not enough: the others may turn it after this core has looked.
 const CALM: u64 = 3;
-/// How many epochs it waits for objects that are never found dead.
+/// How many epochs it waits, at least, for objects that are never found dead.
 const PATIENCE: u64 = 16;
+/// How many reviews it waits for, at least, for each of them: most of a long queue may be found dirty once before the first
+/// is found dead.
+const REVIEWS: usize = 2;
 
 /// epoch (44 bits) | online (10 bits) | remaining (10 bits).
 #[derive(Debug)]
@@ -254,9 +257,9 @@ impl Refcache {
         self.epoch() < self.forced.load(Ordering::Relaxed)
     }
 
-    /// Forces epochs, one upon the other, until no object waits for review on any core, or none of them was released,
-    /// here or elsewhere, for 16 epochs: they seem to be in use. Others that go on releasing keep it going, too.
-    /// Returns how many objects this core released.
+    /// Forces epochs, one upon the other, until no object waits for review on any core, or none of them was released, here
+    /// or elsewhere, for 16 epochs and two reviews of each: they seem to be in use. Others that go on releasing keep it
+    /// going, too. Returns how many objects this core released.
     ///
     /// For shutdown, and for when memory is short. It waits for the other online cores to tick: call it with
     /// no lock held, and with nothing that they wait for.
@@ -272,9 +275,8 @@ impl Refcache {
     /// # Panics
     /// As there.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
-        let (mut freed, mut released) = (0, self.released());
-        let (mut calm_since, mut progress) = (self.epoch(), self.epoch());
-        while self.epoch() < calm_since + CALM && self.epoch() < progress + PATIENCE && go_on() {
+        let (mut freed, mut calm_since, mut progress) = (0, self.epoch(), self.progress());
+        while self.epoch() < calm_since + CALM && !self.seem_in_use_since(&progress) && go_on() {
             // Each time: `go_on` and the host's wait may run anything.
             assert!(self.is_online(pin), "a core that is offline cannot force epochs");
             self.forced.fetch_max(self.epoch() + CALM, Ordering::Relaxed);
@@ -282,9 +284,9 @@ impl Refcache {
             freed += tick.freed;
             // First: what has left a queue by now counts as released.
             let garbage = self.garbage();
-            if self.released() != released {
-                released = self.released();
-                (calm_since, progress) = (self.epoch(), self.epoch());
+            if self.released() != progress.released {
+                progress = self.progress();
+                calm_since = progress.epoch;
             }
             if garbage > 0 {
                 calm_since = self.epoch();
@@ -294,6 +296,16 @@ impl Refcache {
             }
         }
         freed
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { epoch: self.epoch(), released: self.released(), reviewed: self.reviewed() }
+    }
+
+    /// Whether the objects that wait seem to be in use: none was released since `last`.
+    fn seem_in_use_since(&self, last: &Progress) -> bool {
+        let reviews = self.reviewed().wrapping_sub(last.reviewed);
+        self.epoch() >= last.epoch + PATIENCE && reviews / REVIEWS >= self.garbage()
     }
 
     /// Applies a delta for a caller on no core, or on one that is offline: as a core of its own would that comes online,
@@ -324,6 +336,13 @@ impl Refcache {
         }
         due
     }
+}
+
+/// What a drain saw when it last saw an object released.
+struct Progress {
+    epoch: u64,
+    released: usize,
+    reviewed: usize,
 }
 
 /// A core is online for the time of a call that may panic. Dropped when it does.

@@ -11,7 +11,7 @@ use crate::header::{Header, Verdict};
 use crate::review::Queue;
 use crate::seat::Seat;
 
-/// What a core owns, and the two numbers that others may read.
+/// What a core owns, and the numbers that others may read.
 #[derive(Debug)]
 pub(crate) struct Core {
     local: OwnerCell<Local>,
@@ -29,6 +29,8 @@ struct Shown {
     waiting: AtomicUsize,
     /// Objects released so far. Relaxed everywhere.
     released: AtomicUsize,
+    /// Reviews done so far, by ticks that have ended. Relaxed everywhere.
+    reviewed: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,8 @@ impl Core {
             loans: 0,
             releasing: false,
         };
-        let shown = Shown { waiting: AtomicUsize::new(0), released: AtomicUsize::new(0) };
+        let [waiting, released, reviewed] = core::array::from_fn(|_| AtomicUsize::new(0));
+        let shown = Shown { waiting, released, reviewed };
         let seat = CachePadded::new(Seat::new());
         Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown), seat }
     }
@@ -124,6 +127,16 @@ impl Core {
     /// Objects that this core released so far.
     pub(crate) fn released(&self) -> usize {
         self.shown.released.load(Ordering::Relaxed)
+    }
+
+    /// Reviews that this core's ticks have done so far.
+    pub(crate) fn reviewed(&self) -> usize {
+        self.shown.reviewed.load(Ordering::Relaxed)
+    }
+
+    /// Adds the reviews of a tick. By the owner only.
+    pub(crate) fn note_reviewed(&self, reviews: usize) {
+        self.shown.reviewed.store(self.reviewed().wrapping_add(reviews), Ordering::Relaxed);
     }
 }
 

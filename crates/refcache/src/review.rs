@@ -60,6 +60,9 @@ impl Refcache {
                 unsafe { (object.as_ref().release)(self, pin, object) }
             }
         }
+        if tick.reviewed > 0 {
+            self.cores.mine(pin).note_reviewed(tick.reviewed);
+        }
         tick.flushed = self.flush_if_due(pin);
         if !tick.flushed {
             // This epoch has waited for others since the last tick.
@@ -77,6 +80,11 @@ impl Refcache {
     /// How many objects all cores have released so far; it wraps around.
     pub(crate) fn released(&self) -> usize {
         self.cores.iter().map(Core::released).fold(0, usize::wrapping_add)
+    }
+
+    /// How many reviews the ticks of all cores have done so far; it wraps around.
+    pub(crate) fn reviewed(&self) -> usize {
+        self.cores.iter().map(Core::reviewed).fold(0, usize::wrapping_add)
     }
 
     /// How many objects wait for review that were left by cores that went offline: the next core that ticks adopts them.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use percore::{CoreId, threads};
 
-use refcache::Tick;
+use refcache::{Config, Tick};
 
 use crate::world::{World, panics, roomy};
 
@@ -217,4 +217,18 @@ fn drain_ends_although_an_object_stays() {
     world.adjust(0, dead, -1);
     assert_eq!(world.refcache.drain(world.pin(0)), 1);
     assert_eq!(world.refcache.garbage(), 1);
+}
+
+/// Each is found dirty when it is first reviewed, since its count changed while it waited, and a tick reviews only a few: no
+/// object is released for much longer than a drain waits for a single one.
+#[test]
+fn a_drain_reviews_a_long_queue_to_its_end() {
+    let mut world = World::new(Config { review_budget: 2, ..roomy(1) });
+    let objects: Vec<_> = (0..200).map(|_| world.object(1)).collect();
+    for delta in [-1, 1, -1] {
+        objects.iter().for_each(|&object| world.adjust(0, object, delta));
+        world.refcache.offline(world.pin(0));
+        world.refcache.online(world.pin(0));
+    }
+    assert_eq!(world.refcache.drain(world.pin(0)), 200);
 }
