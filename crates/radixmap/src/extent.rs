@@ -29,13 +29,16 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
 /// The first key of `keys`, below `node`, that has a value when `left` slots were counted down.
 fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> Option<u64> {
     if node.level() == 0 {
-        let mut runs = node.used_runs(keys);
-        let first = runs.next()?;
-        if *left == 0 {
-            return Some(first.keys.start);
-        }
-        *left = left.saturating_sub(NODE + 1 + runs.count() as u64);
-        return None;
+        let (slots, all) = (node.slots(), node.indices(&keys));
+        let first = slots.end_of_unused(all.clone());
+        return match first < all.end {
+            false => None,
+            true if *left == 0 => Some(keys.start + (first - all.start) as u64),
+            true => {
+                *left = left.saturating_sub(NODE + slots.count_used_runs(first..all.end));
+                None
+            }
+        };
     }
     let beyond = node.used_runs(keys).find_map(|part| match node.step(here, part.slot) {
         Step::Child(child) => first_beyond(here, child, part.keys, left),

@@ -218,11 +218,8 @@ impl Slots {
         match width {
             1 => slots.start + count_while(&self.0[slots], changed),
             _ => {
-                let Range { start: mut at, end } = slots;
-                while at + SECTION <= end && changed(&self.0[at]) {
-                    at += SECTION;
-                }
-                at
+                let sections = self.0[slots.clone()].as_chunks::<SECTION>().0;
+                slots.start + SECTION * sections_while(sections, changed)
             }
         }
     }
@@ -337,13 +334,22 @@ impl Slots {
 
     /// Where the folded sections from slot `at` on end, or that of slot `end`, the first of which said `word`, as all do.
     #[inline(always)]
-    fn end_of_sections(&self, mut at: usize, end: usize, word: Word) -> usize {
-        loop {
-            at += SECTION;
-            if at >= end || self.0[at].held() != word {
-                return at;
-            }
+    fn end_of_sections(&self, at: usize, end: usize, word: Word) -> usize {
+        let next = at + SECTION;
+        let sections = self.0[next..end.next_multiple_of(SECTION)].as_chunks::<SECTION>().0;
+        next + SECTION * sections_while(sections, |slot| slot.held() == word)
+    }
+
+    /// How many runs of slots with a value that say the same there are among `slots`: a hint.
+    pub fn count_used_runs(&self, slots: Range<usize>) -> u64 {
+        let Range { start: mut at, end } = slots;
+        let mut count = 0;
+        while at < end {
+            let word = self.held(at).own();
+            count += u64::from(word.is_used());
+            at = self.end_of_like(at..end, word, false).max(at + 1);
         }
+        count
     }
 
     /// How many of `slots`, which the caller holds, have no value.
@@ -504,6 +510,12 @@ fn count_while(slots: &[Slot], like: impl Fn(&Slot) -> bool) -> usize {
         }
     }
     groups.len() * GROUP + rest.iter().take_while(|slot| like(slot)).count()
+}
+
+/// How many sections there are before the first one whose first slot is not `like` that.
+#[inline(always)]
+fn sections_while(sections: &[[Slot; SECTION]], like: impl Fn(&Slot) -> bool) -> usize {
+    sections.iter().position(|section| !like(&section[0])).unwrap_or(sections.len())
 }
 
 /// The first slot from slot `at` on that does not say `word`.

@@ -8,17 +8,17 @@
 //!      ^      (slot locked throughout)      |         (still mapped)        | invalidate: clear here,
 //!      |                                    |                               v shoot there, wait
 //!      +------------------------------------+                           Invalidated
-//!          protect: invalidate, untrack                                     | release: clear slot,
+//!          protect: untrack, invalidate                                     | release: clear slot,
 //!                                                                           v free frame; unlock
 //!                                                                         (hole)
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. A core translates a page only if the page's tracker names it. `fault` fills and tracks under the slot's
-//!    lock; `invalidate` runs before a tracker is emptied. (One table for all: the tracker says whether the
-//!    table holds the page, and [`Mmu::users`] who may have it in a TLB. A linked page's translations are its leaf's:
-//!    `linkage.rs`.)
+//! 1. A core translates a page that is not locked only if the page's tracker names it. `fault` fills and tracks under the
+//!    slot's lock; `invalidate` runs before a tracker is emptied, or (`protect`, which keeps the frame) before the slot is
+//!    unlocked. (One table for all: the tracker says whether the table holds the page, and [`Mmu::users`] who may have it
+//!    in a TLB. A linked page's translations are its leaf's: `linkage.rs`.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
 //! 3. A frame leaves its slot only in `release`, which only [`Invalidated`] has, which only `invalidate`
 //!    makes.

@@ -19,16 +19,17 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         let mut guard = self.lock(pin, range, IfPresent)?;
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
         let mut set = ShootdownSet::NONE;
-        let _ = for_each_up_to_refusal(&mut guard, prot, |run, page| {
-            if page.is_touched() && loses(page) {
+        let changed = for_each_up_to_refusal(&mut guard, prot, |run, page| {
+            let loses = loses(page);
+            if loses && page.is_touched() {
                 set.add(&mut run.one(), page, self.backend.grain);
             }
+            run.set(if loses { page.untracked() } else { page }.with_prot(prot));
         });
+        // Faults wait for the locked slots. A core that walks the leaf has the new rights at once, but only where none
+        // are lost: a page that loses some is no entry of the leaf from `set.add` on.
         self.backend.invalidate_in(pin, &mut guard, set);
-        for_each_up_to_refusal(&mut guard, prot, |run, page| {
-            let kept = if loses(page) { page.untracked() } else { page };
-            run.set(kept.with_prot(prot));
-        })
+        changed
     }
 
     pub(super) fn change_flags(
