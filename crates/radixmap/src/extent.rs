@@ -6,11 +6,16 @@ use percore::Pinned;
 use refcache::Domain;
 
 use crate::lock::Here;
-use crate::node::{NodeRef, Step};
+use crate::node::{FANOUT, NodeRef, Part, Step};
+use crate::subtree::descend;
 use crate::{KEY_END, RadixMap, Value};
 
 /// What a node costs besides its used slots, in slots: to get there, and to lock and unlock its empty slots.
 const NODE: u64 = 28;
+/// Slots of a leaf.
+const LEAF: u64 = FANOUT as u64;
+/// Two leaves and some of the nodes above.
+const TWO_LEAVES: u64 = 2 * LEAF + 6 * NODE;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot
@@ -21,9 +26,37 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// If the range is empty or goes beyond [`KEY_END`].
     pub fn extent(&self, pin: &Pinned, keys: Range<u64>, slots: u64) -> u64 {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
-        let (end, mut left) = (keys.end, slots);
-        first_beyond(&self.here(pin), self.root(), keys, &mut left).unwrap_or(end)
+        let (here, end) = (self.here(pin), keys.end);
+        let node = descend(&here, self.root(), &keys);
+        // A leaf is not cut: what follows `slots` may be another one. More than a node of leaves is rarely so little.
+        if slots >= LEAF
+            && node.level() <= 1
+            && fits(&here, node, keys.clone(), &mut { slots.max(TWO_LEAVES) })
+        {
+            return end;
+        }
+        first_beyond(&here, node, keys, &mut { slots }).unwrap_or(end)
     }
+}
+
+/// Whether `left` slots are enough for `keys`, below `node`, whatever the leaves say: these are not looked at. It ends soon if
+/// they are not enough.
+fn fits<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> bool {
+    if node.level() == 0 {
+        return take(left, NODE + (keys.end - keys.start));
+    }
+    let below = |part: Part<'p>| match node.step(here, part.slot) {
+        Step::Child(child) => fits(here, child, part.keys, left),
+        Step::Slot(_) => take(left, 1),
+    };
+    node.used_runs(keys).all(below) && take(left, NODE)
+}
+
+/// Takes `slots` of those that are left; whether there were so many.
+fn take(left: &mut u64, slots: u64) -> bool {
+    let rest = left.checked_sub(slots);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
 }
 
 /// The first key of `keys`, below `node`, that has a value when `left` slots were counted down.
