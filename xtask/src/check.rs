@@ -8,15 +8,28 @@ use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
 use crate::{linux_calls, packages, rooms};
 
-/// All checks; each counts as a test.
-pub fn all() -> Result<Tally> {
+/// A check and how it is done.
+type Check = (&'static str, fn() -> Result<bool>);
+
+const CHECKS: [Check; 6] = [
+    ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
+    ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
+    ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
+    ("crates can be packaged", packages::check),
+    ("unsafe code in its rooms only", rooms::check),
+    ("docs/linux-calls.md is the kernel's table", linux_calls::check),
+];
+
+/// Does the checks with one of these parts in their name, or all if there are none. Each counts as a test.
+pub fn all(names: &[&str]) -> Result<Tally> {
     let mut tally = Tally::default();
-    tally += step("formatting", &mut cargo("fmt --all --check"))?;
-    tally += step("clippy, host", &mut clippy("--workspace --exclude radixvm-kernel --all-targets"))?;
-    tally += step("clippy, kernel", &mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))?;
-    tally += said("crates can be packaged", packages::check()?);
-    tally += said("unsafe code in its rooms only", rooms::check()?);
-    tally += said("docs/linux-calls.md is the kernel's table", linux_calls::check()?);
+    for (name, check) in CHECKS {
+        if names.is_empty() || names.iter().any(|part| name.contains(part)) {
+            let good = check()?;
+            println!("check {name} ... {}", if good { "ok" } else { "FAILED" });
+            tally += Tally::one(good);
+        }
+    }
     Ok(tally)
 }
 
@@ -24,15 +37,6 @@ fn clippy(what: &str) -> Command {
     let mut command = cargo("clippy --locked --quiet");
     command.args(what.split_whitespace()).args(["--", "--deny", "warnings"]);
     command
-}
-
-fn step(name: &str, command: &mut Command) -> Result<Tally> {
-    Ok(said(name, succeeds(command)?))
-}
-
-fn said(name: &str, good: bool) -> Tally {
-    println!("check {name} ... {}", if good { "ok" } else { "FAILED" });
-    Tally::one(good)
 }
 
 /// Builds the API pages; a broken link is an error.

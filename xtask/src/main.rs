@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod failures;
 mod linux_calls;
 mod mutants;
 mod packages;
@@ -13,17 +14,23 @@ mod tally;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 const USAGE: &str = "\
 usage: cargo xtask VERB
 
   check              formatting, clippy, rooms (who may do what), generated pages up to date
-  test [SUITE]...    all suites, or these: check unit asan guest bochs loom miri
-  loom, miri, guest  one suite: the model checker, the interpreter, the tests that boot QEMU
-  asan               one suite: the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (15)
+  test               each test once
+  test --quick       formatting, lints, what needs no guest, and a few guests
+  test --nightly     each test once, then the suites cpus, fuzz and mutants, which take hours
+  test SUITE... [NAME]...
+                     these suites, or their tests with NAME in their names. The suites:
+                     check unit asan guest bochs loom miri cpus fuzz mutants
+  asan               the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (15)
+  bochs              the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
+  cpus               guests with every number of CPUs
   fuzz [MINUTES]     the fuzz drivers under AddressSanitizer, and random calls in guests of 1, 4 and 8 CPUs; each so long (10)
-  bochs              one suite: the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
+  SUITE              one suite
   mutants orderings CRATE [--only FILE:LINE] [--survivors] [--list]
                      weaken each atomic ordering of the crate and run its loom models; results in target/mutants
   package            builds each crate from its package and with the oldest Rust that Cargo.toml promises; looks for unused
@@ -46,10 +53,8 @@ fn main() -> ExitCode {
 fn dispatch(words: &[&str]) -> Result<bool> {
     match words {
         ["test", names @ ..] => suites::run(names),
-        [name @ ("check" | "asan" | "loom" | "miri" | "guest" | "bochs")] => suites::run(&[name]),
-        ["fuzz"] => suites::fuzz(10),
-        ["fuzz", minutes] => {
-            suites::fuzz(minutes.parse().with_context(|| format!("{minutes}: not a number of minutes"))?)
+        ["check" | "asan" | "loom" | "miri" | "guest" | "bochs" | "cpus"] | ["fuzz", ..] => {
+            suites::run(words)
         }
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
         ["package"] => packages::verify(),

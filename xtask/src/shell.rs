@@ -7,6 +7,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
+use crate::failures::Failures;
 use crate::root;
 use crate::tally::Tally;
 
@@ -28,18 +29,18 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Runs tests, shows what they print, counts them. A run that fails without a failed test counts as one: it did not
-/// build, or died.
-pub fn tests(command: &mut Command) -> Result<Tally> {
-    heard(command, |line| println!("{line}"))
+/// Runs tests of a suite, shows what they print, counts them, and keeps the output of those that fail. A run that fails
+/// without a failed test counts as one: it did not build, or died.
+pub fn tests(suite: &str, command: &mut Command) -> Result<Tally> {
+    heard(suite, command, |line| println!("{line}"))
 }
 
 /// Runs two commands as [`tests`] does, at the same time. Shows the output of the second when the first has ended.
-pub fn tests_of_both(first: &mut Command, second: &mut Command) -> Result<Tally> {
+pub fn tests_of_both(suite: &str, first: &mut Command, second: &mut Command) -> Result<Tally> {
     let mut later = Vec::new();
     let (one, other) = thread::scope(|scope| {
-        let other = scope.spawn(|| heard(second, |line| later.push(line.to_owned())));
-        (tests(first), other.join().expect("it does not panic"))
+        let other = scope.spawn(|| heard(suite, second, |line| later.push(line.to_owned())));
+        (tests(suite, first), other.join().expect("it does not panic"))
     });
     later.iter().for_each(|line| println!("{line}"));
     let mut both = one?;
@@ -48,17 +49,19 @@ pub fn tests_of_both(first: &mut Command, second: &mut Command) -> Result<Tally>
 }
 
 /// Runs tests, and tells `hear` each line of their output.
-fn heard(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<Tally> {
+fn heard(suite: &str, command: &mut Command, mut hear: impl FnMut(&str)) -> Result<Tally> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
-    let mut tally = Tally::default();
+    let (mut tally, mut failures) = (Tally::default(), Failures::of(suite));
     for line in BufReader::new(child.stdout.take().expect("piped")).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         tally.hear(&line);
+        failures.hear(&line)?;
         hear(&line);
     }
     if !child.wait()?.success() && tally.failed == 0 {
         tally.failed = 1;
     }
+    tally.logs = failures.finish()?;
     Ok(tally)
 }

@@ -1,23 +1,24 @@
-//! The suites of tests, and running them.
+//! The suites of tests, the tiers that they make up, and running them.
 
 use std::env;
 use std::process::Command;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::shell::{cargo, target_dir, tests, tests_of_both};
 use crate::tally::Tally;
-use crate::{check, root};
+use crate::{check, failures, mutants, root};
 
-/// A suite and how it is run.
+/// A suite and how it is run: its tests with one of these parts in their names, or all.
 struct Suite {
     name: &'static str,
-    run: fn() -> Result<Tally>,
+    run: fn(&[&str]) -> Result<Tally>,
 }
 
-/// Quick ones first.
-const SUITES: [Suite; 7] = [
+/// Quick ones first. The last three take hours: they run only where they are named, and with `--nightly`.
+const SUITES: [Suite; 10] = [
     Suite { name: "check", run: check::all },
     Suite { name: "unit", run: unit },
     Suite { name: "asan", run: asan },
@@ -25,42 +26,106 @@ const SUITES: [Suite; 7] = [
     Suite { name: "bochs", run: bochs },
     Suite { name: "loom", run: loom },
     Suite { name: "miri", run: miri },
+    Suite { name: "cpus", run: cpus },
+    Suite { name: "fuzz", run: fuzz },
+    Suite { name: "mutants", run: mutants },
 ];
 
-/// Runs the named suites, or all. The last line sums up; true if nothing failed.
-pub fn run(names: &[&str]) -> Result<bool> {
-    if let Some(unknown) = names.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name)) {
-        bail!("there is no suite {unknown}: {}", SUITES.map(|suite| suite.name).join(", "));
+/// How many of the suites are the tests that everybody runs.
+const USUAL: usize = 7;
+
+/// The guest tests of `--quick`: a program of each kind, each way that a run can end, and a few for the memory.
+const QUICK_GUESTS: [&str; 8] = [
+    "binaries::musl::",
+    "crashes::a_read_is",
+    "hostile::bad_arguments",
+    "launching::",
+    "lifecycle::",
+    "microbenchmarks::local_percore::cpus_2",
+    "statuses::",
+    "streams::stderr",
+];
+
+/// Runs what the words ask for: a tier, suites, or suites and parts of the names of tests. Without words, each test once.
+/// The last line sums up. Returns whether nothing failed.
+pub fn run(words: &[&str]) -> Result<bool> {
+    match words {
+        ["--quick"] => run_each(&[("check", &[]), ("unit", &[]), ("guest", &QUICK_GUESTS)]),
+        ["--nightly"] => run_each(&SUITES.each_ref().map(|suite| (suite.name, &[][..]))),
+        [] => run_each(&SUITES.each_ref().map(|suite| (suite.name, &[][..]))[..USUAL]),
+        words => run_each(&chosen(words)?),
     }
-    let chosen = SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name));
+}
+
+/// Splits words into suites, which come first, and parts of the names of their tests.
+fn chosen<'a>(words: &'a [&'a str]) -> Result<Vec<Part<'a>>> {
+    let is_suite = |word: &&&str| SUITES.iter().any(|suite| suite.name == **word);
+    let count = words.iter().take_while(is_suite).count();
+    let (suites, names) = words.split_at(count);
+    if let Some(option) = names.iter().find(|name| name.starts_with('-')) {
+        bail!("{option}: not here; --quick and --nightly stand alone");
+    }
+    if suites.is_empty() {
+        bail!(
+            "{}: not a suite; suites are {}",
+            words[0],
+            SUITES.each_ref().map(|suite| suite.name).join(", ")
+        );
+    }
+    Ok(suites.iter().map(|suite| (*suite, names)).collect())
+}
+
+/// A suite, and parts of the names of the tests to run, none for all.
+type Part<'a> = (&'a str, &'a [&'a str]);
+
+fn run_each(parts: &[Part<'_>]) -> Result<bool> {
     let mut total = Tally::default();
     let mut lines = Vec::new();
-    for suite in chosen {
-        println!("\n== {}", suite.name);
+    for (name, names) in parts {
+        let suite = SUITES.iter().find(|suite| suite.name == *name).expect("only known suites get here");
+        println!("\n== {name}");
+        failures::forget(name)?;
         let start = Instant::now();
-        let tally = (suite.run)()?;
-        lines.push(format!("{:<6} {tally} in {} s", suite.name, start.elapsed().as_secs()));
+        let tally = (suite.run)(names)?;
+        lines.push(format!("{name:<7} {tally} in {} s", start.elapsed().as_secs()));
+        lines.extend(tally.logs.iter().map(|log| format!("  failed: {}", log.display())));
         total += tally;
+    }
+    if total.is_empty() {
+        bail!("no test has one of these words in its name: {}", parts[0].1.join(", "));
     }
     println!("\n{}\n\ntests: {total}", lines.join("\n"));
     Ok(total.failed == 0)
 }
 
 /// Everything that needs no guest: crates, their property tests, the programs' own tests, on this machine.
-fn unit() -> Result<Tally> {
-    tests(&mut cargo("test --locked --workspace --exclude radixvm-kernel --no-fail-fast"))
+fn unit(names: &[&str]) -> Result<Tally> {
+    let mut command = cargo("test --locked --workspace --exclude radixvm-kernel --no-fail-fast");
+    tests("unit", command.arg("--").args(names))
 }
 
-/// Tests that boot QEMU, one at a time: each guest wants the machine for itself.
-fn guest() -> Result<Tally> {
-    tests(&mut cargo("test --locked --package radixvm --features guest --test guest -- --test-threads=1"))
+/// Tests that boot QEMU.
+fn guest(names: &[&str]) -> Result<Tally> {
+    tests("guest", guests(&format!("--test-threads={}", guests_at_once())).args(names))
+}
+
+/// The tests that boot guests, with these words for their runner.
+fn guests(words: &str) -> Command {
+    let mut command = cargo("test --locked --package radixvm --features guest --test guest --");
+    command.args(words.split_whitespace());
+    command
+}
+
+/// How many guests run at a time: one for each two cores, for most guests have two CPUs or more.
+fn guests_at_once() -> usize {
+    available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
 /// How long each driver runs under AddressSanitizer, in seconds, unless `FUZZ_SECONDS` says so.
 const FUZZ_SECONDS: &str = "15";
 
 /// Every crate with a test named `fuzz`, under AddressSanitizer.
-fn asan() -> Result<Tally> {
+fn asan(names: &[&str]) -> Result<Tally> {
     if !nightly_has("--version") {
         println!(
             "skipped: no nightly toolchain here, which AddressSanitizer needs (rustup toolchain install nightly)"
@@ -69,7 +134,7 @@ fn asan() -> Result<Tally> {
     }
     let mut command = drivers()?;
     command.env("FUZZ_SECONDS", env::var("FUZZ_SECONDS").unwrap_or(FUZZ_SECONDS.to_owned()));
-    tests(&mut command)
+    tests("asan", command.args(names))
 }
 
 /// Tests named `fuzz`, built with AddressSanitizer. Its leak detector needs to trace threads, which containers
@@ -86,18 +151,38 @@ fn drivers() -> Result<Command> {
     Ok(command)
 }
 
-/// Fuzzes for a long time: each driver under AddressSanitizer, and each of the guest's storms on each number of CPUs, for as many
-/// minutes, or for `FUZZ_SECONDS`. True if nothing failed.
-pub fn fuzz(minutes: u64) -> Result<bool> {
-    let seconds = env::var("FUZZ_SECONDS").unwrap_or_else(|_| (minutes * 60).to_string());
-    let mut storms = cargo("test --locked --package radixvm --features guest --test guest");
-    storms
-        .args(["--", "--test-threads=1", "--nocapture", "--ignored", "storms::"])
-        .env("FUZZ_SECONDS", &seconds);
-    let mut total = tests(drivers()?.env("FUZZ_SECONDS", &seconds).arg("--nocapture"))?;
-    total += tests(&mut storms)?;
-    println!("\nfuzz: {total}");
-    Ok(total.failed == 0)
+/// Boots guests with every number of CPUs.
+fn cpus(names: &[&str]) -> Result<Tally> {
+    tests("cpus", guests("--test-threads=1 --ignored --skip bochs:: --skip storms::").args(names))
+}
+
+/// Fuzzes for a long time: each driver under AddressSanitizer, and each of the guest's storms on each number of CPUs.
+/// A number before the names says for how many minutes (10); `FUZZ_SECONDS` comes before it.
+fn fuzz(words: &[&str]) -> Result<Tally> {
+    let minutes = words.first().and_then(|word| word.parse().ok());
+    let names = &words[usize::from(minutes.is_some())..];
+    let seconds = env::var("FUZZ_SECONDS").unwrap_or_else(|_| (minutes.unwrap_or(10) * 60_u64).to_string());
+    let mut storms = guests("--test-threads=1 --nocapture --ignored --skip bochs:: --skip scale::");
+    storms.env("FUZZ_SECONDS", &seconds).args(names);
+    let mut total = Tally::skip();
+    if nightly_has("--version") {
+        total = tests("fuzz", drivers()?.env("FUZZ_SECONDS", &seconds).arg("--nocapture").args(names))?;
+    }
+    total += tests("fuzz", &mut storms)?;
+    Ok(total)
+}
+
+/// Weakens the atomic orderings of each crate that has loom models and one of these parts in its name. A crate counts as a
+/// test that passes if all of its mutants were run: which of them survive is for a person to judge.
+fn mutants(names: &[&str]) -> Result<Tally> {
+    let mut total = Tally::default();
+    for package in packages_with("loom")? {
+        let name = package.trim_start_matches("radixvm-");
+        if names.is_empty() || names.iter().any(|part| name.contains(part)) {
+            total += Tally::one(mutants::orderings(&[name])?);
+        }
+    }
+    Ok(total)
 }
 
 /// Whether the nightly toolchain is here and can do this.
@@ -107,21 +192,20 @@ fn nightly_has(words: &str) -> bool {
 }
 
 /// The tests for CPUs that QEMU's translator has not.
-fn bochs() -> Result<Tally> {
+fn bochs(names: &[&str]) -> Result<Tally> {
     if Command::new("bochs-bin").arg("--help").output().is_err() {
         println!("skipped: no Bochs here (apt-get install bochs bochsbios vgabios)");
         return Ok(Tally::skip());
     }
-    let tests_of_bochs = "--test guest -- --test-threads=1 --ignored bochs::";
-    tests(&mut cargo(&format!("test --locked --package radixvm --features guest {tests_of_bochs}")))
+    tests("bochs", guests("--test-threads=1 --ignored --skip scale:: --skip storms::").args(names))
 }
 
 /// Every crate with a test named `loom`, under the model checker.
-fn loom() -> Result<Tally> {
+fn loom(names: &[&str]) -> Result<Tally> {
     let mut command = cargo("test --locked --release --no-fail-fast --test loom");
     command.args(packages_with("loom")?.iter().flat_map(|name| ["--package", name]));
     command.arg("--target-dir").arg(target_dir("loom")).env("RUSTFLAGS", "--cfg loom");
-    tests(&mut command)
+    tests("loom", command.arg("--").args(names))
 }
 
 /// The crates that have a test of this name.
@@ -140,14 +224,15 @@ fn packages_with(test: &str) -> Result<Vec<String>> {
 
 /// The crates with unsafe code, under the interpreter that checks every access. It forgets dead borrows more often than it
 /// would by itself: the words of nodes are reached by many short ones.
-fn miri() -> Result<Tally> {
+fn miri(names: &[&str]) -> Result<Tally> {
     if !nightly_has("miri --version") {
         println!("skipped: no nightly toolchain with Miri here (rustup toolchain install nightly -c miri)");
         return Ok(Tally::skip());
     }
     // Miri runs one thread at a time. The radix map takes about as long as all others together.
     let others = ["sync", "percore", "refcache", "rcu", "bonsai", "baselines"];
-    tests_of_both(&mut interpreted(&["radixmap"]), &mut interpreted(&others))
+    let (mut map, mut others) = (interpreted(&["radixmap"]), interpreted(&others));
+    tests_of_both("miri", map.args(names), others.args(names))
 }
 
 /// Miri on these crates.
@@ -158,6 +243,29 @@ fn interpreted(crates: &[&str]) -> Command {
         .arg("--target-dir")
         .arg(target_dir("miri"))
         .env("RUSTUP_TOOLCHAIN", "nightly")
-        .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-provenance-gc=2000");
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-provenance-gc=2000")
+        .arg("--");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_suites_and_then_parts_of_names() {
+        assert_eq!(chosen(&["guest", "memory"]).unwrap(), [("guest", &["memory"][..])]);
+        assert_eq!(chosen(&["unit", "loom"]).unwrap(), [("unit", &[][..]), ("loom", &[])]);
+        for wrong in [&["memory"][..], &["--quick", "guest"], &["guest", "--quick"]] {
+            assert!(chosen(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_suites_that_take_hours_come_last() {
+        assert_eq!(
+            SUITES[USUAL..].iter().map(|suite| suite.name).collect::<Vec<_>>(),
+            ["cpus", "fuzz", "mutants"]
+        );
+    }
 }

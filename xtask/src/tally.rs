@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::path::PathBuf;
 
 /// How many tests went which way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Passed.
     pub passed: u64,
@@ -12,17 +13,24 @@ pub struct Tally {
     pub failed: u64,
     /// Left out, with a reason printed.
     pub skipped: u64,
+    /// What failed tests printed, in files.
+    pub logs: Vec<PathBuf>,
 }
 
 impl Tally {
     /// One test.
     pub fn one(good: bool) -> Self {
-        Tally { passed: good.into(), failed: (!good).into(), skipped: 0 }
+        Tally { passed: good.into(), failed: (!good).into(), ..Tally::default() }
     }
 
     /// A suite that cannot run here.
     pub fn skip() -> Self {
         Tally { skipped: 1, ..Tally::default() }
+    }
+
+    /// Whether no test was found at all.
+    pub fn is_empty(&self) -> bool {
+        self.passed + self.failed + self.skipped == 0
     }
 
     /// Takes in a line of output, if it is the closing line of a test binary:
@@ -46,6 +54,7 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.logs.extend(other.logs);
     }
 }
 
@@ -70,7 +79,7 @@ mod tests {
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 5 filtered out; finished in 1s",
         );
         tally.hear("test something ... ok");
-        assert_eq!(tally, Tally { passed: 15, failed: 2, skipped: 1 });
+        assert_eq!(tally, Tally { passed: 15, failed: 2, skipped: 1, logs: Vec::new() });
         assert_eq!(tally.to_string(), "15 passed, 2 failed, 1 skipped");
     }
 

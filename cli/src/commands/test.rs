@@ -25,20 +25,37 @@ enum Suite {
     Loom,
     /// The interpreter that checks every access
     Miri,
+    /// Guests with every number of CPUs (with --nightly, or where it is named)
+    Cpus,
+    /// Random calls for hours (the same)
+    Fuzz,
+    /// Atomic orderings made weaker, one at a time (the same)
+    Mutants,
 }
 
 /// Options of `radixvm test`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Suites to run; none means all
-    #[arg(value_enum, value_name = "SUITE")]
-    suites: Vec<Suite>,
+    /// Run check, unit and a few guests
+    #[arg(long, conflicts_with_all = ["nightly", "suite"])]
+    quick: bool,
+    /// Run each test once, and then the suites that take hours
+    #[arg(long, conflicts_with = "suite")]
+    nightly: bool,
+    /// The suite to run; without it, each test runs once
+    #[arg(value_enum)]
+    suite: Option<Suite>,
+    /// More suites, then parts of the names of the tests to run
+    #[arg(value_name = "SUITE|NAME")]
+    more: Vec<String>,
 }
 
-/// Runs the suites; their status.
+/// Runs the suites and returns their status.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(place::root()).args(["xtask", "test"]).args(arguments.suites.iter().map(word));
+    cargo.current_dir(place::root()).args(["xtask", "test"]);
+    cargo.args(arguments.quick.then_some("--quick")).args(arguments.nightly.then_some("--nightly"));
+    cargo.args(arguments.suite.iter().map(word)).args(&arguments.more);
     let status = cargo.status().context("cannot start cargo")?;
     Ok(status.code().map_or(1, |code| code as u8))
 }

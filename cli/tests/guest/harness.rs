@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use serde_json::Value;
 
@@ -25,15 +25,31 @@ pub fn radixvm_within(limit: &str) -> Command {
     command
 }
 
-/// What the command builds when it is first used: that takes as long as it takes.
+/// Builds what the command builds when it is first used, and fetches the stock kernel, before any limit of time holds and
+/// before several tests do it at once.
 fn build() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
-        let built =
-            command.args(["run", "--dry-run", "--", "wordindex"]).output().expect("the command starts");
+        let dry_run = |options: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
+            command
+                .args(["run", "--dry-run"])
+                .args(options)
+                .arg("wordindex")
+                .output()
+                .expect("the command starts")
+        };
+        let built = dry_run(&[]);
         assert!(built.status.success(), "{built:?}");
+        // A stock kernel that cannot be had fails the tests that need it, and no others.
+        dry_run(&["--system", "linux"]);
     });
+}
+
+/// Keeps other tests from booting what `run --dry-run` prints: the same image means the same control file.
+pub fn dry_run_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a run left behind.
@@ -87,8 +103,23 @@ pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
     run
 }
 
-/// Runs a command with this standard input, from another thread so that neither side waits for the other.
-pub fn feed(mut command: Command, stdin: &[u8]) -> Output {
+/// Runs a command with this standard input, from another thread so that neither side waits for the other. What became of
+/// it is printed, which the test runner shows if the test fails.
+#[allow(clippy::disallowed_macros)] // a test's own words
+pub fn feed(command: Command, stdin: &[u8]) -> Output {
+    let named = format!("{command:?}");
+    let output = feed_quietly(command, stdin);
+    println!("{named}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    println!("{}", ending(&String::from_utf8_lossy(&output.stdout)));
+    output
+}
+
+/// The last thousand lines of a text.
+fn ending(text: &str) -> &str {
+    text.rmatch_indices('\n').nth(1000).map_or(text, |(at, _)| &text[at + 1..])
+}
+
+fn feed_quietly(mut command: Command, stdin: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut pipe = child.stdin.take().expect("piped");

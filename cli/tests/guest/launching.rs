@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{Compiler, compiled, radixvm, root, scratch};
+use crate::harness::{Compiler, compiled, dry_run_turn, radixvm, root, scratch};
 
 /// The program of a boot image, in a file that runs here.
 pub fn program_in(image: &[u8]) -> PathBuf {
@@ -23,6 +23,7 @@ pub fn program_in(image: &[u8]) -> PathBuf {
 
 #[test]
 fn a_dry_run_prints_a_command_that_works() {
+    let _turn = dry_run_turn();
     let hello = compiled("hello", Compiler::Static);
     let output = radixvm().args(["run", "--dry-run", "-c", "2", "-m", "200M", &hello, "5"]).output().unwrap();
     let line = String::from_utf8(output.stdout).unwrap();

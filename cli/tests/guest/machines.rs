@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{Compiler, compiled, radixvm, run};
+use crate::harness::{Compiler, compiled, dry_run_turn, radixvm, run};
 
 #[test]
 fn memory_on_both_sides_of_four_gibibytes() {
@@ -46,6 +46,7 @@ impl Said {
 
 /// Runs the program on a machine as the command makes it, but for `change` to the command line.
 fn on_machine(change: impl Fn(String) -> String, words: &[&str]) -> Said {
+    let _turn = dry_run_turn();
     let output = radixvm().args(["run", "--dry-run", "-c", "4", "--"]).args(words).output().unwrap();
     let line = change(String::from_utf8(output.stdout).unwrap());
     let mut command = Command::new("timeout");

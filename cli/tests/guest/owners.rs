@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::radixvm;
+use crate::harness::{dry_run_turn, radixvm};
 
 /// A range of bytes and its kind.
 type Range = (u64, u64, String);
 
 /// The control lines of a run of `local` with this word more on the kernel's command line.
 fn control(tables: &str, word: &str) -> Vec<Value> {
+    let _turn = dry_run_turn();
     let words = ["run", "--dry-run", "-c", "4", "-m", "256M", "--tables", tables];
     let local = ["local", "--threads", "4", "--iterations", "50"];
     let output = radixvm().args(words).args(local).output().unwrap();

@@ -40,3 +40,17 @@ fn every_byte_is_right_under_stress_with_one_table() {
 fn every_byte_is_right_under_stress_with_adaptive_tables() {
     stress("adaptive");
 }
+
+/// Each thread has a CPU of its own and maps memory on it, with tables per core and with the usual ones.
+#[test]
+#[ignore = "takes half an hour: cargo xtask cpus"]
+fn every_number_of_cpus_runs_a_thread_each() {
+    for cpus in (1..=64).chain([96, 128, 192, 255]) {
+        for tables in ["adaptive", "percore"] {
+            let cpus = cpus.to_string();
+            let words = ["local", "--threads", &cpus, "--iterations", "4", "--json"];
+            let report = run(&["-c", &cpus, "-m", "1G", "--tables", tables], &words).report();
+            assert_eq!(report["counters"]["ipi_targets"], 0, "{cpus} CPUs, tables={tables}: {report}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What failed tests printed, kept in files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::shell::target_dir;
+
+/// Reads the output of one test runner and keeps each section `---- NAME stdout ----` in a file of its own.
+pub struct Failures {
+    folder: PathBuf,
+    open: Option<Section>,
+    kept: Vec<PathBuf>,
+}
+
+struct Section {
+    file: PathBuf,
+    text: String,
+}
+
+impl Failures {
+    /// Keeps the output of the failed tests of this suite.
+    pub fn of(suite: &str) -> Self {
+        Self::in_folder(folder(suite))
+    }
+
+    fn in_folder(folder: PathBuf) -> Self {
+        Failures { folder, open: None, kept: Vec::new() }
+    }
+
+    /// Takes in a line of output.
+    pub fn hear(&mut self, line: &str) -> Result<()> {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.close()?;
+            self.open = Some(Section { file: self.folder.join(file_name(name)), text: String::new() });
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.close()?;
+        } else if let Some(section) = &mut self.open {
+            section.text += line;
+            section.text.push('\n');
+        }
+        Ok(())
+    }
+
+    /// Returns the files that were written, one for each failed test.
+    pub fn finish(mut self) -> Result<Vec<PathBuf>> {
+        self.close()?;
+        Ok(self.kept)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let Some(Section { file, text }) = self.open.take() else { return Ok(()) };
+        fs::create_dir_all(&self.folder).with_context(|| self.folder.display().to_string())?;
+        fs::write(&file, text).with_context(|| file.display().to_string())?;
+        self.kept.push(file);
+        Ok(())
+    }
+}
+
+/// Removes what an earlier run of the suite kept.
+pub fn forget(suite: &str) -> Result<()> {
+    let folder = folder(suite);
+    if folder.exists() { remove(&folder) } else { Ok(()) }
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    fs::remove_dir_all(folder).with_context(|| folder.display().to_string())
+}
+
+fn folder(suite: &str) -> PathBuf {
+    target_dir("test-logs").join(suite)
+}
+
+/// The name of a test as the name of a file that every file system takes.
+fn file_name(test: &str) -> String {
+    let words = test.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(".") + ".log"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+test a::fails ... FAILED
+test b ... ok
+
+failures:
+
+---- a::fails stdout ----
+guest said: no
+panicked
+
+---- a::too stdout ----
+also
+
+failures:
+    a::fails
+    a::too
+
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+    #[test]
+    fn each_failed_test_has_its_file() {
+        let folder = std::env::temp_dir().join(format!("radixvm-failures-{}", std::process::id()));
+        let mut failures = Failures::in_folder(folder.clone());
+        OUTPUT.lines().for_each(|line| failures.hear(line).unwrap());
+        let kept = failures.finish().unwrap();
+        let text: Vec<_> = kept.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        remove(&folder).unwrap();
+        assert_eq!(kept, ["a.fails.log", "a.too.log"].map(|name| folder.join(name)));
+        assert_eq!(text, ["guest said: no\npanicked\n\n", "also\n\n"]);
+    }
+
+    #[test]
+    fn the_name_of_a_documentation_test_is_a_file_name_too() {
+        assert_eq!(
+            file_name("crates/sync/src/spin.rs - SpinGuard (line 67)"),
+            "crates.sync.src.spin.rs.SpinGuard.line.67.log"
+        );
+    }
+}
