@@ -3,6 +3,7 @@
 
 mod check;
 mod failures;
+mod fresh_machine;
 mod linux_calls;
 mod mutants;
 mod packages;
@@ -35,6 +36,9 @@ usage: cargo xtask VERB
                      weaken each atomic ordering of the crate and run its loom models; results in target/mutants
   package            builds each crate from its package and with the oldest Rust that Cargo.toml promises; looks for unused
                      dependencies with cargo-machete. A tool that is missing is named and skipped.
+  fresh-machine RELEASE
+                     make a minimal Debian of this release (bookworm, trixie) by debootstrap, as root, and run
+                     `./radixvm demo` and `./radixvm test --quick` of the last commit in it
   doc                write docs/linux-calls.md from the kernel's table, and the API pages";
 
 fn main() -> ExitCode {
@@ -58,6 +62,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
         }
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
         ["package"] => packages::verify(),
+        ["fresh-machine", release] => fresh_machine::run(release),
         ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
         _ => anyhow::bail!("{USAGE}"),
     }
