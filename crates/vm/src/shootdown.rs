@@ -34,7 +34,7 @@
 //! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on
 //!   its way back.
 
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
 use percore::{CoreSet, Pinned};
 use radixmap::{Expand, ExpandUsed, Leaf, RangeGuard};
@@ -43,7 +43,7 @@ use crate::contract::Noted;
 use crate::counters::EventCounts;
 use crate::meta::Page;
 use crate::sharing::References;
-use crate::shootdown_set::{ShootdownSet, abandon};
+use crate::shootdown_set::{Resident, ShootdownSet, abandon};
 use crate::tracker::Grain;
 use crate::usage::Change;
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
@@ -125,6 +125,12 @@ pub(crate) fn range(keys: Range<u64>) -> PageRange {
     PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end))
 }
 
+/// Pages as keys.
+#[inline]
+pub(crate) fn keys(pages: PageRange) -> Range<u64> {
+    pages.start().get()..pages.end().get()
+}
+
 /// Locked pages of which those that `picked` says are going away; their slots still own their frames.
 ///
 /// Frames are released by methods of [`Invalidated`], which only `invalidate` makes:
@@ -163,6 +169,18 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
     #[inline]
     pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page, E>, grain: Grain, picked: P) -> Self {
         let set = ShootdownSet::of(guard, grain, &picked);
+        Self { guard, set, picked }
+    }
+
+    /// The same; `resident` has those with frames afterwards, for [`Invalidated::forget_these`].
+    #[inline]
+    pub(crate) fn scan_noting(
+        guard: &'r mut RangeGuard<'g, Page, E>,
+        grain: Grain,
+        picked: P,
+        resident: &mut Resident,
+    ) -> Self {
+        let set = ShootdownSet::noting(guard, grain, &picked, |run| resident.add(run));
         Self { guard, set, picked }
     }
 
@@ -230,14 +248,35 @@ impl<E: Expand, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
 
     /// Releases the frames. The pages stay mapped.
     pub(crate) fn forget<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) {
+        let all = range(self.guard.keys());
+        self.forget_in(pin, backend, &[all]);
+    }
+
+    /// The same, if the scan found few of them.
+    pub(crate) fn forget_these<M: Mmu, F: Memory>(
+        self,
+        pin: &Pinned,
+        backend: &Backend<M, F>,
+        resident: &Resident,
+    ) {
+        match resident.runs() {
+            Some(runs) => self.forget_in(pin, backend, runs),
+            None => self.forget(pin, backend),
+        }
+    }
+
+    fn forget_in<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>, parts: &[PageRange]) {
         let (picked, mut change) = (self.picked, Change::default());
-        self.guard.for_each_used(|run| {
-            let page = run.value();
-            if let Some(mut run) = run.whole().filter(|_| page.is_touched() && picked(page)) {
-                backend.release(pin, page, &mut change);
-                run.set(page.without_frame());
-            }
-        });
+        for part in parts {
+            let _ = self.guard.try_for_each_used_in(keys(*part), |run| {
+                let page = run.value();
+                if let Some(mut run) = run.whole().filter(|_| page.is_touched() && picked(page)) {
+                    backend.release(pin, page, &mut change);
+                    run.set(page.without_frame());
+                }
+                ControlFlow::<()>::Continue(())
+            });
+        }
         backend.counts.change(pin, &change);
     }
 }

@@ -35,6 +35,17 @@ impl ShootdownSet {
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
     ) -> Self {
+        Self::noting(guard, grain, concerns, |_| ())
+    }
+
+    /// The same; `note` hears which of them have frames.
+    #[inline]
+    pub(crate) fn noting<E: Expand>(
+        guard: &mut RangeGuard<'_, Page, E>,
+        grain: Grain,
+        concerns: impl Fn(Page) -> bool,
+        mut note: impl FnMut(PageRange),
+    ) -> Self {
         let (mut set, all) = (Self::NONE, range(guard.keys()));
         let mut mapped = Unbroken::from(all.start());
         guard.for_each_used(|run| {
@@ -44,6 +55,7 @@ impl ShootdownSet {
                 && page.is_touched()
                 && let Some(mut run) = run.whole()
             {
+                note(range(run.keys()));
                 set.add(&mut run.one(), page, grain);
             }
         });
@@ -82,6 +94,35 @@ impl ShootdownSet {
     fn add_cores(&mut self, cores: &CoreSet, pages: PageRange) {
         self.pages = self.pages.hull(pages);
         self.cores.union(cores);
+    }
+}
+
+/// Runs of locked pages that have frames, from the left, as long as they are few: so they are found again without a walk over all
+/// that is locked.
+pub(crate) struct Resident {
+    runs: [PageRange; Self::MOST],
+    len: usize,
+}
+
+impl Resident {
+    const MOST: usize = 8;
+
+    pub(crate) const fn none() -> Self {
+        Self { runs: [PageRange::EMPTY; Self::MOST], len: 0 }
+    }
+
+    /// Adds a run.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, run: PageRange) {
+        if let Some(place) = self.runs.get_mut(self.len) {
+            *place = run;
+        }
+        self.len += 1;
+    }
+
+    /// All that were added, unless they were too many.
+    pub(crate) fn runs(&self) -> Option<&[PageRange]> {
+        self.runs.get(..self.len)
     }
 }
 

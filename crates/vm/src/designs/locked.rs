@@ -8,14 +8,10 @@ use refcache::Domain;
 
 use crate::contract::lock_slots;
 use crate::meta::Page;
+pub(super) use crate::shootdown::keys;
 use crate::{Access, FrameNum, HUGE_PAGES, PageNum, PageRange, VmError};
 
 pub(super) type Guard<'g, E = Always> = RangeGuard<'g, Page, E>;
-
-#[inline]
-pub(super) fn keys(pages: PageRange) -> Range<u64> {
-    pages.start().get()..pages.end().get()
-}
 
 /// `pages`, if they are in user space and not none.
 #[inline]

@@ -11,7 +11,7 @@ use super::{Guard, RadixSpace, keys};
 use crate::meta::Page;
 use crate::region::Unbroken;
 use crate::shootdown::{Removed, range};
-use crate::shootdown_set::ShootdownSet;
+use crate::shootdown_set::{Resident, ShootdownSet};
 use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
@@ -69,19 +69,20 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         refused: Flags,
     ) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, IfDiffering)?;
-        let is_refused = Cell::new(false);
+        let (is_refused, may_fold, mut resident) = (Cell::new(false), Cell::new(false), Resident::none());
         let all = |page: Page| {
             is_refused.set(is_refused.get() || page.flags() & refused != Flags::NONE);
+            may_fold.set(may_fold.get() || self.may_fold(page));
             true
         };
-        let invalidated =
-            Removed::scan(&mut guard, self.backend.grain, all).invalidate_leaves(pin, &self.backend);
+        let invalidated = Removed::scan_noting(&mut guard, self.backend.grain, all, &mut resident)
+            .invalidate_leaves(pin, &self.backend);
         if is_refused.get() {
             return Err(VmError::Mixed);
         }
         let holes = invalidated.holes;
-        invalidated.forget(pin, &self.backend);
-        if pages.pages() >= HUGE_PAGES {
+        invalidated.forget_these(pin, &self.backend, &resident);
+        if may_fold.get() && pages.pages() >= HUGE_PAGES {
             self.fold_untouched(&mut guard, keys(pages));
         }
         if holes { Err(VmError::NotMapped) } else { Ok(()) }

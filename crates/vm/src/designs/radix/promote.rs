@@ -88,11 +88,16 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn fold_untouched(&self, guard: &mut Guard<'_, IfDiffering>, mut keys: Range<u64>) {
         while let Some((block, page)) = first_untouched_leaf(guard, keys.clone()) {
             keys.start = block.end;
-            if !page.is_held() && self.may_be_huge(page.mapping(), false) {
+            if self.may_fold(page) {
                 // Without memory for a second word the leaf stays.
                 let _ = guard.fold(block, page);
             }
         }
+    }
+
+    /// Whether leaves of such pages fold once they are untouched.
+    pub(super) fn may_fold(&self, page: Page) -> bool {
+        !page.is_held() && self.may_be_huge(page.mapping(), false)
     }
 
     /// Only plain anonymous memory is ever huge, if its program and the machine's user have nothing against it.
