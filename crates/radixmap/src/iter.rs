@@ -311,7 +311,10 @@ fn each_whole_leaf<'p>(
     visit: &mut impl FnMut(NodeRef<'p>, Range<u64>),
 ) {
     if node.level() > 0 {
-        for part in node.steps(keys) {
+        let mut left = node.indices(&keys);
+        while let Some(at) = node.first_child(left.clone()) {
+            left.start = at + 1;
+            let part = node.part_at(at, &keys);
             if let Step::Child(child) = node.step(here, part.slot) {
                 each_whole_leaf(here, child, part.keys, visit);
             }

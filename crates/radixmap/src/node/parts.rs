@@ -9,7 +9,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use super::{FANOUT, GROUP, LEVEL_BITS, NodeRef, Step, leaf_indices, slot_index, slot_keys};
 use crate::lock::Here;
 use crate::memory::Slots;
-use crate::section::{Locked, first_of, folds_at};
+use crate::section::{Locked, SECTION, first_of, folds_at};
 use crate::side::Side;
 use crate::slot::{Slot, Word};
 use crate::subtree::{Acquired, acquire};
@@ -132,6 +132,20 @@ impl<'p> NodeRef<'p> {
             let end = self.slots.end_while(slots.clone(), |word| !word.is_child());
             Some(slots.start..end.max(slots.start + 1))
         })
+    }
+
+    /// The first of `slots` that has a child, for the holder of all.
+    #[inline]
+    pub fn first_child(self, mut slots: Range<usize>) -> Option<usize> {
+        while !slots.is_empty() {
+            // Few slots are looked at sooner than what of a node was ever used.
+            let used = if slots.len() > SECTION { self.first_used(slots.clone())? } else { slots.start };
+            slots.start = self.slots.end_while(used..slots.end, |word| !word.is_child());
+            if slots.start == used {
+                return Some(used);
+            }
+        }
+        None
     }
 
     /// The second words, if each slot has one of its own.
