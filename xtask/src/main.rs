@@ -27,7 +27,7 @@ usage: cargo xtask VERB
   test SUITE... [NAME]...
                      these suites, or their tests with NAME in their names. The suites:
                      check unit asan guest bochs loom miri cpus fuzz mutants
-  asan               the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (15)
+  asan               the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (5)
   bochs              the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
   cpus               guests with every number of CPUs
   fuzz [MINUTES]     the fuzz drivers under AddressSanitizer, and random calls in guests of 1, 4 and 8 CPUs; each so long (10)

@@ -122,7 +122,7 @@ fn guests_at_once() -> usize {
 }
 
 /// How long each driver runs under AddressSanitizer, in seconds, unless `FUZZ_SECONDS` says so.
-const FUZZ_SECONDS: &str = "15";
+const FUZZ_SECONDS: &str = "5";
 
 /// Every crate with a test named `fuzz`, under AddressSanitizer.
 fn asan(names: &[&str]) -> Result<Tally> {

@@ -149,7 +149,7 @@ fn a_huge_page_costs_a_hundredth_of_its_small_ones() {
 fn both_kernels_are_told_the_same_of_huge_pages() {
     for huge in ["never", "always"] {
         let options = ["--systems", "percore,linux", "--cpus", "1", "--huge", huge];
-        let words = ["local", "--pages", "1100", "--iterations", "12"];
+        let words = ["local", "--pages", "1100", "--iterations", "6"];
         let rows = contend(&format!("policy-{huge}"), &options, &words);
         assert_eq!(rows.len(), 2);
         for row in rows {
@@ -164,7 +164,7 @@ fn both_kernels_are_told_the_same_of_huge_pages() {
 /// Huge pages of several cores: mapped and unmapped without a word to anybody.
 #[test]
 fn huge_pages_share_nothing() {
-    let words = ["local", "--pages", "512", "--iterations", "300"];
+    let words = ["local", "--pages", "512", "--iterations", "100"];
     let rows = contend("huge", &["--systems", "percore,adaptive", "--cpus", GATED], &words);
     rows.iter().for_each(is_private);
 }
