@@ -1,7 +1,7 @@
 //! Programs that make random calls on several threads or processes, from good to hostile. The machine must survive them and
 //! get everything back.
 //!
-//! `cargo xtask fuzz` runs the ignored tests, each for `FUZZ_SECONDS` at 1, 4 and 8 CPUs.
+//! `cargo xtask fuzz` runs the ignored tests, each for `FUZZ_SECONDS` on each number of CPUs of `FUZZ_CPUS` (1,4,8).
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -38,14 +38,15 @@ impl Storm {
         runs.iter().for_each(|&(cpus, tables, seed)| self.run(cpus, tables, seed));
     }
 
-    /// Runs it with one seed after the other, on each number of CPUs for `FUZZ_SECONDS`, from the seed `FUZZ_SEED` on.
+    /// Runs it with one seed after the other, on each number of CPUs of `FUZZ_CPUS` for `FUZZ_SECONDS`, from the seed
+    /// `FUZZ_SEED` on.
     #[allow(clippy::disallowed_macros)] // a test's own words
     fn run_on_and_on(&self) {
         let number = |name, usual| {
             env::var(name).map_or(usual, |text| text.parse().expect("a number of the environment"))
         };
         let (seconds, first) = (number("FUZZ_SECONDS", 600), number("FUZZ_SEED", 1000));
-        for cpus in ["1", "4", "8"] {
+        for cpus in env::var("FUZZ_CPUS").unwrap_or("1,4,8".to_owned()).split(',') {
             let end = Instant::now() + Duration::from_secs(seconds);
             let tables = ["adaptive", "percore", "shared"].iter().cycle();
             let rounds = (first..).zip(tables).take_while(|_| Instant::now() < end);
