@@ -164,7 +164,7 @@ fn both_kernels_are_told_the_same_of_huge_pages() {
 /// Huge pages of several cores: mapped and unmapped without a word to anybody.
 #[test]
 fn huge_pages_share_nothing() {
-    let words = ["local", "--pages", "512", "--iterations", "100"];
+    let words = ["local", "--pages", "512", "--iterations", "300"];
     let rows = contend("huge", &["--systems", "percore,adaptive", "--cpus", GATED], &words);
     rows.iter().for_each(is_private);
 }
