@@ -146,9 +146,32 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         mut f: impl FnMut(&mut Run<'_, V, F>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let mut tally = Tally::new(&self.held.here, self.held.node());
-        let show = &mut |part, here: &_, used: &mut _| f(&mut Run::new(part, here, used));
-        let enter = &mut |_: &Tally<'_, '_>, _| ControlFlow::Continue(());
-        visit_used(&mut tally, keys, V::joins, show, enter)
+        let show = &mut |_: &mut (), part, here: &_, used: &mut _| f(&mut Run::new(part, here, used));
+        let enter = &mut |_: &mut (), _: &Tally<'_, '_>, _: &_| ControlFlow::Continue(());
+        visit_used(&mut tally, keys, V::joins, &mut (), show, enter)
+    }
+
+    /// Calls `used` with every held slot that has a value, as [`for_each_used`](Self::for_each_used) does, and `leaf` with every leaf
+    /// of which all keys are locked, and these keys, before its slots. Both get `state`.
+    #[inline]
+    pub fn for_each_used_and_whole_leaf<S>(
+        &mut self,
+        state: &mut S,
+        mut leaf: impl FnMut(&mut S, Leaf<'_>, Range<u64>),
+        mut used: impl FnMut(&mut S, &mut Run<'_, V, E>),
+    ) {
+        let show = &mut |state: &mut S, part, here: &_, count: &mut _| {
+            used(state, &mut Run::new(part, here, count));
+            ControlFlow::<()>::Continue(())
+        };
+        let enter = &mut |state: &mut S, tally: &Tally<'_, '_>, keys: &Range<u64>| {
+            if tally.node.level() == 0 && leaf::is_whole(keys) {
+                leaf(state, Leaf { node: tally.node, here: tally.here }, keys.clone());
+            }
+            ControlFlow::Continue(())
+        };
+        let mut tally = Tally::new(&self.held.here, self.held.node());
+        let _ = visit_used(&mut tally, self.keys(), V::joins, state, show, enter);
     }
 
     pub(crate) fn into_held(self) -> Held<'g> {
@@ -325,42 +348,44 @@ fn each_whole_leaf<'p>(
 }
 
 /// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with what counts those in use. Before that it
-/// asks `enter` at every node on the way whether to go on, with the first key that it would look at there.
+/// asks `enter` at every node on the way whether to go on, with the keys that it would look at there. Both get `state`.
 #[inline(always)]
-pub(crate) fn visit_used<'p, B>(
+pub(crate) fn visit_used<'p, S, B>(
     tally: &mut Tally<'_, 'p>,
     keys: Range<u64>,
     joins: impl Fn(u64) -> bool + Copy,
-    show: &mut impl FnMut(Part<'p>, &Here<'p>, &mut i64) -> ControlFlow<B>,
-    enter: &mut impl FnMut(&Tally<'_, 'p>, u64) -> ControlFlow<B>,
+    state: &mut S,
+    show: &mut impl FnMut(&mut S, Part<'p>, &Here<'p>, &mut i64) -> ControlFlow<B>,
+    enter: &mut impl FnMut(&mut S, &Tally<'_, 'p>, &Range<u64>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    enter(tally, keys.start)?;
+    enter(state, tally, &keys)?;
     if tally.node.level() > 0 {
-        return visit_used_above(tally, keys, joins, show, enter);
+        return visit_used_above(tally, keys, joins, state, show, enter);
     }
     let mut left = keys;
     while let Some(part) = tally.node.take_used_run(&mut left, joins) {
-        show(part, tally.here, &mut tally.used)?;
+        show(state, part, tally.here, &mut tally.used)?;
     }
     ControlFlow::Continue(())
 }
 
 /// `visit_used` above the leaves.
-fn visit_used_above<'p, B>(
+fn visit_used_above<'p, S, B>(
     tally: &mut Tally<'_, 'p>,
     keys: Range<u64>,
     joins: impl Fn(u64) -> bool + Copy,
-    show: &mut impl FnMut(Part<'p>, &Here<'p>, &mut i64) -> ControlFlow<B>,
-    enter: &mut impl FnMut(&Tally<'_, 'p>, u64) -> ControlFlow<B>,
+    state: &mut S,
+    show: &mut impl FnMut(&mut S, Part<'p>, &Here<'p>, &mut i64) -> ControlFlow<B>,
+    enter: &mut impl FnMut(&mut S, &Tally<'_, 'p>, &Range<u64>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     for part in tally.node.used_parts(keys, joins) {
         match tally.node.step(tally.here, part.slot) {
             Step::Child(child) => {
-                visit_used(&mut Tally::new(tally.here, child), part.keys, joins, show, enter)?;
+                visit_used(&mut Tally::new(tally.here, child), part.keys, joins, state, show, enter)?;
             }
             // A child that nobody had entered may have collapsed since it was found: that told the count.
             Step::Slot(word) if !word.is_used() => {}
-            Step::Slot(_) => show(part, tally.here, &mut tally.used)?,
+            Step::Slot(_) => show(state, part, tally.here, &mut tally.used)?,
         }
     }
     ControlFlow::Continue(())

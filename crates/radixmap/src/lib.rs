@@ -64,7 +64,6 @@ mod stats;
 mod subtree;
 
 use alloc::sync::Arc;
-use core::cell::Cell;
 use core::convert::Infallible;
 use core::fmt;
 use core::marker::PhantomData;
@@ -342,22 +341,21 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         mut f: impl FnMut(Range<u64>, V),
         mut leaf: impl FnMut(Leaf<'_>),
     ) -> Option<u64> {
-        let left = Cell::new(slots);
-        let show = &mut |part: &Part<'_>| {
-            left.set(left.get().saturating_sub(1));
+        let show = &mut |left: &mut u64, part: &Part<'_>| {
+            *left = left.saturating_sub(1);
             let word = part.word();
             f(part.keys.clone(), V::from_words(word.main(), part.second(word)));
         };
-        let enter = &mut |tally: &Tally<'_, '_>, key| {
+        let enter = &mut |left: &mut u64, tally: &Tally<'_, '_>, keys: &Range<u64>| {
             // The way to the first key is no progress.
-            if left.get() == 0 && key > from {
-                return ControlFlow::Break(key);
+            if *left == 0 && keys.start > from {
+                return ControlFlow::Break(keys.start);
             }
-            left.set(left.get().saturating_sub(GONE));
+            *left = left.saturating_sub(GONE);
             leaf::show(tally.here, tally.node, &mut leaf);
             ControlFlow::Continue(())
         };
-        match self.empty(pin, from, V::joins, show, enter) {
+        match self.empty(pin, from, V::joins, &mut { slots }, show, enter) {
             ControlFlow::Break(next) => Some(next),
             ControlFlow::Continue(()) => None,
         }
@@ -368,17 +366,18 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         self.is_empty
     }
 
-    /// Takes every value from `from` on away, after it was shown, unless `enter` breaks off.
-    fn empty<B>(
+    /// Takes every value from `from` on away, after it was shown, unless `enter` breaks off. Both get `state`.
+    fn empty<S, B>(
         &mut self,
         pin: &Pinned,
         from: u64,
         joins: impl Fn(u64) -> bool + Copy,
-        show: &mut impl FnMut(&Part<'_>),
-        enter: &mut impl FnMut(&Tally<'_, '_>, u64) -> ControlFlow<B>,
+        state: &mut S,
+        show: &mut impl FnMut(&mut S, &Part<'_>),
+        enter: &mut impl FnMut(&mut S, &Tally<'_, '_>, &Range<u64>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let mut take = |part: Part<'_>, _: &Here<'_>, used: &mut i64| {
-            show(&part);
+        let mut take = |state: &mut S, part: Part<'_>, _: &Here<'_>, used: &mut i64| {
+            show(state, &part);
             *used -= part.len() as i64;
             part.set(Word::EMPTY, true);
             ControlFlow::Continue(())
@@ -386,7 +385,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         let refcache: &Refcache = &self.refcache;
         let emptied = refcache.while_online(pin, || {
             let here = self.here(pin);
-            visit_used(&mut Tally::new(&here, self.root()), from..KEY_END, joins, &mut take, enter)
+            visit_used(&mut Tally::new(&here, self.root()), from..KEY_END, joins, state, &mut take, enter)
         });
         self.is_empty |= emptied.is_continue();
         emptied
@@ -400,8 +399,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Runs none of the values' code.
     fn discard(&mut self, pin: &Pinned) {
         if !self.is_empty {
-            let go_on = &mut |_: &Tally<'_, '_>, _| ControlFlow::<Infallible>::Continue(());
-            let ControlFlow::Continue(()) = self.empty(pin, 0, |_| true, &mut |_| {}, go_on);
+            let go_on = &mut |_: &mut (), _: &Tally<'_, '_>, _: &_| ControlFlow::<Infallible>::Continue(());
+            let ControlFlow::Continue(()) = self.empty(pin, 0, |_| true, &mut (), &mut |_, _| {}, go_on);
         }
         let Self { refcache, root, id, .. } = self;
         refcache.while_online(pin, || root.discard(&Here::new(refcache, pin, part::<V>, *id)));

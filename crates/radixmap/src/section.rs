@@ -299,8 +299,8 @@ impl Slots {
                     word if word.is_used() => return at,
                     word => at = word.next(at),
                 },
-                word if word.is_own() => at = end_of_same(all, at + 1, word),
-                word => at = word.next(at),
+                word if word.is_folded() => at = self.end_of_sections(first_of(at), slots.end, word),
+                word => at = end_of_same(all, at + 1, word),
             }
         }
         slots.end

@@ -348,6 +348,34 @@ fn raised_rights_cost_one_fault_that_fills_nothing() {
     world.finish();
 }
 
+/// Leaves and pages far apart go with one call, few of them or many: no core translates any, and no leaf has an owner.
+#[test]
+fn leaves_far_apart_are_unlinked_together() {
+    for (places, discards) in [(1, false), (3, false), (3, true), (8, false), (9, true), (30, false)] {
+        let world = world(3);
+        let place = |number: u64| LEAF_START + number * 5 * LEAF;
+        let all = pages(place(0), place(places) - place(0));
+        for core in 0..2 {
+            for number in 0..places {
+                // Every other one is no whole leaf.
+                let mine = pages(place(number), if number % 2 == 0 { LEAF } else { 3 });
+                map(&world, 0, mine);
+                (0..3).for_each(|toucher| touch(&world, toucher, pages(mine.start().get() + core as u64, 2)));
+            }
+            match discards {
+                true => {
+                    assert!(world.machine.on(core, |pin| world.space.discard(pin, all)).is_err(), "holes")
+                }
+                false => unmap(&world, core, all),
+            }
+            assert_eq!(world.mmu.links(), 0, "{places} places");
+            assert_eq!(world.frames().used(), 0, "{places} places");
+            unmap(&world, 0, all);
+        }
+        world.finish();
+    }
+}
+
 /// Invalidations in a row after which a core owns a shared leaf.
 const OWN_AFTER: u64 = 4;
 

@@ -124,6 +124,10 @@ impl<T: Mmu> Mmu for Noted<T> {
         during(pin, Call::Mmu, || self.0.clear(pin, pages))
     }
     #[inline(always)]
+    fn clear_all(&self, pin: &Pinned, runs: &[PageRange]) {
+        during(pin, Call::Mmu, || self.0.clear_all(pin, runs))
+    }
+    #[inline(always)]
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
         during(pin, Call::Mmu, || self.0.shootdown(pin, targets, pages))
     }

@@ -41,7 +41,7 @@ use crate::{Memory, Mmu, PageNum, Tables};
 impl<M: Mmu, F: Memory> Backend<M, F> {
     /// Invalidates the translations in `set`, of locked pages. If they are of one leaf that seems to be
     /// shared no more, the other cores are unlinked from it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn invalidate_in<E: Expand>(
         &self,
         pin: &Pinned,

@@ -72,6 +72,11 @@ pub trait Mmu: Send + Sync {
     /// `pages` is unlinked.
     fn clear(&self, pin: &Pinned, pages: PageRange);
 
+    /// Does the same for each of `runs`, which lie apart. A machine that flushes its TLB once for all of them does that here.
+    fn clear_all(&self, pin: &Pinned, runs: &[PageRange]) {
+        runs.iter().for_each(|run| self.clear(pin, *run));
+    }
+
     /// On every core of `targets` but this one: [`clear`](Mmu::clear) there, or flush
     /// `pages` from the TLB there ([`Tables::Shared`]; the table is already clear). Returns when no target
     /// can use, or will ever again use, a translation of `pages` that existed at the call. Serves incoming
@@ -114,6 +119,9 @@ impl<M: Mmu + ?Sized> Mmu for Arc<M> {
     }
     fn clear(&self, pin: &Pinned, pages: PageRange) {
         (**self).clear(pin, pages);
+    }
+    fn clear_all(&self, pin: &Pinned, runs: &[PageRange]) {
+        (**self).clear_all(pin, runs);
     }
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
         (**self).shootdown(pin, targets, pages)

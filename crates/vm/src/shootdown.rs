@@ -34,16 +34,17 @@
 //! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on
 //!   its way back.
 
+use core::mem;
 use core::ops::{ControlFlow, Range};
 
 use percore::{CoreSet, Pinned};
-use radixmap::{Expand, ExpandUsed, Leaf, RangeGuard};
+use radixmap::{Expand, ExpandUsed, Leaf, RangeGuard, Run};
 
 use crate::contract::Noted;
 use crate::counters::EventCounts;
 use crate::meta::Page;
 use crate::sharing::References;
-use crate::shootdown_set::{Resident, ShootdownSet, abandon};
+use crate::shootdown_set::{Runs, ShootdownSet, abandon};
 use crate::tracker::Grain;
 use crate::usage::Change;
 use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
@@ -65,10 +66,21 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     /// Invalidates the translations in `set`: when this returns, no core has any of them.
     #[inline]
     pub(crate) fn invalidate(&self, pin: &Pinned, set: ShootdownSet) {
+        self.invalidate_by(pin, &set, || self.mmu.clear(pin, set.pages));
+    }
+
+    /// The same for translations of the pages of `runs` only: here nothing is looked at that lies between them.
+    #[inline]
+    fn invalidate_runs(&self, pin: &Pinned, set: &ShootdownSet, runs: &[PageRange]) {
+        self.invalidate_by(pin, set, || self.mmu.clear_all(pin, runs));
+    }
+
+    #[inline(always)]
+    fn invalidate_by(&self, pin: &Pinned, set: &ShootdownSet, clear: impl FnOnce()) {
         if set.cores.is_empty() {
             return;
         }
-        let mut targets = self.clear_here(pin, &set);
+        let mut targets = self.clear_by(pin, set, clear);
         targets.remove(pin.core());
         if !targets.is_empty() {
             self.clear_there(pin, &targets, set.pages);
@@ -97,15 +109,20 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     /// Clears what this core is responsible for, and returns the cores that may hold translations.
     #[inline]
     pub(crate) fn clear_here(&self, pin: &Pinned, set: &ShootdownSet) -> CoreSet {
+        self.clear_by(pin, set, || self.mmu.clear(pin, set.pages))
+    }
+
+    #[inline(always)]
+    fn clear_by(&self, pin: &Pinned, set: &ShootdownSet, clear: impl FnOnce()) -> CoreSet {
         match self.mmu.tables() {
             Tables::PerCore | Tables::Adaptive => {
                 if set.cores.contains(pin.core()) {
-                    self.mmu.clear(pin, set.pages);
+                    clear();
                 }
                 set.cores
             }
             Tables::Shared => {
-                self.mmu.clear(pin, set.pages);
+                clear();
                 self.mmu.users(pin)
             }
         }
@@ -159,9 +176,11 @@ pub(crate) fn keys(pages: PageRange) -> Range<u64> {
 /// }
 /// ```
 #[must_use = "a removed mapping keeps its frames until it is invalidated and released"]
-pub struct Removed<'r, 'g, E, P> {
+pub struct Removed<'r, 'g, E, P, R = ()> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     set: ShootdownSet,
+    /// Where the translations are, if that is known.
+    runs: R,
     picked: P,
 }
 
@@ -169,19 +188,19 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
     #[inline]
     pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page, E>, grain: Grain, picked: P) -> Self {
         let set = ShootdownSet::of(guard, grain, &picked);
-        Self { guard, set, picked }
+        Self { guard, set, runs: (), picked }
     }
 
-    /// The same; `resident` has those with frames afterwards, for [`Invalidated::forget_these`].
+    /// The same. `note` hears which pages have frames.
     #[inline]
     pub(crate) fn scan_noting(
         guard: &'r mut RangeGuard<'g, Page, E>,
         grain: Grain,
         picked: P,
-        resident: &mut Resident,
+        note: impl FnMut(PageRange),
     ) -> Self {
-        let set = ShootdownSet::noting(guard, grain, &picked, |run| resident.add(run));
-        Self { guard, set, picked }
+        let set = ShootdownSet::noting(guard, grain, &picked, note);
+        Self { guard, set, runs: (), picked }
     }
 
     /// Invalidates the translations on every core.
@@ -191,22 +210,50 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         pin: &Pinned,
         backend: &Backend<M, F>,
     ) -> Invalidated<'r, 'g, E, P> {
-        let holes = self.set.holes;
-        backend.invalidate(pin, self.set);
-        Invalidated { guard: self.guard, holes, picked: self.picked }
+        let Self { guard, set, picked, .. } = self;
+        let holes = set.holes;
+        backend.invalidate(pin, set);
+        Invalidated { guard, holes, has_leaves: false, picked }
     }
 
-    /// Invalidates the translations of all that is locked, and unlinks every core from each leaf that is
-    /// locked as a whole.
+    /// The same, of pages of one leaf, which may have another owner afterwards.
+    #[inline]
+    pub(crate) fn invalidate_in<M: Mmu, F: Memory>(
+        self,
+        pin: &Pinned,
+        backend: &Backend<M, F>,
+    ) -> Invalidated<'r, 'g, E, P> {
+        let Self { guard, set, picked, .. } = self;
+        let holes = set.holes;
+        backend.invalidate_in(pin, guard, set);
+        Invalidated { guard, holes, has_leaves: false, picked }
+    }
+}
+
+impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, Runs> {
+    /// As [`Removed::scan_noting`], with what cores have of leaves that are locked as a whole.
+    #[inline]
+    pub(crate) fn scan_with_leaves(
+        guard: &'r mut RangeGuard<'g, Page, E>,
+        grain: Grain,
+        picked: P,
+        note: impl FnMut(PageRange),
+    ) -> Self {
+        let (set, runs) = ShootdownSet::with_leaves(guard, grain, &picked, note);
+        Self { guard, set, runs, picked }
+    }
+
+    /// Invalidates the translations on every core, and unlinks every core from each leaf that is locked as a whole.
     #[inline]
     pub(crate) fn invalidate_leaves<M: Mmu, F: Memory>(
         self,
         pin: &Pinned,
         backend: &Backend<M, F>,
     ) -> Invalidated<'r, 'g, E, P> {
-        let holes = self.set.holes;
-        backend.invalidate_leaves(pin, self.guard, self.set);
-        Invalidated { guard: self.guard, holes, picked: self.picked }
+        let Self { guard, set, runs, picked } = self;
+        let (holes, has_leaves) = (set.holes, backend.mmu.tables() == Tables::Adaptive);
+        backend.invalidate_runs(pin, &set, runs.get().unwrap_or(&[set.pages]));
+        Invalidated { guard, holes, has_leaves, picked }
     }
 }
 
@@ -215,6 +262,8 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
 pub struct Invalidated<'r, 'g, E, P> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     pub(crate) holes: bool,
+    /// Whether there may be leaves that are locked as a whole, which no core is linked to any more.
+    has_leaves: bool,
     picked: P,
 }
 
@@ -223,13 +272,29 @@ impl<E: ExpandUsed, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
     #[inline]
     pub fn unmap<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>, calls: u64) {
         let (picked, mut references) = (self.picked, References::new(backend, pin));
-        self.guard.for_each_used(|run| {
+        let release = |references: &mut References<'_, M, F>, run: &mut Run<'_, Page, E>| {
             if picked(run.value()) {
                 references.release(range(run.keys()), run.value());
                 run.clear();
             }
-        });
+        };
+        match self.has_leaves {
+            false => self.guard.for_each_used(|run| release(&mut references, run)),
+            true => {
+                let leaf = |_: &mut _, leaf: Leaf<'_>, _| abandon(leaf);
+                self.guard.for_each_used_and_whole_leaf(&mut references, leaf, release);
+            }
+        }
         references.finish(calls);
+    }
+}
+
+impl<E: Expand, P> Invalidated<'_, '_, E, P> {
+    /// The leaves that are locked as a whole have no owner from now on.
+    pub(crate) fn abandon_leaves(&mut self) {
+        if mem::take(&mut self.has_leaves) {
+            self.guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
+        }
     }
 }
 
@@ -257,9 +322,9 @@ impl<E: Expand, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
         self,
         pin: &Pinned,
         backend: &Backend<M, F>,
-        resident: &Resident,
+        resident: &Runs,
     ) {
-        match resident.runs() {
+        match resident.get() {
             Some(runs) => self.forget_in(pin, backend, runs),
             None => self.forget(pin, backend),
         }

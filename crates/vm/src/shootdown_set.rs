@@ -3,7 +3,7 @@
 use core::mem;
 
 use percore::{CoreSet, Pinned};
-use radixmap::{Entry, Expand, Leaf, RangeGuard};
+use radixmap::{Entry, Expand, Leaf, RangeGuard, Run};
 
 use crate::meta::Page;
 use crate::region::Unbroken;
@@ -48,19 +48,59 @@ impl ShootdownSet {
     ) -> Self {
         let (mut set, all) = (Self::NONE, range(guard.keys()));
         let mut mapped = Unbroken::from(all.start());
-        guard.for_each_used(|run| {
-            let page = run.value();
-            mapped.add(range(run.keys()));
-            if concerns(page)
-                && page.is_touched()
-                && let Some(mut run) = run.whole()
-            {
-                note(range(run.keys()));
-                set.add(&mut run.one(), page, grain);
-            }
-        });
+        guard.for_each_used(|run| set.see(run, &mut mapped, grain, &concerns, &mut note));
         set.holes = !mapped.reaches(all.end());
         set
+    }
+
+    /// The same with the cores that are linked to leaves that are locked as a whole. And where all these translations are.
+    #[inline(never)]
+    pub(crate) fn with_leaves<E: Expand>(
+        guard: &mut RangeGuard<'_, Page, E>,
+        grain: Grain,
+        concerns: impl Fn(Page) -> bool,
+        mut note: impl FnMut(PageRange),
+    ) -> (Self, Runs) {
+        let all = range(guard.keys());
+        let mut mapped = Unbroken::from(all.start());
+        let mut found = (Self::NONE, Runs::none());
+        guard.for_each_used_and_whole_leaf(
+            &mut found,
+            |(set, runs), leaf, keys| {
+                if set.add_leaf(&leaf, range(keys.clone())) {
+                    runs.add(range(keys));
+                }
+            },
+            |(set, runs), run| {
+                set.see(run, &mut mapped, grain, &concerns, |pages| {
+                    note(pages);
+                    runs.add(pages);
+                });
+            },
+        );
+        found.0.holes = !mapped.reaches(all.end());
+        found
+    }
+
+    /// Notes that a scan, which has `mapped` behind it, comes by a run of pages.
+    #[inline(always)]
+    fn see<E: Expand>(
+        &mut self,
+        run: &mut Run<'_, Page, E>,
+        mapped: &mut Unbroken,
+        grain: Grain,
+        concerns: impl Fn(Page) -> bool,
+        mut note: impl FnMut(PageRange),
+    ) {
+        let page = run.value();
+        mapped.add(range(run.keys()));
+        if concerns(page)
+            && page.is_touched()
+            && let Some(mut run) = run.whole()
+        {
+            note(range(run.keys()));
+            self.add(&mut run.one(), page, grain);
+        }
     }
 
     /// The translations of another one, `page`. If they are the leaf's, its word is no entry from now on.
@@ -83,12 +123,17 @@ impl ShootdownSet {
 
     /// Adds the cores that are linked to a leaf that is locked as a whole.
     pub(crate) fn add_whole_leaves<E: Expand>(&mut self, guard: &mut RangeGuard<'_, Page, E>) {
-        guard.for_each_whole_leaf(|leaf, keys| {
-            let linked = linkage(&leaf).linked();
-            if !linked.is_empty() {
-                self.add_cores(&linked, range(keys));
-            }
-        });
+        guard.for_each_whole_leaf(|leaf, keys| _ = self.add_leaf(&leaf, range(keys)));
+    }
+
+    /// Adds the cores that are linked to the leaf of `pages`, which is locked as a whole. Whether there are any.
+    fn add_leaf(&mut self, leaf: &Leaf<'_>, pages: PageRange) -> bool {
+        let linked = linkage(leaf).linked();
+        if linked.is_empty() {
+            return false;
+        }
+        self.add_cores(&linked, pages);
+        true
     }
 
     fn add_cores(&mut self, cores: &CoreSet, pages: PageRange) {
@@ -97,23 +142,28 @@ impl ShootdownSet {
     }
 }
 
-/// Runs of locked pages that have frames, from the left, as long as they are few: so they are found again without a walk over all
-/// that is locked.
-pub(crate) struct Resident {
+/// Runs of locked pages, from the left, as long as they are few: so they are found again without a walk over all that is locked.
+pub(crate) struct Runs {
     runs: [PageRange; Self::MOST],
     len: usize,
 }
 
-impl Resident {
+impl Runs {
     const MOST: usize = 8;
 
     pub(crate) const fn none() -> Self {
         Self { runs: [PageRange::EMPTY; Self::MOST], len: 0 }
     }
 
-    /// Adds a run.
+    /// Adds a run, which begins in or behind the last one.
     #[inline(always)]
     pub(crate) fn add(&mut self, run: PageRange) {
+        if let Some(last) = self.runs[..self.len.min(Self::MOST)].last_mut()
+            && run.start() <= last.end()
+        {
+            *last = last.hull(run);
+            return;
+        }
         if let Some(place) = self.runs.get_mut(self.len) {
             *place = run;
         }
@@ -121,7 +171,7 @@ impl Resident {
     }
 
     /// All that were added, unless they were too many.
-    pub(crate) fn runs(&self) -> Option<&[PageRange]> {
+    pub(crate) fn get(&self) -> Option<&[PageRange]> {
         self.runs.get(..self.len)
     }
 }
@@ -211,4 +261,29 @@ pub(crate) fn around(page: PageNum) -> PageRange {
 #[inline]
 pub(crate) fn pages<E: Expand>(entry: &Entry<'_, Page, E>) -> PageRange {
     range(entry.keys())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn runs_that_meet_are_one_and_too_many_are_none() {
+        let mut runs = Runs::none();
+        let add = |runs: &mut Runs, keys: core::ops::Range<u64>| runs.add(range(keys));
+        for keys in [0..512, 0..1, 511..512, 512..513, 514..520, 519..520] {
+            add(&mut runs, keys);
+        }
+        assert_eq!(runs.get(), Some(&[range(0..513), range(514..520)][..]));
+        (2..Runs::MOST as u64).for_each(|run| add(&mut runs, 1000 * run..1000 * run + 1));
+        let all = runs.get().map(Vec::from);
+        assert_eq!(all.map(|all| (all.len(), all[7])), Some((8, range(7000..7001))));
+        add(&mut runs, 7001..7002);
+        assert_eq!(runs.get().map(|all| all[7]), Some(range(7000..7002)));
+        add(&mut runs, 8000..8001);
+        assert_eq!(runs.get(), None);
+        add(&mut runs, 8001..8002);
+        assert_eq!(runs.get(), None);
+    }
 }

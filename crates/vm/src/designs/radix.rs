@@ -128,9 +128,26 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// What is locked is mapped no longer: `calls` calls of `unmap` wanted that.
     #[inline]
     fn remove_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
+        if has_leaves(guard) {
+            return self.remove_leaves_for(pin, guard, calls);
+        }
         let removed = Removed::scan(guard, self.backend.grain, |_| true);
+        removed.invalidate_in(pin, &self.backend).unmap(pin, &self.backend, calls);
+    }
+
+    /// The same of more than one leaf.
+    #[inline(never)]
+    fn remove_leaves_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
+        let removed = Removed::scan_with_leaves(guard, self.backend.grain, |_| true, |_| ());
         removed.invalidate_leaves(pin, &self.backend).unmap(pin, &self.backend, calls);
     }
+}
+
+/// Whether leaves may be locked as a whole.
+#[inline(always)]
+fn has_leaves<E: Expand>(guard: &Guard<'_, E>) -> bool {
+    let keys = guard.keys();
+    keys.end - keys.start >= Leaf::KEYS
 }
 
 fn same_design<S: AddressSpace>(child: &dyn AddressSpace) -> &S {

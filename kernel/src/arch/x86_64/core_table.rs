@@ -56,24 +56,25 @@ impl CoreTable {
         self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
-    /// Removes the translations of `pages`, also from the TLB. By the owner only.
-    pub fn clear(&self, pages: PageRange) {
+    /// Removes the translations of the pages of `runs`, also from the TLB. By the owner only.
+    #[inline(always)]
+    pub fn clear(&self, runs: &[PageRange]) {
         if !self.presence.is_here() {
             self.asid.forget();
-            return self.clear_entries(pages);
+            return self.clear_entries(runs);
         }
         if let Some(top) = self.top() {
             // SAFETY: the owner's table; nobody frees it meanwhile.
-            unsafe { table_walk::clear(top, pages, true) };
+            unsafe { table_walk::clear(top, runs, true) };
         }
     }
 
-    /// Removes the entries of `pages` from the table, which is not in use. By the owner only.
+    /// Removes the entries of the pages of `runs` from the table, which is not in use. By the owner only.
     #[cold]
-    fn clear_entries(&self, pages: PageRange) {
+    fn clear_entries(&self, runs: &[PageRange]) {
         if let Some(top) = self.top() {
             // SAFETY: the owner's table; nobody frees it meanwhile.
-            unsafe { table_walk::clear(top, pages, false) };
+            unsafe { table_walk::clear(top, runs, false) };
         }
     }
 
@@ -121,7 +122,7 @@ impl CoreTable {
     fn catch_up(&self) {
         if let Some(missed) = self.presence.catch_up() {
             self.asid.forget();
-            self.clear_entries(missed);
+            self.clear_entries(&[missed]);
         }
     }
 
@@ -143,7 +144,7 @@ impl CoreTable {
     pub fn enter(&self, pin: &Pinned) {
         let missed = self.presence.enter();
         if let Some(missed) = missed {
-            self.clear_entries(missed);
+            self.clear_entries(&[missed]);
         }
         self.load(pin, missed.is_some());
     }

@@ -68,11 +68,11 @@ impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
         RUN[core.index()].load(Ordering::Relaxed) == ptr::from_ref(self).addr()
     }
 
-    /// Removes what this core translates of `pages`.
+    /// Removes what this core translates of the pages of `runs`.
     #[inline(always)]
-    fn clear_mine(&self, pin: &Pinned, pages: PageRange) {
+    fn clear_mine(&self, pin: &Pinned, runs: &[PageRange]) {
         if let Some(mine) = self.cores.mine(pin) {
-            mine.clear(pages);
+            mine.clear(runs);
         }
     }
 }
@@ -119,7 +119,11 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
     }
 
     fn clear(&self, pin: &Pinned, pages: PageRange) {
-        self.clear_mine(pin, pages);
+        self.clear_mine(pin, &[pages]);
+    }
+
+    fn clear_all(&self, pin: &Pinned, runs: &[PageRange]) {
+        self.clear_mine(pin, runs);
     }
 
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {
@@ -169,7 +173,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
 
 impl<const ADAPTIVE: bool> Clearable for CoreTables<ADAPTIVE> {
     fn clear_here(&self, pin: &Pinned, pages: PageRange) {
-        self.clear_mine(pin, pages);
+        self.clear_mine(pin, &[pages]);
     }
 }
 

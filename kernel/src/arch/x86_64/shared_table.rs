@@ -141,9 +141,13 @@ impl Mmu for SharedTable {
         Ok(())
     }
 
-    fn clear(&self, _pin: &Pinned, pages: PageRange) {
+    fn clear(&self, pin: &Pinned, pages: PageRange) {
+        self.clear_all(pin, &[pages]);
+    }
+
+    fn clear_all(&self, _pin: &Pinned, runs: &[PageRange]) {
         // SAFETY: tables are freed with the space only.
-        unsafe { table_walk::clear(self.top(), pages, self.in_use()) };
+        unsafe { table_walk::clear(self.top(), runs, self.in_use()) };
     }
 
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {

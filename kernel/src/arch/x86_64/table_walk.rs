@@ -9,26 +9,38 @@ use super::page_table::{ENTRIES, TOP, Table, bits, is_any_present, is_huge};
 use super::tlb::Flusher;
 use crate::mm::frames;
 
-/// Removes every present entry of `pages`, and flushes what it removes if this core runs on the table. A linked leaf is left
-/// alone: its pages are flushed, or, if all are in `pages`, it is unlinked.
+/// Removes every present entry of the pages of `runs`, and flushes what it removes if this core runs on the table. A linked
+/// leaf is left alone: its pages are flushed, or, if all are in one run, it is unlinked.
 ///
 /// # Safety
 /// `top` is a top table, and none of its tables is freed meanwhile.
 #[inline(always)]
-pub unsafe fn clear(top: &Table, pages: PageRange, in_use: bool) {
+pub unsafe fn clear(top: &Table, runs: &[PageRange], in_use: bool) {
     let mut flusher = Flusher::new(in_use);
+    for run in runs {
+        // SAFETY: the caller's promise.
+        unsafe { clear_run(top, *run, &mut flusher) };
+    }
+    flusher.finish();
+}
+
+/// The same for one run.
+///
+/// # Safety
+/// As for [`clear`].
+#[inline(always)]
+unsafe fn clear_run(top: &Table, pages: PageRange, flusher: &mut Flusher) {
     let (mut at, end) = (pages.start().get(), pages.end().get());
     while at < end {
         // SAFETY: the caller's table.
         let (lowest, next) = unsafe { descend(top, at) };
         match lowest {
-            Lowest::Leaves(leaves) => clear_leaves(leaves, at, next.min(end), &mut flusher),
-            Lowest::Link(entry) => clear_link(entry, at, next.min(end), &mut flusher),
-            Lowest::Other(entry) => clear_huge(entry, at, &mut flusher),
+            Lowest::Leaves(leaves) => clear_leaves(leaves, at, next.min(end), flusher),
+            Lowest::Link(entry) => clear_link(entry, at, next.min(end), flusher),
+            Lowest::Other(entry) => clear_huge(entry, at, flusher),
         }
         at = next;
     }
-    flusher.finish();
 }
 
 /// Where a walk ends.

@@ -7,11 +7,11 @@ use percore::Pinned;
 use radixmap::{IfDiffering, IfPresent, Run};
 use refcache::Domain;
 
-use super::{Guard, RadixSpace, keys};
+use super::{Guard, RadixSpace, has_leaves, keys};
 use crate::meta::Page;
 use crate::region::Unbroken;
 use crate::shootdown::{Removed, range};
-use crate::shootdown_set::{Resident, ShootdownSet};
+use crate::shootdown_set::{Runs, ShootdownSet};
 use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
@@ -69,14 +69,20 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         refused: Flags,
     ) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, IfDiffering)?;
-        let (is_refused, may_fold, mut resident) = (Cell::new(false), Cell::new(false), Resident::none());
+        let (is_refused, may_fold, mut resident) = (Cell::new(false), Cell::new(false), Runs::none());
         let all = |page: Page| {
             is_refused.set(is_refused.get() || page.flags() & refused != Flags::NONE);
             may_fold.set(may_fold.get() || self.may_fold(page));
             true
         };
-        let invalidated = Removed::scan_noting(&mut guard, self.backend.grain, all, &mut resident)
-            .invalidate_leaves(pin, &self.backend);
+        let (grain, note) = (self.backend.grain, |run| resident.add(run));
+        let mut invalidated = match has_leaves(&guard) {
+            true => {
+                Removed::scan_with_leaves(&mut guard, grain, all, note).invalidate_leaves(pin, &self.backend)
+            }
+            false => Removed::scan_noting(&mut guard, grain, all, note).invalidate_in(pin, &self.backend),
+        };
+        invalidated.abandon_leaves();
         if is_refused.get() {
             return Err(VmError::Mixed);
         }
