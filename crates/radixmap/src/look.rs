@@ -116,36 +116,61 @@ impl Like<'_, '_> {
         let Range { start: mut at, end } = slots;
         while at < end {
             let word = all.seen(at);
-            if !self.are_like(at, &[word]) {
+            if !self.are_like(at, &[word], |_| self.seconds.speaker(at, word)) {
                 return at;
             }
             at = word.next(at);
-            while !word.is_folded()
-                && at < end
-                && let Some(group) = all.0[at..end].first_chunk::<GROUP>()
-                && self.are_like(at, &group.each_ref().map(Slot::held))
-            {
-                at += GROUP;
+            if !word.is_folded() && at < end {
+                at = self.end_of_groups(at, &all.0[at..end]);
             }
         }
         end
     }
 
-    /// Whether `words`, which slots from slot `at` on said, are like it. A wide one that somebody holds is not.
+    /// Where those of `slots`, which begin with slot `at`, end that speak for themselves and are like it, but for the last few.
     #[inline(always)]
-    fn are_like<const N: usize>(&self, at: usize, words: &[Word; N]) -> bool {
+    fn end_of_groups(&self, mut at: usize, slots: &[Slot]) -> usize {
+        for group in slots.as_chunks::<GROUP>().0 {
+            let words = group.each_ref().map(Slot::held);
+            if !self.are_like(at, &words, |index| &group[index]) {
+                let is_like = |&index: &usize| self.are_like(at + index, &[words[index]], |_| &group[index]);
+                return at + (0..GROUP).take_while(is_like).count();
+            }
+            at += GROUP;
+        }
+        at
+    }
+
+    /// Whether `words` are like it, which `speaker` said for slot `at` and those that follow. A wide one that somebody holds is not.
+    #[inline(always)]
+    fn are_like<'s, const N: usize>(
+        &self,
+        at: usize,
+        words: &[Word; N],
+        speaker: impl Fn(usize) -> &'s Slot,
+    ) -> bool {
         let differing = |bits, word: &Word| bits | word.differing(self.word, self.bits);
-        words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, words))
+        words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, words, speaker))
     }
 
     /// Whether the slots from slot `at` on, which said `words` and were not locked, have its second word beside them.
     #[inline(always)]
-    fn have_second<const N: usize>(&self, at: usize, words: &[Word; N]) -> bool {
+    fn have_second<'s, const N: usize>(
+        &self,
+        at: usize,
+        words: &[Word; N],
+        speaker: impl Fn(usize) -> &'s Slot,
+    ) -> bool {
         if self.seconds.node.still_has_one(self.second) {
             return true;
         }
-        let seconds = (at..).zip(words).all(|(index, &word)| self.seconds.get(index, word) == self.second);
-        seconds && (at..).zip(words).all(|(index, &word)| self.seconds.still_says(index, word))
+        let seconds = match self.seconds.each.get(at..).and_then(|each| each.first_chunk::<N>()) {
+            // Relaxed, as in `Seconds::get`.
+            Some(each) => each.iter().fold(0, |bits, second| bits | second.load(Ordering::Relaxed) ^ self.second),
+            None => (at..).zip(words).fold(0, |bits, (index, &word)| bits | self.seconds.get(index, word) ^ self.second),
+        };
+        let changed = |bits, index| bits | speaker(index).changed_since(words[index]);
+        seconds == 0 && (0..N).fold(0, changed) == 0
     }
 }
 
@@ -178,8 +203,13 @@ impl<'p> Seconds<'p> {
     /// Whether slot `index`, or its section, says `word` still.
     #[inline(always)]
     fn still_says(&self, index: usize, word: Word) -> bool {
-        let speaker = if word.is_folded() { first_of(index) } else { index };
-        self.node.slots().0[speaker].still_says(word)
+        self.speaker(index, word).still_says(word)
+    }
+
+    /// What said `word` for slot `index`.
+    #[inline(always)]
+    fn speaker(&self, index: usize, word: Word) -> &'p Slot {
+        &self.node.slots().0[if word.is_folded() { first_of(index) } else { index }]
     }
 
     /// Relaxed: `still_says` tells whether it was changed.

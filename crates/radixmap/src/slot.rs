@@ -270,8 +270,14 @@ impl Slot {
     /// locked, or changed.
     #[inline(always)]
     pub fn still_says(&self, word: Word) -> bool {
+        self.changed_since(word) == 0
+    }
+
+    /// The bits that have changed since it said `word`; as `still_says`.
+    #[inline(always)]
+    pub fn changed_since(&self, word: Word) -> u64 {
         fence(Ordering::Acquire);
-        self.held() == word
+        self.held().0 ^ word.0
     }
 
     /// One try to set the lock bit of `seen`, which is unlocked and no child. Acquire: pairs with the Release in

@@ -20,6 +20,9 @@ pub enum WriteAt {
     End,
 }
 
+/// Takes bytes to where they are wanted, and returns how many it took.
+pub type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<usize, Errno>;
+
 /// The operations of a file. Buffers are the kernel's, at most a page long; a call may do less than asked for.
 ///
 /// A stream (see [`Content::is_stream`]) has no offsets and ignores those it is given. `wait` says whether a call
@@ -43,6 +46,12 @@ pub trait Content: Send + Sync {
     /// Reads from `at` on; 0 is the end of the file.
     fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EBADF)
+    }
+
+    /// Reads at most `most` bytes from `at` on to `take`, which may be told of less: what is made as it is read is copied once so.
+    /// None: there is only [`read`](Self::read).
+    fn show(&self, _at: u64, _most: usize, _take: Take<'_>) -> Option<Result<usize, Errno>> {
+        None
     }
 
     /// Writes to `place`.

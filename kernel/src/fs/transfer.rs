@@ -186,6 +186,9 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
     if let Some(bytes) = content.bytes() {
         return copy_some(tail(bytes, at), buffers);
     }
+    if let Some(shown) = content.show(at, buffers.left(), &mut |bytes| buffers.copy_out(bytes)) {
+        return shown_piece(shown, buffers);
+    }
     let mut bounce = bounce(buffers.start(), buffers.left())?;
     let mut done = 0;
     loop {
@@ -200,6 +203,19 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
             buffers.stop();
             return Ok(done);
         }
+    }
+}
+
+/// What a piece was that was shown: if it was a page, there may be more.
+fn shown_piece(shown: Result<usize, Errno>, buffers: &mut Buffers) -> Result<usize, Errno> {
+    match shown {
+        Ok(len) => {
+            if len >= PAGE && buffers.left() > 0 {
+                buffers.stop();
+            }
+            Ok(len)
+        }
+        Err(error) => buffers.stopped(0, error),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Lines of numbers as `/proc` writes them. `core::fmt` takes some hundred instructions for each number, and a list of
 //! mappings is little else.
 
-use alloc::vec::Vec;
 use core::fmt;
 
+use crate::fs::bytes::{after_mut, copy_prefix, prefix};
 use crate::fs::fallible::Text;
 
-/// The most bytes of a [`Line`], and more than its numbers take besides while they are made.
+/// More than the numbers of a line and what stands between them take.
 const ROOM: usize = 160;
 /// The most digits of a hexadecimal number.
 const HEX: usize = 16;
@@ -15,21 +15,17 @@ const DECIMAL: usize = 20;
 /// The most spaces that are added at once.
 const SPACES: usize = 48;
 
-/// A line at the end of a text. There is room for all that it may have but what [`end`](Self::end) adds, so that numbers are
-/// copied whole and then shortened: a length that is known costs a few stores.
-pub struct Line<'t> {
-    bytes: &'t mut Vec<u8>,
-    start: usize,
+/// A line while it is made. What is added is copied whole and then shortened: a length that is known costs a few stores. What
+/// there is no room for is left out.
+pub struct Line {
+    bytes: [u8; ROOM],
+    len: usize,
 }
 
-impl<'t> Line<'t> {
+impl Line {
     /// An empty one.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn begin(text: &'t mut Text) -> Result<Self, fmt::Error> {
-        text.0.try_reserve(ROOM).map_err(|_| fmt::Error)?;
-        Ok(Self { start: text.0.len(), bytes: &mut text.0 })
+    pub fn new() -> Self {
+        Self { bytes: [0; ROOM], len: 0 }
     }
 
     /// Adds `value` in hexadecimal, with zeroes in front if it has less than `width` digits.
@@ -37,8 +33,7 @@ impl<'t> Line<'t> {
         let digits = (HEX - value.leading_zeros() as usize / 4).clamp(width, HEX);
         let aligned = value << (4 * (HEX - digits));
         let [high, low] = [aligned >> 32, aligned].map(|half| u128::from(ascii(half as u32)));
-        self.add(&(high << 64 | low).to_be_bytes());
-        self.bytes.truncate(self.bytes.len() - (HEX - digits));
+        self.add_some(&(high << 64 | low).to_be_bytes(), digits);
     }
 
     /// Adds `value`, with spaces in front if it has less than `width` digits.
@@ -53,30 +48,43 @@ impl<'t> Line<'t> {
             }
         }
         let start = left.min(DECIMAL.saturating_sub(width));
-        self.add(digits.get(start..).unwrap_or_default());
+        self.add_name(digits.get(start..).unwrap_or_default());
     }
 
     /// Adds `more`.
     #[inline(always)]
-    pub fn add(&mut self, more: &[u8]) {
-        self.bytes.extend_from_slice(more);
+    pub fn add<const N: usize>(&mut self, more: &[u8; N]) {
+        self.add_some(more, N);
+    }
+
+    /// Adds the first `len` bytes of `more`.
+    #[inline(always)]
+    fn add_some<const N: usize>(&mut self, more: &[u8; N], len: usize) {
+        if let Some(room) = after_mut(&mut self.bytes, self.len).first_chunk_mut::<N>() {
+            *room = *more;
+            self.len += len;
+        }
+    }
+
+    /// Adds a name, or as much of it as there is room for.
+    pub fn add_name(&mut self, name: &[u8]) {
+        self.len += copy_prefix(after_mut(&mut self.bytes, self.len), name);
     }
 
     /// Adds spaces until it has `width` bytes, if these are not too many.
     pub fn pad(&mut self, width: usize) {
-        let end = self.bytes.len().max(self.start + width);
-        self.add(&[b' '; SPACES]);
-        self.bytes.truncate(end);
+        self.add_some(&[b' '; SPACES], width.saturating_sub(self.len).min(SPACES));
     }
 
-    /// Adds `rest`, and the end of the line.
+    /// Adds the line to `text`, with `rest` and the end of the line.
     ///
     /// # Errors
     /// No memory.
-    pub fn end(self, rest: &[u8]) -> fmt::Result {
-        self.bytes.try_reserve(rest.len() + 1).map_err(|_| fmt::Error)?;
-        self.bytes.extend_from_slice(rest);
-        self.bytes.push(b'\n');
+    pub fn end(self, rest: &[u8], text: &mut Text) -> fmt::Result {
+        text.0.try_reserve(self.len + rest.len() + 1).map_err(|_| fmt::Error)?;
+        text.0.extend_from_slice(prefix(&self.bytes, self.len as u64));
+        text.0.extend_from_slice(rest);
+        text.0.push(b'\n');
         Ok(())
     }
 }

@@ -11,7 +11,9 @@ use abi::Errno;
 use sync::SpinLock;
 use vm::{Detail, PageNum};
 
-use crate::fs::content::{Content, WriteAt};
+use super::maps::LastName;
+use crate::fs::bytes::{copy_prefix, prefix};
+use crate::fs::content::{Content, Take, WriteAt};
 use crate::fs::fallible::Text;
 use crate::fs::page_cache::PAGE;
 use crate::process::{Mapped, Memory, Process};
@@ -21,7 +23,7 @@ use crate::sched;
 const LINE: usize = 128;
 
 /// Writes a paragraph.
-pub type Paragraph = fn(&Memory, &Mapped, &mut Text) -> fmt::Result;
+pub type Paragraph = fn(&Memory, &Mapped, &mut LastName, &mut Text) -> fmt::Result;
 
 /// See the module. One for each open file.
 pub struct Listing {
@@ -50,18 +52,29 @@ impl Listing {
 
 impl Content for Listing {
     fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
-        // Nothing is left to say of a process that is gone.
-        let Some(memory) = self.process.upgrade().and_then(|process| process.memory()) else { return Ok(0) };
-        let kept = self.cursor.lock().take();
-        let mut cursor = kept.filter(|cursor| cursor.at <= at).unwrap_or(Cursor::START);
-        let read = cursor.fill(&memory, (self.detail, self.write), at, into.len());
-        let len = read.map(|()| cursor.copy(into));
-        *self.cursor.lock() = Some(cursor);
-        len
+        self.read_to(at, into.len(), &mut |text| Ok(copy_prefix(into, text)))
+    }
+
+    fn show(&self, at: u64, most: usize, take: Take<'_>) -> Option<Result<usize, Errno>> {
+        Some(self.read_to(at, most, take))
     }
 
     fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EROFS)
+    }
+}
+
+impl Listing {
+    /// Gives at most `most` bytes of what there is from `at` on to `take`.
+    fn read_to(&self, at: u64, most: usize, take: Take<'_>) -> Result<usize, Errno> {
+        // Nothing is left to say of a process that is gone.
+        let Some(memory) = self.process.upgrade().and_then(|process| process.memory()) else { return Ok(0) };
+        let kept = self.cursor.lock().take();
+        let mut cursor = kept.filter(|cursor| cursor.at <= at).unwrap_or(Cursor::START);
+        let made = cursor.fill(&memory, (self.detail, self.write), at, most);
+        let taken = made.and_then(|()| take(prefix(&cursor.text.0, most as u64)));
+        *self.cursor.lock() = Some(cursor);
+        taken
     }
 }
 
@@ -83,11 +96,11 @@ impl Cursor {
         }
         // For a page of lines, and the last of them: most are not longer.
         self.text.0.try_reserve(PAGE + LINE).map_err(|_| Errno::ENOMEM)?;
-        let mut mappings = memory.mappings(self.next, detail);
+        let (mut mappings, mut names) = (memory.mappings(self.next, detail), LastName::default());
         while self.at < at || self.text.0.len() < PAGE {
             let Some(mapped) = mappings.next() else { return Ok(()) };
             let end = self.text.0.len();
-            if write(memory, &mapped, &mut self.text).is_err() {
+            if write(memory, &mapped, &mut names, &mut self.text).is_err() {
                 self.text.0.truncate(end);
                 return Err(Errno::ENOMEM);
             }
@@ -103,15 +116,5 @@ impl Cursor {
         let passed = (at - self.at).min(self.text.0.len() as u64);
         self.text.0.drain(..passed as usize);
         self.at += passed;
-    }
-
-    /// Copies what comes next; it is forgotten when the next read begins behind it.
-    fn copy(&self, into: &mut [u8]) -> usize {
-        let text = &self.text.0;
-        let len = into.len().min(text.len());
-        if let (Some(into), Some(text)) = (into.get_mut(..len), text.get(..len)) {
-            into.copy_from_slice(text);
-        }
-        len
     }
 }

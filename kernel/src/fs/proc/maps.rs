@@ -5,6 +5,7 @@
 //! shared.
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 use abi::Errno;
@@ -15,6 +16,8 @@ use super::digits::Line;
 use crate::fs::bytes::after_mut;
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::fallible::Text;
+use crate::fs::open_file::OpenFile;
+use crate::fs::static_or_arc::StaticOrArc;
 use crate::mm::space::user_pages;
 use crate::mm::user::USER_END;
 use crate::process::{Mapped, Memory, Process};
@@ -26,8 +29,13 @@ const KIB_COLUMN: usize = 16;
 const KIB: u64 = PAGE_SIZE / 1024;
 
 /// A paragraph of smaps: the line of maps, and what is in memory.
-pub fn smaps_paragraph(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt::Result {
-    maps_line(memory, mapped, text)?;
+pub fn smaps_paragraph(
+    memory: &Memory,
+    mapped: &Mapped,
+    names: &mut LastName,
+    text: &mut Text,
+) -> fmt::Result {
+    maps_line(memory, mapped, names, text)?;
     write_kib(text, "Size:", mapped.region.pages.pages())?;
     text.write_str("KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n")?;
     Sums::of(mapped).write(text)?;
@@ -43,11 +51,11 @@ pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
         bounds = (bounds.0.min(start), end);
         sums.add(Sums::of(&mapped));
     }
-    let mut line = Line::begin(text)?;
+    let mut line = Line::new();
     add_bounds(&mut line, [bounds.0.min(bounds.1), bounds.1]);
     line.add(b" ---p 00000000 00:00 0 ");
     line.pad(NAME_COLUMN);
-    line.end(b"[rollup]")?;
+    line.end(b"[rollup]", text)?;
     sums.write(text)
 }
 
@@ -55,15 +63,30 @@ fn place(mapped: &Mapped) -> [u64; 2] {
     [mapped.region.pages.start(), mapped.region.pages.end()].map(|page| page.get() * PAGE_SIZE)
 }
 
-fn add_bounds(line: &mut Line<'_>, [start, end]: [u64; 2]) {
+fn add_bounds(line: &mut Line, [start, end]: [u64; 2]) {
     line.hex(start, 8);
     line.add(b"-");
     line.hex(end, 8);
 }
 
+/// The path of the file that was named last: neighbours are often of one file.
+#[derive(Default)]
+pub struct LastName(Option<(StaticOrArc<OpenFile>, Vec<u8>)>);
+
+impl LastName {
+    fn of(&mut self, file: &StaticOrArc<OpenFile>) -> Result<&[u8], Errno> {
+        let known = self.0.take().filter(|(last, _)| last.is(file));
+        let named = match known {
+            Some(known) => known,
+            None => (file.clone(), file.path()?),
+        };
+        Ok(&self.0.insert(named).1)
+    }
+}
+
 /// A line of maps.
-pub fn maps_line(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt::Result {
-    let mut line = Line::begin(text)?;
+pub fn maps_line(memory: &Memory, mapped: &Mapped, names: &mut LastName, text: &mut Text) -> fmt::Result {
+    let mut line = Line::new();
     add_bounds(&mut line, place(mapped));
     line.add(&rights(mapped));
     line.hex(mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE), 8);
@@ -76,13 +99,13 @@ pub fn maps_line(memory: &Memory, mapped: &Mapped, text: &mut Text) -> fmt::Resu
     line.add(b" ");
     if let Some(file) = mapped.file() {
         line.pad(NAME_COLUMN);
-        return line.end(&file.path().map_err(|_| fmt::Error)?);
+        return line.end(names.of(file).map_err(|_| fmt::Error)?, text);
     }
     let name = name(memory, mapped);
     if !name.is_empty() {
         line.pad(NAME_COLUMN);
     }
-    line.end(name)
+    line.end(name, text)
 }
 
 /// The rights between two spaces.
@@ -106,11 +129,11 @@ fn name(memory: &Memory, mapped: &Mapped) -> &'static [u8] {
 
 /// Writes a line of smaps: `name` and as many KiB as `pages` have.
 fn write_kib(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
-    let mut line = Line::begin(text)?;
-    line.add(name.as_bytes());
+    let mut line = Line::new();
+    line.add_name(name.as_bytes());
     line.pad(KIB_COLUMN);
     line.decimal(pages * KIB, 8);
-    line.end(b" kB")
+    line.end(b" kB", text)
 }
 
 /// Pages in memory, by what smaps tells of them.
