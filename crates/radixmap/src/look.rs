@@ -13,7 +13,7 @@ use core::ops::{ControlFlow, Range};
 use sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Here;
-use crate::node::{GROUP, NodeRef, Step, slot_keys};
+use crate::node::{GROUP, NodeRef, Step, slot_index, slot_keys};
 use crate::section::first_of;
 use crate::slot::{Slot, Word};
 
@@ -35,24 +35,30 @@ pub(crate) fn look<'p, B>(
     mask: u64,
     visit: &mut impl FnMut(Range<u64>, u64, u64) -> ControlFlow<B>,
 ) -> ControlFlow<Stop<B>> {
-    let mut left = keys;
-    while let Some(part) = node.first_used_part(left.clone()) {
-        left.start = match node.step(here, part.slot) {
-            Step::Child(child) => match look_into(here, child, part.keys.clone(), mask, visit) {
+    let slots = node.indices(&keys);
+    let mut left = keys.clone();
+    while !left.is_empty()
+        && let Some(at) = node.first_used(slot_index(left.start, node.level())..slots.end)
+    {
+        let all = node.slot_span(at, keys.start);
+        left.start = left.start.max(all.start);
+        let end = all.end.min(keys.end);
+        left.start = match node.step(here, &node.slots().0[at]) {
+            Step::Child(child) => match look_into(here, child, left.start..end, mask, visit) {
                 ControlFlow::Break(Stop::Gone(key)) => key,
                 ControlFlow::Break(broke) => return ControlFlow::Break(broke),
-                ControlFlow::Continue(()) => part.keys.end,
+                ControlFlow::Continue(()) => end,
             },
-            Step::Slot(word) if word.is_gone() => return ControlFlow::Break(Stop::Gone(part.keys.start)),
-            Step::Slot(word) if !word.is_used() => part.keys.end,
-            Step::Slot(word) => match Seconds::of(node).settled(part.index(), word) {
+            Step::Slot(word) if word.is_gone() => return ControlFlow::Break(Stop::Gone(left.start)),
+            Step::Slot(word) if !word.is_used() => end,
+            Step::Slot(word) => match Seconds::of(node).settled(at, word) {
                 Some(second) => {
-                    let more = (word.next(part.index()) - part.index() - 1) as u64;
-                    let end = (node.span(part.keys.start).end + more * slot_keys(node.level())).min(left.end);
-                    visit(part.keys.start..end, word.main(), second).map_break(Stop::Broke)?;
+                    let more = (word.next(at) - at - 1) as u64;
+                    let end = (all.end + more * slot_keys(node.level())).min(keys.end);
+                    visit(left.start..end, word.main(), second).map_break(Stop::Broke)?;
                     end
                 }
-                None => part.keys.start,
+                None => left.start,
             },
         };
     }
@@ -132,11 +138,16 @@ impl Like<'_, '_> {
     fn end_of_groups(&self, mut at: usize, slots: &[Slot]) -> usize {
         for group in slots.as_chunks::<GROUP>().0 {
             let words = group.each_ref().map(Slot::held);
-            if !self.are_like(at, &words, |index| &group[index]) {
-                let is_like = |&index: &usize| self.are_like(at + index, &[words[index]], |_| &group[index]);
-                return at + (0..GROUP).take_while(is_like).count();
+            if self.are_like(at, &words, |index| &group[index]) {
+                at += GROUP;
+                continue;
             }
-            at += GROUP;
+            for (slot, word) in group.iter().zip(words) {
+                if !self.are_like(at, &[word], |_| slot) {
+                    return at;
+                }
+                at += 1;
+            }
         }
         at
     }

@@ -293,6 +293,14 @@ impl<'p> NodeRef<'p> {
         start..start + keys
     }
 
+    /// The keys of slot `index`, in a node that has `key`.
+    #[inline(always)]
+    pub fn slot_span(self, index: usize, key: u64) -> Range<u64> {
+        let keys = slot_keys(self.level);
+        let base = key & !(FANOUT as u64 * keys - 1);
+        base + index as u64 * keys..base + (index as u64 + 1) * keys
+    }
+
     /// What `within` covers of the slot that `part` is of.
     pub fn common(self, part: &Part<'p>, within: &Range<u64>) -> Part<'p> {
         let all = self.span(part.keys.start);

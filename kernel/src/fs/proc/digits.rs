@@ -22,10 +22,17 @@ pub struct Line {
     len: usize,
 }
 
-impl Line {
+impl Default for Line {
     /// An empty one.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { bytes: [0; ROOM], len: 0 }
+    }
+}
+
+impl Line {
+    /// Makes it an empty one.
+    pub fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// Adds `value` in hexadecimal, with zeroes in front if it has less than `width` digits.
@@ -80,7 +87,7 @@ impl Line {
     ///
     /// # Errors
     /// No memory.
-    pub fn end(self, rest: &[u8], text: &mut Text) -> fmt::Result {
+    pub fn end(&self, rest: &[u8], text: &mut Text) -> fmt::Result {
         text.0.try_reserve(self.len + rest.len() + 1).map_err(|_| fmt::Error)?;
         text.0.extend_from_slice(prefix(&self.bytes, self.len as u64));
         text.0.extend_from_slice(rest);

@@ -11,11 +11,12 @@ use abi::Errno;
 use sync::SpinLock;
 use vm::{Detail, PageNum};
 
-use super::maps::LastName;
+use super::maps::Drafts;
 use crate::fs::bytes::{copy_prefix, prefix};
 use crate::fs::content::{Content, Take, WriteAt};
 use crate::fs::fallible::Text;
 use crate::fs::page_cache::PAGE;
+use crate::mm::space::user_pages;
 use crate::process::{Mapped, Memory, Process};
 use crate::sched;
 
@@ -23,7 +24,7 @@ use crate::sched;
 const LINE: usize = 128;
 
 /// Writes a paragraph.
-pub type Paragraph = fn(&Memory, &Mapped, &mut LastName, &mut Text) -> fmt::Result;
+pub type Paragraph = fn(&Memory, &Mapped, &mut Drafts, &mut Text) -> fmt::Result;
 
 /// See the module. One for each open file.
 pub struct Listing {
@@ -39,7 +40,7 @@ struct Cursor {
     at: u64,
     /// Paragraphs that were made, and not read to their end.
     text: Text,
-    /// Where the next paragraph's mapping is looked for.
+    /// Where the next paragraph's mapping is looked for; behind all pages once there was none.
     next: PageNum,
 }
 
@@ -96,11 +97,14 @@ impl Cursor {
         }
         // For a page of lines, and the last of them: most are not longer.
         self.text.0.try_reserve(PAGE + LINE).map_err(|_| Errno::ENOMEM)?;
-        let (mut mappings, mut names) = (memory.mappings(self.next, detail), LastName::default());
+        let (mut mappings, mut drafts) = (memory.mappings(self.next, detail), Drafts::default());
         while self.at < at || self.text.0.len() < PAGE {
-            let Some(mapped) = mappings.next() else { return Ok(()) };
+            let Some(mapped) = mappings.next() else {
+                self.next = user_pages().end();
+                return Ok(());
+            };
             let end = self.text.0.len();
-            if write(memory, &mapped, &mut names, &mut self.text).is_err() {
+            if write(memory, &mapped, &mut drafts, &mut self.text).is_err() {
                 self.text.0.truncate(end);
                 return Err(Errno::ENOMEM);
             }
@@ -114,7 +118,9 @@ impl Cursor {
     /// Forgets what lies before `at`.
     fn pass(&mut self, at: u64) {
         let passed = (at - self.at).min(self.text.0.len() as u64);
-        self.text.0.drain(..passed as usize);
-        self.at += passed;
+        if passed > 0 {
+            self.text.0.drain(..passed as usize);
+            self.at += passed;
+        }
     }
 }

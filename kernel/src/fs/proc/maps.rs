@@ -32,10 +32,10 @@ const KIB: u64 = PAGE_SIZE / 1024;
 pub fn smaps_paragraph(
     memory: &Memory,
     mapped: &Mapped,
-    names: &mut LastName,
+    drafts: &mut Drafts,
     text: &mut Text,
 ) -> fmt::Result {
-    maps_line(memory, mapped, names, text)?;
+    maps_line(memory, mapped, drafts, text)?;
     write_kib(text, "Size:", mapped.region.pages.pages())?;
     text.write_str("KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n")?;
     Sums::of(mapped).write(text)?;
@@ -51,7 +51,7 @@ pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
         bounds = (bounds.0.min(start), end);
         sums.add(Sums::of(&mapped));
     }
-    let mut line = Line::new();
+    let mut line = Line::default();
     add_bounds(&mut line, [bounds.0.min(bounds.1), bounds.1]);
     line.add(b" ---p 00000000 00:00 0 ");
     line.pad(NAME_COLUMN);
@@ -69,25 +69,32 @@ fn add_bounds(line: &mut Line, [start, end]: [u64; 2]) {
     line.hex(end, 8);
 }
 
-/// The path of the file that was named last: neighbours are often of one file.
+/// What one line of maps leaves to the next.
 #[derive(Default)]
-pub struct LastName(Option<(StaticOrArc<OpenFile>, Vec<u8>)>);
+pub struct Drafts {
+    line: Line,
+    /// The path of the file that was named last: neighbours are often of one file.
+    named: Option<(StaticOrArc<OpenFile>, Vec<u8>)>,
+}
 
-impl LastName {
-    fn of(&mut self, file: &StaticOrArc<OpenFile>) -> Result<&[u8], Errno> {
-        let known = self.0.take().filter(|(last, _)| last.is(file));
-        let named = match known {
-            Some(known) => known,
-            None => (file.clone(), file.path()?),
-        };
-        Ok(&self.0.insert(named).1)
-    }
+/// The path of `file`, which may be what is `named` already.
+fn path<'n>(
+    file: &StaticOrArc<OpenFile>,
+    named: &'n mut Option<(StaticOrArc<OpenFile>, Vec<u8>)>,
+) -> Result<&'n [u8], Errno> {
+    let known = named.take().filter(|(last, _)| last.is(file));
+    let path = match known {
+        Some(known) => known,
+        None => (file.clone(), file.path()?),
+    };
+    Ok(&named.insert(path).1)
 }
 
 /// A line of maps.
-pub fn maps_line(memory: &Memory, mapped: &Mapped, names: &mut LastName, text: &mut Text) -> fmt::Result {
-    let mut line = Line::new();
-    add_bounds(&mut line, place(mapped));
+pub fn maps_line(memory: &Memory, mapped: &Mapped, drafts: &mut Drafts, text: &mut Text) -> fmt::Result {
+    let Drafts { line, named } = drafts;
+    line.clear();
+    add_bounds(line, place(mapped));
     line.add(&rights(mapped));
     line.hex(mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE), 8);
     let stat = mapped.file().map(|file| file.node().stat());
@@ -99,7 +106,7 @@ pub fn maps_line(memory: &Memory, mapped: &Mapped, names: &mut LastName, text: &
     line.add(b" ");
     if let Some(file) = mapped.file() {
         line.pad(NAME_COLUMN);
-        return line.end(names.of(file).map_err(|_| fmt::Error)?, text);
+        return line.end(path(file, named).map_err(|_| fmt::Error)?, text);
     }
     let name = name(memory, mapped);
     if !name.is_empty() {
@@ -129,7 +136,7 @@ fn name(memory: &Memory, mapped: &Mapped) -> &'static [u8] {
 
 /// Writes a line of smaps: `name` and as many KiB as `pages` have.
 fn write_kib(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
-    let mut line = Line::new();
+    let mut line = Line::default();
     line.add_name(name.as_bytes());
     line.pad(KIB_COLUMN);
     line.decimal(pages * KIB, 8);
