@@ -177,8 +177,12 @@ impl Like<'_, '_> {
         }
         let seconds = match self.seconds.each.get(at..).and_then(|each| each.first_chunk::<N>()) {
             // Relaxed, as in `Seconds::get`.
-            Some(each) => each.iter().fold(0, |bits, second| bits | second.load(Ordering::Relaxed) ^ self.second),
-            None => (at..).zip(words).fold(0, |bits, (index, &word)| bits | self.seconds.get(index, word) ^ self.second),
+            Some(each) => {
+                each.iter().fold(0, |bits, second| bits | second.load(Ordering::Relaxed) ^ self.second)
+            }
+            None => (at..)
+                .zip(words)
+                .fold(0, |bits, (index, &word)| bits | self.seconds.get(index, word) ^ self.second),
         };
         let changed = |bits, index| bits | speaker(index).changed_since(words[index]);
         seconds == 0 && (0..N).fold(0, changed) == 0

@@ -30,6 +30,11 @@ impl Default for Line {
 }
 
 impl Line {
+    /// What was added.
+    pub fn bytes(&self) -> &[u8] {
+        prefix(&self.bytes, self.len as u64)
+    }
+
     /// Makes it an empty one.
     pub fn clear(&mut self) {
         self.len = 0;
@@ -89,7 +94,7 @@ impl Line {
     /// No memory.
     pub fn end(&self, rest: &[u8], text: &mut Text) -> fmt::Result {
         text.0.try_reserve(self.len + rest.len() + 1).map_err(|_| fmt::Error)?;
-        text.0.extend_from_slice(prefix(&self.bytes, self.len as u64));
+        text.0.extend_from_slice(self.bytes());
         text.0.extend_from_slice(rest);
         text.0.push(b'\n');
         Ok(())

@@ -73,21 +73,39 @@ fn add_bounds(line: &mut Line, [start, end]: [u64; 2]) {
 #[derive(Default)]
 pub struct Drafts {
     line: Line,
-    /// The path of the file that was named last: neighbours are often of one file.
-    named: Option<(StaticOrArc<OpenFile>, Vec<u8>)>,
+    /// The file that was named last: neighbours are often of one file.
+    named: Option<Named>,
 }
 
-/// The path of `file`, which may be what is `named` already.
-fn path<'n>(
-    file: &StaticOrArc<OpenFile>,
-    named: &'n mut Option<(StaticOrArc<OpenFile>, Vec<u8>)>,
-) -> Result<&'n [u8], Errno> {
-    let known = named.take().filter(|(last, _)| last.is(file));
-    let path = match known {
-        Some(known) => known,
-        None => (file.clone(), file.path()?),
-    };
-    Ok(&named.insert(path).1)
+/// What a line says of a file.
+struct Named {
+    file: StaticOrArc<OpenFile>,
+    /// Its device and its number.
+    numbers: Line,
+    path: Vec<u8>,
+}
+
+impl Named {
+    /// What `last` is, if that is of `file`, or becomes.
+    fn get<'n>(last: &'n mut Option<Self>, file: &StaticOrArc<OpenFile>) -> Result<&'n Self, Errno> {
+        if last.as_ref().is_some_and(|last| !last.file.is(file)) {
+            *last = None;
+        }
+        match last {
+            Some(last) => Ok(last),
+            None => Ok(last.insert(Self::new(file)?)),
+        }
+    }
+
+    fn new(file: &StaticOrArc<OpenFile>) -> Result<Self, Errno> {
+        let (stat, mut numbers) = (file.node().stat(), Line::default());
+        numbers.add(b" 00:");
+        numbers.hex(stat.dev, 2);
+        numbers.add(b" ");
+        numbers.decimal(stat.ino, 0);
+        numbers.add(b" ");
+        Ok(Self { file: file.clone(), numbers, path: file.path()? })
+    }
 }
 
 /// A line of maps.
@@ -97,17 +115,13 @@ pub fn maps_line(memory: &Memory, mapped: &Mapped, drafts: &mut Drafts, text: &m
     add_bounds(line, place(mapped));
     line.add(&rights(mapped));
     line.hex(mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE), 8);
-    let stat = mapped.file().map(|file| file.node().stat());
-    let (device, number) = stat.map_or((0, 0), |stat| (stat.dev, stat.ino));
-    line.add(b" 00:");
-    line.hex(device, 2);
-    line.add(b" ");
-    line.decimal(number, 0);
-    line.add(b" ");
     if let Some(file) = mapped.file() {
+        let named = Named::get(named, file).map_err(|_| fmt::Error)?;
+        line.add_name(named.numbers.bytes());
         line.pad(NAME_COLUMN);
-        return line.end(path(file, named).map_err(|_| fmt::Error)?, text);
+        return line.end(&named.path, text);
     }
+    line.add(b" 00:00 0 ");
     let name = name(memory, mapped);
     if !name.is_empty() {
         line.pad(NAME_COLUMN);
