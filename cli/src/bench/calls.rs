@@ -72,7 +72,7 @@ pub const CALLS: [Call; 25] = [
     Call::new("protect twice", "calls", &["protect"]).target(0.5).open(0.71),
     Call::new("mincore", "calls", &["mincore"]).target(0.5),
     Call::new("munmap, scattered", "calls", &["scattered", "--pages", "8"]).per_round(8),
-    Call::new("maps", "calls", &["maps"]).open(1.36),
+    Call::new("maps", "calls", &["maps"]),
     Call::new("stat", "calls", &["stat"]),
     Call::new("thread, new stack", "calls", &["thread"]),
     Call::new("thread, kept stack", "calls", &["kept-thread"]),
