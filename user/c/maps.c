@@ -157,6 +157,41 @@ static void names(const char *path)
     check("the stack", says(&heap, 0, "rw-p", 0, "[stack]"));
 }
 
+/* Two files by turns. */
+static void neighbours(const char *path)
+{
+    int files[] = { open(path, O_RDONLY), memfd_create("other", 0) };
+    const char *names[] = { path, "/memfd:other (deleted)" };
+    int good = !ftruncate(files[1], 4 * PAGE);
+    char *at = fenced(4, PROT_NONE);
+    for (int i = 0; i < 4; i++)
+        mmap(at + i * PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, files[i % 2], 0);
+    for (int i = 0; i < 4; i++)
+        good &= says(at + i * PAGE, 1, "r--p", 0, names[i % 2]);
+    check("two files by turns", good);
+}
+
+/* However it is read, the text is the same. */
+static void in_pieces(void)
+{
+    static char whole[sizeof text], again[PAGE];
+    char *at = fenced(1, RW);
+    read_text("/proc/self/maps");
+    strcpy(whole, text);
+    size_t length = strlen(whole), done = 0;
+    int fd = open("/proc/self/maps", O_RDONLY);
+    ssize_t now = read(fd, at + PAGE - 10, 500);
+    check("to a page that is not there", now == 10 && !memcmp(at + PAGE - 10, whole, 10));
+    for (done = now; (now = read(fd, text + done, 7)) > 0; done += now)
+        ;
+    check("in pieces", now == 0 && done == length && !memcmp(text + 10, whole + 10, length - 10));
+    check("at the end", read(fd, again, sizeof again) == 0);
+    now = pread(fd, again, sizeof again, 0);
+    check("again", now > 0 && !memcmp(again, whole, now));
+    check("from the middle", pread(fd, again, 20, length / 2) == 20 && !memcmp(again, whole + length / 2, 20));
+    close(fd);
+}
+
 static void totals(void)
 {
     read_text("/proc/self/maps");
@@ -242,6 +277,8 @@ int main(int count, char **arguments)
     memory();
     advice();
     names(arguments[1]);
+    neighbours(arguments[1]);
+    in_pieces();
     totals();
     page_map();
     /* Newer Linux lists a moment for each line, and promises no more. */
