@@ -226,7 +226,7 @@ fn status(outcome: &Outcome, program: &Program) -> u8 {
             NOT_RUNNABLE
         }
         End::Enough => 0,
-        End::Failed(why) => {
+        End::Failed(why) | End::Unbooted(why) => {
             terminal::remark(why);
             FAILED
         }

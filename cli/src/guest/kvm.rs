@@ -70,7 +70,7 @@ fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
 /// The first line that says something.
 fn describe(end: &End) -> String {
     let text = match end {
-        End::Failed(text) => text.clone(),
+        End::Failed(text) | End::Unbooted(text) => text.clone(),
         other => format!("the probe guest ended with {other:?}"),
     };
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");

@@ -86,6 +86,8 @@ pub enum End {
     Interrupted(i32),
     /// The guest failed.
     Failed(String),
+    /// The guest did not boot in time: a stock kernel may do so when it is booted again.
+    Unbooted(String),
     /// What was wanted of the guest is there.
     Enough,
 }
@@ -203,12 +205,15 @@ impl Said {
             notice(Notice::StillBooting(after));
             return None;
         }
-        Some(End::Failed(self.overdue(after)))
+        Some(self.overdue(after.as_secs()))
     }
 
-    fn overdue(&self, after: Duration) -> String {
-        let what = if self.booted { "did not end" } else { "did not boot" };
-        format!("the guest {what} within {} s", after.as_secs())
+    fn overdue(&self, seconds: u64) -> End {
+        if self.booted {
+            End::Failed(format!("the guest did not end within {seconds} s"))
+        } else {
+            End::Unbooted(format!("the guest did not boot within {seconds} s"))
+        }
     }
 
     /// Why QEMU left without an exit line, given its own words.
@@ -271,5 +276,10 @@ mod tests {
         let booted = || Said { booted: true, ..Said::default() };
         assert_eq!(silence(&plan(94, None), booted()), []);
         assert_eq!(silence(&plan(94, Some(600)), booted()), [(600, false)]);
+        assert_eq!(booted().overdue(600), End::Failed("the guest did not end within 600 s".to_owned()));
+        assert_eq!(
+            Said::default().overdue(94),
+            End::Unbooted("the guest did not boot within 94 s".to_owned())
+        );
     }
 }

@@ -188,10 +188,11 @@ impl<'p> NodeRef<'p> {
         Annex { words: &node.words, cores: &node.links.bits }
     }
 
-    /// One more reason why a leaf stays. Release: pairs with the Acquire of whoever takes it away, who so tells Refcache later.
+    /// One more reason why a leaf stays. Relaxed: an epoch ends on a core after it began on all of them, so who takes away what is found
+    /// here does that in no earlier epoch, and Refcache minds the order of epochs only.
     pub fn hold(self, here: &Here<'p>) {
         self.count(here, 1);
-        self.links().holds.fetch_add(1, Ordering::Release);
+        self.links().holds.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many reasons less.
@@ -200,8 +201,8 @@ impl<'p> NodeRef<'p> {
     /// If there are not so many.
     pub fn release(self, here: &Here<'p>, reasons: usize) {
         let less = |holds: u64| holds.checked_sub(reasons as u64);
-        // Acquire: pairs with the Release in `hold`.
-        let left = self.links().holds.fetch_update(Ordering::Acquire, Ordering::Relaxed, less);
+        // Relaxed: see `hold`.
+        let left = self.links().holds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         assert!(left.is_ok(), "a leaf was held less often than it was released");
         self.count(here, -(reasons as i64));
     }
