@@ -11,3 +11,11 @@ fn a_child_of_threads_is_a_copy_of_one_moment() {
         assert!(run.status == 0 && run.text().lines().count() == 4, "{cpus} {tables}: {run:?}");
     }
 }
+
+/// Three threads read `/proc/PID/status` of children that exit at once.
+#[test]
+fn processes_that_end_are_read_meanwhile() {
+    let program = compiled("exit_readers", Compiler::Musl);
+    let run = run(&["-c", "4", "-m", "256M"], &[&program, "3000"]);
+    assert!(run.status == 0 && run.text().lines().count() == 3, "{run:?}");
+}

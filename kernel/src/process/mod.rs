@@ -176,9 +176,12 @@ impl Process {
         threads.get(at).cloned()
     }
 
-    /// The name of its main thread; the last one, once it has ended.
+    /// Returns the name of its main thread, or the last one if it has ended. Takes one lock at a time: a thread that ends takes both.
     pub fn name(&self) -> [u8; NAME_BYTES] {
-        self.any_thread().map_or(*self.last_name.lock(), |task| *task.thread.name.lock())
+        match self.any_thread() {
+            Some(task) => *task.thread.name.lock(),
+            None => *self.last_name.lock(),
+        }
     }
 
     /// Whether one of its threads runs.

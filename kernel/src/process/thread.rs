@@ -124,7 +124,9 @@ impl Process {
         let at = threads.iter().position(|task| core::ptr::eq(&raw const **task, leaving));
         let gone = at.map(|at| threads.remove(at));
         let is_last = threads.is_empty();
-        *self.last_name.lock() = *leaving.thread.name.lock();
+        // One lock at a time: a guard lives to the end of its statement.
+        let name = *leaving.thread.name.lock();
+        *self.last_name.lock() = name;
         let faults = if is_last { faults(leaving.space()) } else { 0 };
         self.past.add(&Usage { cpu_ns: leaving.cpu_ns(), faults });
         if let ([left], true) = (&threads[..], self.executor.load(Ordering::Relaxed) != 0) {
