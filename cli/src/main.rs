@@ -5,13 +5,13 @@ mod artifacts;
 mod bench;
 mod commands;
 mod crash;
+mod exit_status;
 mod guest;
 mod meter;
 mod options;
 mod place;
 mod program;
 mod progress;
-mod refusal;
 mod symbols;
 mod table;
 mod terminal;
@@ -19,7 +19,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use refusal::{FAILED, Refusal};
+use exit_status::{FAILED, StatusError};
 
 #[derive(Parser)]
 #[command(
@@ -94,8 +94,8 @@ fn explain(error: &anyhow::Error) -> u8 {
     if is_broken_pipe(error) {
         return 128 + 13;
     }
-    terminal::remark(format_args!("{error:#}"));
-    error.downcast_ref::<Refusal>().map_or(FAILED, |refusal| refusal.status)
+    terminal::message(format_args!("{error:#}"));
+    error.downcast_ref::<StatusError>().map_or(FAILED, |error| error.status)
 }
 
 /// Whether our own reader went away, as in `radixvm syscalls | head`.

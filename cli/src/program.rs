@@ -9,7 +9,7 @@ use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP, PT_LOAD, 
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
 
-use crate::refusal::{NOT_FOUND, NOT_RUNNABLE, Refusal};
+use crate::exit_status::{NOT_FOUND, NOT_RUNNABLE, StatusError};
 
 /// A program that can run, read into memory.
 #[derive(Clone)]
@@ -25,10 +25,12 @@ impl Program {
     pub fn load(path: &Path) -> Result<Self> {
         let shown = path.display();
         let refused = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound => Refusal::error(NOT_FOUND, format!("{shown}: no such program")),
-            _ => Refusal::error(NOT_RUNNABLE, format!("{shown}: {error}")),
+            std::io::ErrorKind::NotFound => {
+                StatusError::error(NOT_FOUND, format!("{shown}: no such program"))
+            }
+            _ => StatusError::error(NOT_RUNNABLE, format!("{shown}: {error}")),
         };
-        let unfit = |why: String| Refusal::error(NOT_RUNNABLE, format!("{shown}: {why}"));
+        let unfit = |why: String| StatusError::error(NOT_RUNNABLE, format!("{shown}: {why}"));
         let metadata = fs::metadata(path).map_err(refused)?;
         // Before it is read: a named pipe would never end.
         if !metadata.is_file() {
@@ -53,7 +55,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
-    found.ok_or_else(|| Refusal::error(NOT_FOUND, format!("{name}: no such program here or on the PATH")))
+    found.ok_or_else(|| StatusError::error(NOT_FOUND, format!("{name}: no such program here or on the PATH")))
 }
 
 /// Says why these bytes are not a program for us.
@@ -174,11 +176,11 @@ mod tests {
 
     #[test]
     fn what_is_not_a_regular_file_is_not_read() {
-        let refusal = |path: &str| Program::load(Path::new(path)).err().unwrap();
+        let error = |path: &str| Program::load(Path::new(path)).err().unwrap();
         for path in ["/dev/zero", "/"] {
-            let error = refusal(path);
+            let error = error(path);
             assert_eq!(error.to_string(), format!("{path}: not a regular file"));
-            assert_eq!(error.downcast::<Refusal>().unwrap().status, NOT_RUNNABLE);
+            assert_eq!(error.downcast::<StatusError>().unwrap().status, NOT_RUNNABLE);
         }
     }
 

@@ -38,7 +38,7 @@ impl Step {
     /// Says in a log what is being done.
     pub fn announce(&self, text: &str) {
         if self.bar.is_none() {
-            terminal::remark(text);
+            terminal::message(text);
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
 
 /// Prints a line of this command's own on stderr.
-pub fn remark(text: impl Display) {
+pub fn message(text: impl Display) {
     eprint_plain(&format!("radixvm: {text}\n"));
 }
 

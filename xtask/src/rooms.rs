@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::root;
 
-/// Folders and files that may say `unsafe`: the concurrency crates, the parts of the rivals that need it, the
+/// Folders and files that may say `unsafe`: the concurrency crates, the parts of the baselines that need it, the
 /// machine, the kernel's memory (frames, heap, the copies to and from user memory); the programs for guests, which
 /// call libc; what QEMU calls in the meter, and what the meter asks of the host; and the tests' own allocators.
 const ROOMS: [&str; 16] = [

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::artifacts;
 use crate::guest::channels::Sink;
-use crate::guest::handed::Handed;
+use crate::guest::file_arg::FileArg;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End};
 use crate::guest::system::{self, Job, Size, Streams, System};
@@ -95,7 +95,7 @@ fn job(task: &Task) -> Result<Job> {
     let program = Program::load(&artifacts::program(task.program)?)?;
     let arguments = task.arguments.iter().map(String::as_str).chain(["--json"]);
     let mut job = Job::new(program, arguments.map(OsString::from));
-    job.files = task.files.iter().map(|file| Handed::parse(file)).collect::<Result<_>>()?;
+    job.files = task.files.iter().map(|file| FileArg::parse(file)).collect::<Result<_>>()?;
     Ok(job)
 }
 

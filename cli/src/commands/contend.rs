@@ -7,12 +7,12 @@ use abi::config::{Choice, Huge, Refs};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::guest::handed::Handed;
+use crate::exit_status::FAILED;
+use crate::guest::file_arg::FileArg;
 use crate::guest::system::System;
 use crate::meter::experiment::Experiment;
 use crate::meter::row::Cell;
 use crate::meter::{benchmarks, report};
-use crate::refusal::FAILED;
 use crate::{artifacts, options, program, terminal};
 
 const HELP: &str = "\
@@ -97,7 +97,7 @@ impl Arguments {
             program: if bundled { artifacts::program(name)? } else { program::find(name)? },
             arguments: benchmarks::complete(&self.command[1..], rounds),
             rounds: rounds.unwrap_or(0),
-            files: self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?,
+            files: self.files.iter().map(|text| FileArg::parse(text)).collect::<Result<_>>()?,
             environment: self.env.clone(),
             cpus: sorted(if self.quick { &QUICK } else { &self.cpus }),
             systems: self.systems(),
@@ -140,7 +140,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         write(&folder.join("speed.svg"), &report::picture(&cells))?;
         write(&folder.join("index.html"), &report::page(&cells, &arguments.command))?;
     }
-    refused.iter().for_each(|error| terminal::remark(format_args!("left out: {error:#}")));
+    refused.iter().for_each(|error| terminal::message(format_args!("skipped: {error:#}")));
     Ok(if refused.is_empty() { 0 } else { FAILED })
 }
 

@@ -5,7 +5,7 @@ pub mod contend;
 pub mod demo;
 pub mod doctor;
 mod dry_run;
-mod remarks;
+mod messages;
 pub mod run;
 pub mod syscalls;
 pub mod test;

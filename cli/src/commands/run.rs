@@ -7,16 +7,16 @@ use abi::config::{Design, Huge, Refs, Tables};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use super::remarks::Remarks;
+use super::messages::Messages;
+use crate::exit_status::{FAILED, NOT_RUNNABLE};
 use crate::guest::channels::Sink;
-use crate::guest::handed::Handed;
+use crate::guest::file_arg::FileArg;
 use crate::guest::kvm;
 use crate::guest::protocol::Stats;
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End, Outcome, Plan};
 use crate::guest::system::{self, Job, Size, Streams, System};
 use crate::program::{self, Program};
-use crate::refusal::{FAILED, NOT_RUNNABLE};
 use crate::table::{Table, count};
 use crate::{artifacts, options, progress, terminal};
 
@@ -141,7 +141,7 @@ impl Arguments {
 
     fn job(&self) -> Result<Job> {
         let program = Program::load(&locate(&self.command[0].to_string_lossy())?)?;
-        let files = self.files.iter().map(|text| Handed::parse(text)).collect::<Result<_>>()?;
+        let files = self.files.iter().map(|text| FileArg::parse(text)).collect::<Result<_>>()?;
         let envp = system::environment(self.env.iter().cloned());
         Ok(Job { program, argv: self.command.clone(), envp, files })
     }
@@ -188,7 +188,7 @@ impl Arguments {
 fn choose(talkative: bool) -> Result<Accel> {
     let Some(trouble) = kvm::trouble(&artifacts::kernel()?) else { return Ok(Accel::Kvm) };
     if talkative {
-        terminal::remark(format_args!("TCG because a KVM guest does not boot here: {trouble}"));
+        terminal::message(format_args!("TCG because a KVM guest does not boot here: {trouble}"));
     }
     Ok(Accel::Tcg)
 }
@@ -207,10 +207,13 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         terminal::print_plain(super::dry_run::shell_line(&plan)? + "\n")?;
         return Ok(0);
     }
-    let remarks =
-        Remarks { talkative: arguments.talkative(), verbose: arguments.verbose, system: arguments.system()? };
-    let outcome = session::run(plan, &mut |notice| remarks.tell(&notice))?;
-    remarks.explain(&outcome, &job);
+    let messages = Messages {
+        talkative: arguments.talkative(),
+        verbose: arguments.verbose,
+        system: arguments.system()?,
+    };
+    let outcome = session::run(plan, &mut |notice| messages.tell(&notice))?;
+    messages.explain(&outcome, &job);
     if let Some(form) = arguments.stats {
         terminal::eprint_plain(&stats(form, outcome.stats.as_ref())?);
     }
@@ -222,12 +225,12 @@ fn status(outcome: &Outcome, program: &Program) -> u8 {
         End::Exited(status) => *status as u8,
         End::Killed(signal) | End::Interrupted(signal) => 128 + *signal as u8,
         End::Refused(why) => {
-            terminal::remark(format_args!("{}: cannot be run: {why}", program.path.display()));
+            terminal::message(format_args!("{}: cannot be run: {why}", program.path.display()));
             NOT_RUNNABLE
         }
         End::Enough => 0,
         End::Failed(why) | End::Unbooted(why) => {
-            terminal::remark(why);
+            terminal::message(why);
             FAILED
         }
     }
@@ -282,8 +285,8 @@ mod tests {
             let error = parsed(words).err().unwrap().to_string();
             assert!(error.contains(&format!("unexpected argument '{word}'")), "{error}");
         }
-        let refusal = parsed("--stats json -- ./ex").unwrap().refuse_detached_form().unwrap_err();
-        assert_eq!(refusal.to_string(), "--stats json: write --stats=json");
+        let error = parsed("--stats json -- ./ex").unwrap().refuse_detached_form().unwrap_err();
+        assert_eq!(error.to_string(), "--stats json: write --stats=json");
     }
 
     #[test]

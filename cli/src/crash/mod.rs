@@ -36,7 +36,7 @@ fn program(crash: &Crash, job: &Job) -> Option<Program> {
         return Some(job.program.clone());
     }
     let path = crash.program.trim_start_matches('/');
-    let found = job.files.iter().filter_map(|handed| handed.host_of(path)).find(|file| file.is_file())?;
+    let found = job.files.iter().filter_map(|file_arg| file_arg.host_of(path)).find(|file| file.is_file())?;
     Some(Program { bytes: fs::read(&found).ok()?, path: found })
 }
 

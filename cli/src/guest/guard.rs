@@ -45,6 +45,6 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         command.env("LD_PRELOAD", library);
     }
     let error = command.exec();
-    terminal::remark(format_args!("cannot start {}: {error}", program.to_string_lossy()));
+    terminal::message(format_args!("cannot start {}: {error}", program.to_string_lossy()));
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }

@@ -14,8 +14,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::cpio::Archive;
-use super::handed::Handed;
-use super::left_out::LeftOut;
+use super::file_arg::FileArg;
+use super::skipped::Skipped;
 
 /// Folders that a guest fills itself; on stock Linux they hide what an image has there.
 const GUESTS_OWN: [&str; 4] = ["dev", "proc", "sys", ".radixvm"];
@@ -59,20 +59,20 @@ impl Tree {
     }
 
     /// Adds a file or, with everything below it, a folder of this machine. Returns what could not come along.
-    pub fn hand_over(&mut self, handed: &Handed) -> Result<LeftOut> {
-        let mut left_out = LeftOut::default();
-        self.hand_over_all(handed, &mut left_out)
-            .with_context(|| format!("--file {}", handed.host.display()))?;
-        Ok(left_out)
+    pub fn add_file_arg(&mut self, file_arg: &FileArg) -> Result<Skipped> {
+        let mut skipped = Skipped::default();
+        self.add_file_arg_to(file_arg, &mut skipped)
+            .with_context(|| format!("--file {}", file_arg.host.display()))?;
+        Ok(skipped)
     }
 
-    fn hand_over_all(&mut self, handed: &Handed, left_out: &mut LeftOut) -> Result<()> {
-        let metadata = fs::metadata(&handed.host)?;
+    fn add_file_arg_to(&mut self, file_arg: &FileArg, skipped: &mut Skipped) -> Result<()> {
+        let metadata = fs::metadata(&file_arg.host)?;
         if metadata.is_dir() {
-            return self.folder(&handed.host, &handed.guest, 0, left_out);
+            return self.folder(&file_arg.host, &file_arg.guest, 0, skipped);
         }
         ensure!(metadata.is_file(), "neither a file nor a folder");
-        self.copy(&handed.host, &handed.guest, metadata.permissions().mode())
+        self.copy(&file_arg.host, &file_arg.guest, metadata.permissions().mode())
     }
 
     /// Bytes of all files.
@@ -103,7 +103,7 @@ impl Tree {
         self.file(guest, permissions, content)
     }
 
-    fn folder(&mut self, host: &Path, guest: &str, depth: usize, left_out: &mut LeftOut) -> Result<()> {
+    fn folder(&mut self, host: &Path, guest: &str, depth: usize, skipped: &mut Skipped) -> Result<()> {
         ensure!(depth < 64, "{} is nested too deeply: a link to itself?", host.display());
         if !guest.is_empty() {
             self.folders_above(&format!("{guest}/"))?;
@@ -112,20 +112,20 @@ impl Tree {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str());
             let name = name.with_context(|| format!("{}: the name is not UTF-8", path.display()))?;
-            self.child(&path, format!("{guest}/{name}").trim_start_matches('/'), depth, left_out)?;
+            self.child(&path, format!("{guest}/{name}").trim_start_matches('/'), depth, skipped)?;
         }
         Ok(())
     }
 
-    fn child(&mut self, host: &Path, guest: &str, depth: usize, left_out: &mut LeftOut) -> Result<()> {
+    fn child(&mut self, host: &Path, guest: &str, depth: usize, skipped: &mut Skipped) -> Result<()> {
         let metadata = followed(host).with_context(|| host.display().to_string())?;
         if metadata.is_dir() {
-            return self.folder(host, guest, depth + 1, left_out);
+            return self.folder(host, guest, depth + 1, skipped);
         }
         if metadata.is_file() {
             return self.copy(host, guest, metadata.permissions().mode());
         }
-        left_out.note(host, metadata.file_type());
+        skipped.note(host, metadata.file_type());
         Ok(())
     }
 
@@ -184,16 +184,17 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let handed = Handed::parse("/no/such/file").unwrap();
-        let error = Tree::default().hand_over(&handed).unwrap_err();
+        let file_arg = FileArg::parse("/no/such/file").unwrap();
+        let error = Tree::default().add_file_arg(&file_arg).unwrap_err();
         assert!(format!("{error:#}").contains("/no/such/file"), "{error:#}");
     }
 
     #[test]
     fn folders_are_handed_over_whole() {
         let mut tree = Tree::default();
-        let handed = Handed { host: concat!(env!("CARGO_MANIFEST_DIR"), "/src").into(), guest: "in".into() };
-        tree.hand_over(&handed).unwrap();
+        let file_arg =
+            FileArg { host: concat!(env!("CARGO_MANIFEST_DIR"), "/src").into(), guest: "in".into() };
+        tree.add_file_arg(&file_arg).unwrap();
         assert!(matches!(tree.0["in/guest/image.rs"], Entry::File { .. }));
         assert!(matches!(tree.0["in/guest"], Entry::Directory));
     }
@@ -204,7 +205,7 @@ mod tests {
         tree.file("bin/program", 0o755, vec![]).unwrap();
         let mut refused = |guest: &str| {
             let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-            let error = tree.hand_over(&Handed { host: file.into(), guest: guest.into() }).unwrap_err();
+            let error = tree.add_file_arg(&FileArg { host: file.into(), guest: guest.into() }).unwrap_err();
             format!("{error:#}")
         };
         for own in ["dev/null", "dev", "proc/self/maps", "sys/x", ".radixvm/argv"] {
@@ -221,8 +222,8 @@ mod tests {
         }
         assert!(refused("bin/program").contains("two files want to be /bin/program"));
         assert!(refused("bin/program/x").contains("is a file and a folder"));
-        let whole = Handed { host: concat!(env!("CARGO_MANIFEST_DIR"), "/src").into(), guest: "tmp".into() };
-        assert!(tree.hand_over(&whole).unwrap().sentence().is_none());
+        let whole = FileArg { host: concat!(env!("CARGO_MANIFEST_DIR"), "/src").into(), guest: "tmp".into() };
+        assert!(tree.add_file_arg(&whole).unwrap().sentence().is_none());
     }
 
     #[test]
@@ -237,8 +238,8 @@ mod tests {
         link("circle", "in/circle");
         let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
         let mut tree = Tree::default();
-        let left_out = tree.hand_over(&Handed { host: folder.into(), guest: "in".into() }).unwrap();
-        let told = left_out.sentence().unwrap();
+        let skipped = tree.add_file_arg(&FileArg { host: folder.into(), guest: "in".into() }).unwrap();
+        let told = skipped.sentence().unwrap();
         assert!(told.contains("2 dangling links (first ") && told.contains("1 socket ("), "{told}");
         assert!(matches!(tree.0["in/good"], Entry::File { .. }));
         assert_eq!(tree.0.len(), 4, "in, in/in and two files");

@@ -13,15 +13,15 @@
 pub mod channels;
 pub mod cpio;
 pub mod disk;
+pub mod file_arg;
 pub mod guard;
-pub mod handed;
 pub mod image;
 pub mod kvm;
-pub mod left_out;
 pub mod linux;
 pub mod live;
 pub mod protocol;
 pub mod qemu;
 pub mod session;
 pub mod signals;
+pub mod skipped;
 pub mod system;

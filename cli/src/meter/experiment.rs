@@ -20,7 +20,7 @@ use super::run::{self, Guest, Run};
 use super::statistics::Summary;
 use crate::artifacts;
 use crate::bench::row::median;
-use crate::guest::handed::Handed;
+use crate::guest::file_arg::FileArg;
 use crate::guest::system::{self, Job, System};
 use crate::guest::{linux, qemu};
 use crate::program::Program;
@@ -38,7 +38,7 @@ pub struct Experiment {
     /// Rounds of all threads together.
     pub rounds: u64,
     /// Files for it.
-    pub files: Vec<Handed>,
+    pub files: Vec<FileArg>,
     /// `K=V` each.
     pub environment: Vec<OsString>,
     /// Numbers of CPUs.

@@ -61,7 +61,7 @@ pub fn run(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
 fn boot(mut attempt: impl FnMut() -> Result<Attempt>) -> Result<Attempt> {
     let first = attempt()?;
     let End::Unbooted(why) = &first.outcome.end else { return Ok(first) };
-    terminal::remark(format_args!("once more: {why}"));
+    terminal::message(format_args!("once more: {why}"));
     attempt()
 }
 

@@ -31,8 +31,8 @@ fn dearer(row: &Value) -> Option<String> {
     let text =
         format!("{}: {ratio:.2} of Linux's instructions, limit {limit}, to reach {target}", row["call"]);
     if limit > target {
-        let remark = if ratio <= target { " (reached: take its limit away)" } else { "" };
-        let _nobody_reads = writeln!(stderr(), "open: {text}{remark}");
+        let note = if ratio <= target { " (reached: take its limit away)" } else { "" };
+        let _nobody_reads = writeln!(stderr(), "open: {text}{note}");
     }
     (ratio > limit).then_some(text)
 }

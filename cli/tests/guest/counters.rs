@@ -7,10 +7,10 @@ use crate::harness::{Compiler, compiled, run, scratch};
 fn counters_are_of_all_programs() {
     // A program of user/, which the command has built.
     let local = scratch("..").join("x86_64-unknown-linux-musl/release/local");
-    let handed = format!("{}:/in/local", local.display());
+    let file_arg = format!("{}:/in/local", local.display());
     let starter = compiled("starter", Compiler::Static);
     let words = [starter.as_str(), "/in/local", "--threads", "2", "--iterations", "150"];
-    let run = run(&["-c", "2", "--file", &handed], &words);
+    let run = run(&["-c", "2", "--file", &file_arg], &words);
     let total = |counter: &str| {
         let counts = run.stats["counters"][counter].as_array().unwrap();
         counts.iter().map(|count| count.as_i64().unwrap()).sum::<i64>()

@@ -63,9 +63,9 @@ fn a_frame_that_cannot_be_is_a_crash() {
 
 /// Runs `segv read` as a child, from `/in/fault`, or from a copy that the guest made; the first program lives.
 fn crash_of_a_child(words: &[&str]) -> Run {
-    let handed = format!("{}:/in/fault", compiled("segv", Compiler::StaticPie));
+    let file_arg = format!("{}:/in/fault", compiled("segv", Compiler::StaticPie));
     let starter = compiled("starter", Compiler::Static);
-    let run = run(&["--file", &handed], &[&[starter.as_str()], words].concat());
+    let run = run(&["--file", &file_arg], &[&[starter.as_str()], words].concat());
     assert_eq!((run.status, run.text()), (0, "about to fault: read\n".to_owned()), "{run:?}");
     run
 }

@@ -36,7 +36,7 @@ fn series(figure: &Value) -> impl Iterator<Item = (String, &Value)> {
 
 /// A series has points that mean something, or its design or program is not in this build.
 fn is_drawn_or_absent(name: &str, series: &Value) {
-    assert!(list(series, "left_out").is_empty(), "{name}: {series}");
+    assert!(list(series, "skipped").is_empty(), "{name}: {series}");
     let points = list(series, "points");
     let sizes = if name.starts_with("fig18") { 2 } else { 2 - series["apart"].as_u64().unwrap().min(2) };
     let sizes = if series["not_in_this_build"].is_null() { sizes } else { 0 };

@@ -48,11 +48,11 @@ fn stock_linux_gets_files_that_its_memory_has_no_room_for() {
     large.write_all_at(b"somewhere", 150 << 20).unwrap();
     fs::write(folder.join("small"), "small").unwrap();
     fs::copy(compiled("total", Compiler::Static), folder.join("program")).unwrap();
-    let handed = format!("{}:/in put", folder.display());
+    let file_arg = format!("{}:/in put", folder.display());
     let starter = compiled("starter", Compiler::Static);
     let words = ["/in put/program", "/in put/large"];
     let mut command = radixvm();
-    command.args(["run", "--system", "linux", "-m", "128M", "--file", &handed, "--", &starter]).args(words);
+    command.args(["run", "--system", "linux", "-m", "128M", "--file", &file_arg, "--", &starter]).args(words);
     let output = command.output().unwrap();
     let (expected, _) =
         here(&[compiled("total", Compiler::Static).as_str(), folder.join("large").to_str().unwrap()], b"");

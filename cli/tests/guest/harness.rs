@@ -137,8 +137,8 @@ fn split(output: Output) -> Run {
     let at = end.rfind('\n').map_or(0, |at| at + 1);
     let stats = serde_json::from_str(&end[at..]).unwrap_or(Value::Null);
     let status = output.status.code().expect("timeout passes the status on");
-    let remarks = if stats.is_null() { stderr.len() } else { at };
-    Run { stdout: output.stdout, stderr: stderr[..remarks].to_owned(), status, stats }
+    let messages = if stats.is_null() { stderr.len() } else { at };
+    Run { stdout: output.stdout, stderr: stderr[..messages].to_owned(), status, stats }
 }
 
 /// A scratch folder of one test.

@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod applications;
+mod baselines;
 mod binaries;
 mod bochs;
 mod calls;
@@ -27,7 +28,6 @@ mod meter_programs;
 mod microbenchmarks;
 mod owners;
 mod programs;
-mod rivals;
 mod scale;
 mod statuses;
 mod storms;

@@ -28,7 +28,7 @@ pub struct Curve {
     /// What this build has not.
     pub not_in_this_build: Option<String>,
     /// Runs that gave nothing, and why.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
     /// From counts.
     pub points: Vec<(f64, f64)>,
     /// By the cost model from counts at the numbers of CPUs around, or the largest two.

@@ -48,14 +48,14 @@ impl Job {
         let of = runs.len();
         let done = runs.into_iter().enumerate().map(|(number, run)| self.once(run, number + 1, of));
         let done: Done = done.collect::<Result<_>>()?;
-        let left_out = done.iter().filter(|(_, result)| result.is_err()).count();
+        let skipped = done.iter().filter(|(_, result)| result.is_err()).count();
         let figures = self.figures.iter().map(|figure| {
             Drawn::new(figure, |across, panel, series| self.curve(&done, across, panel, series))
         });
         let figures = figures.collect::<Result<_>>()?;
         let (identity, cpus) = (self.identity.clone(), self.extent.cpus.clone());
-        let measured = of - kept - left_out;
-        Ok((Results { identity, quick: self.effort.quick, cpus, measured, kept, figures }, left_out))
+        let measured = of - kept - skipped;
+        Ok((Results { identity, quick: self.effort.quick, cpus, measured, kept, figures }, skipped))
     }
 
     fn is_done(&self, boots: &[Measured]) -> bool {
@@ -74,7 +74,7 @@ impl Job {
                     boots.push(measured);
                 }
                 Err(error) => {
-                    terminal::remark(format_args!("left out: {name}: {error:#}"));
+                    terminal::message(format_args!("skipped: {name}: {error:#}"));
                     return Ok((run, Err(error)));
                 }
             }
@@ -86,7 +86,7 @@ impl Job {
     fn boot(&self, run: &Run, step: &str) -> Result<Measured> {
         let boot = || measure::run(run, self.effort, step.to_owned());
         boot().or_else(|error| {
-            terminal::remark(format_args!("once more: {}: {error:#}", run.name()));
+            terminal::message(format_args!("once more: {}: {error:#}", run.name()));
             boot()
         })
     }
@@ -105,7 +105,7 @@ impl Job {
                     points.push((x, run.cpus, mean.clone()));
                     curve.boots.push(*boots);
                 }
-                Some((_, Err(error))) => curve.left_out.push(format!("{x}: {error:#}")),
+                Some((_, Err(error))) => curve.skipped.push(format!("{x}: {error:#}")),
                 None => (),
             }
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Run;
 use crate::bench::measure::{Task, measure};
-use crate::guest::handed::Handed;
+use crate::guest::file_arg::FileArg;
 use crate::guest::qemu::Accel;
 use crate::guest::system::Size;
 use crate::meter::benchmarks;
@@ -78,7 +78,7 @@ fn metered(run: &Run, effort: Effort, step: String) -> Result<Measured> {
         benchmarks::experiment(run.work.program, &words, &[run.cpus], &[system], effort.memory)?;
     experiment.step = step;
     experiment.rounds = effort.rounds(experiment.rounds);
-    experiment.files = files(run).iter().map(|file| Handed::parse(file)).collect::<Result<_>>()?;
+    experiment.files = files(run).iter().map(|file| FileArg::parse(file)).collect::<Result<_>>()?;
     let cell = experiment.run()?.pop().context("nothing was measured")?;
     Ok(Measured::Metered { row: Box::new(cell.row), load: cell.load })
 }

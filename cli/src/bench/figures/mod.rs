@@ -20,13 +20,13 @@ pub mod claims;
 pub mod compare;
 pub mod counts;
 pub mod curve;
-pub mod ideas;
 pub mod identity;
 pub mod job;
 pub mod measure;
 pub mod page;
 pub mod plan;
 pub mod radixvm;
+pub mod radixvm_5_5;
 pub mod results;
 pub mod store;
 pub mod tables;
@@ -216,7 +216,7 @@ impl Work {
 
 /// All figures, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
-    radixvm::FIGURES.iter().chain(&ideas::FIGURES).chain(&bonsai::FIGURES)
+    radixvm::FIGURES.iter().chain(&radixvm_5_5::FIGURES).chain(&bonsai::FIGURES)
 }
 
 #[cfg(test)]

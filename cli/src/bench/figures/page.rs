@@ -138,7 +138,7 @@ fn numbers(figure: &Drawn, panel: &Plotted) -> String {
 fn missing(curve: &Curve) -> Vec<String> {
     let item = |why: &str| format!("<li>{}: {}</li>", escape(curve.label), escape(why));
     let absent = curve.not_in_this_build.iter().map(|what| item(&format!("not in this build ({what})")));
-    absent.chain(curve.left_out.iter().map(|why| item(&format!("left out: {why}")))).collect()
+    absent.chain(curve.skipped.iter().map(|why| item(&format!("skipped: {why}")))).collect()
 }
 
 fn claimed<'a>(claims: impl Iterator<Item = (&'static str, &'a Compared)>) -> String {

@@ -15,9 +15,9 @@ use crate::bench::figures::plan::{Extent, Known};
 use crate::bench::figures::results::Results;
 use crate::bench::figures::store::Store;
 use crate::bench::figures::{self, Figure, page};
+use crate::exit_status::FAILED;
 use crate::guest::linux;
 use crate::meter::report::style;
-use crate::refusal::FAILED;
 use crate::{artifacts, options, terminal};
 
 /// Sizes, and those of a quick look.
@@ -69,12 +69,12 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     }
     let json = arguments.json.clone().map(Output::open).transpose()?;
     let report = arguments.report.clone();
-    let (results, left_out) = prepare(arguments)?.measure()?;
+    let (results, skipped) = prepare(arguments)?.measure()?;
     let text = serde_json::to_string_pretty(&results)? + "\n";
     draw(&report, &results, &text)?;
     json.map_or(Ok(()), |file| file.write(&text))?;
     terminal::print_plain(format_args!("{}\n", told(&results, &report)))?;
-    Ok(if left_out == 0 { 0 } else { FAILED })
+    Ok(if skipped == 0 { 0 } else { FAILED })
 }
 
 fn compare(files: &[PathBuf]) -> Result<u8> {

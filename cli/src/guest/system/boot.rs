@@ -12,7 +12,7 @@ use super::System;
 use crate::artifacts;
 use crate::guest::channels::Sink;
 use crate::guest::disk;
-use crate::guest::handed::Handed;
+use crate::guest::file_arg::FileArg;
 use crate::guest::image::Tree;
 use crate::guest::linux;
 use crate::guest::qemu::{Accel, Machine};
@@ -29,7 +29,7 @@ pub struct Job {
     /// `K=V` each.
     pub envp: Vec<OsString>,
     /// Files for it.
-    pub files: Vec<Handed>,
+    pub files: Vec<FileArg>,
 }
 
 impl Job {
@@ -167,10 +167,10 @@ pub fn compress(system: System) -> Result<&'static str> {
 /// The boot image, and a disk for what would leave stock Linux too little of its memory: it keeps what it unpacks.
 fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File>)> {
     let mut tree = Tree::default();
-    for handed in &job.files {
+    for file_arg in &job.files {
         // Even where remarks are not wanted: the program has not begun to say anything yet.
-        if let Some(left_out) = tree.hand_over(handed)?.sentence() {
-            terminal::remark(format_args!("--file {}: {left_out}", handed.host.display()));
+        if let Some(skipped) = tree.add_file_arg(file_arg)?.sentence() {
+            terminal::message(format_args!("--file {}: {skipped}", file_arg.host.display()));
         }
     }
     let is_large = system == System::Linux && tree.bytes() > memory / SHARE;

@@ -1,8 +1,8 @@
 //! The results for people: a table in the terminal, a page in a browser.
 
 pub mod chart;
+mod contended_lines;
 mod curves;
-mod fights;
 pub mod html;
 pub mod law;
 mod page;

@@ -1,7 +1,7 @@
 //! The page: what was measured, curves, who fought over what, the model. One file, nothing from elsewhere.
 
+use super::contended_lines::blame;
 use super::curves::{curves, predictions};
-use super::fights::blame;
 use super::html::{escape, table};
 use super::law::model_text;
 use super::style::CSS;

@@ -7,14 +7,14 @@ use anyhow::{Result, bail, ensure};
 
 /// A file or folder handed over to the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handed {
+pub struct FileArg {
     /// On this machine.
     pub host: PathBuf,
     /// In the guest, without the leading slash; empty for the root.
     pub guest: String,
 }
 
-impl Handed {
+impl FileArg {
     /// Reads `HOST[:GUEST]`. Without GUEST the path stays the same; a relative one counts from `/`, the program's
     /// current directory. A GUEST that ends in a slash is a folder for it to go into, as `cp` has it.
     pub fn parse(text: &str) -> Result<Self> {
@@ -29,14 +29,14 @@ impl Handed {
             None => host,
         };
         match (normal(place), guest) {
-            (Some(guest), _) => Ok(Handed { host: host.into(), guest }),
+            (Some(guest), _) => Ok(FileArg { host: host.into(), guest }),
             (None, Some(guest)) => bail!("--file {text}: {guest} has a `..`: give the guest's path without"),
             (None, None) => bail!("--file {text}: say where it goes in the guest, as in --file {text}:/data"),
         }
     }
 }
 
-impl Handed {
+impl FileArg {
     /// The file on this machine that the guest has at this path, without the leading slash, if it came by this.
     pub fn host_of(&self, path: &str) -> Option<PathBuf> {
         let rest = if self.guest.is_empty() { path } else { path.strip_prefix(&self.guest)? };
@@ -71,12 +71,12 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> (String, String) {
-        let handed = Handed::parse(text).unwrap();
-        (handed.host.display().to_string(), handed.guest)
+        let file_arg = FileArg::parse(text).unwrap();
+        (file_arg.host.display().to_string(), file_arg.guest)
     }
 
     fn refused(text: &str) -> String {
-        Handed::parse(text).unwrap_err().to_string()
+        FileArg::parse(text).unwrap_err().to_string()
     }
 
     #[test]
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn a_path_of_the_guest_leads_back() {
-        let handed = |guest: &str| Handed { host: "/host/x".into(), guest: guest.to_owned() };
-        let back = |guest, path| handed(guest).host_of(path).map(|path| path.display().to_string());
+        let file_arg = |guest: &str| FileArg { host: "/host/x".into(), guest: guest.to_owned() };
+        let back = |guest, path| file_arg(guest).host_of(path).map(|path| path.display().to_string());
         assert_eq!(back("data/x", "data/x"), Some("/host/x".to_owned()));
         assert_eq!(back("data", "data/in/y"), Some("/host/x/in/y".to_owned()));
         assert_eq!(back("", "bin/y"), Some("/host/x/bin/y".to_owned()));

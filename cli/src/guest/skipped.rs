@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// How many of each kind, and where the first was.
 #[derive(Debug, Default)]
-pub struct LeftOut(BTreeMap<&'static str, (usize, PathBuf)>);
+pub struct Skipped(BTreeMap<&'static str, (usize, PathBuf)>);
 
-impl LeftOut {
+impl Skipped {
     /// Counts one.
     pub fn note(&mut self, path: &Path, kind: FileType) {
         let (count, _) = self.0.entry(name(kind)).or_insert_with(|| (0, path.to_owned()));
@@ -23,7 +23,7 @@ impl LeftOut {
             count => format!("{count} {kind}s (first {})", first.display()),
         });
         let kinds: Vec<String> = kinds.collect();
-        (!kinds.is_empty()).then(|| format!("left out {}", kinds.join(", ")))
+        (!kinds.is_empty()).then(|| format!("skipped {}", kinds.join(", ")))
     }
 }
 

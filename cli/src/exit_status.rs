@@ -11,24 +11,24 @@ pub const NOT_FOUND: u8 = 127;
 
 /// A message with the status to exit with.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct StatusError {
     /// Exit status.
     pub status: u8,
     /// What a person reads.
     pub text: String,
 }
 
-impl Refusal {
+impl StatusError {
     /// A refusal as an error.
     pub fn error(status: u8, text: impl Into<String>) -> anyhow::Error {
-        anyhow::Error::new(Refusal { status, text: text.into() })
+        anyhow::Error::new(StatusError { status, text: text.into() })
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StatusError {}

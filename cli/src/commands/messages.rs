@@ -8,7 +8,7 @@ use crate::program::Program;
 use crate::terminal;
 
 /// What a person is told about the run beside the program's own words.
-pub struct Remarks {
+pub struct Messages {
     /// Whether remarks are welcome beside the program's stderr.
     pub talkative: bool,
     /// Whether everything is.
@@ -17,13 +17,13 @@ pub struct Remarks {
     pub system: System,
 }
 
-impl Remarks {
+impl Messages {
     /// Passes on what is worth it while the program runs.
     pub fn tell(&self, notice: &Notice<'_>) {
         match notice {
             Notice::Line(line) => self.hear(line),
             Notice::StillBooting(after) if self.talkative => {
-                terminal::remark(format_args!(
+                terminal::message(format_args!(
                     "{} is still booting after {} s",
                     self.system,
                     after.as_secs()
@@ -35,19 +35,19 @@ impl Remarks {
 
     fn hear(&self, line: &Line) {
         match line {
-            Line::Oom { text } => terminal::remark(text),
+            Line::Oom { text } => terminal::message(text),
             Line::UnknownSyscall { number, args } if self.talkative => {
                 let name = super::syscalls::name(*number).unwrap_or("?");
-                terminal::remark(format_args!(
+                terminal::message(format_args!(
                     "system call {number} ({name}) is not there: {}",
                     args.join(", ")
                 ));
             }
             Line::Log { level, text } if self.verbose || level == "error" && self.talkative => {
-                terminal::remark(format_args!("{level}: {text}"))
+                terminal::message(format_args!("{level}: {text}"))
             }
             Line::Booted { cpus, memory_bytes } if self.verbose => {
-                terminal::remark(format_args!("booted with {cpus} CPUs and {} MiB", memory_bytes >> 20));
+                terminal::message(format_args!("booted with {cpus} CPUs and {} MiB", memory_bytes >> 20));
             }
             _ => {}
         }
@@ -57,7 +57,7 @@ impl Remarks {
     pub fn explain(&self, outcome: &Outcome, job: &Job) {
         match (&outcome.crash, &outcome.end) {
             (Some(crash), _) => terminal::eprint_plain(&crash::report(crash, job)),
-            (None, End::Killed(signal)) if self.talkative => terminal::remark(killed(&job.program, *signal)),
+            (None, End::Killed(signal)) if self.talkative => terminal::message(killed(&job.program, *signal)),
             _ => {}
         }
     }
