@@ -200,12 +200,18 @@ fn bochs(names: &[&str]) -> Result<Tally> {
     tests("bochs", guests("--test-threads=1 --ignored --skip scale:: --skip storms::").args(names))
 }
 
-/// Every crate with a test named `loom`, under the model checker.
+/// Runs the models of every crate with a test named `loom`, and those of radixmap that need wider nodes.
 fn loom(names: &[&str]) -> Result<Tally> {
-    let mut command = cargo("test --locked --release --no-fail-fast --test loom");
-    command.args(packages_with("loom")?.iter().flat_map(|name| ["--package", name]));
-    command.arg("--target-dir").arg(target_dir("loom")).env("RUSTFLAGS", "--cfg loom");
-    tests("loom", command.arg("--").args(names))
+    let test = || cargo("test --locked --release --no-fail-fast --test loom");
+    let mut all = test();
+    all.args(packages_with("loom")?.iter().flat_map(|name| ["--package", name]));
+    all.arg("--target-dir").arg(target_dir("loom")).env("RUSTFLAGS", "--cfg loom");
+    let mut wide = test();
+    wide.args(["--package", "radixvm-radixmap", "--target-dir"]).arg(target_dir("loom-wide"));
+    wide.env("RUSTFLAGS", "--cfg loom --cfg loom_wide");
+    let mut tally = tests("loom", all.arg("--").args(names))?;
+    tally += tests("loom-wide", wide.arg("--").args(names))?;
+    Ok(tally)
 }
 
 /// The crates that have a test of this name.

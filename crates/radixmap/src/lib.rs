@@ -90,7 +90,13 @@ use slot::Word;
 pub use stats::{NodeCounters, Stats};
 
 /// Keys have this many bits.
-pub const KEY_BITS: u32 = if cfg!(loom) { 3 } else { 36 };
+pub const KEY_BITS: u32 = if cfg!(loom_wide) {
+    4
+} else if cfg!(loom) {
+    3
+} else {
+    36
+};
 
 /// The smallest number that is too large for a key.
 pub const KEY_END: u64 = 1 << KEY_BITS;

@@ -19,15 +19,21 @@ use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
 use crate::{KEY_BITS, OutOfMemory};
 
-/// Key bits that one level consumes.
-const LEVEL_BITS: u32 = if cfg!(loom) { 1 } else { 9 };
+/// Key bits that one level consumes. Models of `loom_wide` have groups within a node.
+const LEVEL_BITS: u32 = if cfg!(loom_wide) {
+    2
+} else if cfg!(loom) {
+    1
+} else {
+    9
+};
 /// Slots in a node.
 pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
 /// The root's level; leaves are level 0.
 pub(crate) const TOP: u32 = KEY_BITS / LEVEL_BITS - 1;
 
 /// Slots that are looked at together. A word has a bit for each group of a node.
-pub(crate) const GROUP: usize = if FANOUT < 8 { FANOUT } else { 8 };
+pub(crate) const GROUP: usize = if FANOUT < 8 { 2 } else { 8 };
 const _: () = assert!(FANOUT <= GROUP * u64::BITS as usize);
 
 /// How many keys one slot of a node at `level` covers.

@@ -102,10 +102,10 @@ impl Side {
         }
     }
 
-    /// Whether all slots have the second word `one`. Acquire: as in `said`.
+    /// Returns whether all slots have the second word `one`. Relaxed: the caller follows no address.
     #[inline(always)]
     pub fn is_one(&self, one: u64) -> bool {
-        self.0.load(Ordering::Acquire) == one | ONE
+        self.0.load(Ordering::Relaxed) == one | ONE
     }
 
     /// The second words, relaxed as in `get`, if slots have their own.

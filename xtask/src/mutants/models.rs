@@ -16,11 +16,16 @@ const SLACK: Duration = Duration::from_secs(60);
 /// How long one model may take without a mutant.
 const LONGEST: Duration = Duration::from_secs(1800);
 
+/// The configurations in which the models of a crate are built. The binary of `loom_wide` has models in radixmap only.
+const CONFIGURATIONS: [&str; 2] = ["--cfg loom", "--cfg loom --cfg loom_wide"];
+/// The crate with models of its own in the second one.
+const WIDE: &str = "radixmap";
+
 /// The models of a crate.
 pub struct Models {
     name: String,
-    /// Each with the time that it takes, the quickest first.
-    times: Vec<(String, Duration)>,
+    /// Each with its configuration and the time that it takes, the quickest first.
+    times: Vec<(String, usize, Duration)>,
 }
 
 /// What became of one run of a model.
@@ -34,29 +39,35 @@ enum End {
 impl Models {
     /// Builds the models of the crate as it is and runs those whose time is not known yet. They must pass.
     pub fn measure(tree: &Tree, name: &str, results: &mut Results) -> Result<Self> {
-        let binary = build(tree, name)?.context("the models do not build")?;
         let mut times = Vec::new();
-        for model in list(&binary)? {
-            let time = match results.time_of(&model) {
-                Some(time) => time,
-                None => {
-                    let start = Instant::now();
-                    ensure!(run(&binary, &model, LONGEST)? == End::Passed, "{model} fails without a mutant");
-                    results.record_time(&model, start.elapsed())?;
-                    start.elapsed()
-                }
-            };
-            times.push((model, time));
+        for (configuration, binary) in
+            build_all(tree, name)?.context("the models do not build")?.iter().enumerate()
+        {
+            for model in list(binary)? {
+                let time = match results.time_of(&model) {
+                    Some(time) => time,
+                    None => {
+                        let start = Instant::now();
+                        ensure!(
+                            run(binary, &model, LONGEST)? == End::Passed,
+                            "{model} fails without a mutant"
+                        );
+                        results.record_time(&model, start.elapsed())?;
+                        start.elapsed()
+                    }
+                };
+                times.push((model, configuration, time));
+            }
         }
-        times.sort_by_key(|&(_, time)| time);
+        times.sort_by_key(|&(_, _, time)| time);
         Ok(Models { name: name.to_owned(), times })
     }
 
     /// Builds the models of the crate in the tree, and runs them until one fails.
     pub fn run(&self, tree: &Tree) -> Result<Outcome> {
-        let Some(binary) = build(tree, &self.name)? else { return Ok(Outcome::Unbuilt) };
-        for (model, time) in &self.times {
-            match run(&binary, model, *time * PATIENCE + SLACK)? {
+        let Some(binaries) = build_all(tree, &self.name)? else { return Ok(Outcome::Unbuilt) };
+        for (model, configuration, time) in &self.times {
+            match run(&binaries[*configuration], model, *time * PATIENCE + SLACK)? {
                 End::Passed => {}
                 End::Failed => return Ok(Outcome::KilledBy(model.clone())),
                 End::TimedOut => return Ok(Outcome::TimedOut(model.clone())),
@@ -66,11 +77,16 @@ impl Models {
     }
 }
 
-/// Builds the models and returns their binary, or none if they do not build.
-fn build(tree: &Tree, name: &str) -> Result<Option<PathBuf>> {
+/// Builds the models and returns a binary for each configuration, or none if one does not build.
+fn build_all(tree: &Tree, name: &str) -> Result<Option<Vec<PathBuf>>> {
+    let configurations = if name == WIDE { &CONFIGURATIONS[..] } else { &CONFIGURATIONS[..1] };
+    configurations.iter().map(|configuration| build(tree, name, configuration)).collect()
+}
+
+fn build(tree: &Tree, name: &str, configuration: &str) -> Result<Option<PathBuf>> {
     let words = format!("test --locked --release --quiet --package radixvm-{name} --test loom --no-run");
-    let mut command = tree.cargo(&words);
-    command.arg("--message-format=json").env("RUSTFLAGS", "--cfg loom").stderr(Stdio::null());
+    let mut command = tree.cargo(&words, configuration);
+    command.arg("--message-format=json").stderr(Stdio::null());
     let output = command.output().context("cannot run cargo")?;
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
     let binary = messages.split("\"executable\":\"").nth(1).and_then(|rest| rest.split('"').next());

@@ -26,10 +26,13 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Cargo in the copy. What it builds is kept beside the copy.
-    pub fn cargo(&self, words: &str) -> Command {
+    /// Returns a command that runs cargo in the copy with these flags for rustc. What it builds is kept beside the copy, in a
+    /// folder for these flags.
+    pub fn cargo(&self, words: &str, flags: &str) -> Command {
         let mut command = cargo(words);
-        command.current_dir(&self.0).arg("--target-dir").arg(target_dir("mutants").join("build"));
+        let folder = format!("build-{}", flags.replace("--cfg ", "").replace(' ', "-"));
+        command.current_dir(&self.0).arg("--target-dir").arg(target_dir("mutants").join(folder));
+        command.env("RUSTFLAGS", flags);
         command
     }
 

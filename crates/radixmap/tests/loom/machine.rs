@@ -16,19 +16,21 @@ use test_memory::{Poison, poisonable};
 #[global_allocator]
 static ALLOCATOR: Poison = Poison;
 
-/// A small number; from `WIDE` on it has a second word. The keys of a slot that says `PARTED` have one of their own each.
+/// A small number; from `WIDE` on it has a second word. The keys of a slot that says `PARTED` have one of their own each. Numbers from
+/// `ALIKE` on differ in their second words only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin(pub u64);
 
 pub const WIDE: u64 = 100;
 pub const PARTED: u64 = 50;
+pub const ALIKE: u64 = 1000;
 
 impl Value for Twin {
     fn to_words(self) -> (u64, u64) {
-        (self.0 << 12, if self.0 < WIDE { 0 } else { !self.0 << 1 })
+        (self.0.min(ALIKE) << 12, if self.0 < WIDE { 0 } else { !self.0 << 1 })
     }
     fn from_words(main: u64, second: u64) -> Self {
-        let twin = Self(main >> 12);
+        let twin = Self(if main >> 12 == ALIKE { !second >> 1 } else { main >> 12 });
         assert_eq!(twin.to_words(), (main, second), "a value was torn");
         twin
     }

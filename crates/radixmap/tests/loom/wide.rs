@@ -1,0 +1,27 @@
+//! Groups of slots within a node, which smaller nodes do not have.
+
+use std::ops::ControlFlow;
+
+use crate::machine::{ALIKE, KEYS, Twin, World, model, pin, race};
+
+/// The last slot of a leaf gets the main word of the others and a second word of its own. A look reads the main words of a group
+/// without ordering, finds them equal, and must then find the second word that belongs to the last one.
+#[test]
+fn a_group_is_alike_but_for_a_second_word_under_a_look() {
+    model(3, || {
+        let world = World::new(2).filled(0..3, ALIKE + 5).filled(3..4, 3);
+        let world = race(
+            world,
+            |world| world.add_wide(0, 3..4, ALIKE + 4),
+            |world| {
+                let mut seen = [0; 8];
+                let _all = world.map.look(&pin(1), KEYS, u64::MAX, |keys, Twin(value)| {
+                    keys.for_each(|key| seen[key as usize] = value);
+                    ControlFlow::<()>::Continue(())
+                });
+                assert!(seen[..3] == [ALIKE + 5; 3] && [3, ALIKE + 7].contains(&seen[3]), "{seen:?}");
+            },
+        );
+        world.end(2);
+    });
+}
