@@ -30,6 +30,8 @@ const GETTID: c_long = 186;
 const FUTEX: c_long = 202;
 const WAIT_PRIVATE: c_int = 128;
 const WAKE_PRIVATE: c_int = 129;
+/// `RTLD_DEFAULT`: the program's symbols, and those of its libraries.
+const ALL: *mut c_void = std::ptr::null_mut();
 /// `RTLD_NEXT`: the symbol as the libraries after this one have it.
 const NEXT: *mut c_void = usize::MAX as *mut c_void;
 
@@ -156,6 +158,12 @@ pub unsafe fn real_condition_broadcast(condition: *mut c_void) -> c_int {
     unsafe { std::mem::transmute::<usize, ConditionBroadcast>(address)(condition) }
 }
 
+/// Returns whether the program has a function of this name.
+pub fn has_function(name: &CStr) -> bool {
+    // SAFETY: a name that ends in zero.
+    !unsafe { dlsym(ALL, name.as_ptr()) }.is_null()
+}
+
 /// Where the C library has `name`, looked for once.
 fn real(known: &AtomicUsize, name: &CStr) -> usize {
     // Relaxed: whoever finds it finds the same address.
@@ -200,6 +208,11 @@ mod tests {
         assert!(is_ready(thread()));
         let gone = std::thread::spawn(thread).join().unwrap();
         assert!(!is_ready(gone));
+    }
+
+    #[test]
+    fn functions_of_the_program_are_found() {
+        assert!(has_function(c"dlsym") && !has_function(c"qemu_plugin_no_such_function"));
     }
 
     #[test]

@@ -23,11 +23,6 @@ use translate::{on_early_translation, on_translation};
 
 static METER: OnceLock<Meter> = OnceLock::new();
 
-/// QEMU asks which interface the plugin is made for.
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "the name is QEMU's")]
-pub static qemu_plugin_version: c_int = qemu::VERSION;
-
 /// QEMU has loaded the plugin.
 ///
 /// # Safety
@@ -39,7 +34,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
     count: c_int,
     arguments: *const *const c_char,
 ) -> c_int {
-    // SAFETY: QEMU gives a good description, and `count` strings.
+    // SAFETY: QEMU gives a good description.
+    qemu::set_latest(unsafe { (*info).version_now });
+    // SAFETY: as above, and `count` strings.
     let made = unsafe { (*info).system_emulation.then(|| read_arguments(count, arguments)) }
         .ok_or_else(|| "made for whole machines".into())
         // SAFETY: a whole machine's description has its CPUs.

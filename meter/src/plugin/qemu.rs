@@ -1,11 +1,86 @@
-//! QEMU's plugin interface, version 1, as far as the meter uses it: declared by hand from its documentation.
+//! QEMU's plugin interface, as far as the meter uses it: declared by hand from its documentation.
 //!
-//! QEMU 7.2 to 8.2 load version 1. The functions are found in the program that loads the plugin.
+//! | QEMU | speaks versions | what differs for the meter |
+//! |---|---|---|
+//! | 7.2 to 8.2 | 0 to 1 | |
+//! | 9.0 | 2 | |
+//! | 9.1 and later | 2 to 3 or more | `qemu_plugin_insn_data` copies into a buffer |
+//!
+//! QEMU reads [`qemu_plugin_version`] after it has loaded the library and before it calls anything in it, and refuses a version
+//! that it does not speak. A function of the library that runs while it is loaded therefore chooses the version: 2 if QEMU
+//! has a function that came with 2. The signature of `qemu_plugin_insn_data` follows the latest version that QEMU speaks, not the
+//! one that the plugin names. The functions are found in the program that loads the plugin.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::mem;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The interface that this plugin is made for.
-pub const VERSION: c_int = 1;
+use crate::host;
+
+/// The version of the interface that QEMU finds in this plugin. Relaxed everywhere: the loader's thread writes and reads it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name is QEMU's")]
+pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
+
+/// The loader calls this before anything else in the library.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CHOOSE_VERSION: extern "C" fn() = choose_version;
+
+extern "C" fn choose_version() {
+    if host::has_function(c"qemu_plugin_get_registers") {
+        qemu_plugin_version.store(2, Relaxed);
+    }
+}
+
+/// The latest version that QEMU speaks, from [`Info`]. Relaxed: written in `qemu_plugin_install`, before any callback.
+static LATEST: AtomicI32 = AtomicI32::new(1);
+
+/// Notes which versions QEMU speaks.
+pub fn set_latest(version: c_int) {
+    LATEST.store(version, Relaxed);
+}
+
+/// The longest instruction of x86, in bytes (Intel's manual, volume 2, 2.3.11).
+pub const LONGEST: usize = 15;
+
+/// The bytes of one instruction.
+pub struct Code {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+impl Code {
+    /// Copies the bytes of an instruction.
+    ///
+    /// # Safety
+    /// `instruction` is of the block that is being translated.
+    pub unsafe fn of(instruction: *const Instruction) -> Self {
+        // SAFETY: the caller's promise.
+        let length = unsafe { qemu_plugin_insn_size(instruction) }.min(LONGEST);
+        let mut bytes = [0; LONGEST];
+        let function: unsafe extern "C" fn(*const Instruction) -> *const c_void = qemu_plugin_insn_data;
+        if LATEST.load(Relaxed) >= 3 {
+            type Copy = unsafe extern "C" fn(*const Instruction, *mut c_void, usize) -> usize;
+            // SAFETY: that is the function's type from version 3 on. It writes `length` bytes at most, and there are as many.
+            unsafe {
+                let copy = mem::transmute::<unsafe extern "C" fn(*const Instruction) -> *const c_void, Copy>(
+                    function,
+                );
+                copy(instruction, bytes.as_mut_ptr().cast(), length);
+            }
+        } else {
+            // SAFETY: QEMU keeps that many bytes until the translation is done.
+            unsafe { function(instruction).cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), length) };
+        }
+        Self { bytes, length }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
 
 /// A callback neither reads nor writes registers.
 pub const NO_REGISTERS: c_int = 0;
@@ -83,8 +158,9 @@ unsafe extern "C" {
     );
     pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
-    pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
-    pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
+    /// Before version 3: where the bytes are. From version 3 on it copies them: see [`Code::of`].
+    fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
+    fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
     pub fn qemu_plugin_mem_size_shift(info: MemoryInfo) -> u32;
     pub fn qemu_plugin_mem_is_store(info: MemoryInfo) -> bool;

@@ -14,7 +14,7 @@ pub unsafe extern "C" fn on_early_translation(id: Id, block: *mut Block) {
     // SAFETY: QEMU's block, good during the call.
     for (_, instruction) in unsafe { instructions(block) } {
         // SAFETY: an instruction of it.
-        if decode::marker(unsafe { bytes(instruction) }) == Some(Marker::Run) {
+        if decode::marker(unsafe { Code::of(instruction) }.bytes()) == Some(Marker::Run) {
             // SAFETY: as above; the plugin's name goes with the callback.
             unsafe { on_each(instruction, on_run, id) };
         }
@@ -27,7 +27,8 @@ pub unsafe extern "C" fn on_translation(_id: Id, block: *mut Block) {
     let instructions: Vec<_> = unsafe { instructions(block) }.collect();
     let Some((first, _)) = instructions.first().copied() else { return };
     // SAFETY: instructions of that block.
-    let specials: Vec<_> = instructions.iter().map(|(_, i)| decode::special(unsafe { bytes(*i) })).collect();
+    let special = |(_, i): &(u64, *mut Instruction)| decode::special(unsafe { Code::of(*i) }.bytes());
+    let specials: Vec<_> = instructions.iter().map(special).collect();
     let repeats = specials[0] == Some(Special::Repeat);
     // SAFETY: as above.
     unsafe {
@@ -98,16 +99,4 @@ unsafe fn instructions(block: *mut Block) -> impl Iterator<Item = (u64, *mut Ins
     (0..count)
         .map(instruction)
         .map(|instruction| (unsafe { qemu_plugin_insn_vaddr(instruction) }, instruction))
-}
-
-/// # Safety
-/// `instruction` is of the block that is being translated; the bytes are good as long.
-unsafe fn bytes<'a>(instruction: *mut Instruction) -> &'a [u8] {
-    // SAFETY: QEMU keeps that many bytes until the translation is done.
-    unsafe {
-        std::slice::from_raw_parts(
-            qemu_plugin_insn_data(instruction).cast(),
-            qemu_plugin_insn_size(instruction),
-        )
-    }
 }
