@@ -9,8 +9,9 @@
 //! | `sloppy` | this core's spares; the count if there are none | who asks, every few epochs, once the file has let go |
 //! | `none` | nothing | nobody: a page that leaves its file is lost until the machine goes |
 //!
-//! A page's word has no room to say where its reference was counted. SNZI does without ([`Snzi::dec_anywhere`]); PayGo
-//! cannot, so it is not here. Spares have no threshold: who wants to know of zero asks for all of them.
+//! A page's word has no room to say where its reference was counted. SNZI does without
+//! ([`Snzi::dec_anywhere`]). PayGo cannot, so it is not here. Spares have no threshold: a query for zero
+//! collects all of them.
 
 use alloc::boxed::Box;
 
@@ -78,7 +79,8 @@ impl BaselineRefs {
         }
     }
 
-    /// The file lets go: no page refers to the frame from now on that does not yet. True: it was the last of all.
+    /// Drops the file's reference, after which no page takes its first reference to the frame. Returns
+    /// whether it was the last of all.
     pub fn dec_of_file(&self, pin: &Pinned) -> bool {
         match self {
             Self::Snzi(count) => Snzi.dec(pin, count, Snzi::FIRST),
@@ -86,12 +88,14 @@ impl BaselineRefs {
         }
     }
 
-    /// Whether it has to be asked for zero ([`settle`](Self::settle)): no `dec` says that it was the last.
+    /// Returns whether the count has to be polled for zero ([`settle`](Self::settle)), because no `dec`
+    /// reports that it was the last.
     pub fn is_asked(&self) -> bool {
         matches!(self, Self::Sloppy(_))
     }
 
-    /// Whether the last reference is gone, asked after the file has let go. True once.
+    /// Returns whether the last reference is gone, asked after the file has dropped its own. Returns true
+    /// once.
     pub fn settle(&self, pin: &Pinned) -> bool {
         match self {
             Self::Sloppy(count) => SLOPPY.settle(pin, count),

@@ -1,8 +1,8 @@
 //! The global pool: free memory in aligned blocks of 1, 2, 4, … frames, which split and merge.
 //!
-//! A byte for each frame says what the block is that starts there: free, and how large it is, or handed out, and for
-//! what ([`Owner`]). Inside a block the bytes mean nothing. The free blocks of one order are a list through their own
-//! first bytes. Touched by batch refills only: see `frames.rs`.
+//! A byte for each frame describes the block that starts there: free, with its size, or handed out, with its
+//! purpose ([`Owner`]). Inside a block the bytes mean nothing. The free blocks of one order are a list
+//! through their own first bytes. Only batch refills access the pool: see `frames.rs`.
 
 use crate::arch::phys_to_virt;
 
@@ -33,10 +33,10 @@ impl Buddy {
         Self { heads: [NONE; ORDERS], notes, free: 0 }
     }
 
-    /// Hands the pool the frames from `start` to `end`.
+    /// Adds the frames from `start` to `end` to the pool.
     ///
     /// # Safety
-    /// They are memory that nobody uses and the physmap shows.
+    /// The physmap shows the frames, and they are not in use.
     pub unsafe fn add(&mut self, mut start: u64, end: u64) {
         while start < end {
             let aligned = start.trailing_zeros().min(ORDERS as u32 - 1);
@@ -68,7 +68,8 @@ impl Buddy {
     /// Takes a block back, and merges it with its free neighbours.
     ///
     /// # Safety
-    /// The block came from [`alloc`](Self::alloc) of the same order, or from [`add`](Self::add), and nobody uses it.
+    /// The block came from [`alloc`](Self::alloc) of the same order, or from [`add`](Self::add), and is not
+    /// in use.
     pub unsafe fn free(&mut self, mut block: u64, order: usize) {
         self.free += 1 << order;
         let mut merged = order;

@@ -1,8 +1,9 @@
-//! Compressed memory (option `compress`): contents of pages that nobody has touched for long, in less room than a frame.
+//! Compressed memory (option `compress`): contents of pages that were not touched for long, in less than a
+//! frame each.
 //!
-//! A page of zeroes needs none, and one that LZ4 does not halve stays where it is: two do not fit in a frame
-//! then. What is left of the others are objects (`zpool.rs`). Each core compresses in a workspace of its own,
-//! which is made at boot: nothing here asks for memory when there is none.
+//! A page of zeroes needs no memory. A page that LZ4 does not halve stays as it is, since two of them do not
+//! fit in a frame. The others become objects (`zpool.rs`). Each core compresses in a workspace of its own,
+//! which is made at boot, so compression allocates nothing when memory is short.
 
 use percore::{PerCore, Pinned};
 use sync::{SetOnce, SpinLock};
@@ -19,7 +20,7 @@ const PAGE: usize = FRAME as usize;
 const OUTPUT: usize = get_maximum_output_size(PAGE);
 /// Stands for zeroes: frame 0 has no objects.
 const ZEROES: CompressedNum = CompressedNum::new(0);
-/// How many times more pages than there are frames may be compressed: what `/proc/meminfo` calls swap.
+/// Limit of compressed pages, in multiples of the number of frames: `/proc/meminfo` calls it swap.
 const SHARE: u64 = 4;
 
 struct Workspace {
@@ -27,7 +28,8 @@ struct Workspace {
     output: [u8; OUTPUT],
 }
 
-/// One for each core, if pages are compressed at all. Locked by its core only, which has nobody to wait for.
+/// One workspace for each core, if pages are compressed at all. Only its own core locks it, so the lock is
+/// never waited for.
 static WORKSPACES: SetOnce<PerCore<SpinLock<Workspace>>> = SetOnce::new();
 
 /// From now on pages are compressed. Once, at boot.
@@ -40,7 +42,7 @@ pub fn init(cores: usize) {
     WORKSPACES.set(all.expect("memory for compressing"));
 }
 
-/// Whether pages may be compressed now.
+/// Returns whether pages may be compressed now.
 pub fn has_room() -> bool {
     pages() < limit()
 }
@@ -50,7 +52,7 @@ pub fn limit() -> u64 {
     WORKSPACES.get().map_or(0, |_| SHARE * frames::total())
 }
 
-/// Pages that are compressed; one that several spaces hold counts for each.
+/// Returns the number of compressed pages. A page that several spaces hold counts once for each.
 pub fn pages() -> u64 {
     counters::sum(Counter::CompressedPages).unsigned_abs()
 }
@@ -76,7 +78,8 @@ pub fn compress(pin: &Pinned, frame: FrameNum) -> Option<CompressedNum> {
 }
 
 impl Workspace {
-    /// Compresses `page` into the output: so many bytes, 0 for zeroes; none if they are too many.
+    /// Compresses `page` into the output and returns the number of bytes, 0 for zeroes, or `None` if they are
+    /// too many.
     fn squeeze(&mut self, page: &[u8; PAGE]) -> Option<usize> {
         if page.iter().all(|&byte| byte == 0) {
             return Some(0);
@@ -89,7 +92,7 @@ impl Workspace {
 /// See [`vm::Frames::decompress`].
 ///
 /// # Panics
-/// If somebody has written where compressed pages are.
+/// If the compressed bytes were overwritten.
 pub fn decompress(_pin: &Pinned, number: CompressedNum, frame: FrameNum) {
     frames::with_bytes(frame, |page| match number {
         ZEROES => page.fill(0),

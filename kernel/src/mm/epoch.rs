@@ -1,4 +1,4 @@
-//! The one Refcache domain and the one RCU domain, when their epochs move, and what to do when memory is short.
+//! The Refcache domain and the RCU domain, when their epochs advance, and reclaim when memory is short.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,50 +13,52 @@ use crate::counters::{self, Counter};
 use crate::fs::clean;
 use crate::sched;
 
-/// Entries of each core's delta cache: 32 KiB. Who forks touches each frame, node and mapping of two spaces in a round, and what
-/// does not fit goes to headers that other cores write too.
+/// Entries of each core's delta cache: 32 KiB. A fork adjusts each frame, node and mapping of two spaces in a
+/// round, and a delta that does not fit goes to a header that other cores write too.
 const CACHE_SLOTS: usize = 2048;
-/// Objects that one tick reviews at most.
+/// Most objects that one tick reviews.
 const REVIEW_BUDGET: usize = 128;
 /// Objects that may wait for review while all cores sleep: nodes that the next map will use, for a few
 /// threads.
 const MUCH_GARBAGE: usize = 256;
-/// Objects that one core may keep of them, however many cores there are.
+/// How many of these objects one core may keep, however many cores there are.
 const KEPT_BY_ONE: usize = 8;
-/// Frames that a fault may need: tables, a page, two nodes. Less than this is not worth another try.
+/// Frames that a fault may need: tables, a page, two nodes. With fewer, another try is not worthwhile.
 pub const WORTH_A_RETRY: u64 = 16;
 /// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they need.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// What one tick frees at most that waited for readers: far more than a core can retire from one tick to the next.
+/// Most objects that one tick frees after their grace period: far more than a core can retire between two
+/// ticks.
 const RCU_BATCH: usize = 1 << 16;
-/// Who has more that waits than this asks the others to hurry.
+/// A core with more objects waiting than this asks the others to hurry.
 const RCU_BOUND: usize = 1 << 14;
 
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
 static RCU: SetOnce<rcu::Domain> = SetOnce::new();
 /// Pages of files that stay when memory is short.
 const WORKING_SET: i64 = 256;
-/// Cores that have no memory left: if there are some, every core gives back what it keeps ready, and idle ones their page
-/// tables.
+/// Number of cores that have no memory left. If it is not 0, every core gives back its magazines, and idle
+/// cores give back their page tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
-/// Those of them to which that was not enough: every core gives its page tables.
+/// Number of these cores for which that was not enough. If it is not 0, every core gives back its page
+/// tables.
 static DESPERATE: AtomicUsize = AtomicUsize::new(0);
-/// How often cores have been asked for the frames that they keep ready.
+/// How often cores have been asked for the frames of their magazines.
 static CALLS: AtomicU64 = AtomicU64::new(0);
-/// The last call that each core has heard: each core's own.
+/// The last call that each core has answered. Only the core itself writes its word.
 static HEARD: AllCores<AtomicU64> = AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
-/// Cores whose caller holds a lock: see [`without_reclaim`]. Each core's own.
+/// Cores whose caller holds a lock: see [`without_reclaim`]. Only the core itself accesses its word.
 static LOCKED: AllCores<AtomicBool> =
     AllCores::new([const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES]);
 
-/// Makes the domains, with every core offline. Once, at boot.
+/// Creates the domains, with every core offline. Called once, at boot.
 pub fn init(cores: usize) {
     DOMAIN.set(Refcache::new(Config { cores, cache_slots: CACHE_SLOTS, review_budget: REVIEW_BUDGET }));
     RCU.set(rcu::Domain::new(rcu::Config { cores, batch: RCU_BATCH, bound: RCU_BOUND }));
 }
 
-/// The domain.
+/// Returns the Refcache domain.
 ///
 /// # Panics
 /// Before `init`.
@@ -64,7 +66,8 @@ pub fn domain() -> &'static Refcache {
     DOMAIN.get().expect("the domain is made at boot")
 }
 
-/// Where the nodes of regions' trees wait for their readers. Nobody reads on the way to user mode, or idles and reads.
+/// Returns the RCU domain, in which nodes of regions' trees wait for their readers. No core is a reader on
+/// the way to user mode or while it idles.
 ///
 /// # Panics
 /// Before `init`.
@@ -72,8 +75,8 @@ pub fn rcu() -> &'static rcu::Domain {
     RCU.get().expect("the domain is made at boot")
 }
 
-/// Runs epoch work if some is due. On the way to user mode and in the idle loop only: never where a
-/// reference might be held.
+/// Runs epoch work if some is due. Called on the way to user mode and in the idle loop only, where no
+/// reference can be held.
 pub fn tick_if_due(pin: &Pinned) {
     let short = is_short();
     if short {
@@ -86,12 +89,13 @@ pub fn tick_if_due(pin: &Pinned) {
     }
 }
 
-/// Gives back the frames that this core keeps ready, and says so.
+/// Gives back the frames of this core's magazines and publishes that it did.
 fn give_frames(pin: &Pinned) {
-    // Acquire: what the caller's drain freed here is given back, too; pairs with the AcqRel in `gather`.
+    // Acquire: the frames that the caller's drain freed here are given back too. Pairs with the AcqRel in
+    // `gather`.
     let call = CALLS.load(Ordering::Acquire);
     frames::give_back(pin);
-    // Release: the frames are in the pool; pairs with the Acquire in `has_heard`.
+    // Release: the frames are in the pool. Pairs with the Acquire in `has_heard`.
     HEARD.mine(pin).store(call, Ordering::Release);
 }
 
@@ -100,7 +104,7 @@ fn has_heard(core: CoreId, call: u64) -> bool {
     HEARD.of(core).load(Ordering::Acquire) >= call
 }
 
-/// What the two domains want of this core.
+/// Does the work that the two domains want of this core.
 fn take_part(pin: &Pinned) {
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
         counters::add(pin, Counter::Epochs, 1);
@@ -110,20 +114,21 @@ fn take_part(pin: &Pinned) {
     }
 }
 
-/// Gives this core's page tables for their memory: those of a program that runs only if somebody is desperate.
+/// Frees this core's page tables for their memory. Tables of a running program are freed only if a core is
+/// desperate.
 fn give_tables() {
     // Relaxed: see `is_short`.
     space::drop_my_tables(DESPERATE.load(Ordering::Relaxed) > 0);
 }
 
-/// Relaxed: a hint. Whoever is short of memory from now on interrupts this core.
+/// Relaxed: a hint. A core that becomes short of memory later interrupts this core.
 fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed) > 0
 }
 
-/// This core goes to sleep: it leaves the epochs, and gives back the frames that it keeps ready if memory is
-/// short. Where little waits for review it only dozes, and looks at no other core. Otherwise it first frees what is dead, while
-/// `go_on` says so.
+/// Takes this core out of the epochs before it sleeps, and gives back the frames of its magazines if memory
+/// is short. With little to review the core only dozes, and reads no other core's lines. Otherwise it first
+/// frees dead objects, while `go_on` returns true.
 pub fn idle_enter(go_on: impl Fn() -> bool) {
     let pin = pin();
     let dozes = domain().orphaned() <= MUCH_GARBAGE / 2 && domain().doze(&pin, most_kept());
@@ -136,15 +141,15 @@ pub fn idle_enter(go_on: impl Fn() -> bool) {
     if is_short() { give_frames(&pin) } else { frames::rest(&pin) }
 }
 
-/// Objects that wait for this core's review while it dozes, at most: its share of half of what may wait while all cores sleep, but
-/// enough for what the next round of a thread will use again.
+/// Returns how many objects may wait for this core's review while it dozes: its share of half of
+/// [`MUCH_GARBAGE`], but at least as many as the next round of a thread will use again.
 fn most_kept() -> usize {
     (MUCH_GARBAGE / 2 / arch::cores()).max(KEPT_BY_ONE)
 }
 
-/// Frees what is dead, a tick's budget at a time, as long as that turns epochs, much is left, and `go_on`
-/// says so. For a core that is about to sleep: if it is the last one awake, nobody else would. Where others
-/// are awake an epoch waits for their ticks, and they review what this core leaves.
+/// Frees dead objects, a tick's budget at a time, as long as that advances epochs, many are left, and `go_on`
+/// returns true. A core calls it before it sleeps: if it is the last one awake, no other core would free
+/// them. If others are awake, an epoch waits for their ticks, and they review what this core leaves.
 fn review_while(pin: &Pinned, go_on: impl Fn() -> bool) {
     while domain().is_online(pin) && is_much_dead() && go_on() {
         let tick = domain().tick(pin);
@@ -154,33 +159,34 @@ fn review_while(pin: &Pinned, go_on: impl Fn() -> bool) {
     }
 }
 
-/// This core is awake again.
+/// Brings this core back into the epochs when it wakes.
 pub fn idle_exit() {
     domain().online(&pin());
     rcu().online(&pin());
 }
 
-/// Forces epochs until what is dead is free or nothing more comes free, or for a second. The caller holds no lock.
+/// Forces epochs until all dead objects are free or no more come free, for at most a second. The caller holds
+/// no lock.
 pub fn drain() {
     rcu().drain_while(&pin(), hurrying(|| rcu().epoch()));
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
 
-/// Does the same piece by piece, and lets others run in between, if much is dead: for a task that is about to tell how much
-/// memory there is. The caller holds no lock.
+/// Does the same in pieces if many objects are dead, and lets other tasks run in between. For a task that is
+/// about to report how much memory there is. The caller holds no lock.
 pub fn settle() {
     let deadline = arch::now_ns() + WAIT_NS;
     while is_much_dead() && arch::now_ns() < deadline {
         rcu().drain_while(&pin(), in_piece(hurrying(|| rcu().epoch())));
         domain().drain_while(&pin(), in_piece(hurrying(|| domain().epoch())));
-        // If nobody asked for this core what is left is in use.
+        // If no task asked for this core, the objects that are left are in use.
         if !sched::is_asked() || !sched::pause() {
             return;
         }
     }
 }
 
-/// Whether many objects wait to be freed: memory is on its way.
+/// Returns whether many objects wait to be freed, so that memory will come free soon.
 pub fn is_much_dead() -> bool {
     domain().garbage() > MUCH_GARBAGE
 }
@@ -189,8 +195,8 @@ fn in_piece(go_on: impl Fn() -> bool) -> impl Fn() -> bool {
     move || go_on() && !sched::is_asked()
 }
 
-/// Hurries the others once in each epoch, and does what the other domain wants: who waits for that may be waited for by this core.
-/// False after a second.
+/// Hurries the other cores once in each epoch, and does this core's part for both domains, since a core that
+/// drains the other domain may wait for it. Returns false after a second.
 fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
     let (deadline, hurried) = (arch::now_ns() + WAIT_NS, Cell::new(None));
     move || {
@@ -203,7 +209,7 @@ fn hurrying(epoch: impl Fn() -> u64) -> impl Fn() -> bool {
     }
 }
 
-/// Makes every other core look for work now, and not at its next tick.
+/// Interrupts every other core, so that it looks for work now and not at its next tick.
 fn hurry_others() {
     others().for_each(arch::send_reschedule);
 }
@@ -212,8 +218,8 @@ fn others() -> impl Iterator<Item = CoreId> {
     (0..arch::cores()).map(CoreId::new).filter(|&core| core != arch::core())
 }
 
-/// Calls `f`, which may hold spin locks while it reaches user memory: [`reclaim`] fails at once meanwhile. It would wait
-/// for cores that wait for those locks. `f` does not park.
+/// Runs `f`, which may hold spin locks while it accesses user memory. Meanwhile [`reclaim`] fails at once,
+/// since it would wait for cores that wait for those locks. `f` does not park.
 pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     let locked = LOCKED.mine(&pin());
     // Relaxed: this core only.
@@ -224,16 +230,17 @@ pub fn without_reclaim<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether the caller holds no lock, as far as [`without_reclaim`] knows.
+/// Returns whether the caller holds no lock, as far as [`without_reclaim`] knows.
 pub fn may_reclaim() -> bool {
     // Relaxed: this core only.
     !LOCKED.mine(&pin()).load(Ordering::Relaxed)
 }
 
-/// Memory is short: frees tasks that have exited here and the spaces that this core let go, drops pages that can be made again,
-/// forces epochs, unmaps kernel stacks without a task, fetches back the frames that other cores keep, and
-/// page tables: those of programs that run only if it is `desperate`, for they are back at the next touches. Returns whether
-/// that found enough to try again. The caller holds no lock, or has said so (`without_reclaim`).
+/// Reclaims memory and returns whether it found enough to try again. It frees tasks that have exited here and
+/// spaces that this core released, drops clean pages, forces epochs, unmaps kernel stacks without a task, and
+/// collects the frames of other cores' magazines and the page tables of idle cores. If `desperate`, it also
+/// frees the page tables of running programs, which the next touches make again. Fails at once inside
+/// [`without_reclaim`]; otherwise the caller holds no lock.
 pub fn reclaim(desperate: bool) -> bool {
     if !may_reclaim() {
         return false;
@@ -242,7 +249,8 @@ pub fn reclaim(desperate: bool) -> bool {
     sched::reap();
     while remains::free_piece() {}
     drop_clean();
-    // Relaxed: the interrupts that `drain` sends make every core look; one that looks late gives back at its next tick.
+    // Relaxed: the interrupts that `drain` sends make every core look. A core that looks late gives back at
+    // its next tick.
     SHORT.fetch_add(1, Ordering::Relaxed);
     DESPERATE.fetch_add(desperate.into(), Ordering::Relaxed);
     give_tables();
@@ -256,8 +264,8 @@ pub fn reclaim(desperate: bool) -> bool {
     enough()
 }
 
-/// Waits until every core has given back its frames, unless that is `enough` before. Meanwhile this one does its ticks, and gives
-/// back what comes free: somebody may wait for it in the same way.
+/// Waits until every core has given back its frames, or until `enough` returns true. Meanwhile this core runs
+/// its ticks and gives back what comes free, since another core may wait for it in the same way.
 fn gather(enough: impl Fn() -> bool) {
     // AcqRel: pairs with the Acquire in `give_frames`.
     let call = CALLS.fetch_add(1, Ordering::AcqRel) + 1;
@@ -266,18 +274,18 @@ fn gather(enough: impl Fn() -> bool) {
     give_frames(&pin());
     while !enough() && !others().all(|core| has_heard(core, call)) && arch::now_ns() < deadline {
         tick_if_due(&pin());
-        // Not too often: it takes the pool's lock, for which those may wait who are to answer.
+        // Not too often: `enough` takes the pool's lock, and the cores that are to answer may wait for it.
         (0..64).for_each(|_| percore::relax());
     }
 }
 
-/// Frames of pages that [`reclaim`] would drop.
+/// Returns the number of frames of clean pages that [`reclaim`] would drop.
 pub fn clean_frames() -> u64 {
     (counters::sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
 }
 
-/// Drops pages that can be made again; not the last of them, which are those that programs run on: they would be back at
-/// once, and go again, for ever.
+/// Drops clean pages, except for the last [`WORKING_SET`], which running programs use: they would be read
+/// back and dropped again for ever.
 fn drop_clean() {
     if clean_frames() > 0 {
         counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);

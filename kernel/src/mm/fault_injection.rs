@@ -11,11 +11,12 @@ use sync::CachePadded;
 
 use crate::{arch, process};
 
-/// Allocations until the last one that fails; 0: none is counted. Relaxed everywhere: a test knows when it asks.
+/// Allocations until the last one that fails, or 0 if none is counted. Relaxed everywhere: a test knows when
+/// it asks.
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// How many of them fail, at the end.
+/// Number of allocations that fail, at the end.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
-/// How many have failed since the last plan.
+/// Number of allocations that have failed since the last plan.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 /// Cores on which fault injection is off. Each core's own.
 static WITHOUT_FAULTS: AllCores<AtomicBool> =
@@ -33,7 +34,7 @@ pub fn failed() -> u64 {
     FAILED.load(Ordering::Relaxed)
 }
 
-/// Whether this allocation is to fail.
+/// Returns whether this allocation is to fail.
 #[inline(always)]
 pub fn should_fail() -> bool {
     LEFT.load(Ordering::Relaxed) != 0 && is_planned()

@@ -1,4 +1,4 @@
-//! One mapping of a file in one address space: what a [`BackingNum`] stands for.
+//! One mapping of a file in one address space: the record behind a [`BackingNum`].
 //!
 //! ```text
 //!   pages of a space ──count──▶ FileMapping ──▶ PageCache ──▶ frames
@@ -9,14 +9,15 @@
 //!
 //! | the record is | held by |
 //! |---|---|
-//! | new | whoever made it: one reference ([`Held`]) |
-//! | in use | each page that shows it, touched or not; who walks the file's mappings |
-//! | gone | nobody: some epochs later Refcache takes it out of the file's mappings and frees it |
+//! | new | its maker: one reference ([`Held`]) |
+//! | in use | each page that shows it, touched or not, and each walk of the file's mappings that visits it |
+//! | gone | no one: some epochs later Refcache takes it out of the file's mappings and frees it |
 //!
-//! 1. A record is in its file's list from before any page shows it until after the last page that did.
-//! 2. What a child inherits, or what moves, is a copy of a record: whoever walks the mappings and has not been at the original
-//!    yet will come to the copy (see `mappings.rs`), and whoever has been there has left nothing to copy.
-//! 3. The number is the record's physical address / 64, so it is found again without a table.
+//! 1. A record is in its file's list from before the first page shows it until after the last page that did.
+//! 2. A child inherits a copy of a record, and a move makes one too. A walk of the mappings that has not
+//!    visited the original yet will visit the copy (see `mappings.rs`). A walk that has visited the original
+//!    has left no page to copy.
+//! 3. The number is the record's physical address / 64, so no table is needed to find the record.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -43,7 +44,7 @@ use crate::fs::{OpenFile, fallible};
 const ALIGN: u64 = 64;
 const LAST: u64 = USER_END / PAGE as u64;
 
-/// See the module.
+/// A record: see the module.
 #[repr(C, align(64))]
 pub struct FileMapping {
     header: Header,
@@ -53,33 +54,37 @@ pub struct FileMapping {
     pub(super) list: ListIndex,
     source: RefcacheArc<Source>,
     space: Name,
-    /// The virtual page where the file's page 0 would be; it may lie below 0. Relaxed, like the next: set before any page
-    /// shows the record, and published by the locks of their slots.
+    /// The virtual page where the file's page 0 would be, which may lie below 0. Relaxed, as for `end`: set before
+    /// any page shows the record, and published by the locks of their slots.
     base: AtomicU64,
-    /// Pages of the file that it may show: the first, and one past the last.
+    /// Pages of the file that the record may show: the first, and one past the last.
     first: u64,
     end: AtomicU64,
 }
 
-/// What a record shows, and the copies of it. An open file keeps its pages: they are not counted too.
+/// The file or memory that a record and its copies show. An open file keeps its pages, so they are not
+/// counted too.
 #[derive(Clone)]
 pub enum Source {
-    /// What the program opened.
+    /// A file that the program opened.
     File(StaticOrArc<OpenFile>),
     /// Memory that is shared without a file.
     Memory(Arc<PageCache>),
 }
 
 impl Source {
-    /// That of an open file: ENODEV if it has no pages.
+    /// Returns the source for an open file.
+    ///
+    /// # Errors
+    /// ENODEV if the file has no pages.
     pub fn of(file: &StaticOrArc<OpenFile>) -> Result<Self, Errno> {
         file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
     }
 
-    /// The pages that it shows.
+    /// Returns the pages that it shows.
     ///
     /// # Panics
-    /// Never: `of` has seen that a file has some.
+    /// Never: `of` has checked that a file has pages.
     #[inline]
     pub fn pages(&self) -> &Arc<PageCache> {
         match self {
@@ -88,7 +93,7 @@ impl Source {
         }
     }
 
-    /// The open file, if it is one.
+    /// Returns the open file, if the source is one.
     pub fn opened(&self) -> Option<&StaticOrArc<OpenFile>> {
         match self {
             Self::File(file) => Some(file),
@@ -104,7 +109,7 @@ pub struct Held(NonNull<FileMapping>);
 unsafe impl Send for Held {}
 
 impl FileMapping {
-    /// A copy for `space`, whose pages lie `shift` pages further up.
+    /// Returns a copy for `space`, whose pages lie `shift` pages further up.
     fn copied(&self, space: Name, shift: u64) -> Result<Held, Errno> {
         let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
         let shown = (base, self.first, self.end.load(Ordering::Relaxed));
@@ -119,8 +124,8 @@ impl FileMapping {
         (base, first, end): (u64, u64, u64),
     ) -> Result<Held, Errno> {
         let block = NonNull::from(fallible::empty::<Self>(1)?.leak()).cast::<Self>();
-        // SAFETY: room for one record, which lies in the physmap. The word lies in the record, and is looked at no more when
-        // that is released.
+        // SAFETY: the block has room for one record and lies in the physmap. The word lies in the record, and
+        // is not read after the record is released.
         unsafe {
             let word = block.byte_add(offset_of!(Self, word)).cast();
             block.write(Self {
@@ -138,27 +143,27 @@ impl FileMapping {
         Ok(Held(block))
     }
 
-    /// The file.
+    /// Returns the file's pages.
     pub fn file(&self) -> &Arc<PageCache> {
         self.source.pages()
     }
 
-    /// What it shows.
+    /// Returns the source that it shows.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The space, if it is still there.
+    /// Returns the space, if it still exists.
     pub fn space(&self) -> Option<Arc<SpaceHandle>> {
         self.space.upgrade()
     }
 
-    /// The page of the file that shows at `page`.
+    /// Returns the page of the file that shows at `page`.
     pub fn file_page(&self, page: PageNum) -> u64 {
         page.get().wrapping_sub(self.base.load(Ordering::Relaxed))
     }
 
-    /// Where pages `from` to `to` of the file are shown, if they are.
+    /// Returns the virtual pages that show pages `from` to `to` of the file: empty if none do.
     pub fn shown_at(&self, from: u64, to: u64) -> PageRange {
         let base = self.base.load(Ordering::Relaxed);
         let at = |page: u64| (base as i64).wrapping_add(page as i64).clamp(0, LAST as i64) as u64;
@@ -166,12 +171,13 @@ impl FileMapping {
         PageRange::between(PageNum::new(at(from)), PageNum::new(at(to.max(from))))
     }
 
-    /// Where it is shown, or was.
+    /// Returns the virtual pages at which the record is shown, or was.
     pub fn shown(&self) -> PageRange {
         self.shown_at(0, u64::MAX)
     }
 
-    /// A reference more, for a caller that found the record in the file's list, under its lock. `None`: it is gone.
+    /// Takes a reference, for a caller that found the record in the file's list, under its lock. Returns
+    /// `None` if the record is gone.
     pub(super) fn hold(&self, pin: &Pinned) -> Option<Held> {
         let _loan = epoch::domain().loan(pin);
         (self.word.revive(pin) != 0).then(|| {
@@ -182,7 +188,8 @@ impl FileMapping {
 }
 
 impl Held {
-    /// A record for `pages` pages of `source`, from page `first` on, in `space`. Its place there is told later ([`placed`]).
+    /// Creates a record for `pages` pages of `source`, from page `first` on, in `space`. [`placed`] sets its
+    /// place there later.
     pub fn new(source: Source, space: &Arc<SpaceHandle>, first: u64, pages: u64) -> Result<Self, Errno> {
         source.pages().mappings().open()?;
         let made = FileMapping::make(RefcacheArc::new(source)?, space.name(), (0, first, first + pages))?;
@@ -190,12 +197,12 @@ impl Held {
         Ok(made)
     }
 
-    /// Its number.
+    /// Returns the record's number.
     pub fn number(&self) -> BackingNum {
         number(self.0)
     }
 
-    /// Where it is.
+    /// Returns the record's address.
     pub(super) fn pointer(&self) -> NonNull<FileMapping> {
         self.0
     }
@@ -224,38 +231,39 @@ fn record(backing: BackingNum) -> NonNull<FileMapping> {
     unsafe { NonNull::new_unchecked(phys_to_virt(backing.get() * ALIGN)) }
 }
 
-/// Calls `f` with the record of a backing that a locked page shows, or that the caller holds, or that a page
-/// has shown since the caller was pinned.
+/// Calls `f` with the record of a backing that a locked page shows, or to which the caller has a reference,
+/// or that a page has shown since the caller was pinned.
 pub fn with<R>(backing: BackingNum, f: impl FnOnce(&FileMapping) -> R) -> R {
-    // SAFETY: backings are records' numbers, and the record is kept by the page, or by the caller; or it is
-    // not released before the caller's core takes part in another epoch.
+    // SAFETY: backings are records' numbers, and the page or the caller keeps the record, or it is not
+    // released before the caller's core takes part in another epoch.
     f(unsafe { record(backing).as_ref() })
 }
 
-/// `pages` more refer to the record. The caller has a reference.
+/// Adds `pages` to the record's count. The caller has a reference.
 pub fn adjust(pin: &Pinned, backing: BackingNum, pages: i64) {
     // SAFETY: the caller's reference; the header begins the record.
     unsafe { epoch::domain().adjust(pin, record(backing).cast(), pages) };
 }
 
-/// The mapping begins at `start`.
+/// Sets the start of the mapping to `start`.
 pub fn placed(backing: BackingNum, start: PageNum) {
     with(backing, |record| record.base.store(start.get().wrapping_sub(record.first), Ordering::Relaxed));
 }
 
-/// The mapping ends before `end`.
+/// Extends the mapping to end before `end`.
 pub fn grown(backing: BackingNum, end: PageNum) {
     with(backing, |record| record.end.fetch_max(record.file_page(end), Ordering::Relaxed));
 }
 
-/// A record for the child `space`, which shows at each page what `backing` shows there. The copy lives as long as the caller
-/// stays pinned, or pages refer to it: `None` without memory.
+/// Returns a copy of `backing` for the child `space`, which shows the same at each page. The copy lives as
+/// long as the caller stays pinned, or pages refer to it. Returns `None` without memory.
 pub fn inherited(_pin: &Pinned, backing: BackingNum, space: &Arc<SpaceHandle>) -> Option<BackingNum> {
     let copy = with(backing, |record| record.copied(space.name(), 0));
     copy.ok().map(|copy| copy.number())
 }
 
-/// The same for a walk in pieces: `last` is the backing that it asked for last, and its copy, which is kept for the next piece.
+/// Does the same for a walk in pieces. `last` is the backing asked for last with its copy, which is kept for
+/// the next piece.
 pub fn inherited_again(
     last: &mut Option<(BackingNum, Held)>,
     backing: BackingNum,
@@ -268,14 +276,15 @@ pub fn inherited_again(
     Some(last.insert((backing, copy)).1.number())
 }
 
-/// A record that shows at `to` what `backing` shows at `from`. See [`inherited`].
+/// Returns a record that shows at `to` what `backing` shows at `from`. See [`inherited`].
 pub fn moved(_pin: &Pinned, backing: BackingNum, from: PageNum, to: PageNum) -> Option<BackingNum> {
     let shift = to.get().wrapping_sub(from.get());
     let copy = with(backing, |record| record.copied(record.space.clone(), shift));
     copy.ok().map(|copy| copy.number())
 }
 
-/// The same for a move in pieces, all of which go as far: `last` is the record that was made for the first, and is kept.
+/// Does the same for a move in pieces, which all move equally far. `last` keeps the record that was made for
+/// the first piece.
 pub fn moved_again(
     last: &mut Option<(BackingNum, Held)>,
     backing: BackingNum,
@@ -290,13 +299,13 @@ pub fn moved_again(
     Some(last.insert((backing, copy)).1.number())
 }
 
-/// No page refers to the record, and nobody else.
+/// Frees a record to which no page and no other holder refers.
 ///
 /// # Safety
 /// Called once, by the domain, with the header of a record made by [`FileMapping::make`].
 unsafe fn release(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
     let record = header.cast::<FileMapping>();
-    // SAFETY: the record lives until the end of this function; then nobody finds it any more.
+    // SAFETY: the record lives until the end of this function, and then no walk finds it any more.
     unsafe {
         record.as_ref().file().mappings().remove(record);
         drop(Box::from_raw(record.as_ptr()));

@@ -1,8 +1,8 @@
 //! Reads and writes frames that others may use at the same time: programs by their mappings, calls on the
-//! same file. A read beside a write gets some of each, and nothing worse.
+//! same file. A read during a write gets a mixture of old and new bytes, and nothing worse.
 //!
-//! The caller keeps the frame: it holds a reference, or has been pinned since it found the frame where a reference is
-//! held (see `page_tree.rs`).
+//! The caller keeps the frame: it holds a reference, or has been pinned since it found the frame where a
+//! reference is held (see `page_tree.rs`).
 
 use vm::FrameNum;
 

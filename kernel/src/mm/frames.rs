@@ -1,12 +1,12 @@
 //! Physical memory, 4 KiB at a time: a [`Magazine`] of frames per core over the global pool.
 //!
-//! Steady state touches this core's magazine only. An empty stack takes a batch, a full one gives a batch
-//! back: of single frames to the [`depot`] of a group of cores, and to the pool where that is full or empty.
-//! So a frame may be freed on any core and used again on any other. The stack of single frames holds most of
-//! what comes free when an epoch turns.
+//! In the steady state a core touches its own magazine only. An empty stack takes a batch and a full one
+//! gives a batch back: batches of single frames from and to the [`depot`] of a group of cores, or the pool
+//! where the depot is empty or full. So a frame may be freed on any core and used again on any other. The
+//! stack of single frames holds most of the frames that come free when an epoch turns.
 //!
-//! A core that sleeps keeps its magazine, unless the pool has little left; a core that is short of memory
-//! fetches it (`epoch::reclaim`).
+//! A core that sleeps keeps its magazine, unless the pool has little left. A core that is short of memory
+//! collects the magazines of others (`epoch::reclaim`).
 
 mod depot;
 mod pool;
@@ -28,11 +28,12 @@ use super::owner::Owner;
 use crate::arch::{self, phys_to_virt};
 use crate::counters::{self, Counter};
 
-/// As long as that part of all memory is free in the pool, nobody minds which frames go.
+/// As long as one part in `PLENTY` of all memory is free in the pool, it does not matter which frames are
+/// handed out.
 const PLENTY: u64 = 2;
 
-/// If this many frames are free, an allocation failed because they are not contiguous, or only for a moment. Trying again
-/// is worth it.
+/// With this many free frames, an allocation failed only because they are not contiguous, or for a moment.
+/// Then another try is worthwhile.
 pub const SOME: u64 = 64;
 
 static MAGAZINES: AllCores<Magazine> =
@@ -70,19 +71,20 @@ fn zeroed_of(pin: &Pinned, raw: impl FnOnce(&Pinned) -> Option<u64>) -> Option<F
 /// A frame with the bytes of `from`, which the caller may read, for a page as [`alloc_page`] gives one.
 pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
     let frame = if fault_injection::should_fail() { None } else { beyond_reserve(pin) }?;
-    // SAFETY: nobody else has the new frame, and the caller keeps the other.
+    // SAFETY: only this caller has the new frame, and it keeps the other.
     unsafe { arch::copy_frame(phys_to_virt(frame * FRAME), phys_to_virt(from.get() * FRAME)) };
     counters::add(pin, Counter::FramesUsed, 1);
     Some(FrameNum::new(frame))
 }
 
-/// Fills a frame that the caller owns and nobody sees with the bytes of `from`, which he may read, or with zeroes.
+/// Fills a frame that the caller owns and that no one else sees with the bytes of `from`, which the caller
+/// may read, or with zeroes.
 pub fn fill(pin: &Pinned, frame: FrameNum, from: Option<FrameNum>) {
     let Some(from) = from else {
         zeroed(pin, frame.get());
         return;
     };
-    // SAFETY: nobody else has the frame, and the caller keeps the other.
+    // SAFETY: only the caller has the frame, and it keeps the other.
     unsafe { arch::copy_frame(phys_to_virt(frame.get() * FRAME), phys_to_virt(from.get() * FRAME)) };
 }
 
@@ -99,7 +101,7 @@ pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
     dirty(pin).or_else(|| mine(pin).zeroed.pop())
 }
 
-/// The same, but not from a pool whose rest is left to the kernel.
+/// Does the same, but not from a pool whose rest is reserved for the kernel.
 #[inline]
 fn beyond_reserve(pin: &Pinned) -> Option<u64> {
     let magazine = mine(pin);
@@ -116,9 +118,10 @@ fn dirty(pin: &Pinned) -> Option<u64> {
     })
 }
 
-/// Fetches a batch: from the depot of this group of cores, or from the pool. There, one block as long as
-/// there is plenty, so that the pool is locked for a moment, whoever else comes; later what lies about by
-/// itself, so that the blocks that are left stay whole; and when the pool is empty, from any depot.
+/// Fetches a batch from the depot of this group of cores, or from the pool. While the pool has plenty, the
+/// batch is one block, so that the pool is locked for a moment only. With less in the pool it is made of
+/// scattered frames, so that the blocks that are left stay whole. When the pool is empty, the batch comes
+/// from any depot.
 fn refill(pin: &Pinned, dirty: &Dirty) {
     if depot::take(pin.core(), dirty) {
         return;
@@ -181,7 +184,7 @@ pub(super) fn free_pair(pin: &Pinned, block: u64) {
     }
 }
 
-/// A frame of zeroes for a page table; counted as such.
+/// Allocates a frame of zeroes for a page table and counts it as a table.
 pub fn alloc_table(pin: &Pinned) -> Option<u64> {
     if fault_injection::should_fail() {
         return None;
@@ -219,7 +222,7 @@ fn zeroed_now(pin: &Pinned) -> Option<u64> {
 
 /// Fills a frame that the caller owns with zeroes.
 fn zeroed(pin: &Pinned, frame: u64) -> u64 {
-    // SAFETY: nobody else has the frame.
+    // SAFETY: only this caller has the frame.
     unsafe { arch::zero_frames(phys_to_virt(frame * FRAME), 1) };
     counters::add(pin, Counter::FramesZeroed, 1);
     frame
@@ -259,21 +262,21 @@ fn spill_raw(pin: &Pinned) {
     spill_all(&magazine.huge, huge_frames::ORDER);
 }
 
-/// Empties a stack, a batch at a time: nobody shall have the pool for long.
+/// Empties a stack, a batch at a time, so that the pool is not locked for long.
 fn spill_all<const N: usize>(stack: &Stack<N>, order: usize) {
     while stack.len() > 0 {
         spill(stack, order);
     }
 }
 
-/// How much memory there is.
+/// The amounts of memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Frames of usable memory at boot.
     pub total: u64,
-    /// Frames that nobody owns.
+    /// Frames that have no owner.
     pub free: u64,
-    /// Those of them that any core can have at once.
+    /// Free frames that any core can have at once.
     pub pooled: u64,
 }
 
@@ -284,7 +287,8 @@ pub fn stats() -> Stats {
     Stats { total: total(), free: pooled + magazines as u64, pooled }
 }
 
-/// Whether any core can have some frames at once, so that it is not for lack of them that somebody gets none.
+/// Returns whether any core can have some frames at once, so that an allocation that fails does not fail for
+/// lack of frames.
 pub fn has_plenty() -> bool {
     stats().pooled >= SOME
 }

@@ -1,8 +1,9 @@
-//! Memory for huge pages: 512 frames side by side, zeroed when they are asked for.
+//! Memory for huge pages: 512 contiguous frames, zeroed when they are allocated.
 //!
-//! A block is handed out as 512 single frames, each of which may come back alone, and the pool merges what lies side by
-//! side. A core keeps a block or two for itself: who maps, touches and unmaps a huge page in a loop asks the pool for nothing.
-//! Nobody gets one when memory is no longer plenty, as one page of it might be all that is ever used.
+//! A block is handed out as 512 single frames, each of which may come back alone, and the pool merges
+//! adjacent frames. A core keeps a block or two for itself, so a loop that maps, touches and unmaps a huge
+//! page does not access the pool. No block is handed out when memory is no longer plenty, as a single page of
+//! it might be all that is ever used.
 
 use abi::config::Huge;
 use percore::Pinned;
@@ -20,16 +21,17 @@ pub(super) const ORDER: usize = HUGE_PAGES.ilog2() as usize;
 /// Part of all memory that must be free in the pool.
 const SHARE: u64 = 8;
 
-/// A block of zeroes, if the user of the kernel allows it; `wanted` says that the program asked for it.
+/// Allocates a block of zeroes, if the kernel's options allow it. `wanted` tells that the program asked for
+/// it.
 pub fn alloc(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
     let block = alloc_raw(pin, wanted)?;
-    // SAFETY: nobody else has the frames.
+    // SAFETY: only this caller has the frames.
     unsafe { arch::zero_frames(phys_to_virt(block.get() * FRAME), HUGE_PAGES as usize) };
     counters::add(pin, Counter::FramesZeroed, HUGE_PAGES as i64);
     Some(block)
 }
 
-/// The same with anything in it.
+/// Does the same without zeroing the block.
 pub fn alloc_raw(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
     if !allowed(wanted) || fault_injection::should_fail() {
         return None;
@@ -39,7 +41,7 @@ pub fn alloc_raw(pin: &Pinned, wanted: bool) -> Option<FrameNum> {
     Some(FrameNum::new(block))
 }
 
-/// Whether the user of the kernel has nothing against huge pages.
+/// Returns whether the kernel's options allow huge pages.
 pub fn allowed(wanted: bool) -> bool {
     match options::get().huge {
         Huge::Never => false,

@@ -1,7 +1,7 @@
-//! What one core keeps of the memory: stacks of block numbers, touched by their owner only.
+//! The memory that one core keeps: stacks of block numbers, accessed by their owner only.
 //!
-//! Kernel code is not preempted and interrupt handlers neither allocate nor free, so a pinned caller is alone
-//! with its magazine. Other cores read the stacks' lengths only.
+//! Kernel code is not preempted, and interrupt handlers neither allocate nor free, so a pinned caller is
+//! alone with its magazine. Other cores read the stacks' lengths only.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -10,22 +10,22 @@ use super::buddy::Buddy;
 use super::huge_frames;
 
 const ZEROED: usize = 64;
-/// More would spare those who make and end processes the pool also when an epoch has turned, and cost small machines memory: this
-/// is reserved for every core that there might be.
+/// A larger stack would keep cores that create and end processes off the pool also when an epoch has turned,
+/// but would cost small machines memory: the stack is reserved for every possible core.
 const DIRTY: usize = 512;
 const PAIRS: usize = 16;
 const HUGE: usize = 2;
-/// log2 of it: nobody shall have the pool for long.
+/// log2 of the largest batch, so that no core has the pool's lock for long.
 const LARGEST_BATCH: usize = 7;
 
-/// A stack of block numbers. Only its owner core pushes and pops; anybody may read the length.
+/// A stack of block numbers. Only its owner core pushes and pops. Any core may read the length.
 pub(super) struct Stack<const N: usize> {
     length: AtomicUsize,
     items: UnsafeCell<[u32; N]>,
 }
 
 impl<const N: usize> Stack<N> {
-    /// What the pool gives or takes at once.
+    /// Number of blocks that the pool gives or takes at once.
     pub const BATCH: usize = if N > 2 << LARGEST_BATCH { 1 << LARGEST_BATCH } else { N / 2 };
 
     const fn new() -> Self {
@@ -44,7 +44,7 @@ impl<const N: usize> Stack<N> {
         if length == N {
             return false;
         }
-        // SAFETY: the pinned owner; see the module's prose.
+        // SAFETY: the caller is the pinned owner, see the module.
         unsafe { (*self.items.get())[length] = item as u32 };
         self.length.store(length + 1, Ordering::Relaxed);
         true
@@ -58,7 +58,7 @@ impl<const N: usize> Stack<N> {
             return None;
         }
         self.length.store(length - 1, Ordering::Relaxed);
-        // SAFETY: the pinned owner; see the module's prose.
+        // SAFETY: the caller is the pinned owner, see the module.
         Some(u64::from(unsafe { (*self.items.get())[length - 1] }))
     }
 
@@ -74,12 +74,12 @@ impl<const N: usize> Stack<N> {
     pub fn spill_batch(&self, pool: &mut Buddy, order: usize) {
         for _ in 0..Self::BATCH {
             let Some(block) = self.pop() else { return };
-            // SAFETY: a magazine holds blocks of its order that nobody uses.
+            // SAFETY: a magazine holds blocks of its order that are not in use.
             unsafe { pool.free(block, order) };
         }
     }
 
-    /// Whether half of what fits is there.
+    /// Returns whether the stack is at least half full.
     pub fn is_half_full(&self) -> bool {
         self.len() >= N / 2
     }
@@ -106,7 +106,7 @@ impl Magazine {
         Self { zeroed: Stack::new(), dirty: Stack::new(), pairs: Stack::new(), huge: Stack::new() }
     }
 
-    /// How many frames it holds. An estimate for anybody but the owner.
+    /// Returns the number of frames in the magazine. An estimate for any core but the owner.
     pub fn frames(&self) -> usize {
         self.zeroed.len() + self.dirty.len() + 2 * self.pairs.len() + (self.huge.len() << huge_frames::ORDER)
     }

@@ -1,21 +1,22 @@
-//! From a file to its mappings: the reverse map, by which truncation and reclaim find every page that shows
+//! The reverse map from a file to its mappings, by which truncation and reclaim find every page that shows
 //! the file.
 //!
-//! A list for each core, made when the file is first mapped: cores that map and unmap one file share nothing. A list goes
-//! through the records themselves.
+//! Each core has a list, made when the file is first mapped, so cores that map and unmap one file share no
+//! cache line. The links of a list are in the records themselves.
 //!
-//! 1. A list's lock guards the links of the records in it. It is taken with slots locked (a fork, a move), so nothing is
-//!    waited for while it is held.
-//! 2. A walk holds one record at a time, by a reference, with no lock: it stays in its list meanwhile, so its next is the
-//!    next.
-//! 3. A record whose count has become zero may still be in its list. A walk revives it under the lock, or passes it by;
-//!    `release` waits for that lock before it frees the record.
-//! 4. A walk that has not been at a record yet comes to its copies too. While somebody walks, a copy goes right behind the
-//!    original. Otherwise it goes to the list of the core that makes it, so that forks on different cores share nothing.
-//!    Whether somebody walks is asked with that list locked: either the walk locks the list later and finds the copy, or it
-//!    was counted before it locked the list, and that is seen.
-//! 5. A copy that was there when the walk began may be passed before it has anything, and be given later what the walk then
-//!    takes from its original. So a walk goes round twice: in the second round no original has anything left to give.
+//! 1. A list's lock guards the links of the records in it. It is taken with slots locked (a fork, a move), so
+//!    its holder waits for nothing.
+//! 2. A walk holds a reference to one record at a time, and no lock. The record stays in its list meanwhile,
+//!    so its next link stays valid.
+//! 3. A record whose count has become zero may still be in its list. A walk revives it under the lock, or
+//!    skips it. `release` waits for that lock before it frees the record.
+//! 4. A walk that has not visited a record yet visits its copies too. During a walk, a copy is inserted
+//!    directly behind the original. Otherwise it goes to the list of the core that makes it, so that forks on
+//!    different cores share no line. The number of walks is read with that list locked: either the walk locks
+//!    the list later and finds the copy, or it was counted before it locked the list, and the count is seen.
+//! 5. A walk may pass a copy that shows no page yet, and that copy may later get pages which the walk then
+//!    removes from its original. So a walk makes two rounds: in the second round no original has a page left
+//!    to copy.
 
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -34,7 +35,7 @@ type Lists = PerCore<SpinLock<List>>;
 /// The mappings of one file.
 pub struct Mappings {
     lists: SetOnce<Lists>,
-    /// Walks that are under way. Relaxed: the lists' locks order it, see 4.
+    /// Number of walks that are under way. Relaxed: the lists' locks order it, see 4.
     walks: AtomicUsize,
 }
 
@@ -43,7 +44,7 @@ pub struct Mappings {
 pub(super) struct ListIndex(AtomicUsize);
 
 impl ListIndex {
-    /// Returns that of this core's list.
+    /// Returns the index of this core's list.
     pub(super) fn here() -> Self {
         Self(AtomicUsize::new(pin().core().index()))
     }
@@ -53,7 +54,7 @@ impl ListIndex {
     }
 }
 
-/// Where in its list a record is.
+/// The neighbours of a record in its list.
 pub(super) struct Links(UnsafeCell<(Pointer, Pointer)>);
 
 // SAFETY: links are touched under their list's lock only.
@@ -71,19 +72,19 @@ struct List {
     first: Pointer,
 }
 
-// SAFETY: the records are shared by all cores; their links belong to the list.
+// SAFETY: the records are shared by all cores, and their links belong to the list.
 unsafe impl Send for List {}
 
-/// Held while a file gets its lists: that is once.
+/// Held while a file gets its lists, which happens once.
 static OPENING: SpinLock<()> = SpinLock::new(());
 
 impl Mappings {
-    /// Those of a file that nobody maps.
+    /// Returns the mappings of a file that is not mapped.
     pub const fn new() -> Self {
         Self { lists: SetOnce::new(), walks: AtomicUsize::new(0) }
     }
 
-    /// Makes sure that there are lists.
+    /// Creates the lists if there are none.
     ///
     /// # Errors
     /// No memory for them.
@@ -97,12 +98,12 @@ impl Mappings {
         Ok(())
     }
 
-    /// Adds a record to its list, in front.
+    /// Inserts a record at the head of its list.
     pub(super) fn add(&self, record: NonNull<FileMapping>) {
         self.list(record).lock().insert(None, record);
     }
 
-    /// Adds a record that is a copy of `original`, which is in a list.
+    /// Inserts a record that is a copy of `original`, which is in a list.
     pub(super) fn add_copy(&self, original: &FileMapping, record: NonNull<FileMapping>) {
         let mut list = self.list(record).lock();
         if self.walks.load(Ordering::Relaxed) == 0 {
@@ -113,13 +114,13 @@ impl Mappings {
         self.list(record).lock().insert(Some(original.into()), record);
     }
 
-    /// Takes a record out.
+    /// Removes a record from its list.
     pub(super) fn remove(&self, record: NonNull<FileMapping>) {
         self.list(record).lock().remove(record);
     }
 
-    /// Calls `visit` with every mapping that there is now, twice, with no lock held. Those that are added meanwhile may be
-    /// missed, unless they are copies.
+    /// Calls `visit` twice with every mapping that exists now, with no lock held. Mappings that are added
+    /// meanwhile may be missed, unless they are copies.
     pub fn for_each(&self, mut visit: impl FnMut(&Held)) {
         self.walks.fetch_add(1, Ordering::Relaxed);
         (0..2).for_each(|_| self.go_round(&mut visit));
@@ -168,7 +169,7 @@ impl List {
         }
     }
 
-    /// What comes behind `record`, or first.
+    /// Returns the link to the record behind `record`, or to the first record.
     fn next(&mut self, record: Pointer) -> &mut Pointer {
         match record {
             None => &mut self.first,
@@ -176,11 +177,11 @@ impl List {
         }
     }
 
-    /// The next record that is still there, with a reference.
+    /// Returns the next record that is not gone, with a reference to it.
     fn held_behind(&mut self, before: Pointer) -> Option<Held> {
         let mut at = *self.next(before);
         while let Some(record) = at {
-            // SAFETY: what is in the list has not been released.
+            // SAFETY: a record in the list has not been released.
             if let Some(held) = unsafe { record.as_ref() }.hold(&pin()) {
                 return Some(held);
             }
@@ -191,6 +192,7 @@ impl List {
 }
 
 fn links<'l>(record: NonNull<FileMapping>) -> &'l mut (Pointer, Pointer) {
-    // SAFETY: the record lives, and the caller holds its list's lock; callers keep no two at a time.
+    // SAFETY: the record lives, and the caller holds its list's lock. Callers keep no two such references at
+    // a time.
     unsafe { &mut *record.as_ref().links.0.get() }
 }

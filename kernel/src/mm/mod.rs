@@ -1,6 +1,6 @@
-//! Memory: frames, the kernel's heap, address spaces, user memory, and the epochs that free radix nodes.
-//! The rooms that hand memory out, or touch a program's, may use `unsafe`; the others may not. Those that know no number
-//! which a program chose may index; the others look whether there is such an element.
+//! Memory: frames, the kernel's heap, address spaces, user memory, and the epochs that free radix nodes. Only
+//! the modules that hand memory out, or access a program's memory, may use `unsafe`. Only modules to which no
+//! program passes a number may index. The others check that there is such an element.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod baseline_refs;
@@ -54,15 +54,17 @@ use crate::control;
 const LIMIT: u64 = (1 << 32) * FRAME;
 /// Firmware, and where starting cores begin.
 const LOW_MEMORY: (u64, u64) = (0, 1 << 20);
-/// What is kept for each frame: its note and its reference count.
+/// Bytes that are kept for each frame: its note and its reference count.
 const EACH: u64 = 1 + page_refs::SIZE;
-/// At most one part in so many of all memory is for that. Only memory with far larger holes has less for the rest.
+/// The notes and counts take at most one part in `SHARE` of all memory. Only memory with far larger holes has
+/// less for the rest.
 const SHARE: u64 = 8;
 
-/// Finds the memory, shows it and opens the pool and the heap; returns the bytes of memory. Once, at boot.
+/// Finds the memory, maps it and opens the pool and the heap. Returns the bytes of memory. Called once, at
+/// boot.
 ///
 /// # Panics
-/// If there is too little to boot.
+/// If there is too little memory to boot.
 #[allow(unsafe_code)]
 pub fn init(boot: &BootInfo) -> u64 {
     let ram = MemoryMap::new(boot.memory(), LIMIT);

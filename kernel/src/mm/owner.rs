@@ -1,13 +1,14 @@
-//! What a frame is for: a byte for each, which the pool notes when it hands a block out or takes it back.
+//! The purpose of each frame: a byte, which the pool notes when it hands a block out or takes it back.
 //!
-//! What changes hands above the pool (a core's magazine, the program, its page tables) is one and the same here, so that no
-//! fault and no free pays for it; `owners.rs` tells them apart. Who keeps a frame for ever says what for, without the pool's
-//! lock: the note is his who has the block.
+//! Above the pool, frames that change hands between a core's magazine, the program and its page tables all
+//! have the same note, so that no fault and no free pays for it. `owners.rs` tells them apart. A caller that
+//! keeps a frame for ever notes its purpose without the pool's lock: only the owner of the block writes the
+//! note.
 
 use core::fmt::{self, Display};
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// What a frame is for, or what the block that starts here is for.
+/// The purpose of a frame, or of the block that starts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Owner(u8);
@@ -18,8 +19,8 @@ const SLAB: u8 = 0x40;
 const ORDER: u8 = 0x1f;
 
 impl Owner {
-    /// Never the pool's: firmware, the kernel's image, the boot image, the pool's own list, the physmap's tables. Zero, as
-    /// notes begin.
+    /// Never the pool's: firmware, the kernel's image, the boot image, the pool's own list, the physmap's
+    /// tables. Its value is 0, with which notes begin.
     pub const RESERVED: Self = Self(0);
     /// A page of a kernel stack.
     pub const STACK: Self = Self(0x60);
@@ -51,7 +52,7 @@ impl Owner {
         (FREE..HELD).contains(&self.0)
     }
 
-    /// How many frames the note is about.
+    /// Returns the number of frames that the note is about.
     pub fn frames(self) -> u64 {
         match self.0 {
             _ if self.is_free() => 1 << (self.0 - FREE),
@@ -84,8 +85,8 @@ impl Display for Owner {
     }
 }
 
-/// A note for each frame of the machine. Relaxed: what anybody asks of another's note is whether the block is free, and that
-/// changes under the pool's lock only.
+/// A note for each frame of the machine. Relaxed: a core reads another's note only to learn whether the block
+/// is free, and that changes under the pool's lock only.
 #[derive(Clone, Copy)]
 pub struct Notes(&'static [AtomicU8]);
 
@@ -106,7 +107,7 @@ impl Notes {
         self.0[block as usize].store(owner.0, Ordering::Relaxed);
     }
 
-    /// What the block is for.
+    /// Returns the purpose of the block.
     ///
     /// # Panics
     /// If there is no such frame.
@@ -114,7 +115,7 @@ impl Notes {
         Owner(self.0[block as usize].load(Ordering::Relaxed))
     }
 
-    /// How many there are: one past the last frame.
+    /// Returns the number of notes: one past the last frame.
     pub fn end(self) -> u64 {
         self.0.len() as u64
     }

@@ -1,5 +1,6 @@
-//! The report for the contention meter (option `meter`): which part of physical memory is what, when the program has
-//! ended and its memory is still there. Made once, from what is known anyway; nothing counts for it while the program runs.
+//! The report for the contention meter (option `meter`): the purpose of each part of physical memory, when
+//! the program has ended and its memory is still there. The report is made once, from existing data, and
+//! costs the running program nothing.
 //!
 //! | kind | what |
 //! |---|---|
@@ -32,10 +33,11 @@ use crate::{arch, control};
 
 /// A physical range, in bytes.
 pub type Range = (u64, u64);
-/// Who takes a range and its kind.
+/// A function that takes a range and its kind.
 type Say<'a> = &'a mut dyn FnMut(Range, &dyn Display);
 
-/// Tells who owns what. The program of `space` has ended; `objects` are others that the caller knows.
+/// Reports the owner of each range. The program of `space` has ended. `objects` are others that the caller
+/// knows.
 pub fn report(space: &SpaceHandle, objects: &[(&str, Range)]) {
     space::settle(space);
     let Some(notes) = notes(space) else { return control::warn("no memory to report who owns what") };

@@ -12,16 +12,17 @@
 //!        └────────────────────────unshare────────────────────────┘
 //! ```
 //!
-//! 1. Only the owner shares a frame, and hands references on by synchronisation (the lock of a slot): whoever holds one
-//!    sees the header.
-//! 2. A frame of a file is never unshared: the file holds a reference, and who finds a page there may add one without
-//!    holding any (`page_tree.rs`). For the others, only a holder adds references: see [`Header::is_sole`].
+//! 1. Only the owner shares a frame, and it passes references on by synchronisation (the lock of a slot), so
+//!    each holder sees the header.
+//! 2. A frame of a file is never unshared: the file holds a reference, and a core that finds a page there may
+//!    add one without holding any (`page_tree.rs`). For other frames, only a holder adds references: see
+//!    [`Header::is_sole`].
 //! 3. The `PageRef` of a frame owned alone is never read: `share` writes it.
-//! 4. Only a file's frame may have a baseline. A forked frame has no owner who could ask whether it is still used, and its
-//!    last holder wants to know that it is the last: only Refcache can tell.
-//! 5. Baselines free a frame the moment it is nobody's, and who finds a page through its file has no reference yet. So when
-//!    the file lets go, that waits some epochs in the header, until all who found the page have unpinned; only then the
-//!    baseline hears of it ([`release_of_file`]).
+//! 4. Only a file's frame may have a baseline. A forked frame has no owner that could ask whether it is still
+//!    used, and its last holder must know that it is the last, which only Refcache can tell.
+//! 5. Baselines free a frame as soon as it has no holder, but a core that finds a page through its file has
+//!    no reference yet. So when the file drops its reference, the header delays that for some epochs, until
+//!    all cores that found the page have unpinned. Only then the baseline is told ([`release_of_file`]).
 
 use alloc::boxed::Box;
 use core::ptr::NonNull;
@@ -43,7 +44,7 @@ use crate::options;
 #[repr(C, align(64))]
 struct PageRef {
     header: Header,
-    /// From a `Box`: counts the pages, instead of the header.
+    /// Counts the pages instead of the header. From a `Box`.
     baseline: Option<NonNull<BaselineRefs>>,
 }
 
@@ -54,21 +55,21 @@ const _: () = assert!(SIZE == 64);
 /// The physical address of the `PageRef` of frame 0. Relaxed: written once, before other cores start.
 static START: AtomicU64 = AtomicU64::new(0);
 
-/// Sets where the array of `PageRef`s begins. Nothing is written there yet. To be called once, at boot.
+/// Sets where the array of `PageRef`s begins, without writing to it. Called once, at boot.
 pub(super) fn init(start: u64) {
     START.store(start, Ordering::Relaxed);
 }
 
-/// Counts the frame, which the caller owns alone, from now on, with one reference: the caller's. Its last
-/// holder will want to know that it is the last ([`unshare`]).
+/// Makes a frame that the caller owns alone counted, with one reference: the caller's. Its last holder can
+/// find out that it is the last ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
     write(frame, PageRef { header: Header::with_sole(1, release), baseline: None });
 }
 
-/// The same for a file's frame: the file stays one of the holders, until it [lets go](leave).
+/// Does the same for a file's frame: the file stays one of the holders until it [drops its reference](leave).
 ///
 /// # Errors
-/// ENOMEM, if it is counted by a baseline.
+/// ENOMEM if the frame is counted by a baseline and there is no memory for it.
 pub fn share_of_file(_pin: &Pinned, frame: FrameNum) -> Result<(), Errno> {
     let baseline = BaselineRefs::new(options::get().refs)?;
     let release = if baseline.is_some() { release_of_file } else { release };
@@ -82,8 +83,8 @@ fn write(frame: FrameNum, new: PageRef) {
     unsafe { descriptor(frame).write(new) };
 }
 
-/// Adds references to a counted frame of which the caller holds one, or gives some up. The last one frees it, some
-/// epochs later.
+/// Adds `by` references to a counted frame of which the caller holds one, or drops some. The last one frees
+/// the frame, some epochs later.
 #[inline]
 pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
     match baseline(frame) {
@@ -92,8 +93,8 @@ pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
     }
 }
 
-/// Adds a reference to a file's frame, which the caller, pinned, found in its tree. It is never unshared, so the count need not
-/// be looked at, which all who show the page write.
+/// Adds a reference to a file's frame, which the pinned caller found in its tree. A file's frame is never
+/// unshared, so the count need not be read, which all cores that show the page write.
 #[inline]
 pub fn show(pin: &Pinned, frame: FrameNum) {
     match baseline(frame) {
@@ -103,7 +104,7 @@ pub fn show(pin: &Pinned, frame: FrameNum) {
     }
 }
 
-/// A file's page is out of its tree: the file's reference is given up.
+/// Drops the file's reference to a page that is out of its tree.
 pub fn leave(pin: &Pinned, frame: FrameNum) {
     adjust_header(pin, frame, -1);
 }
@@ -123,7 +124,7 @@ fn adjust_header(pin: &Pinned, frame: FrameNum, by: i64) {
 #[cold]
 fn adjust_baseline(pin: &Pinned, frame: FrameNum, baseline: NonNull<BaselineRefs>, by: i64) {
     for _ in 0..by.unsigned_abs() {
-        // SAFETY: the caller's reference keeps the count; the last one to be given up is the last to be looked at.
+        // SAFETY: the caller's reference keeps the count, and the last one dropped is the last one read.
         let baseline = unsafe { baseline.as_ref() };
         if by > 0 {
             baseline.inc(pin);
@@ -133,7 +134,8 @@ fn adjust_baseline(pin: &Pinned, frame: FrameNum, baseline: NonNull<BaselineRefs
     }
 }
 
-/// What counts a counted frame, if not Refcache. Where that counts all, the descriptor is not looked at.
+/// Returns the baseline of a counted frame, if Refcache does not count it. If Refcache counts all frames, the
+/// descriptor is not read.
 #[inline]
 fn baseline(frame: FrameNum) -> Option<NonNull<BaselineRefs>> {
     match options::get().refs {
@@ -143,8 +145,9 @@ fn baseline(frame: FrameNum) -> Option<NonNull<BaselineRefs>> {
     }
 }
 
-/// Makes a counted frame the caller's alone, if the caller's reference is known to be the only one. It may be the only
-/// one and not known to be; a file's never is.
+/// Makes a counted frame the caller's alone if the caller's reference is known to be the only one, and
+/// returns whether it did. It may be the only one without being known to be. A file's frame is never the
+/// caller's alone.
 pub fn unshare(_pin: &Pinned, frame: FrameNum) -> bool {
     // SAFETY: the frame is counted, so its descriptor has been written.
     unsafe { descriptor(frame).as_ref() }.header.is_sole()
@@ -161,7 +164,7 @@ fn frame_of(header: NonNull<Header>) -> FrameNum {
     FrameNum::new(offset / SIZE)
 }
 
-/// The last reference is gone: the frame goes to this core's magazine.
+/// Puts the frame into this core's magazine when its last reference is gone.
 ///
 /// # Safety
 /// Called once, by the domain, with the header of a descriptor.
@@ -169,8 +172,8 @@ unsafe fn release(_: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     frames::free(pin, frame_of(header));
 }
 
-/// The file has let go, and so has everybody who found the page there without a reference. From now on only those count
-/// that the baseline counts.
+/// Tells the baseline that the file has dropped its reference. All cores that found the page there without a
+/// reference have unpinned, so only references that the baseline counts are left.
 ///
 /// # Safety
 /// Called once, by the domain, with the header of a descriptor that has a baseline.
@@ -181,12 +184,12 @@ unsafe fn release_of_file(domain: &Refcache, pin: &Pinned, header: NonNull<Heade
     if last {
         free_of_file(pin, frame_of(header));
     } else if asked {
-        // SAFETY: as here; a baseline that is asked stays until the answer.
+        // SAFETY: as for this function, and a baseline that is asked stays until the answer.
         unsafe { ask(domain, pin, header) }
     }
 }
 
-/// Asks the baseline whether the frame is nobody's, now and every few epochs until it is.
+/// Asks the baseline whether the frame has no holder, now and every few epochs until it has none.
 ///
 /// # Safety
 /// Called once for each header, by the domain or on its behalf, for a baseline that [is asked](BaselineRefs::is_asked).
@@ -195,8 +198,8 @@ unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     if unsafe { baseline_of(header) }.settle(pin) {
         return free_of_file(pin, frame_of(header));
     }
-    // SAFETY: the domain has forgotten the header; it comes back as that of an object with one reference, which is given
-    // up at once.
+    // SAFETY: the domain has forgotten the header. The header becomes that of an object with one reference,
+    // which is dropped at once.
     unsafe {
         header.write(Header::new(1, None, ask));
         domain.adjust(pin, header, -1);
@@ -206,14 +209,14 @@ unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
 /// # Safety
 /// The header of a descriptor that has a baseline, which lives for `'r`.
 unsafe fn baseline_of<'r>(header: NonNull<Header>) -> &'r BaselineRefs {
-    // SAFETY: the caller's promise; the header begins the descriptor.
+    // SAFETY: the caller's promise, and the header begins the descriptor.
     unsafe { header.cast::<PageRef>().as_ref().baseline.expect("only baselines are heard").as_ref() }
 }
 
-/// A file's frame is nobody's any more: neither the tree's nor a page's.
+/// Frees a file's frame to which neither the tree nor a page refers any more.
 pub fn free_of_file(pin: &Pinned, frame: FrameNum) {
     if let Some(baseline) = baseline(frame) {
-        // SAFETY: it came from a box in `share_of_file`, and nobody is left who counts by it.
+        // SAFETY: it came from a box in `share_of_file`, and no holder is left that counts with it.
         drop(unsafe { Box::from_raw(baseline.as_ptr()) });
     }
     frames::free(pin, frame);

@@ -1,4 +1,5 @@
-//! From the number of a page in its file to the frame that holds it: a tree of words, read without a lock.
+//! A tree of words from the number of a page in its file to the frame that holds the page, read without a
+//! lock.
 //!
 //! ```text
 //!  roots[0] ─▶ leaf: 512 words                        pages 0 to 511
@@ -6,21 +7,22 @@
 //!  roots[2] ─▶ ...                                    up to 2^27, and roots[3] up to 2^36
 //! ```
 //!
-//! A word is 0, or [`PRESENT`] and the number of a frame: the page's, or the next node's. So a small file is one node, and
-//! no root ever moves. It is not the radix map: pages are looked for far more often than put in, by cores that have
-//! nothing to do with each other, and a look must write nothing, not even a lock.
+//! A word is 0, or [`PRESENT`] and the number of a frame: the page's, or the next node's. So a small file is
+//! one node, and no root ever moves. The tree is not a radix map: pages are looked up far more often than
+//! inserted, by cores that share nothing else, and a lookup must write nothing, not even a lock.
 //!
-//! 1. The words of nodes change once, from 0; nodes stay until the tree goes. A page's word changes by compare-and-swap
-//!    or swap: each page put in is taken out once, by whoever gets it.
-//! 2. The tree holds one reference to each of its pages' frames. Who takes a page out gives that reference up *after* it,
-//!    or hands it on.
-//! 3. Who finds a page is pinned, and may use the frame, or take a reference, as long as it stays pinned: its core does
-//!    not flush meanwhile, so no count that became zero after the look is believed before it has unpinned. (The page's word
-//!    is to the frame what a weak word is to a radix node; that it is cleared *before* the tree's reference goes makes the
-//!    mark `DYING` unnecessary.)
+//! 1. The words of nodes change once, from 0, and nodes stay until the tree goes. A page's word changes by
+//!    compare-and-swap or swap, so each inserted page is removed once, by one caller.
+//! 2. The tree holds one reference to each of its pages' frames. A caller that removes a page drops that
+//!    reference *after* the removal, or passes it on.
+//! 3. A caller that finds a page is pinned, and may use the frame, or take a reference, as long as it stays
+//!    pinned: its core does not flush meanwhile, so no count that became zero after the lookup counts as a
+//!    true zero before the caller has unpinned. (The page's word is to the frame what a weak word is to a
+//!    radix node. As the word is cleared *before* the tree's reference goes, the mark `DYING` is
+//!    unnecessary.)
 //!
-//! Orderings: a word is set with Release and read with Acquire: who finds a node sees its zeroes, who finds a page sees its
-//! first contents and its count.
+//! Orderings: a word is set with Release and read with Acquire, so a core that finds a node sees its zeroes,
+//! and a core that finds a page sees its first contents and its count.
 
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +41,7 @@ const HEIGHTS: usize = 4;
 /// One past the last page of a file.
 pub const END: u64 = 1 << (DIGIT * HEIGHTS as u32);
 
-/// See the module.
+/// The pages of one file: see the module.
 pub struct PageTree {
     roots: [AtomicU64; HEIGHTS],
 }
@@ -49,12 +51,12 @@ type Node = [AtomicU64; SLOTS];
 type Visit<'v, B> = &'v mut dyn FnMut(u64, &AtomicU64) -> ControlFlow<B>;
 
 impl PageTree {
-    /// A tree without pages.
+    /// Returns a tree without pages.
     pub const fn new() -> Self {
         Self { roots: [const { AtomicU64::new(0) }; HEIGHTS] }
     }
 
-    /// The frame of `page`: the caller's to use as long as it is pinned.
+    /// Returns the frame of `page`, which the caller may use as long as it is pinned.
     #[inline]
     pub fn get(&self, _pin: &Pinned, page: u64) -> Option<FrameNum> {
         let top = height(page);
@@ -65,10 +67,10 @@ impl PageTree {
         frame(word.load(Ordering::Acquire))
     }
 
-    /// Puts `new` in for `page`, unless it has a frame. Says which one it has now.
+    /// Inserts `new` for `page`, unless the page has a frame. Returns the frame that the page has now.
     ///
     /// # Errors
-    /// No memory for a node, or no file has such a page.
+    /// Fails without memory for a node, or if no file has such a page.
     pub fn put(&self, pin: &Pinned, page: u64, new: FrameNum) -> Result<FrameNum, OutOfMemory> {
         let top = height(page);
         let mut word = self.roots.get(top).ok_or(OutOfMemory)?;
@@ -78,18 +80,18 @@ impl PageTree {
         Ok(set(word, new).err().unwrap_or(new))
     }
 
-    /// Takes the pages of `range` out. Each comes with the reference that the tree held.
+    /// Removes the pages of `range`. `visit` gets each with the reference that the tree held.
     pub fn take(&self, range: Range<u64>, mut visit: impl FnMut(FrameNum)) {
         let _all = self.for_each(range, &mut |_, word| {
             if word.load(Ordering::Relaxed) != 0 {
-                // AcqRel: what was put in there is seen by whoever takes it out, and the other way round.
+                // AcqRel: the core that removes a page sees what was put in there, and the other way round.
                 frame(word.swap(0, Ordering::AcqRel)).into_iter().for_each(&mut visit);
             }
             ControlFlow::<()>::Continue(())
         });
     }
 
-    /// The first page of `range` that has a frame.
+    /// Returns the first page of `range` that has a frame.
     pub fn first(&self, range: Range<u64>) -> Option<u64> {
         let found = self.for_each(range, &mut |page, word| match word.load(Ordering::Relaxed) {
             0 => ControlFlow::Continue(()),
@@ -98,7 +100,7 @@ impl PageTree {
         found.break_value()
     }
 
-    /// Where the first `words` words of `range` end that a walk looks at: at most at its end.
+    /// Returns the end of the first `words` words of `range` that a walk reads, at most the end of `range`.
     pub fn extent(&self, range: Range<u64>, words: u64) -> u64 {
         let (end, mut left) = (range.end, words);
         let found = self.for_each(range, &mut |page, _| {
@@ -108,7 +110,7 @@ impl PageTree {
         found.break_value().unwrap_or(end)
     }
 
-    /// How many pages have a frame.
+    /// Returns the number of pages that have a frame.
     pub fn count(&self) -> u64 {
         let mut count = 0;
         let _all = self.for_each(0..END, &mut |_, word| {
@@ -124,13 +126,13 @@ impl PageTree {
 }
 
 impl PageTree {
-    /// Whether it has no node, or only one.
+    /// Returns whether the tree has at most one node.
     pub fn is_small(&self) -> bool {
         self.roots.iter().skip(1).all(|root| root.load(Ordering::Relaxed) == 0)
     }
 
-    /// Takes pages out, as [`take`](Self::take) does, and frees the nodes that they were in, of which `most` have pages.
-    /// Whether that was all.
+    /// Removes pages, as [`take`](Self::take) does, and frees their nodes, at most `most` nodes that have
+    /// pages. Returns whether that was all.
     pub fn dismantle(&mut self, pin: &Pinned, most: usize, mut visit: impl FnMut(FrameNum)) -> bool {
         let (mut left, mut roots) = (most, self.roots.iter().enumerate());
         roots.all(|(level, root)| free(pin, root, level, &mut left, &mut visit))
@@ -138,13 +140,13 @@ impl PageTree {
 }
 
 impl Drop for PageTree {
-    /// The pages were taken out. Nobody looks any more.
+    /// Frees the nodes. The pages were removed before, and no core reads the tree any more.
     fn drop(&mut self) {
         self.dismantle(&percore::pin(), usize::MAX, |_| {});
     }
 }
 
-/// The level of the root that `page` is under: one that there is, if the page is below [`END`].
+/// Returns the level of the root above `page`. There is such a root if the page is below [`END`].
 fn height(page: u64) -> usize {
     (page.max(1).ilog2() / DIGIT) as usize
 }
@@ -157,18 +159,18 @@ fn frame(word: u64) -> Option<FrameNum> {
     (word != 0).then(|| FrameNum::new(word & !PRESENT))
 }
 
-/// Sets a word that is 0; says what is there otherwise.
+/// Sets a word that is 0, or returns the frame that it has.
 fn set(word: &AtomicU64, new: FrameNum) -> Result<(), FrameNum> {
     // Release and Acquire: see the module.
     let set = word.compare_exchange(0, PRESENT | new.get(), Ordering::Release, Ordering::Acquire);
     set.map(drop).map_err(|there| FrameNum::new(there & !PRESENT))
 }
 
-/// The node that a root or a node's word leads to.
+/// Returns the node that a root or a node's word leads to.
 fn below(word: &AtomicU64) -> Option<&Node> {
     let at = phys_to_virt::<Node>(frame(word.load(Ordering::Acquire))?.get() * FRAME);
-    // SAFETY: callers pass words above the leaves' own, which lead to nodes; they live as long as the tree that the
-    // word is in.
+    // SAFETY: callers pass words above the leaves' own, which lead to nodes that live as long as the tree of
+    // the word.
     Some(unsafe { &*at })
 }
 
@@ -200,8 +202,8 @@ fn walk<B>(
     })
 }
 
-/// Frees the node that `word` leads to after what is below it, until `left` is 0; whether it did. Relaxed: nobody looks any
-/// more.
+/// Frees the node that `word` leads to after the nodes below it, until `left` is 0. Returns whether it was
+/// freed. Relaxed: no core reads the tree any more.
 fn free(
     pin: &Pinned,
     word: &AtomicU64,

@@ -1,5 +1,6 @@
-//! What nobody has any more and takes long to free: address spaces, large files. The core that let go last takes it apart, a
-//! piece at a time, between whatever else it does: on its way to user mode, in a pause of a long call, and in the idle loop.
+//! Objects that have no holder and take long to free: address spaces, large files. The core that dropped the
+//! last reference frees them in pieces between its other work: on its way to user mode, in a pause of a long
+//! call, and in the idle loop.
 
 use alloc::boxed::Box;
 use core::mem::MaybeUninit;
@@ -11,13 +12,13 @@ use crate::sched::{self, attention};
 
 /// Something that is taken apart.
 pub trait Remains: Send + Sync {
-    /// Frees a piece, in a bounded number of steps. Whether there is more.
+    /// Frees a piece, in a bounded number of steps. Returns whether there is more.
     fn free_piece(&mut self, pin: &Pinned) -> bool;
     /// Where what comes behind it is kept: with it, since there may be no memory when something dies.
     fn next(&mut self) -> &mut Option<Box<dyn Remains>>;
 }
 
-/// What each core let go, the last first.
+/// The objects that each core released, the last first.
 static REMAINS: AllCores<SpinLock<Option<Box<dyn Remains>>>> =
     AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
 
@@ -41,7 +42,7 @@ fn take(pin: &Pinned) -> Option<Box<dyn Remains>> {
     Some(taken)
 }
 
-/// Takes a piece of what this core let go apart. Whether there is more. Interrupts are on.
+/// Frees a piece of an object that this core released. Returns whether there is more. Interrupts are on.
 pub fn free_piece() -> bool {
     let pin = pin();
     let Some(mut remains) = take(&pin) else { return false };

@@ -1,11 +1,11 @@
-//! The kernel's heap: powers of two from 64 to 8192 bytes from per-core lists, larger ones from the pool. The smallest is a
-//! cache line: who writes an object disturbs nobody who reads another.
+//! The kernel's heap: powers of two from 64 to 8192 bytes from per-core lists, larger ones from the pool. The
+//! smallest object is a cache line, so that a write to one object disturbs no reader of another.
 //!
 //! A free object's first word links it to the next. A core's list of one size grows by a carved frame and is
-//! split in half into the size's depot when it is long; a batch in the depot is a list whose first object's
-//! second word leads to the next batch. A list holds what one review of dead objects frees, so that who makes
-//! and ends processes goes to no depot. Frames and pairs (4096 and 8192 bytes) come from the frame magazines.
-//! No memory: null, never a panic.
+//! split in half into the size's depot when it is long. A batch in the depot is a list whose first object's
+//! second word leads to the next batch. A list holds the objects that one review of dead objects frees, so
+//! that creating and ending processes accesses no depot. Frames and pairs (4096 and 8192 bytes) come from the
+//! frame magazines. Without memory the heap returns null, and never panics.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -78,7 +78,8 @@ unsafe impl Sync for Lists {}
 /// Batches of one size that no core holds.
 struct Depot {
     batches: SpinLock<Batches>,
-    /// Whether there is one. Relaxed: a hint, written when it changes, so that who finds none shares nothing.
+    /// Whether there is one. Relaxed: a hint, written when it changes, so that a core that finds none shares
+    /// nothing.
     any: AtomicBool,
 }
 
@@ -184,7 +185,8 @@ struct Heap;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-// SAFETY: blocks are as large and as aligned as their power of two, and each is handed out once until it is freed.
+// SAFETY: blocks are as large and as aligned as their power of two, and each is handed out once until it is
+// freed.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

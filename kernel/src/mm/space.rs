@@ -33,7 +33,8 @@ use crate::sched;
 const PAGE: u64 = 4096;
 /// Addresses below stay unmapped, so that a null pointer's fields fault.
 pub const LOWEST: u64 = 64 << 10;
-/// Where mappings go that may go anywhere: whole parts of 512 GiB, without the first (programs) and the last (interpreters).
+/// The range for mappings without a fixed address: whole parts of 512 GiB, without the first (programs) and
+/// the last (interpreters).
 const ANYWHERE: (u64, u64) = (1 << 39, 255 << 39);
 
 /// An address space together with its page tables. Derefs to [`AddressSpace`].
@@ -47,7 +48,8 @@ pub struct SpaceHandle {
     remains: Option<Box<MaybeUninit<DeadSpace>>>,
 }
 
-/// Names a space without keeping it. Copies are counted where those who make them do not meet.
+/// Names a space without keeping it. Copies are counted by Refcache, so that cores that make them share no
+/// line.
 pub type Name = RefcacheArc<Weak<SpaceHandle>>;
 
 impl Deref for SpaceHandle {
@@ -72,7 +74,8 @@ impl SpaceHandle {
         self.tables.table_pages()
     }
 
-    /// Calls `visit` with every frame that the pages, the page tables and the radix map have. After [`settle`].
+    /// Calls `visit` with every frame of the pages, the page tables and the radix map. Called after
+    /// [`settle`].
     pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
         let pin = percore::pin();
         self.tables.each_frame(&mut |table| visit(table, Owner::TABLE));
@@ -106,12 +109,13 @@ impl SpaceHandle {
 struct Here {
     /// It keeps the place, so that no other space can be taken for it, and no memory else.
     space: Weak<SpaceHandle>,
-    /// Whether its tables are loaded. Then a task of the space is seated here, or about to be: it keeps the space.
+    /// Whether its tables are loaded. If so, a task of the space is seated here, or about to be, and keeps
+    /// the space.
     is_loaded: bool,
 }
 
-/// Each core's own, but for [`settle`]. A core that sleeps and wakes for the same space writes here, and not to the space's count
-/// of references.
+/// The space of each core. Only the core itself accesses it, except for [`settle`]. A core that sleeps and
+/// wakes for the same space writes here, and not to the space's refcount.
 static HERE: AllCores<SpinLock<Here>> = {
     const NOWHERE: Here = Here { space: Weak::new(), is_loaded: false };
     AllCores::new([const { CachePadded::new(SpinLock::new(NOWHERE)) }; MAX_CORES])
@@ -162,11 +166,11 @@ pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
     Ok(child)
 }
 
-/// The same piece by piece, while `others` do what that says. The record that the child has for a mapping is kept from one
-/// piece to the next, which may show it too.
+/// Does the same in pieces, during which `others` may run. The record that the child has for a mapping is
+/// kept for the next piece, which may show it too.
 ///
 /// # Errors
-/// ENOMEM; EINTR if the caller is killed meanwhile.
+/// ENOMEM. EINTR if the caller is killed meanwhile.
 pub fn fork_in_pieces(parent: &SpaceHandle, others: Others) -> Result<Arc<SpaceHandle>, Errno> {
     let child = new().ok_or(Errno::ENOMEM)?;
     let (mut from, mut last) = (Some(PageNum::new(LOWEST / PAGE)), None);
@@ -215,7 +219,8 @@ fn handle(
 }
 
 impl Drop for SpaceHandle {
-    /// Wherever that happens, it takes a few steps. Counts are touched: an idle core may be the last to let go.
+    /// Takes a few steps only, wherever it runs. The core comes online because refcounts change: an idle core
+    /// may drop the last reference.
     fn drop(&mut self) {
         sched::come_online();
         if let (Some(space), Some(place)) = (self.space.take(), self.remains.take()) {
@@ -232,7 +237,7 @@ struct DeadSpace {
     space: Option<Box<dyn AddressSpace>>,
     tables: Arc<dyn SpaceTables>,
     nodes: Arc<NodeCounters>,
-    /// What may be mapped still.
+    /// The range that may still be mapped.
     rest: PageRange,
     next: Option<Box<dyn Remains>>,
 }
@@ -262,8 +267,8 @@ impl Drop for DeadSpace {
     }
 }
 
-/// Loads the tables of `space`, if they are not. Interrupts are off, the tables of no other space are loaded, and a task of the
-/// space is seated on this core until it is [`deactivate`]d.
+/// Loads the tables of `space`, if they are not loaded. Interrupts are off, the tables of no other space are
+/// loaded, and a task of the space is seated on this core until it is [`deactivate`]d.
 pub fn activate(space: &Arc<SpaceHandle>) {
     let pin = percore::pin();
     let mut here = HERE.mine(&pin).lock();
@@ -277,7 +282,8 @@ pub fn activate(space: &Arc<SpaceHandle>) {
     }
 }
 
-/// This core runs no tables of `space` now: the task that is seated here leaves, or the space is about to go away.
+/// Unloads the tables of `space` from this core, because the task seated here leaves, or the space is about
+/// to go.
 pub fn deactivate(space: &SpaceHandle) {
     let pin = percore::pin();
     let _off = arch::interrupts::off();
@@ -288,8 +294,8 @@ pub fn deactivate(space: &SpaceHandle) {
     }
 }
 
-/// The program is gone, and no other core runs its space any more; this one stops. From here on the tables stay as they
-/// are: they are looked at, and freed with the space.
+/// Unloads the tables of a space whose program is gone, and which no other core runs any more. From here on
+/// the tables stay as they are until they are read, and freed with the space.
 pub fn settle(space: &SpaceHandle) {
     deactivate(space);
     HERE.iter().for_each(|here| here.lock().space = Weak::new());
@@ -301,8 +307,8 @@ pub fn retire(space: &SpaceHandle) {
     space.destroy(&percore::pin());
 }
 
-/// Memory is short: frees this core's own tables of the space it ran before it went idle; of the one it runs only if
-/// that is `desperate`.
+/// Frees this core's own tables of the space that it ran before it went idle, because memory is short. If
+/// `desperate`, it also frees those of the space that it runs.
 pub fn drop_my_tables(desperate: bool) {
     let pin = percore::pin();
     // Locked until the tables are gone: see `settle`.

@@ -1,7 +1,7 @@
 //! The program's memory, which may not be there: every access can fail with EFAULT and nothing else.
 //!
-//! Addresses are checked against the end of user space first; a fault in between is resolved like the
-//! program's own (see `process::fault::from_kernel`), or the copy stops and the call fails.
+//! Addresses are checked against the end of user space first. A fault below it is resolved like the program's
+//! own (see `process::fault::from_kernel`), or the copy stops and the call fails.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ fn ok(done: bool) -> Result<(), Errno> {
 #[inline]
 pub fn copy_in(dst: &mut [u8], from: u64) -> Result<(), Errno> {
     check(from, dst.len())?;
-    // SAFETY: the destination is a slice; the source was checked to be the user's.
+    // SAFETY: the destination is a slice, and the source was checked to be the user's.
     ok(unsafe { user_copy::copy(dst.as_mut_ptr(), from as *const u8, dst.len()) })
 }
 
@@ -37,7 +37,7 @@ pub fn copy_in(dst: &mut [u8], from: u64) -> Result<(), Errno> {
 #[inline]
 pub fn copy_out(to: u64, src: &[u8]) -> Result<(), Errno> {
     check(to, src.len())?;
-    // SAFETY: the source is a slice; the destination was checked to be the user's.
+    // SAFETY: the source is a slice, and the destination was checked to be the user's.
     ok(unsafe { user_copy::copy(to as *mut u8, src.as_ptr(), src.len()) })
 }
 
@@ -85,7 +85,7 @@ pub fn load_u32(at: u64) -> Result<u32, Errno> {
     unsafe { user_copy::load_u32(at as *const u32) }.ok_or(Errno::EFAULT)
 }
 
-/// Replaces the word at `at` by `new` if it is `old`; says what it was.
+/// Replaces the word at `at` by `new` if it is `old`, and returns its former value.
 pub fn compare_exchange_u32(at: u64, old: u32, new: u32) -> Result<u32, Errno> {
     check_u32(at)?;
     // SAFETY: checked to be the user's, and aligned.

@@ -7,12 +7,13 @@
 //!                └ | holders, length, class | bytes ... |
 //! ```
 //!
-//! 1. An object's number is its address in units, so whoever has it finds it without a table.
-//! 2. The frames of a class that have room are in its list, and none else; a frame without objects goes back. Lists and headers
-//!    are read and written with the class's lock held.
-//! 3. An object's `length`, `class` and bytes are written before anybody knows its number, and never change: who holds it reads
-//!    them without a lock. The last holder gives it back.
-//! 4. Making an object needs no memory: who brings one brings a frame of its own to put it in, if there is no other.
+//! 1. An object's number is its address in units, so no table is needed to find it.
+//! 2. The list of a class has exactly the frames of the class that have room. A frame without objects goes
+//!    back to the pool. Lists and headers are read and written with the class's lock held.
+//! 3. An object's `length`, `class` and bytes are written before its number is known to any other core, and
+//!    never change, so a holder reads them without a lock. The last holder frees the object.
+//! 4. Making an object needs no memory: the caller brings a frame of its own, which is used if no other has
+//!    room.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -40,19 +41,19 @@ const END: u64 = (1 << u32::BITS) * UNIT as u64 / FRAME;
 struct Header {
     /// Which objects there are: a bit for each.
     used: u64,
-    /// The frames before and after it in its class's list, if it has room; 0 is none.
+    /// The frames before and after it in its class's list, if it has room. 0 is none.
     before: u64,
     after: u64,
 }
 
-/// What comes before an object's bytes.
+/// The header of an object, before its bytes.
 struct Object {
     holders: AtomicU32,
     length: u16,
     class: u16,
 }
 
-/// By class, the first of the frames that have room; 0 is none.
+/// By class, the first of the frames that have room. 0 is none.
 static ROOMY: [CachePadded<SpinLock<u64>>; CLASSES.len()] =
     [const { CachePadded::new(SpinLock::new(0)) }; CLASSES.len()];
 
@@ -77,7 +78,7 @@ fn full(class: usize) -> u64 {
 /// # Safety
 /// The frame is of a class whose lock the caller holds, and has no other reference to the header.
 unsafe fn header<'a>(frame: u64) -> &'a mut Header {
-    // SAFETY: the caller's promise; a frame of a class begins with its header.
+    // SAFETY: the caller's promise. A frame of a class begins with its header.
     unsafe { &mut *phys_to_virt(frame * FRAME) }
 }
 
@@ -88,8 +89,8 @@ unsafe fn object<'a>(number: CompressedNum) -> &'a Object {
     unsafe { &*address(number).cast() }
 }
 
-/// Puts `bytes`, at most [`MOST`], into an object with one holder: the caller, whose frame `spare` goes for it, or back to the
-/// pool. None if `spare` lies too high.
+/// Puts `bytes`, at most [`MOST`], into an object with one holder: the caller. Its frame `spare` is used for
+/// the object, or goes back to the pool. Returns `None` if `spare` lies too high.
 pub(super) fn put(pin: &Pinned, bytes: &[u8], spare: FrameNum) -> Option<CompressedNum> {
     if spare.get() >= END {
         return None;
@@ -103,7 +104,7 @@ pub(super) fn put(pin: &Pinned, bytes: &[u8], spare: FrameNum) -> Option<Compres
     }
     let number = number(frame, class, at);
     let head = Object { holders: AtomicU32::new(1), length: bytes.len() as u16, class: class as u16 };
-    // SAFETY: the object was free, it is large enough for its class, and nobody else knows it.
+    // SAFETY: the object was free, it is large enough for its class, and no other core knows it.
     unsafe {
         address(number).cast::<Object>().write(head);
         address(number).add(size_of::<Object>()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -147,14 +148,14 @@ pub(super) fn adjust(pin: &Pinned, number: CompressedNum, by: i64) {
     // SAFETY: the caller holds it until the last line.
     let object = unsafe { object(number) };
     let class = usize::from(object.class);
-    // Release: what was read of the bytes comes before the object is used again; Acquire: of all holders.
+    // Release: reads of the bytes come before the object is used again. Acquire: the reads of all holders.
     let before = object.holders.fetch_add(by as u32, Ordering::AcqRel);
     if before.wrapping_add(by as u32) == 0 {
         give_back(pin, class, number);
     }
 }
 
-/// Frees an object that nobody holds.
+/// Frees an object that has no holder.
 fn give_back(pin: &Pinned, class: usize, number: CompressedNum) {
     let frame = frame_of(number);
     let unit = number.get() as usize % (UNITS + 1);
@@ -164,7 +165,7 @@ fn give_back(pin: &Pinned, class: usize, number: CompressedNum) {
     }
 }
 
-/// Frees object `at` of `frame`; whether the frame is empty, and the class's no more.
+/// Frees object `at` of `frame`. Returns whether the frame is now empty, and out of its class.
 fn leave(class: usize, frame: u64, at: usize) -> bool {
     let mut first = ROOMY[class].lock();
     // SAFETY: locked, and the only reference.

@@ -1,8 +1,7 @@
-//! Why a core, or a task, must look up before it returns to user mode.
+//! The reasons for which a core, or a task, must run kernel work before it returns to user mode.
 //!
-//! Interrupt handlers and other cores only set bits here; what the bits ask for is done by the core itself,
-//! on the way to user mode or in the idle loop, where no lock is held and interrupts are on. An empty word
-//! is the fast path.
+//! Interrupt handlers and other cores only set bits here. The core itself acts on them, on the way to user
+//! mode or in the idle loop, where no lock is held and interrupts are on. An empty word is the fast path.
 
 use sync::atomic::{AtomicU32, Ordering};
 
@@ -47,14 +46,14 @@ impl Attention {
         self.0.fetch_and(!reasons, Ordering::SeqCst);
     }
 
-    /// Whether there is any reason.
+    /// Returns whether there is any reason.
     #[inline(always)]
     pub fn any(&self) -> bool {
         // A plain load on x86. SeqCst: see `Task::notify`.
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether one of `reasons` is there.
+    /// Returns whether one of `reasons` is set.
     pub fn has(&self, reasons: u32) -> bool {
         self.0.load(Ordering::SeqCst) & reasons != 0
     }

@@ -1,4 +1,4 @@
-//! What the scheduler keeps for each core.
+//! The scheduler's state of each core.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -24,7 +24,8 @@ impl Chain for RunChain {
 
 /// One core's part of the scheduler.
 pub struct Core {
-    /// What others write, too. On lines of its own: the rest changes whenever the core goes to sleep.
+    /// Fields that other cores write, too. On lines of their own: the rest changes whenever the core goes to
+    /// sleep.
     shared: CachePadded<Shared>,
     /// Why the core should look up before it returns to user mode.
     pub attention: Attention,
@@ -32,9 +33,10 @@ pub struct Core {
     pub timers: SpinLock<Timers>,
     /// When this core ticks next. The core's own.
     pub next_tick: AtomicU64,
-    /// Whether the core takes part in epochs. The core's own.
+    /// Whether the core takes part in epochs. Only the core itself accesses it.
     pub online: AtomicBool,
-    /// How the task that is being left leaves. The core's own, between a switch's two halves.
+    /// How the task that is being left leaves. Only the core itself accesses it, between a switch's two
+    /// halves.
     pub departure: SpinLock<Departure>,
     /// The core's idle flow while a task runs.
     pub idle_flow: SpinLock<Option<Suspended>>,
@@ -42,13 +44,13 @@ pub struct Core {
     pub dead: SpinLock<TaskList<RunChain>>,
 }
 
-/// What other cores read and write when they give this one work, or take some.
+/// The fields that other cores read and write when they give this core tasks, or take some.
 struct Shared {
     /// Runnable tasks that wait for this core.
     queue: SpinLock<TaskList<RunChain>>,
-    /// How many; written under the queue's lock.
+    /// Number of tasks in the queue. Written under the queue's lock.
     waiting: AtomicUsize,
-    /// Whether the core idles, and nobody has claimed it.
+    /// Whether the core idles, and no other core has claimed it.
     idle: AtomicBool,
 }
 
@@ -60,7 +62,7 @@ pub fn of(core: CoreId) -> &'static Core {
     &CORES[core.index()]
 }
 
-/// The part of the core we run on.
+/// Returns the state of this core.
 #[inline(always)]
 pub fn mine() -> &'static Core {
     of(arch::core())
@@ -85,7 +87,7 @@ impl Core {
         }
     }
 
-    /// How many tasks wait here. A hint for balancing, exact for whoever pushed before.
+    /// Returns the number of tasks that wait here. A hint for balancing, exact for a core that pushed before.
     pub fn waiting(&self) -> usize {
         // SeqCst: half of the argument in `place`.
         self.shared.waiting.load(Ordering::SeqCst)
@@ -98,7 +100,7 @@ impl Core {
         self.shared.waiting.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether a task that `wanted` accepts waits here.
+    /// Returns whether a task that `wanted` accepts waits here.
     pub fn offers(&self, wanted: impl FnMut(&Task) -> bool) -> bool {
         self.waiting() > 0 && self.shared.queue.lock().any(wanted)
     }
@@ -114,7 +116,7 @@ impl Core {
         Some(task)
     }
 
-    /// Whether this core idles, and nobody has claimed it.
+    /// Returns whether this core idles, and no other core has claimed it.
     pub fn idles(&self) -> bool {
         self.shared.idle.load(Ordering::SeqCst)
     }

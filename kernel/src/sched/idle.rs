@@ -1,7 +1,8 @@
 //! A core with nothing to run.
 //!
-//! It stays in the epochs until its next tick, in case work comes back soon; then it leaves them, so that a
-//! sleeping core never holds an epoch up, and rings for its sleepers only. At that tick it takes no part in an epoch: that is for
+//! It stays in the epochs until its next tick, in case work comes back soon. Then it leaves them, so that a
+//! sleeping core never delays an epoch, and its timer rings for its sleepers only. At that tick it takes no
+//! part in an epoch: only cores that run tasks do.
 //! cores that do something.
 
 use core::sync::atomic::Ordering;
@@ -12,7 +13,8 @@ use super::{place, switch, timers, work};
 use crate::arch::{self, interrupts};
 use crate::mm;
 
-/// The idle flow of this core: runs what comes, for ever. Needs: a stack that nobody else uses.
+/// Runs the idle flow of this core, which runs tasks as they come, for ever. Needs a stack that nothing else
+/// uses.
 pub fn enter_idle() -> ! {
     loop {
         interrupts::enable();
@@ -27,7 +29,7 @@ pub fn enter_idle() -> ! {
     }
 }
 
-/// Halts until an interrupt, unless something came up since we looked. Leaves the epochs if the core `ticked`
+/// Halts until an interrupt, unless work came up since the last check. Leaves the epochs if the core `ticked`
 /// while it was idle, or was asked to look up and found nothing.
 fn rest(core: &Core, ticked: bool) {
     if ticked && core.online.load(Ordering::Relaxed) {
@@ -44,7 +46,7 @@ fn rest(core: &Core, ticked: bool) {
     place::claim_idle(arch::core());
 }
 
-/// Whether there is work that this core could take.
+/// Returns whether there is work that this core could take.
 fn something_waits(core: &Core) -> bool {
     core.attention.any() || core.waiting() > 0 || place::stealable()
 }

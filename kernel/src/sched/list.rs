@@ -31,7 +31,7 @@ pub trait Chain {
     fn link(task: &Task) -> &Link;
 }
 
-/// First in, first out. Whoever owns the list guards it by a lock; the links need none of their own, their
+/// A first-in, first-out list. Its owner guards it by a lock. The links need no lock of their own, so their
 /// locks are never contended.
 pub struct TaskList<C> {
     head: Option<Arc<Task>>,
@@ -73,7 +73,7 @@ impl<C: Chain> TaskList<C> {
         None
     }
 
-    /// Whether `wanted` accepts a task.
+    /// Returns whether `wanted` accepts a task.
     pub fn any(&self, mut wanted: impl FnMut(&Task) -> bool) -> bool {
         let mut at = self.head.clone();
         while let Some(task) = at {

@@ -1,11 +1,11 @@
-//! Tasks: who runs where, who sleeps, who is next.
+//! The scheduler: which task runs on which core, which sleep, and which is next.
 //!
-//! Every core has a run queue of its own, first come, first served. A task waits for the core it last ran
-//! on; idle cores take new and woken tasks first, and steal. The kernel is never preempted: a task leaves
-//! its core when it sleeps or exits, or, on the way back to user mode, when its slice is over and somebody
+//! Every core has a run queue of its own, first in, first out. A task waits for the core that it last ran on.
+//! Idle cores take new and woken tasks first, and steal. The kernel is never preempted: a task leaves its
+//! core when it sleeps or exits, or, on the way back to user mode, when its slice is over and another task
 //! waits.
 //!
-//! Sleeping and waking meet in one word of each task, [`sync::Parking`].
+//! Sleepers and wakers synchronise in one word of each task, [`sync::Parking`].
 //!
 //! Interrupt handlers take no lock here: they set bits ([`attention`]) that the core acts on ([`work`])
 //! when it is about to return to user mode, or idles. So no lock of the scheduler needs interrupts off.

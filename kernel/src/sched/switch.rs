@@ -19,7 +19,7 @@ use crate::mm;
 pub enum Departure {
     /// It could go on: back to a run queue.
     Yield,
-    /// It sleeps until somebody wakes it.
+    /// The task sleeps until it is woken.
     Park,
     /// It never comes back.
     Exit,
@@ -27,7 +27,7 @@ pub enum Departure {
     Idle,
 }
 
-/// Gives the core to whoever waits for it, if anybody does or if the task may not stay here.
+/// Gives the core to the next task that waits for it, if one does or if this task may not stay here.
 pub fn yield_now() {
     let core = cores::mine();
     let may_stay = super::with_current(|task| task.affinity().contains(arch::core()));
@@ -36,7 +36,7 @@ pub fn yield_now() {
     }
 }
 
-/// Sleeps until woken; see [`sync::Parking`]. May return for no reason.
+/// Sleeps until woken, see [`sync::Parking`]. May return spuriously.
 pub fn park() {
     if super::with_current(|task| task.parking.begin()) {
         leave(Departure::Park);
@@ -66,7 +66,7 @@ fn leave(departure: Departure) {
     finish_switch();
 }
 
-/// From the idle flow to `task`; returns when the core has nothing to run.
+/// Switches from the idle flow to `task`. Returns when the core has nothing to run.
 pub fn run(task: Arc<Task>) {
     let _off = interrupts::off();
     *cores::mine().departure.lock() = Departure::Idle;

@@ -1,4 +1,4 @@
-//! A thread as the scheduler sees it. What it is to its process is `process::Thread`.
+//! A thread as the scheduler sees it. `process::Thread` is the part that belongs to its process.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,7 +21,7 @@ use crate::process::{Process, Shared, Thread};
 pub struct Task {
     tid: u32,
     process: Arc<Process>,
-    /// What only its process's code looks at.
+    /// The part that only its process's code accesses.
     pub thread: Thread,
     /// Why this task must look up before it returns to user mode.
     pub attention: Attention,
@@ -31,7 +31,7 @@ pub struct Task {
     /// Where it runs, waits to run, or ran last.
     core: AtomicUsize,
     affinity: SpinLock<CoreSet>,
-    /// Its flow of control while nobody runs it.
+    /// Its flow of control while no core runs it.
     pub(super) flow: SpinLock<Option<Suspended>>,
     pub(super) registers: SpinLock<Registers>,
     /// CPU time up to the last switch away, and when it was last switched to.
@@ -45,7 +45,7 @@ pub struct Registers {
     pub(super) fs_base: u64,
 }
 
-/// What a new task starts with.
+/// The initial state of a new task.
 pub struct Start {
     /// User registers.
     pub frame: TrapFrame,
@@ -100,7 +100,7 @@ impl Task {
         &self.process
     }
 
-    /// What it shares with others.
+    /// Returns the part that it shares with other threads.
     #[inline(always)]
     pub fn shared(&self) -> &Shared {
         &self.thread.shared
@@ -136,7 +136,7 @@ impl Task {
         *self.affinity.lock() = cores;
     }
 
-    /// Whether a core runs it.
+    /// Returns whether a core runs the task.
     pub fn is_running(&self) -> bool {
         self.since_ns.load(Ordering::Relaxed) != 0
     }
@@ -151,7 +151,7 @@ impl Task {
         }
     }
 
-    /// Ends the task's sleep, or makes its next one return at once; whether it slept.
+    /// Ends the task's sleep, or makes its next one return at once. Returns whether it slept.
     pub fn wake(this: &Arc<Self>) -> bool {
         let slept = this.parking.wake();
         if slept {
@@ -163,10 +163,11 @@ impl Task {
     /// Makes the task see `reasons` before it runs another user instruction, also if it sleeps or runs
     /// elsewhere.
     ///
-    /// It either sees the reasons when it checks, with interrupts off, on its way to user mode; or it
-    /// checked before we raised them, and then the core it says it is on is the core it checked on, and our
-    /// interrupt hits it in user mode. Both sides write first and read second: we the reasons and its core,
-    /// it its core (when switched to) and the reasons; all SeqCst, so at least one sees the other.
+    /// Either the task sees the reasons when it checks, with interrupts off, on its way to user mode. Or it
+    /// checked before they were raised: then the core it says it is on is the core it checked on, and the
+    /// interrupt hits it in user mode. Both sides write first and read second. The caller writes the reasons
+    /// and reads the task's core. The task writes its core (when switched to) and reads the reasons. All are
+    /// SeqCst, so at least one sees the other.
     pub fn notify(this: &Arc<Self>, reasons: u32) {
         this.attention.raise(reasons);
         let active = !Self::wake(this);
@@ -185,7 +186,8 @@ impl Task {
         }
     }
 
-    /// Whether what it does is for nobody any more: its process ends, or goes on with another thread only.
+    /// Returns whether the task's work has no use any more, because its process ends, or goes on with another
+    /// thread only.
     pub fn is_killed(&self) -> bool {
         self.attention.has(attention::KILLED)
     }

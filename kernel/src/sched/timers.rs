@@ -17,11 +17,11 @@ use crate::counters::{Counter, bump};
 /// The time slice, and the pace of epochs.
 pub const TICK_NS: u64 = 10_000_000;
 
-/// A core that looks up so late was kept too long: by what the kernel did, or by a host that ran something else. Where an
-/// instruction is a nanosecond, it is what one piece of a long call may take.
+/// A core that looks up this much later than its timer was kept too long, by kernel work or by a host that
+/// ran something else. If an instruction takes a nanosecond, it is the limit for one piece of a long call.
 const LATE_NS: u64 = 1_000_000;
 
-/// Who wakes when: latest first, so that the next one is at the end.
+/// The sleepers and their deadlines, latest first, so that the next one is at the end.
 pub struct Timers(Vec<Sleeper>);
 
 struct Sleeper {
@@ -93,10 +93,10 @@ pub fn arm(core: &Core) {
     arch::set_timer(tick.into_iter().chain(sleeper).min());
 }
 
-/// The timer rang some time ago: wakes who is due, and says whether a tick is due too.
+/// Wakes the sleepers that are due after the timer rang, and returns whether a tick is due too.
 pub fn expire(core: &Core) -> bool {
     let now = arch::now_ns();
-    // A core that slept was kept by nobody.
+    // A core that slept was not kept by kernel work.
     let is_late = core.timers.lock().next().is_some_and(|deadline| deadline + LATE_NS < now);
     if is_late && arch::with_current(|_| ()).is_some() {
         bump(Counter::LateTimers);
@@ -114,7 +114,7 @@ pub fn expire(core: &Core) -> bool {
     ticked
 }
 
-/// Whether a sleeping thread's clock has passed `deadline`.
+/// Returns whether a sleeping thread's clock has passed `deadline`.
 pub fn passed(deadline: u64) -> bool {
     arch::now_ns() >= deadline
 }

@@ -36,7 +36,7 @@ impl WaitQueue {
         Ok(value.expect("without a deadline there is a value"))
     }
 
-    /// The same with a deadline (nanoseconds since boot), which gives `None`.
+    /// Does the same with a deadline (nanoseconds since boot), after which it returns `None`.
     ///
     /// # Errors
     /// EINTR as above, ENOMEM if there is no memory for a timer.
@@ -64,7 +64,7 @@ impl WaitQueue {
         }
     }
 
-    /// Sleeps until `ready` says so; signals wait that long.
+    /// Sleeps until `ready` returns true. Signals wait until then.
     ///
     /// # Errors
     /// EINTR if the task is killed.
@@ -84,9 +84,9 @@ impl WaitQueue {
         Ok(())
     }
 
-    /// Wakes everybody. The condition was made true before.
+    /// Wakes all waiters. The condition was made true before.
     pub fn wake_all(&self) {
-        // Under the lock throughout, so that nobody comes back to the list while it is emptied.
+        // Under the lock throughout, so that no task comes back to the list while it is emptied.
         let mut waiting = self.0.lock();
         while let Some(task) = waiting.pop() {
             Task::wake(&task);
@@ -94,8 +94,8 @@ impl WaitQueue {
     }
 }
 
-/// A wait without a deadline may be made again after a signal; what is left of another's time is not known
-/// then.
+/// Allows a wait without a deadline to be restarted after a signal. The rest of a wait with a deadline is not
+/// known then.
 fn allow_restart(task: &Task, deadline: Option<u64>) {
     if deadline.is_none() {
         task.thread.signals.allow_restart();

@@ -1,4 +1,4 @@
-//! What a core does before it returns to user mode, and while it idles: whatever interrupts only noted.
+//! The work of a core before it returns to user mode, and while it idles: interrupts only note it.
 
 use alloc::sync::Arc;
 
@@ -61,21 +61,22 @@ pub fn serve_core() -> bool {
         // On a tick, and when a core that is short of memory asks.
         mm::epoch::tick_if_due(&percore::pin());
     }
-    // Those who wait for the timer do not wait for that.
+    // Threads that wait for the timer do not wait for this.
     if reasons & REAP != 0 {
         reap();
     }
     ticked || asked
 }
 
-/// For a task that waits for what others give up: this core does what it was asked to do, and others run. The caller
-/// holds no lock, nor what a core may hold only until it is on its way to user mode.
+/// Does the work that this core was asked to do, and lets other tasks run. For a task that waits for others
+/// to release something. The caller holds no lock, nor anything that a core may hold only until it is on its
+/// way to user mode.
 pub fn give_way() {
     serve_core();
     switch::yield_now();
 }
 
-/// Wakes sleepers. Whether it was a tick.
+/// Wakes sleepers. Returns whether it was a tick.
 fn ring() -> bool {
     let core = cores::mine();
     let ticked = timers::expire(core);
@@ -86,7 +87,8 @@ fn ring() -> bool {
     ticked
 }
 
-/// Frees tasks that have exited on this core, stack and all, and a piece of the spaces that it was the last to have.
+/// Frees tasks that have exited on this core, with their stacks, and a piece of the spaces to which it
+/// dropped the last reference.
 pub fn reap() {
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();

@@ -1,5 +1,5 @@
-//! The kernel's own half of every address space: physmap, image, kernel stacks. Nothing is both writable and
-//! executable; the image's read-only part is read-only in the physmap too.
+//! The kernel's own half of every address space: physmap, image, kernel stacks. No page is both writable and
+//! executable. The image's read-only part is read-only in the physmap too.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use super::physmap::{PHYSMAP, phys_to_virt};
 use crate::mm::frames;
 use crate::mm::owner::Owner;
 
-/// Where kernel stacks live.
+/// The address of the first kernel stack.
 pub const STACKS: u64 = 0xffff_c000_0000_0000;
 const FOUR_GIB: u64 = 4 << 30;
 
@@ -30,33 +30,33 @@ pub static ROOT: AtomicU64 = AtomicU64::new(0);
 /// Serialises changes to the kernel half below the top.
 static CHANGES: SpinLock<()> = SpinLock::new(());
 
-/// Where an object lies in physical memory: (start, end).
+/// Returns the physical addresses of an object: (start, end).
 pub fn place_of<T: ?Sized>(object: &T) -> (u64, u64) {
     let at = (&raw const *object).cast::<u8>() as u64;
     let start = if at >= KERNEL_BASE { at - KERNEL_BASE } else { at - PHYSMAP };
     (start, start + size_of_val(object) as u64)
 }
 
-/// Where the kernel's image lies in physical memory: (start, end).
+/// Returns the physical addresses of the kernel's image: (start, end).
 pub fn kernel_image() -> (u64, u64) {
     let phys = |symbol: *const u8| symbol as u64 - KERNEL_BASE;
     (phys(&raw const __text_start), phys(&raw const __kernel_end))
 }
 
-/// Physical address of the kernel's own top table: no user pages.
+/// Returns the physical address of the kernel's own top table, which has no user pages.
 #[inline(always)]
 pub fn kernel_root() -> u64 {
     // Relaxed: written once, before other cores start.
     ROOT.load(Ordering::Relaxed)
 }
 
-/// The kernel's top table, to copy its upper half.
+/// Returns the kernel's top table, to copy its upper half.
 pub fn kernel_table() -> &'static Table {
-    // SAFETY: `init` made it and nobody frees it.
+    // SAFETY: `init` made it, and it is never freed.
     unsafe { Table::at(kernel_root()) }
 }
 
-/// Builds the real map, whose tables `new_frame` gives, and runs on it.
+/// Builds the final map in tables from `new_frame`, and loads it.
 pub fn init(memory: &MemoryMap, new_frame: &mut dyn FnMut() -> u64) {
     let mut new_table = || {
         let frame = new_frame();
@@ -74,13 +74,13 @@ pub fn init(memory: &MemoryMap, new_frame: &mut dyn FnMut() -> u64) {
     load();
 }
 
-/// Runs this core on the kernel's map.
+/// Loads the kernel's map on this core.
 pub fn load() {
     // SAFETY: the map shows the running code, its stack and all data, as before.
     unsafe { cpu::set_cr3(kernel_root()) };
 }
 
-/// The map that starting cores pass through.
+/// Returns the physical address of the map that starting cores pass through.
 pub fn boot_root() -> u64 {
     (&raw const boot_pml4) as u64 - KERNEL_BASE
 }
@@ -93,8 +93,9 @@ fn map_physical(page: Page, new_table: NewTable<'_>) {
     map(PHYSMAP + page.at, level, page.at | bits::LARGE | device | write | bits::NO_EXECUTE, new_table);
 }
 
-/// Shows the large page with physical address `phys`, to be read, if the physmap does not yet: firmware may leave its tables
-/// where there is no memory. Only while this core is alone and no program has a table. Returns false if it cannot be shown.
+/// Maps the large page with physical address `phys` read-only, if the physmap does not show it yet: firmware
+/// may leave its tables where there is no memory. Called only while this core is alone and no program has a
+/// table. Returns false if the page cannot be mapped.
 pub fn show(pin: &Pinned, phys: u64) -> bool {
     let width = cpuid_if_known(0x8000_0008, 0).eax & 0xff;
     let exists = phys < STACKS - PHYSMAP && phys.checked_shr(width) == Some(0);
@@ -125,41 +126,42 @@ fn map_image(new_table: NewTable<'_>) {
     }
 }
 
-/// Gives a kernel stack a page of memory at `at`, which had none. `None` without memory.
+/// Maps a new page of memory for a kernel stack at `at`, which had none. Returns `None` without memory.
 pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
     let _changing = CHANGES.lock();
-    // Tables first: they stay for the next try, a frame would be lost.
+    // Tables first: they stay for the next try, but a frame would be lost.
     let place = place(at, 0, &mut || alloc_table(pin))?;
     let frame = frames::alloc_kernel(pin, Owner::STACK)?;
     set(place, (frame << 12) | bits::WRITE | bits::NO_EXECUTE);
     Some(())
 }
 
-/// Takes away the page of a kernel stack at `at`, which nobody uses. The entry keeps the frame, until no TLB knows it.
+/// Unmaps the page of a kernel stack at `at`, which is not in use. The entry keeps the frame until no TLB has
+/// the translation.
 pub fn unmap(at: u64) {
     with_page(at, |place| place.fetch_and(!bits::PRESENT, Ordering::Relaxed));
 }
 
-/// Frees the frame of the page at `at`, which was unmapped, and which no TLB knows any more.
+/// Frees the frame of the page at `at`, which was unmapped, and whose translation no TLB has any more.
 pub fn free_unmapped(pin: &Pinned, at: u64) {
     with_page(at, |place| {
-        // Relaxed: as above, the stack is the caller's alone.
+        // Relaxed: the stack is the caller's alone.
         let entry = place.swap(0, Ordering::Relaxed);
         frames::free_kernel(pin, (entry & bits::ADDRESS) >> 12);
     });
 }
 
-/// Keeps `note`, the address of a page or 0, for the page at `at`, which was unmapped and freed.
+/// Stores `note`, the address of a page or 0, for the page at `at`, which was unmapped and freed.
 pub fn note_at_unmapped(at: u64, note: u64) {
     with_page(at, |place| place.store(note & !bits::PRESENT, Ordering::Relaxed));
 }
 
-/// What was kept there; 0 if nothing was.
+/// Returns the note stored there, or 0 if there is none.
 pub fn note_of_unmapped(at: u64) -> u64 {
     with_page(at, |place| place.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
-/// Calls `f` with the entry for a page that has been mapped once: all of its tables are there.
+/// Calls `f` with the entry for a page that has been mapped once, so that all of its tables exist.
 fn with_page<R>(at: u64, f: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
     let _changing = CHANGES.lock();
     place(at, 0, &mut || None).map(f)
@@ -169,14 +171,14 @@ fn alloc_table(pin: &Pinned) -> Option<u64> {
     frames::alloc_kernel(pin, Owner::KERNEL_TABLE).map(|frame| frame << 12)
 }
 
-/// Gives the physical address of a new table, of zeroes.
+/// A function that returns the physical address of a new table of zeroes.
 type NewTable<'a> = &'a mut dyn FnMut() -> Option<u64>;
 
 fn map(at: u64, level: u32, entry: u64, new_table: NewTable<'_>) {
     set(place(at, level, new_table).expect("memory for the kernel's tables"), entry);
 }
 
-/// The entry for `at`: in its table of level `level`, or above if a larger page shows it.
+/// Returns the entry for `at`, in its table of level `level`, or above if a larger page shows it.
 fn place(at: u64, level: u32, new_table: NewTable<'_>) -> Option<&'static AtomicU64> {
     let mut table = kernel_table();
     for above in (level + 1..=TOP).rev() {
@@ -189,9 +191,9 @@ fn place(at: u64, level: u32, new_table: NewTable<'_>) -> Option<&'static Atomic
     Some(table.toward(at >> 12, level))
 }
 
-/// Sets an entry that was empty: no TLB knows it.
+/// Sets an entry that was empty, so no TLB has its translation.
 fn set(place: &AtomicU64, entry: u64) {
-    // Release: whoever learns of the address sees the page.
+    // Release: a core that learns of the address sees the page.
     place.store(entry | bits::PRESENT | bits::GLOBAL, Ordering::Release);
 }
 
@@ -199,14 +201,14 @@ fn below_or_new(entry: &AtomicU64, new_table: NewTable<'_>) -> Option<&'static T
     if entry.load(Ordering::Relaxed) == 0 {
         entry.store(new_table()? | bits::PRESENT | bits::WRITE, Ordering::Release);
     }
-    // SAFETY: kernel tables are never freed, and nobody maps a large page twice.
+    // SAFETY: kernel tables are never freed, and no large page is mapped twice.
     unsafe { Table::below(entry.load(Ordering::Relaxed)) }
 }
 
-/// Fills frames side by side with zeroes.
+/// Fills adjacent frames with zeroes.
 ///
 /// # Safety
-/// `at` is the first of `count` frames in the physmap that nobody else uses.
+/// `at` is the first of `count` frames in the physmap that no one else uses.
 #[inline(always)]
 pub unsafe fn zero_frames(at: *mut u8, count: usize) {
     // SAFETY: the caller's frames; 512 words of 8 bytes each.
@@ -216,10 +218,10 @@ pub unsafe fn zero_frames(at: *mut u8, count: usize) {
     }
 }
 
-/// Copies a frame. Programs may write the source meanwhile: the copy then has some of each.
+/// Copies a frame. If programs write the source meanwhile, the copy has a mixture of old and new bytes.
 ///
 /// # Safety
-/// Both are frames in the physmap; nobody else uses `to`.
+/// Both are frames in the physmap, and only the caller uses `to`.
 #[inline(always)]
 pub unsafe fn copy_frame(to: *mut u8, from: *const u8) {
     // SAFETY: the caller's frames; 512 words of 8 bytes.
@@ -235,7 +237,7 @@ pub unsafe fn copy_frame(to: *mut u8, from: *const u8) {
 /// Both ranges are mapped, writable where they are written, and do not overlap.
 #[inline]
 pub unsafe fn copy_bytes(to: *mut u8, from: *const u8, bytes: usize) {
-    // SAFETY: the caller's ranges; words first, then what is left.
+    // SAFETY: the caller's ranges. Words are copied first, then the rest.
     unsafe {
         core::arch::asm!("rep movsq", "mov rcx, {rest}", "rep movsb", rest = in(reg) bytes % 8,
             inout("rcx") bytes / 8 => _, inout("rdi") to => _, inout("rsi") from => _,
@@ -243,13 +245,13 @@ pub unsafe fn copy_bytes(to: *mut u8, from: *const u8, bytes: usize) {
     }
 }
 
-/// Puts zeroes where others may read and write meanwhile.
+/// Writes zeroes to bytes that others may read and write meanwhile.
 ///
 /// # Safety
 /// The range is mapped and writable.
 #[inline]
 pub unsafe fn clear_bytes(to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's range; words first, then what is left.
+    // SAFETY: the caller's range. Words are written first, then the rest.
     unsafe {
         core::arch::asm!("rep stosq", "mov rcx, {rest}", "rep stosb", rest = in(reg) bytes % 8,
             inout("rcx") bytes / 8 => _, inout("rdi") to => _, in("rax") 0u64,
@@ -257,7 +259,7 @@ pub unsafe fn clear_bytes(to: *mut u8, bytes: usize) {
     }
 }
 
-/// A device's registers, seen through the physmap.
+/// Returns the address of a device's registers in the physmap.
 pub fn device<T>(phys: u64) -> *mut T {
     debug_assert!(phys < FOUR_GIB);
     phys_to_virt(phys)

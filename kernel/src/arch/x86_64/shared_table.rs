@@ -1,10 +1,10 @@
-//! The translations of one space in one page table for all cores: the baseline we measure against, and what
-//! other systems do.
+//! The translations of one space in one page table for all cores: a baseline, and the design of other
+//! systems.
 //!
-//! Cores add tables concurrently, each by a compare-and-swap of an empty entry. An entry of level 0 is written under
-//! the slot of its page, one of level 1 for a huge page under the slot of its block. Tables stay until the space
-//! goes. A core that runs the space is in `users`; every shootdown goes to all of them, because nobody knows who has
-//! used a translation:
+//! Cores add tables concurrently, each by a compare-and-swap of an empty entry. An entry of level 0 is
+//! written under the slot of its page, an entry of level 1 for a huge page under the slot of its block.
+//! Tables stay until the space goes. A core that runs the space is in `users`. Every shootdown goes to all
+//! users, because the table does not record which cores used a translation:
 //!
 //! ```text
 //!   clear, then ask for users               enter
@@ -12,7 +12,7 @@
 //!   2  fence                                2  (the same instruction is a fence)
 //!   3  read users: me? → interrupt          3  load CR3; walk entries
 //! ```
-//! If 3 on the left misses the core, its bit came after the fence, so its walks see the empty entry.
+//! If step 3 on the left misses the core, its bit was set after the fence, so its walks see the empty entry.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -27,27 +27,28 @@ use crate::mm::frames;
 
 /// One space's table.
 pub struct SharedTable {
-    /// 0: it was freed.
+    /// 0 if it was freed.
     root: u64,
     users: [AtomicU64; MAX_CORES / 64],
 }
 
 impl SharedTable {
-    /// An empty table, unless memory is short.
+    /// Creates an empty table. Returns `None` without memory.
     pub fn new(pin: &Pinned) -> Option<Self> {
         let root = frames::alloc_table(pin)? << 12;
-        // SAFETY: a frame of zeroes that is ours.
+        // SAFETY: a frame of zeroes that only this function uses.
         unsafe { Table::at(root) }.copy_kernel_half(kernel_map::kernel_table());
         Some(Self { root, users: Default::default() })
     }
 
     #[inline(always)]
     fn top(&self) -> &Table {
-        // SAFETY: the root lives as long as we do.
+        // SAFETY: the root lives as long as `self`.
         unsafe { Table::at(self.root) }
     }
 
-    /// `page`'s entry of level `lowest`, its table made if need be, in place of a huge page.
+    /// Returns `page`'s entry of level `lowest`, and makes its table if there is none, in place of a huge
+    /// page.
     fn entry_of(&self, pin: &Pinned, page: PageNum, lowest: u32) -> Result<&AtomicU64, OutOfMemory> {
         let mut table = self.top();
         for level in (lowest + 1..=TOP).rev() {
@@ -56,7 +57,7 @@ impl SharedTable {
         Ok(table.toward(page.get(), lowest))
     }
 
-    /// Whether this core runs on the table.
+    /// Returns whether this core runs on the table.
     fn in_use(&self) -> bool {
         cpu::cr3() == self.root
     }
@@ -66,17 +67,17 @@ impl SharedTable {
     }
 }
 
-/// Empties `entry`, on the way to `page`, which is the huge page `seen`; what it says then. It is no huge page again while a
-/// slot of its block is held, as ours is.
+/// Empties `entry`, on the way to `page`, if it is still the huge page `seen`, and returns its value then. It
+/// cannot become a huge page again while a slot of its block is locked, as the caller's is.
 #[cold]
 fn drop_huge(entry: &AtomicU64, seen: u64, page: PageNum) -> u64 {
-    // Acquire: who was faster may have put a table there; pairs as in `below_or_new`.
+    // Acquire: a faster core may have put a table there. Pairs as in `below_or_new`.
     let now = entry.compare_exchange(seen, 0, Ordering::Acquire, Ordering::Acquire);
     cpu::flush_page(page.get() << 12);
     now.map_or_else(|theirs| theirs, |_| 0)
 }
 
-/// The table that `entry`, on the way to `page`, leads to, made if need be.
+/// Returns the table that `entry`, on the way to `page`, leads to, and makes it if there is none.
 fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64, page: PageNum) -> Result<&'a Table, OutOfMemory> {
     // Acquire pairs with the Release below: the table is seen zeroed.
     let mut value = entry.load(Ordering::Acquire);
@@ -98,10 +99,10 @@ fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64, page: PageNum) -> Result<&'
     unsafe { Table::below(value) }.ok_or(OutOfMemory)
 }
 
-/// Fills a table with small pages. Whether there were some.
+/// Fills a table with small pages. Returns whether it had some before.
 fn fill_all(table: &Table, first: FrameNum, prot: Prot) -> bool {
     let fill = |at| {
-        // AcqRel: whoever finds the entry finds the frame zeroed.
+        // AcqRel: a core that finds the entry finds the frame zeroed.
         table.entry(at).swap(user_leaf(first.get() + at as u64, prot), Ordering::AcqRel)
     };
     (0..ENTRIES).map(fill).filter(|old| old & bits::PRESENT != 0).count() > 0
@@ -113,7 +114,7 @@ impl Mmu for SharedTable {
     }
 
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        // AcqRel: whoever finds the entry finds the frame zeroed.
+        // AcqRel: a core that finds the entry finds the frame zeroed.
         let old = self.entry_of(pin, page, 0)?.swap(user_leaf(frame.get(), prot), Ordering::AcqRel);
         if old & bits::PRESENT != 0 {
             cpu::flush_page(page.get() << 12);
@@ -121,7 +122,8 @@ impl Mmu for SharedTable {
         Ok(())
     }
 
-    /// If there is a table already it is filled: to free it, all that may walk it would have to be interrupted.
+    /// If there is a table already, it is filled: to free it, all cores that may walk it would have to be
+    /// interrupted.
     fn fill_huge(
         &self,
         pin: &Pinned,
@@ -166,7 +168,7 @@ impl Mmu for SharedTable {
         (0..super::cores()).map(CoreId::new).filter(is_user).collect()
     }
 
-    /// Never asked, as [`link`](Mmu::link).
+    /// Never called, since [`link`](Mmu::link) fails.
     fn entry(&self, prot: Prot) -> u64 {
         user_leaf(0, prot)
     }
@@ -201,7 +203,7 @@ impl SpaceTables for SharedTable {
         word.fetch_and(!bit, Ordering::Release);
     }
 
-    /// The one table is not this core's to drop.
+    /// Does nothing: the table is not this core's alone.
     fn drop_mine(&self, _pin: &Pinned) {}
 
     fn table_pages(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Walking what is present of a user half: clearing a range, freeing all of it.
+//! Walks of the present entries of a user half: clears a range, frees all tables.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +9,8 @@ use super::page_table::{ENTRIES, TOP, Table, bits, is_any_present, is_huge};
 use super::tlb::Flusher;
 use crate::mm::frames;
 
-/// Removes every present entry of the pages of `runs`, and flushes what it removes if this core runs on the table. A linked
-/// leaf is left alone: its pages are flushed, or, if all are in one run, it is unlinked.
+/// Removes every present entry of the pages of `runs`, and flushes what it removes if this core runs on the
+/// table. A linked leaf keeps its entries: its pages are flushed, or, if all are in one run, it is unlinked.
 ///
 /// # Safety
 /// `top` is a top table, and none of its tables is freed meanwhile.
@@ -24,7 +24,7 @@ pub unsafe fn clear(top: &Table, runs: &[PageRange], in_use: bool) {
     flusher.finish();
 }
 
-/// The same for one run.
+/// Does the same for one run.
 ///
 /// # Safety
 /// As for [`clear`].
@@ -43,7 +43,7 @@ unsafe fn clear_run(top: &Table, pages: PageRange, flusher: &mut Flusher) {
     }
 }
 
-/// Where a walk ends.
+/// The lowest entry or table that a walk reaches.
 enum Lowest<'a> {
     /// A table of level 0.
     Leaves(&'a Table),
@@ -53,7 +53,7 @@ enum Lowest<'a> {
     Other(&'a AtomicU64),
 }
 
-/// What there is for page number `page`, and the first page beyond what was looked at.
+/// Returns the lowest entry or table for page number `page`, and the first page that it does not cover.
 ///
 /// # Safety
 /// As for [`clear`].
@@ -62,7 +62,8 @@ unsafe fn descend(top: &Table, page: u64) -> (Lowest<'_>, u64) {
     let mut table = top;
     for level in (1..=TOP).rev() {
         let entry = table.toward(page, level);
-        // Relaxed: slots of these pages are locked by whoever clears; the CPU's walks need no order.
+        // Relaxed: the core that clears holds the locks of these pages' slots, and the CPU's walks need no
+        // order.
         let value = entry.load(Ordering::Relaxed);
         if value & bits::LINKED != 0 {
             return (Lowest::Link(entry), beyond(page, 1));
@@ -76,7 +77,8 @@ unsafe fn descend(top: &Table, page: u64) -> (Lowest<'_>, u64) {
     (Lowest::Leaves(table), beyond(page, 1))
 }
 
-/// The first page beyond that of an entry of level `level`, which leads to no table, and beyond what is absent next to it.
+/// Returns the first page beyond that of an entry of level `level` that leads to no table, and beyond the
+/// absent entries next to it.
 #[cold]
 fn beyond_absent(table: &Table, page: u64, level: u32) -> u64 {
     let number = page >> (9 * level);
@@ -94,8 +96,8 @@ fn clear_link(entry: &AtomicU64, start: u64, end: u64, flusher: &mut Flusher) {
     (start..end).for_each(|page| flusher.cleared(page));
 }
 
-/// A huge page goes as a whole, though the range may cover a part of it. In a table for all cores another one may be faster,
-/// and may have put a table there, in which the pages of the range have no entries.
+/// Removes a huge page as a whole, though the range may cover only a part of it. In a shared table another
+/// core may have replaced it with a table already, in which the pages of the range have no entries.
 fn clear_huge(entry: &AtomicU64, page: u64, flusher: &mut Flusher) {
     let seen = entry.load(Ordering::Relaxed);
     if is_huge(seen) {
@@ -105,7 +107,7 @@ fn clear_huge(entry: &AtomicU64, page: u64, flusher: &mut Flusher) {
     }
 }
 
-/// The first page that another entry of level `level` is responsible for.
+/// Returns the first page that the next entry of level `level` covers.
 #[inline(always)]
 fn beyond(page: u64, level: u32) -> u64 {
     ((page >> (9 * level)) + 1) << (9 * level)
@@ -140,21 +142,21 @@ fn clear_leaf(table: &Table, page: u64, flusher: &mut Flusher) {
     }
 }
 
-/// Frees the top table at `root` and every table of its user half, `most` at most, the lowest first; whether that was all. The
-/// frames in the leaves are not its own.
+/// Frees the top table at `root` and every table of its user half, lowest first, at most `most` of them, and
+/// returns whether that was all. The frames that the leaves map are not freed.
 ///
 /// # Safety
-/// No core uses the table, and nobody will.
+/// No core uses the table, now or later.
 pub unsafe fn free_user_half(pin: &Pinned, root: u64, most: usize) -> bool {
     let mut left = most;
     // SAFETY: the caller's table.
     unsafe { free_below(pin, root, TOP, ENTRIES / 2, &mut left) }
 }
 
-/// Frees the table at `phys` after every one below it, until `left` is 0; whether it did.
+/// Frees the table at `phys` after every one below it, until `left` is 0. Returns whether it was freed.
 ///
 /// # Safety
-/// The table is of level `level`; its first `entries` entries are a user's; nobody uses it.
+/// The table is of level `level`. Its first `entries` entries are a user's. No core uses it.
 unsafe fn free_below(pin: &Pinned, phys: u64, level: u32, entries: usize, left: &mut usize) -> bool {
     if level > 0 {
         // SAFETY: still a table.
@@ -163,7 +165,7 @@ unsafe fn free_below(pin: &Pinned, phys: u64, level: u32, entries: usize, left: 
             if !unsafe { free_below(pin, value(entry) & bits::ADDRESS, level - 1, ENTRIES, left) } {
                 return false;
             }
-            // Relaxed: nobody walks here but the next call.
+            // Relaxed: only the next call walks here.
             entry.store(0, Ordering::Relaxed);
         }
     }
@@ -175,10 +177,10 @@ unsafe fn free_below(pin: &Pinned, phys: u64, level: u32, entries: usize, left: 
     true
 }
 
-/// How many tables there are: the top table at `root` and all below its user half.
+/// Returns the number of tables: the top table at `root` and all below its user half.
 ///
 /// # Safety
-/// No table of them is freed meanwhile.
+/// None of the tables is freed meanwhile.
 pub unsafe fn count(root: u64) -> u64 {
     let mut tables = 0;
     // SAFETY: the caller's promise.
@@ -189,7 +191,7 @@ pub unsafe fn count(root: u64) -> u64 {
 /// Calls `visit` with the frame of every table of the user half at `root`.
 ///
 /// # Safety
-/// No table of them is freed meanwhile.
+/// None of the tables is freed meanwhile.
 pub unsafe fn each_frame(root: u64, visit: &mut dyn FnMut(u64)) {
     // SAFETY: the caller's promise.
     unsafe { each_table(root, TOP, ENTRIES / 2, &mut |table| visit(table >> 12)) };
@@ -199,16 +201,17 @@ fn value(entry: &AtomicU64) -> u64 {
     entry.load(Ordering::Relaxed)
 }
 
-/// The entries of a table of level 1 or more that lead to a table. Huge pages are none; leaves that are linked are not its own.
+/// Returns the entries of a table of level 1 or more that lead to a table. Huge pages lead to none, and
+/// linked leaves belong to the map.
 fn entries_below(table: &Table, entries: usize) -> impl Iterator<Item = &AtomicU64> {
     let present = table.groups(entries).filter(is_any_present).flatten();
     present.filter(|entry| value(entry) & (bits::PRESENT | bits::LARGE | bits::LINKED) == bits::PRESENT)
 }
 
-/// Calls `visit` with the table at `phys`, and every one below it, the lowest first.
+/// Calls `visit` with the table at `phys`, and every one below it, lowest first.
 ///
 /// # Safety
-/// The table is of level `level`; its first `entries` entries are a user's; nobody frees them.
+/// The table is of level `level`. Its first `entries` entries are a user's. No core frees its tables.
 unsafe fn each_table(phys: u64, level: u32, entries: usize, visit: &mut dyn FnMut(u64)) {
     if level > 0 {
         // SAFETY: still a table.

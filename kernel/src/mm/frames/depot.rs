@@ -20,7 +20,7 @@ const KEPT: usize = 8;
 /// The list of a batch names all of its frames but the one that it is in.
 const LISTED: usize = Dirty::BATCH - 1;
 
-/// What the first frame of a batch holds.
+/// The layout of the first frame of a batch.
 #[repr(C)]
 struct Batch {
     /// The depot's next batch.
@@ -52,7 +52,7 @@ fn of(core: CoreId) -> &'static SpinLock<Depot> {
 /// The caller has the batch: it took it from a depot or makes it of frames that it owns, or holds the lock of
 /// its depot.
 unsafe fn list<'a>(first: u64) -> &'a mut Batch {
-    // SAFETY: the physmap shows all frames, and nobody but the caller uses this one.
+    // SAFETY: the physmap shows all frames, and only the caller uses this one.
     unsafe { &mut *phys_to_virt(first * FRAME) }
 }
 
@@ -65,7 +65,7 @@ pub fn put(core: CoreId, stack: &Dirty) -> bool {
         return false;
     }
     let Some(first) = stack.pop() else { return false };
-    // SAFETY: the stack held frames that nobody uses.
+    // SAFETY: the stack held frames that are not in use.
     let batch = unsafe { list(first) };
     batch.frames = core::array::from_fn(|_| stack.pop().expect("a batch is on the stack") as u32);
     let mut depot = depot.lock();
@@ -79,7 +79,7 @@ pub fn take(core: CoreId, stack: &Dirty) -> bool {
     take_from(of(core), stack)
 }
 
-/// The same from any depot.
+/// Does the same from any depot.
 pub fn take_any(stack: &Dirty) -> bool {
     all().iter().any(|depot| take_from(depot, stack))
 }
@@ -110,7 +110,7 @@ pub fn empty_all() {
     for depot in all() {
         while let Some(first) = remove(depot) {
             let mut pool = pool();
-            // SAFETY: nobody uses the frames of a batch; each is a block of its own.
+            // SAFETY: the frames of a batch are not in use, and each is a block of its own.
             each(first, |frame| unsafe { pool.free(frame, 0) });
             note_level(&pool);
         }

@@ -19,10 +19,10 @@ static TOTAL: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 /// How much is in the pool, as a [`Level`]. Relaxed: a hint.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Enough as u8);
-/// Frames that clean pages of files, and pages of programs while others can be compressed, leave to those who cannot wait for
-/// memory: the kernel's heap, writes.
+/// Frames that are reserved for allocations that cannot wait for memory: the kernel's heap, writes. Clean
+/// pages of files leave them, and pages of programs too while others can be compressed.
 const RESERVE: u64 = 256;
-/// Whether pages of programs leave them. Relaxed: a hint.
+/// Whether pages of programs leave the reserve. Relaxed: a hint.
 static RESERVED: AtomicBool = AtomicBool::new(false);
 /// While less than that part of all memory is in the pool, cores that sleep keep nothing, and no depot does.
 const SCARCE: u64 = 8;
@@ -56,7 +56,8 @@ pub(super) fn pool() -> SpinGuard<'static, Buddy> {
 /// Opens the pool with all memory of `map`. The notes on its frames, those below `end`, are at `notes_at`.
 ///
 /// # Safety
-/// Once, before anything allocates; the physmap shows the map's memory and the notes' place, which nobody uses.
+/// Called once, before anything allocates. The physmap shows the map's memory and the notes' place, which are
+/// not in use.
 pub unsafe fn init(map: &MemoryMap, notes_at: u64, end: u64) {
     TOTAL.store(map.frames() as usize, Ordering::Relaxed);
     END.store(end, Ordering::Relaxed);
@@ -74,24 +75,25 @@ pub unsafe fn init(map: &MemoryMap, notes_at: u64, end: u64) {
     *pool() = buddy;
 }
 
-/// Whether the pool has only the reserve left: what can do without memory now leaves that to the others.
+/// Returns whether the pool has only the reserve left, which allocations that can do without memory leave to
+/// the others.
 pub fn is_low() -> bool {
     LEVEL.load(Ordering::Relaxed) == Level::Low as u8
 }
 
-/// Whether the pool has so little that frames which lie ready elsewhere should come back.
+/// Returns whether the pool has so little that frames should come back from magazines and depots.
 pub(super) fn is_scarce() -> bool {
     LEVEL.load(Ordering::Relaxed) < Level::Enough as u8
 }
 
-/// Whether that is so, and pages of programs are to leave it, too.
+/// Returns whether the pool is low and pages of programs are to leave the reserve, too.
 #[cold]
 pub(super) fn is_reserved() -> bool {
     is_low() && RESERVED.load(Ordering::Relaxed)
 }
 
-/// From now on pages of programs leave the reserve, or not: whether they did. To be left by all there must be a way to have
-/// memory without it.
+/// Sets whether pages of programs leave the reserve, and returns whether they did before. If all allocations
+/// leave it, there must be a way to get memory without it.
 pub fn reserve(leave: bool) -> bool {
     RESERVED.swap(leave, Ordering::Relaxed)
 }
@@ -113,10 +115,11 @@ pub(in crate::mm) fn alloc_block(order: usize) -> Option<u64> {
     })
 }
 
-/// The same, each frame for itself: if the pool has `left` frames then.
+/// Does the same with each frame as a block of its own, if the pool has `left` frames then.
 pub(in crate::mm) fn alloc_singles(order: usize, left: u64) -> Option<u64> {
     let block = alloc_leaving(order, left)?;
-    // Not under the lock: what is inside a block means nothing to the pool, and the block's own note, the last, stays `held`.
+    // Not under the lock: the notes inside a block mean nothing to the pool, and the block's own note, the
+    // last, stays `held`.
     (block..block + (1 << order)).rev().for_each(|frame| note(frame, Owner::held(0)));
     Some(block)
 }
@@ -136,7 +139,7 @@ pub fn total() -> u64 {
 /// Takes a block back.
 ///
 /// # Safety
-/// It came from [`alloc_block`] or [`alloc_singles`] with this order and nobody uses it.
+/// The block came from [`alloc_block`] or [`alloc_singles`] with this order and is not in use.
 pub(in crate::mm) unsafe fn free_block(block: u64, order: usize) {
     // SAFETY: the caller's promise.
     unsafe { pool().free(block, order) };
@@ -156,7 +159,7 @@ pub(in crate::mm) fn end() -> u64 {
     END.load(Ordering::Relaxed)
 }
 
-/// Whether the machine has this frame.
+/// Returns whether the machine has this frame.
 pub(in crate::mm) fn exists(frame: FrameNum) -> bool {
     frame.get() < end()
 }
