@@ -10,7 +10,7 @@ use super::{apic, kernel_map};
 /// The legacy interrupt of the control port.
 const CONTROL_IRQ: u8 = 3;
 
-/// What the tables from `rsdp` on say, on the boot core.
+/// Reads the tables from `rsdp` on. Called on the boot core.
 pub fn read(rsdp: u64) -> Madt<MAX_CORES> {
     let reach = if apic::is_x2apic() { Reach::X2Apic } else { Reach::XApic };
     Madt::read(&Tables, rsdp, apic::id(), reach, CONTROL_IRQ)

@@ -30,7 +30,7 @@ static X2APIC: AtomicBool = AtomicBool::new(false);
 /// Physical address of the xAPIC's registers.
 static BASE: AtomicU64 = AtomicU64::new(0xfee0_0000);
 
-/// Whether the APICs are in the mode with numbers of 32 bits.
+/// Returns whether the APICs are in the mode with numbers of 32 bits.
 #[inline(always)]
 pub fn is_x2apic() -> bool {
     // Relaxed: set by the boot core before the others start.
@@ -47,7 +47,7 @@ fn read(register: u32) -> u32 {
 
 #[inline(always)]
 fn write(register: u32, value: u32) {
-    // SAFETY: an APIC register of this core; what it does is what its callers want.
+    // SAFETY: an APIC register of this core, with the effect that the callers want.
     unsafe {
         if is_x2apic() {
             write_msr(msr::X2APIC + (register >> 4), u64::from(value));
@@ -61,7 +61,7 @@ fn write(register: u32, value: u32) {
 pub fn detect() {
     X2APIC.store(cpuid_if_known(1, 0).ecx & 1 << 21 != 0, Ordering::Relaxed);
     BASE.store(read_msr(msr::APIC_BASE) & 0xf_ffff_f000, Ordering::Relaxed);
-    // SAFETY: masks every line of the two legacy interrupt controllers; we use the I/O APIC.
+    // SAFETY: masks every line of the two legacy interrupt controllers, since the kernel uses the I/O APIC.
     unsafe {
         out8(0x21, 0xff);
         out8(0xa1, 0xff);
@@ -132,12 +132,12 @@ pub fn count_down_silently(count: u32) {
     write(INITIAL_COUNT, count);
 }
 
-/// What is left of the count.
+/// Returns the rest of the count.
 pub fn count_left() -> u32 {
     read(CURRENT_COUNT)
 }
 
-/// One timer interrupt after `count` bus cycles; none if 0.
+/// Requests one timer interrupt after `count` bus cycles, or none if 0.
 pub fn one_shot(count: u32) {
     write(TIMER, u32::from(idt::TIMER));
     write(INITIAL_COUNT, count);
@@ -152,7 +152,7 @@ pub fn use_tsc_deadline() {
 pub fn route(base: u64, line: u32, vector: u8, apic_id: u32) {
     let set = |register: u32, value: u32| {
         let select = device::<u32>(base);
-        // SAFETY: the I/O APIC's select and window registers; only the boot core comes here.
+        // SAFETY: the I/O APIC's select and window registers, which only the boot core accesses.
         unsafe {
             select.write_volatile(register);
             select.add(4).write_volatile(value);

@@ -1,7 +1,7 @@
 //! The first instructions: PVH entry (32 bits, no paging) to Rust (64 bits, at the kernel's own addresses).
 //!
-//! The boot tables map the first 4 GiB three times: at 0, at the physmap's base and (1 GiB) at KERNEL_BASE. They
-//! serve until `kernel_map` has built the real ones; starting cores pass through them once more.
+//! The boot tables map the first 4 GiB three times: at 0, at the physmap's base and (1 GiB) at KERNEL_BASE.
+//! They serve until `kernel_map` has built the final ones. Starting cores pass through them once more.
 
 use core::arch::global_asm;
 

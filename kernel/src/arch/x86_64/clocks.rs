@@ -1,4 +1,4 @@
-//! Whether the cores' time stamp counters agree, found out when a core starts, and by how much they do not.
+//! Measures, when a core starts, by how much its time stamp counter differs from the boot core's.
 //!
 //! ```text
 //!   starting core                       boot core
@@ -26,7 +26,7 @@ const IDLE: u32 = 0;
 const ASKED: u32 = 1;
 const ANSWERED: u32 = 2;
 
-/// The core whose turn it is; [`NOBODY`]: none's.
+/// The core whose turn it is, or [`NOBODY`].
 static TURN: AtomicUsize = AtomicUsize::new(NOBODY);
 const NOBODY: usize = 0;
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
@@ -46,7 +46,8 @@ pub fn begin(number: usize) {
     TURN.store(number, Ordering::Release);
 }
 
-/// Compares this core's counter with the boot core's, which [answers](answer), and sets this core's clock, if it is its turn.
+/// Compares this core's counter with the boot core's, which [answers](answer), and sets this core's clock, if
+/// it is its turn.
 pub fn compare_if_asked(number: usize) {
     // Acquire and Release pair with those in `begin` and `answer`.
     if TURN.load(Ordering::Acquire) != number {
@@ -88,6 +89,6 @@ pub fn off_ns(number: usize) -> i64 {
 
 /// Sets this core's counter wrong, for tests. QEMU's translator does not let it be set.
 pub fn skew(number: usize) {
-    // SAFETY: nobody has read this core's counter yet.
+    // SAFETY: this core's counter has not been read yet.
     unsafe { write_msr(msr::TSC, tsc() + number as u64 * SKEW) };
 }

@@ -11,18 +11,19 @@ pub use super::stack::KernelStack;
 #[derive(Debug)]
 pub struct Context {
     rsp: u64,
-    /// Where traps from user mode start to push; 0 for a context that never sees user mode.
+    /// The address from which traps from user mode push, or 0 for a context that never runs in user mode.
     stack_top: u64,
 }
 
 impl Context {
-    /// Of a flow that runs on `stack` (`None`: a core's boot and idle flow): filled when it is switched away from.
+    /// Returns the context of a flow that runs on `stack` (`None`: a core's boot and idle flow). It is filled
+    /// when it is switched away from.
     pub fn on_stack(stack: Option<&KernelStack>) -> Self {
         Self { rsp: 0, stack_top: stack.map_or(0, KernelStack::top) }
     }
 }
 
-/// What `switch` pops: callee-saved registers and the address to return to.
+/// The values that `switch` pops: callee-saved registers and the address to return to.
 #[repr(C)]
 struct Switched {
     saved: [u64; 6],
@@ -43,12 +44,12 @@ pub fn new_user_thread(stack: &KernelStack, frame: TrapFrame) -> Context {
     Context { rsp, stack_top: top }
 }
 
-/// Leaves `from` (filled in) and goes on with `to`. Returns when somebody switches back to `from`, perhaps
-/// on another core. The symbol is for whoever counts switches from outside.
+/// Saves the running context in `from` and resumes `to`. Returns when `from` is switched back to, perhaps on
+/// another core. The symbol lets external tools count switches.
 ///
 /// # Safety
 /// Interrupts are off. `to` was made by [`new_user_thread`] or by an earlier switch away, its stack is alive
-/// and nobody else switches to it. `from` stays valid until it is switched to.
+/// and no other core switches to it. `from` stays valid until it is switched to.
 #[unsafe(export_name = "switch_context")]
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn switch(from: *mut Context, to: *const Context) {

@@ -1,5 +1,5 @@
-//! One core's page table of one space, and what the core keeps beside it. Only the core itself touches it, but for `presence`;
-//! what interrupts may do to it meanwhile: see `per_core_tables.rs`.
+//! One core's page table of one space, and the core's state beside it. Only the core itself accesses it,
+//! except for `presence`. `per_core_tables.rs` tells what interrupts may do to it meanwhile.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use crate::mm::frames;
 pub(super) struct CoreTable {
     /// Physical address of the top table, 0 if there is none. Written by the owner only.
     root: AtomicU64,
-    /// How many tables there are. Written by the owner only, relaxed: it orders nothing.
+    /// Number of tables. Written by the owner only. Relaxed: it orders nothing.
     tables: AtomicU64,
     pub presence: Presence,
     asid: Asid,
@@ -64,7 +64,7 @@ impl CoreTable {
             return self.clear_entries(runs);
         }
         if let Some(top) = self.top() {
-            // SAFETY: the owner's table; nobody frees it meanwhile.
+            // SAFETY: the owner's table, and no table of it is freed meanwhile.
             unsafe { table_walk::clear(top, runs, true) };
         }
     }
@@ -73,7 +73,7 @@ impl CoreTable {
     #[cold]
     fn clear_entries(&self, runs: &[PageRange]) {
         if let Some(top) = self.top() {
-            // SAFETY: the owner's table; nobody frees it meanwhile.
+            // SAFETY: the owner's table, and no table of it is freed meanwhile.
             unsafe { table_walk::clear(top, runs, false) };
         }
     }
@@ -95,12 +95,14 @@ impl CoreTable {
         }
     }
 
-    /// Runs the owner on its table, or on the kernel's map as long as it has none. With `flush`, the TLB keeps nothing of it.
+    /// Loads the owner's table, or the kernel's map as long as it has none. With `flush`, the TLB keeps none
+    /// of its translations.
     #[inline(never)]
     fn load(&self, pin: &Pinned, flush: bool) {
         match self.root() {
             0 => pcid::load_kernel(pin),
-            // SAFETY: every root has the kernel's half. What the TLB has of it is right, flushed or forgotten: see `vm::Asids`.
+            // SAFETY: every root has the kernel's half. The translations in the TLB are right, flushed or not
+            // used: see `vm::Asids`.
             root => unsafe { pcid::load(pin, root, &self.asid, flush) },
         }
     }
@@ -161,14 +163,14 @@ impl CoreTable {
             pcid::load_kernel(pin);
         }
         self.asid.forget();
-        // SAFETY: the root is out of reach, of us and of the CPU.
+        // SAFETY: neither this core nor the CPU can reach the root any more.
         let _all = unsafe { table_walk::free_user_half(pin, root, usize::MAX) };
     }
 
-    /// Frees `most` tables at most; whether there are more.
+    /// Frees at most `most` tables. Returns whether there are more.
     ///
     /// # Safety
-    /// No core runs the space, nor will, and no other caller frees meanwhile.
+    /// No core runs the space, now or later, and no other caller frees meanwhile.
     pub unsafe fn free_piece(&self, pin: &Pinned, most: usize) -> bool {
         let root = self.root();
         // SAFETY: the caller's promise.
@@ -179,7 +181,7 @@ impl CoreTable {
         false
     }
 
-    /// How many tables there are: an estimate for anybody but the owner.
+    /// Returns the number of tables: an estimate for any core but the owner.
     pub fn tables(&self) -> u64 {
         self.tables.load(Ordering::Relaxed)
     }
@@ -199,7 +201,7 @@ pub(super) fn entry_of<'a>(
         let entry = table.toward(page.get(), level);
         let value = entry.load(Ordering::Relaxed);
         debug_assert!(value & bits::LINKED == 0, "a leaf's entries are its map's");
-        // SAFETY: upper entries of a user half lead to tables; the owner frees none while it fills.
+        // SAFETY: upper entries of a user half lead to tables, and the owner frees none while it fills.
         table = match unsafe { Table::below(value) } {
             Some(below) => below,
             None => {

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
-/// Model-specific registers that we use.
+/// The model-specific registers that the kernel uses.
 pub mod msr {
     pub const TSC: u32 = 0x10;
     pub const APIC_BASE: u32 = 0x1b;
@@ -22,7 +22,7 @@ pub mod msr {
 #[inline(always)]
 pub fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: reading one of our MSRs changes nothing; a missing one raises #GP, which panics.
+    // SAFETY: reading one of these MSRs changes nothing. A missing one raises #GP, which panics.
     unsafe { asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack)) };
     u64::from(high) << 32 | u64::from(low)
 }

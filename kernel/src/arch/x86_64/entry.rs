@@ -20,11 +20,11 @@ macro_rules! pop_registers {
     };
 }
 
-/// Where `syscall` lands, with interrupts off. The user's address is in rcx, its flags in r11. The name is kept for
-/// whoever counts entries from outside, like those of the stubs in `idt.rs`.
+/// The entry of `syscall`, with interrupts off. The user's address is in rcx, its flags in r11. The symbol
+/// lets external tools count entries, like those of the stubs in `idt.rs`.
 ///
 /// # Safety
-/// Only the CPU comes here.
+/// Only the CPU enters here.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn syscall_entry() {
@@ -43,7 +43,7 @@ pub unsafe extern "sysv64" fn syscall_entry() {
         "mov rdi, rsp",
         "xor ebp, ebp",
         "call {handle}",
-        // Al: may we leave by sysret?
+        // Al: may the return use sysret?
         "test al, al",
         "jz {leave}",
         "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",

@@ -1,4 +1,4 @@
-//! Switching on what the CPU has for our protection.
+//! Enables the CPU's protection features.
 
 use core::arch::asm;
 
@@ -23,12 +23,12 @@ pub fn enable_no_execute() {
     unsafe { write_msr(msr::EFER, read_msr(msr::EFER) | NO_EXECUTE | SYSCALL_ENABLE) };
 }
 
-/// SMEP, SMAP, UMIP where the CPU has them; global pages, `syscall`, the FPU.
+/// Enables SMEP, SMAP and UMIP where the CPU has them, and global pages, `syscall` and the FPU.
 pub fn init() {
     let leaf7 = cpuid_if_known(7, 0);
     let has = |register: u32, bit: u32, flag: u64| if register & 1 << bit != 0 { flag } else { 0 };
     let wanted = has(leaf7.ebx, 7, SMEP) | has(leaf7.ebx, 20, SMAP) | has(leaf7.ecx, 2, UMIP) | GLOBAL_PAGES;
-    // SAFETY: the CPU has them all; user memory is touched by `user_copy` only.
+    // SAFETY: the CPU has all of them, and only `user_copy` accesses user memory.
     unsafe { set_cr4(cpu::cr4() | wanted) };
     if wanted & SMAP != 0 {
         // SAFETY: the CPU has SMAP, thus `clac`.
@@ -50,7 +50,7 @@ fn init_syscall() {
     }
 }
 
-/// What Linux tells programs of the CPU as AT_HWCAP: EDX of CPUID leaf 1.
+/// Returns AT_HWCAP as in Linux: EDX of CPUID leaf 1.
 pub fn hwcap() -> u64 {
     u64::from(cpuid_if_known(1, 0).edx)
 }

@@ -1,8 +1,8 @@
-//! Flows of control as values: a suspended flow can be resumed once, by whoever owns it, and owns its stack.
+//! Flows of control as values: a suspended flow owns its stack, and its owner can resume it once.
 //!
 //! Each core has an entry in `CURRENT` with the task that runs there and that task's stack. `resume` sets it
-//! to the next task and leaves the previous one in `left`, where the next one finds it: only then is the old
-//! flow really off its stack.
+//! to the next task and leaves the previous one in `left`, where the next one finds it. Only then the old
+//! flow is no longer on its stack.
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -14,7 +14,7 @@ use super::context::{self, Context};
 use super::{KernelStack, TrapFrame, core, interrupts};
 use crate::sched::Task;
 
-/// A flow of control that nobody runs. Dropping it frees its stack: it never goes on.
+/// A flow of control that no core runs. Dropping it frees its stack, and the flow never goes on.
 #[derive(Debug)]
 pub struct Suspended {
     context: Context,
@@ -40,7 +40,7 @@ struct Own {
     left: Option<(Option<Arc<Task>>, Suspended)>,
 }
 
-// SAFETY: `own` is touched by its core only, with interrupts off; `task` is atomic.
+// SAFETY: only its own core accesses `own`, with interrupts off, and `task` is atomic.
 unsafe impl Sync for Current {}
 
 static CURRENT: [Current; MAX_CORES] = [const {
@@ -49,11 +49,11 @@ static CURRENT: [Current; MAX_CORES] = [const {
 }; MAX_CORES];
 
 /// Leaves the running flow and goes on with `flow`, which belongs to `task` (`None`: the core's idle flow).
-/// Returns when somebody resumes the flow that was left, perhaps on another core. Whoever goes on must
+/// Returns when the flow that was left is resumed, perhaps on another core. The flow that goes on must call
 /// [`take_left`].
 ///
 /// # Panics
-/// If interrupts are on, or the last one left was not taken.
+/// If interrupts are on, or the last flow left was not taken.
 pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
     assert!(!interrupts::are_on(), "switching with interrupts on");
     let current = &CURRENT[core().index()];
@@ -63,27 +63,27 @@ pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
     let old_task = current.task.swap(task, Ordering::Relaxed);
     // SAFETY: a non-null pointer in `CURRENT` came from `Arc::into_raw`, and is taken out once.
     let old_task = (!old_task.is_null()).then(|| unsafe { Arc::from_raw(old_task) });
-    // SAFETY: our own core's, interrupts off, and no other reference into it lives.
+    // SAFETY: this core's entry, interrupts are off, and no other reference into it lives.
     let own = unsafe { &mut *current.own.get() };
     assert!(own.left.is_none(), "somebody left was never taken");
     let old_stack = ::core::mem::replace(&mut own.stack, stack);
     let old_context = Context::on_stack(old_stack.as_ref());
     let left = own.left.insert((old_task, Suspended { context: old_context, stack: old_stack }));
     let from: *mut Context = &raw mut left.1.context;
-    // SAFETY: `flow` was owned, so nobody else resumes it, and its stack moved into `CURRENT`, so it is
-    // alive. `from` stays there until the flow that we go on with takes it.
+    // SAFETY: `flow` was owned, so no other core resumes it, and its stack moved into `CURRENT`, so it is
+    // alive. `from` stays there until the next flow takes it.
     unsafe { context::switch(from, &raw const context) };
 }
 
-/// The task and the flow that this core just left; the task is `None` for the idle flow. `None` if they
-/// were taken.
+/// Takes the task and the flow that this core just left. The task is `None` for the idle flow. Returns `None`
+/// if they were taken.
 pub fn take_left() -> Option<(Option<Arc<Task>>, Suspended)> {
     let _off = interrupts::off();
-    // SAFETY: our own core's, interrupts off, and no other reference into it lives.
+    // SAFETY: this core's entry, interrupts are off, and no other reference into it lives.
     unsafe { (*CURRENT[core().index()].own.get()).left.take() }
 }
 
-/// Calls `f` with the task that runs on this core; `None` in the idle flow.
+/// Calls `f` with the task that runs on this core. Returns `None` in the idle flow.
 #[inline(always)]
 pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
     // One load, of a line that only this core writes. If we migrated between finding the record and the load,

@@ -5,15 +5,17 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::cpu::{cpuid_if_known, cr0, cr4, set_cr0, set_cr4};
 
-/// x87, SSE, AVX and the three AVX-512 parts: the states we keep. Their standard layout ends at 2688.
+/// The states that the kernel saves: x87, SSE, AVX and the three AVX-512 parts. Their standard layout ends at
+/// 2688.
 const WANTED: u64 = 0xe7;
 const BYTES: usize = 2688;
 const CONTROL_WORD: u16 = 0x37f;
 const MXCSR: u32 = 0x1f80;
 
-/// The XSAVE states that are on; 0 when the CPU only has FXSAVE.
+/// The enabled XSAVE states, or 0 if the CPU only has FXSAVE.
 static STATES: AtomicU64 = AtomicU64::new(0);
-/// Bytes of the area that holds them in the standard layout, at most [`BYTES`]; before that is known, FXSAVE's.
+/// Bytes of the area that holds them in the standard layout, at most [`BYTES`]. Before that is known,
+/// FXSAVE's.
 static AREA: AtomicUsize = AtomicUsize::new(HEADER_AT);
 
 /// One thread's saved registers.
@@ -21,7 +23,7 @@ static AREA: AtomicUsize = AtomicUsize::new(HEADER_AT);
 #[derive(Clone, Debug)]
 pub struct FpuState([u8; BYTES]);
 
-/// What a fresh program finds.
+/// The initial state of a program.
 static FRESH: FpuState = FpuState::new();
 
 impl FpuState {
@@ -30,7 +32,7 @@ impl FpuState {
         FRESH.restore();
     }
 
-    /// What a fresh program finds.
+    /// Returns the initial state of a program.
     pub const fn new() -> Self {
         let mut bytes = [0; BYTES];
         [bytes[0], bytes[1]] = CONTROL_WORD.to_le_bytes();
@@ -54,7 +56,8 @@ impl FpuState {
     /// Makes the registers what was kept.
     pub fn restore(&self) {
         let (states, area) = (STATES.load(Ordering::Relaxed), self.0.as_ptr());
-        // SAFETY: the area was filled by `save` or `new`, so its header is valid; the kernel uses no such register.
+        // SAFETY: the area was filled by `save` or `new`, so its header is valid, and the kernel uses no such
+        // register.
         unsafe {
             if states == 0 {
                 asm!("fxrstor64 [{}]", in(reg) area, options(nostack, preserves_flags));
@@ -65,7 +68,7 @@ impl FpuState {
     }
 }
 
-/// What the user's units complain of: a set of [`complaint`]s that are not masked.
+/// The pending exceptions of the user's units: a set of [`complaint`]s that are not masked.
 pub mod complaint {
     pub const INVALID: u16 = 1 << 0;
     pub const ZERO_DIVIDE: u16 = 1 << 2;
@@ -100,7 +103,7 @@ const MXCSR_AT: usize = 24;
 const SOFTWARE_AT: usize = 464;
 const HEADER_AT: usize = 512;
 const HEADER_END: usize = 576;
-/// MXCSR bits that every CPU has; setting another one would fault.
+/// MXCSR bits that every CPU has. Setting another one would fault.
 const MXCSR_ALLOWED: u32 = 0xffff;
 /// Linux's marks around an extended area in a signal frame.
 const MAGIC_1: u32 = 0x4650_5853;
@@ -108,8 +111,8 @@ const MAGIC_2: [u8; 4] = 0x4650_5845u32.to_le_bytes();
 const LEGACY_STATES: u64 = 3;
 
 impl FpuState {
-    /// Bytes of the state in a signal frame, Linux's marks included. As few as this CPU needs: a program may have
-    /// no more room.
+    /// Returns the bytes of the state in a signal frame, including Linux's marks. The state is as small as
+    /// this CPU allows, since a program may have no more room.
     pub fn user_bytes() -> usize {
         let second_mark = if STATES.load(Ordering::Relaxed) == 0 { 0 } else { MAGIC_2.len() };
         AREA.load(Ordering::Relaxed) + second_mark
@@ -129,8 +132,8 @@ impl FpuState {
         [&self.0[..area], &MAGIC_2]
     }
 
-    /// Makes the registers what a signal frame says, as `read` copies it. The program may have changed it: what
-    /// the CPU would refuse is made harmless, where Linux sends SIGSEGV.
+    /// Loads the registers from a signal frame, as `read` copies it. The program may have changed it: values
+    /// that the CPU would refuse are made harmless, while Linux sends SIGSEGV.
     #[inline(never)] // a large buffer for a short time
     pub fn restore_from_user<E>(read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let mut state = Self::new();
@@ -158,14 +161,15 @@ impl FpuState {
 /// Switches this core's units on.
 pub fn init() {
     let has_xsave = cpuid_if_known(1, 0).ecx & 1 << 26 != 0;
-    // SAFETY: every 64-bit CPU has FXSAVE and SSE; emulation off, monitoring on, x87 exceptions are exceptions.
+    // SAFETY: every 64-bit CPU has FXSAVE and SSE. Emulation is off, monitoring on, and x87 errors raise
+    // exceptions.
     unsafe {
         set_cr0(cr0() & !(1 << 2 | 1 << 3) | 1 << 1 | 1 << 5);
         set_cr4(cr4() | 1 << 9 | 1 << 10 | u64::from(has_xsave) << 18);
     }
     if has_xsave {
         let states = u64::from(cpuid_if_known(0xd, 0).eax) & WANTED;
-        // SAFETY: only states that the CPU lists; x87 is always among them.
+        // SAFETY: only states that the CPU lists, and x87 is always among them.
         unsafe { asm!("xsetbv", in("ecx") 0, in("eax") states as u32, in("edx") 0, options(nostack)) };
         // Relaxed: every core writes the same values before it runs a user.
         STATES.store(states, Ordering::Relaxed);

@@ -22,7 +22,7 @@ pub struct TrapFrame {
     pub rdx: u64,
     pub rsi: u64,
     pub rdi: u64,
-    /// What brought us here: an exception or interrupt vector, or [`SYSCALL`].
+    /// The cause of the entry: an exception or interrupt vector, or [`SYSCALL`].
     pub vector: u64,
     /// The exception's error code, or the number of the syscall.
     pub error: u64,
@@ -63,18 +63,18 @@ impl TrapFrame {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
     }
 
-    /// What the syscall returns.
+    /// Sets the return value of the syscall.
     #[inline(always)]
     pub fn set_result(&mut self, result: u64) {
         self.rax = result;
     }
 
-    /// Whether a syscall brought us here.
+    /// Returns whether the entry is a syscall.
     pub fn is_syscall(&self) -> bool {
         self.vector == SYSCALL
     }
 
-    /// What the syscall returns.
+    /// Returns the return value of the syscall.
     pub fn result(&self) -> u64 {
         self.rax
     }
@@ -90,8 +90,8 @@ impl TrapFrame {
         self.rsp
     }
 
-    /// Keeps the way out from faulting in the kernel: the CPU refuses to return to an address that is not one. The
-    /// user faults instead, at the first address that is not its own.
+    /// Keeps the return to user mode from faulting in the kernel: the CPU refuses a non-canonical address.
+    /// The user faults instead, at the first address that is not its own.
     #[inline(always)]
     pub(super) fn bound_ip(&mut self) {
         self.rip = self.rip.min(USER_END);

@@ -17,12 +17,13 @@ pub const IST_DOUBLE_FAULT: u8 = 1;
 pub const IST_NMI: u8 = 2;
 /// The stack of machine checks.
 pub const IST_MACHINE_CHECK: u8 = 3;
-/// How many interrupt stacks a core has.
+/// Number of a core's interrupt stacks.
 pub const IST_STACKS: usize = 3;
 /// The size of each.
 pub const IST_BYTES: usize = 8192;
 
-/// The global descriptor table: null, kernel code and data, user data and code (`sysret` wants that order), TSS.
+/// The global descriptor table: null, kernel code and data, user data and code (in the order that `sysret`
+/// needs), TSS.
 #[repr(C, align(16))]
 pub struct Gdt([u64; 7]);
 
@@ -75,7 +76,7 @@ struct TablePointer {
     base: u64,
 }
 
-/// Loads this core's segments; there are no local ones, whatever a boot loader left. `stacks` is the top of
+/// Loads this core's segments. There are no local ones, whatever a boot loader left. `stacks` is the top of
 /// [`IST_STACKS`] interrupt stacks, one after the other.
 ///
 /// # Safety
@@ -89,7 +90,7 @@ pub unsafe fn load(cpu: &'static Cpu, stacks: u64) {
     gdt.set_tss(tss);
     let pointer =
         TablePointer { _padding: [0; 3], limit: size_of::<Gdt>() as u16 - 1, base: gdt as *const Gdt as u64 };
-    // SAFETY: the table has flat kernel segments, so code and stack go on as before; GS's base is set later.
+    // SAFETY: the table has flat kernel segments, so code and stack go on as before. GS's base is set later.
     unsafe {
         asm!(
             "lgdt [{pointer}]",

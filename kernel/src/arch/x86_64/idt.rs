@@ -19,11 +19,11 @@ pub const FIRST_INTERRUPT: u8 = 32;
 pub const CONTROL_INPUT: u8 = 0x30;
 /// This core's timer.
 pub const TIMER: u8 = 0xe0;
-/// Another core put something into our run queue.
+/// Another core put a task into this core's run queue.
 pub const RESCHEDULE: u8 = 0xe1;
 /// Another core wants translations back.
 pub const SHOOTDOWN: u8 = 0xe2;
-/// An interrupt that went away before we asked for it.
+/// An interrupt that went away before it was acknowledged.
 pub const SPURIOUS: u8 = 0xff;
 
 const VECTORS: usize = 256;
@@ -81,7 +81,7 @@ fn gate(vector: usize) -> [u64; 2] {
         MACHINE_CHECK => IST_MACHINE_CHECK,
         _ => 0,
     };
-    // A present interrupt gate; the user may raise breakpoint and overflow.
+    // A present interrupt gate. The user may raise breakpoint and overflow.
     let user = if matches!(vector, 3 | 4) { 3 << 45 } else { 0 };
     let low = at & 0xffff | u64::from(KERNEL_CS) << 16 | u64::from(stack) << 32 | 0x8e << 40 | user;
     [low | (at >> 16 & 0xffff) << 48, at >> 32]
@@ -89,7 +89,7 @@ fn gate(vector: usize) -> [u64; 2] {
 
 /// Fills the table in. Once, by the boot core.
 pub fn init() {
-    // SAFETY: nobody has loaded the table yet.
+    // SAFETY: the table has not been loaded yet.
     let table = unsafe { &mut *IDT.0.get() };
     table.iter_mut().enumerate().for_each(|(vector, entry)| *entry = gate(vector));
 }

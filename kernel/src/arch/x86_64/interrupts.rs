@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::marker::PhantomData;
 
-/// Interrupts stay off until this is dropped; then they are as they were.
+/// Keeps interrupts off until it is dropped, and then restores their former state.
 #[derive(Debug)]
 pub struct Guard {
     were_on: bool,
@@ -27,7 +27,7 @@ impl Drop for Guard {
     }
 }
 
-/// Whether this core takes interrupts now.
+/// Returns whether interrupts are on.
 #[inline(always)]
 pub fn are_on() -> bool {
     let flags: u64;
@@ -46,7 +46,7 @@ pub fn enable() {
 /// Switches interrupts off. Prefer [`off`].
 #[inline(always)]
 pub fn disable() {
-    // SAFETY: fewer interrupts break no promise; memory is clobbered so that nothing moves across.
+    // SAFETY: fewer interrupts break no promise. Memory is clobbered so that nothing moves across.
     unsafe { asm!("cli", options(nostack)) };
 }
 
@@ -56,11 +56,11 @@ pub fn halt_for_ever() {
     unsafe { asm!("hlt", options(nomem, nostack)) };
 }
 
-/// Sleeps until an interrupt was handled; returns with interrupts off again.
+/// Sleeps until an interrupt was handled, and returns with interrupts off again.
 ///
 /// The caller has interrupts off and has found nothing to do. `sti` takes effect after the next instruction,
 /// so an interrupt that came since the check ends the `hlt` at once.
 pub fn halt_until_interrupt() {
-    // SAFETY: interrupts may be handled here; they are off again afterwards, as the caller had them.
+    // SAFETY: interrupts may be handled here. They are off again afterwards, as the caller had them.
     unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
 }

@@ -34,7 +34,8 @@ pub fn stop_other_cores() {
     percpu::others().for_each(|cpu| apic::nmi(cpu.apic_id()));
 }
 
-/// What a non-maskable interrupt does. Uses nothing of the core's: it may hit between `syscall` and `swapgs`.
+/// Handles a non-maskable interrupt. It uses no per-core data, since it may hit between `syscall` and
+/// `swapgs`.
 pub(super) fn stop_if_told() {
     while STOP.load(Ordering::Acquire) {
         // SAFETY: this core does nothing any more.

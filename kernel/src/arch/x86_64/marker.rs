@@ -20,7 +20,7 @@ pub fn run() {
     say!(RUN);
 }
 
-/// The program is over; what it leaves behind is still there.
+/// Marks the end of the program, whose objects still exist.
 pub fn stop() {
     say!(STOP);
 }

@@ -1,4 +1,4 @@
-//! x86-64: boot, traps, APIC, paging, SMP; all assembly, MSRs and port I/O live here.
+//! x86-64: boot, traps, APIC, paging and SMP. All assembly, MSRs and port I/O are here.
 
 mod acpi;
 mod apic;
@@ -71,14 +71,16 @@ pub const BOOT_LIMIT: u64 = 4 << 30;
 
 static BOOT_CORE: percpu::Cpu = percpu::Cpu::new(0);
 
-/// Gives the boot core its number, so that per-core data works; sets the serial ports up, so that a panic can speak.
+/// Gives the boot core its number, so that per-core data works, and sets up the serial ports, so that a panic
+/// can print.
 pub fn init_first() {
     // SAFETY: the boot core's first act.
     unsafe { BOOT_CORE.install() };
     uart::init();
 }
 
-/// Maps all memory, and the kernel's image with the rights it deserves. `new_frame` gives frames that the boot map shows.
+/// Maps all memory, and the kernel's image with the rights that each part needs. `new_frame` returns frames
+/// that the boot map shows.
 pub fn init_map(memory: &MemoryMap, new_frame: &mut dyn FnMut() -> u64) {
     features::enable_no_execute();
     kernel_map::init(memory, new_frame);
@@ -110,8 +112,8 @@ pub fn init_boot_core(boot: &BootInfo) {
 /// `block` is this core's.
 unsafe fn init_core(block: &'static percpu::Cpu) {
     kernel_map::load();
-    // SAFETY: our own block, and stacks that nobody else has. The heap needs the block; loading segments resets GS, so
-    // it is installed again.
+    // SAFETY: this core's own block, and stacks that only it has. The heap needs the block. Loading segments
+    // resets GS, so the block is installed again.
     unsafe {
         block.install();
         gdt::load(block, smp::interrupt_stacks());

@@ -1,4 +1,5 @@
-//! Page tables as memory: entries and tables. Who may change them, and who must be told, is its users' affair.
+//! Page tables as memory: entries and tables. Their users decide who may change them, and which TLBs to
+//! flush.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +18,8 @@ pub mod bits {
     pub const DIRTY: u64 = 1 << 6;
     pub const LARGE: u64 = 1 << 7;
     pub const GLOBAL: u64 = 1 << 8;
-    /// In an entry of level 1: it leads to a leaf of the space's map, not to a table. The CPU does not look at the bit.
+    /// Marks an entry of level 1 that leads to a leaf of the space's map, not to a table. The CPU ignores the
+    /// bit.
     pub const LINKED: u64 = 1 << 9;
     pub const NO_EXECUTE: u64 = 1 << 63;
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
@@ -27,7 +29,7 @@ pub mod bits {
 pub const ENTRIES: usize = 512;
 /// Entries in a cache line.
 pub const LINE: usize = 8;
-/// The level of the top table; leaves of 4 KiB are in tables of level 0.
+/// The level of the top table. Pages of 4 KiB are in tables of level 0.
 pub const TOP: u32 = 3;
 
 /// Most entries of most tables are empty.
@@ -36,7 +38,7 @@ pub fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
         != 0
 }
 
-/// A page table in memory. The CPU walks it while we write it, so entries are atomic.
+/// A page table in memory. The CPU walks it while the kernel writes it, so entries are atomic.
 #[repr(C, align(4096))]
 pub struct Table([AtomicU64; ENTRIES]);
 
@@ -47,7 +49,7 @@ impl Table {
     /// The frame is a page table for as long as the reference lives.
     #[inline(always)]
     pub unsafe fn at<'a>(phys: u64) -> &'a Self {
-        // SAFETY: the caller's promise; the physmap shows all memory.
+        // SAFETY: the caller's promise, and the physmap shows all memory.
         unsafe { &*phys_to_virt(phys) }
     }
 
@@ -62,8 +64,8 @@ impl Table {
         self.0[..entries].as_chunks().0.iter()
     }
 
-    /// The first present entry from `index` on, or how many entries there are. Most entries of most tables are empty, so those are
-    /// looked at a cache line at a time.
+    /// Returns the first present entry from `index` on, or the number of entries. Most entries of most tables
+    /// are empty, so empty ones are read a cache line at a time.
     pub fn next_present(&self, index: usize) -> usize {
         let is_present = |entry: &AtomicU64| entry.load(Ordering::Relaxed) & bits::PRESENT != 0;
         let line = index.next_multiple_of(LINE);
@@ -95,7 +97,7 @@ impl Table {
     /// Copies the kernel's half of `kernel` into this new table.
     pub fn copy_kernel_half(&self, kernel: &Self) {
         for index in ENTRIES / 2..ENTRIES {
-            // Relaxed: nobody walks the new table yet, and the kernel's top entries never change after boot.
+            // Relaxed: no core walks the new table yet, and the kernel's top entries never change after boot.
             self.entry(index).store(kernel.entry(index).load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
@@ -114,7 +116,7 @@ pub fn user_huge(first: u64, prot: Prot) -> u64 {
     user_leaf(first, prot) | bits::LARGE
 }
 
-/// Whether an entry of level 1 is a huge page.
+/// Returns whether an entry of level 1 is a huge page.
 #[inline(always)]
 pub fn is_huge(entry: u64) -> bool {
     const HUGE: u64 = bits::PRESENT | bits::LARGE;

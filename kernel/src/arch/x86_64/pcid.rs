@@ -1,9 +1,9 @@
-//! Tables with a PCID, where the CPU has such numbers: its TLB keeps the translations of spaces that it does not run. Who gets
-//! which number, and when they are flushed after all, is `vm::Asids`' affair.
+//! Tables with a PCID, on CPUs that have them: the TLB keeps the translations of spaces that the core does
+//! not run. `vm::Asids` assigns the numbers and decides when their translations are flushed after all.
 //!
-//! Number 0 is that of the kernel's map, which translates nothing of a user's, and whose own pages are global: it is loaded
-//! without a flush. A table that all cores share has number 0 too, and is flushed at each load, as on a CPU without numbers:
-//! who takes translations back asks who *runs* the space.
+//! Number 0 is that of the kernel's map, which translates no user page, and whose own pages are global, so it
+//! is loaded without a flush. A table that all cores share has number 0 too, and is flushed at each load, as
+//! on a CPU without PCIDs: a shootdown asks which cores *run* the space.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,8 @@ use crate::counters::{self, Counter};
 const ENABLE: u64 = 1 << 17;
 /// CR3: what the TLB has under this PCID stays.
 const KEEP: u64 = 1 << 63;
-/// Of 4095 that there are. When so many others ran since, the TLB has nothing left of a space anyway.
+/// The PCIDs in use, of 4095 possible ones. When so many other spaces ran since, the TLB has no translation
+/// left of a space anyway.
 const NUMBERS: u64 = 64;
 
 struct Core {
@@ -48,18 +49,19 @@ pub fn init(pin: &Pinned) {
     }
 }
 
-/// Runs this core on the kernel's map. What the TLB has of spaces stays, out of use.
+/// Loads the kernel's map on this core. The TLB keeps the translations of spaces, out of use.
 pub fn load_kernel(pin: &Pinned) {
     let keep = if is_on(mine(pin)) { KEEP } else { 0 };
     // SAFETY: the map shows the running code, its stack and all data, as before.
     unsafe { cpu::set_cr3(kernel_root() | keep) };
 }
 
-/// Runs this core on the table at `root` of the space that has `asid` here. With `flush`, nothing that the TLB has of it stays.
+/// Loads the table at `root` of the space that has `asid` here. With `flush`, the TLB keeps none of its
+/// translations.
 ///
 /// # Safety
-/// `root` is a top table whose kernel half is the kernel's. What the TLB has of the space it may use, unless `flush`, or
-/// the space was made to forget.
+/// `root` is a top table whose kernel half is the kernel's. The core may use the translations of the space in
+/// the TLB, unless `flush`, or they were invalidated.
 pub unsafe fn load(pin: &Pinned, root: u64, asid: &Asid, flush: bool) {
     let core = mine(pin);
     let mut value = root;
@@ -71,6 +73,6 @@ pub unsafe fn load(pin: &Pinned, root: u64, asid: &Asid, flush: bool) {
             value |= KEEP;
         }
     }
-    // SAFETY: the caller's promise; numbers are below 4096.
+    // SAFETY: the caller's promise, and numbers are below 4096.
     unsafe { cpu::set_cr3(value) };
 }

@@ -1,25 +1,28 @@
 //! The translations of one space with a page table per core: only its owner reads or writes a core's table.
 //!
-//! A core's table is a cache of the space's metadata: it is made when the core first faults, and may be dropped
-//! at any time on its own core; the next touch faults again. So the core's part ([`CoreTable`]) begins when it first makes a
-//! table: a core that only ran the space, on the kernel's map, has none, and neither memory nor a walk is spent on it.
+//! A core's table is a cache of the space's metadata: it is made when the core first faults, and may be
+//! dropped at any time on its own core. The next touch faults again. So the core's part ([`CoreTable`])
+//! begins when it first makes a table: a core that only ran the space, on the kernel's map, has none, and
+//! costs neither memory nor a walk.
 //!
-//! A core that does not run the space is not interrupted: `vm::Presence` holds what it missed, and it clears that before it
-//! loads its table again. Where the CPU has PCIDs, its TLB keeps what it did not miss: see `vm::Asids`.
+//! A core that does not run the space is not interrupted: `vm::Presence` records what it missed, and it
+//! clears that before it loads its table again. Where the CPU has PCIDs, its TLB keeps the other
+//! translations: see `vm::Asids`.
 //!
-//! With adaptive tables an entry of level 1 may lead to a leaf of the space's own map: see `vm::Linkage`. Then the entries of
-//! level 0 are the map's, which writes them; this table only leads there.
+//! With adaptive tables an entry of level 1 may lead to a leaf of the space's own map: see `vm::Linkage`.
+//! Then the entries of level 0 are the map's, which writes them, and this table only leads there.
 //!
-//! A core of which a leaf's set tells before its part begins is not interrupted either: it has translated nothing, and finds
-//! what was taken back when it walks, see `percore::LazyPerCore`. That is the fence in `vm::Linkage` before the set is read.
+//! A core that is in a leaf's set before its part begins is not interrupted either: it has translated no
+//! page, and finds what was invalidated when it walks, see `percore::LazyPerCore`. That relies on the fence
+//! in `vm::Linkage` before the set is read.
 //!
 //! # Interrupt handlers and the table
-//! A shootdown's handler may hit this core while it fills or clears. They never meet in an entry: both hold
-//! the slots of their pages in the space's map, and `enter`, which holds none, has interrupts off. Only a
-//! core that becomes the owner of a leaf again clears more than it holds (`vm`'s `demotion.rs`): then an
-//! entry that was filled meanwhile may go, which costs a fault; and who linked meanwhile looks once more
-//! whether it may. Tables are added by the owner outside handlers, and freed with interrupts off, or, where a
-//! leaf is linked, after they are out of reach.
+//! A shootdown's handler may hit this core while it fills or clears. The two never access the same entry:
+//! both hold the slots of their pages in the space's map, and `enter`, which holds none, has interrupts off.
+//! Only a core that becomes the owner of a leaf again clears more than it holds (`vm`'s `demotion.rs`). Then
+//! an entry that was filled meanwhile may go, which costs a fault, and a core that linked meanwhile checks
+//! once more whether it may. The owner adds tables outside handlers, and frees them with interrupts off, or,
+//! where a leaf is linked, after they are out of reach.
 
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +53,7 @@ pub type PerCoreTables = CoreTables<false>;
 pub type AdaptiveTables = CoreTables<true>;
 
 impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
-    /// No tables yet; `None` without memory.
+    /// Creates the tables of a space, at first none. Returns `None` without memory.
     pub fn new() -> Option<Self> {
         Some(Self { cores: LazyPerCore::try_new(super::cores())? })
     }
@@ -63,7 +66,7 @@ impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
         Ok((mine, mine.top_or_new(pin)?))
     }
 
-    /// Whether the core, which asks, runs the space.
+    /// Returns whether `core`, which is the caller's, runs the space.
     fn run_by(&self, core: CoreId) -> bool {
         RUN[core.index()].load(Ordering::Relaxed) == ptr::from_ref(self).addr()
     }

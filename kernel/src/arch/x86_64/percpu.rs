@@ -1,4 +1,4 @@
-//! The block that belongs to one core; GS points to it in kernel mode.
+//! The block that belongs to one core. GS points to it in kernel mode.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -18,7 +18,7 @@ pub struct Cpu {
     /// Top of the running task's kernel stack, for syscalls.
     kernel_rsp: AtomicU64,
     core: u64,
-    /// What the core's time stamp counter showed when the clocks began. Relaxed: the core's own.
+    /// The core's time stamp counter when the clocks began. Relaxed: only the core itself accesses it.
     tsc_at_boot: AtomicU64,
     apic_id: AtomicU32,
     pub(super) tss: UnsafeCell<Tss>,
@@ -54,9 +54,9 @@ impl Cpu {
     /// Makes this block the running core's.
     ///
     /// # Safety
-    /// By the core itself, with a block that is nobody else's.
+    /// Called by the core itself, with a block that no other core has.
     pub unsafe fn install(&'static self) {
-        // SAFETY: the caller's block; GS is used for nothing else in the kernel.
+        // SAFETY: the caller's block. The kernel uses GS for nothing else.
         unsafe {
             write_msr(msr::GS_BASE, &raw const *self as u64);
             write_msr(msr::KERNEL_GS_BASE, 0);
@@ -76,7 +76,7 @@ impl Cpu {
     }
 }
 
-/// The core we run on.
+/// Returns the core that the caller runs on.
 #[inline(always)]
 pub fn core() -> CoreId {
     let index: usize;
@@ -90,7 +90,7 @@ pub fn core() -> CoreId {
     CoreId::new(index)
 }
 
-/// What this core's time stamp counter showed when the clocks began.
+/// Returns this core's time stamp counter when the clocks began.
 #[inline(always)]
 pub fn tsc_at_boot() -> u64 {
     let counter: u64;
@@ -109,7 +109,7 @@ pub fn set_tsc_at_boot(counter: u64) {
     }
 }
 
-/// How many cores the machine has.
+/// Returns the number of cores of the machine.
 #[inline(always)]
 pub fn cores() -> usize {
     // Relaxed: written once, before the other cores start.
@@ -123,7 +123,7 @@ pub(super) fn set_cores(count: usize) {
 /// The block of `core`, once it has started.
 pub(super) fn of(core: CoreId) -> Option<&'static Cpu> {
     let cpu = CPUS[core.index()].load(Ordering::Acquire);
-    // SAFETY: `install` was given a block that lives for ever; only its UnsafeCells change, by the owner.
+    // SAFETY: `install` was given a block that lives for ever. Only its UnsafeCells change, by the owner.
     unsafe { cpu.as_ref() }
 }
 
@@ -138,5 +138,5 @@ pub fn core_block(core: CoreId) -> Option<(u64, u64)> {
     of(core).map(super::place_of)
 }
 
-// SAFETY: the cells are touched by the owner core only; the rest is constant.
+// SAFETY: only the owner core accesses the cells, and the rest is constant.
 unsafe impl Sync for Cpu {}

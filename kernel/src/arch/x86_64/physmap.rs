@@ -17,6 +17,7 @@ pub fn virt_to_phys<T>(at: *const T) -> u64 {
 
 /// Reads what firmware or boot loader left at a physical address, aligned or not.
 pub fn read_phys<T: Copy>(phys: u64) -> T {
-    // SAFETY: the physmap covers the first 4 GiB from the first Rust line on; the callers' types are plain numbers.
+    // SAFETY: the physmap covers the first 4 GiB from the first Rust line on, and the callers' types are
+    // plain numbers.
     unsafe { phys_to_virt::<T>(phys).read_unaligned() }
 }

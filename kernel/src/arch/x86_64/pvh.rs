@@ -1,4 +1,4 @@
-//! What the boot loader says: memory, command line, the initial image, ACPI's root. The PVH start info.
+//! The PVH start info from the boot loader: memory, command line, the initial image, ACPI's root.
 
 use firmware::Memory;
 
@@ -40,7 +40,8 @@ struct MemoryEntry {
     reserved: u32,
 }
 
-/// The boot loader's word. What it points to stays readable until memory is handed out, and the image for ever.
+/// The boot loader's start info. The data that it points to stays readable until memory is handed out, and
+/// the image for ever.
 #[derive(Clone, Copy)]
 pub struct BootInfo {
     info: StartInfo,
@@ -70,12 +71,12 @@ impl BootInfo {
             })
     }
 
-    /// The initial image: (start, end) in bytes; empty without one.
+    /// Returns the initial image: (start, end) in bytes, empty without one.
     pub fn image(&self) -> (u64, u64) {
         self.image
     }
 
-    /// The kernel's command line, copied into `buffer`; truncated where the buffer ends.
+    /// Returns the kernel's command line, copied into `buffer` and truncated where the buffer ends.
     pub fn command_line<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
         let mut length = 0;
         while self.info.command_line != 0 && length < buffer.len() {
@@ -89,7 +90,7 @@ impl BootInfo {
         &buffer[..length]
     }
 
-    /// Physical address of ACPI's root pointer; 0 if the loader knows none.
+    /// Returns the physical address of ACPI's root pointer, or 0 if the loader knows none.
     pub fn rsdp(&self) -> u64 {
         self.info.rsdp
     }

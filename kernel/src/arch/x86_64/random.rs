@@ -1,4 +1,4 @@
-//! Random numbers: each core has a generator of its own, and all begin with one seed.
+//! Random numbers: each core has a generator of its own, and all start from one seed.
 //!
 //! | what the seed comes from | if there is |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | what the command handed over | `.radixvm/seed` in the boot image |
 //! | how long reading a clock takes, the time of day | always |
 //!
-//! The last alone can be guessed by somebody who tries hard: then the log says so.
+//! An attacker with much effort can guess the last one alone, and then the log says so.
 
 use core::arch::asm;
 
@@ -24,11 +24,12 @@ const TRIES: usize = 10;
 const FEW: usize = 4;
 const MANY: usize = 256;
 
-/// Each core's generator; nobody else takes the lock.
+/// Each core's generator. No other core takes the lock.
 static GENERATORS: [CachePadded<SpinLock<Option<Generator>>>; MAX_CORES] =
     [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
 
-/// Gives every core its generator. `handed` is what is handed over as a seed. Returns whether numbers are hard to guess.
+/// Gives every core its generator. `handed` is a seed from outside. Returns whether numbers are hard to
+/// guess.
 pub fn init(handed: Option<&[u8]>) -> bool {
     let mut seed = Seed::new();
     let (known, handed) = (hardware(), handed.unwrap_or_default());
@@ -70,7 +71,7 @@ fn hardware() -> Option<[u64; WORDS]> {
 
 fn rdrand() -> Option<u64> {
     let (value, ok): (u64, u8);
-    // SAFETY: the CPU has the instruction; it touches registers only.
+    // SAFETY: the CPU has the instruction, which changes registers only.
     unsafe { asm!("rdrand {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack)) };
     (ok != 0).then_some(value)
 }
@@ -80,7 +81,7 @@ fn gather(seed: &mut Seed, rounds: usize) {
     seed.stir(&time::wall_ns().to_le_bytes());
     for _ in 0..rounds {
         let readings = [(); 3].map(|()| {
-            // How long a port takes depends on much that happens elsewhere.
+            // The duration of a port access depends on many other things.
             rtc::touch();
             tsc().to_le_bytes()
         });

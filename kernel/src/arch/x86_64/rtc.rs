@@ -16,7 +16,7 @@ const HALF_DAYS: u8 = 1 << 1;
 const AFTERNOON: u8 = 1 << 7;
 
 fn read(register: u8) -> u8 {
-    // SAFETY: selects and reads a clock register; only the boot core comes here.
+    // SAFETY: selects and reads a clock register, which only the boot core does.
     unsafe {
         out8(0x70, register);
         in8(0x71)
@@ -57,7 +57,8 @@ pub fn seconds() -> u64 {
         + number(second)
 }
 
-/// Days from 1970 to a date of the Gregorian calendar. Years begin in March here, so that the leap day is the last.
+/// Returns the days from 1970 to a date of the Gregorian calendar. Years begin in March here, so that the
+/// leap day is the last.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let days_since_march = (153 * month + 2) / 5 + day - 1;

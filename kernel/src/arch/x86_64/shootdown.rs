@@ -1,4 +1,4 @@
-//! Taking translations back from other cores: one interrupt per target, no lock, no shared line but the two
+//! Invalidation of translations on other cores: one interrupt per target, no lock, no shared line but the two
 //! that the message needs.
 //!
 //! ```text
@@ -12,10 +12,10 @@
 //!
 //! 1. A core initiates one shootdown at a time (kernel code is not preempted, handlers initiate none), so
 //!    `request[i]` is constant from the first `inbox` store until `waiting` is 0.
-//! 2. A bit in an inbox is always followed by an interrupt, so it is served; a handler that finds an empty
+//! 2. A bit in an inbox is always followed by an interrupt, so it is served. A handler that finds an empty
 //!    inbox came after one that served two bits.
-//! 3. The initiator has interrupts on while it waits, so two cores that shoot at each other both finish. If they are off
-//!    (a caller's mistake), it serves its own inbox by hand.
+//! 3. The initiator has interrupts on while it waits, so two cores that target each other both finish. If
+//!    they are off (a caller's mistake), it serves its own inbox by polling.
 //! 4. A handler runs with interrupts off, takes no lock and touches its own core's tables only.
 
 use core::cell::UnsafeCell;
@@ -27,7 +27,7 @@ use vm::PageRange;
 
 use super::{interrupts, ipi, percpu, wait};
 
-/// What a core does to its own translations when another asks.
+/// The translations that a core clears when another core asks.
 pub trait Clearable: Sync {
     /// Removes this core's translations of `pages`. Interrupts are off.
     fn clear_here(&self, pin: &Pinned, pages: PageRange);
@@ -40,7 +40,8 @@ struct Request {
     waiting: AtomicU32,
 }
 
-// SAFETY: `what` is written by its core alone while nobody waits, and read between a bit's arrival and the answer.
+// SAFETY: its own core alone writes `what` while no target waits. Targets read it between a bit's arrival and
+// the answer.
 unsafe impl Sync for Request {}
 
 static REQUESTS: [CachePadded<Request>; MAX_CORES] =
@@ -49,7 +50,7 @@ static REQUESTS: [CachePadded<Request>; MAX_CORES] =
 static INBOXES: [CachePadded<[AtomicU64; INBOX_WORDS]>; MAX_CORES] =
     [const { CachePadded::new([const { AtomicU64::new(0) }; INBOX_WORDS]) }; MAX_CORES];
 
-/// Has every core of `targets`, which this core is not in, clear `pages` of `space`; returns when all have.
+/// Has every core of `targets`, which excludes this core, clear `pages` of `space`. Returns when all have.
 pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRange) {
     let count = targets.len() as u32;
     if count == 0 {
@@ -61,7 +62,7 @@ pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRa
     request.waiting.store(count, Ordering::Relaxed);
     // SAFETY: the lifetime is erased until all have answered, below.
     let space = unsafe { core::mem::transmute::<&dyn Clearable, &'static dyn Clearable>(space) };
-    // SAFETY: nobody has a bit of ours (1), so nobody reads.
+    // SAFETY: no core has a bit of this core (1), so none reads.
     unsafe { *request.what.get() = Some((space, pages)) };
     targets.iter().for_each(|target| post(me, target));
     wait::begin();
@@ -75,15 +76,15 @@ pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRa
 }
 
 fn post(me: CoreId, target: CoreId) {
-    // Release pairs with the swap in `serve`: who sees the bit sees the request.
+    // Release pairs with the swap in `serve`: a core that sees the bit sees the request.
     INBOXES[target.index()][me.index() / 64].fetch_or(1 << (me.index() % 64), Ordering::Release);
     ipi::send_shootdown(target);
 }
 
 /// Serves every request in this core's inbox. Interrupts are off.
 pub fn serve() {
-    // SAFETY: interrupts are off, so we stay here; what we interrupted is not in the middle of its core's tables in
-    // a way that clearing other pages could hurt (see `per_core_tables`).
+    // SAFETY: interrupts are off, so this flow stays on its core. The interrupted code is not in the middle
+    // of its core's tables in a way that clearing other pages could hurt (see `per_core_tables`).
     let pin = unsafe { Pinned::assume(percpu::core()) };
     for (word, bits) in INBOXES[pin.core().index()].iter().enumerate() {
         if bits.load(Ordering::Relaxed) == 0 {
@@ -100,12 +101,13 @@ pub fn serve() {
 
 fn answer(pin: &Pinned, initiator: CoreId) {
     let request = &REQUESTS[initiator.index()];
-    // SAFETY: we hold an unanswered bit of the initiator, so the request is constant and its space alive (1).
+    // SAFETY: this core has an unanswered bit of the initiator, so the request is constant and its space
+    // alive (1).
     unsafe {
         if let Some((space, pages)) = *request.what.get() {
             space.clear_here(pin, pages);
         }
     }
-    // Release: our clearing happens before the initiator goes on.
+    // Release: this core's clearing happens before the initiator goes on.
     request.waiting.fetch_sub(1, Ordering::Release);
 }

@@ -1,8 +1,9 @@
-//! Starting the other cores: INIT, then STARTUP, to each by its APIC's number, and to nobody else.
+//! Start of the other cores: INIT, then STARTUP, to each by its APIC's number, and to no other CPU.
 //!
-//! A core finds its number in the list of APIC numbers, and its stack by that. CPUs that do not come are taken off the list
-//! and the rest starts again, so that the numbers of cores have no gaps; one that comes too late halts. Cores that are
-//! ready sleep; each in turn compares its clock with the boot core's. Then they may run.
+//! A core finds its number in the list of APIC numbers, and its stack by its number. CPUs that do not start
+//! are removed from the list and the rest starts again, so that the numbers of cores have no gaps. A CPU that
+//! starts too late halts. Cores that are ready sleep, and each in turn compares its clock with the boot
+//! core's. Then they may run.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -20,9 +21,9 @@ use crate::{control, options};
 /// Where starting cores begin: below 1 MiB, page-aligned, kept out of the allocator's hands.
 const TRAMPOLINE: u64 = 0x8000;
 const STACK_BYTES: usize = 32 * 1024;
-/// How long a CPU takes to be reset.
+/// The time that a CPU takes to be reset.
 const SETTLE_NS: u64 = 200_000;
-/// How long a CPU may take from STARTUP to Rust before we ask again, and before we give up on it.
+/// The times from STARTUP to Rust after which the kernel asks again, and gives up on the CPU.
 const RETRY_NS: u64 = 20_000_000;
 const GIVE_UP_NS: u64 = 20_000_000_000;
 
@@ -113,7 +114,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 static STACKS: [AtomicU64; MAX_CORES] = [const { AtomicU64::new(0) }; MAX_CORES];
 static BLOCKS: [SetOnce<&'static Cpu>; MAX_CORES] = [const { SetOnce::new() }; MAX_CORES];
 
-/// How far a core has come.
+/// The progress of each core.
 static STATES: [AtomicU8; MAX_CORES] = [const { AtomicU8::new(AWAITED) }; MAX_CORES];
 const AWAITED: u8 = 0;
 const ARRIVED: u8 = 1;
@@ -123,11 +124,11 @@ const RELEASED: u8 = 3;
 /// It has not come in time, and does not take part any more.
 const ABSENT: u8 = 4;
 
-/// Starts the CPUs with these APIC numbers, all but the first, which runs. They wait for [`release`]. Returns how many cores
-/// there are now; a CPU that does not start is left out.
+/// Starts the CPUs with these APIC numbers, except the first, which runs. They wait for [`release`]. Returns
+/// the number of cores, without the CPUs that do not start.
 ///
 /// # Panics
-/// If one begins and does not get ready.
+/// If a CPU begins and does not get ready.
 pub fn start_others(apic_ids: &[u32]) -> usize {
     if apic_ids.len() == 1 {
         return 1;
@@ -167,7 +168,7 @@ fn start(ids: &[u32]) -> bool {
     absent == 0
 }
 
-/// Whether the core has come: then it is ready, and if it comes later, it halts.
+/// Returns whether the core has started: if so, it is ready. If it starts later, it halts.
 fn has_come(number: usize, id: u32) -> bool {
     // Acquire, as in `state_of`.
     let absent = STATES[number].compare_exchange(AWAITED, ABSENT, Ordering::Acquire, Ordering::Acquire);
@@ -198,7 +199,8 @@ fn prepare(number: usize, apic_id: u32) {
     BLOCKS[number].get().expect("just made").set_apic_id(apic_id);
 }
 
-/// Has a core that is ready compare its clock with this one's. The others sleep: two that spin need two real CPUs.
+/// Has a core that is ready compare its clock with this one's. The others sleep: two cores that spin need two
+/// real CPUs.
 fn check_clock(number: usize) {
     clocks::begin(number);
     wake(number);
@@ -211,7 +213,7 @@ fn check_clock(number: usize) {
     }
 }
 
-/// Lets the started cores run; each calls `crate::core_main`.
+/// Lets the started cores run. Each calls `crate::core_main`.
 pub fn release() {
     (1..percpu::cores()).for_each(|number| {
         STATES[number].store(RELEASED, Ordering::Release);
@@ -233,7 +235,7 @@ fn place_trampoline() {
     let (start, end) = (&raw const trampoline_start, &raw const trampoline_end);
     let root_at = (&raw const trampoline_root) as usize - start as usize;
     let place = phys_to_virt::<u8>(TRAMPOLINE);
-    // SAFETY: low memory is nobody's, and the trampoline fits in its page.
+    // SAFETY: low memory is not in use, and the trampoline fits in its page.
     unsafe {
         place.copy_from_nonoverlapping(start, end as usize - start as usize);
         place.add(root_at).cast::<u32>().write_unaligned(kernel_map::boot_root() as u32);
@@ -253,7 +255,7 @@ extern "sysv64" fn core_main(number: usize) -> ! {
     if options::get().skew {
         clocks::skew(number);
     }
-    // Release: who sees this sees all that the core has done.
+    // Release: a core that reads this sees all that this core has done.
     STATES[number].store(READY, Ordering::Release);
     while state_of(number) != RELEASED {
         interrupts::halt_until_interrupt();
@@ -262,7 +264,8 @@ extern "sysv64" fn core_main(number: usize) -> ! {
     crate::core_main()
 }
 
-/// Where the boot and idle stack of `core` lies in physical memory; the boot core's is a part of the image.
+/// Returns the physical addresses of the boot and idle stack of `core`. The boot core's is a part of the
+/// image.
 pub fn idle_stack(core: CoreId) -> Option<(u64, u64)> {
     // Relaxed: written before the core started.
     let end = STACKS[core.index()].load(Ordering::Relaxed);
@@ -270,7 +273,7 @@ pub fn idle_stack(core: CoreId) -> Option<(u64, u64)> {
     Some((end - STACK_BYTES as u64, end))
 }
 
-/// Room for a core's interrupt stacks; the address of its end.
+/// Allocates a core's interrupt stacks and returns the address of their end.
 pub fn interrupt_stacks() -> u64 {
     Box::leak(vec_of_zeroes(gdt::IST_STACKS * gdt::IST_BYTES)).as_ptr_range().end as u64
 }

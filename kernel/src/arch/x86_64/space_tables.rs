@@ -1,4 +1,4 @@
-//! What the kernel asks of a space's tables beyond `vm::Mmu`.
+//! The operations of a space's tables that the kernel needs beyond `vm::Mmu`.
 
 use percore::Pinned;
 
@@ -9,14 +9,14 @@ pub const PIECE: usize = 256;
 pub trait SpaceTables: Send + Sync {
     /// This core runs the space from now on.
     fn enter(&self, pin: &Pinned);
-    /// This core stops running it; the kernel's own map is loaded.
+    /// Loads the kernel's own map, because this core stops running the space.
     fn leave(&self, pin: &Pinned);
-    /// Frees this core's own table, if it has one: memory is short, and faults will bring back what is needed.
+    /// Frees this core's own table, if it has one, because memory is short. Faults bring back what is needed.
     fn drop_mine(&self, pin: &Pinned);
     /// Frames in the tables. Exact while no core runs the space.
     fn table_pages(&self) -> u64;
-    /// Frees some tables: a bounded number of steps. Whether there are more. For who is about to drop them all: no core runs
-    /// the space, nor will.
+    /// Frees some tables, in a bounded number of steps. Returns whether there are more. For a caller that is
+    /// about to drop them all: no core runs the space, now or later.
     fn free_piece(&mut self, pin: &Pinned) -> bool;
     /// Calls `visit` with every frame that the tables are made of. While no core runs the space, nor will.
     fn each_frame(&self, visit: &mut dyn FnMut(u64));

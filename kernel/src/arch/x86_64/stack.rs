@@ -27,8 +27,8 @@ const STRIDE: u64 = 2 * BYTES;
 /// As many as the one entry of the top tables that all spaces share can hold.
 const MOST: u64 = (512 << 30) / STRIDE;
 
-/// All stacks. Neither list needs memory: a stack without a task leads to the next one in its uppermost word, one without
-/// pages in the entry of its uppermost page.
+/// All stacks. Neither list needs memory: a stack without a task has the link to the next one in its
+/// uppermost word, a stack without pages in the entry of its uppermost page.
 struct Stacks {
     /// The first of those without a task, and how many there are.
     unused: Option<u64>,
@@ -48,13 +48,13 @@ const KEPT: usize = 8;
 /// Stacks that are given back by one interrupt of the other cores.
 const BATCH: usize = 64;
 
-/// Tops of the stacks without a task that a core keeps; 0 is none.
+/// Tops of the stacks without a task that a core keeps. 0 is none.
 type Kept = [u64; KEPT];
 
 static MINE: [CachePadded<SpinLock<Kept>>; MAX_CORES] =
     [const { CachePadded::new(SpinLock::new([0; KEPT])) }; MAX_CORES];
 
-/// What the machine's cores keep.
+/// Returns the stacks that the machine's cores keep.
 fn kept() -> impl Iterator<Item = &'static CachePadded<SpinLock<Kept>>> {
     MINE.iter().take(percpu::cores())
 }
@@ -71,7 +71,7 @@ fn keep(top: u64) -> bool {
     free.map(|free| *free = top).is_some()
 }
 
-/// A task's kernel stack; given back when dropped.
+/// A task's kernel stack, which is given back when dropped.
 #[derive(Debug)]
 pub struct KernelStack {
     top: u64,
@@ -141,7 +141,7 @@ impl Stacks {
     }
 
     fn push_unused(&mut self, top: u64) {
-        // SAFETY: nobody runs on the stack, and its pages are mapped.
+        // SAFETY: no core runs on the stack, and its pages are mapped.
         unsafe { last_word(top).write(self.unused.unwrap_or(0)) };
         self.unused = Some(top);
         self.count += 1;
@@ -149,7 +149,7 @@ impl Stacks {
 
     fn pop_unused(&mut self) -> Option<u64> {
         let top = self.unused?;
-        // SAFETY: as above; `push_unused` wrote it.
+        // SAFETY: as in `push_unused`, which wrote it.
         self.unused = if_any(unsafe { last_word(top).read() });
         self.count -= 1;
         Some(top)
@@ -177,8 +177,8 @@ impl Drop for KernelStack {
     }
 }
 
-/// Frees the memory of all stacks without a task, those that cores keep too. Interrupts the other cores once for each
-/// [`BATCH`] of stacks. The caller holds no lock.
+/// Frees the memory of all stacks without a task, including those that cores keep. Interrupts the other cores
+/// once for each [`BATCH`] of stacks. The caller holds no lock.
 pub fn give_back() {
     while give_back_some() == BATCH {}
 }
@@ -187,7 +187,8 @@ pub fn give_back() {
 fn give_back_some() -> usize {
     let pin = percore::pin();
     let (mut tops, mut count) = ([0; BATCH], 0);
-    // The locks are free again before the other cores are waited for: these may be waiting for a lock themselves.
+    // The locks are released before this core waits for the other cores, which may be waiting for a lock
+    // themselves.
     for (place, top) in tops.iter_mut().zip(core::iter::from_fn(take_unused)) {
         *place = top;
         count += 1;
@@ -204,7 +205,7 @@ fn give_back_some() -> usize {
     count
 }
 
-/// The top of a stack without a task, of any core, that is nobody else's from now on.
+/// Takes a stack without a task, from any core, and returns its top.
 fn take_unused() -> Option<u64> {
     let unused = ALL.lock().pop_unused();
     unused.or_else(|| {

@@ -12,17 +12,18 @@ const PIT_HZ: u64 = 1_193_182;
 const PIT_CHANNEL_2: u16 = 0x42;
 const PIT_COMMAND: u16 = 0x43;
 const SPEAKER: u16 = 0x61;
-/// How long to measure: 10 ms.
+/// The duration of a measurement: 10 ms.
 const WINDOW: u64 = PIT_HZ / 100;
 /// Tries for a reading that nothing came between.
 const READINGS: usize = 5;
-/// Two windows agree if their rates differ by at most one part in so many.
+/// Two windows agree if their rates differ by at most one part in `CLOSE`.
 const CLOSE: u64 = 64;
 const SECOND: u64 = 1_000_000_000;
-/// No timer is set later: 36 years, which is still less than 2^64 ticks. Whoever waits for more is early, and looks again.
+/// The latest time for a timer: 36 years, which is still less than 2^64 ticks. A longer wait wakes early, and
+/// checks again.
 const LATEST: u64 = 1 << 60;
 
-/// What the boot core's counter showed when the clocks began; `percpu` has each core's own.
+/// The boot core's counter when the clocks began. `percpu` has each core's own.
 static BOOT_TSC: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds in a tick of the counter, times 2^32.
 static NS_PER_TICK: AtomicU64 = AtomicU64::new(1 << 32);
@@ -37,13 +38,14 @@ fn scale(value: u64, factor: &AtomicU64) -> u64 {
     ((u128::from(value) * u128::from(factor.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// Nanoseconds since boot; never goes back, on whichever core it is asked ([`clocks`](super::clocks)).
+/// Returns the nanoseconds since boot. The time never goes back, whichever core reads it
+/// ([`clocks`](super::clocks)).
 pub fn now_ns() -> u64 {
     let ticks = tsc().wrapping_sub(percpu::tsc_at_boot()) as i64;
     scale(ticks.max(0) as u64, &NS_PER_TICK)
 }
 
-/// What the boot core's counter showed when the clocks began.
+/// Returns the boot core's counter when the clocks began.
 pub(super) fn boot_tsc() -> u64 {
     BOOT_TSC.load(Ordering::Relaxed)
 }
@@ -58,7 +60,8 @@ pub fn wall_ns() -> u64 {
     WALL_AT_BOOT.load(Ordering::Relaxed) + now_ns()
 }
 
-/// When this core's timer interrupts next; `None`: not at all. A time that has passed: at once.
+/// Sets the time of this core's next timer interrupt, or stops the timer if `None`. If the time has passed,
+/// the timer interrupts at once.
 pub fn set_timer(deadline_ns: Option<u64>) {
     let _off = interrupts::off();
     let deadline_ns = deadline_ns.map(|at| at.min(LATEST));
@@ -66,7 +69,7 @@ pub fn set_timer(deadline_ns: Option<u64>) {
         let at = deadline_ns.map_or(0, |at| {
             percpu::tsc_at_boot().wrapping_add(scale(at, &TICKS_PER_NS)).wrapping_add(1).max(1)
         });
-        // SAFETY: sets this core's timer; 0 stops it.
+        // SAFETY: sets this core's timer, and 0 stops it.
         unsafe { write_msr(msr::TSC_DEADLINE, at) };
         return;
     }
@@ -86,7 +89,7 @@ pub(super) fn spin_ns(ns: u64) {
     spin_until(now_ns() + ns, || false);
 }
 
-/// What a window showed.
+/// The result of one window.
 struct Measured {
     ns: u64,
     ticks: u64,
@@ -147,7 +150,7 @@ pub(super) fn init_core() {
 
 /// Lets channel 2 of the PIT count down from 65536, silently.
 fn start_pit() {
-    // SAFETY: the PIT's second channel drives the speaker, which stays off; nobody else uses it.
+    // SAFETY: the PIT's second channel drives the speaker, which stays off, and only this function uses it.
     unsafe {
         out8(SPEAKER, in8(SPEAKER) & !2 | 1);
         out8(PIT_COMMAND, 0b1011_0000); // channel 2, low then high byte, count down once

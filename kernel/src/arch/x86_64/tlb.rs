@@ -2,7 +2,7 @@
 
 use super::cpu;
 
-/// Beyond so many pages, one reload of CR3 is cheaper than a flush for each.
+/// Beyond this number of pages, one reload of CR3 is cheaper than a flush for each.
 pub const MOST_SINGLE: usize = 32;
 
 /// Flushes pages one by one while their entries are cleared, until they become too many.
@@ -43,6 +43,6 @@ impl Flusher {
 
 /// Flushes every translation of the user pages of the tables that this core runs on.
 pub fn flush_user() {
-    // SAFETY: the same tables; user translations are not global, so they all go.
+    // SAFETY: the same tables. User translations are not global, so all of them are flushed.
     unsafe { cpu::set_cr3(cpu::cr3()) };
 }

@@ -1,7 +1,7 @@
-//! What the kernel does when the CPU comes in: hands over to a safe room at once.
+//! The kernel's handlers for traps, which pass them to safe code at once.
 //!
-//! Interrupts are off on entry. Exceptions of programs and syscalls run with interrupts on, so that shootdowns
-//! are served; `sched::on_return_to_user` runs with them off, as the last thing.
+//! Interrupts are off on entry. Exceptions of programs and syscalls run with interrupts on, so that
+//! shootdowns are served. `sched::on_return_to_user` runs last, with interrupts off.
 
 use vm::{Access, VirtAddr};
 
@@ -13,8 +13,8 @@ use crate::{control, process, sched, syscall};
 const INTERRUPTS_ON: u64 = 1 << 9;
 const WRITE_FAULT: u64 = 1 << 1;
 const FETCH_FAULT: u64 = 1 << 4;
-/// Trap and resume flag: with `sysret` a program that steps through itself would be stopped before its next
-/// instruction, at the same address for ever; `iretq` lets that instruction run first.
+/// Trap and resume flag. With `sysret` a program that steps through itself would be stopped before its next
+/// instruction, at the same address for ever, while `iretq` lets that instruction run first.
 const STEPPING: u64 = 1 << 8 | 1 << 16;
 
 /// A syscall. Returns whether `sysret` may be used to leave.

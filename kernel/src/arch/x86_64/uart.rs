@@ -26,7 +26,7 @@ const TRANSMIT_EMPTY: u8 = 1 << 5;
 const TRANSMITTED: u8 = 1 << 6;
 const FIFO_BYTES: usize = 16;
 
-/// Ports that answered when they were set up; writing to an absent one would wait for ever.
+/// Ports that answered when they were set up. Writing to an absent one would wait for ever.
 static PRESENT: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 impl Port {
@@ -35,12 +35,12 @@ impl Port {
     }
 
     fn read(self, register: u16) -> u8 {
-        // SAFETY: a register of our serial ports, which nobody else drives.
+        // SAFETY: a register of the serial ports, which only this module drives.
         unsafe { in8(self.base() + register) }
     }
 
     fn set(self, register: u16, value: u8) {
-        // SAFETY: a register of our serial ports; they do no DMA.
+        // SAFETY: a register of the serial ports, which do no DMA.
         unsafe { out8(self.base() + register, value) }
     }
 
@@ -52,7 +52,7 @@ impl Port {
         self.set(LINE, 3); // 8 bits, no parity
         // Cleared, and interrupting at 14 bytes: QEMU hands over no more at once than that.
         self.set(FIFO, 0xc7);
-        self.set(MODEM, 0x0b); // ready; OUT2 lets interrupts through
+        self.set(MODEM, 0x0b); // ready, and OUT2 lets interrupts through
         // Relaxed: set by the boot core before any other core runs.
         PRESENT[self as usize].store(self.read(STATUS) != 0xff, Ordering::Relaxed);
     }

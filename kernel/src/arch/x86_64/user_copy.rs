@@ -1,4 +1,4 @@
-//! Touching user memory: the only instructions of the kernel that may fault.
+//! Access to user memory: the only instructions of the kernel that may fault.
 //!
 //! All of them lie between two labels and keep nothing on the stack. A fault there that cannot be resolved goes on at
 //! `user_failed`, which returns 1 to the caller. Where the CPU has SMAP, user memory is open only between
@@ -70,7 +70,7 @@ unsafe extern "sysv64" {
     fn user_exchange_u32(at: *mut u32, old: u32, new: u32, result: *mut u32) -> u64;
 }
 
-/// Whether the instruction at `ip` may fault.
+/// Returns whether the instruction at `ip` may fault.
 pub(super) fn covers(ip: u64) -> bool {
     (&raw const user_code_start as u64..&raw const user_code_end as u64).contains(&ip)
 }
@@ -85,20 +85,20 @@ pub(super) fn use_smap() {
     SMAP.store(true, Ordering::Relaxed);
 }
 
-/// Clears the flag that lets the kernel touch user memory: a trap starts with that of what it hit, a copy or a program that
-/// has set the flag itself.
+/// Clears the flag that lets the kernel access user memory: a trap starts with the flag of the code that it
+/// hit, which may be a copy, or a program that has set the flag itself.
 pub(super) fn forbid_user_access() {
     // SAFETY: clears AC (bit 18) through the stack and nothing else.
     unsafe { asm!("pushfq", "and dword ptr [rsp], 0xfffbffff", "popfq") };
 }
 
-/// Copies between kernel and user memory. Returns whether all of it was there.
+/// Copies between kernel and user memory. Returns whether all user pages were accessible.
 ///
 /// # Safety
-/// The kernel's side of the copy is valid for it; the other side lies in the user's half.
+/// The kernel's side of the copy is valid for it, and the other side lies in the user's half.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> bool {
-    // SAFETY: the caller's promise; faults on the user's side are caught.
+    // SAFETY: the caller's promise. Faults on the user's side are caught.
     unsafe { user_copy(to, from, bytes) == 0 }
 }
 
@@ -108,16 +108,16 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> bool {
 /// It lies in the user's half.
 pub unsafe fn load_u32(from: *const u32) -> Option<u32> {
     let mut value = 0;
-    // SAFETY: the caller's promise; the result is ours.
+    // SAFETY: the caller's promise. The result is a local variable.
     unsafe { user_load_u32(from, &mut value) == 0 }.then_some(value)
 }
 
-/// Replaces an aligned word of user memory if it is `old`; says what it was.
+/// Replaces an aligned word of user memory if it is `old`, and returns its former value.
 ///
 /// # Safety
-/// It lies in the user's half.
+/// The word lies in the user's half.
 pub unsafe fn compare_exchange_u32(at: *mut u32, old: u32, new: u32) -> Option<u32> {
     let mut value = 0;
-    // SAFETY: the caller's promise; the result is ours.
+    // SAFETY: the caller's promise. The result is a local variable.
     unsafe { user_exchange_u32(at, old, new, &mut value) == 0 }.then_some(value)
 }

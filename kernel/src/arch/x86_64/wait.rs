@@ -1,8 +1,9 @@
 //! Waiting for another core.
 //!
-//! A real core just pauses. A virtual core that spins may keep the very core it waits for off the host's CPUs, so
-//! it naps when a wait takes longer than a running core needs to answer. Naps are dear (they end by a timer of the
-//! host): too few turns made the handovers of `pipeline` on two idle host CPUs ten times slower.
+//! A real core just pauses. A virtual core that spins may keep the very core it waits for off the host's
+//! CPUs, so it naps when a wait takes longer than a running core needs to answer. Naps are expensive (they
+//! end by a timer of the host): with too few turns, the handovers of `pipeline` on two idle host CPUs were
+//! ten times slower.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +13,7 @@ use sync::CachePadded;
 use super::cpu::cpuid_if_known;
 use super::{interrupts, percpu, time};
 
-/// Turns before a nap; 0 on a real machine.
+/// Turns before a nap, or 0 on a real machine.
 static SPINS: AtomicU32 = AtomicU32::new(0);
 const TURNS: u32 = 1 << 12;
 const NAP_NS: u64 = 50_000;
