@@ -38,7 +38,7 @@ pub enum BaselineRefs {
 }
 
 impl BaselineRefs {
-    /// A count of one reference, the file's. `None`: Refcache counts.
+    /// Creates a count of one reference, the file's. Returns `None` if Refcache counts.
     ///
     /// # Errors
     /// ENOMEM.
@@ -55,7 +55,7 @@ impl BaselineRefs {
         fallible::boxed(count.map_err(|_| Errno::ENOMEM)?).map(Some)
     }
 
-    /// A page refers to the frame. The caller knows of another reference.
+    /// Adds a page's reference to the frame. The caller knows of another reference.
     #[inline]
     pub fn inc(&self, pin: &Pinned) {
         match self {
@@ -67,7 +67,7 @@ impl BaselineRefs {
         }
     }
 
-    /// A page lets go. True: it was the last of all.
+    /// Drops a page's reference. Returns whether it was the last of all.
     #[inline]
     pub fn dec(&self, pin: &Pinned) -> bool {
         match self {

@@ -28,7 +28,7 @@ pub struct Buddy {
 }
 
 impl Buddy {
-    /// A pool for the frames that there are `notes` on, none free yet.
+    /// Creates a pool for the frames that `notes` covers, none of which is free yet.
     pub const fn new(notes: Notes) -> Self {
         Self { heads: [NONE; ORDERS], notes, free: 0 }
     }
@@ -47,12 +47,12 @@ impl Buddy {
         }
     }
 
-    /// Free frames.
+    /// Returns the number of free frames.
     pub fn free_frames(&self) -> u64 {
         self.free
     }
 
-    /// A block of 2^`order` frames.
+    /// Allocates a block of 2^`order` frames.
     pub fn alloc(&mut self, order: usize) -> Option<u64> {
         let found = (order..ORDERS).find(|&larger| self.heads[larger] != NONE)?;
         let block = self.heads[found];

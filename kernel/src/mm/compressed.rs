@@ -32,7 +32,7 @@ struct Workspace {
 /// never waited for.
 static WORKSPACES: SetOnce<PerCore<SpinLock<Workspace>>> = SetOnce::new();
 
-/// From now on pages are compressed. Once, at boot.
+/// Enables compression of pages. Called once, at boot.
 ///
 /// # Panics
 /// Without memory for the workspaces.

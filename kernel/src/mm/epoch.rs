@@ -25,7 +25,8 @@ const MUCH_GARBAGE: usize = 256;
 const KEPT_BY_ONE: usize = 8;
 /// Frames that a fault may need: tables, a page, two nodes. With fewer, another try is not worthwhile.
 pub const WORTH_A_RETRY: u64 = 16;
-/// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they need.
+/// How long to wait for other cores' ticks, and for the frames that they give back: far longer than they
+/// need.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Most objects that one tick frees after their grace period: far more than a core can retire between two
@@ -99,7 +100,7 @@ fn give_frames(pin: &Pinned) {
     HEARD.mine(pin).store(call, Ordering::Release);
 }
 
-/// Acquire: pairs with the Release in `give_frames`.
+/// Returns whether `core` has answered `call`. Acquire: pairs with the Release in `give_frames`.
 fn has_heard(core: CoreId, call: u64) -> bool {
     HEARD.of(core).load(Ordering::Acquire) >= call
 }
@@ -121,7 +122,8 @@ fn give_tables() {
     space::drop_my_tables(DESPERATE.load(Ordering::Relaxed) > 0);
 }
 
-/// Relaxed: a hint. A core that becomes short of memory later interrupts this core.
+/// Returns whether memory is short. Relaxed: a hint. A core that becomes short of memory later interrupts
+/// this core.
 fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed) > 0
 }

@@ -54,8 +54,8 @@ pub struct FileMapping {
     pub(super) list: ListIndex,
     source: RefcacheArc<Source>,
     space: Name,
-    /// The virtual page where the file's page 0 would be, which may lie below 0. Relaxed, as for `end`: set before
-    /// any page shows the record, and published by the locks of their slots.
+    /// The virtual page where the file's page 0 would be, which may lie below 0. Relaxed, as for `end`: set
+    /// before any page shows the record, and published by the locks of their slots.
     base: AtomicU64,
     /// Pages of the file that the record may show: the first, and one past the last.
     first: u64,
@@ -241,7 +241,7 @@ pub fn with<R>(backing: BackingNum, f: impl FnOnce(&FileMapping) -> R) -> R {
 
 /// Adds `pages` to the record's count. The caller has a reference.
 pub fn adjust(pin: &Pinned, backing: BackingNum, pages: i64) {
-    // SAFETY: the caller's reference; the header begins the record.
+    // SAFETY: the caller's reference, and the header begins the record.
     unsafe { epoch::domain().adjust(pin, record(backing).cast(), pages) };
 }
 

@@ -43,13 +43,14 @@ pub(super) fn mine(pin: &Pinned) -> &'static Magazine {
     MAGAZINES.mine(pin)
 }
 
-/// A frame of zeroes.
+/// Allocates a frame of zeroes.
 #[inline]
 pub fn alloc_zeroed(pin: &Pinned) -> Option<FrameNum> {
     zeroed_of(pin, alloc_raw)
 }
 
-/// A frame of zeroes for a page of a program, which can wait: none while the rest is left to the kernel.
+/// Allocates a frame of zeroes for a page of a program, which can wait. Returns `None` while the rest is
+/// reserved for the kernel.
 #[inline]
 pub fn alloc_page(pin: &Pinned) -> Option<FrameNum> {
     zeroed_of(pin, beyond_reserve)
@@ -68,7 +69,8 @@ fn zeroed_of(pin: &Pinned, raw: impl FnOnce(&Pinned) -> Option<u64>) -> Option<F
     Some(FrameNum::new(frame))
 }
 
-/// A frame with the bytes of `from`, which the caller may read, for a page as [`alloc_page`] gives one.
+/// Allocates a frame with the bytes of `from`, which the caller may read, for a page as [`alloc_page`]
+/// returns one.
 pub fn alloc_copy(pin: &Pinned, from: FrameNum) -> Option<FrameNum> {
     let frame = if fault_injection::should_fail() { None } else { beyond_reserve(pin) }?;
     // SAFETY: only this caller has the new frame, and it keeps the other.
@@ -95,7 +97,7 @@ pub fn free(pin: &Pinned, frame: FrameNum) {
     free_raw(pin, frame.get());
 }
 
-/// A frame with anything in it, not counted as a program's.
+/// Allocates a frame with any contents, not counted as a program's.
 #[inline]
 pub(super) fn alloc_raw(pin: &Pinned) -> Option<u64> {
     dirty(pin).or_else(|| mine(pin).zeroed.pop())
@@ -108,7 +110,7 @@ fn beyond_reserve(pin: &Pinned) -> Option<u64> {
     magazine.dirty.pop().or_else(|| if is_reserved() { magazine.zeroed.pop() } else { alloc_raw(pin) })
 }
 
-/// A frame that is not kept ready.
+/// Allocates a frame that is not known to be zeroed.
 #[inline]
 fn dirty(pin: &Pinned) -> Option<u64> {
     let dirty = &mine(pin).dirty;
@@ -166,7 +168,7 @@ fn spill<const N: usize>(stack: &Stack<N>, order: usize) {
     note_level(&pool);
 }
 
-/// Two frames side by side, aligned to 8 KiB.
+/// Allocates two contiguous frames, aligned to 8 KiB.
 pub(super) fn alloc_pair(pin: &Pinned) -> Option<u64> {
     let pairs = &mine(pin).pairs;
     pairs.pop().or_else(|| {
@@ -200,12 +202,12 @@ pub fn free_table(pin: &Pinned, frame: u64) {
     free_raw(pin, frame);
 }
 
-/// A frame of zeroes for a node of a file's tree.
+/// Allocates a frame of zeroes for a node of a file's tree.
 pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
     if fault_injection::should_fail() { None } else { zeroed_now(pin) }
 }
 
-/// A frame of zeroes that the kernel keeps for this purpose, until [`free_kernel`].
+/// Allocates a frame of zeroes that the kernel keeps for this purpose, until [`free_kernel`].
 pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
     zeroed_now(pin).inspect(|&frame| note(frame, owner))
 }
@@ -280,7 +282,7 @@ pub struct Stats {
     pub pooled: u64,
 }
 
-/// Memory now. Approximate while other cores run.
+/// Returns the current amounts. Approximate while other cores run.
 pub fn stats() -> Stats {
     let magazines: usize = MAGAZINES.iter().take(arch::cores()).map(|magazine| magazine.frames()).sum();
     let pooled = pool().free_frames() + depot::frames() as u64;

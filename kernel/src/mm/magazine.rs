@@ -32,7 +32,8 @@ impl<const N: usize> Stack<N> {
         Self { length: AtomicUsize::new(0), items: UnsafeCell::new([0; N]) }
     }
 
-    /// Relaxed throughout: the owner is the only writer, and readers want an estimate.
+    /// Returns the number of blocks in the stack. Relaxed throughout: the owner is the only writer, and
+    /// readers need an estimate.
     pub fn len(&self) -> usize {
         self.length.load(Ordering::Relaxed)
     }
@@ -101,7 +102,7 @@ pub(super) struct Magazine {
 }
 
 impl Magazine {
-    /// An empty one.
+    /// Creates an empty magazine.
     pub const fn new() -> Self {
         Self { zeroed: Stack::new(), dirty: Stack::new(), pairs: Stack::new(), huge: Stack::new() }
     }

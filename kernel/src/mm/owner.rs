@@ -33,17 +33,17 @@ impl Owner {
     /// A radix node's slots, or second words.
     pub const NODE: Self = Self(0x64);
 
-    /// A free block of 2^`order` frames starts here.
+    /// Returns the note of a free block of 2^`order` frames that starts here.
     pub const fn free(order: usize) -> Self {
         Self(FREE + order as u8)
     }
 
-    /// A block of 2^`order` frames that the pool handed out starts here.
+    /// Returns the note of a block of 2^`order` frames that the pool handed out and that starts here.
     pub const fn held(order: usize) -> Self {
         Self(HELD | order as u8)
     }
 
-    /// Heap objects of 2^`log` bytes.
+    /// Returns the note of heap objects of 2^`log` bytes.
     pub const fn slab(log: u32) -> Self {
         Self(SLAB | log as u8)
     }
@@ -61,7 +61,7 @@ impl Owner {
         }
     }
 
-    /// The note for each frame of the block: those of free ones are all alike.
+    /// Returns the note for each frame of the block, which is the same for all free ones.
     pub fn of_each(self) -> Self {
         if self.is_free() { Self::free(0) } else { self }
     }
@@ -94,7 +94,7 @@ impl Notes {
     /// Notes on no frames.
     pub const NONE: Self = Self(&[]);
 
-    /// These, whose bytes are all zero: they say [`Owner::RESERVED`] of all frames.
+    /// Creates the notes from bytes that are all zero, so that all frames are [`Owner::RESERVED`].
     pub fn new(notes: &'static [AtomicU8]) -> Self {
         Self(notes)
     }
@@ -120,7 +120,7 @@ impl Notes {
         self.0.len() as u64
     }
 
-    /// Where they are.
+    /// Returns the address of the notes.
     pub fn start(self) -> *const AtomicU8 {
         self.0.as_ptr()
     }

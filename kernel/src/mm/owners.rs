@@ -62,7 +62,7 @@ fn cores(say: Say<'_>) {
     }
 }
 
-/// The owner of every frame: as the pool noted it, refined by what the program's tables hold.
+/// Returns the owner of every frame as the pool noted it, refined by the frames of the program's tables.
 fn notes(space: &SpaceHandle) -> Option<Vec<Owner>> {
     let mut notes = Vec::new();
     notes.try_reserve_exact(frames::end() as usize).ok()?;

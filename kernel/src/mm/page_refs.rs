@@ -98,7 +98,8 @@ pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
 #[inline]
 pub fn show(pin: &Pinned, frame: FrameNum) {
     match baseline(frame) {
-        // SAFETY: the frame lives as long as the caller is pinned, and its header is not one of a sole holder.
+        // SAFETY: the frame lives as long as the caller is pinned, and its header is not one of a sole
+        // holder.
         None => unsafe { epoch::domain().adjust(pin, descriptor(frame).cast(), 1) },
         Some(baseline) => adjust_baseline(pin, frame, baseline, 1),
     }
@@ -192,7 +193,8 @@ unsafe fn release_of_file(domain: &Refcache, pin: &Pinned, header: NonNull<Heade
 /// Asks the baseline whether the frame has no holder, now and every few epochs until it has none.
 ///
 /// # Safety
-/// Called once for each header, by the domain or on its behalf, for a baseline that [is asked](BaselineRefs::is_asked).
+/// Called once for each header, by the domain or on its behalf, for a baseline that [is
+/// asked](BaselineRefs::is_asked).
 unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     // SAFETY: the baseline stays until it says yes, here.
     if unsafe { baseline_of(header) }.settle(pin) {

@@ -16,7 +16,7 @@ use crate::sched;
 pub struct RefcacheArc<T>(Ref<T>);
 
 impl<T: Send + Sync + 'static> RefcacheArc<T> {
-    /// A value with one holder.
+    /// Creates a value with one holder.
     ///
     /// # Errors
     /// ENOMEM.
@@ -39,7 +39,7 @@ impl<T> Deref for RefcacheArc<T> {
 }
 
 impl<T> Drop for RefcacheArc<T> {
-    /// An idle core may be the last to let go of a task.
+    /// Brings the core online: an idle core may drop the last reference to a task.
     fn drop(&mut self) {
         sched::come_online();
     }

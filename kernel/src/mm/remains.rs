@@ -14,7 +14,8 @@ use crate::sched::{self, attention};
 pub trait Remains: Send + Sync {
     /// Frees a piece, in a bounded number of steps. Returns whether there is more.
     fn free_piece(&mut self, pin: &Pinned) -> bool;
-    /// Where what comes behind it is kept: with it, since there may be no memory when something dies.
+    /// Returns the link to the next object, which is stored in the object itself, since there may be no
+    /// memory when an object dies.
     fn next(&mut self) -> &mut Option<Box<dyn Remains>>;
 }
 
@@ -22,7 +23,8 @@ pub trait Remains: Send + Sync {
 static REMAINS: AllCores<SpinLock<Option<Box<dyn Remains>>>> =
     AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
 
-/// Nobody has it any more: this core will take it apart, in `place`. Interrupts may be off.
+/// Leaves `remains`, which has no holder, to this core, which frees it in pieces. It is stored in `place`.
+/// Interrupts may be off.
 pub fn leave<T: Remains + 'static>(place: Box<MaybeUninit<T>>, remains: T) {
     let remains: Box<T> = Box::write(place, remains);
     put(&pin(), remains);

@@ -175,7 +175,7 @@ fn size_log(layout: Layout) -> u32 {
     bytes.next_power_of_two().trailing_zeros()
 }
 
-/// Only the slots of a radix node ask for 4 KiB aligned to frames.
+/// Returns whether the layout is that of a radix node's slots: only they ask for 4 KiB aligned to frames.
 fn is_node(layout: Layout) -> bool {
     layout.size() == FRAME as usize && layout.align() == FRAME as usize
 }

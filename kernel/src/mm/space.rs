@@ -64,7 +64,7 @@ impl Deref for SpaceHandle {
 }
 
 impl SpaceHandle {
-    /// For what is to find the space as long as it is there.
+    /// Returns a name by which the space can be found as long as it exists.
     pub fn name(&self) -> Name {
         self.name.get().expect("a space has a name").clone()
     }
@@ -90,7 +90,7 @@ impl SpaceHandle {
         self.tables_dropped(pin);
     }
 
-    /// The objects that make up the space, and where they are.
+    /// Returns the objects that make up the space, and their addresses.
     pub fn objects(&self) -> [(&'static str, owners::Range); 3] {
         [
             ("space", arch::place_of(&**self)),
@@ -99,7 +99,7 @@ impl SpaceHandle {
         ]
     }
 
-    /// Radix nodes made and freed, by core.
+    /// Returns the counts of radix nodes made and freed, by core.
     pub fn nodes(&self) -> &NodeCounters {
         &self.nodes
     }
@@ -125,7 +125,7 @@ fn pages(start: u64, end: u64) -> PageRange {
     PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE))
 }
 
-/// All pages that a program may map.
+/// Returns all pages that a program may map.
 pub fn user_pages() -> PageRange {
     pages(LOWEST, USER_END)
 }
@@ -139,7 +139,7 @@ fn layout() -> Layout {
     }
 }
 
-/// An empty address space, unless memory is short.
+/// Creates an empty address space. Returns `None` without memory.
 pub fn new() -> Option<Arc<SpaceHandle>> {
     let pin = percore::pin();
     let locking = match (options::get().design, options::get().tables) {
@@ -155,7 +155,7 @@ pub fn new() -> Option<Arc<SpaceHandle>> {
     tree(&pin, locking, fallible::arc(SharedTable::new(&pin)?).ok()?)
 }
 
-/// A copy of `parent`, page for page, that changes independently, as of one moment.
+/// Creates a copy of `parent`, page for page, that changes independently, as of one moment.
 ///
 /// # Errors
 /// ENOMEM.
@@ -301,7 +301,7 @@ pub fn settle(space: &SpaceHandle) {
     HERE.iter().for_each(|here| here.lock().space = Weak::new());
 }
 
-/// The program of `space` is gone: unmaps everything.
+/// Unmaps everything in `space`, whose program is gone.
 pub fn retire(space: &SpaceHandle) {
     settle(space);
     space.destroy(&percore::pin());

@@ -70,7 +70,7 @@ fn address(number: CompressedNum) -> *mut u8 {
     phys_to_virt(u64::from(number.get()) * UNIT as u64)
 }
 
-/// The objects of a full frame.
+/// Returns the `used` bits of a full frame.
 fn full(class: usize) -> u64 {
     (1 << (UNITS / CLASSES[class])) - 1
 }
@@ -131,7 +131,7 @@ fn take(class: usize, spare: u64) -> (u64, u32) {
     (frame, at)
 }
 
-/// The bytes of an object.
+/// Returns the bytes of an object.
 ///
 /// # Safety
 /// The caller holds it as long as it reads them.

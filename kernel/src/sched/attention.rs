@@ -30,7 +30,7 @@ pub const FROZEN: u32 = 1 << 8;
 pub struct Attention(AtomicU32);
 
 impl Attention {
-    /// No reason.
+    /// Creates an empty set of reasons.
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }

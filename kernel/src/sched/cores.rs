@@ -56,7 +56,7 @@ struct Shared {
 
 static CORES: [CachePadded<Core>; MAX_CORES] = [const { CachePadded::new(Core::new()) }; MAX_CORES];
 
-/// The part of `core`.
+/// Returns the state of `core`.
 #[inline(always)]
 pub fn of(core: CoreId) -> &'static Core {
     &CORES[core.index()]
@@ -68,7 +68,7 @@ pub fn mine() -> &'static Core {
     of(arch::core())
 }
 
-/// All cores of the machine.
+/// Returns all cores of the machine.
 pub fn all() -> impl Iterator<Item = CoreId> {
     (0..arch::cores()).map(CoreId::new)
 }
@@ -121,12 +121,12 @@ impl Core {
         self.shared.idle.load(Ordering::SeqCst)
     }
 
-    /// The core idles from now on. For the core itself.
+    /// Marks the core idle. Called by the core itself.
     pub fn set_idle(&self) {
         self.shared.idle.store(true, Ordering::SeqCst);
     }
 
-    /// The core idles no longer. Returns whether it did: of several callers one is told so.
+    /// Marks the core not idle. Returns whether it was idle: only one of several callers gets true.
     pub fn claim_idle(&self) -> bool {
         self.idles() && self.shared.idle.swap(false, Ordering::SeqCst)
     }

@@ -11,7 +11,7 @@ use super::Task;
 pub struct Link(SpinLock<Option<Arc<Task>>>);
 
 impl Link {
-    /// In no list.
+    /// Creates a link that is in no list.
     pub const fn new() -> Self {
         Self(SpinLock::new(None))
     }
@@ -25,9 +25,9 @@ impl Link {
     }
 }
 
-/// Which of its links a task hangs by: a task is in at most one list of each kind.
+/// The link by which a task is in a list. A task is in at most one list of each kind.
 pub trait Chain {
-    /// That link.
+    /// Returns that link of `task`.
     fn link(task: &Task) -> &Link;
 }
 
@@ -40,7 +40,7 @@ pub struct TaskList<C> {
 }
 
 impl<C: Chain> TaskList<C> {
-    /// No task.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self { head: None, tail: None, chain: PhantomData }
     }

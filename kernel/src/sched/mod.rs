@@ -49,7 +49,7 @@ pub use work::{give_way, on_reschedule, on_return_to_user, on_timer, reap};
 
 use switch::Departure;
 
-/// The task that runs here.
+/// Returns the task that runs here.
 ///
 /// # Panics
 /// In the idle flow.

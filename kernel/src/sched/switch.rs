@@ -87,7 +87,8 @@ fn enter(task: Arc<Task>) {
     arch::resume(Some(task), flow);
 }
 
-/// The task that leaves keeps its space: so its tables go first, unless the next task runs on them.
+/// Unloads the space's tables, unless the next task runs on them. The task that leaves keeps its space until
+/// then.
 fn leave_space(next: Option<&Task>) {
     super::with_current(|task| {
         if next.is_none_or(|next| !Arc::ptr_eq(next.space(), task.space())) {
@@ -106,7 +107,7 @@ fn keep_registers() {
     });
 }
 
-/// The second half of a switch, on the stack of the flow that goes on. Interrupts are off.
+/// Does the second half of a switch, on the stack of the flow that goes on. Interrupts are off.
 pub fn finish_switch() {
     let core = cores::mine();
     let (task, flow) = arch::take_left().expect("a switch leaves somebody");

@@ -58,7 +58,7 @@ pub struct Start {
 }
 
 impl Task {
-    /// A task that [`place::enqueue`] will run for the first time.
+    /// Creates a task that [`place::enqueue`] will run for the first time.
     ///
     /// # Errors
     /// ENOMEM.
@@ -112,12 +112,12 @@ impl Task {
         &self.thread.shared.memory.space
     }
 
-    /// Where it is in the tree of names.
+    /// Returns the task's place in the tree of names.
     pub fn fs_context(&self) -> &FsContext {
         &self.thread.shared.fs
     }
 
-    /// Where it runs, waits to run, or ran last.
+    /// Returns the core on which the task runs, waits to run, or ran last.
     pub fn core(&self) -> CoreId {
         // SeqCst: see `notify`.
         CoreId::new(self.core.load(Ordering::SeqCst))
@@ -127,7 +127,7 @@ impl Task {
         self.core.store(core.index(), Ordering::SeqCst);
     }
 
-    /// Where it may run.
+    /// Returns the cores on which the task may run.
     pub fn affinity(&self) -> CoreSet {
         *self.affinity.lock()
     }
@@ -141,7 +141,8 @@ impl Task {
         self.since_ns.load(Ordering::Relaxed) != 0
     }
 
-    /// CPU time so far, in nanoseconds. Exact for the caller itself, up to one slice old for others.
+    /// Returns the CPU time so far, in nanoseconds. Exact for the caller itself, up to one slice old for
+    /// others.
     pub fn cpu_ns(&self) -> u64 {
         // Relaxed: a statistic.
         let past = self.cpu_ns.load(Ordering::Relaxed);

@@ -30,14 +30,14 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    /// Unique, since a task sleeps once at a time.
+    /// Returns the key of a sleeper. It is unique, since a task sleeps once at a time.
     fn key(&self) -> (u64, u32) {
         (self.deadline, self.task.tid())
     }
 }
 
 impl Timers {
-    /// Nobody sleeps.
+    /// Creates an empty list of sleepers.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
@@ -57,7 +57,7 @@ impl Timers {
         self.find(deadline, tid).ok().map(|at| self.0.remove(at))
     }
 
-    /// When the next one wakes.
+    /// Returns the time when the next sleeper wakes.
     pub fn next(&self) -> Option<u64> {
         self.0.last().map(|sleeper| sleeper.deadline)
     }

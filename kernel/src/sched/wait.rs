@@ -22,7 +22,7 @@ impl Chain for WaitChain {
 pub struct WaitQueue(SpinLock<TaskList<WaitChain>>);
 
 impl WaitQueue {
-    /// Nobody waits.
+    /// Creates a queue without waiters.
     pub const fn new() -> Self {
         Self(SpinLock::new(TaskList::new()))
     }

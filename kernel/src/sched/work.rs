@@ -9,17 +9,17 @@ use crate::arch::{TrapFrame, interrupts, with_current};
 use crate::counters::{Counter, bump};
 use crate::{fs, mm, process};
 
-/// The timer of this core rang. Interrupts are off.
+/// Handles the interrupt of this core's timer. Interrupts are off.
 pub fn on_timer() {
     super::attention::raise(TIMER);
 }
 
-/// Another core asks this one to look at its run queue. Interrupts are off.
+/// Handles another core's request to look at the run queue. Interrupts are off.
 pub fn on_reschedule() {
     super::attention::raise(RESCHEDULE);
 }
 
-/// The last thing before user mode. Interrupts are off, and are off again when it returns.
+/// Runs the last work before user mode. Interrupts are off, and are off again when it returns.
 #[inline]
 pub fn on_return_to_user(frame: &mut TrapFrame) {
     while needs_attention() {

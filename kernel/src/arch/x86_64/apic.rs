@@ -1,4 +1,5 @@
-//! The local APIC (xAPIC through memory, x2APIC through MSRs where the CPU has it) and the I/O APIC's one line.
+//! The local APIC (xAPIC through memory, x2APIC through MSRs where the CPU has it) and the I/O APIC's one
+//! line.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -85,7 +86,7 @@ pub fn id() -> u32 {
     if is_x2apic() { read(ID) } else { read(ID) >> 24 }
 }
 
-/// The interrupt in service is done.
+/// Acknowledges the interrupt in service.
 #[inline(always)]
 pub fn end_of_interrupt() {
     write(END_OF_INTERRUPT, 0);
@@ -121,7 +122,7 @@ pub fn start_core(apic_id: u32, at: u64) {
     command(apic_id, DELIVER_STARTUP | ASSERT | (at >> 12) as u32);
 }
 
-/// A non-maskable interrupt to a core.
+/// Sends a non-maskable interrupt to a core.
 pub fn nmi(apic_id: u32) {
     command(apic_id, DELIVER_NMI | ASSERT);
 }

@@ -6,7 +6,8 @@
 //!   ASKED        ── Release ──▶         theirs := counter
 //!   after := counter    ◀── Release ──  ANSWERED
 //! ```
-//! The boot core's counter showed `theirs` between `before` and `after`: [`firmware::Offset`] narrows that down.
+//! The boot core's counter showed `theirs` between `before` and `after`: [`firmware::Offset`] narrows that
+//! down.
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -32,16 +33,17 @@ const NOBODY: usize = 0;
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 /// Relaxed: published by [`STATE`].
 static THEIRS: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds by which each core's counter was ahead. Relaxed: written before the core says that it is ready.
+/// Nanoseconds by which each core's counter was ahead. Relaxed: written before the core says that it is
+/// ready.
 static OFF_NS: [AtomicI64; MAX_CORES] = [const { AtomicI64::new(0) }; MAX_CORES];
 
-/// The counter, read after all that comes before in the program.
+/// Reads the counter after all instructions before it in the program.
 fn ordered_tsc() -> u64 {
     finish_stores();
     tsc()
 }
 
-/// Core `number` is to compare its counter with the boot core's.
+/// Asks core `number` to compare its counter with the boot core's.
 pub fn begin(number: usize) {
     TURN.store(number, Ordering::Release);
 }
@@ -82,7 +84,8 @@ pub fn answer(number: usize) {
     }
 }
 
-/// By how many nanoseconds the counter of core `number` was ahead of the boot core's when it started.
+/// Returns the nanoseconds by which the counter of core `number` was ahead of the boot core's when it
+/// started.
 pub fn off_ns(number: usize) -> i64 {
     OFF_NS[number].load(Ordering::Relaxed)
 }

@@ -30,7 +30,8 @@ struct Switched {
     return_to: u64,
 }
 
-/// A context whose first [`switch`] calls `sched::finish_switch()`, then goes to user mode with `frame`.
+/// Creates a context whose first [`switch`] calls `sched::finish_switch()`, then goes to user mode with
+/// `frame`.
 pub fn new_user_thread(stack: &KernelStack, frame: TrapFrame) -> Context {
     let top = stack.top();
     let frame_at = top - size_of::<TrapFrame>() as u64;

@@ -21,7 +21,8 @@ pub(super) struct CoreTable {
 }
 
 impl CoreTable {
-    /// No table yet, of a core that runs the space already, or does not.
+    /// Creates the part of a core that has no table yet. `runs` tells whether the core runs the space
+    /// already.
     pub fn new(runs: bool) -> Self {
         let presence = Presence::new();
         if runs {
@@ -30,7 +31,8 @@ impl CoreTable {
         Self { root: AtomicU64::new(0), tables: AtomicU64::new(0), presence, asid: Asid::new() }
     }
 
-    /// Relaxed: only the owner asks, or a dying space.
+    /// Returns the root's physical address. Relaxed: only the owner reads it, or the thread that frees the
+    /// space.
     #[inline(always)]
     pub fn root(&self) -> u64 {
         self.root.load(Ordering::Relaxed)
@@ -43,7 +45,7 @@ impl CoreTable {
         (root != 0).then(|| unsafe { Table::at(root) })
     }
 
-    /// A frame of zeroes for a table more.
+    /// Allocates a frame of zeroes for another table.
     fn alloc(&self, pin: &Pinned) -> Result<u64, OutOfMemory> {
         let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
         self.tables.store(self.tables.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -78,7 +80,7 @@ impl CoreTable {
         }
     }
 
-    /// The entry of `page` is no longer what it was. By the owner only.
+    /// Flushes `page`, whose entry has changed. Called by the owner only.
     #[inline(never)]
     pub fn flush_page(&self, page: PageNum) {
         match self.presence.is_here() {
@@ -107,7 +109,7 @@ impl CoreTable {
         }
     }
 
-    /// The top table, made if need be, to fill in.
+    /// Returns the top table to fill in, and makes it if there is none.
     #[inline(always)]
     pub fn top_or_new(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {
         if !self.presence.is_here() {
@@ -119,7 +121,7 @@ impl CoreTable {
         }
     }
 
-    /// The owner fills here for a process that it does not run: it clears what it missed first.
+    /// Clears what the owner missed before it fills for a process that it does not run.
     #[cold]
     fn catch_up(&self) {
         if let Some(missed) = self.presence.catch_up() {
@@ -142,7 +144,7 @@ impl CoreTable {
         Ok(top)
     }
 
-    /// The core runs the space from now on. Interrupts are off.
+    /// Makes the core run the space from now on. Interrupts are off.
     pub fn enter(&self, pin: &Pinned) {
         let missed = self.presence.enter();
         if let Some(missed) = missed {
@@ -187,7 +189,8 @@ impl CoreTable {
     }
 }
 
-/// `page`'s entry of level `lowest`, its table made if need be, in place of a huge page. By the owner only.
+/// Returns `page`'s entry of level `lowest`, and makes its table if there is none, in place of a huge page.
+/// Called by the owner only.
 #[inline(always)]
 pub(super) fn entry_of<'a>(
     pin: &Pinned,

@@ -27,7 +27,7 @@ pub fn read_msr(register: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Every store before this is visible to all cores before any instruction after it starts.
+/// Makes every store before this visible to all cores before any instruction after it starts.
 #[inline(always)]
 pub fn finish_stores() {
     // SAFETY: fences only order.
@@ -86,8 +86,8 @@ pub fn cr3() -> u64 {
     value
 }
 
-/// Loads CR3, which also drops every non-global translation from the TLB: all of them, or those of the PCID in `root`, or
-/// none, if bit 63 is set.
+/// Loads CR3, which also drops every non-global translation from the TLB: all of them, or those of the PCID
+/// in `root`, or none, if bit 63 is set.
 ///
 /// # Safety
 /// `root` must be a top page table whose kernel half is the kernel's.
@@ -152,19 +152,19 @@ pub fn flush_all() {
     }
 }
 
-/// The time stamp counter.
+/// Reads the time stamp counter.
 #[inline(always)]
 pub fn tsc() -> u64 {
     // SAFETY: reading the counter changes nothing.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The CPU's answer to CPUID.
+/// Returns the CPU's answer to CPUID.
 pub fn cpuid(leaf: u32, subleaf: u32) -> CpuidResult {
     __cpuid_count(leaf, subleaf)
 }
 
-/// The CPU's answer to CPUID, zeros when it does not know the leaf.
+/// Returns the CPU's answer to CPUID, or zeroes if it does not know the leaf.
 pub fn cpuid_if_known(leaf: u32, subleaf: u32) -> CpuidResult {
     let known = cpuid(leaf & 0xc000_0000, 0).eax;
     if leaf <= known { cpuid(leaf, subleaf) } else { CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 } }

@@ -69,7 +69,7 @@ unsafe extern "sysv64" fn leave_to_user() {
     naked_asm!(pop_registers!(), "add rsp, 16", "swapgs", "iretq",)
 }
 
-/// Where a new thread's first switch lands: its frame is at rsp.
+/// Starts a new thread after its first switch. Its frame is at rsp.
 ///
 /// # Safety
 /// Only `switch` comes here.
@@ -85,7 +85,7 @@ pub unsafe extern "sysv64" fn thread_start() {
     )
 }
 
-/// Every exception and interrupt comes here from its stub, which pushed an error code and the vector.
+/// Handles every exception and interrupt after its stub, which pushed an error code and the vector.
 ///
 /// # Safety
 /// Only the stubs come here.

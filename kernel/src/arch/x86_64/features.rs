@@ -13,7 +13,7 @@ const NO_EXECUTE: u64 = 1 << 11;
 /// Flags that `syscall` clears: TF, IF, DF, IOPL, NT, AC.
 const CLEARED_FLAGS: u64 = 0x4_7700;
 
-/// No-execute pages, which the kernel's own map needs: before anything else.
+/// Enables no-execute pages, which the kernel's own map needs. Called before anything else.
 ///
 /// # Panics
 /// If the CPU has none.

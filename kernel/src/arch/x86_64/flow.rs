@@ -22,7 +22,7 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// A flow that starts in user mode with `frame`, after `sched::finish_switch`.
+    /// Creates a flow that starts in user mode with `frame`, after `sched::finish_switch`.
     pub fn new_user_thread(stack: KernelStack, frame: TrapFrame) -> Self {
         Self { context: context::new_user_thread(&stack, frame), stack: Some(stack) }
     }
@@ -94,7 +94,7 @@ pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
     unsafe { task.as_ref() }.map(f)
 }
 
-/// Another reference to the task that runs on this core.
+/// Returns another reference to the task that runs on this core.
 pub fn current() -> Option<Arc<Task>> {
     let task = CURRENT[core().index()].task.load(Ordering::Relaxed);
     // SAFETY: a non-null pointer came from `Arc::into_raw`, and `CURRENT` holds its count.

@@ -78,7 +78,7 @@ pub mod complaint {
     pub const INEXACT: u16 = 1 << 5;
 }
 
-/// Of the x87 unit.
+/// Returns the pending exceptions of the x87 unit.
 pub fn x87_complaints() -> u16 {
     let status: u16;
     let mut control = 0u16;
@@ -90,7 +90,7 @@ pub fn x87_complaints() -> u16 {
     status & !control
 }
 
-/// Of the vector unit.
+/// Returns the pending exceptions of the vector unit.
 pub fn vector_complaints() -> u16 {
     let mut word = 0u32;
     // SAFETY: it only stores.
@@ -118,7 +118,8 @@ impl FpuState {
         AREA.load(Ordering::Relaxed) + second_mark
     }
 
-    /// As Linux lays it out in a signal frame: the state, marked, and what follows it.
+    /// Returns the state as Linux lays it out in a signal frame: the state, marked, and the mark that follows
+    /// it.
     pub fn for_user(&mut self) -> [&[u8]; 2] {
         let (states, area) = (STATES.load(Ordering::Relaxed), AREA.load(Ordering::Relaxed));
         if states == 0 {

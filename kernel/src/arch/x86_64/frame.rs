@@ -51,13 +51,13 @@ impl TrapFrame {
         Self { rip: ip, rsp: sp, cs: USER_CS, ss: USER_SS, rflags: FORCED_FLAGS, ..Self::default() }
     }
 
-    /// The syscall's number.
+    /// Returns the syscall's number.
     #[inline(always)]
     pub fn number(&self) -> u64 {
         self.error
     }
 
-    /// The syscall's arguments.
+    /// Returns the syscall's arguments.
     #[inline(always)]
     pub fn args(&self) -> [u64; 6] {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
@@ -85,7 +85,7 @@ impl TrapFrame {
         self.rip -= SYSCALL_BYTES;
     }
 
-    /// The user's stack pointer.
+    /// Returns the user's stack pointer.
     pub fn sp(&self) -> u64 {
         self.rsp
     }

@@ -39,7 +39,8 @@ pub fn are_on() -> bool {
 /// Switches interrupts on.
 #[inline(always)]
 pub fn enable() {
-    // SAFETY: the kernel's handlers may run wherever interrupts are on. Memory is clobbered: handlers write it.
+    // SAFETY: the kernel's handlers may run wherever interrupts are on. Memory is clobbered: handlers write
+    // it.
     unsafe { asm!("sti", options(nostack)) };
 }
 

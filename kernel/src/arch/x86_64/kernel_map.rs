@@ -211,7 +211,7 @@ fn below_or_new(entry: &AtomicU64, new_table: NewTable<'_>) -> Option<&'static T
 /// `at` is the first of `count` frames in the physmap that no one else uses.
 #[inline(always)]
 pub unsafe fn zero_frames(at: *mut u8, count: usize) {
-    // SAFETY: the caller's frames; 512 words of 8 bytes each.
+    // SAFETY: the caller's frames, of 512 words of 8 bytes each.
     unsafe {
         core::arch::asm!("rep stosq", inout("rcx") count * ENTRIES => _, inout("rdi") at => _, in("rax") 0,
             options(nostack, preserves_flags));
@@ -224,7 +224,7 @@ pub unsafe fn zero_frames(at: *mut u8, count: usize) {
 /// Both are frames in the physmap, and only the caller uses `to`.
 #[inline(always)]
 pub unsafe fn copy_frame(to: *mut u8, from: *const u8) {
-    // SAFETY: the caller's frames; 512 words of 8 bytes.
+    // SAFETY: the caller's frames, of 512 words of 8 bytes.
     unsafe {
         core::arch::asm!("rep movsq", inout("rcx") ENTRIES => _, inout("rdi") to => _, inout("rsi") from => _,
             options(nostack, preserves_flags));

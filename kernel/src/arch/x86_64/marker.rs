@@ -15,7 +15,7 @@ macro_rules! say {
     };
 }
 
-/// The program is about to start.
+/// Marks the start of the program.
 pub fn run() {
     say!(RUN);
 }

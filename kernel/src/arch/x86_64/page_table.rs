@@ -32,7 +32,7 @@ pub const LINE: usize = 8;
 /// The level of the top table. Pages of 4 KiB are in tables of level 0.
 pub const TOP: u32 = 3;
 
-/// Most entries of most tables are empty.
+/// Returns whether an entry of the group is present. Most entries of most tables are empty.
 pub fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
     group.iter().map(|entry| entry.load(Ordering::Relaxed)).fold(0, |all, value| all | value) & bits::PRESENT
         != 0
@@ -43,7 +43,7 @@ pub fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
 pub struct Table([AtomicU64; ENTRIES]);
 
 impl Table {
-    /// The table in the frame at `phys`.
+    /// Returns the table in the frame at `phys`.
     ///
     /// # Safety
     /// The frame is a page table for as long as the reference lives.
@@ -53,13 +53,13 @@ impl Table {
         unsafe { &*phys_to_virt(phys) }
     }
 
-    /// Entry `index`.
+    /// Returns entry `index`.
     #[inline(always)]
     pub fn entry(&self, index: usize) -> &AtomicU64 {
         &self.0[index % ENTRIES]
     }
 
-    /// The first `entries` entries, those of a cache line together.
+    /// Returns the first `entries` entries, in groups of a cache line.
     pub fn groups(&self, entries: usize) -> impl Iterator<Item = &[AtomicU64; LINE]> {
         self.0[..entries].as_chunks().0.iter()
     }
@@ -77,13 +77,13 @@ impl Table {
         self.0[at..].iter().position(is_present).map_or(ENTRIES, |near| at + near)
     }
 
-    /// The entry on the way to page number `page`, in a table of level `level`.
+    /// Returns the entry on the way to page number `page`, in a table of level `level`.
     #[inline(always)]
     pub fn toward(&self, page: u64, level: u32) -> &AtomicU64 {
         self.entry((page >> (9 * level)) as usize)
     }
 
-    /// The table that `entry` leads to, if it does and is no large page.
+    /// Returns the table that `entry` leads to, if it is present and not a large page.
     ///
     /// # Safety
     /// The entry was read from a live table that is not of level 0.
@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-/// An entry for a user page.
+/// Returns an entry for a user page.
 #[inline(always)]
 pub fn user_leaf(frame: u64, prot: Prot) -> u64 {
     let writable = if prot.contains(Prot::WRITE) { bits::WRITE } else { 0 };
@@ -111,7 +111,7 @@ pub fn user_leaf(frame: u64, prot: Prot) -> u64 {
     frame << 12 | bits::PRESENT | bits::USER | writable | no_execute
 }
 
-/// An entry of level 1 for a user's huge page, whose frames follow `first`.
+/// Returns an entry of level 1 for a user's huge page, whose frames follow `first`.
 pub fn user_huge(first: u64, prot: Prot) -> u64 {
     user_leaf(first, prot) | bits::LARGE
 }
@@ -123,13 +123,13 @@ pub fn is_huge(entry: u64) -> bool {
     entry & HUGE == HUGE
 }
 
-/// An entry that leads to the next table of a user's half.
+/// Returns an entry that leads to the next table of a user's half.
 #[inline(always)]
 pub fn user_link(table: u64) -> u64 {
     table | bits::PRESENT | bits::USER | bits::WRITE
 }
 
-/// An entry of level 1 that leads to the frame at `leaf`, which is not the table's own.
+/// Returns an entry of level 1 that leads to the frame at `leaf`, which is not the table's own.
 #[inline(always)]
 pub fn user_leaf_link(leaf: u64) -> u64 {
     user_link(leaf) | bits::LINKED | bits::ACCESSED

@@ -19,7 +19,7 @@ use crate::counters::{self, Counter};
 const ENABLE: u64 = 1 << 17;
 /// CR3: what the TLB has under this PCID stays.
 const KEEP: u64 = 1 << 63;
-/// The PCIDs in use, of 4095 possible ones. When so many other spaces ran since, the TLB has no translation
+/// The PCIDs in use, of 4095 possible ones. When that many other spaces ran since, the TLB has no translation
 /// left of a space anyway.
 const NUMBERS: u64 = 64;
 
@@ -35,7 +35,7 @@ fn mine(pin: &Pinned) -> &'static Core {
     &CORES[pin.core().index()]
 }
 
-/// Relaxed: only the core itself asks.
+/// Returns whether the core uses PCIDs. Relaxed: only the core itself reads it.
 fn is_on(core: &Core) -> bool {
     core.on.load(Ordering::Relaxed)
 }

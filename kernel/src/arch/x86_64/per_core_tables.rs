@@ -98,7 +98,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
         Ok(())
     }
 
-    /// A table of small pages is in the way if the block had some: it is empty by now.
+    /// Replaces a table of small pages if the block had some: it is empty by now.
     fn fill_huge(
         &self,
         pin: &Pinned,
@@ -144,7 +144,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
         shot
     }
 
-    /// Never asked: the space's own trackers know.
+    /// Never called: the space's own trackers know the users.
     fn users(&self, _pin: &Pinned) -> CoreSet {
         CoreSet::first(super::cores())
     }

@@ -38,7 +38,7 @@ static CPUS: [AtomicPtr<Cpu>; MAX_CORES] = [const { AtomicPtr::new(core::ptr::nu
 static COUNT: AtomicU32 = AtomicU32::new(1);
 
 impl Cpu {
-    /// A block for `core`.
+    /// Creates a block for `core`.
     pub const fn new(core: usize) -> Self {
         Self {
             user_rsp: AtomicU64::new(0),
@@ -65,7 +65,7 @@ impl Cpu {
         CPUS[self.core as usize].store((&raw const *self).cast_mut(), Ordering::Release);
     }
 
-    /// The core's APIC number. Relaxed: set by the core before it takes part in anything.
+    /// Returns the core's APIC number. Relaxed: set by the core before it takes part in anything.
     #[inline(always)]
     pub fn apic_id(&self) -> u32 {
         self.apic_id.load(Ordering::Relaxed)
@@ -120,20 +120,20 @@ pub(super) fn set_cores(count: usize) {
     COUNT.store(count as u32, Ordering::Relaxed);
 }
 
-/// The block of `core`, once it has started.
+/// Returns the block of `core`, once it has started.
 pub(super) fn of(core: CoreId) -> Option<&'static Cpu> {
     let cpu = CPUS[core.index()].load(Ordering::Acquire);
     // SAFETY: `install` was given a block that lives for ever. Only its UnsafeCells change, by the owner.
     unsafe { cpu.as_ref() }
 }
 
-/// The blocks of all cores that have started but this one.
+/// Returns the blocks of all cores that have started but this one.
 pub(super) fn others() -> impl Iterator<Item = &'static Cpu> {
     let me = core();
     (0..MAX_CORES).map(CoreId::new).filter(move |core| *core != me).filter_map(of)
 }
 
-/// Where the block of `core` lies in physical memory, once the core has started.
+/// Returns the physical addresses of the block of `core`, once the core has started.
 pub fn core_block(core: CoreId) -> Option<(u64, u64)> {
     of(core).map(super::place_of)
 }

@@ -3,13 +3,13 @@
 /// Physical address 0 is seen here. The start of the kernel's half.
 pub const PHYSMAP: u64 = 0xffff_8000_0000_0000;
 
-/// Where the kernel sees physical address `phys`.
+/// Returns the address of physical address `phys` in the physmap.
 #[inline(always)]
 pub fn phys_to_virt<T>(phys: u64) -> *mut T {
     (PHYSMAP + phys) as *mut T
 }
 
-/// The physical address that `at`, a pointer into the physmap, stands for.
+/// Returns the physical address of `at`, a pointer into the physmap.
 #[inline(always)]
 pub fn virt_to_phys<T>(at: *const T) -> u64 {
     at as u64 - PHYSMAP

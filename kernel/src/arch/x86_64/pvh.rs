@@ -49,7 +49,7 @@ pub struct BootInfo {
 }
 
 impl BootInfo {
-    /// The start info at physical address `at`.
+    /// Reads the start info at physical address `at`.
     ///
     /// # Panics
     /// If there is none.
@@ -59,7 +59,7 @@ impl BootInfo {
         Self { info, image: image(&info) }
     }
 
-    /// The memory map, in the loader's order.
+    /// Returns the memory map, in the loader's order.
     pub fn memory(&self) -> impl Iterator<Item = Memory> + Clone {
         let info = self.info;
         (0..u64::from(info.memory_entries))
@@ -104,7 +104,7 @@ fn image(info: &StartInfo) -> (u64, u64) {
     (module.at, module.at + module.bytes)
 }
 
-/// The image's bytes, for ever.
+/// Returns the image's bytes, which stay for ever.
 pub fn image_bytes((start, end): (u64, u64)) -> &'static [u8] {
     // SAFETY: the loader put the image there, and the memory map keeps it out of the allocator's hands.
     unsafe { core::slice::from_raw_parts(phys_to_virt(start), (end - start) as usize) }

@@ -42,7 +42,7 @@ pub fn init(handed: Option<&[u8]>) -> bool {
     is_strong
 }
 
-/// 64 random bits.
+/// Returns 64 random bits.
 pub fn random_u64() -> u64 {
     with_mine(Generator::word)
 }

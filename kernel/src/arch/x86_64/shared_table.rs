@@ -122,7 +122,7 @@ impl Mmu for SharedTable {
         Ok(())
     }
 
-    /// If there is a table already, it is filled: to free it, all cores that may walk it would have to be
+    /// Fills the table if there is one already: to free it, all cores that may walk it would have to be
     /// interrupted.
     fn fill_huge(
         &self,
@@ -132,7 +132,7 @@ impl Mmu for SharedTable {
         prot: Prot,
     ) -> Result<(), OutOfMemory> {
         let entry = self.entry_of(pin, first, 1)?;
-        // SAFETY: an entry of level 1; tables live as long as the space.
+        // SAFETY: an entry of level 1, and tables live as long as the space.
         let stale = match unsafe { Table::below(entry.load(Ordering::Acquire)) } {
             Some(table) => fill_all(table, frame, prot),
             None => is_huge(entry.swap(user_huge(frame.get(), prot), Ordering::AcqRel)),

@@ -180,7 +180,7 @@ fn has_come(number: usize, id: u32) -> bool {
     true
 }
 
-/// Acquire pairs with the Release of each change.
+/// Returns the progress of core `number`. Acquire pairs with the Release of each change.
 fn state_of(number: usize) -> u8 {
     STATES[number].load(Ordering::Acquire)
 }
@@ -242,7 +242,7 @@ fn place_trampoline() {
     }
 }
 
-/// A started core's first Rust line.
+/// Runs a started core's first Rust code.
 extern "sysv64" fn core_main(number: usize) -> ! {
     // Release, as below. The boot core may have given up.
     let came = STATES[number].compare_exchange(AWAITED, ARRIVED, Ordering::Release, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Kernel stacks, each above an unmapped hole: running over the end is a double fault, not silent corruption.
 //!
-//! A stack's pages stay mapped when its task is gone (unmapping them needs every core's TLB), and a new task gets a used
-//! stack before a new one is made. Each core keeps a few, so that making and ending tasks on one core touches no line of
-//! another core. When memory is short, [`give_back`] unmaps the stacks without a task and frees their pages. Their
-//! addresses stay with the kernel, for the next stacks.
+//! A stack's pages stay mapped when its task is gone (unmapping them needs every core's TLB), and a new task
+//! gets a used stack before a new one is made. Each core keeps a few, so that making and ending tasks on one
+//! core touches no line of another core. When memory is short, [`give_back`] unmaps the stacks without a task
+//! and frees their pages. Their addresses stay with the kernel, for the next stacks.
 //!
 //! ```text
 //!   place ──make──▶ in use ──drop──▶ a core's, or unused ──give_back──▶ place
@@ -81,12 +81,12 @@ impl KernelStack {
     /// Frames of a stack.
     pub const FRAMES: u64 = BYTES / PAGE;
 
-    /// A stack, unless memory is short.
+    /// Allocates a stack. Returns `None` without memory.
     pub fn new() -> Option<Self> {
         take_mine().or_else(take_any).map(|top| Self { top })
     }
 
-    /// The address just above it.
+    /// Returns the address just above the stack.
     pub fn top(&self) -> u64 {
         self.top
     }
@@ -121,7 +121,7 @@ impl Stacks {
         Some(top)
     }
 
-    /// The top of a stack to be made.
+    /// Returns the top of a stack to be made.
     fn place(&mut self) -> Option<u64> {
         if let Some(top) = self.places {
             self.places = if_any(kernel_map::note_of_unmapped(last_page(top)));
@@ -156,7 +156,7 @@ impl Stacks {
     }
 }
 
-/// A top, if it is one: 0 is none.
+/// Returns `top`, or `None` if it is 0.
 fn if_any(top: u64) -> Option<u64> {
     Some(top).filter(|&top| top != 0)
 }

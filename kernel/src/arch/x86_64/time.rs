@@ -1,7 +1,8 @@
 //! Time from the time stamp counter, and this core's timer.
 //!
-//! Both the counter and the APIC's timer are measured once against the PIT, whose frequency is known. The PIT's
-//! count and the counter are read back to back, so that a pause of this virtual CPU only widens the window.
+//! Both the counter and the APIC's timer are measured once against the PIT, whose frequency is known. The
+//! PIT's count and the counter are read back to back, so that a pause of this virtual CPU only widens the
+//! window.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -50,7 +51,7 @@ pub(super) fn boot_tsc() -> u64 {
     BOOT_TSC.load(Ordering::Relaxed)
 }
 
-/// So many ticks of the counter in nanoseconds.
+/// Converts ticks of the counter to nanoseconds.
 pub(super) fn ticks_to_ns(ticks: i64) -> i64 {
     ticks.signum() * scale(ticks.unsigned_abs(), &NS_PER_TICK) as i64
 }
@@ -159,7 +160,8 @@ fn start_pit() {
     }
 }
 
-/// The PIT's count, the time stamp counter and the APIC's count at about the same time: the closest of a few.
+/// Returns the PIT's count, the time stamp counter and the APIC's count at about the same time: the closest
+/// of a few.
 fn reading() -> (u64, u64, u64) {
     let once = |_| {
         let before = tsc();

@@ -12,13 +12,14 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    /// For tables that this core runs on (`in_use`), or that its TLB knows nothing of.
+    /// Creates a flusher for tables that this core runs on (`in_use`), or of which its TLB has no
+    /// translation.
     #[inline(always)]
     pub fn new(in_use: bool) -> Self {
         Self { in_use, count: 0 }
     }
 
-    /// The entry of page number `page` was cleared.
+    /// Flushes page number `page`, whose entry was cleared, or counts it if there are many.
     #[inline(always)]
     pub fn cleared(&mut self, page: u64) {
         self.count += 1;
@@ -27,12 +28,12 @@ impl Flusher {
         }
     }
 
-    /// An entry was cleared through which many pages were reached.
+    /// Notes that an entry was cleared through which many pages were reached.
     pub fn cleared_many(&mut self) {
         self.count += MOST_SINGLE + 1;
     }
 
-    /// No more pages.
+    /// Flushes the whole TLB if too many pages were cleared to flush each.
     #[inline(always)]
     pub fn finish(self) {
         if self.in_use && self.count > MOST_SINGLE {

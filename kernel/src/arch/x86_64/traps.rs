@@ -17,7 +17,7 @@ const FETCH_FAULT: u64 = 1 << 4;
 /// instruction, at the same address for ever, while `iretq` lets that instruction run first.
 const STEPPING: u64 = 1 << 8 | 1 << 16;
 
-/// A syscall. Returns whether `sysret` may be used to leave.
+/// Handles a syscall. Returns whether `sysret` may be used to leave.
 pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
     interrupts::enable();
     syscall::dispatch(frame);
@@ -27,14 +27,14 @@ pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
     frame.rcx == frame.rip && frame.r11 == frame.rflags && frame.rflags & STEPPING == 0
 }
 
-/// A new thread's way out.
+/// Prepares a new thread's first return to user mode.
 pub(super) extern "sysv64" fn first_return(frame: &mut TrapFrame) {
     sched::finish_switch();
     sched::on_return_to_user(frame);
     frame.bound_ip();
 }
 
-/// An exception or interrupt in user mode.
+/// Handles an exception or interrupt in user mode.
 pub(super) extern "sysv64" fn from_user(frame: &mut TrapFrame) {
     user_copy::forbid_user_access();
     match frame.vector as u8 {
@@ -61,7 +61,7 @@ fn user_exception(frame: &mut TrapFrame, vector: u8) {
     interrupts::disable();
 }
 
-/// An exception or interrupt in the kernel. Returns to where it hit.
+/// Handles an exception or interrupt in the kernel. Returns to where it hit.
 pub(super) extern "sysv64" fn from_kernel(frame: &mut TrapFrame) {
     user_copy::forbid_user_access();
     match frame.vector as u8 {
@@ -105,7 +105,7 @@ fn interrupt(vector: u8) {
     apic::end_of_interrupt();
 }
 
-/// The kernel cannot go on, or was told to stop by another core that cannot.
+/// Stops a kernel that cannot go on, or was told to stop by another core that cannot.
 fn fatal(frame: &TrapFrame) {
     if frame.vector as u8 == idt::NMI {
         return ipi::stop_if_told();

@@ -78,7 +78,7 @@ impl Port {
         }
     }
 
-    /// A received byte, if there is one.
+    /// Returns a received byte, if there is one.
     pub fn try_read(self) -> Option<u8> {
         let present = PRESENT[self as usize].load(Ordering::Relaxed);
         (present && self.read(STATUS) & RECEIVED != 0).then(|| self.read(DATA))
@@ -97,7 +97,7 @@ pub fn init() {
     PORTS.into_iter().for_each(Port::set_up);
 }
 
-/// The machine ends: waits until all three ports have said everything.
+/// Waits until all three ports have sent everything, because the machine ends.
 pub(super) fn flush() {
     PORTS.into_iter().for_each(Port::flush);
 }

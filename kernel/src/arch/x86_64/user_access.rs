@@ -2,7 +2,7 @@
 
 use super::cpu::{msr, read_msr, write_msr};
 
-/// The running thread's FS base.
+/// Returns the running thread's FS base.
 pub fn fs_base() -> u64 {
     read_msr(msr::FS_BASE)
 }

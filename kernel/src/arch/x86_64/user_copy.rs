@@ -1,8 +1,8 @@
 //! Access to user memory: the only instructions of the kernel that may fault.
 //!
-//! All of them lie between two labels and keep nothing on the stack. A fault there that cannot be resolved goes on at
-//! `user_failed`, which returns 1 to the caller. Where the CPU has SMAP, user memory is open only between
-//! `stac` and `clac`, which are inside the labels too.
+//! All of them lie between two labels and keep nothing on the stack. A fault there that cannot be resolved
+//! goes on at `user_failed`, which returns 1 to the caller. Where the CPU has SMAP, user memory is open only
+//! between `stac` and `clac`, which are inside the labels too.
 
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +75,7 @@ pub(super) fn covers(ip: u64) -> bool {
     (&raw const user_code_start as u64..&raw const user_code_end as u64).contains(&ip)
 }
 
-/// Where a copy goes on that cannot be completed.
+/// Returns the address at which a copy that cannot be completed goes on.
 pub(super) fn failed() -> u64 {
     &raw const user_failed as u64
 }

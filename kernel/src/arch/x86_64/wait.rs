@@ -33,7 +33,7 @@ pub(super) fn begin() {
     taken().store(0, Ordering::Relaxed);
 }
 
-/// One turn of a wait.
+/// Does one turn of a wait.
 pub(super) fn turn() {
     let spins = SPINS.load(Ordering::Relaxed);
     if spins == 0 {

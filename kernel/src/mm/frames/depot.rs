@@ -37,7 +37,7 @@ struct Depot {
 static DEPOTS: [CachePadded<SpinLock<Depot>>; MAX_CORES.div_ceil(GROUP)] =
     [const { CachePadded::new(SpinLock::new(Depot { first: None, batches: 0 })) }; MAX_CORES.div_ceil(GROUP)];
 
-/// The depots of the machine's cores.
+/// Returns the depots of the machine's cores.
 fn all() -> &'static [CachePadded<SpinLock<Depot>>] {
     &DEPOTS[..arch::cores().div_ceil(GROUP)]
 }
@@ -46,7 +46,7 @@ fn of(core: CoreId) -> &'static SpinLock<Depot> {
     &DEPOTS[core.index() / GROUP]
 }
 
-/// The list in a batch's first frame.
+/// Returns the list in a batch's first frame.
 ///
 /// # Safety
 /// The caller has the batch: it took it from a depot or makes it of frames that it owns, or holds the lock of

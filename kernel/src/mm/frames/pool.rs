@@ -98,7 +98,8 @@ pub fn reserve(leave: bool) -> bool {
     RESERVED.swap(leave, Ordering::Relaxed)
 }
 
-/// Called with the pool locked, once in a batch. Written when it changes, so that asking shares nothing.
+/// Notes the pool's level. Called with the pool locked, once in a batch. Written when it changes, so that
+/// readers share the line.
 pub(super) fn note_level(pool: &Buddy) {
     let level = Level::of(pool) as u8;
     if level != LEVEL.load(Ordering::Relaxed) {
@@ -106,7 +107,7 @@ pub(super) fn note_level(pool: &Buddy) {
     }
 }
 
-/// 2^`order` frames side by side, straight from the pool.
+/// Allocates 2^`order` contiguous frames directly from the pool.
 pub(in crate::mm) fn alloc_block(order: usize) -> Option<u64> {
     let block = pool().alloc(order);
     block.or_else(|| {
@@ -154,7 +155,7 @@ fn notes() -> Notes {
     *NOTES.get().expect("the pool is opened at boot")
 }
 
-/// One past the last frame.
+/// Returns one past the last frame.
 pub(in crate::mm) fn end() -> u64 {
     END.load(Ordering::Relaxed)
 }
@@ -170,7 +171,7 @@ pub(in crate::mm) fn each_owner(visit: impl FnMut(Owner)) {
     notes().each(visit);
 }
 
-/// Where the pool's notes are: (start, end) in physical memory.
+/// Returns the physical addresses of the pool's notes: (start, end).
 pub(in crate::mm) fn pool_notes() -> (u64, u64) {
     let start = virt_to_phys(notes().start());
     (start, start + end())
