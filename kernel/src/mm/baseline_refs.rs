@@ -1,13 +1,13 @@
 //! The counts that Refcache is measured against (`refs=`): one for each page of a file.
 //!
-//! | `refs=` | a page that is mapped, or unmapped, writes | who frees the frame |
+//! | `refs=` | a page that is mapped, or unmapped, writes | the frame is freed by |
 //! |---|---|---|
-//! | `refcache` | this core's delta cache | the review, some epochs after the last one let go |
-//! | `atomic` | the count | who lets go last |
-//! | `locked` | the count and its lock | who lets go last |
-//! | `snzi` | this core's leaf, and what is above it when that comes from 0 or goes there | who lets go last |
-//! | `sloppy` | this core's spares; the count if there are none | who asks, every few epochs, once the file has let go |
-//! | `none` | nothing | nobody: a page that leaves its file is lost until the machine goes |
+//! | `refcache` | this core's delta cache | the review, some epochs after the last reference is dropped |
+//! | `atomic` | the count | the last holder |
+//! | `locked` | the count and its lock | the last holder |
+//! | `snzi` | this core's leaf, and what is above it when that comes from 0 or goes there | the last holder |
+//! | `sloppy` | this core's spares, or the count if there are none | the query for zero, every few epochs, once the file has dropped its reference |
+//! | `none` | nothing | no one: a page that leaves its file is lost until the machine ends |
 //!
 //! A page's word has no room to say where its reference was counted. SNZI does without
 //! ([`Snzi::dec_anywhere`]). PayGo cannot, so it is not here. Spares have no threshold: a query for zero

@@ -47,7 +47,7 @@ pub fn has_room() -> bool {
     pages() < limit()
 }
 
-/// Pages that may be compressed: none without the option.
+/// Returns the number of pages that may be compressed: 0 without the option.
 pub fn limit() -> u64 {
     WORKSPACES.get().map_or(0, |_| SHARE * frames::total())
 }
@@ -57,7 +57,7 @@ pub fn pages() -> u64 {
     counters::sum(Counter::CompressedPages).unsigned_abs()
 }
 
-/// Frames that this takes.
+/// Returns the number of frames that compressed pages take.
 pub fn frames_used() -> u64 {
     counters::sum(Counter::CompressedFrames).unsigned_abs()
 }

@@ -242,7 +242,7 @@ pub fn may_reclaim() -> bool {
 /// spaces that this core released, drops clean pages, forces epochs, unmaps kernel stacks without a task, and
 /// collects the frames of other cores' magazines and the page tables of idle cores. If `desperate`, it also
 /// frees the page tables of running programs, which the next touches make again. Fails at once inside
-/// [`without_reclaim`]; otherwise the caller holds no lock.
+/// [`without_reclaim`], otherwise the caller holds no lock.
 pub fn reclaim(desperate: bool) -> bool {
     if !may_reclaim() {
         return false;

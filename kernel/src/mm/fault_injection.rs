@@ -1,8 +1,8 @@
 //! Fault injection: the N-th allocation from now on fails, and some that follow it. Every frame and every
 //! object of the heap counts, but not what the first process asks for, which watches the others.
 //!
-//! After a single failure the kernel reclaims and finds memory. After many in a row it must give up, and
-//! undo.
+//! After a single failure the kernel reclaims and finds memory. After many in a row it must fail the call and
+//! undo its steps.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,11 +18,11 @@ static LEFT: AtomicU64 = AtomicU64::new(0);
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 /// Number of allocations that have failed since the last plan.
 static FAILED: AtomicU64 = AtomicU64::new(0);
-/// Cores on which fault injection is off. Each core's own.
+/// Cores on which fault injection is off. Only the core itself accesses its entry.
 static WITHOUT_FAULTS: AllCores<AtomicBool> =
     AllCores::new([const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES]);
 
-/// Lets the `first` allocation from now on fail, and `failures` in all, or none if `first` is 0.
+/// Makes the `first` allocation from now on fail, and `failures` in all, or none if `first` is 0.
 pub fn plan(first: u64, failures: u64) {
     FAILED.store(0, Ordering::Relaxed);
     FAILURES.store(failures, Ordering::Relaxed);

@@ -240,8 +240,9 @@ pub fn prepare_one(pin: &Pinned) -> bool {
     dirty(pin).is_some_and(|frame| magazine.zeroed.push(zeroed(pin, frame)))
 }
 
-/// This core goes to sleep. It keeps what it has: it would fetch the same again when it wakes, by a lock that
-/// others take. If the pool has little, it keeps only zeroed frames.
+/// Zeroes frames ahead before this core sleeps. The core keeps its magazine, since it would fetch the same
+/// frames again when it wakes, by a lock that others take. If the pool has little, it keeps only zeroed
+/// frames.
 pub fn rest(pin: &Pinned) {
     while prepare_one(pin) {}
     if is_scarce() {
@@ -274,7 +275,7 @@ fn spill_all<const N: usize>(stack: &Stack<N>, order: usize) {
 /// The amounts of memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// Frames of usable memory at boot.
+    /// Returns the number of frames of usable memory at boot.
     pub total: u64,
     /// Frames that have no owner.
     pub free: u64,

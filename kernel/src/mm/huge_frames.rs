@@ -58,7 +58,7 @@ fn from_pool() -> Option<u64> {
 pub fn free(pin: &Pinned, first: FrameNum) {
     counters::add(pin, Counter::FramesUsed, -(HUGE_PAGES as i64));
     if !frames::mine(pin).huge.push(first.get()) {
-        // SAFETY: it came from the pool, and its owner gives it up.
+        // SAFETY: the block came from the pool, and its owner gives it up.
         unsafe { frames::free_block(first.get(), ORDER) };
     }
 }

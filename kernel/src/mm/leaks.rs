@@ -1,11 +1,11 @@
-//! After a program's end: is everything back?
+//! The check, after a program's end, that all its memory is free again.
 
 use super::epoch;
 use super::space::SpaceHandle;
 use crate::control;
 use crate::counters::{self, Counter};
 
-/// Rounds of epochs until the last node is gone: a dead node's parent dies after it.
+/// Rounds of epochs until the last node is freed: a node's parent is freed after it.
 const ROUNDS: usize = 8;
 
 /// Reports the counters, and what the retired space has not given back. Its root node and what is left of its

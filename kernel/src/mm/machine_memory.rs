@@ -6,7 +6,7 @@ use vm::{Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Fr
 
 use super::{compressed, file_mapping, frames, huge_frames, page_refs};
 
-/// See the module.
+/// The machine's memory: see the module.
 pub struct MachineMemory;
 
 impl Frames for MachineMemory {

@@ -99,7 +99,7 @@ impl Notes {
         Self(notes)
     }
 
-    /// Notes what a block is for that the caller has.
+    /// Notes the purpose of a block that the caller has.
     ///
     /// # Panics
     /// If there is no such frame.

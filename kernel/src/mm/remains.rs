@@ -10,7 +10,7 @@ use sync::{CachePadded, SpinLock};
 
 use crate::sched::{self, attention};
 
-/// Something that is taken apart.
+/// An object that is freed in pieces.
 pub trait Remains: Send + Sync {
     /// Frees a piece, in a bounded number of steps. Returns whether there is more.
     fn free_piece(&mut self, pin: &Pinned) -> bool;
@@ -48,7 +48,7 @@ fn take(pin: &Pinned) -> Option<Box<dyn Remains>> {
 pub fn free_piece() -> bool {
     let pin = pin();
     let Some(mut remains) = take(&pin) else { return false };
-    // Counts are touched, perhaps by an idle core.
+    // The piece may change refcounts, perhaps on an idle core.
     sched::come_online();
     if remains.free_piece(&pin) {
         put(&pin, remains);

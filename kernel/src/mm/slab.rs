@@ -44,7 +44,7 @@ struct List {
 
 impl List {
     fn push(&mut self, object: NonNull<Free>) {
-        // SAFETY: a free object is ours, and no class is smaller than two words.
+        // SAFETY: a free object belongs to the list, and no class is smaller than two words.
         unsafe { (*object.as_ptr()).next = self.head };
         self.head = object.as_ptr();
         self.length += 1;
@@ -78,7 +78,7 @@ unsafe impl Sync for Lists {}
 /// Batches of one size that no core holds.
 struct Depot {
     batches: SpinLock<Batches>,
-    /// Whether there is one. Relaxed: a hint, written when it changes, so that a core that finds none shares
+    /// Set if there is a batch. Relaxed: a hint, written when it changes, so that a core that finds none shares
     /// nothing.
     any: AtomicBool,
 }

@@ -39,12 +39,12 @@ const ANYWHERE: (u64, u64) = (1 << 39, 255 << 39);
 
 /// An address space together with its page tables. Derefs to [`AddressSpace`].
 pub struct SpaceHandle {
-    /// It has one until it is dropped.
+    /// The space, which it has until it is dropped.
     space: Option<Box<dyn AddressSpace>>,
     tables: Arc<dyn SpaceTables>,
     nodes: Arc<NodeCounters>,
     name: SetOnce<Name>,
-    /// Where its remains will be.
+    /// The place for its remains.
     remains: Option<Box<MaybeUninit<DeadSpace>>>,
 }
 
@@ -69,7 +69,7 @@ impl SpaceHandle {
         self.name.get().expect("a space has a name").clone()
     }
 
-    /// Frames in its page tables. Exact while no core runs the space.
+    /// Returns the number of frames in its page tables. Exact while no core runs the space.
     pub fn table_pages(&self) -> u64 {
         self.tables.table_pages()
     }
@@ -107,9 +107,9 @@ impl SpaceHandle {
 
 /// The space that a core runs, or ran last.
 struct Here {
-    /// It keeps the place, so that no other space can be taken for it, and no memory else.
+    /// It keeps the place of the space, so that no other space can be mistaken for it, and no other memory.
     space: Weak<SpaceHandle>,
-    /// Whether its tables are loaded. If so, a task of the space is seated here, or about to be, and keeps
+    /// Set if its tables are loaded. Then, a task of the space is seated here, or about to be, and keeps
     /// the space.
     is_loaded: bool,
 }
@@ -211,7 +211,7 @@ fn handle(
     nodes: Arc<NodeCounters>,
 ) -> Option<Arc<SpaceHandle>> {
     let (space, remains) = (Some(space), Some(fallible::boxed(MaybeUninit::uninit()).ok()?));
-    // Taken off again when the handle's remains are gone, also if there is no memory for it.
+    // Subtracted again when the handle's remains are freed, also if there is no memory for the handle.
     counters::add(pin, Counter::Spaces, 1);
     let handle = fallible::arc(SpaceHandle { space, tables, nodes, name: SetOnce::new(), remains }).ok()?;
     handle.name.set(Name::new(Arc::downgrade(&handle)).ok()?);
@@ -231,9 +231,9 @@ impl Drop for SpaceHandle {
     }
 }
 
-/// A space that is being taken apart.
+/// A space that is being freed in pieces.
 struct DeadSpace {
-    /// None: it is gone, and its tables follow.
+    /// `None` if it is freed, and its tables follow.
     space: Option<Box<dyn AddressSpace>>,
     tables: Arc<dyn SpaceTables>,
     nodes: Arc<NodeCounters>,
@@ -252,7 +252,7 @@ impl Remains for DeadSpace {
             counters::keep(pin, space.counters(), self.nodes.total().created);
             self.space = None;
         }
-        // The space was the only other one that had them.
+        // Only the space also had a reference to the tables.
         Arc::get_mut(&mut self.tables).is_some_and(|tables| tables.free_piece(pin))
     }
 

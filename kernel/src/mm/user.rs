@@ -13,7 +13,7 @@ use crate::fs::bytes::{prefix, prefix_mut};
 /// One past the last address a program may use.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 const PAGE: u64 = 4096;
-/// A string is looked at this much at a time.
+/// Number of bytes of a string that are read at a time.
 const CHUNK: usize = 256;
 
 fn check(at: u64, bytes: usize) -> Result<(), Errno> {
@@ -55,7 +55,7 @@ pub fn write<T: Pod>(to: u64, value: &T) -> Result<(), Errno> {
     copy_out(to, value.as_bytes())
 }
 
-/// The NUL-terminated string at `from`, without the NUL: ENAMETOOLONG if `max` bytes hold none.
+/// Reads the NUL-terminated string at `from`, without the NUL: ENAMETOOLONG if `max` bytes hold none.
 pub fn read_cstr(from: u64, max: usize) -> Result<Vec<u8>, Errno> {
     let mut string = Vec::new();
     while string.len() < max {
@@ -78,7 +78,7 @@ fn check_u32(at: u64) -> Result<(), Errno> {
     if !at.is_multiple_of(4) { Err(Errno::EINVAL) } else { check(at, 4) }
 }
 
-/// The word at `at` (futex), which must be aligned: EINVAL otherwise.
+/// Reads the word at `at` (futex), which must be aligned: EINVAL otherwise.
 pub fn load_u32(at: u64) -> Result<u32, Errno> {
     check_u32(at)?;
     // SAFETY: checked to be the user's, and aligned.

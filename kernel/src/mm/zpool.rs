@@ -27,7 +27,7 @@ use crate::arch::phys_to_virt;
 use crate::counters::{self, Counter};
 
 const UNIT: usize = 64;
-/// Units of an object by class: the largest of which as many fit in a frame behind its header.
+/// Units of an object by class: the largest sizes of which the same number fits in a frame behind its header.
 const CLASSES: [usize; 13] = [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 15, 21, 31];
 const UNITS: usize = FRAME as usize / UNIT - 1;
 const _: () = assert!(size_of::<Header>() <= UNIT && size_of::<Object>() == 8);
@@ -39,7 +39,7 @@ const END: u64 = (1 << u32::BITS) * UNIT as u64 / FRAME;
 
 /// The first unit of a frame.
 struct Header {
-    /// Which objects there are: a bit for each.
+    /// The objects in use: a bit for each.
     used: u64,
     /// The frames before and after it in its class's list, if it has room. 0 is none.
     before: u64,

@@ -64,7 +64,7 @@ impl Attention {
     }
 }
 
-/// Asks this core to look up. For interrupt handlers.
+/// Makes this core look up. For interrupt handlers.
 pub fn raise(reasons: u32) {
     super::cores::mine().attention.raise(reasons);
 }

@@ -31,9 +31,9 @@ pub struct Core {
     pub attention: Attention,
     /// Sleepers whose time comes on this core.
     pub timers: SpinLock<Timers>,
-    /// When this core ticks next. The core's own.
+    /// The time of this core's next tick. Only the core itself accesses it.
     pub next_tick: AtomicU64,
-    /// Whether the core takes part in epochs. Only the core itself accesses it.
+    /// Set if the core takes part in epochs. Only the core itself accesses it.
     pub online: AtomicBool,
     /// How the task that is being left leaves. Only the core itself accesses it, between a switch's two
     /// halves.
@@ -50,7 +50,7 @@ struct Shared {
     queue: SpinLock<TaskList<RunChain>>,
     /// Number of tasks in the queue. Written under the queue's lock.
     waiting: AtomicUsize,
-    /// Whether the core idles, and no other core has claimed it.
+    /// Set if the core idles, and no other core has claimed it.
     idle: AtomicBool,
 }
 

@@ -34,7 +34,7 @@ pub fn enter_idle() -> ! {
 fn rest(core: &Core, ticked: bool) {
     if ticked && core.online.load(Ordering::Relaxed) {
         mm::epoch::idle_enter(|| !something_waits(core));
-        // Only now: what is freed before may touch counts.
+        // Only now: freeing before may change refcounts.
         core.online.store(false, Ordering::Relaxed);
     }
     interrupts::disable();

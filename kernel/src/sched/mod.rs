@@ -14,11 +14,11 @@
 //! |---|---|
 //! | `task` | a thread as the scheduler sees it |
 //! | `switch` | the two halves of a switch |
-//! | `place` | choosing a core; idle cores; stealing; affinity |
+//! | `place` | choosing a core, idle cores, stealing, affinity |
 //! | `idle` | a core with nothing to run |
 //! | `timers` | sleepers, ticks |
-//! | `work`, `attention` | what interrupts leave to be done |
-//! | `pause` | looking up in the middle of a long call |
+//! | `work`, `attention` | work that interrupts leave to be done |
+//! | `pause` | pauses in the middle of a long call |
 //! | `wait`, `list` | queues of sleeping tasks |
 #![deny(unsafe_code)]
 
@@ -66,7 +66,7 @@ pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> R {
     crate::arch::with_current(f).expect("no task runs here")
 }
 
-/// Lets this core touch reference counts, though it may idle. Needs: epochs.
+/// Lets this core change refcounts, though it may idle, by joining the epochs.
 pub fn come_online() {
     let core = cores::mine();
     if !core.online.load(Ordering::Relaxed) {

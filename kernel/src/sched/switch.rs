@@ -1,9 +1,10 @@
-//! Leaving one task for the next.
+//! Switching from one task to the next.
 //!
 //! A switch has two halves. `leave` runs on the old stack: it picks the next task, keeps the old one's
-//! registers, and resumes the other flow. `finish_switch` is the first thing there: only now is the old
-//! task off its stack, so only now may anybody else run it: it is requeued, settled in its sleep, or, if it
-//! has exited, put aside to be freed. Interrupts are off from the one to the other.
+//! registers, and resumes the other flow. `finish_switch` runs first in the other flow: only then the old
+//! task is off its stack, so only then another core may run it. It is requeued, settled in its sleep, or, if
+//! it has exited, put aside to be freed. Interrupts are off from the start of `leave` to the end of
+//! `finish_switch`.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -21,7 +22,7 @@ pub enum Departure {
     Yield,
     /// The task sleeps until it is woken.
     Park,
-    /// It never comes back.
+    /// The task has exited.
     Exit,
     /// It is the core's idle flow, which waits in its core.
     Idle,

@@ -28,7 +28,7 @@ pub struct Task {
     pub(super) parking: Parking,
     pub(super) run_link: Link,
     pub(super) wait_link: Link,
-    /// Where it runs, waits to run, or ran last.
+    /// The core on which it runs, waits to run, or ran last.
     core: AtomicUsize,
     affinity: SpinLock<CoreSet>,
     /// Its flow of control while no core runs it.
@@ -53,7 +53,7 @@ pub struct Start {
     pub fpu: Box<FpuState>,
     /// Thread-local storage.
     pub fs_base: u64,
-    /// Where it may run.
+    /// The cores on which it may run.
     pub affinity: CoreSet,
 }
 
@@ -70,7 +70,7 @@ impl Task {
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
         let flow = Suspended::new_user_thread(stack, start.frame);
-        // Taken off again when the task is dropped, also if there is no memory for it.
+        // Subtracted again when the task is dropped, also if there is no memory for it.
         add(&percore::pin(), Counter::Tasks, 1);
         fallible::arc(Self {
             tid,
@@ -89,12 +89,12 @@ impl Task {
         })
     }
 
-    /// Its number.
+    /// Returns the task's number.
     pub fn tid(&self) -> u32 {
         self.tid
     }
 
-    /// Its process.
+    /// Returns the task's process.
     #[inline(always)]
     pub fn process(&self) -> &Arc<Process> {
         &self.process
@@ -106,7 +106,7 @@ impl Task {
         &self.thread.shared
     }
 
-    /// Its memory's address space.
+    /// Returns the address space of its process.
     #[inline(always)]
     pub fn space(&self) -> &Arc<SpaceHandle> {
         &self.thread.shared.memory.space

@@ -102,7 +102,7 @@ pub fn expire(core: &Core) -> bool {
         bump(Counter::LateTimers);
     }
     loop {
-        // The lock is free again before the task is woken: waking takes other locks.
+        // The lock is released before the task is woken: waking takes other locks.
         let due = core.timers.lock().pop_due(now);
         let Some(sleeper) = due else { break };
         Task::wake(&sleeper.task);

@@ -1,4 +1,4 @@
-//! Waiting for a condition that others make true: pipes, input, whatever has a queue.
+//! Waits for conditions that other tasks make true: pipes, input, anything with a queue.
 
 use alloc::sync::Arc;
 
@@ -27,7 +27,7 @@ impl WaitQueue {
         Self(SpinLock::new(TaskList::new()))
     }
 
-    /// Sleeps until `ready` gives a value.
+    /// Sleeps until `ready` returns a value.
     ///
     /// # Errors
     /// EINTR if a signal or the end of the process comes first.

@@ -46,7 +46,8 @@ fn serve(frame: &mut TrapFrame) {
     }
 }
 
-/// Does what this core was asked to do, but for switching tasks: whether that should follow.
+/// Does the work that this core was asked to do, except for switching tasks. Returns whether a switch should
+/// follow.
 pub fn serve_core() -> bool {
     let core = cores::mine();
     let reasons = core.attention.take();

@@ -1,4 +1,4 @@
-//! ACPI's tables, wherever the firmware left them, and what they say of this machine.
+//! ACPI's tables, at any address that the firmware chose, and their description of this machine.
 
 use firmware::Reach;
 use firmware::acpi::{Madt, Physical};
@@ -16,7 +16,7 @@ pub fn read(rsdp: u64) -> Madt<MAX_CORES> {
     Madt::read(&Tables, rsdp, apic::id(), reach, CONTROL_IRQ)
 }
 
-/// Physical memory that the physmap learns to show.
+/// Physical memory, in which the physmap maps what it does not show yet.
 struct Tables;
 
 impl Physical for Tables {

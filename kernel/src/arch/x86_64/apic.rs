@@ -58,7 +58,7 @@ fn write(register: u32, value: u32) {
     }
 }
 
-/// Picks the mode. On the boot core, first.
+/// Chooses the mode. Called on the boot core, first.
 pub fn detect() {
     X2APIC.store(cpuid_if_known(1, 0).ecx & 1 << 21 != 0, Ordering::Relaxed);
     BASE.store(read_msr(msr::APIC_BASE) & 0xf_ffff_f000, Ordering::Relaxed);
@@ -69,10 +69,10 @@ pub fn detect() {
     }
 }
 
-/// Switches this core's APIC on.
+/// Enables this core's APIC.
 pub fn init() {
     let mode = 1 << 11 | u64::from(is_x2apic()) << 10;
-    // SAFETY: enables the APIC in the mode that the rest of this file speaks.
+    // SAFETY: enables the APIC in the mode that the rest of this file uses.
     unsafe { write_msr(msr::APIC_BASE, read_msr(msr::APIC_BASE) | mode) };
     write(LINT0, MASKED);
     write(LINT1, DELIVER_NMI);
@@ -81,7 +81,7 @@ pub fn init() {
     write(SPURIOUS, 1 << 8 | u32::from(idt::SPURIOUS));
 }
 
-/// This core's APIC number.
+/// Returns this core's APIC number.
 pub fn id() -> u32 {
     if is_x2apic() { read(ID) } else { read(ID) >> 24 }
 }
@@ -101,7 +101,7 @@ pub fn send(apic_id: u32, vector: u8) {
 fn command(apic_id: u32, low: u32) {
     if is_x2apic() {
         finish_stores(); // what the target is to see: the MSR write waits for no earlier store by itself
-        // SAFETY: sends an interrupt that its target expects.
+        // SAFETY: sends an interrupt that its target handles.
         unsafe { write_msr(msr::X2APIC + (COMMAND >> 4), u64::from(apic_id) << 32 | u64::from(low)) };
         return;
     }

@@ -73,7 +73,7 @@ pub fn compare_if_asked(number: usize) {
     TURN.store(NOBODY, Ordering::Release);
 }
 
-/// Tells core `number`, whose turn it is, what the boot core's counter shows, as often as it asks.
+/// Passes the boot core's counter to core `number`, whose turn it is, as often as it asks.
 pub fn answer(number: usize) {
     while TURN.load(Ordering::Acquire) == number {
         if STATE.load(Ordering::Acquire) == ASKED {

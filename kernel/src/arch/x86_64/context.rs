@@ -6,7 +6,7 @@ use super::frame::TrapFrame;
 use super::percpu;
 pub use super::stack::KernelStack;
 
-/// A task that is not running: where its kernel stack is.
+/// A task that is not running: the position in its kernel stack.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Context {

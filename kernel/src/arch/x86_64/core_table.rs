@@ -89,7 +89,7 @@ impl CoreTable {
         }
     }
 
-    /// Entries of many pages are no longer what they were. By the owner only.
+    /// Flushes many pages, whose entries have changed. Called by the owner only.
     pub fn flush(&self) {
         match self.presence.is_here() {
             true => tlb::flush_user(),
@@ -130,11 +130,11 @@ impl CoreTable {
         }
     }
 
-    /// Makes the top table.
+    /// Creates the top table.
     #[cold]
     fn begin(&self, pin: &Pinned) -> Result<&Table, OutOfMemory> {
         let root = self.alloc(pin)?;
-        // SAFETY: a frame of zeroes that is ours.
+        // SAFETY: a frame of zeroes that only this function uses.
         let top = unsafe { Table::at(root) };
         top.copy_kernel_half(kernel_map::kernel_table());
         self.root.store(root, Ordering::Relaxed);
@@ -219,7 +219,7 @@ pub(super) fn entry_of<'a>(
     Ok(table.toward(page.get(), lowest))
 }
 
-/// Empties `entry`, on the way to `page`, if it is a huge page: no TLB shall find two sizes.
+/// Empties `entry`, on the way to `page`, if it is a huge page: no TLB may have two sizes for one page.
 #[inline]
 pub(super) fn drop_huge(mine: &CoreTable, entry: &AtomicU64, page: PageNum) {
     if is_huge(entry.load(Ordering::Relaxed)) {

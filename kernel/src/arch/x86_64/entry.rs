@@ -1,4 +1,4 @@
-//! The way in and the way out: `syscall`, exceptions, interrupts. Straight-line assembly around one frame.
+//! Entry and exit: `syscall`, exceptions, interrupts. Straight-line assembly around one frame.
 
 use core::arch::naked_asm;
 
@@ -72,7 +72,7 @@ unsafe extern "sysv64" fn leave_to_user() {
 /// Starts a new thread after its first switch. Its frame is at rsp.
 ///
 /// # Safety
-/// Only `switch` comes here.
+/// Only `switch` jumps here.
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn thread_start() {
     naked_asm!(
@@ -88,7 +88,7 @@ pub unsafe extern "sysv64" fn thread_start() {
 /// Handles every exception and interrupt after its stub, which pushed an error code and the vector.
 ///
 /// # Safety
-/// Only the stubs come here.
+/// Only the stubs jump here.
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn trap_entry() {
     naked_asm!(

@@ -86,8 +86,8 @@ pub fn take_left() -> Option<(Option<Arc<Task>>, Suspended)> {
 /// Calls `f` with the task that runs on this core. Returns `None` in the idle flow.
 #[inline(always)]
 pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
-    // One load, of a line that only this core writes. If we migrated between finding the record and the load,
-    // we would have been switched: kernel code is never preempted, so that does not happen.
+    // One load, of a line that only this core writes. A migration between finding the record and the load
+    // would be a switch, which cannot happen here, since kernel code is never preempted.
     let task = CURRENT[core().index()].task.load(Ordering::Relaxed);
     // SAFETY: `CURRENT` holds a count of the running task. When `f` is switched away from, the scheduler
     // keeps the task's reference together with its flow, so the task outlives every `f` that still runs.

@@ -27,7 +27,7 @@ pub struct FpuState([u8; BYTES]);
 static FRESH: FpuState = FpuState::new();
 
 impl FpuState {
-    /// Makes the registers what a fresh program finds.
+    /// Loads the initial state of a program into the registers.
     pub fn restore_fresh() {
         FRESH.restore();
     }
@@ -40,7 +40,7 @@ impl FpuState {
         Self(bytes)
     }
 
-    /// Keeps the registers as they are now.
+    /// Saves the registers.
     pub fn save(&mut self) {
         let (states, area) = (STATES.load(Ordering::Relaxed), self.0.as_mut_ptr());
         // SAFETY: the area is 64-byte aligned and holds every state that is on.
@@ -53,7 +53,7 @@ impl FpuState {
         }
     }
 
-    /// Makes the registers what was kept.
+    /// Restores the saved registers.
     pub fn restore(&self) {
         let (states, area) = (STATES.load(Ordering::Relaxed), self.0.as_ptr());
         // SAFETY: the area was filled by `save` or `new`, so its header is valid, and the kernel uses no such
@@ -159,7 +159,7 @@ impl FpuState {
     }
 }
 
-/// Switches this core's units on.
+/// Enables this core's units.
 pub fn init() {
     let has_xsave = cpuid_if_known(1, 0).ecx & 1 << 26 != 0;
     // SAFETY: every 64-bit CPU has FXSAVE and SSE. Emulation is off, monitoring on, and x87 errors raise

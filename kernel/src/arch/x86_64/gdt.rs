@@ -1,4 +1,4 @@
-//! Segments and the task state segment: what is left of them in long mode.
+//! Segments and the task state segment, as far as long mode uses them.
 
 use core::arch::asm;
 

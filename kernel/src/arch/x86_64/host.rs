@@ -1,4 +1,4 @@
-//! The answer to `percore`'s question.
+//! The kernel's implementation of `percore::Host`.
 
 use percore::{CoreId, Host};
 

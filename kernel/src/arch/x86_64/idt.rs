@@ -1,4 +1,4 @@
-//! The interrupt descriptor table: 256 stubs that push their number and meet in `trap_entry`.
+//! The interrupt descriptor table: 256 stubs that push their number and jump to `trap_entry`.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
@@ -21,7 +21,7 @@ pub const CONTROL_INPUT: u8 = 0x30;
 pub const TIMER: u8 = 0xe0;
 /// Another core put a task into this core's run queue.
 pub const RESCHEDULE: u8 = 0xe1;
-/// Another core wants translations back.
+/// Another core requests an invalidation.
 pub const SHOOTDOWN: u8 = 0xe2;
 /// An interrupt that went away before it was acknowledged.
 pub const SPURIOUS: u8 = 0xff;

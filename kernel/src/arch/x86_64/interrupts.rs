@@ -10,7 +10,7 @@ pub struct Guard {
     _stays_here: PhantomData<*mut ()>,
 }
 
-/// Switches interrupts off.
+/// Disables interrupts.
 #[inline(always)]
 pub fn off() -> Guard {
     let were_on = are_on();
@@ -36,7 +36,7 @@ pub fn are_on() -> bool {
     flags & 1 << 9 != 0
 }
 
-/// Switches interrupts on.
+/// Enables interrupts.
 #[inline(always)]
 pub fn enable() {
     // SAFETY: the kernel's handlers may run wherever interrupts are on. Memory is clobbered: handlers write
@@ -44,7 +44,7 @@ pub fn enable() {
     unsafe { asm!("sti", options(nostack)) };
 }
 
-/// Switches interrupts off. Prefer [`off`].
+/// Disables interrupts. Prefer [`off`].
 #[inline(always)]
 pub fn disable() {
     // SAFETY: fewer interrupts break no promise. Memory is clobbered so that nothing moves across.

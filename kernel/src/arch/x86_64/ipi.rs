@@ -26,7 +26,7 @@ fn send(core: CoreId, vector: u8) {
     }
 }
 
-/// Makes every other core halt for ever, by an interrupt that cannot be switched off.
+/// Makes every other core halt for ever, by a non-maskable interrupt.
 pub fn stop_other_cores() {
     // Release pairs with the Acquire in `stop_if_told`.
     STOP.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Markers for the contention meter (see [`abi::marker`]): no-operations, said always.
+//! Markers for the contention meter (see [`abi::marker`]): no-operations, always executed.
 
 use core::arch::asm;
 

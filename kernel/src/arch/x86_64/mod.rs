@@ -86,7 +86,7 @@ pub fn init_map(memory: &MemoryMap, new_frame: &mut dyn FnMut() -> u64) {
     kernel_map::init(memory, new_frame);
 }
 
-/// Readies the boot core: traps, clocks. Starts the others, which wait for [`release_cores`].
+/// Initialises the boot core's traps and clocks. Starts the other cores, which wait for [`release_cores`].
 pub fn init_boot_core(boot: &BootInfo) {
     idt::init();
     apic::detect();
@@ -106,7 +106,7 @@ pub fn init_boot_core(boot: &BootInfo) {
     percpu::set_cores(smp::start_others(madt.cpus.ids()));
 }
 
-/// Readies the running core.
+/// Initialises the running core.
 ///
 /// # Safety
 /// `block` is this core's.

@@ -17,7 +17,7 @@ use crate::counters::{self, Counter};
 
 /// CR4: CR3 has a PCID.
 const ENABLE: u64 = 1 << 17;
-/// CR3: what the TLB has under this PCID stays.
+/// CR3: the TLB keeps the translations of this PCID.
 const KEEP: u64 = 1 << 63;
 /// The PCIDs in use, of 4095 possible ones. When that many other spaces ran since, the TLB has no translation
 /// left of a space anyway.
@@ -40,7 +40,7 @@ fn is_on(core: &Core) -> bool {
     core.on.load(Ordering::Relaxed)
 }
 
-/// Switches them on, on this core, if the CPU has them. It runs on the kernel's map.
+/// Enables PCIDs on this core, if the CPU has them. The core runs on the kernel's map.
 pub fn init(pin: &Pinned) {
     if cpuid_if_known(1, 0).ecx & 1 << 17 != 0 {
         // SAFETY: the CPU has them, and the PCID in CR3 is 0.

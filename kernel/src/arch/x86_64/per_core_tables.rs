@@ -47,9 +47,9 @@ pub struct CoreTables<const ADAPTIVE: bool> {
     cores: LazyPerCore<CoreTable>,
 }
 
-/// All tables are the cores' own.
+/// Tables of which all are the cores' own.
 pub type PerCoreTables = CoreTables<false>;
-/// Leaves may be linked.
+/// Tables into which leaves may be linked.
 pub type AdaptiveTables = CoreTables<true>;
 
 impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
@@ -58,7 +58,7 @@ impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
         Some(Self { cores: LazyPerCore::try_new(super::cores())? })
     }
 
-    /// This core's part, and its top table.
+    /// Returns this core's part, and its top table.
     #[inline(always)]
     fn mine_or_new(&self, pin: &Pinned) -> Result<(&CoreTable, &Table), OutOfMemory> {
         let begin = |core| CoreTable::new(self.run_by(core));
@@ -112,7 +112,7 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
         // Relaxed: only this core walks the table.
         entry.store(user_huge(frame.get(), prot), Ordering::Relaxed);
         if old & bits::PRESENT != 0 {
-            // The way to the old table goes too.
+            // The old table becomes unreachable too.
             mine.flush_page(first);
         }
         if old & bits::PRESENT != 0 && !is_huge(old) {

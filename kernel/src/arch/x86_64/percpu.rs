@@ -102,7 +102,7 @@ pub fn tsc_at_boot() -> u64 {
     counter
 }
 
-/// This core's clock began when its counter showed this.
+/// Sets this core's counter of the time when the clocks began.
 pub fn set_tsc_at_boot(counter: u64) {
     if let Some(cpu) = of(core()) {
         cpu.tsc_at_boot.store(counter, Ordering::Relaxed);

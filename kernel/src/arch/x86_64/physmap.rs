@@ -1,6 +1,6 @@
-//! All physical memory, seen at one constant distance.
+//! The map of all physical memory at one constant distance.
 
-/// Physical address 0 is seen here. The start of the kernel's half.
+/// The virtual address of physical address 0. The start of the kernel's half.
 pub const PHYSMAP: u64 = 0xffff_8000_0000_0000;
 
 /// Returns the address of physical address `phys` in the physmap.

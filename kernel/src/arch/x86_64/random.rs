@@ -57,14 +57,14 @@ fn with_mine<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     f(GENERATORS[pin.core().index()].lock().as_mut().expect("seeded at boot"))
 }
 
-/// Words of the CPU's generator, if it has one that works.
+/// Returns words of the CPU's generator, if it has one that works.
 fn hardware() -> Option<[u64; WORDS]> {
     let has_rdrand = cpuid_if_known(1, 0).ecx & 1 << 30 != 0;
     if !has_rdrand {
         return None;
     }
     let words = [(); WORDS].map(|()| (0..TRIES).find_map(|_| rdrand()));
-    // Broken ones say the same for ever.
+    // Broken generators return the same value for ever.
     let works = words.iter().all(Option::is_some) && words.iter().any(|word| *word != words[0]);
     works.then(|| words.map(Option::unwrap_or_default))
 }
@@ -76,7 +76,7 @@ fn rdrand() -> Option<u64> {
     (ok != 0).then_some(value)
 }
 
-/// Stirs in what differs between boots on any machine: `rounds` times three readings of a clock.
+/// Mixes in data that differs between boots on any machine: `rounds` times three readings of a clock.
 fn gather(seed: &mut Seed, rounds: usize) {
     seed.stir(&time::wall_ns().to_le_bytes());
     for _ in 0..rounds {

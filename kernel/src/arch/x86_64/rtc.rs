@@ -35,7 +35,7 @@ fn snapshot() -> [u8; 6] {
     [SECONDS, MINUTES, HOURS, DAY, MONTH, YEAR].map(read)
 }
 
-/// Seconds since 1970, as the clock (in UTC) says.
+/// Returns the seconds since 1970 by the clock (in UTC).
 pub fn seconds() -> u64 {
     let mut fields = snapshot();
     loop {

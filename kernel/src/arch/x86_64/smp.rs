@@ -107,7 +107,7 @@ unsafe extern "C" {
     static trampoline_end: u8;
 }
 
-/// APIC numbers of the cores. Relaxed, like the next two: the STARTUP interrupt orders it all.
+/// APIC numbers of the cores. Relaxed, like the next two: the STARTUP interrupt orders them.
 static IDS: [AtomicU32; MAX_CORES] = [const { AtomicU32::new(0) }; MAX_CORES];
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Top of each core's boot stack, which its idle task goes on to use.
@@ -121,7 +121,7 @@ const ARRIVED: u8 = 1;
 const READY: u8 = 2;
 /// It may run.
 const RELEASED: u8 = 3;
-/// It has not come in time, and does not take part any more.
+/// It has not started in time, and does not take part any more.
 const ABSENT: u8 = 4;
 
 /// Starts the CPUs with these APIC numbers, except the first, which runs. They wait for [`release`]. Returns
@@ -150,7 +150,7 @@ pub fn start_others(apic_ids: &[u32]) -> usize {
     ids.len()
 }
 
-/// Resets and starts the CPUs of this list as the cores 1, 2, ... Returns whether all have come.
+/// Resets and starts the CPUs of this list as the cores 1, 2, ... Returns whether all have started.
 fn start(ids: &[u32]) -> bool {
     ids.iter().enumerate().for_each(|(number, &id)| prepare(number, id));
     COUNT.store(ids.len() as u32, Ordering::Relaxed);
@@ -185,7 +185,7 @@ fn state_of(number: usize) -> u8 {
     STATES[number].load(Ordering::Acquire)
 }
 
-/// Makes what core `number` needs before its first Rust line. The boot core has it all.
+/// Creates the data that core `number` needs before its first Rust code. The boot core has all of it.
 fn prepare(number: usize, apic_id: u32) {
     IDS[number].store(apic_id, Ordering::Relaxed);
     if number == 0 {
@@ -223,7 +223,7 @@ pub fn release() {
 
 /// Ends the sleep of a core that is ready.
 fn wake(number: usize) {
-    // Relaxed: this core's own.
+    // Relaxed: this core wrote it.
     apic::send(IDS[number].load(Ordering::Relaxed), idt::RESCHEDULE);
 }
 

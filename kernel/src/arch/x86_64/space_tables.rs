@@ -7,13 +7,13 @@ pub const PIECE: usize = 256;
 
 /// Entering and leaving a space on this core. Interrupts are off.
 pub trait SpaceTables: Send + Sync {
-    /// This core runs the space from now on.
+    /// Makes the core run the space from now on.
     fn enter(&self, pin: &Pinned);
     /// Loads the kernel's own map, because this core stops running the space.
     fn leave(&self, pin: &Pinned);
     /// Frees this core's own table, if it has one, because memory is short. Faults bring back what is needed.
     fn drop_mine(&self, pin: &Pinned);
-    /// Frames in the tables. Exact while no core runs the space.
+    /// Returns the number of frames in the tables. Exact while no core runs the space.
     fn table_pages(&self) -> u64;
     /// Frees some tables, in a bounded number of steps. Returns whether there are more. For a caller that is
     /// about to drop them all: no core runs the space, now or later.

@@ -24,19 +24,19 @@ const PAGE: u64 = 4096;
 const BYTES: u64 = 4 * PAGE;
 const STRIDE: u64 = 2 * BYTES;
 
-/// As many as the one entry of the top tables that all spaces share can hold.
+/// As many stacks as the one entry of the top tables that all spaces share can hold.
 const MOST: u64 = (512 << 30) / STRIDE;
 
 /// All stacks. Neither list needs memory: a stack without a task has the link to the next one in its
 /// uppermost word, a stack without pages in the entry of its uppermost page.
 struct Stacks {
-    /// The first of those without a task, and how many there are.
+    /// The first stack without a task, and the number of them.
     unused: Option<u64>,
     count: u64,
-    /// The first of those without pages.
+    /// The first stack without pages.
     places: Option<u64>,
     made: u64,
-    /// The next one to be made, and the bytes that it has already: memory was short when it was tried last.
+    /// The next stack to be made, and the bytes that it has already, if memory was short at the last try.
     begun: Option<(u64, u64)>,
 }
 
@@ -78,7 +78,7 @@ pub struct KernelStack {
 }
 
 impl KernelStack {
-    /// Frames of a stack.
+    /// Returns the frames of a stack.
     pub const FRAMES: u64 = BYTES / PAGE;
 
     /// Allocates a stack. Returns `None` without memory.
@@ -104,7 +104,7 @@ fn take_any() -> Option<u64> {
 }
 
 impl Stacks {
-    /// Makes one, or goes on with the one that was begun.
+    /// Makes a stack, or goes on with the one that was begun.
     fn make(&mut self) -> Option<u64> {
         let (top, mut bytes) = match self.begun.take() {
             Some(begun) => begun,
@@ -228,7 +228,7 @@ impl Clearable for KernelTlb {
     }
 }
 
-/// Makes every core forget the translations of pages that were unmapped.
+/// Flushes the translations of pages that were unmapped from every core's TLB.
 fn flush_everywhere(pin: &Pinned) {
     cpu::flush_all();
     let others = (0..percpu::cores()).map(CoreId::new).filter(|&core| core != pin.core()).collect();

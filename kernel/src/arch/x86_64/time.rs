@@ -15,7 +15,7 @@ const PIT_COMMAND: u16 = 0x43;
 const SPEAKER: u16 = 0x61;
 /// The duration of a measurement: 10 ms.
 const WINDOW: u64 = PIT_HZ / 100;
-/// Tries for a reading that nothing came between.
+/// Tries for a reading without an interruption.
 const READINGS: usize = 5;
 /// Two windows agree if their rates differ by at most one part in `CLOSE`.
 const CLOSE: u64 = 64;
@@ -56,7 +56,7 @@ pub(super) fn ticks_to_ns(ticks: i64) -> i64 {
     ticks.signum() * scale(ticks.unsigned_abs(), &NS_PER_TICK) as i64
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970.
 pub fn wall_ns() -> u64 {
     WALL_AT_BOOT.load(Ordering::Relaxed) + now_ns()
 }
@@ -79,7 +79,7 @@ pub fn set_timer(deadline_ns: Option<u64>) {
     apic::one_shot(deadline_ns.map_or(0, count));
 }
 
-/// Spins until `deadline_ns`, or until `done` says so.
+/// Spins until `deadline_ns`, or until `done` returns true.
 pub(super) fn spin_until(deadline_ns: u64, done: impl Fn() -> bool) {
     while now_ns() < deadline_ns && !done() {
         core::hint::spin_loop();
@@ -97,7 +97,7 @@ struct Measured {
     apic_ticks: u64,
 }
 
-/// Measures the clocks. Once, on the boot core, with its APIC on.
+/// Measures the clocks. Called once, on the boot core, with its APIC on.
 pub(super) fn init() {
     BOOT_TSC.store(tsc(), Ordering::Relaxed);
     percpu::set_tsc_at_boot(boot_tsc());
@@ -140,7 +140,7 @@ fn window() -> Measured {
     }
 }
 
-/// Readies this core's timer.
+/// Initialises this core's timer.
 pub(super) fn init_core() {
     if HAS_DEADLINE.load(Ordering::Relaxed) {
         apic::use_tsc_deadline();

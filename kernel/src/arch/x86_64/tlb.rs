@@ -5,7 +5,7 @@ use super::cpu;
 /// Beyond this number of pages, one reload of CR3 is cheaper than a flush for each.
 pub const MOST_SINGLE: usize = 32;
 
-/// Flushes pages one by one while their entries are cleared, until they become too many.
+/// Flushes pages one by one while their entries are cleared, until they are too many.
 pub struct Flusher {
     in_use: bool,
     count: usize,

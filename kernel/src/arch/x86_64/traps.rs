@@ -39,7 +39,7 @@ pub(super) extern "sysv64" fn from_user(frame: &mut TrapFrame) {
     user_copy::forbid_user_access();
     match frame.vector as u8 {
         PAGE_FAULT => user_page_fault(frame),
-        // On a stack of its own, which the core may not leave for another task.
+        // On a stack of its own: the core may not leave it for another task.
         idt::NMI | idt::DOUBLE_FAULT | idt::MACHINE_CHECK => return fatal(frame),
         vector if vector < idt::FIRST_INTERRUPT => user_exception(frame, vector),
         vector => interrupt(vector),

@@ -7,7 +7,7 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the CPU has SMAP, read by the assembly below.
+/// Set if the CPU has SMAP. Read by the assembly below.
 static SMAP: AtomicBool = AtomicBool::new(false);
 
 global_asm!(

@@ -18,17 +18,17 @@ static SPINS: AtomicU32 = AtomicU32::new(0);
 const TURNS: u32 = 1 << 12;
 const NAP_NS: u64 = 50_000;
 
-/// Turns that each core took since its last nap or shootdown. Relaxed: the core's own.
+/// Turns that each core took since its last nap or shootdown. Relaxed: only the core itself accesses it.
 static TAKEN: [CachePadded<AtomicU32>; MAX_CORES] =
     [const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES];
 
-/// Asks the CPU whether it is virtual. Once, at boot.
+/// Asks the CPU whether it is virtual. Called once, at boot.
 pub(super) fn init() {
     let is_virtual = cpuid_if_known(1, 0).ecx & 1 << 31 != 0;
     SPINS.store(if is_virtual { TURNS } else { 0 }, Ordering::Relaxed);
 }
 
-/// Begins a wait: its first turns are spun.
+/// Begins a wait, whose first turns spin.
 pub(super) fn begin() {
     taken().store(0, Ordering::Relaxed);
 }

@@ -1,9 +1,9 @@
 //! Batches of single frames between the magazines and the pool: each group of cores keeps a few.
 //!
 //! A core that frees what another core allocates passes frames on through its group's depot. That takes one
-//! lock per batch, which only the group's cores know, and the lines that list the batch: the frames
+//! lock per batch, which only the group's cores take, and the lines that list the batch: the frames
 //! themselves are not touched. A batch is listed in the first of its frames. When the pool has no frame left,
-//! anybody takes batches from all depots.
+//! any core takes batches from all depots.
 
 use percore::{CoreId, MAX_CORES};
 use sync::{CachePadded, SpinLock};
@@ -56,7 +56,7 @@ unsafe fn list<'a>(first: u64) -> &'a mut Batch {
     unsafe { &mut *phys_to_virt(first * FRAME) }
 }
 
-/// Moves a batch from `stack`, which has one, to the depot of `core`'s group. False if that is full.
+/// Moves a batch from `stack`, which has one, to the depot of `core`'s group. Returns false if that is full.
 pub fn put(core: CoreId, stack: &Dirty) -> bool {
     let depot = of(core);
     // Not locked while the list is written: a depot may end up with one batch more for each core of the
@@ -74,7 +74,8 @@ pub fn put(core: CoreId, stack: &Dirty) -> bool {
     true
 }
 
-/// Moves a batch from the depot of `core`'s group to `stack`, which has room for one. False if there is none.
+/// Moves a batch from the depot of `core`'s group to `stack`, which has room for one. Returns false if there
+/// is none.
 pub fn take(core: CoreId, stack: &Dirty) -> bool {
     take_from(of(core), stack)
 }
@@ -117,7 +118,7 @@ pub fn empty_all() {
     }
 }
 
-/// Frames in all depots, now.
+/// Returns the number of frames in all depots, now.
 pub fn frames() -> usize {
     all().iter().map(|depot| depot.lock().batches * Dirty::BATCH).sum()
 }

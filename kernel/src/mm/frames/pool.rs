@@ -14,7 +14,7 @@ use crate::mm::owner::{Notes, Owner};
 
 static POOL: CachePadded<SpinLock<Buddy>> = CachePadded::new(SpinLock::new(Buddy::new(Notes::NONE)));
 static NOTES: SetOnce<Notes> = SetOnce::new();
-/// Relaxed, like the next: written at boot.
+/// Frames of usable memory, and one past the last frame. Relaxed: written at boot.
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 /// How much is in the pool, as a [`Level`]. Relaxed: a hint.
@@ -22,9 +22,10 @@ static LEVEL: AtomicU8 = AtomicU8::new(Level::Enough as u8);
 /// Frames that are reserved for allocations that cannot wait for memory: the kernel's heap, writes. Clean
 /// pages of files leave them, and pages of programs too while others can be compressed.
 const RESERVE: u64 = 256;
-/// Whether pages of programs leave the reserve. Relaxed: a hint.
+/// Set if pages of programs leave the reserve. Relaxed: a hint.
 static RESERVED: AtomicBool = AtomicBool::new(false);
-/// While less than that part of all memory is in the pool, cores that sleep keep nothing, and no depot does.
+/// While less than one part in `SCARCE` of all memory is in the pool, sleeping cores keep no frames, and
+/// neither do depots.
 const SCARCE: u64 = 8;
 
 /// How much is in the pool.
@@ -132,7 +133,7 @@ fn alloc_leaving(order: usize, left: u64) -> Option<u64> {
     block
 }
 
-/// Frames of usable memory at boot.
+/// Returns the number of frames of usable memory at boot.
 pub fn total() -> u64 {
     TOTAL.load(Ordering::Relaxed) as u64
 }
@@ -146,7 +147,7 @@ pub(in crate::mm) unsafe fn free_block(block: u64, order: usize) {
     unsafe { pool().free(block, order) };
 }
 
-/// Notes what a frame of the caller's is for.
+/// Notes the purpose of a frame that the caller has.
 pub(in crate::mm) fn note(frame: u64, owner: Owner) {
     notes().set(frame, owner);
 }
