@@ -286,8 +286,8 @@ pub fn clean_frames() -> u64 {
     (counters::sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
 }
 
-/// Drops clean pages, except for the last [`WORKING_SET`], which running programs use: they would be read
-/// back and dropped again for ever.
+/// Drops some clean pages if there are more than [`WORKING_SET`]. The last ones are those that programs run
+/// on: they would be read back and dropped again for ever.
 fn drop_clean() {
     if clean_frames() > 0 {
         counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);

@@ -75,7 +75,7 @@ fn notes(space: &SpaceHandle) -> Option<Vec<Owner>> {
     Some(notes)
 }
 
-/// Neighbours with one owner are one range.
+/// Reports the ranges: adjacent frames with one owner are one range.
 fn runs(notes: &[Owner], say: Say<'_>) {
     let mut start = 0;
     for run in notes.chunk_by(|a, b| a == b) {

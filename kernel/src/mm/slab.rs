@@ -78,8 +78,8 @@ unsafe impl Sync for Lists {}
 /// Batches of one size that no core holds.
 struct Depot {
     batches: SpinLock<Batches>,
-    /// Set if there is a batch. Relaxed: a hint, written when it changes, so that a core that finds none shares
-    /// nothing.
+    /// Set if there is a batch. Relaxed: a hint, written when it changes, so that a core that finds none
+    /// shares nothing.
     any: AtomicBool,
 }
 

@@ -109,7 +109,7 @@ impl SpaceHandle {
 struct Here {
     /// It keeps the place of the space, so that no other space can be mistaken for it, and no other memory.
     space: Weak<SpaceHandle>,
-    /// Set if its tables are loaded. Then, a task of the space is seated here, or about to be, and keeps
+    /// Set if its tables are loaded. Then a task of the space is seated here, or about to be, and keeps
     /// the space.
     is_loaded: bool,
 }

@@ -88,8 +88,8 @@ fn enter(task: Arc<Task>) {
     arch::resume(Some(task), flow);
 }
 
-/// Unloads the space's tables, unless the next task runs on them. The task that leaves keeps its space until
-/// then.
+/// Unloads the space's tables, unless the next task runs on them. This comes before the task leaves, since
+/// the task keeps the space.
 fn leave_space(next: Option<&Task>) {
     super::with_current(|task| {
         if next.is_none_or(|next| !Arc::ptr_eq(next.space(), task.space())) {

@@ -20,8 +20,8 @@ macro_rules! pop_registers {
     };
 }
 
-/// The entry of `syscall`, with interrupts off. The user's address is in rcx, its flags in r11. The symbol
-/// lets external tools count entries, like those of the stubs in `idt.rs`.
+/// Handles `syscall`, which enters with interrupts off. The user's address is in rcx, its flags in r11. The
+/// symbol lets external tools count entries, like those of the stubs in `idt.rs`.
 ///
 /// # Safety
 /// Only the CPU enters here.

@@ -46,7 +46,7 @@ const USER_FLAGS: u64 = 0x24_0dd5;
 const FORCED_FLAGS: u64 = 0x202;
 
 impl TrapFrame {
-    /// Registers of a fresh program: all zero but where it starts and its stack.
+    /// Returns the registers of a new program: all zero except for its start address and its stack.
     pub fn user(ip: u64, sp: u64) -> Self {
         Self { rip: ip, rsp: sp, cs: USER_CS, ss: USER_SS, rflags: FORCED_FLAGS, ..Self::default() }
     }

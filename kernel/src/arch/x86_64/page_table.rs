@@ -1,5 +1,5 @@
-//! Page tables as memory: entries and tables. Their users decide who may change them, and which TLBs to
-//! flush.
+//! Page tables as memory: entries and tables. Their users decide which core may change them, and which TLBs
+//! to flush.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
