@@ -1,7 +1,8 @@
-//! Pairs of inc and dec of one shared object by 1, 2, 4, ... host threads, for every counter: RadixVM's figure 8.
+//! Pairs of inc and dec of one shared object by 1, 2, 4, ... host threads, for every counter: RadixVM's
+//! figure 8.
 //!
-//! `cargo bench -p radixvm-baselines --bench counters [-- THREADS]`. The runs of all counters are interleaved, and the
-//! median of them is shown. Times depend on the machine; the bytes do not.
+//! `cargo bench -p radixvm-baselines --bench counters [-- THREADS]`. The runs of all counters are
+//! interleaved, and the median of them is shown. Times depend on the machine; the bytes do not.
 
 use std::hint::black_box;
 use std::sync::Barrier;

@@ -1,8 +1,8 @@
-//! Floor lookups per second by 1, 2, 4, ... host threads, beside 0 to 2 writers who map and unmap other regions: RadixVM's
-//! figures 6 and 7, for the radix map, Bonsai, our skip list, and peers from the registry.
+//! Floor lookups per second by 1, 2, 4, ... host threads, beside 0 to 2 writers who map and unmap other
+//! regions: RadixVM's figures 6 and 7, for the radix map, Bonsai, our skip list, and peers from the registry.
 //!
-//! `cargo bench -p radixvm-baselines --bench lookups [-- THREADS]`. The runs of all maps are interleaved, and the median
-//! of them is shown. A lookup of the radix map locks the page's slot, as a page fault does.
+//! `cargo bench -p radixvm-baselines --bench lookups [-- THREADS]`. The runs of all maps are interleaved, and
+//! the median of them is shown. A lookup of the radix map locks the page's slot, as a page fault does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, RwLock};

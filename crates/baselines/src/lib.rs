@@ -1,7 +1,8 @@
 //! The baselines: what RadixVM is measured against, as good as we can make it.
 //!
-//! The RadixVM paper compares Refcache with a shared counter and with SNZI (its figure 8), and the radix map with a
-//! skip list (figures 6 and 7). These are the same, and the counters that came before and after, behind one trait:
+//! The RadixVM paper compares Refcache with a shared counter and with SNZI (its figure 8), and the radix map
+//! with a skip list (figures 6 and 7). These are the same, and the counters that came before and after,
+//! behind one trait:
 //!
 //! | counter | inc and dec write | who learns of zero | bytes for each object on n cores |
 //! |---|---|---|---|
@@ -13,8 +14,8 @@
 //! | [`PayGo`] | an entry in a table of the core's, or of the core where the reference was taken | who settles | 16 |
 //! | [`Deltas`] | an entry in a table of the core's | who settles, some epochs later | 48 |
 //!
-//! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures in which the radix map and
-//! Bonsai are looked up beside writers. `docs/baselines.md` says what was taken from which paper.
+//! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures in which the radix
+//! map and Bonsai are looked up beside writers. `docs/baselines.md` says what was taken from which paper.
 //!
 //! Unsafe code is in `skiplist/`, because nodes that are found without a lock are freed, and in one line of
 //! `counters/deltas.rs`, because Refcache is told addresses.

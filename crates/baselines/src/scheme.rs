@@ -17,14 +17,15 @@ pub enum Zero {
     Never,
 }
 
-/// A way to count the references to objects. Each object has a [`Count`](Self::Count); what it needs for each core of
-/// the machine is in the scheme itself.
+/// A way to count the references to objects. Each object has a [`Count`](Self::Count); what it needs for each
+/// core of the machine is in the scheme itself.
 ///
-/// Who has a reference may take another ([`inc`](Self::inc)), hand it to another core by synchronisation, and gives
-/// each up once ([`dec`](Self::dec)). In return exactly one call of `dec` or [`settle`](Self::settle) says that the
-/// object is nobody's any more, and all that its users did happens before that answer.
+/// Who has a reference may take another ([`inc`](Self::inc)), hand it to another core by synchronisation, and
+/// gives each up once ([`dec`](Self::dec)). In return exactly one call of `dec` or [`settle`](Self::settle)
+/// says that the object is nobody's any more, and all that its users did happens before that answer.
 ///
-/// A scheme may remember counts by their address: they stay where they are for `'c`, which is longer than the scheme.
+/// A scheme may remember counts by their address: they stay where they are for `'c`, which is longer than the
+/// scheme.
 pub trait Scheme<'c>: Sync {
     /// What an object carries.
     type Count: Send + Sync + 'c;
@@ -58,8 +59,8 @@ pub trait Scheme<'c>: Sync {
     /// Gives up a reference. True: it was the last.
     fn dec(&self, pin: &Pinned, count: &'c Self::Count, place: Self::Place) -> bool;
 
-    /// For an object that nobody finds any more, only those who have references use it: is the last one gone? True
-    /// for one caller. To be asked again after a false.
+    /// For an object that nobody finds any more, only those who have references use it: is the last one gone?
+    /// True for one caller. To be asked again after a false.
     fn settle(&self, _pin: &Pinned, _count: &'c Self::Count) -> bool {
         false
     }

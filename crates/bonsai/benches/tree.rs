@@ -1,5 +1,5 @@
-//! Nodes that an insertion and a removal allocate, with and without updating in place; and lookups per second of 1,
-//! 2, 4, ... host threads, alone and beside a writer.
+//! Nodes that an insertion and a removal allocate, with and without updating in place; and lookups per second
+//! of 1, 2, 4, ... host threads, alone and beside a writer.
 //!
 //! `cargo bench -p radixvm-bonsai [-- THREADS]`. Times depend on the machine; the counts do not.
 
@@ -47,8 +47,8 @@ fn domain(cores: usize) -> Domain {
     Domain::new(Config { cores, batch: 64, bound: 10_000 })
 }
 
-/// Calls `change` for each number below `entries`; returns how many nodes were made and how many updated in place,
-/// per call.
+/// Calls `change` for each number below `entries`; returns how many nodes were made and how many updated in
+/// place, per call.
 fn per_change(
     tree: &Tree<'_>,
     domain: &Domain,

@@ -1,16 +1,17 @@
 //! When a node is out of balance, and which rotation mends it.
 //!
-//! The tree is balanced by weight (Nievergelt and Reingold; Adams). The weight of a subtree is its size plus one. A
-//! node is in balance if neither child weighs more than [`DELTA`] times the other. A single rotation mends it if the
-//! inner grandchild weighs less than [`RATIO`] times the outer one, a double rotation otherwise.
+//! The tree is balanced by weight (Nievergelt and Reingold; Adams). The weight of a subtree is its size plus
+//! one. A node is in balance if neither child weighs more than [`DELTA`] times the other. A single rotation
+//! mends it if the inner grandchild weighs less than [`RATIO`] times the outer one, a double rotation
+//! otherwise.
 //!
-//! Not every choice of the two numbers works: with Adams' own, trees lose their balance under deletions. Hirai and
-//! Yamamoto (Balancing weight-balanced trees, JFP 2011) prove that (3, 2), with weights as here, is the only choice
-//! of whole numbers that restores the balance after every insertion and deletion. The paper takes a weight of its
-//! own, and proves nothing.
+//! Not every choice of the two numbers works: with Adams' own, trees lose their balance under deletions.
+//! Hirai and Yamamoto (Balancing weight-balanced trees, JFP 2011) prove that (3, 2), with weights as here, is
+//! the only choice of whole numbers that restores the balance after every insertion and deletion. The paper
+//! takes a weight of its own, and proves nothing.
 //!
-//! A child has at most 3/4 of its parent's weight, so a tree of n entries is at most log(n + 1) / log(4/3) deep, 2.41
-//! times the depth of a perfect one.
+//! A child has at most 3/4 of its parent's weight, so a tree of n entries is at most log(n + 1) / log(4/3)
+//! deep, 2.41 times the depth of a perfect one.
 
 use crate::node::{Tree, size};
 

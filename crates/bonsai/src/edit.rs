@@ -1,6 +1,7 @@
 //! New nodes for old, from the bottom of a path up.
 //!
-//! At each node one child has been replaced by a subtree that is one larger or smaller. What becomes of the node:
+//! At each node one child has been replaced by a subtree that is one larger or smaller. What becomes of the
+//! node:
 //!
 //! | | the node | readers see |
 //! |---|---|---|
@@ -8,9 +9,10 @@
 //! | in balance, copying | is replaced by a copy with the new child | nothing, until somebody above is updated in place, or the root |
 //! | out of balance | is replaced by a rotation of copies | the same |
 //!
-//! 1. A node that readers can reach is changed only where it stays; its successor in a rotation is a new node.
-//! 2. What is replaced is retired here, before the store above that unlinks it: rcu allows it, for this core is not
-//!    quiescent in between. Nothing here can fail.
+//! 1. A node that readers can reach is changed only where it stays; its successor in a rotation is a new
+//!    node.
+//! 2. What is replaced is retired here, before the store above that unlinks it: rcu allows it, for this core
+//!    is not quiescent in between. Nothing here can fail.
 
 use rcu::Owned;
 
@@ -136,8 +138,8 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
     /// The node leaves the tree; its value stays.
     pub(crate) fn retire(&mut self, node: Found<'a, K, T>) {
         self.tally.add(self.pin, Event::Retired, 1);
-        // SAFETY: made by `make`. It is unlinked by a store that comes before the writer's end, hence before this core is
-        // quiescent next.
+        // SAFETY: made by `make`. It is unlinked by a store that comes before the writer's end, hence before
+        // this core is quiescent next.
         self.domain.retire(self.pin, unsafe { Owned::from_raw(node.pointer()) });
     }
 

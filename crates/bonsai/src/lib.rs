@@ -2,15 +2,16 @@
 //!
 //! # The problem
 //!
-//! A page fault asks which region holds an address, and asks often; `mmap` and `munmap` change the regions now and
-//! then. A reader-writer lock around the tree makes every fault write to the lock's line. Without one, a lookup that
-//! meets a rotation may be led into the wrong subtree, and miss a key that is there all the time.
+//! A page fault asks which region holds an address, and asks often; `mmap` and `munmap` change the regions
+//! now and then. A reader-writer lock around the tree makes every fault write to the lock's line. Without
+//! one, a lookup that meets a rotation may be led into the wrong subtree, and miss a key that is there all
+//! the time.
 //!
 //! # How a lookup is never misled
 //!
-//! After Clements, Kaashoek and Zeldovich (ASPLOS 2012). No node that readers can reach is ever *moved*: a rotation
-//! builds new nodes beside the old ones and swings one pointer. Who was at an old node finds there what the tree was
-//! a moment ago. The old nodes are freed by [`rcu`], when no such reader is left.
+//! After Clements, Kaashoek and Zeldovich (ASPLOS 2012). No node that readers can reach is ever *moved*: a
+//! rotation builds new nodes beside the old ones and swings one pointer. Who was at an old node finds there
+//! what the tree was a moment ago. The old nodes are freed by [`rcu`], when no such reader is left.
 //!
 //! ```text
 //!        p                     p                   right side too heavy at a: two copies, one store
@@ -22,17 +23,17 @@
 //!        Y   Z       .   . X   Y
 //! ```
 //!
-//! A purely functional tree would copy the whole path to the root for each change. Where nothing is rotated that is
-//! not needed: the new subtree is hung in by one store into the node that is there (the paper's section 3.3), and an
-//! insertion allocates one node, plus two or three for each rotation. [`Update`] chooses; [`Stats::avoided`] counts
-//! what is saved.
+//! A purely functional tree would copy the whole path to the root for each change. Where nothing is rotated
+//! that is not needed: the new subtree is hung in by one store into the node that is there (the paper's
+//! section 3.3), and an insertion allocates one node, plus two or three for each rotation. [`Update`]
+//! chooses; [`Stats::avoided`] counts what is saved.
 //!
 //! `docs/bonsai.md` has the invariants and the argument.
 //!
 //! # Use
 //!
-//! [`Bonsai::read`] gives a [`Reader`], [`Bonsai::write`] the one [`Writer`]. A writer works under a spin lock of the
-//! tree's own, which a caller that has a lock already never waits for.
+//! [`Bonsai::read`] gives a [`Reader`], [`Bonsai::write`] the one [`Writer`]. A writer works under a spin
+//! lock of the tree's own, which a caller that has a lock already never waits for.
 //!
 //! ```
 //! use bonsai::Bonsai;
@@ -153,8 +154,8 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
     /// Waits until no other writer is in, and begins to write. Reading goes on meanwhile, here and elsewhere.
     ///
     /// # Panics
-    /// If this core is offline, or has a writer of this tree already: that would wait for itself. (A comparison of keys may try
-    /// it, or what the host runs in a wait.)
+    /// If this core is offline, or has a writer of this tree already: that would wait for itself. (A
+    /// comparison of keys may try it, or what the host runs in a wait.)
     pub fn write<'a>(&'a self, pin: &'a Pinned) -> Writer<'a, K, T> {
         Writer::new(self, pin, self.writing.lock(pin))
     }
@@ -167,7 +168,8 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
 
 impl<K: Key, T: Send + Sync + 'static, D: Handle> Drop for Bonsai<K, T, D> {
     fn drop(&mut self) {
-        // SAFETY: readers and writers borrow the tree, so there are none, and what is linked is the tree's alone.
+        // SAFETY: readers and writers borrow the tree, so there are none, and what is linked is the tree's
+        // alone.
         unsafe { free_subtree(&self.root) }
     }
 }

@@ -4,15 +4,15 @@
 //!   readers' line:  key | value ─▶ T | left ─▶ node | right ─▶ node
 //!   writer's line:  size of the subtree | room for rcu's callback
 //! ```
-//! The sizes of a whole path change with each insertion. On a line of their own they disturb no lookup: a line that
-//! readers read is written only if a pointer in it changes.
+//! The sizes of a whole path change with each insertion. On a line of their own they disturb no lookup: a
+//! line that readers read is written only if a pointer in it changes.
 //!
-//! 1. The key never changes. The value and the children are changed by the one writer, by single stores, and only
-//!    while the node is linked.
+//! 1. The key never changes. The value and the children are changed by the one writer, by single stores, and
+//!    only while the node is linked.
 //! 2. A node that is unlinked stays as it was. It is freed after a grace period, and so is a value.
 //!
-//! Orderings: a pointer is stored with Release once what it leads to is complete, and loaded with Acquire. The writer
-//! loads its own stores.
+//! Orderings: a pointer is stored with Release once what it leads to is complete, and loaded with Acquire.
+//! The writer loads its own stores.
 
 use core::marker::PhantomData;
 use core::ops::{Deref, Not};
@@ -93,7 +93,8 @@ impl<K, T> Link<K, T> {
     /// What is linked here now.
     ///
     /// # Safety
-    /// `'g` ends with a read section that began before the node that this link is in, if it is in one, was unlinked.
+    /// `'g` ends with a read section that began before the node that this link is in, if it is in one, was
+    /// unlinked.
     #[inline(always)]
     pub unsafe fn get<'g>(&self) -> Tree<'g, K, T> {
         // Acquire: partner of the Release in `set`.
@@ -151,7 +152,8 @@ impl<'g, K, T> Found<'g, K, T> {
     /// The value.
     #[inline(always)]
     pub fn value(self) -> &'g T {
-        // SAFETY: it is not null once the node is linked, and was this node's after the section began: it is freed later.
+        // SAFETY: it is not null once the node is linked, and was this node's after the section began: it is
+        // freed later.
         unsafe { &*self.value_pointer() }
     }
 
@@ -191,8 +193,8 @@ fn to_pointer<K, T>(tree: Tree<'_, K, T>) -> *mut Node<K, T> {
 pub(crate) unsafe fn free_subtree<K, T>(link: &Link<K, T>) {
     // SAFETY: nobody writes, and nobody reads but us.
     let Some(found) = (unsafe { link.get() }) else { return };
-    // SAFETY: as the caller says, all of it is ours; a value belongs to one linked node. Each is dropped, also if the drop
-    // of another's value panics.
+    // SAFETY: as the caller says, all of it is ours; a value belongs to one linked node. Each is dropped,
+    // also if the drop of another's value panics.
     unsafe {
         let _node = Owned::from_raw(found.node);
         let _value = NonNull::new(found.value_pointer()).map(|value| Owned::from_raw(value));

@@ -1,7 +1,7 @@
 //! The way down to a key: a stack of nodes that needs no memory.
 //!
-//! The first `len` steps are there. The others are never written: most ways have a handful, and an operation should not pay for the
-//! longest.
+//! The first `len` steps are there. The others are never written: most ways have a handful, and an operation
+//! should not pay for the longest.
 
 use core::mem::MaybeUninit;
 

@@ -3,11 +3,12 @@
 //! A lookup goes down from the root and loads each pointer once. What it promises, while a writer works:
 //!
 //! - [`get`](Reader::get): there was a moment during the lookup in which the answer was right.
-//! - `None` of [`floor`](Reader::floor), [`ceiling`](Reader::ceiling) and [`around`](Reader::around): the same.
-//! - `Some` of them: the entry was there at one moment, and at a moment not before that no other entry lay between it
-//!   and the key. If it was there all the time, or is still there, the answer was right at that moment. If it was
-//!   removed meanwhile, another may have been the nearest: who must know marks what is removed, and looks again with
-//!   the writer's lock held. (A page fault does: the paper's section 5.2.)
+//! - `None` of [`floor`](Reader::floor), [`ceiling`](Reader::ceiling) and [`around`](Reader::around): the
+//!   same.
+//! - `Some` of them: the entry was there at one moment, and at a moment not before that no other entry lay
+//!   between it and the key. If it was there all the time, or is still there, the answer was right at that
+//!   moment. If it was removed meanwhile, another may have been the nearest: who must know marks what is
+//!   removed, and looks again with the writer's lock held. (A page fault does: the paper's section 5.2.)
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -62,8 +63,8 @@ impl<'a, K: Key, T> Reader<'a, K, T> {
         self.nearest(key, Side::Left)
     }
 
-    /// The entry with the greatest key that is not greater than `key`, and that with the least key that is greater: one way
-    /// down for both.
+    /// The entry with the greatest key that is not greater than `key`, and that with the least key that is
+    /// greater: one way down for both.
     #[inline]
     pub fn around(&self, key: K) -> [Option<(K, &T)>; 2] {
         let (mut tree, mut around): (_, [Option<Found<'_, K, T>>; 2]) = (self.root(), [None; 2]);

@@ -1,8 +1,8 @@
 //! Insertion and removal.
 //!
-//! Both go down once, work out how many nodes they may need, reserve them, and only then change anything: from the
-//! bottom up, one node of the path after the other. One store on the way changes what the map holds; all others
-//! change its shape only.
+//! Both go down once, work out how many nodes they may need, reserve them, and only then change anything:
+//! from the bottom up, one node of the path after the other. One store on the way changes what the map holds;
+//! all others change its shape only.
 //!
 //! An insertion's store hangs the new leaf in. A removal's store takes the node out:
 //!

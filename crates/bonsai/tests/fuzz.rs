@@ -1,5 +1,5 @@
-//! Random calls of the public functions, those of `rcu` included: threads that read and write one tree, values and waits that call back, misuse.
-//! What a reader found is used until its section ends.
+//! Random calls of the public functions, those of `rcu` included: threads that read and write one tree,
+//! values and waits that call back, misuse. What a reader found is used until its section ends.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 

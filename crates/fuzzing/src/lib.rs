@@ -1,8 +1,8 @@
 //! The common part of the fuzz drivers.
 //!
-//! A driver is a crate's test named `fuzz`. It forbids unsafe code and calls the crate's public functions at random, with
-//! misuse and with callbacks that panic or call back. `cargo xtask test asan` runs every driver under AddressSanitizer,
-//! and `cargo xtask test unit` and `miri` run the same tests for a few rounds.
+//! A driver is a crate's test named `fuzz`. It forbids unsafe code and calls the crate's public functions at
+//! random, with misuse and with callbacks that panic or call back. `cargo xtask test asan` runs every driver
+//! under AddressSanitizer, and `cargo xtask test unit` and `miri` run the same tests for a few rounds.
 //!
 //! | variable | meaning |
 //! |---|---|

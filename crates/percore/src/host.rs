@@ -8,21 +8,21 @@ use crate::CoreId;
 ///
 /// # Safety
 /// Between `pin` and the matching `unpin` the caller must stay on the core that `pin` returned, and no
-/// other pinned section may begin on that core, except nested inside this one by the same flow of control. Who depends on that
-/// may ask at any time: [`Pinned::assert_here`].
+/// other pinned section may begin on that core, except nested inside this one by the same flow of control.
+/// Who depends on that may ask at any time: [`Pinned::assert_here`].
 pub unsafe trait Host {
     /// Keeps the caller on its core (preemption off, interrupts as they are) and names the core.
     fn pin() -> CoreId;
-    /// Does the same for a caller that may run on no core at all, and returns `None` if it does not. Kernel code always
-    /// runs on one.
+    /// Does the same for a caller that may run on no core at all, and returns `None` if it does not. Kernel
+    /// code always runs on one.
     #[inline(always)]
     fn try_pin() -> Option<CoreId> {
         Some(Self::pin())
     }
     /// Undoes one `pin`, or one `try_pin` that named a core.
     fn unpin();
-    /// One turn of a wait for another core. May let others run. Must not unpin, and must take what other cores send here
-    /// meanwhile (shootdowns), or two cores that wait for each other wait for ever.
+    /// One turn of a wait for another core. May let others run. Must not unpin, and must take what other
+    /// cores send here meanwhile (shootdowns), or two cores that wait for each other wait for ever.
     fn relax();
 }
 
@@ -76,7 +76,8 @@ impl Pinned {
         self.core
     }
 
-    /// Checks that the caller is where it is pinned: what a host promises, for those who would do harm elsewhere.
+    /// Checks that the caller is where it is pinned: what a host promises, for those who would do harm
+    /// elsewhere.
     ///
     /// # Panics
     /// If it runs on another core.
@@ -105,7 +106,8 @@ pub fn pin() -> Pinned {
     Pinned { core: CoreId::new(core), release: true, _stays_here: PhantomData }
 }
 
-/// Pins the caller to its core, if it has one. A destructor pins by this: it may run anywhere, and must not panic.
+/// Pins the caller to its core, if it has one. A destructor pins by this: it may run anywhere, and must not
+/// panic.
 #[inline]
 pub fn try_pin() -> Option<Pinned> {
     // SAFETY: the functions are defined by `set_host!`, with these signatures.
@@ -113,7 +115,8 @@ pub fn try_pin() -> Option<Pinned> {
     (core != NO_CORE).then(|| Pinned { core: CoreId::new(core), release: true, _stays_here: PhantomData })
 }
 
-/// Pins the caller to its core, if that is one of the first `cores`: for destructors of what has a part for each of them.
+/// Pins the caller to its core, if that is one of the first `cores`: for destructors of what has a part for
+/// each of them.
 #[inline]
 pub fn try_pin_below(cores: usize) -> Option<Pinned> {
     try_pin().filter(|pin| pin.core().index() < cores)

@@ -1,9 +1,10 @@
 //! Per-core data that begins when its core first asks for it.
 //!
-//! A part that is made ahead costs its time and its memory once for every core of the machine, and most processes never
-//! leave the core where they began. So there is one word ahead for each core, and the part comes at its first use. The
-//! words lie side by side, as they are written once each: who only uses its part shares them unchanged. The parts that there are
-//! make a list, so who looks at all of them, or drops them, does not ask for every core.
+//! A part that is made ahead costs its time and its memory once for every core of the machine, and most
+//! processes never leave the core where they began. So there is one word ahead for each core, and the part
+//! comes at its first use. The words lie side by side, as they are written once each: who only uses its part
+//! shares them unchanged. The parts that there are make a list, so who looks at all of them, or drops them,
+//! does not ask for every core.
 //!
 //! Who looks for another core's part and finds none may conclude something from that:
 //!
@@ -69,8 +70,8 @@ impl<T: Send + Sync> LazyPerCore<T> {
         self.mine(pin).or_else(|| self.begin(pin, make))
     }
 
-    /// That of `core`, if it has one: reading it moves a cache line if `core` writes it. Acquire, partner of the Release in
-    /// `begin`.
+    /// That of `core`, if it has one: reading it moves a cache line if `core` writes it. Acquire, partner of
+    /// the Release in `begin`.
     #[inline(always)]
     pub fn of(&self, core: CoreId) -> Option<&T> {
         self.part(core, Ordering::Acquire)
@@ -78,8 +79,8 @@ impl<T: Send + Sync> LazyPerCore<T> {
 
     /// Those that there are, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        // Acquire, partner of the Release in `link`; those before are seen with it, because each was put in front of them.
-        // SAFETY: parts live as long as `self`.
+        // Acquire, partner of the Release in `link`; those before are seen with it, because each was put in
+        // front of them. SAFETY: parts live as long as `self`.
         let newest = unsafe { self.newest.load(Ordering::Acquire).as_ref() };
         // SAFETY: as above; `before` does not change any more.
         iter::successors(newest, |part| unsafe { part.before.as_ref() }).map(|part| &part.value)
@@ -98,7 +99,8 @@ impl<T: Send + Sync> LazyPerCore<T> {
         unsafe { part.as_ref() }.map(|part| &part.value)
     }
 
-    /// Makes the caller's part. Its core alone stores there, and has none. Release, partner of the Acquire in `of`.
+    /// Makes the caller's part. Its core alone stores there, and has none. Release, partner of the Acquire in
+    /// `of`.
     #[cold]
     fn begin(&self, pin: &Pinned, make: impl FnOnce(CoreId) -> T) -> Option<&T> {
         let value = make(pin.core());

@@ -1,4 +1,5 @@
-//! Loom's threads play cores: `RUSTFLAGS="--cfg loom" cargo test -p radixvm-percore --features threads --test loom`.
+//! Loom's threads play cores: `RUSTFLAGS="--cfg loom" cargo test -p radixvm-percore --features threads --test
+//! loom`.
 #![cfg(all(loom, feature = "threads"))]
 
 use loom::sync::Arc;
@@ -53,7 +54,8 @@ fn no_part_is_lost() {
     });
 }
 
-/// A machine of which the models below play the cores: core 0 gives work, core 1 goes idle, core 2 looks and is misled.
+/// A machine of which the models below play the cores: core 0 gives work, core 1 goes idle, core 2 looks and
+/// is misled.
 struct Machine {
     /// Whether core 1 idles: the truth behind `idle`.
     idles: AtomicBool,
@@ -91,7 +93,8 @@ impl Machine {
         self.kick_if_idle();
     }
 
-    /// Whether there is work to take from core 0. Who finds it after having been misled tells who else may have been.
+    /// Whether there is work to take from core 0. Who finds it after having been misled tells who else may
+    /// have been.
     fn finds_work(&self) -> bool {
         let waits = || self.waiting.load(Ordering::Relaxed) > 0;
         self.surplus.cores().contains(GIVER)
@@ -135,7 +138,8 @@ fn who_goes_idle_and_who_gives_work_see_each_other() {
     no_work_is_missed(|_| (), |_| ());
 }
 
-/// Core 1 is in the set already, from an idle time before: it writes nothing there, while another takes it out.
+/// Core 1 is in the set already, from an idle time before: it writes nothing there, while another takes it
+/// out.
 #[test]
 fn an_idle_core_that_another_withdraws() {
     let was_idle = |machine: &Machine| {
@@ -144,7 +148,8 @@ fn an_idle_core_that_another_withdraws() {
     no_work_is_missed(was_idle, Machine::kick_if_idle);
 }
 
-/// Core 0 is in the set already, though nothing waits there: it writes nothing there, while another takes it out.
+/// Core 0 is in the set already, though nothing waits there: it writes nothing there, while another takes it
+/// out.
 #[test]
 fn a_giver_that_another_withdraws() {
     let had_work = |machine: &Machine| {

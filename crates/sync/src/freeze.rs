@@ -37,7 +37,8 @@ impl<T> FreezeLock<T> {
         if !self.frozen.load(Ordering::Acquire) {
             return Look::Locked(self.lock.lock());
         }
-        // SAFETY: whoever changed the value had the lock before `freeze` took it, and nobody gets it for a change after that.
+        // SAFETY: whoever changed the value had the lock before `freeze` took it, and nobody gets it for a
+        // change after that.
         Look::Frozen(unsafe { self.lock.peek() })
     }
 

@@ -1,6 +1,6 @@
 //! The only crate that names `core::sync::atomic` and `UnsafeCell`: under `--cfg loom` the same names are
-//! loom's, so every protocol built on this crate can be model-checked unchanged. (The kernel names them too, in its machine
-//! code, which no model runs: a protocol worth a model belongs in a crate.)
+//! loom's, so every protocol built on this crate can be model-checked unchanged. (The kernel names them too,
+//! in its machine code, which no model runs: a protocol worth a model belongs in a crate.)
 #![cfg_attr(not(loom), no_std)]
 #![warn(missing_debug_implementations)]
 

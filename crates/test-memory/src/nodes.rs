@@ -6,8 +6,8 @@ thread_local! {
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Size and alignment of a node's blocks: header, slots, second words; and of a tree's node. What there is one of for each core
-/// is larger, or less aligned.
+/// Size and alignment of a node's blocks: header, slots, second words; and of a tree's node. What there is
+/// one of for each core is larger, or less aligned.
 const BLOCKS: [(usize, usize); 4] = [(128, 128), (4096, 4096), (4096, 64), (192, 64)];
 
 /// The system's allocator; has no memory for the nodes of maps and trees on demand. All else it always has.
@@ -36,8 +36,8 @@ unsafe impl GlobalAlloc for FailingNodes {
     }
 }
 
-/// Runs `operation` with memory for `left` more blocks of nodes, for this thread. There is enough again when it is over, also by
-/// a panic.
+/// Runs `operation` with memory for `left` more blocks of nodes, for this thread. There is enough again when
+/// it is over, also by a panic.
 pub fn with_blocks<T>(left: usize, operation: impl FnOnce() -> T) -> T {
     struct Enough;
     impl Drop for Enough {

@@ -5,8 +5,8 @@ thread_local! {
     static POISONABLE: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Overwrites the blocks aligned to 64 bytes, which are nodes, when they are freed, and never gives them out again: a model
-/// that touches one goes astray at once.
+/// Overwrites the blocks aligned to 64 bytes, which are nodes, when they are freed, and never gives them out
+/// again: a model that touches one goes astray at once.
 #[derive(Debug)]
 pub struct Poison;
 

@@ -1,6 +1,7 @@
 use loom::cell::UnsafeCell;
 
-/// A value that threads are to keep each other from: loom reports two uses that are not ordered, if one of them writes.
+/// A value that threads are to keep each other from: loom reports two uses that are not ordered, if one of
+/// them writes.
 #[derive(Debug, Default)]
 pub struct Watched<T>(UnsafeCell<T>);
 

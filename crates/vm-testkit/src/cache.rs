@@ -1,5 +1,5 @@
-//! What a table or a TLB holds: translations of pages, and huge ones. Each holds its frames, unless it is asleep: a table that no
-//! core walks may say what it likes.
+//! What a table or a TLB holds: translations of pages, and huge ones. Each holds its frames, unless it is
+//! asleep: a table that no core walks may say what it likes.
 
 use std::collections::HashMap;
 

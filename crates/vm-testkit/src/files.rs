@@ -1,4 +1,5 @@
-//! Simulated files: pages that mappings show, held by one reference of the file and one of each page that shows them.
+//! Simulated files: pages that mappings show, held by one reference of the file and one of each page that
+//! shows them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -18,7 +19,8 @@ struct File {
     pages: BTreeMap<u64, FrameNum>,
 }
 
-/// A file as it is mapped in one place: the page of the file that comes first and where it is, and who refers to it.
+/// A file as it is mapped in one place: the page of the file that comes first and where it is, and who refers
+/// to it.
 #[derive(Clone, Copy)]
 struct View {
     file: usize,
@@ -115,8 +117,8 @@ impl FileStore {
         assert!(view.references >= 0, "{backing:?} has lost more references than it had");
     }
 
-    /// The file ends after `len` pages: none beyond is shown from now on, but what is shown stays until the mappings are
-    /// told.
+    /// The file ends after `len` pages: none beyond is shown from now on, but what is shown stays until the
+    /// mappings are told.
     pub fn set_len(&self, file: usize, len: u64) {
         self.lock().files[file].len = len;
     }

@@ -1,5 +1,5 @@
-//! Simulated memory in blocks of frames side by side, for huge pages. A block is given out again when all of its frames are
-//! back, in whatever order.
+//! Simulated memory in blocks of frames side by side, for huge pages. A block is given out again when all of
+//! its frames are back, in whatever order.
 
 use std::ops::Range;
 use std::sync::Mutex;

@@ -5,8 +5,8 @@ use vm::{Detail, Event, Flags, HUGE_PAGES, PageNum, PageRange, Prot, Region, Res
 
 use crate::{Model, Shows, World};
 
-/// Pages whose translations faults filled in. A fill fault may have been one of a huge page, so a space with huge pages
-/// counts as if all were.
+/// Pages whose translations faults filled in. A fill fault may have been one of a huge page, so a space with
+/// huge pages counts as if all were.
 pub(crate) fn filled(world: &World) -> u64 {
     let huge = world.count(Event::HugeFault) + world.count(Event::Promotion);
     let most = if huge > 0 { HUGE_PAGES } else { 1 };

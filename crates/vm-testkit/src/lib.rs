@@ -1,8 +1,8 @@
 //! Everything that judges an address space without a kernel: a naive model of what must happen, and a
 //! simulated machine that notices what must not.
 //!
-//! - [`Model`] is a map from pages to contents, and [`Disk`] one from files to contents. They know no frames, cores or
-//!   locks, so there is little in them to get wrong.
+//! - [`Model`] is a map from pages to contents, and [`Disk`] one from files to contents. They know no frames,
+//!   cores or locks, so there is little in them to get wrong.
 //! - [`Machine`] has cores played by host threads, interrupts, memory, and a Refcache domain.
 //! - [`SimMmu`] has software tables and TLBs. Every translation holds its frame: freeing a frame that a core
 //!   can still reach, using a freed one, freeing twice and losing one each stop the test with a message.

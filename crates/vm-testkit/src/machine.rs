@@ -117,8 +117,8 @@ impl Machine {
         f(&percore::pin())
     }
 
-    /// Has another thread play `core`, which nobody attends, for one call, and waits for it: what that core does in the middle
-    /// of something that this one does.
+    /// Has another thread play `core`, which nobody attends, for one call, and waits for it: what that core
+    /// does in the middle of something that this one does.
     pub fn elsewhere<R: Send>(&self, core: usize, f: impl FnOnce(&Pinned) -> R + Send) -> R {
         thread::scope(|scope| scope.spawn(|| self.on(core, f)).join()).expect("the other core has not failed")
     }

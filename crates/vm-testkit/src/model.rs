@@ -164,8 +164,8 @@ impl Model {
         if self.is_mapped(pages) { Ok(()) } else { Err(VmError::NotMapped) }
     }
 
-    /// Judges the space's answer to `collapse`, which changes nothing that can be told. That there is no huge frame, or
-    /// no page has one, is always a reason.
+    /// Judges the space's answer to `collapse`, which changes nothing that can be told. That there is no huge
+    /// frame, or no page has one, is always a reason.
     ///
     /// # Panics
     /// If the answer is wrong.

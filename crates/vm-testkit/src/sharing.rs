@@ -116,8 +116,8 @@ impl World {
         answer
     }
 
-    /// The same in pieces of at most `most` pages, with `between` after each; or in one step, if the design cannot. A piece that
-    /// finds no memory is given up.
+    /// The same in pieces of at most `most` pages, with `between` after each; or in one step, if the design
+    /// cannot. A piece that finds no memory is given up.
     ///
     /// # Errors
     /// Those of the space.

@@ -5,12 +5,12 @@
 //! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
 //! to light.
 //!
-//! A core may leave the space ([`SimMmu::leave`]). It keeps a table of its own then, and is told of what it must clear there when it
-//! comes back, or fills there for somebody else: `vm::Presence`. With one table for all it has nothing left, and is no user of the
-//! space until it comes back.
+//! A core may leave the space ([`SimMmu::leave`]). It keeps a table of its own then, and is told of what it
+//! must clear there when it comes back, or fills there for somebody else: `vm::Presence`. With one table for
+//! all it has nothing left, and is no user of the space until it comes back.
 //!
-//! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at that moment; a
-//! leaf that has gone meanwhile is noticed.
+//! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at
+//! that moment; a leaf that has gone meanwhile is noticed.
 
 mod absence;
 
@@ -103,7 +103,8 @@ impl SimMmu {
         self.state.links.iter().for_each(|links| links.lock().unwrap().clear());
     }
 
-    /// How this core's hardware translates `page` of `space`, which is ours, filling its TLB from the table on the way.
+    /// How this core's hardware translates `page` of `space`, which is ours, filling its TLB from the table
+    /// on the way.
     pub fn translate(
         &self,
         pin: &Pinned,

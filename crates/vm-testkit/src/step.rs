@@ -19,7 +19,8 @@ pub enum Step {
     Discard(Target),
     /// Make a huge page of the block that a page is in.
     Collapse(u64),
-    /// Move, and grow by so many pages; keep the old ones or not; in pieces of so many pages at most, or in one step.
+    /// Move, and grow by so many pages; keep the old ones or not; in pieces of so many pages at most, or in
+    /// one step.
     Remap(Target, u64, StepPlacement, bool, Option<u64>),
     /// Grow by so many pages.
     Extend(Target, u64),

@@ -159,7 +159,8 @@ impl World {
         Self::on(pin, self.machine.clone(), self.nodes.clone(), self.layout, self.design)
     }
 
-    /// No core runs the space any more: takes what is mapped away piece by piece. How many pages the pieces have.
+    /// No core runs the space any more: takes what is mapped away piece by piece. How many pages the pieces
+    /// have.
     pub fn dismantle(&mut self, pin: &Pinned) -> Vec<u64> {
         self.mmu.retire();
         let Some(space) = &mut self.space.space else { return Vec::new() };
@@ -266,8 +267,8 @@ impl World {
         all
     }
 
-    /// Ends the world, all other spaces of which have ended; nobody attends a core. All pages must be counted, and everything
-    /// that was ever taken must be back.
+    /// Ends the world, all other spaces of which have ended; nobody attends a core. All pages must be
+    /// counted, and everything that was ever taken must be back.
     pub fn finish(self) {
         let (machine, nodes) = (self.machine.clone(), self.nodes.clone());
         machine.on(0, |pin| {

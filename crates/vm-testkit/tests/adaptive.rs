@@ -42,7 +42,8 @@ fn adds(world: &World, event: Event, act: impl FnOnce()) -> u64 {
     world.count(event) - before
 }
 
-/// One leaf, mapped by core 0, of which the cores up to `users` have touched the first `used` pages, in their order.
+/// One leaf, mapped by core 0, of which the cores up to `users` have touched the first `used` pages, in their
+/// order.
 fn leaf_of(cores: usize, users: usize, used: u64) -> (World, PageRange) {
     let (world, leaf) = (world(cores), pages(LEAF_START, LEAF));
     map(&world, 0, leaf);
@@ -137,8 +138,8 @@ fn a_page_that_many_use_is_no_reason_twice() {
     world.finish();
 }
 
-/// What `wordindex` does to 19 leaves: 16 that one core has filled all read, and of 3 they need a page. How many fill faults, and how
-/// many pages of tables of the cores' own there are then.
+/// What `wordindex` does to 19 leaves: 16 that one core has filled all read, and of 3 they need a page. How
+/// many fill faults, and how many pages of tables of the cores' own there are then.
 fn index(tables: Tables) -> (u64, usize) {
     let cores = 8;
     let world = World::radix(Setup { cores, ..Setup::new() }, tables);
@@ -158,7 +159,8 @@ fn index(tables: Tables) -> (u64, usize) {
     counted
 }
 
-/// An eighth of the fills, and half as many pages as there are leaves at most: what one table for all would have.
+/// An eighth of the fills, and half as many pages as there are leaves at most: what one table for all would
+/// have.
 #[test]
 fn an_index_needs_few_fills_and_few_pages_of_tables() {
     let (all_fills, all_pages) = index(Tables::PerCore);
@@ -167,8 +169,8 @@ fn an_index_needs_few_fills_and_few_pages_of_tables() {
     assert_eq!((all_pages, pages), (8 * 19, 3 * 3));
 }
 
-/// A core has left, and what its table leads to is taken back: nobody tells it then. It fills there for somebody else, and later
-/// runs there again.
+/// A core has left, and what its table leads to is taken back: nobody tells it then. It fills there for
+/// somebody else, and later runs there again.
 #[test]
 fn who_fills_from_outside_has_heard_what_it_missed() {
     let (world, leaf) = leaf_of(2, 2, 3);
@@ -348,7 +350,8 @@ fn raised_rights_cost_one_fault_that_fills_nothing() {
     world.finish();
 }
 
-/// Leaves and pages far apart go with one call, few of them or many: no core translates any, and no leaf has an owner.
+/// Leaves and pages far apart go with one call, few of them or many: no core translates any, and no leaf has
+/// an owner.
 #[test]
 fn leaves_far_apart_are_unlinked_together() {
     for (places, discards) in [(1, false), (3, false), (3, true), (8, false), (9, true), (30, false)] {

@@ -151,8 +151,8 @@ fn a_producer_reuses_what_its_consumer_unmaps_a_million_times() {
     produce_and_consume(1_000_000);
 }
 
-/// Operations of a turn. Threads take turns, because what is mapped at the same time, and so how far it spreads, would depend
-/// on the host's scheduler otherwise.
+/// Operations of a turn. Threads take turns, because what is mapped at the same time, and so how far it
+/// spreads, would depend on the host's scheduler otherwise.
 const TURN: usize = 16;
 
 /// What one core has mapped, and how far it got.
@@ -193,8 +193,8 @@ impl Tenant {
         self.regions.lock().unwrap().extend(regions);
     }
 
-    /// All that it ever mapped lies within four times what was mapped at the peak, in either place, and so do all regions
-    /// of both.
+    /// All that it ever mapped lies within four times what was mapped at the peak, in either place, and so do
+    /// all regions of both.
     fn judge(&self) {
         let peak = self.peak.load(SeqCst);
         for spread in &self.spread {
@@ -206,7 +206,8 @@ impl Tenant {
     }
 }
 
-/// Eight threads that map ranges of random sizes, unmap them after random times, and let each other unmap every third.
+/// Eight threads that map ranges of random sizes, unmap them after random times, and let each other unmap
+/// every third.
 struct House {
     world: World,
     tenants: [Tenant; 8],

@@ -245,7 +245,8 @@ fn rival_designs_take_nothing_out() {
     }
 }
 
-/// Each core counts in words of its own of pages that all use, while the clock runs, and children come and go.
+/// Each core counts in words of its own of pages that all use, while the clock runs, and children come and
+/// go.
 #[test]
 fn no_write_is_lost_while_the_clock_runs() {
     const CORES: usize = 4;

@@ -1,4 +1,5 @@
-//! What a machine and its callers promise while slots are locked: who breaks it is found out where the harm would be done.
+//! What a machine and its callers promise while slots are locked: who breaks it is found out where the harm
+//! would be done.
 #![cfg(debug_assertions)]
 
 use std::ops::ControlFlow;

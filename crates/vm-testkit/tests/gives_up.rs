@@ -1,5 +1,5 @@
-//! A call of the machine that gives its core up while slots are locked. The core is played for ever then, so this has a process of
-//! its own.
+//! A call of the machine that gives its core up while slots are locked. The core is played for ever then, so
+//! this has a process of its own.
 
 use std::cell::RefCell;
 use std::thread;

@@ -1,4 +1,5 @@
-//! Huge pages, verb by verb: one fault, one translation, and no page that loses its contents when another one goes.
+//! Huge pages, verb by verb: one fault, one translation, and no page that loses its contents when another one
+//! goes.
 
 mod blocks;
 

@@ -1,4 +1,5 @@
-//! Visitors, and callers who say what copies show, may panic: nothing stays locked, nothing is lost, and no core keeps what it must not.
+//! Visitors, and callers who say what copies show, may panic: nothing stays locked, nothing is lost, and no
+//! core keeps what it must not.
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -100,7 +101,8 @@ impl Drop for EndsLate {
     }
 }
 
-/// Frames are leaked by a thread that plays no core of the machine, and nothing panics, also while the thread unwinds.
+/// Frames are leaked by a thread that plays no core of the machine, and nothing panics, also while the thread
+/// unwinds.
 #[test]
 fn a_space_may_be_dropped_by_any_thread() {
     let ways: [fn(World); 3] = [
@@ -126,7 +128,8 @@ fn a_space_may_be_dropped_by_any_thread() {
     }
 }
 
-/// The child has some of the pages: neither program sees what the other writes to them, though the parent's core could write before.
+/// The child has some of the pages: neither program sees what the other writes to them, though the parent's
+/// core could write before.
 fn a_fork_panics(forks: Forks) {
     for (world, bad) in worlds().zip((0..FILES).cycle()) {
         let child = world.machine.on(0, |pin| world.sibling(pin)).unwrap();

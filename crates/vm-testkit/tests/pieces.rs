@@ -1,5 +1,6 @@
-//! A mapping moves piece by piece (`relocation.rs`): how many steps it takes, what it refuses, and where the pages are
-//! when others unmap some of them meanwhile. (Memory that runs out: `oom.rs`. Others who look: `storms.rs`.)
+//! A mapping moves piece by piece (`relocation.rs`): how many steps it takes, what it refuses, and where the
+//! pages are when others unmap some of them meanwhile. (Memory that runs out: `oom.rs`. Others who look:
+//! `storms.rs`.)
 
 use std::cell::Cell;
 
@@ -46,8 +47,8 @@ fn with_tokens(test: impl Fn(&World, &Pinned)) {
     }
 }
 
-/// Moves the mapping, and calls `between` with the number of each step that is not the last. Returns the outcome, and
-/// how many steps there were.
+/// Moves the mapping, and calls `between` with the number of each step that is not the last. Returns the
+/// outcome, and how many steps there were.
 fn move_it(
     world: &World,
     pin: &Pinned,
@@ -88,8 +89,8 @@ fn only_designs_with_folded_slots_move_in_pieces() {
     }
 }
 
-/// Pieces are what `MOST` says: of the check, of the claim at a fixed place, of the carrying. The two pages more take
-/// one step, and so does the end.
+/// Pieces are what `MOST` says: of the check, of the claim at a fixed place, of the carrying. The two pages
+/// more take one step, and so does the end.
 #[test]
 fn a_move_takes_as_many_steps_as_it_has_pieces() {
     let pieces = |pages: u64| pages.div_ceil(MOST);
@@ -165,8 +166,8 @@ fn a_move_that_is_refused_changes_nothing() {
     });
 }
 
-/// After each step in turn somebody unmaps a page of the new place. The move fails if a page was still to come there,
-/// and all pages are where they were. If not, the contents of that page are gone.
+/// After each step in turn somebody unmaps a page of the new place. The move fails if a page was still to
+/// come there, and all pages are where they were. If not, the contents of that page are gone.
 #[test]
 fn a_page_of_the_new_place_is_unmapped_meanwhile() {
     for (lost, step) in
@@ -222,8 +223,8 @@ fn a_page_of_the_old_place_is_unmapped_meanwhile() {
     }
 }
 
-/// Once the new place is held, somebody maps a page of it: that stays, whether it comes before the page that moves
-/// there or after.
+/// Once the new place is held, somebody maps a page of it: that stays, whether it comes before the page that
+/// moves there or after.
 #[test]
 fn what_others_map_at_the_new_place_stays() {
     let claimed = PAGES.div_ceil(MOST) + ROOM.div_ceil(MOST);
@@ -266,8 +267,8 @@ fn a_place_beyond_user_space_is_refused_at_once() {
     });
 }
 
-/// After each step in turn somebody takes the right to write a page of the old place. If the page has not moved yet,
-/// the move fails, and the page is as they left it.
+/// After each step in turn somebody takes the right to write a page of the old place. If the page has not
+/// moved yet, the move fails, and the page is as they left it.
 #[test]
 fn a_page_of_the_old_place_is_protected_meanwhile() {
     for step in 1..14 {
@@ -290,8 +291,8 @@ fn a_page_of_the_old_place_is_protected_meanwhile() {
     }
 }
 
-/// The first piece has moved. Somebody maps one of its pages at the old place, and the move fails: that page stays, and
-/// the others come back.
+/// The first piece has moved. Somebody maps one of its pages at the old place, and the move fails: that page
+/// stays, and the others come back.
 #[test]
 fn what_others_map_at_the_old_place_stays() {
     with_tokens(|world, pin| {

@@ -1,4 +1,5 @@
-//! Choosing an address never fails while there is a hole, however few there are and whoever else is after them.
+//! Choosing an address never fails while there is a hole, however few there are and whoever else is after
+//! them.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

@@ -8,7 +8,8 @@ use vm_testkit::{Shows, World};
 
 const ALL: usize = HUGE_PAGES as usize;
 
-/// Writes the pages of the first block in order, on core 0: there are huge frames only when page `late` comes.
+/// Writes the pages of the first block in order, on core 0: there are huge frames only when page `late`
+/// comes.
 fn fill(world: &World, late: u64) {
     world.machine.on(0, |pin| {
         for at in 0..HUGE_PAGES {

@@ -1,4 +1,5 @@
-//! Host threads and several spaces: children that are made while others write, mappings that move while others look.
+//! Host threads and several spaces: children that are made while others write, mappings that move while
+//! others look.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 

@@ -314,7 +314,8 @@ fn discard_drops_contents_and_keeps_the_mapping() {
     });
 }
 
-/// Nothing is dropped if one page of the range is not to be, whatever the others are; and what cores translate is still taken back.
+/// Nothing is dropped if one page of the range is not to be, whatever the others are; and what cores
+/// translate is still taken back.
 #[test]
 fn discard_refuses_as_a_whole() {
     for_each_design(Setup::new(), |world| {
@@ -432,7 +433,8 @@ fn a_space_may_be_dropped_on_an_offline_core() {
     });
 }
 
-/// A piece of a space that nobody has any more is a few leaves, and what they map is free before the space is dropped.
+/// A piece of a space that nobody has any more is a few leaves, and what they map is free before the space is
+/// dropped.
 #[test]
 fn a_space_is_dismantled_piece_by_piece() {
     const FAR: u64 = 1 << 20;

@@ -1,8 +1,9 @@
 //! An address space over page tables of your own.
 //!
-//! The crate needs three things of a machine: translations ([`Mmu`]), memory ([`Frames`]) and the contents of files
-//! ([`Backings`]). Here the translations are a hash map for each core, the memory is a list of frame numbers, and there
-//! are no files. Two threads play two cores. A page that one core used is unmapped without a word to the other.
+//! The crate needs three things of a machine: translations ([`Mmu`]), memory ([`Frames`]) and the contents of
+//! files ([`Backings`]). Here the translations are a hash map for each core, the memory is a list of frame
+//! numbers, and there are no files. Two threads play two cores. A page that one core used is unmapped without
+//! a word to the other.
 //!
 //! Run it: `cargo run --example own_page_tables`
 #![forbid(unsafe_code)]

@@ -4,17 +4,18 @@
 //! part of the address space whose slots and leaves no other core needs to touch.
 //!
 //! 1. What the core unmapped lately comes back first ([`Recent`]).
-//! 2. Otherwise the core sweeps its arena for a hole ([`Sweep`]), from a random place downwards. It begins in its piece
-//!    of the [`Yard`], which is small: what threads of a small program share needs few upper tables.
+//! 2. Otherwise the core sweeps its arena for a hole ([`Sweep`]), from a random place downwards. It begins in
+//!    its piece of the [`Yard`], which is small: what threads of a small program share needs few upper
+//!    tables.
 //! 3. A core whose piece is full moves to a part that is its own from the root down.
-//! 4. If that is full too it moves into the lower half of another core's part, where that one seldom is. There it is
-//!    again one of few who look there, and usually the only one.
+//! 4. If that is full too it moves into the lower half of another core's part, where that one seldom is.
+//!    There it is again one of few who look there, and usually the only one.
 //!
-//! Nothing here is a reservation, and no core writes another's arena: the map is the truth. Every candidate is
-//! verified under the range lock by the caller, and one that was taken meanwhile is passed over. A hole that
-//! another core made is not announced to its arena's owner, who sees it in the map when the sweep comes by: a
-//! message would cost a line that both write, while the slots that the owner looks at are those which it
-//! must fetch anyway, to map there.
+//! Nothing here is a reservation, and no core writes another's arena: the map is the truth. Every candidate
+//! is verified under the range lock by the caller, and one that was taken meanwhile is passed over. A hole
+//! that another core made is not announced to its arena's owner, who sees it in the map when the sweep comes
+//! by: a message would cost a line that both write, while the slots that the owner looks at are those which
+//! it must fetch anyway, to map there.
 
 use core::iter;
 use core::ops::Range;
@@ -28,7 +29,8 @@ use crate::recent::Recent;
 use crate::sweep::Sweep;
 use crate::{PageNum, PageRange};
 
-/// The arenas of all cores. A core's begins when it first looks for a hole: most processes stay where they began.
+/// The arenas of all cores. A core's begins when it first looks for a hole: most processes stay where they
+/// began.
 #[derive(Debug)]
 pub(crate) struct Arenas {
     split: Split,

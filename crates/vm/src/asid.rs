@@ -1,11 +1,13 @@
-//! Numbers by which a core's TLB tells the translations of spaces apart, so that it keeps them while others run.
+//! Numbers by which a core's TLB tells the translations of spaces apart, so that it keeps them while others
+//! run.
 //!
-//! A TLB that has such numbers (x86: PCID, elsewhere: ASID) uses an entry only under the number that it was made under. So a
-//! core need not empty it when it goes from one space to another: it gives each space a number of its own, and loads the
-//! table of one that comes back without a flush. Numbers are a core's affair, as tables per core are: no line is shared.
+//! A TLB that has such numbers (x86: PCID, elsewhere: ASID) uses an entry only under the number that it was
+//! made under. So a core need not empty it when it goes from one space to another: it gives each space a
+//! number of its own, and loads the table of one that comes back without a flush. Numbers are a core's
+//! affair, as tables per core are: no line is shared.
 //!
-//! A core gives out *tickets*, 1, 2, 3, ... and never the same twice. Ticket `t` stands for the number `1 + t % COUNT`; 0 is
-//! left to who runs without a space.
+//! A core gives out *tickets*, 1, 2, 3, ... and never the same twice. Ticket `t` stands for the number `1 + t
+//! % COUNT`; 0 is left to who runs without a space.
 //!
 //! ```text
 //!   COUNT = 3    ticket   1   2   3   4   5            the core has given 5: spaces c, d and e find their numbers
@@ -21,13 +23,15 @@
 //!
 //! # Invariants
 //!
-//! 1. Tickets go round the numbers in turn: a number has another space from the moment its ticket is no more of the last
-//!    `COUNT`. So one count is all that a core has to remember.
-//! 2. The first load with a ticket flushes: nothing is left of who had the number before, nor of tables in frames that now
-//!    are other tables.
-//! 3. What others take back while the core is away is noted (`presence.rs`), and the load that ends it flushes.
-//! 4. What the core itself changes in a space's tables, or frees of them, while it does not run the space makes it
-//!    [`forget`](Asid::forget) the ticket. So does an interrupt that arrives after the core has left.
+//! 1. Tickets go round the numbers in turn: a number has another space from the moment its ticket is no more
+//!    of the last `COUNT`. So one count is all that a core has to remember.
+//! 2. The first load with a ticket flushes: nothing is left of who had the number before, nor of tables in
+//!    frames that now are other tables.
+//! 3. What others take back while the core is away is noted (`presence.rs`), and the load that ends it
+//!    flushes.
+//! 4. What the core itself changes in a space's tables, or frees of them, while it does not run the space
+//!    makes it [`forget`](Asid::forget) the ticket. So does an interrupt that arrives after the core has
+//!    left.
 //!
 //! All is the core's own, and nobody else looks: every access is Relaxed. Handlers of interrupts only forget.
 
@@ -64,7 +68,8 @@ impl Asid {
         }
     }
 
-    /// What the TLB keeps of the space here must not be used again. By the core, when it does not run the space.
+    /// What the TLB keeps of the space here must not be used again. By the core, when it does not run the
+    /// space.
     #[inline]
     pub fn forget(&self) {
         self.ticket.store(0, Ordering::Relaxed);

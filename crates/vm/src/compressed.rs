@@ -10,22 +10,23 @@
 //!      └───────────────────── fault: a frame, decompress, fill ────────────────────┘
 //! ```
 //!
-//! A page is *idle* if it is neither tracked nor linked: no core has touched it since the clock came by last, or it would
-//! have faulted. So the trackers are the clock's accessed bits, no core is asked for any, and what is compressed needs no
-//! shootdown.
+//! A page is *idle* if it is neither tracked nor linked: no core has touched it since the clock came by last,
+//! or it would have faulted. So the trackers are the clock's accessed bits, no core is asked for any, and
+//! what is compressed needs no shootdown.
 //!
 //! # Invariants
 //!
 //! 1. A compressed page has no frame, no tracker, and no leaf's link: no core translates it. It holds its
 //!    contents (`adjust_compressed`), alone or with pages of other spaces that inherited them, and releases
 //!    them where it would release a frame.
-//! 2. Only a page that owns its frame alone is compressed. If it has a reference, and is known to have the only one, it owns
-//!    the frame from then on; nobody can become another holder meanwhile (`sharing.rs`, 4).
-//! 3. A page's state changes under its slot's lock only: a fault waits for the clock, or the clock for the fault. The frame
-//!    is filled before the slot says so, and the contents are released after.
-//! 4. What is compressed never changes. Who inherits it adds a holder, whether parent or child writes first: each gets a frame
-//!    of its own from the same bytes.
-//! 5. Compressing needs no memory: what is compressed is kept in frames that pages gave before, or in the page's own.
+//! 2. Only a page that owns its frame alone is compressed. If it has a reference, and is known to have the
+//!    only one, it owns the frame from then on; nobody can become another holder meanwhile (`sharing.rs`, 4).
+//! 3. A page's state changes under its slot's lock only: a fault waits for the clock, or the clock for the
+//!    fault. The frame is filled before the slot says so, and the contents are released after.
+//! 4. What is compressed never changes. Who inherits it adds a holder, whether parent or child writes first:
+//!    each gets a frame of its own from the same bytes.
+//! 5. Compressing needs no memory: what is compressed is kept in frames that pages gave before, or in the
+//!    page's own.
 //!
 //! The models are in `tests/loom/clock.rs`.
 
@@ -38,7 +39,8 @@ use crate::usage::Change;
 use crate::{Event, Fault, FaultError, Flags, FrameNum, Frames, Memory, Mmu, PageNum};
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
-    /// The locked page `at` is compressed: it gets a frame. If the table has no room it has it all the same, untranslated.
+    /// The locked page `at` is compressed: it gets a frame. If the table has no room it has it all the same,
+    /// untranslated.
     #[cold]
     pub(crate) fn bring_back(
         &self,

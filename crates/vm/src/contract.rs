@@ -1,7 +1,8 @@
 //! What a machine promises of its calls, checked where debug assertions are on.
 //!
-//! A space calls its machine ([`Mmu`], [`Frames`], [`Backings`]) and its callers' visitors with slots locked. Each core notes the
-//! call that it is in, in one word of its own, and an operation that locks slots looks at that word first.
+//! A space calls its machine ([`Mmu`], [`Frames`], [`Backings`]) and its callers' visitors with slots locked.
+//! Each core notes the call that it is in, in one word of its own, and an operation that locks slots looks at
+//! that word first.
 //!
 //! | promise | what breaking it does | the check |
 //! |---|---|---|

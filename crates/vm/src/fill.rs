@@ -12,7 +12,8 @@ use crate::shootdown_set::{ShootdownSet, around, linkage, pages};
 use crate::{Fault, FaultError, FrameNum, Linkage, Memory, Mmu, PageNum, PageRange, Tables};
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
-    /// Fills this core's translation of the locked page `at`. On failure the entry is as it was, or translated by fewer.
+    /// Fills this core's translation of the locked page `at`. On failure the entry is as it was, or
+    /// translated by fewer.
     #[inline(always)]
     pub(crate) fn fill(
         &self,
@@ -198,8 +199,9 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     }
 }
 
-/// Whether this core is linked, and nobody translates the page. Its upper entry leads to the leaf, or to nothing: if a note of
-/// what it missed took more than was meant (`presence.rs`), the program faults once more.
+/// Whether this core is linked, and nobody translates the page. Its upper entry leads to the leaf, or to
+/// nothing: if a note of what it missed took more than was meant (`presence.rs`), the program faults once
+/// more.
 #[inline(always)]
 fn is_open(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
     page.is_untracked() && linkage(&entry.leaf()).is_linked(pin.core())

@@ -44,8 +44,8 @@ impl Split {
 /// Pages in a piece of the yard: 128 MiB. Slots of two pieces' leaves lie in different cache lines.
 const PIECE: u64 = 1 << 15;
 
-/// Where the cores' arenas begin: a piece for each, side by side. Eight of them are within 1 GiB, so that a core which uses
-/// what others have mapped needs few upper tables.
+/// Where the cores' arenas begin: a piece for each, side by side. Eight of them are within 1 GiB, so that a
+/// core which uses what others have mapped needs few upper tables.
 #[derive(Debug)]
 pub(crate) struct Yard {
     start: u64,

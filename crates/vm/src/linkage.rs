@@ -1,8 +1,8 @@
 //! Which cores translate pages through a leaf itself, instead of a table page of their own.
 //!
-//! With [`Tables::Adaptive`](crate::Tables) each core has its own upper tables. Where they come to a leaf's 512 pages they
-//! lead either to the leaf's frame (the core is *linked*), whose words are page-table entries, or to a page of the core's
-//! own (*private*), or nowhere.
+//! With [`Tables::Adaptive`](crate::Tables) each core has its own upper tables. Where they come to a leaf's
+//! 512 pages they lead either to the leaf's frame (the core is *linked*), whose words are page-table entries,
+//! or to a page of the core's own (*private*), or nowhere.
 //!
 //! ```text
 //!   core 0's upper table ──┐                            the leaf's words
@@ -34,18 +34,20 @@
 //!
 //! # Invariants
 //!
-//! 1. A core's upper table leads to a leaf only while the core is in the leaf's set, and has been since before. (A core that
-//!    does not run the space is not interrupted: it unlinks before it does again, see `presence.rs`.)
+//! 1. A core's upper table leads to a leaf only while the core is in the leaf's set, and has been since
+//!    before. (A core that does not run the space is not interrupted: it unlinks before it does again, see
+//!    `presence.rs`.)
 //! 2. The set grows under the lock of some slot of the leaf, by the core that joins. It shrinks by a core
 //!    that has given up its tables or has unlinked, under the locks of all 512 slots after each core of it
 //!    has unlinked (`reset`), and by the owner of a leaving leaf, after those that go have unlinked.
-//! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads to it.
+//! 3. Each core in the set holds the leaf ([`radixmap::Leaf::hold`]): no leaf dies while an upper table leads
+//!    to it.
 //! 4. A core in a page's tracker, or a private sharer of it, that links has lost its own page before it
 //!    returns to the program. Until then the set, which it is in, covers it.
-//! 5. The upper entry of a core in the set leads to the leaf or nowhere, never to a page of its own. So who is in the set
-//!    fills by storing the page's word alone.
-//! 6. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot stores its
-//!    word, and nothing is lost.
+//! 5. The upper entry of a core in the set leads to the leaf or nowhere, never to a page of its own. So who
+//!    is in the set fills by storing the page's word alone.
+//! 6. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot
+//!    stores its word, and nothing is lost.
 //!
 //! # Orders
 //!
@@ -56,9 +58,9 @@
 //!   T2  fence                                 L2  fence
 //!   T3  read the set; interrupt it            L3  upper entry := the leaf;  the program walks
 //! ```
-//! If T3 misses L1, then T2 came before L2, and every walk through L3 finds `P` = 0. The same for rights that are lowered,
-//! and for `reset`, which nobody can link meanwhile. Other loads and stores here are Relaxed: the slots' locks order them, or a CAS
-//! on the state decides.
+//! If T3 misses L1, then T2 came before L2, and every walk through L3 finds `P` = 0. The same for rights that
+//! are lowered, and for `reset`, which nobody can link meanwhile. Other loads and stores here are Relaxed:
+//! the slots' locks order them, or a CAS on the state decides.
 
 use percore::{CoreId, CoreSet, MAX_CORES};
 use sync::atomic::{AtomicU64, Ordering, fence};
@@ -83,8 +85,8 @@ impl<'g> Linkage<'g> {
         Self { state, sharers: SharerList::new([low, high]), linked }
     }
 
-    /// Whether `core` is linked. For the core itself, with a slot of the leaf locked. Acquire, partner of the Release in `remove`: who
-    /// has been taken out finds what it missed (`presence.rs`).
+    /// Whether `core` is linked. For the core itself, with a slot of the leaf locked. Acquire, partner of the
+    /// Release in `remove`: who has been taken out finds what it missed (`presence.rs`).
     #[inline(always)]
     pub fn is_linked(self, core: CoreId) -> bool {
         let (word, bit) = self.bit(core);
@@ -125,7 +127,8 @@ impl<'g> Linkage<'g> {
         self.sharers.add(core)
     }
 
-    /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold the leaf.
+    /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold
+    /// the leaf.
     pub fn link(self, core: CoreId) -> bool {
         if self.is_linked(core) {
             return false;
@@ -167,7 +170,8 @@ impl<'g> Linkage<'g> {
         gone
     }
 
-    /// After `core`, which calls, has given up its tables, or unlinked. Whether it was in the set: then it holds the leaf no more.
+    /// After `core`, which calls, has given up its tables, or unlinked. Whether it was in the set: then it
+    /// holds the leaf no more.
     pub fn leave(self, core: CoreId) -> bool {
         let _ = self.change(|state| state.left(core));
         self.remove(core)
@@ -192,7 +196,8 @@ impl<'g> Linkage<'g> {
         users
     }
 
-    /// The cores in the set: all that may be, if called after a fence. T3. Acquire, partner of the Release in `leave`.
+    /// The cores in the set: all that may be, if called after a fence. T3. Acquire, partner of the Release in
+    /// `leave`.
     pub fn linked(self) -> CoreSet {
         CoreSet::from_words(self.linked.each_ref().map(|word| word.load(Ordering::Acquire)))
     }

@@ -12,8 +12,8 @@ use crate::Prot;
 
 /// What a mapping shows that is not plain anonymous memory: a file, shared memory. Opaque to this crate.
 ///
-/// It knows which of its pages is shown at a page number (that number less a base), so all pages of a mapping have the
-/// same one. A mapping that moves gets another.
+/// It knows which of its pages is shown at a page number (that number less a base), so all pages of a mapping
+/// have the same one. A mapping that moves gets another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackingNum(NonZeroU64);
 
@@ -59,7 +59,8 @@ pub struct Flags(u16);
 impl Flags {
     /// None.
     pub const NONE: Self = Self(0);
-    /// What is written is seen by everybody who maps the backing (MAP_SHARED). Only a mapping with a backing has it.
+    /// What is written is seen by everybody who maps the backing (MAP_SHARED). Only a mapping with a backing
+    /// has it.
     pub const SHARED: Self = Self(1 << 0);
     /// A child does not get the pages (MADV_DONTFORK).
     pub const DONTFORK: Self = Self(1 << 1);

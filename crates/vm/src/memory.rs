@@ -6,20 +6,22 @@ use percore::Pinned;
 
 use crate::{Access, BackingNum, CompressedNum, FrameNum, PageNum};
 
-/// Memory, a page at a time, under the contract of [`Memory`]. A frame is owned by one page alone, or it is *counted*: several hold a reference each.
+/// Memory, a page at a time, under the contract of [`Memory`]. A frame is owned by one page alone, or it is
+/// *counted*: several hold a reference each.
 pub trait Frames: Send + Sync {
     /// A frame of zeroes, owned by the caller alone.
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
 
-    /// [`HUGE_PAGES`](crate::HUGE_PAGES) frames of zeroes side by side, aligned to as many: the first. The caller owns each of
-    /// them alone, and gives them back together or one by one. None: there are none, or they are better kept for others;
-    /// `wanted` says that the program asked for them.
+    /// [`HUGE_PAGES`](crate::HUGE_PAGES) frames of zeroes side by side, aligned to as many: the first. The
+    /// caller owns each of them alone, and gives them back together or one by one. None: there are none, or
+    /// they are better kept for others; `wanted` says that the program asked for them.
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
 
     /// Whether pages may be huge, frames or not; `wanted` as above.
     fn allows_huge(&self, wanted: bool) -> bool;
 
-    /// The same as `alloc_huge` with anything in them, for a caller who fills each of them before anybody else sees it.
+    /// The same as `alloc_huge` with anything in them, for a caller who fills each of them before anybody
+    /// else sees it.
     fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
 
     /// Fills `frame`, which the caller owns alone and nobody sees, with the bytes of `from`, or with zeroes.
@@ -31,27 +33,28 @@ pub trait Frames: Send + Sync {
     /// Takes back a frame that the caller owns alone. No core can reach it any more.
     fn free(&self, pin: &Pinned, frame: FrameNum);
 
-    /// Takes back all frames of [`alloc_huge`](Frames::alloc_huge), of which `first` is the first, as [`free`](Frames::free)
-    /// takes one.
+    /// Takes back all frames of [`alloc_huge`](Frames::alloc_huge), of which `first` is the first, as
+    /// [`free`](Frames::free) takes one.
     fn free_huge(&self, pin: &Pinned, first: FrameNum);
 
     /// A frame that the caller owns alone becomes counted, with one reference: the caller's.
     fn share(&self, pin: &Pinned, frame: FrameNum);
 
-    /// Adds references to a counted frame, or gives some up. The last one frees the frame, some time later; no core
-    /// can reach it then through a reference that was given up.
+    /// Adds references to a counted frame, or gives some up. The last one frees the frame, some time later;
+    /// no core can reach it then through a reference that was given up.
     fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64);
 
-    /// The caller holds one reference of a counted frame. If it is known to be the only one, the frame is the caller's
-    /// alone again, and counted no more. It may be the only one and not be known to be.
+    /// The caller holds one reference of a counted frame. If it is known to be the only one, the frame is the
+    /// caller's alone again, and counted no more. It may be the only one and not be known to be.
     fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool;
 
-    /// Takes `frame`, which the caller owns alone and no core can reach, and keeps its bytes in less memory, with one holder:
-    /// the caller. None: that is not worth it, and the frame is the caller's still. Needs no memory.
+    /// Takes `frame`, which the caller owns alone and no core can reach, and keeps its bytes in less memory,
+    /// with one holder: the caller. None: that is not worth it, and the frame is the caller's still. Needs no
+    /// memory.
     fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum>;
 
-    /// Fills `frame`, which the caller owns alone and nobody sees, with what the caller holds as `compressed`, and goes on to
-    /// hold.
+    /// Fills `frame`, which the caller owns alone and nobody sees, with what the caller holds as
+    /// `compressed`, and goes on to hold.
     fn decompress(&self, pin: &Pinned, compressed: CompressedNum, frame: FrameNum);
 
     /// So many more hold `compressed`, which the caller holds, or so many fewer. With the last one it goes.
@@ -69,8 +72,8 @@ pub enum BackingError {
 
 /// What mappings show that are not plain anonymous memory, under the contract of [`Memory`].
 ///
-/// A backing is counted in pages: each mapped page, touched or not, is one reference. So folding and expanding change
-/// nothing, and anonymous memory costs nothing.
+/// A backing is counted in pages: each mapped page, touched or not, is one reference. So folding and
+/// expanding change nothing, and anonymous memory costs nothing.
 pub trait Backings: Send + Sync {
     /// A mapping of `backing` begins at `start`. Told once, with the range locked, before any page shows it.
     fn placed(&self, pin: &Pinned, backing: BackingNum, start: PageNum);
@@ -78,14 +81,14 @@ pub trait Backings: Send + Sync {
     /// A mapping of `backing` has grown, and ends before `end`. Told before any of the new pages shows it.
     fn grown(&self, pin: &Pinned, backing: BackingNum, end: PageNum);
 
-    /// The counted frame that holds virtual page `page` of a mapping of `backing`, with one reference for the caller. The
-    /// page's slot is locked until the frame is mapped, or given back.
+    /// The counted frame that holds virtual page `page` of a mapping of `backing`, with one reference for the
+    /// caller. The page's slot is locked until the frame is mapped, or given back.
     ///
-    /// [`Access::Write`]: the frame will be written through a shared mapping, so a hole must become memory of the
-    /// backing's own. Otherwise the frame is mapped for reading (`Read`, `Exec`), or copied.
+    /// [`Access::Write`]: the frame will be written through a shared mapping, so a hole must become memory of
+    /// the backing's own. Otherwise the frame is mapped for reading (`Read`, `Exec`), or copied.
     ///
-    /// A shared mapping that allows writing may be written after a fault that only read: there is no second fault, and
-    /// nobody is told. A backing that wants to know must not outlive its contents in memory.
+    /// A shared mapping that allows writing may be written after a fault that only read: there is no second
+    /// fault, and nobody is told. A backing that wants to know must not outlive its contents in memory.
     ///
     /// # Errors
     /// See [`BackingError`].
@@ -97,15 +100,16 @@ pub trait Backings: Send + Sync {
         access: Access,
     ) -> Result<FrameNum, BackingError>;
 
-    /// The number of pages that refer to `backing` changes by `pages`. The caller of `map` keeps it alive until then.
+    /// The number of pages that refer to `backing` changes by `pages`. The caller of `map` keeps it alive
+    /// until then.
     fn adjust(&self, pin: &Pinned, backing: BackingNum, pages: i64);
 }
 
 /// All that a space needs of a machine's memory.
 ///
 /// # Contract
-/// Each call is made with slots locked, by a pinned core. So it does not sleep, uses no space, ends on the core where it began, and
-/// runs no epoch work: what [`Mmu`](crate::Mmu) promises, checked in the same way.
+/// Each call is made with slots locked, by a pinned core. So it does not sleep, uses no space, ends on the
+/// core where it began, and runs no epoch work: what [`Mmu`](crate::Mmu) promises, checked in the same way.
 pub trait Memory: Frames + Backings {}
 
 impl<T: Frames + Backings> Memory for T {}

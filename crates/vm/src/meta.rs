@@ -1,4 +1,5 @@
-//! What is kept for each page: the radix map's value. One word for anonymous memory, two for what is shown or advised.
+//! What is kept for each page: the radix map's value. One word for anonymous memory, two for what is shown or
+//! advised.
 //!
 //! ```text
 //!          63   62    61     60      59    58-56   55-54   53-52  51-44   43-12   11-9    8-1    0
@@ -6,12 +7,13 @@
 //!           e   tag SHOWN COUNTED PRESENT rights     sharers      -       frame   tags     e     1   translated through the leaf
 //! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
-//! A word with bit 0 is an entry of a machine's page table. The bits `e` are the machine's ([`Mmu::entry`](crate::Mmu));
-//! what else the word says is in bits that the machine leaves to software. Who walks such words is in `linkage.rs`.
+//! A word with bit 0 is an entry of a machine's page table. The bits `e` are the machine's
+//! ([`Mmu::entry`](crate::Mmu)); what else the word says is in bits that the machine leaves to software. Who
+//! walks such words is in `linkage.rs`.
 //!
 //! Where COUNTED is set and PRESENT is not, the contents are in compressed memory (`compressed.rs`).
-//! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The states of a
-//! page, and who may be in which, are in `sharing.rs`.
+//! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The
+//! states of a page, and who may be in which, are in `sharing.rs`.
 
 mod contents;
 mod translation;
@@ -33,11 +35,11 @@ const SHOWN: u64 = 1 << 61;
 const HUGE: u64 = SHOWN;
 const FRAME_SHIFT: u32 = 12;
 const FRAME: u64 = ((1 << FrameNum::BITS) - 1) << FRAME_SHIFT;
-/// Without PRESENT: the page's contents are in compressed memory, and it holds one reference of them; the frame's place has
-/// their number.
+/// Without PRESENT: the page's contents are in compressed memory, and it holds one reference of them; the
+/// frame's place has their number.
 const COMPRESSED: u64 = COUNTED;
-/// Without LINKED: compressed memory did not want the contents, and no core has translated the page since; or, of a page
-/// without contents, its place is held by a move (`relocation.rs`).
+/// Without LINKED: compressed memory did not want the contents, and no core has translated the page since;
+/// or, of a page without contents, its place is held by a move (`relocation.rs`).
 const REFUSED: u64 = 1 << 55;
 /// The page is translated through its leaf.
 const LINKED: u64 = 1 << 0;
@@ -143,8 +145,8 @@ impl Page {
         !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
     }
 
-    /// What a translation of the page may allow: its rights, but no writing while a write has to copy first. A page that
-    /// may be written may be read.
+    /// What a translation of the page may allow: its rights, but no writing while a write has to copy first.
+    /// A page that may be written may be read.
     #[inline(always)]
     pub(crate) fn rights(self) -> Prot {
         match self.is_copied_on_write() && self.prot().allows(Access::Write) {

@@ -1,6 +1,7 @@
 //! What a machine brings to an address space: translations.
 //!
-//! All of it is called with the slots of the pages in question locked and the caller pinned. [`Mmu`] says what follows from that.
+//! All of it is called with the slots of the pages in question locked and the caller pinned. [`Mmu`] says
+//! what follows from that.
 
 use alloc::sync::Arc;
 
@@ -19,8 +20,8 @@ pub enum Tables {
     PerCore,
     /// One table for all: any core in [`Mmu::users`] may hold any page, and all of them are shot at.
     Shared,
-    /// Each core has its own upper tables, which lead to the space's own leaves or to pages of the core's own: see
-    /// [`Linkage`](crate::Linkage).
+    /// Each core has its own upper tables, which lead to the space's own leaves or to pages of the core's
+    /// own: see [`Linkage`](crate::Linkage).
     Adaptive,
 }
 
@@ -38,41 +39,46 @@ pub struct Shot {
 ///
 /// # Contract
 /// Each call is made with the slots of its pages locked, by a pinned core. So it
-/// - uses no space, this one or another: it would wait for slots that its own core has locked, or lock them in the wrong order;
-/// - does not sleep and does not unpin: another task of the core would use a space meanwhile, or the call would go on elsewhere;
+/// - uses no space, this one or another: it would wait for slots that its own core has locked, or lock them
+///   in the wrong order;
+/// - does not sleep and does not unpin: another task of the core would use a space meanwhile, or the call
+///   would go on elsewhere;
 /// - ends on the core where it began: the space notes that core's translation;
 /// - runs no epoch work: a core that uses nodes without counting them must not flush its counts;
-/// - serves incoming shootdowns while it waits for another core, or two cores that shoot at each other wait for ever.
+/// - serves incoming shootdowns while it waits for another core, or two cores that shoot at each other wait
+///   for ever.
 ///
-/// The first three are checked at each call where debug assertions are on, and break with a panic (`contract.rs`). Refcache and
-/// RCU refuse epoch work always. Only the machine sees what it serves: the simulated one checks that at each turn of a wait.
+/// The first three are checked at each call where debug assertions are on, and break with a panic
+/// (`contract.rs`). Refcache and RCU refuse epoch work always. Only the machine sees what it serves: the
+/// simulated one checks that at each turn of a wait.
 pub trait Mmu: Send + Sync {
     /// How the cores share translations; never changes.
     fn tables(&self) -> Tables;
 
-    /// Lets `page` be translated to `frame` with rights `prot`: in this core's table (in a page of its own) or in the one
-    /// table. Replaces an older entry for the page, also in this core's TLB. `prot` has at least
-    /// one right.
+    /// Lets `page` be translated to `frame` with rights `prot`: in this core's table (in a page of its own)
+    /// or in the one table. Replaces an older entry for the page, also in this core's TLB. `prot` has at
+    /// least one right.
     ///
     /// # Errors
     /// No memory for a table page. Then no translation was added; an older one of this page may remain.
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory>;
 
-    /// The same for the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `first`, to as many frames from `frame`, both aligned to
-    /// as many: best as one translation. No core translates any of these pages elsewhere.
+    /// The same for the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `first`, to as many frames from `frame`,
+    /// both aligned to as many: best as one translation. No core translates any of these pages elsewhere.
     ///
     /// # Errors
     /// As `fill`.
     fn fill_huge(&self, pin: &Pinned, first: PageNum, frame: FrameNum, prot: Prot)
     -> Result<(), OutOfMemory>;
 
-    /// Removes every translation of `pages` from this core's table or from the one table, and from this core's TLB; a huge
-    /// one that reaches beyond `pages` goes as a whole. Cannot fail; pages without a translation are fine. Where a leaf is
-    /// linked its words are left alone: they say already what is to be translated; a leaf all of whose pages are in
-    /// `pages` is unlinked.
+    /// Removes every translation of `pages` from this core's table or from the one table, and from this
+    /// core's TLB; a huge one that reaches beyond `pages` goes as a whole. Cannot fail; pages without a
+    /// translation are fine. Where a leaf is linked its words are left alone: they say already what is to be
+    /// translated; a leaf all of whose pages are in `pages` is unlinked.
     fn clear(&self, pin: &Pinned, pages: PageRange);
 
-    /// Does the same for each of `runs`, which lie apart. A machine that flushes its TLB once for all of them does that here.
+    /// Does the same for each of `runs`, which lie apart. A machine that flushes its TLB once for all of them
+    /// does that here.
     fn clear_all(&self, pin: &Pinned, runs: &[PageRange]) {
         runs.iter().for_each(|run| self.clear(pin, *run));
     }
@@ -87,14 +93,14 @@ pub trait Mmu: Send + Sync {
     /// `clear`: a core that joins later must not see what `clear` removed before.
     fn users(&self, pin: &Pinned) -> CoreSet;
 
-    /// What an entry of a table says of a page with the rights `prot`, which are not none, besides the frame in bits 12 to
-    /// 51: bit 0, which makes it one, and what else there is in bits 1 to 8 and 63. It has been accessed and written
-    /// already. Asked only of [`Tables::Adaptive`].
+    /// What an entry of a table says of a page with the rights `prot`, which are not none, besides the frame
+    /// in bits 12 to 51: bit 0, which makes it one, and what else there is in bits 1 to 8 and 63. It has been
+    /// accessed and written already. Asked only of [`Tables::Adaptive`].
     fn entry(&self, prot: Prot) -> u64;
 
-    /// Lets this core translate the 512 pages around `page` through `leaf`, the address of the frame that has their
-    /// entries; an own page for them goes, and what came from it in the TLB. Whether that is new. Asked only of
-    /// [`Tables::Adaptive`].
+    /// Lets this core translate the 512 pages around `page` through `leaf`, the address of the frame that has
+    /// their entries; an own page for them goes, and what came from it in the TLB. Whether that is new. Asked
+    /// only of [`Tables::Adaptive`].
     ///
     /// # Errors
     /// No memory for an upper table. Then nothing has changed.

@@ -84,7 +84,8 @@ impl FrameNum {
     }
 }
 
-/// What stands for the contents of a page in compressed memory. Opaque to this crate; as wide as a [`FrameNum`].
+/// What stands for the contents of a page in compressed memory. Opaque to this crate; as wide as a
+/// [`FrameNum`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompressedNum(u32);
 

@@ -1,8 +1,8 @@
 //! Cores that do not run a space are not interrupted: they hear what they missed when they come back.
 //!
-//! For machines with a table per core, which outlives the core's stay in the space. `here` says whether the core has the
-//! space's table loaded. For a core that has not, removed pages are noted as missed, and it clears them before it
-//! loads the table again.
+//! For machines with a table per core, which outlives the core's stay in the space. `here` says whether the
+//! core has the space's table loaded. For a core that has not, removed pages are noted as missed, and it
+//! clears them before it loads the table again.
 //!
 //! ```text
 //!   shootdown                                enter (on the target)
@@ -13,19 +13,21 @@
 //! ```
 //!
 //! 1. The note is one word, so E2 takes the whole of it or nothing.
-//! 2. If S2 precedes E2 in the word's order, this `enter` clears the pages. If S2 follows it, the *next* `enter`'s E2
-//!    clears them; between the two, either S3 sees E1, and the handler clears, or the core has left.
-//! 3. S2 and E2 change the same word, each in one step: so one of them comes first, and the other sees it, and what came before it.
-//!    That S3 misses E1 while E2 misses S2 needs no fence to forbid.
-//! 4. A core leaves after it has loaded another table: who sees `here` false, at S3, knows that no translation is used
-//!    any more, until the core comes again. What its TLB keeps of the space meanwhile (`asid.rs`) it uses then only if E2
-//!    found no note.
+//! 2. If S2 precedes E2 in the word's order, this `enter` clears the pages. If S2 follows it, the *next*
+//!    `enter`'s E2 clears them; between the two, either S3 sees E1, and the handler clears, or the core has
+//!    left.
+//! 3. S2 and E2 change the same word, each in one step: so one of them comes first, and the other sees it,
+//!    and what came before it. That S3 misses E1 while E2 misses S2 needs no fence to forbid.
+//! 4. A core leaves after it has loaded another table: who sees `here` false, at S3, knows that no
+//!    translation is used any more, until the core comes again. What its TLB keeps of the space meanwhile
+//!    (`asid.rs`) it uses then only if E2 found no note.
 //!
-//! 5. A core may fill in the table of a space that it does not run, for another process. It clears what it missed before it
-//!    walks: an entry may lead to a leaf that is gone. Whoever made that a leaf's end held the slots that the core holds now, or
-//!    took it out of the leaf's set.
+//! 5. A core may fill in the table of a space that it does not run, for another process. It clears what it
+//!    missed before it walks: an entry may lead to a leaf that is gone. Whoever made that a leaf's end held
+//!    the slots that the core holds now, or took it out of the leaf's set.
 //!
-//! Notes add up to one hull, rounded to spans of 512 pages: what it covers in excess is filled again by faults.
+//! Notes add up to one hull, rounded to spans of 512 pages: what it covers in excess is filled again by
+//! faults.
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -65,16 +67,19 @@ impl Presence {
         self.here.load(Ordering::Relaxed)
     }
 
-    /// The core comes: what to clear in its table before it loads it. By the core itself, with interrupts off.
+    /// The core comes: what to clear in its table before it loads it. By the core itself, with interrupts
+    /// off.
     pub fn enter(&self) -> Option<PageRange> {
         self.here.store(true, Ordering::Relaxed); // E1
-        // Release and Acquire, partners of those in `note`: who notes later sees E1, and who hears a note finds what came before it:
-        // a leaf's word that is no entry any more, or that this core may not link the leaf (`demotion.rs`, D1).
+        // Release and Acquire, partners of those in `note`: who notes later sees E1, and who hears a note
+        // finds what came before it: a leaf's word that is no entry any more, or that this core may not link
+        // the leaf (`demotion.rs`, D1).
         unpack(self.missed.swap(0, Ordering::AcqRel)) // E2
     }
 
-    /// The core fills in the space's table while it is elsewhere: what to clear there before. By the core itself, which holds
-    /// slots of the pages that it fills, and whose TLB must not keep what it has of the space.
+    /// The core fills in the space's table while it is elsewhere: what to clear there before. By the core
+    /// itself, which holds slots of the pages that it fills, and whose TLB must not keep what it has of the
+    /// space.
     #[cold]
     pub fn catch_up(&self) -> Option<PageRange> {
         // Acquire, as in `enter`. Nobody has to see that this core fills.
@@ -88,11 +93,12 @@ impl Presence {
         self.here.store(false, Ordering::Release);
     }
 
-    /// Whether the core must be interrupted to clear `pages`. If not, it will clear them by itself. By other cores, which
-    /// have removed the pages from the space's metadata before, or hold them locked.
+    /// Whether the core must be interrupted to clear `pages`. If not, it will clear them by itself. By other
+    /// cores, which have removed the pages from the space's metadata before, or hold them locked.
     #[inline]
     pub fn must_interrupt(&self, pages: PageRange) -> bool {
-        // S1: Relaxed, as nothing follows from it but the interrupt. S3: Acquire, partner of the Release in `leave`.
+        // S1: Relaxed, as nothing follows from it but the interrupt. S3: Acquire, partner of the Release in
+        // `leave`.
         self.here.load(Ordering::Relaxed) || {
             self.note(pages); // S2
             self.here.load(Ordering::Acquire) // S3

@@ -1,5 +1,5 @@
-//! The last few ranges that a core unmapped: who maps and unmaps in a loop gets the same pages, nodes and table
-//! pages again, and no look at the map is spent on it.
+//! The last few ranges that a core unmapped: who maps and unmaps in a loop gets the same pages, nodes and
+//! table pages again, and no look at the map is spent on it.
 //!
 //! Only a range of just the size that is asked for comes back. To split a larger one would cost the loop that
 //! uses it its place; what nobody asks for again is forgotten, and found as a hole by the search.

@@ -9,12 +9,15 @@
 //!                          back, open, clear, release: as before (what was mapped at a fixed new place is gone)
 //! ```
 //!
-//! 1. A *held* page is mapped, has no contents, and may not be accessed. So nothing else is mapped there, and a fault
-//!    fails: the caller lets it wait for the end of the move, and tries again.
-//! 2. Each step is one operation of the space: it locks a piece at both places, and does all of it or nothing.
-//! 3. The old place keeps its nodes and its second words until the move is sure, so the way back needs no memory.
-//! 4. Others may unmap held pages, or map over them. A step that finds a page that is not what it was ends the move, and the pages go
-//!    back as far as their places are held still: for others their own operation came first.
+//! 1. A *held* page is mapped, has no contents, and may not be accessed. So nothing else is mapped there, and
+//!    a fault fails: the caller lets it wait for the end of the move, and tries again.
+//! 2. Each step is one operation of the space: it locks a piece at both places, and does all of it or
+//!    nothing.
+//! 3. The old place keeps its nodes and its second words until the move is sure, so the way back needs no
+//!    memory.
+//! 4. Others may unmap held pages, or map over them. A step that finds a page that is not what it was ends
+//!    the move, and the pages go back as far as their places are held still: for others their own operation
+//!    came first.
 //!
 //! The caller does one move at a time in a space, and no fork meanwhile.
 
@@ -43,8 +46,8 @@ pub trait MovePieces {
     /// As [`AddressSpace::map`].
     fn claim(&self, pin: &Pinned, place: Placement, pages: u64) -> Result<PageNum, VmError>;
 
-    /// Moves `from`, pages of `mapping`, to `to`, where all is held. They leave held pages behind. Returns what they are a
-    /// mapping of at the new place.
+    /// Moves `from`, pages of `mapping`, to `to`, where all is held. They leave held pages behind. Returns
+    /// what they are a mapping of at the new place.
     ///
     /// # Errors
     /// `NotMapped` or `Mixed` if either is not so; `OutOfMemory`.
@@ -57,8 +60,8 @@ pub trait MovePieces {
         remap_backing: &mut RemapBacking<'_>,
     ) -> Result<Mapping, VmError>;
 
-    /// Moves the contents of `from`, as far as they are pages of `mapping`, back to `to`, as far as that is held. Both places
-    /// are held then.
+    /// Moves the contents of `from`, as far as they are pages of `mapping`, back to `to`, as far as that is
+    /// held. Both places are held then.
     ///
     /// # Errors
     /// `OutOfMemory`, if a page has become part of a huge one meanwhile.
@@ -186,7 +189,8 @@ impl<'s> Relocation<'s> {
         }
         let piece = self.piece(pin);
         let found = self.parts.mapping_of(pin, piece);
-        // The leftmost page that is wrong says how, as in one step: not a hole behind a page of another mapping.
+        // The leftmost page that is wrong says how, as in one step: not a hole behind a page of another
+        // mapping.
         if let (Some(old), Err(_)) = (self.old, found)
             && self.parts.mapping_of(pin, PageRange::one(piece.start())).is_ok_and(|first| first != old)
         {
@@ -322,8 +326,8 @@ impl<'s> Relocation<'s> {
         (self.phase, self.rest) = (phase, pages);
     }
 
-    /// The first piece of what is left; none of nothing. On the way back it ends where a slot of its place does, so that nothing
-    /// has to be expanded.
+    /// The first piece of what is left; none of nothing. On the way back it ends where a slot of its place
+    /// does, so that nothing has to be expanded.
     fn piece(&self, pin: &Pinned) -> PageRange {
         let piece = if self.rest.is_empty() { self.rest } else { self.space.piece(pin, self.rest) };
         match self.phase {

@@ -23,27 +23,29 @@
 //!
 //! # Invariants
 //!
-//! 1. A frame is written through a translation only by those who may: no translation allows more than `Page::rights`
-//!    says, which is the one place that takes writing away from what is counted and not shared.
+//! 1. A frame is written through a translation only by those who may: no translation allows more than
+//!    `Page::rights` says, which is the one place that takes writing away from what is counted and not
+//!    shared.
 //! 2. Each page that is not untouched owns its frame, or one reference, or has its contents in compressed
 //!    memory. These leave the page in `release` only, or by being compressed (`compressed.rs`), after the
 //!    page's translations were invalidated.
 //! 3. A page's state changes under its slot's lock. What lowers its rights invalidates its translations
 //!    before the unlock.
-//! 4. Only a holder adds references, with its own slot locked. So if the only holder asks (`Frames::unshare`), nobody can
-//!    become another one before it has answered.
+//! 4. Only a holder adds references, with its own slot locked. So if the only holder asks
+//!    (`Frames::unshare`), nobody can become another one before it has answered.
 //! 5. Each page of a mapping with a backing is one reference of the backing, whatever its state.
 //!
 //! # Orders
 //!
 //! - *fork counts, then invalidates, then unlocks.* Until then other cores may still write the frame
-//!   that the child shall have: the child does not run yet, so it is as if they had written before the fork. Who writes a
-//!   page that was taken back waits for the unlock: nothing that comes after that write is in the child.
+//!   that the child shall have: the child does not run yet, so it is as if they had written before the fork.
+//!   Who writes a page that was taken back waits for the unlock: nothing that comes after that write is in
+//!   the child.
 //! - *A write copies, then invalidates, then fills, then releases.* Cores that only read the old frame would
 //!   go on reading it, unlocked, after a write: so their translations go before the new one is there. If the
 //!   fill fails the page has its old frame still, untranslated.
-//! - *A new state is set before the translation is filled.* If the fill fails, the page is in that state, without a
-//!   translation: as correct as before, and there is nothing to undo.
+//! - *A new state is set before the translation is filled.* If the fill fails, the page is in that state,
+//!   without a translation: as correct as before, and there is nothing to undo.
 
 use core::mem;
 
@@ -89,8 +91,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// The locked page `at` is untouched and has a backing: it shows the backing's frame, or has a copy if it is to be
-    /// written.
+    /// The locked page `at` is untouched and has a backing: it shows the backing's frame, or has a copy if it
+    /// is to be written.
     pub(crate) fn show(
         &self,
         pin: &Pinned,
@@ -175,8 +177,8 @@ impl<M: Mmu, F: Memory> Scattered<'_, M, F> {
     }
 }
 
-/// Pages that come or go: references of backings, told once for each run of pages that show the same, and the space's own
-/// counts.
+/// Pages that come or go: references of backings, told once for each run of pages that show the same, and the
+/// space's own counts.
 pub(crate) struct References<'a, M: Mmu, F: Memory> {
     backend: &'a Backend<M, F>,
     pin: &'a Pinned,

@@ -15,10 +15,11 @@
 //!
 //! # Invariants
 //!
-//! 1. A core translates a page that is not locked only if the page's tracker names it. `fault` fills and tracks under the
-//!    slot's lock; `invalidate` runs before a tracker is emptied, or (`protect`, which keeps the frame) before the slot is
-//!    unlocked. (One table for all: the tracker says whether the table holds the page, and [`Mmu::users`] who may have it
-//!    in a TLB. A linked page's translations are its leaf's: `linkage.rs`.)
+//! 1. A core translates a page that is not locked only if the page's tracker names it. `fault` fills and
+//!    tracks under the slot's lock; `invalidate` runs before a tracker is emptied, or (`protect`, which keeps
+//!    the frame) before the slot is unlocked. (One table for all: the tracker says whether the table holds
+//!    the page, and [`Mmu::users`] who may have it in a TLB. A linked page's translations are its leaf's:
+//!    `linkage.rs`.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
 //! 3. A frame leaves its slot only in `release`, which only [`Invalidated`] has, which only `invalidate`
 //!    makes.
@@ -69,7 +70,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         self.invalidate_by(pin, &set, || self.mmu.clear(pin, set.pages));
     }
 
-    /// The same for translations of the pages of `runs` only: here nothing is looked at that lies between them.
+    /// The same for translations of the pages of `runs` only: here nothing is looked at that lies between
+    /// them.
     #[inline]
     fn invalidate_runs(&self, pin: &Pinned, set: &ShootdownSet, runs: &[PageRange]) {
         self.invalidate_by(pin, set, || self.mmu.clear_all(pin, runs));
@@ -243,7 +245,8 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, Runs> {
         Self { guard, set, runs, picked }
     }
 
-    /// Invalidates the translations on every core, and unlinks every core from each leaf that is locked as a whole.
+    /// Invalidates the translations on every core, and unlinks every core from each leaf that is locked as a
+    /// whole.
     #[inline]
     pub(crate) fn invalidate_leaves<M: Mmu, F: Memory>(
         self,

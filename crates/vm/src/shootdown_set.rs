@@ -28,7 +28,8 @@ impl ShootdownSet {
         Self { cores, pages: PageRange::one(at), holes: false }
     }
 
-    /// The translations of those locked pages that `concerns`, which is asked of all, picks. A slot that sticks out of the range has none.
+    /// The translations of those locked pages that `concerns`, which is asked of all, picks. A slot that
+    /// sticks out of the range has none.
     #[inline]
     pub(crate) fn of<E: Expand>(
         guard: &mut RangeGuard<'_, Page, E>,
@@ -53,7 +54,8 @@ impl ShootdownSet {
         set
     }
 
-    /// The same with the cores that are linked to leaves that are locked as a whole. And where all these translations are.
+    /// The same with the cores that are linked to leaves that are locked as a whole. And where all these
+    /// translations are.
     #[inline(never)]
     pub(crate) fn with_leaves<E: Expand>(
         guard: &mut RangeGuard<'_, Page, E>,
@@ -126,7 +128,8 @@ impl ShootdownSet {
         guard.for_each_whole_leaf(|leaf, keys| _ = self.add_leaf(&leaf, range(keys)));
     }
 
-    /// Adds the cores that are linked to the leaf of `pages`, which is locked as a whole. Whether there are any.
+    /// Adds the cores that are linked to the leaf of `pages`, which is locked as a whole. Whether there are
+    /// any.
     fn add_leaf(&mut self, leaf: &Leaf<'_>, pages: PageRange) -> bool {
         let linked = linkage(leaf).linked();
         if linked.is_empty() {
@@ -142,7 +145,8 @@ impl ShootdownSet {
     }
 }
 
-/// Runs of locked pages, from the left, as long as they are few: so they are found again without a walk over all that is locked.
+/// Runs of locked pages, from the left, as long as they are few: so they are found again without a walk over
+/// all that is locked.
 pub(crate) struct Runs {
     runs: [PageRange; Self::MOST],
     len: usize,

@@ -43,7 +43,8 @@ pub enum VmError {
     NotMapped,
     /// A page may never have the right asked for (EACCES).
     Denied,
-    /// The pages are not of one mapping (EFAULT), or a page is not of the kind that the advice is for (EINVAL).
+    /// The pages are not of one mapping (EFAULT), or a page is not of the kind that the advice is for
+    /// (EINVAL).
     Mixed,
 }
 
@@ -72,8 +73,9 @@ pub struct Remap {
 /// Returns the child's backing for pages of a forked mapping, given the parent's, or `None` if there is no
 /// memory.
 ///
-/// Called with slots locked, before any page shows the new backing. It may be the same one. It keeps the contract of
-/// [`Memory`](crate::Memory). If it panics, the space is as if it had said that there is no memory.
+/// Called with slots locked, before any page shows the new backing. It may be the same one. It keeps the
+/// contract of [`Memory`](crate::Memory). If it panics, the space is as if it had said that there is no
+/// memory.
 pub type ForkBacking<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
 
 /// Returns the backing of pages that move, given the old one and the first page's number before and after, or
@@ -87,8 +89,9 @@ pub type RemapBacking<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<Ba
 pub enum Others {
     /// There are none, so nobody maps or writes anything.
     None,
-    /// They execute no instruction of the program after they have been interrupted for the copy, or have faulted. Of the calls
-    /// that they are in the child has the effects on what was not copied yet, and no others.
+    /// They execute no instruction of the program after they have been interrupted for the copy, or have
+    /// faulted. Of the calls that they are in the child has the effects on what was not copied yet, and no
+    /// others.
     Freeze,
 }
 
@@ -139,53 +142,56 @@ pub(crate) const PIECE: u64 = 512;
 
 /// One address space. Every operation is atomic: overlapping ones take effect one after the other.
 ///
-/// The caller stays pinned throughout. After `unmap`, `discard`, `zap`, `remap`, `fork` and lowering `protect` return, no
-/// core can use the old translations; after `map` returns, every core can fault the pages in.
+/// The caller stays pinned throughout. After `unmap`, `discard`, `zap`, `remap`, `fork` and lowering
+/// `protect` return, no core can use the old translations; after `map` returns, every core can fault the
+/// pages in.
 ///
-/// Visitors are called with slots locked. They keep the contract of [`Memory`](crate::Memory): above all, they use no space and
-/// touch no memory of one. A visitor that panics leaves nothing locked.
+/// Visitors are called with slots locked. They keep the contract of [`Memory`](crate::Memory): above all,
+/// they use no space and touch no memory of one. A visitor that panics leaves nothing locked.
 pub trait AddressSpace: Any + Send + Sync {
     /// Maps `pages` pages as `mapping` says, and says where.
     fn map(&self, pin: &Pinned, place: Placement, pages: u64, mapping: Mapping) -> Result<PageNum, VmError>;
 
-    /// Returns the first part of `pages` that an operation on a range does in a bounded number of steps: all of them, or up
-    /// to a page that is mapped. A caller that does an operation piece by piece can stop between two pieces, and what is
-    /// mapped anywhere meanwhile lies in one piece as a whole. A hint: others may map more before the operation begins.
+    /// Returns the first part of `pages` that an operation on a range does in a bounded number of steps: all
+    /// of them, or up to a page that is mapped. A caller that does an operation piece by piece can stop
+    /// between two pieces, and what is mapped anywhere meanwhile lies in one piece as a whole. A hint: others
+    /// may map more before the operation begins.
     fn piece(&self, pin: &Pinned, pages: PageRange) -> PageRange;
 
     /// Removes every mapping in `pages`. Holes are fine.
     fn unmap(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError>;
 
-    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`], a page that is sealed against writing
-    /// [`VmError::Denied`]: then the pages before the first of them have the new rights, and the others keep theirs (as
-    /// on Linux).
+    /// Gives exactly `pages` the rights `prot`. A hole is [`VmError::NotMapped`], a page that is sealed
+    /// against writing [`VmError::Denied`]: then the pages before the first of them have the new rights, and
+    /// the others keep theirs (as on Linux).
     fn protect(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError>;
 
-    /// Sets and clears flags of `pages`, all of [`Flags::ADVICE`]. If part of the range is not mapped, the rest is advised
-    /// all the same, and the answer is [`VmError::NotMapped`]. [`Flags::WIPEONFORK`] is for anonymous memory: before
-    /// anything else is changed it is [`VmError::Mixed`].
+    /// Sets and clears flags of `pages`, all of [`Flags::ADVICE`]. If part of the range is not mapped, the
+    /// rest is advised all the same, and the answer is [`VmError::NotMapped`]. [`Flags::WIPEONFORK`] is for
+    /// anonymous memory: before anything else is changed it is [`VmError::Mixed`].
     fn advise(&self, pin: &Pinned, pages: PageRange, set: Flags, clear: Flags) -> Result<(), VmError>;
 
-    /// Makes the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `block`, which is the first of a block, a huge page, with the
-    /// contents they have (MADV_COLLAPSE).
+    /// Makes the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `block`, which is the first of a block, a huge
+    /// page, with the contents they have (MADV_COLLAPSE).
     ///
     /// # Errors
-    /// `NotMapped`, `OutOfRange`; `Mixed` if they are of more than one mapping, of none that may be huge, or all of them
-    /// untouched; `OutOfMemory` if there is no huge frame, or it is better kept for others.
+    /// `NotMapped`, `OutOfRange`; `Mixed` if they are of more than one mapping, of none that may be huge, or
+    /// all of them untouched; `OutOfMemory` if there is no huge frame, or it is better kept for others.
     fn collapse(&self, pin: &Pinned, block: PageNum) -> Result<(), VmError>;
 
-    /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then (MADV_DONTNEED). If
-    /// part of the range is not mapped, the rest is discarded all the same, and the answer is [`VmError::NotMapped`].
-    /// Needs memory only to split a huge page.
+    /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then
+    /// (MADV_DONTNEED). If part of the range is not mapped, the rest is discarded all the same, and the
+    /// answer is [`VmError::NotMapped`]. Needs memory only to split a huge page.
     fn discard(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         self.discard_without(pin, pages, Flags::NONE)
     }
 
-    /// The same; but if a page has one of the flags `refused`, nothing is discarded, and the answer is [`VmError::Mixed`].
+    /// The same; but if a page has one of the flags `refused`, nothing is discarded, and the answer is
+    /// [`VmError::Mixed`].
     fn discard_without(&self, pin: &Pinned, pages: PageRange, refused: Flags) -> Result<(), VmError>;
 
-    /// Pages of `pages` that show `backing` are untouched again: it was truncated, or wants its frames back. Others are
-    /// left alone. Needs no memory.
+    /// Pages of `pages` that show `backing` are untouched again: it was truncated, or wants its frames back.
+    /// Others are left alone. Needs no memory.
     fn zap(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies);
 
     /// The mapping that `pages` are of grows by `more` pages behind them, if nothing is there.
@@ -224,9 +230,9 @@ pub trait AddressSpace: Any + Send + Sync {
         fork_backing: &mut ForkBacking<'_>,
     ) -> Result<(), VmError>;
 
-    /// Copies one piece of the same, from page `from` on, for a caller who knows what `others` do until the last piece is
-    /// done: so the child need not be a copy of one moment. Returns where the next piece begins, or none if that was the last.
-    /// Designs that copy all at once have one piece.
+    /// Copies one piece of the same, from page `from` on, for a caller who knows what `others` do until the
+    /// last piece is done: so the child need not be a copy of one moment. Returns where the next piece
+    /// begins, or none if that was the last. Designs that copy all at once have one piece.
     ///
     /// # Errors
     /// As [`fork`](Self::fork).
@@ -264,12 +270,12 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Shows the mapping of `page`, if it has one, to `visit`, with the page's slot locked.
     fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping));
 
-    /// Shows the frame that `access` to `page` reaches to `visit`, with the page's slot locked, and says true; or false if
-    /// there is none yet, or it may not be accessed so: `fault` says why.
+    /// Shows the frame that `access` to `page` reaches to `visit`, with the page's slot locked, and says
+    /// true; or false if there is none yet, or it may not be accessed so: `fault` says why.
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool;
 
-    /// Shows what is mapped in `pages`, from the left, to `visit`: each region as it was at one moment, or, where it is
-    /// large, at several.
+    /// Shows what is mapped in `pages`, from the left, to `visit`: each region as it was at one moment, or,
+    /// where it is large, at several.
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>);
 
     /// Shows the regions of `pages` to `visit`, from the left, as [`regions`](Self::regions) does, but for
@@ -298,8 +304,8 @@ pub trait AddressSpace: Any + Send + Sync {
         end
     }
 
-    /// Shows the runs of `pages` that have frames, from the left, to `visit`. Returns whether any page of the range is of a
-    /// mapping with a backing.
+    /// Shows the runs of `pages` that have frames, from the left, to `visit`. Returns whether any page of the
+    /// range is of a mapping with a backing.
     ///
     /// # Errors
     /// `NotMapped` if part of the range is not mapped, after all was shown.
@@ -313,8 +319,8 @@ pub trait AddressSpace: Any + Send + Sync {
     /// What happened so far, on all cores. Disturbs no core.
     fn counters(&self) -> Counters;
 
-    /// How many pages there are, and have frames. Walks over nothing, and stops and disturbs nobody: what others do meanwhile
-    /// shows or does not.
+    /// How many pages there are, and have frames. Walks over nothing, and stops and disturbs nobody: what
+    /// others do meanwhile shows or does not.
     fn usage(&self) -> Usage;
 
     /// What happened so far on `core`.
@@ -323,24 +329,24 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Metadata nodes allocated and freed so far.
     fn nodes(&self) -> Nodes;
 
-    /// This core has freed its own tables of the space, and its TLB holds nothing of it: no leaf stays for its sake. With
-    /// [`Tables::Adaptive`](crate::Tables).
+    /// This core has freed its own tables of the space, and its TLB holds nothing of it: no leaf stays for
+    /// its sake. With [`Tables::Adaptive`](crate::Tables).
     fn tables_dropped(&self, pin: &Pinned);
 
-    /// Where the leaf is that this core's hardware would link for `page`, and what it would read there: for simulated
-    /// hardware. None: there is no leaf.
+    /// Where the leaf is that this core's hardware would link for `page`, and what it would read there: for
+    /// simulated hardware. None: there is no leaf.
     fn walk(&self, pin: &Pinned, page: PageNum) -> Option<(usize, u64)>;
 
-    /// Shows where each frame of the metadata's nodes begins, as an address of the machine, to `visit`. An estimate while
-    /// others work.
+    /// Shows where each frame of the metadata's nodes begins, as an address of the machine, to `visit`. An
+    /// estimate while others work.
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
 
     /// Shows the frame of each page that has one to `visit`.
     fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum));
 
-    /// Takes away what is mapped in the first part of `rest`, which begins where the last call said, or with all that may be
-    /// mapped. A bounded number of steps; returns what it leaves. For who is about to drop the space: then that takes no longer
-    /// either. None runs the space any more, or ever will.
+    /// Takes away what is mapped in the first part of `rest`, which begins where the last call said, or with
+    /// all that may be mapped. A bounded number of steps; returns what it leaves. For who is about to drop
+    /// the space: then that takes no longer either. None runs the space any more, or ever will.
     fn dismantle(&mut self, pin: &Pinned, rest: PageRange) -> PageRange {
         let piece = self.piece(pin, rest);
         match self.unmap(pin, piece) {
@@ -351,7 +357,7 @@ pub trait AddressSpace: Any + Send + Sync {
     }
 
     /// Unmaps everything: all frames are free when it returns. The metadata's nodes follow when the space is
-    /// dropped and the epochs move on. Dropping the space does the same but asks no core for translations: none runs the
-    /// space by then, or ever will.
+    /// dropped and the epochs move on. Dropping the space does the same but asks no core for translations:
+    /// none runs the space by then, or ever will.
     fn destroy(&self, pin: &Pinned);
 }

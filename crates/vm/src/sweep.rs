@@ -16,11 +16,11 @@
 //! 3. **advance** into land where nothing was ever handed out, which takes a look or two.
 //! 4. Only if all of that is used the arena is searched as a whole.
 //!
-//! So no search looks along more than `2 * CREDIT * n + STRIDE` pages while there is new land, and few along so many.
-//! Still the spread is bounded. Whoever extends the window by `n` pages has just swept `CREDIT * n` (or the rest of a
-//! pass) without a hole: a pass extends it by a third at most, and only where it is densely used. And a pass that
-//! handed out more than half of the window halves it. So the window is a small multiple of what is mapped, whether
-//! that grows or shrinks.
+//! So no search looks along more than `2 * CREDIT * n + STRIDE` pages while there is new land, and few along
+//! so many. Still the spread is bounded. Whoever extends the window by `n` pages has just swept `CREDIT * n`
+//! (or the rest of a pass) without a hole: a pass extends it by a third at most, and only where it is densely
+//! used. And a pass that handed out more than half of the window halves it. So the window is a small multiple
+//! of what is mapped, whether that grows or shrinks.
 
 use core::ops::Range;
 

@@ -20,7 +20,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum of all cores' numbers: `changes`, and the first touches in `counters`. While operations run, one may be in it by half.
+    /// The sum of all cores' numbers: `changes`, and the first touches in `counters`. While operations run,
+    /// one may be in it by half.
     pub(crate) fn new(changes: Change, counters: &Counters) -> Self {
         let touched = counters[Event::AllocFault] + HUGE_PAGES * counters[Event::HugeFault];
         let pages = |sum: i64| sum.max(0) as u64;

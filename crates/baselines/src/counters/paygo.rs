@@ -1,12 +1,13 @@
 //! PayGo: references are counted where they are taken, and pay for migrating when they are dropped elsewhere.
 //!
-//! After Jung, Kim, Ryu, Kang and Jung (Pay Migration Tax to Homeland: Anchor-based Scalable Reference Counting for
-//! Multicores, FAST 2019). We had the idea and the comparison in the LODIC paper (ATC 2021, section 2.2 and table 1), not
-//! the text: how zero is learned below is our own.
+//! After Jung, Kim, Ryu, Kang and Jung (Pay Migration Tax to Homeland: Anchor-based Scalable Reference
+//! Counting for Multicores, FAST 2019). We had the idea and the comparison in the LODIC paper (ATC 2021,
+//! section 2.2 and table 1), not the text: how zero is learned below is our own.
 //!
-//! Each core has a table of entries, hashed by object. A reference is counted in the entry of the core where it is
-//! taken, its *anchor*, and the holder remembers which core that was. Dropped there, the entry's local count goes
-//! down, without an atomic change. Dropped elsewhere, the entry's *anchor count* goes up, atomically: the tax.
+//! Each core has a table of entries, hashed by object. A reference is counted in the entry of the core where
+//! it is taken, its *anchor*, and the holder remembers which core that was. Dropped there, the entry's local
+//! count goes down, without an atomic change. Dropped elsewhere, the entry's *anchor count* goes up,
+//! atomically: the tax.
 //!
 //! ```text
 //!    core 0's table                    core 1's table                     the object
@@ -19,23 +20,24 @@
 //! | local = anchored | free, whatever object it names |
 //!
 //! 1. `local` and `object` are written by the owner core only; `anchored` only grows, and wraps.
-//! 2. An entry names another object only when it is free. So a reference that has its anchor there finds it. A core
-//!    whose entry is taken by another object counts centrally.
-//! 3. The sum over all cores, read one after the other, proves nothing while references are taken. So who asks first
-//!    *closes* the count: from then on references are taken centrally, and an entry found free for this object stays so.
-//! 4. All entries together are one reference in the central count. Who finds all free gives it up, once. So the one
-//!    subtraction that makes the central count zero is the last of all.
+//! 2. An entry names another object only when it is free. So a reference that has its anchor there finds it.
+//!    A core whose entry is taken by another object counts centrally.
+//! 3. The sum over all cores, read one after the other, proves nothing while references are taken. So who
+//!    asks first *closes* the count: from then on references are taken centrally, and an entry found free for
+//!    this object stays so.
+//! 4. All entries together are one reference in the central count. Who finds all free gives it up, once. So
+//!    the one subtraction that makes the central count zero is the last of all.
 //!
-//! Two-sided order for 3. Who takes a reference writes the entry, fences (T), then reads `closed`; who asks writes
-//! `closed`, fences (A), then reads the entries. If T is before A, the entry is seen. If A is before T, `closed` is seen,
-//! and the reference is moved to the central count; it was never anybody's. Hence a fence in each `inc`, which a host
-//! whose readers are pinned could trade for a grace period in `settle`.
+//! Two-sided order for 3. Who takes a reference writes the entry, fences (T), then reads `closed`; who asks
+//! writes `closed`, fences (A), then reads the entries. If T is before A, the entry is seen. If A is before
+//! T, `closed` is seen, and the reference is moved to the central count; it was never anybody's. Hence a
+//! fence in each `inc`, which a host whose readers are pinned could trade for a grace period in `settle`.
 //!
-//! The entry is read `local` first, then `anchored`. When it is closed, both only come closer, but for references that
-//! are being moved; so if they are the same, the entry is free.
+//! The entry is read `local` first, then `anchored`. When it is closed, both only come closer, but for
+//! references that are being moved; so if they are the same, the entry is free.
 //!
-//! Orderings: a drop is Release in either count, partner of the Acquire loads of who asks; central drops are AcqRel,
-//! partners of each other.
+//! Orderings: a drop is Release in either count, partner of the Acquire loads of who asks; central drops are
+//! AcqRel, partners of each other.
 
 use alloc::boxed::Box;
 use core::mem::size_of;

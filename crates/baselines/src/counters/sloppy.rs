@@ -1,26 +1,26 @@
 //! Sloppy counters: references that nobody uses stay with the core where they were dropped.
 //!
-//! After Boyd-Wickizer et al. (An analysis of Linux scalability to many cores, OSDI 2010). A core that drops a
-//! reference keeps it as a *spare*, and takes from its spares when it needs one. Only a core without spares adds to
-//! the central count, and only a core with more than a threshold gives its spares back.
+//! After Boyd-Wickizer et al. (An analysis of Linux scalability to many cores, OSDI 2010). A core that drops
+//! a reference keeps it as a *spare*, and takes from its spares when it needs one. Only a core without spares
+//! adds to the central count, and only a core with more than a threshold gives its spares back.
 //!
 //! ```text
 //!    central 7  =  4 in use  +  spares: core 0: 1   core 1: 0   core 2: 2
 //! ```
 //!
-//! 1. The central count is the number of references in use and of all spares, at any moment. (A reference that is
-//!    being given back is still counted.)
+//! 1. The central count is the number of references in use and of all spares, at any moment. (A reference
+//!    that is being given back is still counted.)
 //! 2. So a central zero is exact: nothing is in use, there are no spares, and nobody can make either. The one
 //!    subtraction that finds it releases the object.
-//! 3. But while there are spares the central count says nothing about zero. Who wants to know gives back the spares
-//!    of all cores ([`settle`](Scheme::settle)). The paper does so for objects that are rarely freed.
+//! 3. But while there are spares the central count says nothing about zero. Who wants to know gives back the
+//!    spares of all cores ([`settle`](Scheme::settle)). The paper does so for objects that are rarely freed.
 //!
-//! The paper's cores change their spares under a lock of their own; ours by an atomic change of a line that no other
-//! core uses until somebody settles.
+//! The paper's cores change their spares under a lock of their own; ours by an atomic change of a line that
+//! no other core uses until somebody settles.
 //!
-//! Orderings: `give_back` takes spares by Acquire, partner of the Release with which they were dropped, and subtracts
-//! by AcqRel, partner of itself on other cores: the last subtraction happens after all use. To take a spare or add to
-//! the central count is Relaxed: the caller has another reference, which is counted.
+//! Orderings: `give_back` takes spares by Acquire, partner of the Release with which they were dropped, and
+//! subtracts by AcqRel, partner of itself on other cores: the last subtraction happens after all use. To take
+//! a spare or add to the central count is Relaxed: the caller has another reference, which is counted.
 
 use core::mem::size_of;
 

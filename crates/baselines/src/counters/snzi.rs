@@ -1,8 +1,8 @@
 //! SNZI: a tree of counters that keeps most changes away from its root.
 //!
-//! After Ellen, Lev, Luchangco and Moir (Scalable NonZero Indicators, PODC 2007). Each core has a leaf. A node counts
-//! what arrived there and has not departed. Its parent counts the children that are not zero, so a change goes up
-//! only where a node leaves zero or comes back to it.
+//! After Ellen, Lev, Luchangco and Moir (Scalable NonZero Indicators, PODC 2007). Each core has a leaf. A
+//! node counts what arrived there and has not departed. Its parent counts the children that are not zero, so
+//! a change goes up only where a node leaves zero or comes back to it.
 //!
 //! ```text
 //!                 root: 2                    who departs last here was the last of all
@@ -14,9 +14,9 @@
 //!
 //! # The half step
 //!
-//! To leave zero takes two steps, here and above, and others come in between. A node at 0 that went to 1 before its
-//! parent has counted it would let the next core depart from a tree whose root says zero. So the first step is to
-//! *one half*:
+//! To leave zero takes two steps, here and above, and others come in between. A node at 0 that went to 1
+//! before its parent has counted it would let the next core depart from a tree whose root says zero. So the
+//! first step is to *one half*:
 //!
 //! | the node | an arrival | a departure |
 //! |---|---|---|
@@ -27,19 +27,21 @@
 //!
 //! 1. A node that is 1 or more is counted above.
 //! 2. Whoever sees ½ helps: nobody waits for the one who made it.
-//! 3. A node's version changes when it leaves zero. A helper that sleeps, and finds ½ again, would count *another*
-//!    departure from zero by an arrival of its own that it has not made for it; the version tells them apart.
+//! 3. A node's version changes when it leaves zero. A helper that sleeps, and finds ½ again, would count
+//!    *another* departure from zero by an arrival of its own that it has not made for it; the version tells
+//!    them apart.
 //! 4. An arrival is taken back only after the same core has arrived: it is never the last departure.
-//! 5. Arrivals at the leaves are all alike. Who has forgotten where its reference arrived departs from any leaf that has
-//!    one ([`Snzi::dec_anywhere`]): as many are left as there are references.
+//! 5. Arrivals at the leaves are all alike. Who has forgotten where its reference arrived departs from any
+//!    leaf that has one ([`Snzi::dec_anywhere`]): as many are left as there are references.
 //!
-//! The paper's root also maintains a bit that others may query without reading the root's count. Nobody queries
-//! here: who drops the last reference learns it from its own subtraction, and the count never leaves zero again.
+//! The paper's root also maintains a bit that others may query without reading the root's count. Nobody
+//! queries here: who drops the last reference learns it from its own subtraction, and the count never leaves
+//! zero again.
 //!
-//! Orderings: departures are AcqRel at every node, partners of each other, so that who departs last from the root
-//! sees what all users did. Arrivals are Relaxed upwards, for the arriving core has another reference, which keeps
-//! the root from zero; the step from ½ is Release, partner of the Acquire of a departure: the arrival above happens
-//! before it.
+//! Orderings: departures are AcqRel at every node, partners of each other, so that who departs last from the
+//! root sees what all users did. Arrivals are Relaxed upwards, for the arriving core has another reference,
+//! which keeps the root from zero; the step from ½ is Release, partner of the Acquire of a departure: the
+//! arrival above happens before it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -94,7 +96,8 @@ impl State {
     }
 }
 
-/// Nodes that are not leaves: enough to be the parents of each other and of all leaves, and at least the root.
+/// Nodes that are not leaves: enough to be the parents of each other and of all leaves, and at least the
+/// root.
 fn inner_nodes(cores: usize) -> usize {
     (cores - 1).div_ceil(FAN - 1).max(1)
 }
@@ -163,8 +166,8 @@ impl SnziCount {
         None
     }
 
-    /// Returns what the doubled count was. The caller arrived there, so it is one or more, which a plain subtraction
-    /// cannot spoil.
+    /// Returns what the doubled count was. The caller arrived there, so it is one or more, which a plain
+    /// subtraction cannot spoil.
     fn subtract_one(&self, node: usize) -> u64 {
         // AcqRel: see the file's head.
         State(self.nodes[node].fetch_sub(ONE, Ordering::AcqRel)).doubled()
@@ -182,8 +185,8 @@ impl SnziCount {
 }
 
 impl Snzi {
-    /// Gives up a reference that was taken by [`inc`](Scheme::inc), nobody knows where: at this core's leaf, if it has
-    /// one. True: it was the last.
+    /// Gives up a reference that was taken by [`inc`](Scheme::inc), nobody knows where: at this core's leaf,
+    /// if it has one. True: it was the last.
     pub fn dec_anywhere(&self, pin: &Pinned, count: &SnziCount) -> bool {
         let (home, leaves) = (pin.core().index(), count.nodes.len() - count.first_leaf);
         loop {

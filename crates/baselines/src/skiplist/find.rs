@@ -14,7 +14,8 @@ pub(crate) struct Gap<'g, T> {
 }
 
 impl<T> Tower<T> {
-    /// Down from the head: the last node with a key up to `key` that is not marked. Writes nothing, never starts over.
+    /// Down from the head: the last node with a key up to `key` that is not marked. Writes nothing, never
+    /// starts over.
     ///
     /// # Safety
     /// `'g` ends with a read section.

@@ -1,6 +1,7 @@
 //! A skip list: sorted lists above each other, each with a fourth of the nodes below; lookups write nothing.
 //!
-//! After Fraser (Practical lock-freedom, 2004), Herlihy and Shavit (The Art of Multiprocessor Programming, 14.4).
+//! After Fraser (Practical lock-freedom, 2004), Herlihy and Shavit (The Art of Multiprocessor Programming,
+//! 14.4).
 //!
 //! ```text
 //!   level 2   head ───────────────────────▶ 21 ────────────────────▶ end
@@ -18,26 +19,27 @@
 //! | gone | all marked; whoever passes takes it out of the level | no |
 //! | retired | led to by no node that a new search passes | no |
 //!
-//! 1. A marked link never changes again. A link is changed only by compare-and-swap from an unmarked pointer, so
-//!    nothing is hung into a node that is gone.
+//! 1. A marked link never changes again. A link is changed only by compare-and-swap from an unmarked pointer,
+//!    so nothing is hung into a node that is gone.
 //! 2. Marking the bottom link removes the node. One core does, and it is the one that removed the key.
-//! 3. A search goes down only from nodes that it saw unmarked on the level above. Such a node was there at that
-//!    moment, and is on every level below; what its link below leads to, even if that is marked since, was led to
-//!    after the search began.
-//! 4. A node is retired once, by the later one of its two *parties*: who inserted it and is done linking it, and who
-//!    removed it. First it sweeps: one search that passes all nodes with keys **up to and including** its own. Another
-//!    node with the same key may have been hung in before the one that is gone, and a search that stops there would
-//!    leave that linked.
-//! 5. After the sweep nobody links the node again. A link to it is made by its inserter, who is done; by who hangs a
-//!    new node in before it, or takes a node out before it: and both need a link that leads to it already.
+//! 3. A search goes down only from nodes that it saw unmarked on the level above. Such a node was there at
+//!    that moment, and is on every level below; what its link below leads to, even if that is marked since,
+//!    was led to after the search began.
+//! 4. A node is retired once, by the later one of its two *parties*: who inserted it and is done linking it,
+//!    and who removed it. First it sweeps: one search that passes all nodes with keys **up to and including**
+//!    its own. Another node with the same key may have been hung in before the one that is gone, and a search
+//!    that stops there would leave that linked.
+//! 5. After the sweep nobody links the node again. A link to it is made by its inserter, who is done; by who
+//!    hangs a new node in before it, or takes a node out before it: and both need a link that leads to it
+//!    already.
 //!
-//! From 3 and 5: what a search finds was not retired before the search began, so [`rcu`] keeps it until the search is
-//! over. Lookups are wait-free as long as nobody keeps inserting just ahead of them; insertion and removal are
-//! lock-free: a search starts over only because another change went through.
+//! From 3 and 5: what a search finds was not retired before the search began, so [`rcu`] keeps it until the
+//! search is over. Lookups are wait-free as long as nobody keeps inserting just ahead of them; insertion and
+//! removal are lock-free: a search starts over only because another change went through.
 //!
-//! Orderings: a link is loaded by Acquire, and changed by Release, partners of each other: a node is complete when it is
-//! found, and who finds a node linked on a level sees it linked below. Giving up a party's part is AcqRel, partner of the
-//! other party's: the sweep sees all links and marks.
+//! Orderings: a link is loaded by Acquire, and changed by Release, partners of each other: a node is complete
+//! when it is found, and who finds a node linked on a level sees it linked below. Giving up a party's part is
+//! AcqRel, partner of the other party's: the sweep sees all links and marks.
 
 mod change;
 mod find;
@@ -105,9 +107,9 @@ impl<T: Send + Sync + 'static> Reader<'_, T> {
 
     /// The entry with the greatest key that is not greater than `key`.
     ///
-    /// An entry that is there all the time is found, or one closer to the key. What is found was there at some moment.
-    /// If it was removed meanwhile, or another was inserted behind it, the floor may have been another all along: who
-    /// must know looks again with writers kept out.
+    /// An entry that is there all the time is found, or one closer to the key. What is found was there at
+    /// some moment. If it was removed meanwhile, or another was inserted behind it, the floor may have been
+    /// another all along: who must know looks again with writers kept out.
     #[inline]
     pub fn floor(&self, key: u64) -> Option<(u64, &T)> {
         // SAFETY: the section lasts as long as the borrow.

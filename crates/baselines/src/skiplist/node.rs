@@ -48,8 +48,8 @@ pub(crate) struct Seen<'g, T> {
     pub marked: bool,
 }
 
-/// How many levels the node of a key is on: a fourth of the keys is on the second, and so on. It depends on nothing
-/// else, so that there is no generator of numbers to share.
+/// How many levels the node of a key is on: a fourth of the keys is on the second, and so on. It depends on
+/// nothing else, so that there is no generator of numbers to share.
 pub(crate) fn height(key: u64) -> usize {
     // The finish of SplitMix64.
     let mut bits = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -79,8 +79,8 @@ impl<T> Link<T> {
     /// What the link says now.
     ///
     /// # Safety
-    /// `'g` ends with a read section. The node that this link is in, if it is in one, was found in it on this level or
-    /// the one above; see the module's head, 3.
+    /// `'g` ends with a read section. The node that this link is in, if it is in one, was found in it on this
+    /// level or the one above; see the module's head, 3.
     #[inline(always)]
     pub unsafe fn load<'g>(&self) -> Seen<'g, T> {
         // Acquire: partner of the Release in `swing` and `mark`.
@@ -168,8 +168,8 @@ impl<'g, T> Found<'g, T> {
     /// Takes the node back.
     ///
     /// # Safety
-    /// Nobody else does. As long as others may have found it, all that the caller does with the result is to retire
-    /// it, after the sweep.
+    /// Nobody else does. As long as others may have found it, all that the caller does with the result is to
+    /// retire it, after the sweep.
     pub unsafe fn into_owned(self) -> Owned<Node<T>> {
         // SAFETY: made by `made`; the rest is the caller's promise.
         unsafe { Owned::from_raw(self.node) }

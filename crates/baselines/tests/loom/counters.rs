@@ -1,5 +1,6 @@
-//! References that are taken, handed over and dropped by two or three cores. The object tells when it is used after its
-//! end: loom reports an end that is not ordered after every use, and a use after the end finds it spoilt.
+//! References that are taken, handed over and dropped by two or three cores. The object tells when it is used
+//! after its end: loom reports an end that is not ordered after every use, and a use after the end finds it
+//! spoilt.
 
 use std::sync::Arc;
 
@@ -123,8 +124,8 @@ fn paygo() -> PayGo {
     PayGo::new(CORES, 1)
 }
 
-/// Two threads arrive at the same leaf and depart from it: whoever finds the half step completes it. (A leaf may have
-/// any number of visitors; in a kernel they are threads that migrated.)
+/// Two threads arrive at the same leaf and depart from it: whoever finds the half step completes it. (A leaf
+/// may have any number of visitors; in a kernel they are threads that migrated.)
 #[test]
 fn snzi_half_steps_at_one_leaf() {
     explore(

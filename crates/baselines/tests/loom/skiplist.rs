@@ -1,5 +1,5 @@
-//! Insertions, removals and lookups of few keys by two or three cores. Nodes that are freed are overwritten, and values
-//! tell when they are used after their end.
+//! Insertions, removals and lookups of few keys by two or three cores. Nodes that are freed are overwritten,
+//! and values tell when they are used after their end.
 
 use std::sync::Arc;
 

@@ -17,7 +17,8 @@ pub struct Tlb {
 }
 
 impl Tlb {
-    /// Another top table, or none with a user's pages. Forgets what it has under `number`, unless that is to be kept.
+    /// Another top table, or none with a user's pages. Forgets what it has under `number`, unless that is to
+    /// be kept.
     pub fn load(&mut self, root: Option<usize>, number: u64, keep: bool) {
         (self.root, self.number) = (root, number);
         if !keep {

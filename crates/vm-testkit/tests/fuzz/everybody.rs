@@ -1,5 +1,5 @@
-//! Several cores at once, on the same pages: no answer is judged but by itself. The machine stops whoever uses what is gone, and at
-//! the end nothing is lost.
+//! Several cores at once, on the same pages: no answer is judged but by itself. The machine stops whoever
+//! uses what is gone, and at the end nothing is lost.
 
 use fuzzing::Dice;
 use test_memory::with_blocks;

@@ -1,5 +1,5 @@
-//! All addresses that a machine may have, and numbers that are none. What is refused is refused by an error, and the space works
-//! as well as before.
+//! All addresses that a machine may have, and numbers that are none. What is refused is refused by an error,
+//! and the space works as well as before.
 
 use std::ops::ControlFlow;
 
@@ -37,7 +37,8 @@ pub fn round(design: Design, dice: &mut Dice) {
     world.finish();
 }
 
-/// One call with numbers of any kind. Whether it succeeds is not judged, but that it does not take what lies outside.
+/// One call with numbers of any kind. Whether it succeeds is not judged, but that it does not take what lies
+/// outside.
 fn act(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice) {
     let (range, at) = (wild::range(dice, user), PageNum::new(wild::number(dice, user)));
     let inside = user.covers(range) && !range.is_empty();

@@ -3,7 +3,8 @@
 use fuzzing::Dice;
 use vm::{Flags, PageNum, PageRange, Placement, Prot};
 
-/// Ends of leaves, of nodes of every level, of the addresses a program has (2^47), of keys, of addresses and of numbers.
+/// Ends of leaves, of nodes of every level, of the addresses a program has (2^47), of keys, of addresses and
+/// of numbers.
 const EDGES: [u64; 12] =
     [0, 16, 512, 1 << 18, (1 << 18) + 512, 1 << 27, 1 << 35, 1 << 36, 1 << 51, 1 << 52, 1 << 63, u64::MAX];
 

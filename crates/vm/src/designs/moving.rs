@@ -1,8 +1,8 @@
 //! What is the same in all designs when a mapping moves.
 //!
-//! The slots of both places are locked, the lower ones first: left to right as ever. What needs memory comes before what
-//! takes effect. The pages' translations are taken back before another page shows their frames, under both locks, so no core
-//! finds the contents at both places, or at neither.
+//! The slots of both places are locked, the lower ones first: left to right as ever. What needs memory comes
+//! before what takes effect. The pages' translations are taken back before another page shows their frames,
+//! under both locks, so no core finds the contents at both places, or at neither.
 
 use percore::Pinned;
 use radixmap::{Always, Entry, RadixMap};
@@ -74,8 +74,8 @@ pub(super) struct Places<'g> {
 }
 
 impl Places<'_> {
-    /// Sees to it that there is a slot at the new place for each page that has contents, and that all slots there can be set to
-    /// pages of `mapping`, with whatever backing.
+    /// Sees to it that there is a slot at the new place for each page that has contents, and that all slots
+    /// there can be set to pages of `mapping`, with whatever backing.
     pub(super) fn make_room(&mut self, mapping: Mapping) -> Result<(), VmError> {
         let (way, new) = (self.way, &mut self.new);
         let mut room = Ok(());

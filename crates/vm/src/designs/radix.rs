@@ -389,8 +389,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
 }
 
 impl<R: Domain, M: Mmu, F: Memory> Drop for RadixSpace<R, M, F> {
-    /// No core runs the space, or ever will. A thread that plays no core of the domain cannot give pages up: they are
-    /// leaked.
+    /// No core runs the space, or ever will. A thread that plays no core of the domain cannot give pages up:
+    /// they are leaked.
     fn drop(&mut self) {
         if self.map.is_dismantled() {
             return;

@@ -7,13 +7,15 @@
 //!    read by faults                           of the page: the paper's PTE lock     read by hardware
 //! ```
 //!
-//! A mapping operation changes the tree first, and then the pages that were touched, under their slots' locks. A fault looks its
-//! region up, locks the page's slot, looks at the region once more, and fills. How the two are kept apart is `locking.rs`; what
-//! happens if they are not, `fault.rs`. Everything else is the same for all five.
+//! A mapping operation changes the tree first, and then the pages that were touched, under their slots'
+//! locks. A fault looks its region up, locks the page's slot, looks at the region once more, and fills. How
+//! the two are kept apart is `locking.rs`; what happens if they are not, `fault.rs`. Everything else is the
+//! same for all five.
 //!
-//! The map of resident pages takes the place of what Linux keeps in page-table entries and in frames' descriptors: its nodes
-//! come with the first page that is touched below them, and go with the last, like page tables. There is one table for all
-//! cores, and what is taken back is taken back from all that run the space.
+//! The map of resident pages takes the place of what Linux keeps in page-table entries and in frames'
+//! descriptors: its nodes come with the first page that is touched below them, and go with the last, like
+//! page tables. There is one table for all cores, and what is taken back is taken back from all that run the
+//! space.
 
 mod change;
 mod edit;
@@ -323,8 +325,8 @@ where
 }
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
-    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the table. A thread
-    /// that plays no core of the domain cannot give pages up: they are leaked.
+    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the table. A
+    /// thread that plays no core of the domain cannot give pages up: they are leaked.
     fn drop(&mut self) {
         let Some(pin) = percore::try_pin_below(self.pages.domain().cores()) else { return };
         for region in find::all(&self.tree.read(&pin), self.user) {

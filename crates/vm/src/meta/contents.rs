@@ -53,8 +53,8 @@ impl Page {
         self.main & (REFUSED | LINKED) == REFUSED
     }
 
-    /// The page without contents, and not to be accessed: it is on its way elsewhere, or its place is kept for another one
-    /// (`relocation.rs`).
+    /// The page without contents, and not to be accessed: it is on its way elsewhere, or its place is kept
+    /// for another one (`relocation.rs`).
     pub(crate) fn held(self) -> Self {
         Self { main: REFUSED, ..self }
     }

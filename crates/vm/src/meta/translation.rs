@@ -36,7 +36,8 @@ impl Page {
         self.main & LINKED != 0
     }
 
-    /// The page, which has a frame, translated through its leaf by `entry`, the machine's bits for its rights.
+    /// The page, which has a frame, translated through its leaf by `entry`, the machine's bits for its
+    /// rights.
     #[inline(always)]
     pub(crate) fn linked(self, entry: u64) -> Self {
         debug_assert!(self.frame().is_some() && entry & !MACHINE == 0 && entry & LINKED != 0);

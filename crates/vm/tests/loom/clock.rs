@@ -1,4 +1,5 @@
-//! Models of `compressed.rs`: the clock goes round a space while others use its page, take it away, or have it since a fork.
+//! Models of `compressed.rs`: the clock goes round a space while others use its page, take it away, or have
+//! it since a fork.
 //!
 //! Broken on purpose, and what then failed:
 //!

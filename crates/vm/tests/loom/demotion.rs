@@ -1,4 +1,5 @@
-//! Model of `demotion.rs`: the others are sent away from a leaf while they link it once more, come to it, or fill in it.
+//! Model of `demotion.rs`: the others are sent away from a leaf while they link it once more, come to it, or
+//! fill in it.
 
 use std::array;
 
@@ -129,7 +130,8 @@ impl World {
         });
     }
 
-    /// With everybody at rest: who is linked is in the set, each of those holds the leaf, and nobody has what was taken back.
+    /// With everybody at rest: who is linked is in the set, each of those holds the leaf, and nobody has what
+    /// was taken back.
     fn judge(&self) {
         let set = self.leaf().linked();
         for (index, core) in self.cores.iter().enumerate() {
@@ -195,7 +197,8 @@ fn who_comes_as_the_leaf_is_shared_once_more() {
     });
 }
 
-/// The same, and so late that it finds nothing counted that it would have to change: only the fences keep the two apart.
+/// The same, and so late that it finds nothing counted that it would have to change: only the fences keep the
+/// two apart.
 #[test]
 fn who_comes_to_the_leaf_before_anything_is_counted() {
     check(2, || {
@@ -222,8 +225,8 @@ fn who_drops_its_tables() {
     });
 }
 
-/// Who is in the set stores the page's word and no more (`linkage.rs`, 5); sent away at the same time, it finds the page after
-/// few faults all the same, through the leaf or in a page of its own.
+/// Who is in the set stores the page's word and no more (`linkage.rs`, 5); sent away at the same time, it
+/// finds the page after few faults all the same, through the leaf or in a page of its own.
 #[test]
 fn who_fills_by_one_store() {
     check(3, || {

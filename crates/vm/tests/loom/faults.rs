@@ -1,4 +1,5 @@
-//! Faults against mapping operations: the races of the Bonsai paper (section 5.2), and those that came with our designs.
+//! Faults against mapping operations: the races of the Bonsai paper (section 5.2), and those that came with
+//! our designs.
 //!
 //! In `rwlock` and `faultlock` a lock keeps most of them out, and few interleavings are left.
 
@@ -46,9 +47,9 @@ fn a_fault_against_a_split() {
     );
 }
 
-/// The lower part of a region gets other rights, and its upper part another region. A fault that finds the old region
-/// with its new rights and its old end must not use them: the end is stored before the mapping that opens a region
-/// (`vma.rs`).
+/// The lower part of a region gets other rights, and its upper part another region. A fault that finds the
+/// old region with its new rights and its old end must not use them: the end is stored before the mapping
+/// that opens a region (`vma.rs`).
 #[test]
 fn a_fault_against_protect_of_the_lower_part() {
     race(
@@ -63,9 +64,9 @@ fn a_fault_against_protect_of_the_lower_part() {
     );
 }
 
-/// A region loses its upper part and a right, and grows again: nobody locks the slots of what is joined to it. A fault
-/// that finds the region with its old mapping and its new end must not use them: the mapping is stored before the end
-/// (`vma.rs`). The other designs have more interleavings and the same loads.
+/// A region loses its upper part and a right, and grows again: nobody locks the slots of what is joined to
+/// it. A fault that finds the region with its old mapping and its new end must not use them: the mapping is
+/// stored before the end (`vma.rs`). The other designs have more interleavings and the same loads.
 #[test]
 fn a_fault_against_a_region_that_grows_again() {
     race(

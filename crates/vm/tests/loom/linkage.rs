@@ -1,5 +1,5 @@
-//! Model of `linkage.rs`: cores that link a leaf against one that takes a page of it back, and against one that drops its
-//! tables.
+//! Model of `linkage.rs`: cores that link a leaf against one that takes a page of it back, and against one
+//! that drops its tables.
 
 use std::array;
 
@@ -133,7 +133,8 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
     });
 }
 
-/// A core uses a page's frame through the leaf, and drops its tables; whoever finds that it has gives the frame to somebody else.
+/// A core uses a page's frame through the leaf, and drops its tables; whoever finds that it has gives the
+/// frame to somebody else.
 #[test]
 fn who_has_left_uses_nothing_of_the_leaf() {
     check(3, || {

@@ -1,4 +1,5 @@
-//! The locks of the designs by themselves, with a value that they protect: loom reports who reaches it without them.
+//! The locks of the designs by themselves, with a value that they protect: loom reports who reaches it
+//! without them.
 
 use std::sync::Arc;
 
@@ -95,7 +96,8 @@ impl Region {
     }
 }
 
-/// A region changes twice, while a fault looks at it: it is not looked at while it changes, and it does not stay locked.
+/// A region changes twice, while a fault looks at it: it is not looked at while it changes, and it does not
+/// stay locked.
 #[test]
 fn a_region_that_changes_is_not_looked_at() {
     check(3, || {

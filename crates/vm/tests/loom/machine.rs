@@ -1,5 +1,5 @@
-//! The translations of a space: one page table, or one for each core, which may lead to the space's leaves; and a TLB for
-//! each core.
+//! The translations of a space: one page table, or one for each core, which may lead to the space's leaves;
+//! and a TLB for each core.
 
 use std::sync::Arc;
 
@@ -55,8 +55,8 @@ impl Machine {
         self.0.cores.iter().filter_map(move |core| core.lock().unwrap().tlb[index(page)])
     }
 
-    /// The core does `act` with the page's frame, if `access` is allowed by its TLB, or else by what a `walk` of the space
-    /// finds: a leaf, and the page's word in it. No shootdown comes between.
+    /// The core does `act` with the page's frame, if `access` is allowed by its TLB, or else by what a `walk`
+    /// of the space finds: a leaf, and the page's word in it. No shootdown comes between.
     pub fn access<T>(
         &self,
         pin: &Pinned,

@@ -35,7 +35,8 @@ fn page() -> PageRange {
     PageRange::one(PageNum::new(5))
 }
 
-/// Who is not interrupted has cleared the page before it can use it again, however often it came by meanwhile.
+/// Who is not interrupted has cleared the page before it can use it again, however often it came by
+/// meanwhile.
 fn nobody_uses_what_was_freed(visits: usize, preemptions: usize) {
     check(preemptions, move || {
         let core = Arc::new(Core::new());
@@ -71,8 +72,8 @@ fn a_core_that_stays_is_interrupted_or_has_cleared() {
     });
 }
 
-/// What hardware reads in memory that no table of the core is made of, such as a leaf's word, is not cleared by the note: whoever
-/// has heard it reads what is there now.
+/// What hardware reads in memory that no table of the core is made of, such as a leaf's word, is not cleared
+/// by the note: whoever has heard it reads what is there now.
 fn who_hears_a_note_finds_what_came_before_it(hear: fn(&Presence) -> Option<PageRange>) {
     check(3, move || {
         let core = Arc::new(Core::new());

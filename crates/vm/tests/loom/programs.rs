@@ -116,8 +116,8 @@ impl World {
 /// What one core does.
 pub type Act = fn(&World, &Pinned);
 
-/// Explores `one` on core 0 against `other` on core 1, on which `before` was done too. `after` it the outcome is judged.
-/// With a table for each core, and with a leaf that is core 1's owner.
+/// Explores `one` on core 0 against `other` on core 1, on which `before` was done too. `after` it the outcome
+/// is judged. With a table for each core, and with a leaf that is core 1's owner.
 pub fn race(before: Act, one: Act, other: Act, after: Act) {
     for tables in [Tables::PerCore, Tables::Adaptive] {
         check(2, move || {

@@ -58,7 +58,8 @@ pub fn as_core<R>(core: usize, act: impl FnOnce(&Pinned) -> R) -> R {
 impl Domains {
     /// With both cores online.
     pub fn new() -> Self {
-        // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be replayed.
+        // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be
+        // replayed.
         let refcache = refcache::Config { cores: CORES, cache_slots: 1, review_budget: 8 };
         let refcache = Arc::new(Refcache::new(refcache));
         let rcu = Arc::new(Domain::new(rcu::Config { cores: CORES, batch: 8, bound: 100 }));
@@ -73,7 +74,8 @@ impl Domains {
         (0..CORES).for_each(|core| as_core(core, |pin| _ = self.rcu.quiesce(pin)));
     }
 
-    /// Once both have done so for every level of nodes, from the lowest, nothing is left of a space that is gone.
+    /// Once both have done so for every level of nodes, from the lowest, nothing is left of a space that is
+    /// gone.
     pub fn assert_empty(&self) {
         (0..16).for_each(|_| self.tick_all());
         assert_eq!((self.nodes.total().live(), self.rcu.backlog()), (0, 0), "something never comes back");
@@ -100,7 +102,8 @@ impl World {
         self.domains.tick_all();
     }
 
-    /// With everybody gone: each frame is at one page, whose translations are right, and all of it comes back.
+    /// With everybody gone: each frame is at one page, whose translations are right, and all of it comes
+    /// back.
     fn end(self) {
         let frame = |page| self.core(0).frame(PageNum::new(page));
         assert_eq!(self.memory.frames_in_use(), (0..PAGES).filter_map(frame).count(), "a frame was lost");
@@ -159,7 +162,8 @@ impl Core<'_> {
     }
 }
 
-/// Explores `one` on core 0 against `other` on core 1, after `before`, in a space of each kind, with so many preemptions.
+/// Explores `one` on core 0 against `other` on core 1, after `before`, in a space of each kind, with so many
+/// preemptions.
 pub fn race(
     kinds: &[Locking],
     preemptions: usize,

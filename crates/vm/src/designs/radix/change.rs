@@ -26,8 +26,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             }
             run.set(if loses { page.untracked() } else { page }.with_prot(prot));
         });
-        // Faults wait for the locked slots. A core that walks the leaf has the new rights at once, but only where none
-        // are lost: a page that loses some is no entry of the leaf from `set.add` on.
+        // Faults wait for the locked slots. A core that walks the leaf has the new rights at once, but only
+        // where none are lost: a page that loses some is no entry of the leaf from `set.add` on.
         self.backend.invalidate_in(pin, &mut guard, set);
         changed
     }
@@ -104,7 +104,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
-/// Calls `f` with the locked pages from the left, up to the first that cannot be given the rights `prot`, or is not there.
+/// Calls `f` with the locked pages from the left, up to the first that cannot be given the rights `prot`, or
+/// is not there.
 #[inline]
 fn for_each_up_to_refusal(
     guard: &mut Guard<'_, IfPresent>,

@@ -1,4 +1,5 @@
-//! Fault: one slot is locked, a page's or a block's, gets its frame if it has none, and this core its translation.
+//! Fault: one slot is locked, a page's or a block's, gets its frame if it has none, and this core its
+//! translation.
 
 use percore::Pinned;
 use refcache::Domain;

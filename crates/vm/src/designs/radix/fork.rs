@@ -1,4 +1,5 @@
-//! Fork: one walk over the parent, left to right; what it maps is set in the child at the same level, folded or not.
+//! Fork: one walk over the parent, left to right; what it maps is set in the child at the same level, folded
+//! or not.
 //!
 //! | other threads | what is locked | the child has |
 //! |---|---|---|
@@ -6,10 +7,11 @@
 //! | freeze | a piece of the parent at a time | the same, but for calls that others are in |
 //! | there are none | each slot while it is copied | the same |
 //!
-//! With other threads, the parent's translations that allow too much are taken back once for each piece, before it is
-//! unlocked. Without, slots that are not mapped cost less than a look. In the child, which nobody else knows, nothing is
-//! waited for: so two forks cannot wait for each other. If memory runs out, what was walked is in order in both spaces, and
-//! the parent's translations of it are taken back all the same.
+//! With other threads, the parent's translations that allow too much are taken back once for each piece,
+//! before it is unlocked. Without, slots that are not mapped cost less than a look. In the child, which
+//! nobody else knows, nothing is waited for: so two forks cannot wait for each other. If memory runs out,
+//! what was walked is in order in both spaces, and the parent's translations of it are taken back all the
+//! same.
 
 use percore::Pinned;
 use radixmap::{Always, IfDiffering, OutOfMemory, Run};
@@ -89,7 +91,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         copied.map_err(|_| VmError::OutOfMemory)
     }
 
-    /// Copies one piece of `rest` slot by slot. The walk counts what it copies, so that a small space costs no second walk.
+    /// Copies one piece of `rest` slot by slot. The walk counts what it copies, so that a small space costs
+    /// no second walk.
     fn copy_slots(
         &self,
         pin: &Pinned,

@@ -10,13 +10,14 @@
 //! 1. A huge page's frames are its own alone. So it is split before its frames get references (`fork`), and
 //!    each of its pages is like any other from then on: it goes back alone, is counted alone, is copied
 //!    alone.
-//! 2. A huge page is one slot: nobody holds a part of it. It is locked as a whole, or the lock expands it, which gives each
-//!    page its frame and the tracker of the whole ([`Page::part`]).
-//! 3. A translation of a huge page is one, or none. Whoever takes back a part takes it all, on the cores that the tracker
-//!    names; the other parts' trackers still name these cores, which costs an interrupt for nothing now and then, and is
-//!    never wrong: a tracker may name too many.
-//! 4. Translations of pages side by side may be left of the whole in some TLB when one of them is filled in anew: they say
-//!    the same of each page whose slot was not locked meanwhile, and whoever locks one finds the core in its tracker.
+//! 2. A huge page is one slot: nobody holds a part of it. It is locked as a whole, or the lock expands it,
+//!    which gives each page its frame and the tracker of the whole ([`Page::part`]).
+//! 3. A translation of a huge page is one, or none. Whoever takes back a part takes it all, on the cores that
+//!    the tracker names; the other parts' trackers still name these cores, which costs an interrupt for
+//!    nothing now and then, and is never wrong: a tracker may name too many.
+//! 4. Translations of pages side by side may be left of the whole in some TLB when one of them is filled in
+//!    anew: they say the same of each page whose slot was not locked meanwhile, and whoever locks one finds
+//!    the core in its tracker.
 //!
 //! Counting references of the huge frame as a whole would spare `fork` the split, but not the child's first
 //! write: and a frame of which one page in 512 is still used would keep all its memory.
@@ -53,7 +54,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         outcome
     }
 
-    /// Whether there may be huge pages, for one who holds all of the space: they are counted before they are unlocked.
+    /// Whether there may be huge pages, for one who holds all of the space: they are counted before they are
+    /// unlocked.
     pub(super) fn may_have_huge(&self) -> bool {
         let counts = self.backend.counts.sum();
         counts[Event::HugeFault] + counts[Event::Promotion] > 0

@@ -1,5 +1,6 @@
-//! Page out: a clock goes round the space, a block at a step. What is idle when the hand comes is compressed; what is not
-//! becomes idle, unless somebody touches it before the hand comes again. The protocol is in `compressed.rs`.
+//! Page out: a clock goes round the space, a block at a step. What is idle when the hand comes is compressed;
+//! what is not becomes idle, unless somebody touches it before the hand comes again. The protocol is in
+//! `compressed.rs`.
 //!
 //! A huge page is idle as a whole, and then split; where there is no memory for that it stays until the hand
 //! is back.
@@ -31,7 +32,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Some((self.visit_block(pin, block.common(self.user)), block.end()))
     }
 
-    /// The hand comes to `block`. A slot is the block, or part of it, or larger and untouched: so none is expanded.
+    /// The hand comes to `block`. A slot is the block, or part of it, or larger and untouched: so none is
+    /// expanded.
     fn visit_block(&self, pin: &Pinned, block: PageRange) -> u64 {
         lock_slots(pin);
         let Ok(mut guard) = self.map.lock_range(pin, keys(block), IfDiffering) else { return 0 };

@@ -116,8 +116,8 @@ where
 }
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// The first pages of `mapping` in `from` that have contents become held ones, and so do the untouched ones; the contents go to
-    /// `taken`, as far as there is room. No core translates them.
+    /// The first pages of `mapping` in `from` that have contents become held ones, and so do the untouched
+    /// ones; the contents go to `taken`, as far as there is room. No core translates them.
     fn take_contents(
         &self,
         pin: &Pinned,
@@ -160,8 +160,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Ok(())
     }
 
-    /// Held pages are unmapped. Leaves that have no others go at once: with as many as a move may leave behind, empty ones
-    /// would take whoever unmaps the place next too long.
+    /// Held pages are unmapped. Leaves that have no others go at once: with as many as a move may leave
+    /// behind, empty ones would take whoever unmaps the place next too long.
     fn drop_held(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let mut dropped = 0;
         let mut guard = self.lock(pin, pages, IfPresent)?;

@@ -8,19 +8,21 @@
 //!     └── gather: each page gets a copy in a huge frame, and gives up what it had ────────┘
 //! ```
 //!
-//! 1. All slots of the block are held from the first look to the fold, and the translations are taken back before anything
-//!    is copied: no core finds a page at both places, or writes to the old one. Nobody is linked to the leaf by then
-//!    (`linkage.rs`), which goes.
-//! 2. After *gather* each page owns its new frame alone, like any small page. So if there is no memory for the fold (a
-//!    second word), the pages stay as they are, and the next try finds them side by side.
+//! 1. All slots of the block are held from the first look to the fold, and the translations are taken back
+//!    before anything is copied: no core finds a page at both places, or writes to the old one. Nobody is
+//!    linked to the leaf by then (`linkage.rs`), which goes.
+//! 2. After *gather* each page owns its new frame alone, like any small page. So if there is no memory for
+//!    the fold (a second word), the pages stay as they are, and the next try finds them side by side.
 //! 3. A huge frame is asked for before anything is done. If there is none nothing has changed.
-//! 4. A promotion is counted before the block is unlocked, for `fork`, which asks whether there may be huge pages.
+//! 4. A promotion is counted before the block is unlocked, for `fork`, which asks whether there may be huge
+//!    pages.
 //!
 //! A block of which all was dropped folds too, untouched, so that its next touch finds it as it was at first.
 //!
-//! When: whenever a program asks (MADV_COLLAPSE), whatever the pages are; and by itself when a fault has filled the first
-//! or last page of a block and all pages of it have frames of their own. Who fills a block in order ends there. Most other faults
-//! at the ends of a block find the page beside it missing, or one of [`PROBES`], which costs a look or two.
+//! When: whenever a program asks (MADV_COLLAPSE), whatever the pages are; and by itself when a fault has
+//! filled the first or last page of a block and all pages of it have frames of their own. Who fills a block
+//! in order ends there. Most other faults at the ends of a block find the page beside it missing, or one of
+//! [`PROBES`], which costs a look or two.
 
 use core::ops::{ControlFlow, Range};
 
@@ -49,7 +51,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
     }
 
-    /// The page beside `at` comes first: its slot is on the same line. Most look no further, and so at nobody else's pages.
+    /// The page beside `at` comes first: its slot is on the same line. Most look no further, and so at nobody
+    /// else's pages.
     #[inline(never)]
     fn promote_if_filled(&self, pin: &Pinned, at: PageNum) {
         let (block, beside) = (block_of(at), PageNum::new(at.get() ^ 1));
@@ -83,8 +86,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Ok(())
     }
 
-    /// Leaves in the locked `keys` whose pages are alike and untouched fold into one slot, if the next touch may want a huge
-    /// page. Otherwise they would be back with it.
+    /// Leaves in the locked `keys` whose pages are alike and untouched fold into one slot, if the next touch
+    /// may want a huge page. Otherwise they would be back with it.
     pub(super) fn fold_untouched(&self, guard: &mut Guard<'_, IfDiffering>, mut keys: Range<u64>) {
         while let Some((block, page)) = first_untouched_leaf(guard, keys.clone()) {
             keys.start = block.end;
@@ -100,7 +103,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         !page.is_held() && self.may_be_huge(page.mapping(), false)
     }
 
-    /// Only plain anonymous memory is ever huge, if its program and the machine's user have nothing against it.
+    /// Only plain anonymous memory is ever huge, if its program and the machine's user have nothing against
+    /// it.
     fn may_be_huge(&self, mapping: Mapping, asked: bool) -> bool {
         let flags = mapping.flags();
         mapping.backing().is_none()
@@ -108,7 +112,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             && self.backend.memory.allows_huge(asked || flags.contains(Flags::HUGE))
     }
 
-    /// Sees to it that no core translates the locked pages, and that their frames lie side by side: the first one.
+    /// Sees to it that no core translates the locked pages, and that their frames lie side by side: the first
+    /// one.
     fn bring_together(&self, pin: &Pinned, guard: &mut Guard<'_, Never>, wanted: bool) -> Option<FrameNum> {
         let beside = side_by_side(guard);
         let first = beside.or_else(|| self.backend.memory.alloc_huge_raw(pin, wanted))?;
@@ -145,7 +150,8 @@ fn is_owned(page: Page) -> bool {
     page.frame().is_some() && !page.is_counted()
 }
 
-/// The first block in the locked `keys` that has a leaf whose pages are alike, and untouched; and what they are.
+/// The first block in the locked `keys` that has a leaf whose pages are alike, and untouched; and what they
+/// are.
 pub(super) fn first_untouched_leaf<E: Expand>(
     guard: &mut Guard<'_, E>,
     keys: Range<u64>,

@@ -23,8 +23,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F>
 where
     Self: AddressSpace,
 {
-    /// A place of the space's choice is claimed first, as any mapping claims one, and then moved over. The pages are looked
-    /// at before: what is not a mapping needs no place.
+    /// A place of the space's choice is claimed first, as any mapping claims one, and then moved over. The
+    /// pages are looked at before: what is not a mapping needs no place.
     pub(super) fn relocate(
         &self,
         pin: &Pinned,
@@ -109,7 +109,8 @@ where
     }
 }
 
-/// A place that was claimed for pages that are to move there: if they do not, by an error or a panic of the caller's, it is given up.
+/// A place that was claimed for pages that are to move there: if they do not, by an error or a panic of the
+/// caller's, it is given up.
 struct Claimed<'a, S: AddressSpace> {
     space: &'a S,
     pin: &'a Pinned,

@@ -27,8 +27,9 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         outcome
     }
 
-    /// The resident pages that are held get the rights `prot`, which all mappings there have. They were locked before the
-    /// mappings changed: or a fault in between would give a page its new rights, and the old translations would stay.
+    /// The resident pages that are held get the rights `prot`, which all mappings there have. They were
+    /// locked before the mappings changed: or a fault in between would give a page its new rights, and the
+    /// old translations would stay.
     fn lower(&self, pin: &Pinned, guard: &mut RangeGuard<'_, Page, Never>, prot: Prot) {
         let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
         let mut set = ShootdownSet::NONE;
@@ -80,7 +81,8 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     }
 }
 
-/// Where the first page of `pages` is that cannot be given the rights `prot`, or is not there, and which of the two.
+/// Where the first page of `pages` is that cannot be given the rights `prot`, or is not there, and which of
+/// the two.
 fn up_to_refusal(tree: &find::Look<'_>, pages: PageRange, prot: Prot) -> (PageNum, Result<(), VmError>) {
     let mut end = pages.start();
     for region in find::all(tree, pages) {

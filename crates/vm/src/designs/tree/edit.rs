@@ -1,8 +1,8 @@
 //! A mapping operation: it holds the space's lock, and nobody else changes regions.
 //!
-//! What needs memory comes before what takes effect. A region is *split* by opening its upper part first and shortening
-//! it then; neither shows. A place is *reserved* by a region that is gone. All else needs no memory. So an operation that
-//! runs out of it has changed nothing that anybody could tell.
+//! What needs memory comes before what takes effect. A region is *split* by opening its upper part first and
+//! shortening it then; neither shows. A place is *reserved* by a region that is gone. All else needs no
+//! memory. So an operation that runs out of it has changed nothing that anybody could tell.
 
 use core::iter;
 use core::ops::Deref;
@@ -90,8 +90,9 @@ impl<'a> Edit<'a> {
         self.split(pages.end())
     }
 
-    /// What begins in `pages` is about to change, with slots locked: a fault that holds a region waits for slots, so regions come
-    /// first. (Joining, which changes what is outside, waits until the slots are unlocked.)
+    /// What begins in `pages` is about to change, with slots locked: a fault that holds a region waits for
+    /// slots, so regions come first. (Joining, which changes what is outside, waits until the slots are
+    /// unlocked.)
     pub(super) fn hold(&mut self, pages: PageRange) {
         self.touch();
         for (_, vma) in self.within(pages) {

@@ -1,6 +1,8 @@
-//! Faults, and the races of those that take no lock which keeps mapping operations out (the Bonsai paper, section 5.2).
+//! Faults, and the races of those that take no lock which keeps mapping operations out (the Bonsai paper,
+//! section 5.2).
 //!
-//! A fault looks its region up, locks the page's slot, and looks at the region again. What may have happened in between:
+//! A fault looks its region up, locks the page's slot, and looks at the region again. What may have happened
+//! in between:
 //!
 //! | race | what the fault finds | what it does |
 //! |---|---|---|
@@ -10,8 +12,8 @@
 //!
 //! # Why the second look is enough
 //!
-//! A mapping operation stores into the region, and then locks the slots of its pages. A fault locks the slot, and then loads from
-//! the region.
+//! A mapping operation stores into the region, and then locks the slots of its pages. A fault locks the slot,
+//! and then loads from the region.
 //!
 //! ```text
 //!   munmap                                     fault
@@ -19,15 +21,16 @@
 //!   2  lock the slot; take the page away       2  is the region open, and has it the page?
 //!   3  unlock                                  3  fill; unlock
 //! ```
-//! If the fault's lock came first, the operation finds the page that was filled in, and takes it away. If the operation's came
-//! first, what it stored before is seen after: Acquire and Release of the slot's lock. mprotect locks the slots first, and changes
-//! the mapping and the pages under their locks.
+//! If the fault's lock came first, the operation finds the page that was filled in, and takes it away. If the
+//! operation's came first, what it stored before is seen after: Acquire and Release of the slot's lock.
+//! mprotect locks the slots first, and changes the mapping and the pages under their locks.
 //!
-//! Frees wait for readers: regions and the tree's nodes for RCU (the fault reads until it is done), nodes of the resident
-//! pages for Refcache, whose epochs wait for pinned cores in the same way; the hardware's tables stay until the space goes.
+//! Frees wait for readers: regions and the tree's nodes for RCU (the fault reads until it is done), nodes of
+//! the resident pages for Refcache, whose epochs wait for pinned cores in the same way; the hardware's tables
+//! stay until the space goes.
 //!
-//! That no region was found means nothing either, unless the space's lock is held: a region that takes the place of others
-//! is opened after they were closed.
+//! That no region was found means nothing either, unless the space's lock is held: a region that takes the
+//! place of others is opened after they were closed.
 
 use percore::Pinned;
 use rcu::Handle;

@@ -1,7 +1,8 @@
 //! Fork: the child gets the regions, and then the resident pages, node by node.
 //!
-//! The parent's lock keeps mapping operations out, and its slots, all of them, faults. If memory runs out, the child has some of the
-//! regions, and all is in order in both spaces: the parent's translations of what was copied are taken back all the same.
+//! The parent's lock keeps mapping operations out, and its slots, all of them, faults. If memory runs out,
+//! the child has some of the regions, and all is in order in both spaces: the parent's translations of what
+//! was copied are taken back all the same.
 
 use alloc::vec::Vec;
 
@@ -70,7 +71,8 @@ fn inherited(mapping: Mapping, backing: Option<BackingNum>) -> Mapping {
     mapping.with_flags(mapping.flags() - Flags::LOCKED).with_backing(backing)
 }
 
-/// The child's backings. Each is asked for once: pages of a leaf that say the same must have copies that do (`copy_to`).
+/// The child's backings. Each is asked for once: pages of a leaf that say the same must have copies that do
+/// (`copy_to`).
 struct ChildBackings<'a, 'h> {
     pin: &'a Pinned,
     ask: &'a mut ForkBacking<'h>,

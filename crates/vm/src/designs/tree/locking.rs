@@ -8,19 +8,19 @@
 //! | `bonsai` | the space's lock, to write | nothing |
 //! | `pervma` | the same; and the lock of each region that it changes, until it ends | its region's lock, to read |
 //!
-//! The first four are those of the Bonsai paper (sections 4.1, 5.1 to 5.3); the fifth has the shape of today's Linux. Whoever
-//! only looks holds the space's lock to read. In all five a page's slot is locked while its translation changes (the paper's
-//! PTE locks).
+//! The first four are those of the Bonsai paper (sections 4.1, 5.1 to 5.3); the fifth has the shape of
+//! today's Linux. Whoever only looks holds the space's lock to read. In all five a page's slot is locked
+//! while its translation changes (the paper's PTE locks).
 //!
-//! A fault of the last three may find its region changing, or gone. It finds out (`fault.rs`), and tries again with the space's
-//! lock, to read, which keeps mapping operations out.
+//! A fault of the last three may find its region changing, or gone. It finds out (`fault.rs`), and tries
+//! again with the space's lock, to read, which keeps mapping operations out.
 //!
 //! Order: the space's lock, then the second one, or regions' locks, then slots.
 //!
 //! # The lock of a region
 //!
-//! A region is locked to write if its sequence number is that of the space: so one store to the space's unlocks all that an
-//! operation has locked. Readers are counted.
+//! A region is locked to write if its sequence number is that of the space: so one store to the space's
+//! unlocks all that an operation has locked. Readers are counted.
 //!
 //! ```text
 //!   a mapping operation                          a fault
@@ -28,10 +28,10 @@
 //!      fence W                                      fence R
 //!   2  wait until region.readers = 0             2  region.sequence = space.sequence?  then it leaves
 //! ```
-//! One of the two fences comes first (both are SeqCst). If it is W, the fault sees the lock; if it is R, the operation sees the
-//! reader, and waits. An operation that is over has raised the space's number, so an old number locks nothing. Both numbers are
-//! stored with Release and loaded with Acquire: a fault that enters sees what was done by those that are over. A reader
-//! leaves by Release, partner of the Acquire in the wait.
+//! One of the two fences comes first (both are SeqCst). If it is W, the fault sees the lock; if it is R, the
+//! operation sees the reader, and waits. An operation that is over has raised the space's number, so an old
+//! number locks nothing. Both numbers are stored with Release and loaded with Acquire: a fault that enters
+//! sees what was done by those that are over. A reader leaves by Release, partner of the Acquire in the wait.
 
 use percore::relax;
 use sync::CachePadded;
@@ -121,7 +121,8 @@ impl Locks {
     #[inline]
     pub(super) fn lock_vma(&self, lock: &VmaLock) {
         if self.locking == Locking::PerVma {
-            // Relaxed: only mapping operations change the number, one at a time. Release: partner of the Acquire in `enter`.
+            // Relaxed: only mapping operations change the number, one at a time. Release: partner of the
+            // Acquire in `enter`.
             lock.sequence.store(self.sequence.load(Ordering::Relaxed), Ordering::Release);
             fence(Ordering::SeqCst); // W, partner of R
             // Acquire: partner of the Release in the guard's drop.

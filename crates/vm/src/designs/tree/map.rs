@@ -142,14 +142,16 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         Ok(())
     }
 
-    /// Unmaps `pages`, out of which no region sticks. Their regions are gone, and the first may stay in the tree.
+    /// Unmaps `pages`, out of which no region sticks. Their regions are gone, and the first may stay in the
+    /// tree.
     pub(super) fn take_away(&self, pin: &Pinned, edit: &mut Edit<'_>, pages: PageRange) {
         edit.close(pages);
         self.vacate(pin, edit, pages, &mut self.lock_pages(pin, pages));
         edit.clean(PageRange::between(PageRange::one(pages.start()).end(), pages.end()));
     }
 
-    /// Unmaps `pages`, whose regions are closed, and whose slots are locked: the pages go, and then what the regions stand for.
+    /// Unmaps `pages`, whose regions are closed, and whose slots are locked: the pages go, and then what the
+    /// regions stand for.
     pub(super) fn vacate<E: Expand>(
         &self,
         pin: &Pinned,

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! 1. Only the holder of the space's lock changes a region, or the tree. Faults read both whenever they like.
-//! 2. Open regions with different mappings never overlap. Two of one mapping do for a moment, while one is split or two are joined:
-//!    a page has one mapping at any time.
-//! 3. A region that is in the tree and gone says nothing. Taking it out may need memory; if there is none it stays, and
-//!    goes when something is removed there, or is opened again.
+//! 2. Open regions with different mappings never overlap. Two of one mapping do for a moment, while one is
+//!    split or two are joined: a page has one mapping at any time.
+//! 3. A region that is in the tree and gone says nothing. Taking it out may need memory; if there is none it
+//!    stays, and goes when something is removed there, or is opened again.
 //!
-//! Orderings: [`Vma::mapping_at`] reads without the space's lock. Its Acquires are partners of two Releases: the end is
-//! stored before the mapping that opens a region, and a mapping before the end that makes a region grow. All else is
-//! ordered by the space's lock, or by the slot's, see `fault.rs`.
+//! Orderings: [`Vma::mapping_at`] reads without the space's lock. Its Acquires are partners of two Releases:
+//! the end is stored before the mapping that opens a region, and a mapping before the end that makes a region
+//! grow. All else is ordered by the space's lock, or by the slot's, see `fault.rs`.
 
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -53,26 +53,27 @@ impl Vma {
         self.word.store(self.word.load(Ordering::Relaxed) | CLOSED, Ordering::Relaxed);
     }
 
-    /// Whether the region is gone. Relaxed: a fault that is told so looks for another region, and asks that for its
-    /// mapping.
+    /// Whether the region is gone. Relaxed: a fault that is told so looks for another region, and asks that
+    /// for its mapping.
     pub(super) fn is_gone(&self, start: PageNum) -> bool {
         self.end.load(Ordering::Relaxed) == start.get()
     }
 
-    /// The region, which begins at `start`; none if it is gone. Relaxed: the caller holds the space's lock, or is
-    /// alone.
+    /// The region, which begins at `start`; none if it is gone. Relaxed: the caller holds the space's lock,
+    /// or is alone.
     pub(super) fn region(&self, start: PageNum) -> Option<Region> {
         let pages = PageRange::between(start, PageNum::new(self.end.load(Ordering::Relaxed)));
         let mapping = Mapping::from_bits(self.word.load(Ordering::Relaxed) & !CLOSED);
         (!pages.is_empty()).then(|| Region::new(pages, Page::new(mapping)))
     }
 
-    /// What page `at` is a mapping of, if the region, which begins there or before, is open and has it. A moment later it may be
-    /// something else, unless the page's slot is locked.
+    /// What page `at` is a mapping of, if the region, which begins there or before, is open and has it. A
+    /// moment later it may be something else, unless the page's slot is locked.
     ///
-    /// The mapping is read before the end and after it. If it is the same, the region had the page with this mapping when the end
-    /// was read. If it was another one in between, it has become the same again: while the slot is locked, this too is the
-    /// page's mapping, for who gives it another cannot get past the slot (`fault.rs`).
+    /// The mapping is read before the end and after it. If it is the same, the region had the page with this
+    /// mapping when the end was read. If it was another one in between, it has become the same again: while
+    /// the slot is locked, this too is the page's mapping, for who gives it another cannot get past the slot
+    /// (`fault.rs`).
     #[inline]
     pub(super) fn mapping_at(&self, at: PageNum) -> Option<Mapping> {
         // Acquire: partner of the Release in `open`; and the loads are done in this order.
