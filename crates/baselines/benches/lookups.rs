@@ -32,7 +32,7 @@ const CORES: usize = 64;
 trait Map: Sync {
     fn map(&self, pin: &Pinned, page: u64);
     fn unmap(&self, pin: &Pinned, page: u64);
-    /// Whether the region of a page is found.
+    /// Returns whether the region of a page is found.
     fn finds(&self, pin: &Pinned, page: u64) -> bool;
 }
 

@@ -25,12 +25,12 @@ pub(crate) fn weight<K, T>(tree: Tree<'_, K, T>) -> usize {
     size(tree) + 1
 }
 
-/// Whether a subtree of weight `this` needs a rotation beside one of weight `that`.
+/// Returns whether a subtree of weight `this` needs a rotation beside one of weight `that`.
 pub(crate) fn is_too_heavy(this: usize, that: usize) -> bool {
     this > DELTA * that
 }
 
-/// Whether a single rotation will do, given the weights of the heavy child's children.
+/// Returns whether a single rotation will do, given the weights of the heavy child's children.
 pub(crate) fn is_single(inner: usize, outer: usize) -> bool {
     inner < RATIO * outer
 }

@@ -32,7 +32,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<'_, K, T> {
         iter
     }
 
-    /// Whether every node is in balance, knows its size, and has its keys in order. For tests.
+    /// Returns whether every node is in balance, knows its size, and has its keys in order. For tests.
     ///
     /// # Errors
     /// A node that is not so.

@@ -63,7 +63,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         size(self.top())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.top().is_none()
     }

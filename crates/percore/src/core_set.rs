@@ -41,13 +41,13 @@ impl CoreSet {
         }
     }
 
-    /// Whether `core` is in the set.
+    /// Returns whether `core` is in the set.
     #[inline]
     pub fn contains(&self, core: CoreId) -> bool {
         self.0[core.index() / 64] & (1 << (core.index() % 64)) != 0
     }
 
-    /// Whether no core is in the set.
+    /// Returns whether no core is in the set.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.iter().fold(0, |any, word| any | word) == 0

@@ -57,7 +57,7 @@ fn no_part_is_lost() {
 /// A machine of which the models below play the cores: core 0 gives work, core 1 goes idle, core 2 looks and
 /// is misled.
 struct Machine {
-    /// Whether core 1 idles: the truth behind `idle`.
+    /// True if core 1 idles: the truth behind `idle`.
     idles: AtomicBool,
     idle: Hints,
     /// How many tasks wait for core 0: the truth behind `surplus`.
@@ -93,8 +93,8 @@ impl Machine {
         self.kick_if_idle();
     }
 
-    /// Whether there is work to take from core 0. Who finds it after having been misled tells who else may
-    /// have been.
+    /// Returns whether there is work to take from core 0. Who finds it after having been misled tells who
+    /// else may have been.
     fn finds_work(&self) -> bool {
         let waits = || self.waiting.load(Ordering::Relaxed) > 0;
         self.surplus.cores().contains(GIVER)

@@ -81,7 +81,7 @@ impl Cache {
         (if new.is_huge() { &mut self.huge } else { &mut self.small }).insert(new.key(), new);
     }
 
-    /// Whether `new` is a huge page's, and one of its pages has an entry of its own.
+    /// Returns whether `new` is a huge page's, and one of its pages has an entry of its own.
     pub(crate) fn would_lose_small(&self, new: Found) -> bool {
         new.is_huge() && new.pages.iter().any(|page| self.small.contains_key(&page.get()))
     }

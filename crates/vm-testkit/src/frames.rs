@@ -68,7 +68,7 @@ impl FrameStore {
         self.unsure.store(unsure, SeqCst);
     }
 
-    /// Whether the frame has references, and no owner.
+    /// Returns whether the frame has references, and no owner.
     pub fn is_counted(&self, frame: FrameNum) -> bool {
         self.in_use(frame).references.load(SeqCst) > 0
     }

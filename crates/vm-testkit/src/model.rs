@@ -25,7 +25,7 @@ impl Page {
         Self { shows: self.shows.further(by), words: None, ..self }
     }
 
-    /// Whether `next` may be the next page of the same mapping.
+    /// Returns whether `next` may be the next page of the same mapping.
     fn is_followed_by(self, next: Self) -> bool {
         self.further(1) == next.further(0)
     }
@@ -50,7 +50,7 @@ impl Model {
         self.pages.len()
     }
 
-    /// Whether nothing is mapped.
+    /// Returns whether nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
@@ -224,7 +224,7 @@ impl Model {
         self.pages.get(&page.get()).map(|page| (page.prot, page.advice, page.shows))
     }
 
-    /// Whether all of `pages` is mapped.
+    /// Returns whether all of `pages` is mapped.
     pub fn is_mapped(&self, pages: PageRange) -> bool {
         self.pages.range(pages.start().get()..pages.end().get()).count() as u64 == pages.pages()
     }

@@ -20,7 +20,7 @@ pub struct Trial {
     spaces: Vec<(World, Model)>,
     /// Whose steps these are.
     at: usize,
-    /// Whether memory may run out now. If not, no answer may say that it did.
+    /// True if memory may run out now. If not, no answer may say that it did.
     pub short: bool,
     disk: Disk,
     user: PageRange,

@@ -185,12 +185,12 @@ impl World {
         &self.machine.frames
     }
 
-    /// Whether all cores share one table.
+    /// Returns whether all cores share one table.
     pub fn is_shared(&self) -> bool {
         self.mmu.tables() == Tables::Shared
     }
 
-    /// Whether a shootdown reaches none but cores that had one of the pages.
+    /// Returns whether a shootdown reaches none but cores that had one of the pages.
     pub(crate) fn is_exact(&self) -> bool {
         self.mmu.tables() == Tables::PerCore
     }

@@ -268,7 +268,7 @@ fn a_leaf_that_is_unmapped_as_a_whole_has_no_owner() {
     world.finish();
 }
 
-/// Whether it folds, as it does where there are huge pages, or stays.
+/// Returns whether it folds, as it does where there are huge pages, or stays.
 #[test]
 fn a_leaf_that_is_dropped_as_a_whole_has_no_owner() {
     for huge in [false, true] {

@@ -92,12 +92,13 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 }
 
 impl Page {
-    /// Whether no core translates it: nobody has touched it since its translations were taken back.
+    /// Returns whether no core translates it: nobody has touched it since its translations were taken back.
     pub(crate) fn is_idle(self) -> bool {
         !self.is_linked() && self.tracker().is_empty()
     }
 
-    /// Whether its contents may leave memory: they are the program's own, and it does not want them to stay.
+    /// Returns whether its contents may leave memory: they are the program's own, and it does not want them
+    /// to stay.
     pub(crate) fn may_leave(self) -> bool {
         self.frame().is_some() && !self.is_shown() && !self.flags().contains(Flags::LOCKED)
     }

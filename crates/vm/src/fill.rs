@@ -199,15 +199,16 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     }
 }
 
-/// Whether this core is linked, and nobody translates the page. Its upper entry leads to the leaf, or to
-/// nothing: if a note of what it missed took more than was meant (`presence.rs`), the program faults once
+/// Returns whether this core is linked, and nobody translates the page. Its upper entry leads to the leaf, or
+/// to nothing: if a note of what it missed took more than was meant (`presence.rs`), the program faults once
 /// more.
 #[inline(always)]
 fn is_open(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
     page.is_untracked() && linkage(&entry.leaf()).is_linked(pin.core())
 }
 
-/// Whether another core owns the leaf, and nobody translates the page: this one does in a page of its own.
+/// Returns whether another core owns the leaf, and nobody translates the page: this one does in a page of its
+/// own.
 #[inline(always)]
 fn is_apart(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
     page.is_untracked() && linkage(&entry.leaf()).is_owned_by_other(pin.core())

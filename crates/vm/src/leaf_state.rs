@@ -47,24 +47,24 @@ impl LeafState {
         self.0
     }
 
-    /// Whether everybody may link.
+    /// Returns whether everybody may link.
     #[inline(always)]
     pub(crate) const fn is_shared(self) -> bool {
         self.0 & SHARED != 0
     }
 
-    /// Whether its owner waits for others to unlink.
+    /// Returns whether its owner waits for others to unlink.
     pub(crate) const fn is_leaving(self) -> bool {
         self.0 & LEAVING != 0
     }
 
-    /// Whether another core than `core` owns the leaf.
+    /// Returns whether another core than `core` owns the leaf.
     #[inline(always)]
     pub(crate) fn is_owned_by_other(self, core: CoreId) -> bool {
         !self.is_shared() && ![0, id_of(core)].contains(&self.core())
     }
 
-    /// Whether `core` may link.
+    /// Returns whether `core` may link.
     pub(crate) fn may_link(self, core: CoreId) -> bool {
         self.is_shared() || self.core() == id_of(core)
     }

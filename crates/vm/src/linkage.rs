@@ -85,15 +85,15 @@ impl<'g> Linkage<'g> {
         Self { state, sharers: SharerList::new([low, high]), linked }
     }
 
-    /// Whether `core` is linked. For the core itself, with a slot of the leaf locked. Acquire, partner of the
-    /// Release in `remove`: who has been taken out finds what it missed (`presence.rs`).
+    /// Returns whether `core` is linked. For the core itself, with a slot of the leaf locked. Acquire,
+    /// partner of the Release in `remove`: who has been taken out finds what it missed (`presence.rs`).
     #[inline(always)]
     pub fn is_linked(self, core: CoreId) -> bool {
         let (word, bit) = self.bit(core);
         word.load(Ordering::Acquire) & bit != 0
     }
 
-    /// Whether another core owns the leaf, so that `core`, which is not linked, may not link.
+    /// Returns whether another core owns the leaf, so that `core`, which is not linked, may not link.
     #[inline(always)]
     pub fn is_owned_by_other(self, core: CoreId) -> bool {
         self.state().is_owned_by_other(core)

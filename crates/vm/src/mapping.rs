@@ -89,7 +89,7 @@ impl Flags {
         self.0 as u64
     }
 
-    /// Whether every flag of `other` is in the set.
+    /// Returns whether every flag of `other` is in the set.
     #[inline(always)]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -17,7 +17,7 @@ pub trait Frames: Send + Sync {
     /// they are better kept for others; `wanted` says that the program asked for them.
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
 
-    /// Whether pages may be huge, frames or not; `wanted` as above.
+    /// Returns whether pages may be huge, frames or not; `wanted` as above.
     fn allows_huge(&self, wanted: bool) -> bool;
 
     /// The same as `alloc_huge` with anything in them, for a caller who fills each of them before anybody

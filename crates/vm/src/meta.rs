@@ -72,7 +72,7 @@ impl Page {
         Self { main: 0, second: 0 }.with_mapping(mapping)
     }
 
-    /// Whether it needs a second word.
+    /// Returns whether it needs a second word.
     #[inline(always)]
     pub(crate) fn is_wide(self) -> bool {
         self.second != 0
@@ -140,7 +140,7 @@ impl Page {
         self.flags().contains(Flags::SHARED)
     }
 
-    /// Whether it may be given the rights `prot`.
+    /// Returns whether it may be given the rights `prot`.
     pub(crate) fn may_be(self, prot: Prot) -> bool {
         !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
     }

@@ -152,19 +152,19 @@ impl PageRange {
         self.end.0 - self.start.0
     }
 
-    /// Whether there is no page.
+    /// Returns whether there is no page.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.start.0 == self.end.0
     }
 
-    /// Whether `page` is in the range.
+    /// Returns whether `page` is in the range.
     #[inline]
     pub const fn contains(self, page: PageNum) -> bool {
         self.start.0 <= page.0 && page.0 < self.end.0
     }
 
-    /// Whether every page of `other` is in the range.
+    /// Returns whether every page of `other` is in the range.
     #[inline]
     pub const fn covers(self, other: Self) -> bool {
         other.is_empty() || (self.start.0 <= other.start.0 && other.end.0 <= self.end.0)
@@ -220,13 +220,13 @@ impl Prot {
         self.0 as u64
     }
 
-    /// Whether every right of `other` is in the set.
+    /// Returns whether every right of `other` is in the set.
     #[inline(always)]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether `access` is allowed.
+    /// Returns whether `access` is allowed.
     #[inline(always)]
     pub const fn allows(self, access: Access) -> bool {
         match access {

@@ -61,7 +61,7 @@ impl Presence {
         }
     }
 
-    /// Whether the core runs the space. For the core itself. Relaxed: it is the one who writes.
+    /// Returns whether the core runs the space. For the core itself. Relaxed: it is the one who writes.
     #[inline(always)]
     pub fn is_here(&self) -> bool {
         self.here.load(Ordering::Relaxed)
@@ -93,8 +93,8 @@ impl Presence {
         self.here.store(false, Ordering::Release);
     }
 
-    /// Whether the core must be interrupted to clear `pages`. If not, it will clear them by itself. By other
-    /// cores, which have removed the pages from the space's metadata before, or hold them locked.
+    /// Returns whether the core must be interrupted to clear `pages`. If not, it will clear them by itself.
+    /// By other cores, which have removed the pages from the space's metadata before, or hold them locked.
     #[inline]
     pub fn must_interrupt(&self, pages: PageRange) -> bool {
         // S1: Relaxed, as nothing follows from it but the interrupt. S3: Acquire, partner of the Release in

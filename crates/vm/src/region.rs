@@ -169,7 +169,7 @@ impl Unbroken {
         !self.has_gaps
     }
 
-    /// Whether these were all up to page `end`.
+    /// Returns whether these were all up to page `end`.
     #[inline(always)]
     pub(crate) fn reaches(&self, end: PageNum) -> bool {
         !self.has_gaps && self.end == end

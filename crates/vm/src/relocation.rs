@@ -28,7 +28,7 @@ use crate::{AddressSpace, Mapping, PageNum, PageRange, Placement, Remap, VmError
 
 /// The steps of a move, of a design that can do it piece by piece. See the module.
 pub trait MovePieces {
-    /// Whether all of `pages` may be mapped.
+    /// Returns whether all of `pages` may be mapped.
     fn has(&self, pages: PageRange) -> bool;
 
     /// Returns the first part of `pages` that one step moves.

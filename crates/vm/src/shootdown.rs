@@ -265,7 +265,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, Runs> {
 pub struct Invalidated<'r, 'g, E, P> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     pub(crate) holes: bool,
-    /// Whether there may be leaves that are locked as a whole, which no core is linked to any more.
+    /// True if there may be leaves that are locked as a whole, which no core is linked to any more.
     has_leaves: bool,
     picked: P,
 }

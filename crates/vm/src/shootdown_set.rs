@@ -16,7 +16,7 @@ use crate::{Linkage, Memory, Mmu, PageNum, PageRange};
 pub(crate) struct ShootdownSet {
     pub(crate) cores: CoreSet,
     pub(crate) pages: PageRange,
-    /// Whether part of the range is not mapped at all.
+    /// True if part of the range is not mapped at all.
     pub(crate) holes: bool,
 }
 

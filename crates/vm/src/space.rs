@@ -264,7 +264,8 @@ pub trait AddressSpace: Any + Send + Sync {
     /// caller's.
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError>;
 
-    /// Whether all of `pages` is mapped. Takes no locks: true only of the moment each page was looked at.
+    /// Returns whether all of `pages` is mapped. Takes no locks: true only of the moment each page was looked
+    /// at.
     fn mapped(&self, pin: &Pinned, pages: PageRange) -> bool;
 
     /// Shows the mapping of `page`, if it has one, to `visit`, with the page's slot locked.

@@ -66,7 +66,7 @@ impl Sweep {
             .or_else(|| hole_below(self.all.clone(), pages, look).ok())
     }
 
-    /// Whether `range` lies where the passes go.
+    /// Returns whether `range` lies where the passes go.
     #[inline]
     pub(crate) fn covers(&self, range: PageRange) -> bool {
         self.window <= range.start().get() && range.end().get() <= self.top

@@ -58,7 +58,7 @@ impl Tracker {
         self == Self::NOBODY
     }
 
-    /// Whether `core` may be in the set.
+    /// Returns whether `core` may be in the set.
     #[inline]
     pub(crate) fn contains(self, core: CoreId, grain: Grain) -> bool {
         match self.is_coarse() {

@@ -112,7 +112,7 @@ impl Entry {
         self.anchored.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether no reference to a closed object has its anchor here.
+    /// Returns whether no reference to a closed object has its anchor here.
     fn is_free_of(&self, object: usize) -> bool {
         self.object.load(Ordering::Relaxed) != object
             // Acquire: partners of the Release of both drops.

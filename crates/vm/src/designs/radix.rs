@@ -143,7 +143,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
-/// Whether leaves may be locked as a whole.
+/// Returns whether leaves may be locked as a whole.
 #[inline(always)]
 fn has_leaves<E: Expand>(guard: &Guard<'_, E>) -> bool {
     let keys = guard.keys();

@@ -9,17 +9,17 @@ impl Page {
         self.main & COUNTED != 0
     }
 
-    /// Whether its contents are the backing's own, and no private copy.
+    /// Returns whether its contents are the backing's own, and no private copy.
     pub(crate) fn is_shown(self) -> bool {
         self.main & (SHOWN | COUNTED) == SHOWN | COUNTED
     }
 
-    /// Whether it has contents of `backing`, of the kind that `copies` drops.
+    /// Returns whether it has contents of `backing`, of the kind that `copies` drops.
     pub(crate) fn shows(self, backing: BackingNum, copies: Copies) -> bool {
         self.backing() == Some(backing) && (copies == Copies::Drop || self.is_shown())
     }
 
-    /// Whether it holds contents that others may see too, and a write must not reach.
+    /// Returns whether it holds contents that others may see too, and a write must not reach.
     #[inline(always)]
     pub(crate) fn is_copied_on_write(self) -> bool {
         self.is_counted() && !self.is_shared()
@@ -59,13 +59,13 @@ impl Page {
         Self { main: REFUSED, ..self }
     }
 
-    /// Whether its place is held so.
+    /// Returns whether its place is held so.
     #[inline(always)]
     pub(crate) fn is_held(self) -> bool {
         self.main & (REFUSED | PRESENT | COMPRESSED | LINKED) == REFUSED
     }
 
-    /// Whether it has contents of its own, in memory or compressed, or shows its backing's.
+    /// Returns whether it has contents of its own, in memory or compressed, or shows its backing's.
     #[inline(always)]
     pub(crate) fn is_touched(self) -> bool {
         self.main & (PRESENT | COMPRESSED) != 0
@@ -94,7 +94,7 @@ impl Page {
         Self { main: page.main | HUGE, ..page }
     }
 
-    /// Whether these are the pages of a block with one huge frame.
+    /// Returns whether these are the pages of a block with one huge frame.
     #[inline(always)]
     pub(crate) fn is_huge(self) -> bool {
         self.main & (HUGE | COUNTED) == HUGE

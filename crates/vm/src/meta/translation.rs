@@ -24,13 +24,13 @@ impl Page {
         Self { main: self.main & !(TRACKER | REFUSED) | bits, ..self }
     }
 
-    /// Whether no core translates it.
+    /// Returns whether no core translates it.
     #[inline(always)]
     pub(crate) fn is_untracked(self) -> bool {
         self.main & (TRACKER | LINKED) == 0
     }
 
-    /// Whether it is translated through its leaf.
+    /// Returns whether it is translated through its leaf.
     #[inline(always)]
     pub(crate) fn is_linked(self) -> bool {
         self.main & LINKED != 0

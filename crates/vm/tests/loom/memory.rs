@@ -35,7 +35,7 @@ impl Memory {
         self.lock().frames.len()
     }
 
-    /// Whether nobody has anything of it.
+    /// Returns whether nobody has anything of it.
     pub fn is_unused(&self) -> bool {
         let state = self.lock();
         state.frames.is_empty() && state.compressed.is_empty()

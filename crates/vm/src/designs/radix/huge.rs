@@ -33,7 +33,7 @@ use crate::meta::Page;
 use crate::shootdown::Backend;
 use crate::{Access, Event, Fault, FaultError, Flags, Frames, HUGE_PAGES, Memory, Mmu, OutOfMemory};
 
-/// Whether a fault on a folded block of such pages is one of the whole block.
+/// Returns whether a fault on a folded block of such pages is one of the whole block.
 pub(super) fn is_meant_whole(page: Page) -> bool {
     let wanted = page.frame().is_none() && page.backing().is_none();
     page.is_huge() || wanted && !page.flags().contains(Flags::NOHUGE)
@@ -54,8 +54,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         outcome
     }
 
-    /// Whether there may be huge pages, for one who holds all of the space: they are counted before they are
-    /// unlocked.
+    /// Returns whether there may be huge pages, for one who holds all of the space: they are counted before
+    /// they are unlocked.
     pub(super) fn may_have_huge(&self) -> bool {
         let counts = self.backend.counts.sum();
         counts[Event::HugeFault] + counts[Event::Promotion] > 0
@@ -82,7 +82,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     }
 }
 
-/// Whether what is locked is a block as one slot.
+/// Returns whether what is locked is a block as one slot.
 #[inline(always)]
 pub(super) fn is_block(guard: &Guard<'_>) -> bool {
     let keys = guard.keys();

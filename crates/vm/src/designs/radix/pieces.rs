@@ -221,7 +221,7 @@ fn fold_held(guard: &mut Guard<'_, IfPresent>) {
     }
 }
 
-/// Whether all locked keys are mapped to pages that `is` approves of.
+/// Returns whether all locked keys are mapped to pages that `is` approves of.
 fn all_are(guard: &mut Guard<'_>, is: impl Fn(Page) -> bool) -> Result<(), VmError> {
     let all = range(guard.keys());
     let mut mapped = Unbroken::from(all.start());

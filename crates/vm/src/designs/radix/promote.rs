@@ -98,7 +98,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
     }
 
-    /// Whether leaves of such pages fold once they are untouched.
+    /// Returns whether leaves of such pages fold once they are untouched.
     pub(super) fn may_fold(&self, page: Page) -> bool {
         !page.is_held() && self.may_be_huge(page.mapping(), false)
     }
@@ -172,7 +172,7 @@ fn folded(guard: &mut Guard<'_, Never>) -> Option<Page> {
     first.break_value().filter(|(keys, _)| keys.end - keys.start > 1)?.1
 }
 
-/// Whether `test` holds for all locked pages, each with how many are before it in its block.
+/// Returns whether `test` holds for all locked pages, each with how many are before it in its block.
 fn all(guard: &mut Guard<'_, Never>, mut test: impl FnMut(u64, Page) -> bool) -> bool {
     let walked = guard.try_for_each(|entry| {
         let at = entry.keys().start % HUGE_PAGES;

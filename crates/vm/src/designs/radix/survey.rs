@@ -124,7 +124,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Err(VmError::NotMapped)
     }
 
-    /// Whether all of `pages` is mapped at one moment, or each piece of it is.
+    /// Returns whether all of `pages` is mapped at one moment, or each piece of it is.
     fn is_surely_mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
         let mut mapped = Unbroken::from(pages.start());
         let walked = self.survey(pin, pages, |pages, _| unbroken(&mut mapped, pages));

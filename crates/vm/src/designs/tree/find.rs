@@ -60,7 +60,7 @@ pub(super) fn all<'l>(tree: &'l Look<'_>, within: PageRange) -> impl Iterator<It
     })
 }
 
-/// Whether nothing is mapped in `pages`.
+/// Returns whether nothing is mapped in `pages`.
 pub(super) fn is_free(tree: &Look<'_>, pages: PageRange) -> bool {
     all(tree, pages).next().is_none()
 }

@@ -106,7 +106,7 @@ impl Locks {
         self.second_of(Locking::Hybrid).map(RwLock::read)
     }
 
-    /// Whether a fault may find its region changing.
+    /// Returns whether a fault may find its region changing.
     #[inline]
     pub(super) fn is_optimistic(&self) -> bool {
         !matches!(self.locking, Locking::RwLock | Locking::FaultLock)

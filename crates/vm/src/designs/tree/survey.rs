@@ -55,7 +55,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         self.lock_pages(pin, within).for_each_used(|run| visit(range(run.keys()), run.value()));
     }
 
-    /// Whether all of `pages` is mapped; the space's lock is held.
+    /// Returns whether all of `pages` is mapped; the space's lock is held.
     pub(super) fn all_mapped(&self, pin: &Pinned, pages: PageRange) -> bool {
         let mut end = pages.start();
         for region in find::all(&self.tree.read(pin), pages) {

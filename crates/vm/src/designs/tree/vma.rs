@@ -53,8 +53,8 @@ impl Vma {
         self.word.store(self.word.load(Ordering::Relaxed) | CLOSED, Ordering::Relaxed);
     }
 
-    /// Whether the region is gone. Relaxed: a fault that is told so looks for another region, and asks that
-    /// for its mapping.
+    /// Returns whether the region is gone. Relaxed: a fault that is told so looks for another region, and
+    /// asks that for its mapping.
     pub(super) fn is_gone(&self, start: PageNum) -> bool {
         self.end.load(Ordering::Relaxed) == start.get()
     }
