@@ -1,15 +1,15 @@
-//! Where a mapping goes when the caller does not say.
+//! Chooses the place of a mapping when the caller does not.
 //!
-//! One place to look for holes would be one place to meet. So each core looks in an *arena* of its own: a
-//! part of the address space whose slots and leaves no other core needs to touch.
+//! A single place to look for holes would be shared by all cores. So each core looks in an *arena* of its
+//! own: a part of the address space whose slots and leaves no other core needs to touch.
 //!
 //! 1. What the core unmapped lately comes back first ([`Recent`]).
 //! 2. Otherwise the core sweeps its arena for a hole ([`Sweep`]), from a random place downwards. It begins in
-//!    its piece of the [`Yard`], which is small: what threads of a small program share needs few upper
-//!    tables.
+//!    its piece of the [`Yard`], which is small, so that memory which the threads of a small program share
+//!    needs few upper tables.
 //! 3. A core whose piece is full moves to a part that is its own from the root down.
-//! 4. If that is full too it moves into the lower half of another core's part, where that one seldom is.
-//!    There it is again one of few who look there, and usually the only one.
+//! 4. If that is full too, it moves into the lower half of another core's part, where the other core seldom
+//!    looks. Again few cores look there, and usually only this one.
 //!
 //! Nothing here is a reservation, and no core writes another's arena: the map is the truth. Every candidate
 //! is verified under the range lock by the caller, and one that was taken meanwhile is passed over. A hole
@@ -57,8 +57,8 @@ impl Arenas {
         self.of.mine(pin)?.lock().recent.take(pages)
     }
 
-    /// The next hole of `pages` pages in this core's arena, or in another that it moves to; `None` if that is
-    /// nowhere, or there is no memory for an arena.
+    /// Returns the next hole of `pages` pages in this core's arena, or in another that it moves to. Returns
+    /// `None` if there is no hole, or no memory for an arena.
     pub(crate) fn search(&self, pin: &Pinned, pages: u64, look: impl Look) -> Option<PageNum> {
         let arena = self.of.mine_or_new(pin, |core| SpinLock::new(self.first(core)))?;
         let sweep = &mut arena.lock().sweep;
@@ -76,7 +76,7 @@ impl Arenas {
         }
     }
 
-    /// Where `core` begins.
+    /// Returns the arena in which `core` begins.
     fn first(&self, core: CoreId) -> Arena {
         let core = core.index();
         let part = self.yard.as_ref().map_or_else(|| self.split.part(core), |yard| yard.piece(core));

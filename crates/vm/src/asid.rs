@@ -7,7 +7,7 @@
 //! affair, as tables per core are: no line is shared.
 //!
 //! A core gives out *tickets*, 1, 2, 3, ... and never the same twice. Ticket `t` stands for the number `1 + t
-//! % COUNT`; 0 is left to who runs without a space.
+//! % COUNT`; number 0 is left to a core that runs without a space.
 //!
 //! ```text
 //!   COUNT = 3    ticket   1   2   3   4   5            the core has given 5: spaces c, d and e find their numbers
@@ -24,16 +24,17 @@
 //! # Invariants
 //!
 //! 1. Tickets go round the numbers in turn: a number has another space from the moment its ticket is no more
-//!    of the last `COUNT`. So one count is all that a core has to remember.
-//! 2. The first load with a ticket flushes: nothing is left of who had the number before, nor of tables in
-//!    frames that now are other tables.
-//! 3. What others take back while the core is away is noted (`presence.rs`), and the load that ends it
-//!    flushes.
+//!    of the last `COUNT`. So a core needs to remember only one count.
+//! 2. The first load with a ticket flushes: nothing is left of the space that had the number before, nor of
+//!    tables in frames that now are other tables.
+//! 3. What other cores invalidate while this core is away is noted (`presence.rs`), and the load that ends
+//!    its absence flushes.
 //! 4. What the core itself changes in a space's tables, or frees of them, while it does not run the space
 //!    makes it [`forget`](Asid::forget) the ticket. So does an interrupt that arrives after the core has
 //!    left.
 //!
-//! All is the core's own, and nobody else looks: every access is Relaxed. Handlers of interrupts only forget.
+//! All state is the core's own and no other core reads it, so every access is Relaxed. Interrupt handlers
+//! only forget tickets.
 
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -44,14 +45,14 @@ pub struct Asids<const COUNT: u64> {
     given: AtomicU64,
 }
 
-/// What one space has on one core.
+/// The ticket of one space on one core.
 #[derive(Debug, Default)]
 pub struct Asid {
-    /// Its ticket; 0: none.
+    /// The ticket, or 0 if there is none.
     ticket: AtomicU64,
 }
 
-/// What a core loads with a space's table.
+/// The number that a core loads with a space's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
     /// The space's number.
@@ -68,8 +69,8 @@ impl Asid {
         }
     }
 
-    /// What the TLB keeps of the space here must not be used again. By the core, when it does not run the
-    /// space.
+    /// Forgets the ticket, so that this core's TLB entries of the space are not used again. Called by the
+    /// core while it does not run the space.
     #[inline]
     pub fn forget(&self) {
         self.ticket.store(0, Ordering::Relaxed);
@@ -84,7 +85,8 @@ impl<const COUNT: u64> Asids<COUNT> {
         }
     }
 
-    /// A number for the space that has `asid` on this core: its own if nobody had it since.
+    /// Returns a number for the space that has `asid` on this core: its own if no other space has had it
+    /// since.
     pub fn give(&self, asid: &Asid) -> Given {
         let (ticket, given) = (asid.ticket.load(Ordering::Relaxed), self.given.load(Ordering::Relaxed));
         if ticket != 0 && given - ticket < COUNT {

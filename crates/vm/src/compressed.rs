@@ -1,4 +1,4 @@
-//! Contents leave memory and come back: compressed pages.
+//! Compressed pages: their contents leave memory and come back.
 //!
 //! # The states
 //!
@@ -20,13 +20,14 @@
 //!    contents (`adjust_compressed`), alone or with pages of other spaces that inherited them, and releases
 //!    them where it would release a frame.
 //! 2. Only a page that owns its frame alone is compressed. If it has a reference, and is known to have the
-//!    only one, it owns the frame from then on; nobody can become another holder meanwhile (`sharing.rs`, 4).
+//!    only one, it owns the frame from then on. No page can become another holder meanwhile (`sharing.rs`,
+//!    4).
 //! 3. A page's state changes under its slot's lock only: a fault waits for the clock, or the clock for the
 //!    fault. The frame is filled before the slot says so, and the contents are released after.
-//! 4. What is compressed never changes. Who inherits it adds a holder, whether parent or child writes first:
-//!    each gets a frame of its own from the same bytes.
-//! 5. Compressing needs no memory: what is compressed is kept in frames that pages gave before, or in the
-//!    page's own.
+//! 4. Compressed contents never change. A page that inherits them adds a holder. Whether parent or child
+//!    writes first, each gets a frame of its own from the same bytes.
+//! 5. Compressing needs no memory: compressed contents are kept in frames that pages gave up before, or in
+//!    the page's own.
 //!
 //! The models are in `tests/loom/clock.rs`.
 
@@ -57,7 +58,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         self.fill(pin, at, entry, page.with_frame(frame)).map(|_| Fault::PageIn)
     }
 
-    /// Compresses the locked `page`, which is idle, if that is worth it; whether it was.
+    /// Compresses the locked `page`, which is idle, if that is worth it. Returns whether it was.
     pub(crate) fn compress(&self, pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
         let Some(frame) = page.frame() else { unreachable!("only what is in memory leaves it") };
         if page.is_counted() && !self.memory.unshare(pin, frame) {
@@ -82,7 +83,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// Fills `frame`, which nobody sees, with what the page holds.
+    /// Fills `frame`, which no core translates, with the page's contents.
     pub(crate) fn copy_contents(&self, pin: &Pinned, page: Page, frame: FrameNum) {
         match page.compressed() {
             Some(compressed) => self.memory.decompress(pin, compressed, frame),
@@ -92,7 +93,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 }
 
 impl Page {
-    /// Returns whether no core translates it: nobody has touched it since its translations were taken back.
+    /// Returns whether no core translates it: no core has touched it since its translations were invalidated.
     pub(crate) fn is_idle(self) -> bool {
         !self.is_linked() && self.tracker().is_empty()
     }

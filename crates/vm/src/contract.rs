@@ -1,4 +1,4 @@
-//! What a machine promises of its calls, checked where debug assertions are on.
+//! Checks what a machine promises of its calls, where debug assertions are on.
 //!
 //! A space calls its machine ([`Mmu`], [`Frames`], [`Backings`]) and its callers' visitors with slots locked.
 //! Each core notes the call that it is in, in one word of its own, and an operation that locks slots looks at
@@ -24,7 +24,7 @@ use crate::{
     PageRange, Prot, Shot, Tables,
 };
 
-/// What a core calls with slots locked.
+/// The calls that a core makes with slots locked.
 #[derive(Clone, Copy)]
 pub(crate) enum Call {
     Mmu = 1,
@@ -39,10 +39,10 @@ pub(crate) enum Call {
 const NAMES: [&str; 7] =
     ["none", "an Mmu", "Frames", "Backings", "a visitor", "a ForkBacking", "a RemapBacking"];
 
-/// The call that each core is in; 0: none. Relaxed: only the core itself asks.
+/// The call that each core is in, or 0. Relaxed: only the core itself reads it.
 static CALLS: [AtomicU8; MAX_CORES] = [const { AtomicU8::new(0) }; MAX_CORES];
 
-/// An operation of a space is about to lock slots on this core.
+/// Checks that an operation of a space may lock slots on this core.
 ///
 /// # Panics
 /// If the core is in a call, or is not the one of `pin`; where debug assertions are on.

@@ -1,4 +1,4 @@
-//! What happened, counted where it happened: each core writes its own cache lines only.
+//! Counts events on the core where they happen: each core writes its own cache lines only.
 
 use core::array;
 use core::ops::{AddAssign, Index};
@@ -91,7 +91,7 @@ impl AddAssign for Counters {
     }
 }
 
-/// Where the numbers of a [`Change`] stand behind those of the events.
+/// Index of the first number of a [`Change`], behind those of the events.
 const MAPPED: usize = NAMES.len();
 const OWN: usize = MAPPED + 1;
 const SHOWN: usize = OWN + 1;

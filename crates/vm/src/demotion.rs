@@ -16,18 +16,18 @@
 //!   D5  the set −= those; state: owner me
 //! ```
 //!
-//! 1. *Who is in the set is reached until it has unlinked.* It leaves the set in D5, or by itself after it
-//!    has unlinked; until then whoever else takes pages of the leaf back interrupts it too.
-//! 2. *Nobody whom D5 takes out is linked.* Between D1 and D5 no link survives L4: nothing makes a leaf
-//!    shared that is leaving. Who passed L4 before its interrupt was unlinked by that; who links after it
-//!    reads the state after it, finds D1, and unlinks. If the leaf is shared once more by then, it finds what
-//!    came before that: D5 took it out.
-//! 3. *Nobody who is not in the set is linked.* If D3 misses L1, then L4 finds D1: the two fences forbid that
-//!    both miss. Who fails L4 has an upper entry that leads to the leaf for a moment, but runs none of the
+//! 1. *A core in the set is interrupted until it has unlinked.* It leaves the set in D5, or by itself after
+//!    it has unlinked. Until then any other core that invalidates pages of the leaf interrupts it too.
+//! 2. *No core that D5 takes out is linked.* Between D1 and D5 no link survives L4: nothing makes a leaf
+//!    shared that is leaving. A core that passed L4 before its interrupt was unlinked by the interrupt. A
+//!    core that links after its interrupt reads the state after it, finds D1, and unlinks. If the leaf is
+//!    shared once more by then, it finds what came before that: D5 took it out.
+//! 3. *No core outside the set is linked.* If D3 misses L1, then L4 finds D1: the two fences forbid that both
+//!    miss. A core that fails L4 has an upper entry that leads to the leaf for a moment, but runs none of the
 //!    program before it has unlinked.
-//! 4. *What is cleared in excess is filled again.* The owner has locked some pages of the leaf only. Others
-//!    may be filled meanwhile, in the leaf or in pages of the cores' own: their words are left alone, and say
-//!    no less than what is translated.
+//! 4. *Entries cleared in excess are filled again.* The owner has locked some pages of the leaf only. Other
+//!    pages may be filled meanwhile, in the leaf or in pages of the cores' own. Their words are left alone,
+//!    and name at least every translation there is.
 //! 5. The owner itself stays linked, and so the leaf stays (`linkage.rs`, 3). Words with bit 0 set are its
 //!    own translations now. Private sharers stay recorded, in the list and in the words.
 

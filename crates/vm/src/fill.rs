@@ -1,4 +1,4 @@
-//! Filling: this core gets a translation of a locked page that has a frame, and is recorded for whoever
+//! Fills: this core gets a translation of a locked page that has a frame, and is recorded for the core that
 //! invalidates it.
 
 use percore::{CoreId, CoreSet, Pinned};
@@ -29,7 +29,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// The same for a locked huge page, which has no leaf.
+    /// Fills a locked huge page, which has no leaf, as `fill` does a small one.
     pub(crate) fn fill_huge(
         &self,
         pin: &Pinned,
@@ -41,7 +41,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         Ok(self.track(entry, page, self.owner(pin)))
     }
 
-    /// Who owns this core's table. The one table is tracked as if it were core 0's.
+    /// Returns the owner of this core's table. The one table is tracked as if it were core 0's.
     #[inline(always)]
     fn owner(&self, pin: &Pinned) -> CoreId {
         match self.mmu.tables() {
@@ -50,7 +50,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// In a table page of its own, or in the one table; tracked as `owner`'s.
+    /// Fills in a table page of this core's own, or in the one table, and tracks the page as `owner`'s.
     #[inline(always)]
     fn fill_own(
         &self,
@@ -199,23 +199,23 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     }
 }
 
-/// Returns whether this core is linked, and nobody translates the page. Its upper entry leads to the leaf, or
-/// to nothing: if a note of what it missed took more than was meant (`presence.rs`), the program faults once
-/// more.
+/// Returns whether this core is linked, and no core translates the page. Its upper entry leads to the leaf,
+/// or to nothing: if a note of what it missed took more than was meant (`presence.rs`), the program faults
+/// once more.
 #[inline(always)]
 fn is_open(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
     page.is_untracked() && linkage(&entry.leaf()).is_linked(pin.core())
 }
 
-/// Returns whether another core owns the leaf, and nobody translates the page: this one does in a page of its
-/// own.
+/// Returns whether another core owns the leaf, and no core translates the page. This core then translates it
+/// in a page of its own.
 #[inline(always)]
 fn is_apart(pin: &Pinned, entry: &mut Entry<'_, Page>, page: Page) -> bool {
     page.is_untracked() && linkage(&entry.leaf()).is_owned_by_other(pin.core())
 }
 
-/// Returns as how many fills a fill of `page` counts for sharing its leaf. What all show from a file, like a
-/// program's text, is seldom invalidated.
+/// Returns how many fills a fill of `page` counts as for sharing its leaf. Pages shown from a file, like a
+/// program's text, are seldom invalidated.
 fn fill_weight(page: Page) -> u64 {
     if page.is_shown() { 5 } else { 1 }
 }

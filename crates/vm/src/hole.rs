@@ -5,15 +5,14 @@ use core::ops::Range;
 /// Pages of a leaf node, of a table page, and of a large page. Larger mappings start at a multiple of it.
 pub(crate) const LARGE: u64 = 512;
 
-/// Pages that one slot has two levels above the leaves. Mappings of so many start at a multiple of it: most
-/// of such a mapping is few slots, and no nodes.
+/// Number of pages in one slot two levels above the leaves. Mappings of at least this size start at a
+/// multiple of it, so that most of such a mapping is few slots and no nodes.
 const VAST: u64 = 512 * LARGE;
 
 /// A look at the map: where the lowest used slot that overlaps a range starts, if there is one.
 ///
-/// What is left of the range above that slot is too small for a hole of the range's size. So land that is
-/// densely used costs a search for `n` pages one look for every `n` of them, and no page is looked at twice
-/// in vain.
+/// The rest of the range above that slot is too small for a hole of the range's size. So in densely used
+/// parts a search for `n` pages costs one look for every `n` pages, and looks at no page twice in vain.
 pub(crate) trait Look: Fn(Range<u64>) -> Option<u64> {}
 
 impl<F: Fn(Range<u64>) -> Option<u64>> Look for F {}
@@ -45,7 +44,7 @@ fn hole_aligned(within: Range<u64>, pages: u64, align: u64, look: &impl Look) ->
     }
 }
 
-/// Where a mapping of `pages` pages may start: at multiples of this.
+/// Returns the alignment, in pages, of a mapping of `pages` pages.
 #[inline]
 pub(crate) fn alignment(pages: u64) -> u64 {
     match pages {

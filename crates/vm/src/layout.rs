@@ -1,19 +1,19 @@
-//! What may be mapped where, and which core looks where first.
+//! Which addresses may be mapped, and where each core looks first.
 
 use core::ops::Range;
 
 use crate::PageRange;
 
-/// What may be mapped where.
+/// The addresses that may be mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Cores of the machine.
     pub cores: usize,
     /// Every page that may be mapped.
     pub user: PageRange,
-    /// Where mappings without a fixed address go first, and where the cores' arenas lie. Within `user`.
+    /// The range where mappings without a fixed address go first and the cores' arenas lie. Within `user`.
     pub anywhere: PageRange,
-    /// A random number: the arenas begin at places that nobody can guess without it (see `docs/arenas.md`).
+    /// A random number, without which the starts of the arenas cannot be guessed (see `docs/arenas.md`).
     pub seed: u64,
 }
 
@@ -44,13 +44,13 @@ impl Split {
 /// Pages in a piece of the yard: 128 MiB. Slots of two pieces' leaves lie in different cache lines.
 const PIECE: u64 = 1 << 15;
 
-/// Where the cores' arenas begin: a piece for each, side by side. Eight of them are within 1 GiB, so that a
-/// core which uses what others have mapped needs few upper tables.
+/// The range where the cores' arenas begin: a piece for each, side by side. Eight of them are within 1 GiB,
+/// so that a core which uses what others have mapped needs few upper tables.
 #[derive(Debug)]
 pub(crate) struct Yard {
     start: u64,
     pieces: u64,
-    /// Which piece is core 0's.
+    /// The index of core 0's piece.
     first: u64,
 }
 

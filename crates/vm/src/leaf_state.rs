@@ -21,11 +21,11 @@ const DEMOTED_SHIFT: u32 = 34;
 const DEMOTED: u64 = 0b111 << DEMOTED_SHIFT;
 /// The largest number of demotions that is recorded.
 const MOST: u64 = DEMOTED >> DEMOTED_SHIFT;
-/// Fills of pages that others have, after which a leaf of more than two users is shared. Eight threads that
-/// share nothing but the three pages through which they start and stop need fewer.
+/// Number of fills of pages that other cores have, after which a leaf of more than two users is shared. Eight
+/// threads that share nothing but the three pages through which they start and stop need fewer.
 pub(crate) const SHARE_AFTER: u64 = 20;
-/// A core that shares with this many others makes the leaf shared at once, if it has never been demoted: each
-/// of them costs a page of tables.
+/// Number of other cores with which a core shares a leaf to make it shared at once, if it has never been
+/// demoted: each of them costs a page of tables.
 pub(crate) const SHARE_AT_ONCE: usize = 4;
 /// Invalidations in a row after which a core owns the shared leaf, twice as many after each time that it was
 /// in vain.
@@ -47,7 +47,7 @@ impl LeafState {
         self.0
     }
 
-    /// Returns whether everybody may link.
+    /// Returns whether every core may link.
     #[inline(always)]
     pub(crate) const fn is_shared(self) -> bool {
         self.0 & SHARED != 0
@@ -74,8 +74,8 @@ impl LeafState {
         (!self.is_shared() && self.core() == 0).then_some(Self(self.0 | id_of(core)))
     }
 
-    /// Counts a fill of a page that `others` other cores have as `weight` fills, which may make the leaf
-    /// shared.
+    /// Counts a fill of a page that `others` other cores have as `weight` fills, and returns the new state,
+    /// in which the leaf may be shared.
     pub(crate) fn note_shared_fill(self, weight: u64, others: usize) -> Option<Self> {
         let is_eager = others >= SHARE_AT_ONCE && self.demoted() == 0;
         let fills = if is_eager { SHARE_AFTER } else { self.count() + weight };

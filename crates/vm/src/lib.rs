@@ -68,7 +68,8 @@ mod sweep;
 mod tracker;
 mod usage;
 
-/// The types of `shootdown.rs`, for its example of what does not compile. Nobody outside can make one.
+/// The types of `shootdown.rs`, for its example that does not compile. Code outside this crate cannot make
+/// them.
 #[doc(hidden)]
 pub mod typestate {
     pub use crate::meta::Page;

@@ -20,9 +20,9 @@
 //! | leaving, owner `o` | `o` | the others have unlinked: owner `o`, see `demotion.rs` |
 //!
 //! A core that may not link uses a page of its own. It is a *private sharer* of the leaf if it shares pages
-//! with the owner: the leaf records it, by CAS, until it has no owner. So neighbours, which use different
-//! pages of a leaf, stay apart. Two cores that share a page do not make the leaf shared. In a leaf that was
-//! demoted, neither do a few pages that all use, unless they are a file's.
+//! with the owner: the leaf records it, by CAS, until it has no owner. So cores that use different pages of a
+//! leaf share no table. Two cores that share a page do not make the leaf shared. In a leaf that was demoted,
+//! neither do a few pages that all use, unless they are a file's.
 //!
 //! # The states of a page with a frame
 //!
@@ -44,8 +44,8 @@
 //!    to it.
 //! 4. A core in a page's tracker, or a private sharer of it, that links has lost its own page before it
 //!    returns to the program. Until then the set, which it is in, covers it.
-//! 5. The upper entry of a core in the set leads to the leaf or nowhere, never to a page of its own. So who
-//!    is in the set fills by storing the page's word alone.
+//! 5. The upper entry of a core in the set leads to the leaf or nowhere, never to a page of its own. So a
+//!    core in the set fills by storing the page's word alone.
 //! 6. Hardware only reads the words: they say "accessed" and "dirty" from the start. So the holder of a slot
 //!    stores its word, and nothing is lost.
 //!
@@ -58,9 +58,9 @@
 //!   T2  fence                                 L2  fence
 //!   T3  read the set; interrupt it            L3  upper entry := the leaf;  the program walks
 //! ```
-//! If T3 misses L1, then T2 came before L2, and every walk through L3 finds `P` = 0. The same for rights that
-//! are lowered, and for `reset`, which nobody can link meanwhile. Other loads and stores here are Relaxed:
-//! the slots' locks order them, or a CAS on the state decides.
+//! If T3 misses L1, then T2 came before L2, and every walk through L3 finds `P` = 0. The same order holds for
+//! rights that are lowered, and for `reset`, during which no core can link. Other loads and stores here are
+//! Relaxed: the slots' locks order them, or a CAS on the state decides.
 
 use percore::{CoreId, CoreSet, MAX_CORES};
 use sync::atomic::{AtomicU64, Ordering, fence};
@@ -85,8 +85,9 @@ impl<'g> Linkage<'g> {
         Self { state, sharers: SharerList::new([low, high]), linked }
     }
 
-    /// Returns whether `core` is linked. For the core itself, with a slot of the leaf locked. Acquire,
-    /// partner of the Release in `remove`: who has been taken out finds what it missed (`presence.rs`).
+    /// Returns whether `core` is linked. Called by the core itself, with a slot of the leaf locked. Acquire,
+    /// partner of the Release in `remove`: a core that has been taken out finds what it missed
+    /// (`presence.rs`).
     #[inline(always)]
     pub fn is_linked(self, core: CoreId) -> bool {
         let (word, bit) = self.bit(core);
@@ -127,8 +128,8 @@ impl<'g> Linkage<'g> {
         self.sharers.add(core)
     }
 
-    /// Before `core` has its upper table lead to the leaf. Whether it was not in the set: then it must hold
-    /// the leaf.
+    /// Adds `core` to the set, before its upper table leads to the leaf. Returns whether it was not in the
+    /// set: then it must hold the leaf.
     pub fn link(self, core: CoreId) -> bool {
         if self.is_linked(core) {
             return false;
@@ -155,7 +156,7 @@ impl<'g> Linkage<'g> {
             && self.change(|state| state.note_invalidation(core)).is_ok_and(LeafState::is_leaving)
     }
 
-    /// Who is to go, if that is so (D3).
+    /// Returns the cores that have to unlink, if `note_invalidation` returned true (D3).
     pub fn others(self, owner: CoreId) -> CoreSet {
         fence(Ordering::SeqCst); // D2, partner of L2
         let mut others = self.linked();
@@ -163,21 +164,22 @@ impl<'g> Linkage<'g> {
         others
     }
 
-    /// All of `others` have unlinked (D5). How many hold the leaf no more.
+    /// Ends the demotion after all of `others` have unlinked (D5). Returns how many of them no longer hold
+    /// the leaf.
     pub fn emptied(self, others: &CoreSet) -> usize {
         let gone = others.iter().filter(|&core| self.remove(core)).count();
         let _ = self.change(|state| Some(state.emptied()));
         gone
     }
 
-    /// After `core`, which calls, has given up its tables, or unlinked. Whether it was in the set: then it
-    /// holds the leaf no more.
+    /// Takes out `core`, the caller, after it has given up its tables or unlinked. Returns whether it was in
+    /// the set: then it no longer holds the leaf.
     pub fn leave(self, core: CoreId) -> bool {
         let _ = self.change(|state| state.left(core));
         self.remove(core)
     }
 
-    /// Takes `core` out of the set. Whether it was there.
+    /// Takes `core` out of the set. Returns whether it was there.
     fn remove(self, core: CoreId) -> bool {
         let (word, bit) = self.bit(core);
         // Release, partner of the Acquire in `linked`: the core has unlinked before.

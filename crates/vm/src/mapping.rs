@@ -1,4 +1,4 @@
-//! What a mapping is: rights, how it behaves, and what it shows. The same for all its pages, so they fold.
+//! A mapping: its rights, flags and backing. They are the same for all its pages, so they fold.
 //!
 //! ```text
 //! bits 0-2 rights   3-9 flags   10-17 spare   18-59 backing, or 0   60-63 spare
@@ -10,7 +10,8 @@ use core::ops::{BitAnd, BitOr, Sub};
 
 use crate::Prot;
 
-/// What a mapping shows that is not plain anonymous memory: a file, shared memory. Opaque to this crate.
+/// The backing of a mapping that is not plain anonymous memory: a file or shared memory. Opaque to this
+/// crate.
 ///
 /// It knows which of its pages is shown at a page number (that number less a base), so all pages of a mapping
 /// have the same one. A mapping that moves gets another.
@@ -30,7 +31,7 @@ impl BackingNum {
         }
     }
 
-    /// The backing whose number these bits are; zero is none.
+    /// Returns the backing whose number these bits are, or none for zero.
     #[inline(always)]
     pub(crate) const fn from_bits(bits: u64) -> Option<Self> {
         match NonZeroU64::new(bits) {
@@ -59,8 +60,8 @@ pub struct Flags(u16);
 impl Flags {
     /// None.
     pub const NONE: Self = Self(0);
-    /// What is written is seen by everybody who maps the backing (MAP_SHARED). Only a mapping with a backing
-    /// has it.
+    /// Writes are seen by every space that maps the backing (MAP_SHARED). Only a mapping with a backing has
+    /// it.
     pub const SHARED: Self = Self(1 << 0);
     /// A child does not get the pages (MADV_DONTFORK).
     pub const DONTFORK: Self = Self(1 << 1);
@@ -74,7 +75,7 @@ impl Flags {
     pub const NOHUGE: Self = Self(1 << 5);
     /// The pages may never be written (a shared mapping of a file that was opened for reading).
     pub const SEALED: Self = Self(1 << 6);
-    /// What may be advised later; the rest is decided when the mapping is made.
+    /// The flags that may be advised later. The others are decided when the mapping is made.
     pub const ADVICE: Self = Self(0b11_1110);
 
     pub(crate) const ALL: Self = Self(0b111_1111);
@@ -120,40 +121,40 @@ impl Sub for Flags {
 const FLAGS_SHIFT: u32 = 3;
 const BACKING_SHIFT: u32 = 18;
 
-/// What is the same for all pages of a mapping.
+/// The attributes that all pages of a mapping have in common.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mapping(u64);
 
 impl Mapping {
-    /// Pages of zeroes, nobody else's.
+    /// Returns a mapping of private pages of zeroes.
     #[inline(always)]
     pub const fn anonymous(prot: Prot) -> Self {
         Self(prot.bits())
     }
 
-    /// What `backing` shows; what is written is nobody else's.
+    /// Returns a private mapping of `backing`: writes stay in the space.
     pub const fn private(prot: Prot, backing: BackingNum) -> Self {
         Self(prot.bits() | backing.get() << BACKING_SHIFT)
     }
 
-    /// What `backing` shows; what is written goes there.
+    /// Returns a shared mapping of `backing`: writes go to the backing.
     pub const fn shared(prot: Prot, backing: BackingNum) -> Self {
         Self::private(prot, backing).with_flags(Flags::SHARED)
     }
 
-    /// The same, for ever without the right to write.
+    /// Returns this mapping, sealed against the right to write for ever.
     pub const fn sealed(self) -> Self {
         let prot = Prot::from_bits(self.prot().bits() & !Prot::WRITE.bits());
         self.with_prot(prot).with_flags(Flags(self.flags().0 | Flags::SEALED.0))
     }
 
-    /// The same with `advice` besides, all of it in [`Flags::ADVICE`].
+    /// Returns this mapping with the flags `advice` added, all of them in [`Flags::ADVICE`].
     pub const fn with(self, advice: Flags) -> Self {
         assert!(Flags::ADVICE.contains(advice));
         Self(self.0 | advice.bits() << FLAGS_SHIFT)
     }
 
-    /// What a program may do to the pages.
+    /// Returns what a program may do to the pages.
     #[inline(always)]
     pub const fn prot(self) -> Prot {
         Prot::from_bits(self.0)
@@ -165,7 +166,7 @@ impl Mapping {
         Flags::from_bits(self.0 >> FLAGS_SHIFT)
     }
 
-    /// What they show; none: anonymous memory.
+    /// Returns the backing of the pages, or none for anonymous memory.
     #[inline(always)]
     pub const fn backing(self) -> Option<BackingNum> {
         BackingNum::from_bits(self.0 >> BACKING_SHIFT)

@@ -1,4 +1,5 @@
-//! What a machine brings besides translations: memory, a page at a time, and what mappings show.
+//! The traits that a machine implements besides translations: memory, a page at a time, and backings of
+//! mappings.
 //!
 //! All of it is called with slots locked and the caller pinned: [`Memory`] says what follows from that.
 
@@ -12,19 +13,21 @@ pub trait Frames: Send + Sync {
     /// A frame of zeroes, owned by the caller alone.
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
 
-    /// [`HUGE_PAGES`](crate::HUGE_PAGES) frames of zeroes side by side, aligned to as many: the first. The
-    /// caller owns each of them alone, and gives them back together or one by one. None: there are none, or
-    /// they are better kept for others; `wanted` says that the program asked for them.
+    /// Allocates [`HUGE_PAGES`](crate::HUGE_PAGES) contiguous frames of zeroes, aligned to their number, and
+    /// returns the first. The caller owns each of them alone, and gives them back together or one by one.
+    /// Returns none if there are none, or they are better kept for others. `wanted` says that the program
+    /// asked for them.
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
 
     /// Returns whether pages may be huge, frames or not; `wanted` as above.
     fn allows_huge(&self, wanted: bool) -> bool;
 
-    /// The same as `alloc_huge` with anything in them, for a caller who fills each of them before anybody
-    /// else sees it.
+    /// Allocates as `alloc_huge` does, but with any contents, for a caller that fills each frame before
+    /// another core sees it.
     fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
 
-    /// Fills `frame`, which the caller owns alone and nobody sees, with the bytes of `from`, or with zeroes.
+    /// Fills `frame`, which the caller owns alone and no core translates, with the bytes of `from`, or with
+    /// zeroes.
     fn fill_frame(&self, pin: &Pinned, frame: FrameNum, from: Option<FrameNum>);
 
     /// A copy of the bytes of `from`, owned by the caller alone.
@@ -40,8 +43,8 @@ pub trait Frames: Send + Sync {
     /// A frame that the caller owns alone becomes counted, with one reference: the caller's.
     fn share(&self, pin: &Pinned, frame: FrameNum);
 
-    /// Adds references to a counted frame, or gives some up. The last one frees the frame, some time later;
-    /// no core can reach it then through a reference that was given up.
+    /// Adds `by` references to a counted frame, or gives some up. The frame is freed some time after the last
+    /// one is given up. No core can reach it then through a reference that was given up.
     fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64);
 
     /// The caller holds one reference of a counted frame. If it is known to be the only one, the frame is the
@@ -53,11 +56,12 @@ pub trait Frames: Send + Sync {
     /// memory.
     fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum>;
 
-    /// Fills `frame`, which the caller owns alone and nobody sees, with what the caller holds as
-    /// `compressed`, and goes on to hold.
+    /// Fills `frame`, which the caller owns alone and no core translates, with the contents `compressed`. The
+    /// caller keeps its reference of them.
     fn decompress(&self, pin: &Pinned, compressed: CompressedNum, frame: FrameNum);
 
-    /// So many more hold `compressed`, which the caller holds, or so many fewer. With the last one it goes.
+    /// Adds `by` references to `compressed`, of which the caller holds one, and frees it when the count
+    /// reaches zero.
     fn adjust_compressed(&self, pin: &Pinned, compressed: CompressedNum, by: i64);
 }
 
@@ -70,7 +74,7 @@ pub enum BackingError {
     BeyondEnd,
 }
 
-/// What mappings show that are not plain anonymous memory, under the contract of [`Memory`].
+/// The backings of mappings that are not plain anonymous memory, under the contract of [`Memory`].
 ///
 /// A backing is counted in pages: each mapped page, touched or not, is one reference. So folding and
 /// expanding change nothing, and anonymous memory costs nothing.
@@ -81,14 +85,15 @@ pub trait Backings: Send + Sync {
     /// A mapping of `backing` has grown, and ends before `end`. Told before any of the new pages shows it.
     fn grown(&self, pin: &Pinned, backing: BackingNum, end: PageNum);
 
-    /// The counted frame that holds virtual page `page` of a mapping of `backing`, with one reference for the
-    /// caller. The page's slot is locked until the frame is mapped, or given back.
+    /// Returns the counted frame that holds virtual page `page` of a mapping of `backing`, with one reference
+    /// for the caller. The page's slot is locked until the frame is mapped, or given back.
     ///
     /// [`Access::Write`]: the frame will be written through a shared mapping, so a hole must become memory of
     /// the backing's own. Otherwise the frame is mapped for reading (`Read`, `Exec`), or copied.
     ///
     /// A shared mapping that allows writing may be written after a fault that only read: there is no second
-    /// fault, and nobody is told. A backing that wants to know must not outlive its contents in memory.
+    /// fault, and the backing is not told. A backing that wants to know must not outlive its contents in
+    /// memory.
     ///
     /// # Errors
     /// See [`BackingError`].
@@ -105,7 +110,7 @@ pub trait Backings: Send + Sync {
     fn adjust(&self, pin: &Pinned, backing: BackingNum, pages: i64);
 }
 
-/// All that a space needs of a machine's memory.
+/// Everything that a space needs of a machine's memory.
 ///
 /// # Contract
 /// Each call is made with slots locked, by a pinned core. So it does not sleep, uses no space, ends on the

@@ -1,5 +1,5 @@
-//! What is kept for each page: the radix map's value. One word for anonymous memory, two for what is shown or
-//! advised.
+//! The radix map's value for each page: one word for anonymous memory, two if the page has a backing or
+//! advice.
 //!
 //! ```text
 //!          63   62    61     60      59    58-56   55-54   53-52  51-44   43-12   11-9    8-1    0
@@ -8,12 +8,12 @@
 //! second    the page's mapping without its rights (`mapping.rs`)
 //! ```
 //! A word with bit 0 is an entry of a machine's page table. The bits `e` are the machine's
-//! ([`Mmu::entry`](crate::Mmu)); what else the word says is in bits that the machine leaves to software. Who
-//! walks such words is in `linkage.rs`.
+//! ([`Mmu::entry`](crate::Mmu)); the rest of the word is in bits that the machine leaves to software.
+//! `linkage.rs` says which cores walk such words.
 //!
-//! Where COUNTED is set and PRESENT is not, the contents are in compressed memory (`compressed.rs`).
-//! A fresh mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The
-//! states of a page, and who may be in which, are in `sharing.rs`.
+//! Where COUNTED is set and PRESENT is not, the contents are in compressed memory (`compressed.rs`). A fresh
+//! mapping has neither frame nor tracker, so all its pages are equal and fold into few slots. The states of a
+//! page are in `sharing.rs`.
 
 mod contents;
 mod translation;
@@ -43,9 +43,9 @@ const COMPRESSED: u64 = COUNTED;
 const REFUSED: u64 = 1 << 55;
 /// The page is translated through its leaf.
 const LINKED: u64 = 1 << 0;
-/// What a machine's entry says of a page's rights, and of how it is translated.
+/// The bits in which a machine's entry gives a page's rights and how it is translated.
 const MACHINE: u64 = 0x1ff | 1 << 63;
-/// Which of the leaf's private sharers have the page too. Only with LINKED.
+/// The shift of the field that names the leaf's private sharers which have the page too. Only with LINKED.
 const PRIVATE_SHARERS_SHIFT: u32 = 52;
 const PRIVATE_SHARERS: u64 = 0b1111 << PRIVATE_SHARERS_SHIFT;
 /// The tracker's low bits are in bits 1 to 8, the others from bit 44. Only without LINKED.
@@ -66,7 +66,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page that nobody has touched.
+    /// Returns a page that has not been touched.
     #[inline(always)]
     pub(crate) fn new(mapping: Mapping) -> Self {
         Self { main: 0, second: 0 }.with_mapping(mapping)
@@ -78,7 +78,7 @@ impl Page {
         self.second != 0
     }
 
-    /// What it has in common with all pages of its mapping.
+    /// Returns the attributes that it has in common with all pages of its mapping.
     #[inline(always)]
     pub(crate) fn mapping(self) -> Mapping {
         Mapping::from_bits(self.second | self.prot().bits())
@@ -145,8 +145,8 @@ impl Page {
         !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
     }
 
-    /// What a translation of the page may allow: its rights, but no writing while a write has to copy first.
-    /// A page that may be written may be read.
+    /// Returns the rights that a translation of the page may allow: its own, but no writing while a write has
+    /// to copy first. A page that may be written may be read.
     #[inline(always)]
     pub(crate) fn rights(self) -> Prot {
         match self.is_copied_on_write() && self.prot().allows(Access::Write) {
@@ -167,13 +167,14 @@ impl Value for Page {
         Self { main, second }
     }
 
-    /// Untouched pages are alike; a frame, or what is compressed, is one page's affair.
+    /// Untouched pages are alike. A frame, or compressed contents, belongs to one page.
     #[inline(always)]
     fn joins(main: u64) -> bool {
         main & (PRESENT | COMPRESSED) == 0
     }
 
-    /// A page of a huge one has a frame of its own, and who translates the whole translates the page.
+    /// A page of a huge one has a frame of its own, and the cores that translate the whole translate the
+    /// page.
     fn part(self, key: u64) -> Self {
         match self.is_huge() {
             true => Self { main: (self.main & !HUGE) + (key << FRAME_SHIFT), ..self },

@@ -1,4 +1,4 @@
-//! What a machine brings to an address space: translations.
+//! The translations that a machine provides to an address space.
 //!
 //! All of it is called with the slots of the pages in question locked and the caller pinned. [`Mmu`] says
 //! what follows from that.
@@ -25,7 +25,7 @@ pub enum Tables {
     Adaptive,
 }
 
-/// What a shootdown took.
+/// The cost of a shootdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Shot {
@@ -56,15 +56,16 @@ pub trait Mmu: Send + Sync {
     fn tables(&self) -> Tables;
 
     /// Lets `page` be translated to `frame` with rights `prot`: in this core's table (in a page of its own)
-    /// or in the one table. Replaces an older entry for the page, also in this core's TLB. `prot` has at
-    /// least one right.
+    /// or in the one table. Replaces an older entry for the page, in this core's TLB too. `prot` has at least
+    /// one right.
     ///
     /// # Errors
     /// No memory for a table page. Then no translation was added; an older one of this page may remain.
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory>;
 
-    /// The same for the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `first`, to as many frames from `frame`,
-    /// both aligned to as many: best as one translation. No core translates any of these pages elsewhere.
+    /// Fills the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `first` with as many frames from `frame`, both
+    /// aligned to this number, preferably as one translation. No core translates any of these pages
+    /// elsewhere.
     ///
     /// # Errors
     /// As `fill`.
@@ -72,9 +73,9 @@ pub trait Mmu: Send + Sync {
     -> Result<(), OutOfMemory>;
 
     /// Removes every translation of `pages` from this core's table or from the one table, and from this
-    /// core's TLB; a huge one that reaches beyond `pages` goes as a whole. Cannot fail; pages without a
-    /// translation are fine. Where a leaf is linked its words are left alone: they say already what is to be
-    /// translated; a leaf all of whose pages are in `pages` is unlinked.
+    /// core's TLB. A huge one that reaches beyond `pages` goes as a whole. Cannot fail, and pages without a
+    /// translation are fine. The words of a linked leaf are left alone: they say already what is to be
+    /// translated. A leaf all of whose pages are in `pages` is unlinked.
     fn clear(&self, pin: &Pinned, pages: PageRange);
 
     /// Does the same for each of `runs`, which lie apart. A machine that flushes its TLB once for all of them
@@ -83,9 +84,9 @@ pub trait Mmu: Send + Sync {
         runs.iter().for_each(|run| self.clear(pin, *run));
     }
 
-    /// On every core of `targets` but this one: [`clear`](Mmu::clear) there, or flush
-    /// `pages` from the TLB there ([`Tables::Shared`]; the table is already clear). Returns when no target
-    /// can use, or will ever again use, a translation of `pages` that existed at the call. Serves incoming
+    /// Invalidates `pages` on every core of `targets` but this one: [`clear`](Mmu::clear) there, or flush
+    /// them from the TLB there ([`Tables::Shared`]; the table is already clear). Returns when no target can
+    /// use, or will ever again use, a translation of `pages` that existed at the call. Serves incoming
     /// shootdowns while it waits.
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot;
 
@@ -93,14 +94,14 @@ pub trait Mmu: Send + Sync {
     /// `clear`: a core that joins later must not see what `clear` removed before.
     fn users(&self, pin: &Pinned) -> CoreSet;
 
-    /// What an entry of a table says of a page with the rights `prot`, which are not none, besides the frame
-    /// in bits 12 to 51: bit 0, which makes it one, and what else there is in bits 1 to 8 and 63. It has been
-    /// accessed and written already. Asked only of [`Tables::Adaptive`].
+    /// Returns a table entry for a page with the rights `prot`, which are not none, without the frame in bits
+    /// 12 to 51: bit 0, which makes it an entry, and bits 1 to 8 and 63. It is marked accessed and dirty.
+    /// Called only with [`Tables::Adaptive`].
     fn entry(&self, prot: Prot) -> u64;
 
     /// Lets this core translate the 512 pages around `page` through `leaf`, the address of the frame that has
-    /// their entries; an own page for them goes, and what came from it in the TLB. Whether that is new. Asked
-    /// only of [`Tables::Adaptive`].
+    /// their entries. The core's own table page for them goes, with what came from it in the TLB. Returns
+    /// whether the link is new. Called only with [`Tables::Adaptive`].
     ///
     /// # Errors
     /// No memory for an upper table. Then nothing has changed.
