@@ -19,7 +19,7 @@ pub trait Frames: Send + Sync {
     /// asked for them.
     fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
 
-    /// Returns whether pages may be huge, frames or not; `wanted` as above.
+    /// Returns whether pages may be huge, frames or not, with `wanted` as above.
     fn allows_huge(&self, wanted: bool) -> bool;
 
     /// Allocates as `alloc_huge` does, but with any contents, for a caller that fills each frame before

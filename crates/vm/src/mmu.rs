@@ -25,7 +25,7 @@ pub enum Tables {
     Adaptive,
 }
 
-/// The cost of a shootdown.
+/// The number of cores that a shootdown interrupted, and of those that it avoided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Shot {

@@ -84,8 +84,7 @@ impl FrameNum {
     }
 }
 
-/// What stands for the contents of a page in compressed memory. Opaque to this crate; as wide as a
-/// [`FrameNum`].
+/// The number of a page's contents in compressed memory. Opaque to this crate, and as wide as a [`FrameNum`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompressedNum(u32);
 
@@ -114,7 +113,7 @@ impl PageRange {
     /// No page.
     pub const EMPTY: Self = Self::between(PageNum(0), PageNum(0));
 
-    /// `pages` pages from `start`; `None` if the end is not a number.
+    /// Returns the `pages` pages from `start`, or `None` if the end is not a number.
     #[inline]
     pub fn new(start: PageNum, pages: u64) -> Option<Self> {
         let end = PageNum(start.0.checked_add(pages)?);
@@ -192,7 +191,7 @@ impl PageRange {
     }
 }
 
-/// What a program may do to a page: a set of rights.
+/// A set of rights: what a program may do to a page.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Prot(u8);
 
@@ -208,7 +207,8 @@ impl Prot {
     /// Every right.
     pub const ALL: Self = Self(7);
 
-    /// The rights in the low three bits (Linux's PROT_READ, PROT_WRITE, PROT_EXEC); other bits are dropped.
+    /// Returns the rights in the low three bits (Linux's PROT_READ, PROT_WRITE, PROT_EXEC). Other bits are
+    /// dropped.
     #[inline(always)]
     pub const fn from_bits(bits: u64) -> Self {
         Self((bits & 7) as u8)
@@ -258,7 +258,7 @@ impl Sub for Prot {
     }
 }
 
-/// What a program tried to do to a page.
+/// The access that a program tried on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// It read.

@@ -1,4 +1,4 @@
-//! Cores that do not run a space are not interrupted: they hear what they missed when they come back.
+//! Cores that do not run a space are not interrupted: they clear what they missed when they come back.
 //!
 //! For machines with a table per core, which outlives the core's stay in the space. `here` says whether the
 //! core has the space's table loaded. For a core that has not, removed pages are noted as missed, and it
@@ -14,20 +14,20 @@
 //!
 //! 1. The note is one word, so E2 takes the whole of it or nothing.
 //! 2. If S2 precedes E2 in the word's order, this `enter` clears the pages. If S2 follows it, the *next*
-//!    `enter`'s E2 clears them; between the two, either S3 sees E1, and the handler clears, or the core has
+//!    `enter`'s E2 clears them. Between the two, either S3 sees E1, and the handler clears, or the core has
 //!    left.
-//! 3. S2 and E2 change the same word, each in one step: so one of them comes first, and the other sees it,
-//!    and what came before it. That S3 misses E1 while E2 misses S2 needs no fence to forbid.
-//! 4. A core leaves after it has loaded another table: who sees `here` false, at S3, knows that no
-//!    translation is used any more, until the core comes again. What its TLB keeps of the space meanwhile
+//! 3. S2 and E2 change the same word, each in one step. So one of them comes first, and the other sees it and
+//!    what came before it. No fence is needed to forbid that S3 misses E1 while E2 misses S2.
+//! 4. A core leaves after it has loaded another table. A core that sees `here` false, at S3, knows that no
+//!    translation is used any more until the core comes back. What its TLB keeps of the space meanwhile
 //!    (`asid.rs`) it uses then only if E2 found no note.
 //!
 //! 5. A core may fill in the table of a space that it does not run, for another process. It clears what it
-//!    missed before it walks: an entry may lead to a leaf that is gone. Whoever made that a leaf's end held
-//!    the slots that the core holds now, or took it out of the leaf's set.
+//!    missed before it walks: an entry may lead to a leaf that is gone. The core that ended the leaf held the
+//!    slots that this core holds now, or took this core out of the leaf's set.
 //!
-//! Notes add up to one hull, rounded to spans of 512 pages: what it covers in excess is filled again by
-//! faults.
+//! Notes add up to one hull, rounded to spans of 512 pages. Pages that it covers in excess are filled again
+//! by faults.
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -39,11 +39,11 @@ const SPAN: u64 = 512;
 const BITS: u32 = 32;
 const LOW: u64 = (1 << BITS) - 1;
 
-/// Whether one core runs one space, and what it missed while it did not.
+/// The presence of one core in one space, and the pages that it missed while it was away.
 #[derive(Debug)]
 pub struct Presence {
     here: AtomicBool,
-    /// First span, and the span after the last; 0: none.
+    /// First span, and the span after the last, or 0 for none.
     missed: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ impl Presence {
         }
     }
 
-    /// Returns whether the core runs the space. For the core itself. Relaxed: it is the one who writes.
+    /// Returns whether the core runs the space. Called by the core itself. Relaxed: no other core writes it.
     #[inline(always)]
     pub fn is_here(&self) -> bool {
         self.here.load(Ordering::Relaxed)
@@ -71,9 +71,9 @@ impl Presence {
     /// off.
     pub fn enter(&self) -> Option<PageRange> {
         self.here.store(true, Ordering::Relaxed); // E1
-        // Release and Acquire, partners of those in `note`: who notes later sees E1, and who hears a note
-        // finds what came before it: a leaf's word that is no entry any more, or that this core may not link
-        // the leaf (`demotion.rs`, D1).
+        // Release and Acquire, partners of those in `note`. A core that notes later sees E1. This core finds
+        // what came before a note that it takes: a leaf's word that is no entry any more, or that this core
+        // may not link the leaf (`demotion.rs`, D1).
         unpack(self.missed.swap(0, Ordering::AcqRel)) // E2
     }
 
@@ -82,7 +82,7 @@ impl Presence {
     /// space.
     #[cold]
     pub fn catch_up(&self) -> Option<PageRange> {
-        // Acquire, as in `enter`. Nobody has to see that this core fills.
+        // Acquire, as in `enter`. No other core has to see that this core fills.
         unpack(self.missed.swap(0, Ordering::Acquire))
     }
 
@@ -94,7 +94,8 @@ impl Presence {
     }
 
     /// Returns whether the core must be interrupted to clear `pages`. If not, it will clear them by itself.
-    /// By other cores, which have removed the pages from the space's metadata before, or hold them locked.
+    /// Called by other cores, which have removed the pages from the space's metadata before, or hold them
+    /// locked.
     #[inline]
     pub fn must_interrupt(&self, pages: PageRange) -> bool {
         // S1: Relaxed, as nothing follows from it but the interrupt. S3: Acquire, partner of the Release in

@@ -1,5 +1,5 @@
-//! The private sharers of a leaf (see `linkage.rs`): a list of eight entries in two words, each 16 bits, 0:
-//! free.
+//! The private sharers of a leaf (see `linkage.rs`): a list of eight entries in two words. Each entry has 16
+//! bits, and 0 means free.
 //!
 //! A core takes the first free entry, by CAS, and keeps it until the leaf has no owner. So no core has two. A
 //! page's word names one entry, or says that all private sharers may have the page. Accesses are Relaxed
@@ -14,7 +14,7 @@ const LANES: u32 = 4;
 const LANE_BITS: u32 = 16;
 const LANE: u64 = (1 << LANE_BITS) - 1;
 
-/// Which private sharers of a leaf have a page: none, one, or perhaps all.
+/// The private sharers of a leaf that have a page: none, one, or perhaps all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateSharers(u8);
 

@@ -1,8 +1,8 @@
-//! The last few ranges that a core unmapped: who maps and unmaps in a loop gets the same pages, nodes and
-//! table pages again, and no look at the map is spent on it.
+//! The last few ranges that a core unmapped. A program that maps and unmaps in a loop gets the same pages,
+//! nodes and table pages again without a search of the map.
 //!
 //! Only a range of just the size that is asked for comes back. To split a larger one would cost the loop that
-//! uses it its place; what nobody asks for again is forgotten, and found as a hole by the search.
+//! uses it its place. A range that is not asked for again is forgotten, and found as a hole by the search.
 
 use crate::hole::alignment;
 use crate::{PageNum, PageRange};

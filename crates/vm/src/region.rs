@@ -1,4 +1,4 @@
-//! What is mapped, as a whole: for lists of mappings and sums over them.
+//! Regions: what is mapped, for lists of mappings and sums over them.
 
 use core::mem;
 use core::ops::ControlFlow;
@@ -9,9 +9,9 @@ use crate::{Mapping, PageNum, PageRange};
 /// Pages side by side that are of one mapping, as many as there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Which.
+    /// The pages of the region.
     pub pages: PageRange,
-    /// What they have in common.
+    /// The mapping that they have in common.
     pub mapping: Mapping,
     /// How many of them are in memory.
     pub resident: Resident,
@@ -20,18 +20,18 @@ pub struct Region {
 /// How much is told of regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Which pages are of which mapping; [`Region::resident`] says nothing.
+    /// The pages of each mapping. [`Region::resident`] says nothing.
     Mappings,
     /// How many of them are in memory, too: what costs a look at each of those.
     Resident,
 }
 
-/// Pages that have frames, by who else may have them.
+/// Number of pages that have frames, by the other holders that these may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// Nobody.
+    /// Frames of this page alone.
     pub alone: u64,
-    /// Nobody, in huge pages: these are among those above.
+    /// Pages of those above that are in huge pages.
     pub huge: u64,
     /// Other spaces, since a fork.
     pub counted: u64,
@@ -89,7 +89,8 @@ impl Region {
         self.resident.add(pages.pages(), page);
     }
 
-    /// Adds `pages`, which are like `page`, if they follow and are of the same mapping. Whether they are.
+    /// Adds `pages`, which are like `page`, if they follow and are of the same mapping. Returns whether they
+    /// are.
     #[inline(always)]
     pub(crate) fn goes_on(&mut self, pages: PageRange, page: Page) -> bool {
         let same = self.pages.end() == pages.start() && self.mapping == page.mapping();
@@ -100,7 +101,7 @@ impl Region {
         same
     }
 
-    /// As much of it as `detail` says.
+    /// Returns as much of the region as `detail` asks for.
     pub(crate) fn told(self, detail: Detail) -> Self {
         match detail {
             Detail::Mappings => Self { resident: Resident::default(), ..self },
@@ -148,20 +149,20 @@ impl<'v> Joining<'v> {
     }
 }
 
-/// Whether runs of pages, from the left, leave none out.
+/// Checks that runs of pages, from the left, leave none out.
 pub(crate) struct Unbroken {
     end: PageNum,
     has_gaps: bool,
 }
 
 impl Unbroken {
-    /// Nothing yet of what begins with page `start`.
+    /// Begins at page `start` with no runs.
     #[inline(always)]
     pub(crate) fn from(start: PageNum) -> Self {
         Self { end: start, has_gaps: false }
     }
 
-    /// The next run. Whether none is left out so far.
+    /// Adds the next run. Returns whether no page is left out so far.
     #[inline(always)]
     pub(crate) fn add(&mut self, pages: PageRange) -> bool {
         self.has_gaps |= pages.start() != self.end;
@@ -169,7 +170,7 @@ impl Unbroken {
         !self.has_gaps
     }
 
-    /// Returns whether these were all up to page `end`.
+    /// Returns whether the runs cover all pages up to `end`.
     #[inline(always)]
     pub(crate) fn reaches(&self, end: PageNum) -> bool {
         !self.has_gaps && self.end == end

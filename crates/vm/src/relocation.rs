@@ -1,4 +1,4 @@
-//! A mapping moves piece by piece, and others find it whole: at the old place, or at the new one.
+//! A mapping moves piece by piece, and other threads find it whole: at the old place, or at the new one.
 //!
 //! ```text
 //!            check          claim            carry (and grow)          finish
@@ -15,9 +15,9 @@
 //!    nothing.
 //! 3. The old place keeps its nodes and its second words until the move is sure, so the way back needs no
 //!    memory.
-//! 4. Others may unmap held pages, or map over them. A step that finds a page that is not what it was ends
-//!    the move, and the pages go back as far as their places are held still: for others their own operation
-//!    came first.
+//! 4. Other threads may unmap held pages, or map over them. A step that finds a page changed ends the move,
+//!    and the pages go back where their places are still held. To the other threads, their own operation came
+//!    first.
 //!
 //! The caller does one move at a time in a space, and no fork meanwhile.
 
@@ -34,7 +34,7 @@ pub trait MovePieces {
     /// Returns the first part of `pages` that one step moves.
     fn piece_to_move(&self, pin: &Pinned, pages: PageRange) -> PageRange;
 
-    /// Returns what all of `pages` are a mapping of.
+    /// Returns the mapping of all of `pages`.
     ///
     /// # Errors
     /// `NotMapped`; `Mixed`, also if a page is held.
@@ -47,7 +47,7 @@ pub trait MovePieces {
     fn claim(&self, pin: &Pinned, place: Placement, pages: u64) -> Result<PageNum, VmError>;
 
     /// Moves `from`, pages of `mapping`, to `to`, where all is held. They leave held pages behind. Returns
-    /// what they are a mapping of at the new place.
+    /// their mapping at the new place.
     ///
     /// # Errors
     /// `NotMapped` or `Mixed` if either is not so; `OutOfMemory`.
@@ -78,7 +78,7 @@ pub trait MovePieces {
     fn count_move(&self, pin: &Pinned);
 }
 
-/// What is next.
+/// The phase of a move.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Check,
@@ -109,9 +109,9 @@ pub struct Relocation<'s> {
     /// Pages of a piece at most.
     most: u64,
     phase: Phase,
-    /// What is left to do of the phase: pages of the old place, or of the new one.
+    /// The rest of the phase: pages of the old place, or of the new one.
     rest: PageRange,
-    /// What the pages are a mapping of, at both places, as far as that is known.
+    /// The mappings of the pages at both places, as far as they are known.
     old: Option<Mapping>,
     new: Option<Mapping>,
     /// The new place, as far as it is claimed.
@@ -121,8 +121,8 @@ pub struct Relocation<'s> {
 }
 
 impl<'s> Relocation<'s> {
-    /// Begins what `what` says in pieces of at most `most` pages; none if the design does it in one step
-    /// ([`AddressSpace::remap`]).
+    /// Begins the move `what` in pieces of at most `most` pages. Returns none if the design does it in one
+    /// step ([`AddressSpace::remap`]).
     ///
     /// # Panics
     /// If there is less room than pages.
@@ -218,7 +218,7 @@ impl<'s> Relocation<'s> {
         Ok(Progress::More)
     }
 
-    /// What is mapped at a fixed place goes piece by piece; none of it is ever free.
+    /// Replaces what is mapped at a fixed place piece by piece. None of it is ever free.
     fn claim(&mut self, pin: &Pinned) -> Result<Progress, VmError> {
         if let Placement::Fixed(start) = self.what.to {
             let piece = self.piece(pin);
@@ -295,7 +295,7 @@ impl<'s> Relocation<'s> {
         Ok(Progress::More)
     }
 
-    /// What the new place had got is unmapped.
+    /// Unmaps what was placed at the new place.
     fn clear(&mut self, pin: &Pinned, error: VmError) -> Result<Progress, VmError> {
         let piece = self.piece(pin);
         if !piece.is_empty() {
@@ -326,8 +326,8 @@ impl<'s> Relocation<'s> {
         (self.phase, self.rest) = (phase, pages);
     }
 
-    /// The first piece of what is left; none of nothing. On the way back it ends where a slot of its place
-    /// does, so that nothing has to be expanded.
+    /// Returns the first piece of the rest, which is empty if nothing is left. On the way back it ends where
+    /// a slot of its place does, so that nothing has to be expanded.
     fn piece(&self, pin: &Pinned) -> PageRange {
         let piece = if self.rest.is_empty() { self.rest } else { self.space.piece(pin, self.rest) };
         match self.phase {
@@ -341,7 +341,7 @@ impl<'s> Relocation<'s> {
         PageRange::between(piece.start(), piece.end().min(PageNum::new(end)))
     }
 
-    /// `piece` is done. Whether it was the last of the phase.
+    /// Records that `piece` is done. Returns whether it was the last of the phase.
     fn next(&mut self, piece: PageRange) -> bool {
         self.rest = PageRange::between(piece.end(), self.rest.end());
         self.rest.is_empty()

@@ -1,4 +1,4 @@
-//! Who may write a frame: copying before the write, and never twice.
+//! Copy-on-write: a shared frame is copied before the write, and never twice.
 //!
 //! # The states of a page
 //!
@@ -23,26 +23,26 @@
 //!
 //! # Invariants
 //!
-//! 1. A frame is written through a translation only by those who may: no translation allows more than
-//!    `Page::rights` says, which is the one place that takes writing away from what is counted and not
+//! 1. A frame is written through a translation only where that is allowed: no translation allows more than
+//!    `Page::rights` says. This is the one place that takes writing away from pages that are counted and not
 //!    shared.
 //! 2. Each page that is not untouched owns its frame, or one reference, or has its contents in compressed
 //!    memory. These leave the page in `release` only, or by being compressed (`compressed.rs`), after the
 //!    page's translations were invalidated.
-//! 3. A page's state changes under its slot's lock. What lowers its rights invalidates its translations
-//!    before the unlock.
+//! 3. A page's state changes under its slot's lock. An operation that lowers its rights invalidates its
+//!    translations before the unlock.
 //! 4. Only a holder adds references, with its own slot locked. So if the only holder asks
-//!    (`Frames::unshare`), nobody can become another one before it has answered.
+//!    (`Frames::unshare`), no page can become another one before it has answered.
 //! 5. Each page of a mapping with a backing is one reference of the backing, whatever its state.
 //!
 //! # Orders
 //!
-//! - *fork counts, then invalidates, then unlocks.* Until then other cores may still write the frame
-//!   that the child shall have: the child does not run yet, so it is as if they had written before the fork.
-//!   Who writes a page that was taken back waits for the unlock: nothing that comes after that write is in
-//!   the child.
+//! - *fork counts, then invalidates, then unlocks.* Until then other cores may still write the frame that the
+//!   child shall have: the child does not run yet, so it is as if they had written before the fork. A core
+//!   that writes an invalidated page waits for the unlock. So nothing that comes after that write is in the
+//!   child.
 //! - *A write copies, then invalidates, then fills, then releases.* Cores that only read the old frame would
-//!   go on reading it, unlocked, after a write: so their translations go before the new one is there. If the
+//!   go on reading it, unlocked, after a write. So their translations go before the new one is there. If the
 //!   fill fails the page has its old frame still, untranslated.
 //! - *A new state is set before the translation is filled.* If the fill fails, the page is in that state,
 //!   without a translation: as correct as before, and there is nothing to undo.
@@ -141,8 +141,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         Ok(Fault::Copy)
     }
 
-    /// Forks a locked page: returns the child's page, and what this one is from now on. What the backing can
-    /// show the child too is not counted for it before it looks.
+    /// Forks a locked page: returns the child's page, and the new state of this one. A frame that the backing
+    /// can show the child too is not counted for the child before the child faults.
     pub(crate) fn fork_page(&self, pin: &Pinned, page: Page) -> ForkedPage {
         let flags = page.flags() - Flags::LOCKED;
         assert!(!page.is_huge(), "a huge page is split before others have its frames");

@@ -18,8 +18,8 @@
 //! 1. A core translates a page that is not locked only if the page's tracker names it. `fault` fills and
 //!    tracks under the slot's lock; `invalidate` runs before a tracker is emptied, or (`protect`, which keeps
 //!    the frame) before the slot is unlocked. (One table for all: the tracker says whether the table holds
-//!    the page, and [`Mmu::users`] who may have it in a TLB. A linked page's translations are its leaf's:
-//!    `linkage.rs`.)
+//!    the page, and [`Mmu::users`] the cores that may have it in a TLB. A linked page's translations are its
+//!    leaf's: `linkage.rs`.)
 //! 2. From the scan to the unlock every slot of the range is locked, so no fault can track another core.
 //! 3. A frame leaves its slot only in `release`, which only [`Invalidated`] has, which only `invalidate`
 //!    makes.
@@ -181,7 +181,7 @@ pub(crate) fn keys(pages: PageRange) -> Range<u64> {
 pub struct Removed<'r, 'g, E, P, R = ()> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     set: ShootdownSet,
-    /// Where the translations are, if that is known.
+    /// The places of the translations, if they are known.
     runs: R,
     picked: P,
 }

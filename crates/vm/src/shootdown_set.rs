@@ -54,8 +54,8 @@ impl ShootdownSet {
         set
     }
 
-    /// The same with the cores that are linked to leaves that are locked as a whole. And where all these
-    /// translations are.
+    /// Collects the same cores, and those that are linked to leaves locked as a whole. Also returns where all
+    /// these translations are.
     #[inline(never)]
     pub(crate) fn with_leaves<E: Expand>(
         guard: &mut RangeGuard<'_, Page, E>,
@@ -128,8 +128,8 @@ impl ShootdownSet {
         guard.for_each_whole_leaf(|leaf, keys| _ = self.add_leaf(&leaf, range(keys)));
     }
 
-    /// Adds the cores that are linked to the leaf of `pages`, which is locked as a whole. Whether there are
-    /// any.
+    /// Adds the cores that are linked to the leaf of `pages`, which is locked as a whole. Returns whether
+    /// there are any.
     fn add_leaf(&mut self, leaf: &Leaf<'_>, pages: PageRange) -> bool {
         let linked = linkage(leaf).linked();
         if linked.is_empty() {
@@ -183,14 +183,14 @@ impl Runs {
 /// Translations of scattered pages. Each run is cleared on this core by itself, and one shootdown clears all
 /// on the others.
 ///
-/// The hull of all would do too, but would cost this core the translations between the runs. What was added
-/// is invalidated at the latest when this is dropped, before the slots are unlocked, also if the caller's
-/// code panics.
+/// Clearing the hull of all would be correct too, but would cost this core the translations between the runs.
+/// Added runs are invalidated at the latest when this is dropped, before the slots are unlocked, also if the
+/// caller's code panics.
 pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
     backend: &'a Backend<M, F>,
     pin: &'a Pinned,
     run: ShootdownSet,
-    /// What other cores have of the runs before.
+    /// The translations of the earlier runs on other cores.
     far: ShootdownSet,
 }
 
@@ -243,7 +243,7 @@ impl<M: Mmu, F: Memory> Drop for Scattered<'_, M, F> {
     }
 }
 
-/// Who translates through the leaf.
+/// Returns the cores that translate through the leaf.
 #[inline(always)]
 pub(crate) fn linkage<'a>(leaf: &Leaf<'a>) -> Linkage<'a> {
     let annex = leaf.annex();

@@ -1,4 +1,4 @@
-//! What a kernel asks of an address space.
+//! The operations of an address space that a kernel calls.
 
 use core::any::Any;
 use core::ops::ControlFlow;
@@ -10,15 +10,15 @@ use crate::{
     Region, Usage, VirtAddr,
 };
 
-/// Where a new mapping goes.
+/// The place of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Anywhere; at `hint` if that is free.
+    /// Anywhere, or at `hint` if that is free.
     Anywhere {
         /// A wish. It never costs another mapping.
         hint: Option<PageNum>,
     },
-    /// Exactly there; what is mapped there goes, in the same atomic step (MAP_FIXED).
+    /// Exactly there. Whatever is mapped there is unmapped in the same atomic step (MAP_FIXED).
     Fixed(PageNum),
     /// Exactly there, or not at all (MAP_FIXED_NOREPLACE).
     FixedNoReplace(PageNum),
@@ -48,23 +48,24 @@ pub enum VmError {
     Mixed,
 }
 
-/// Which contents [`AddressSpace::zap`] drops.
+/// The contents that [`AddressSpace::zap`] drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// The backing's own; what a program wrote to a private mapping stays.
+    /// The backing's own. Private copies, which a program wrote, stay.
     Keep,
     /// Private copies too.
     Drop,
 }
 
-/// What [`AddressSpace::remap`] is to do.
+/// The arguments of [`AddressSpace::remap`].
 #[derive(Clone, Copy, Debug)]
 pub struct Remap {
     /// The pages that move, all of one mapping.
     pub from: PageRange,
-    /// How many pages there are at the new place: as many or more; those that are more are untouched.
+    /// Number of pages at the new place: as many as in `from`, or more. The additional pages are untouched.
     pub pages: u64,
-    /// The new place. What is mapped there goes if it is [`Placement::Fixed`]; it must not meet `from`.
+    /// The new place. With [`Placement::Fixed`], whatever is mapped there is unmapped. It must not overlap
+    /// `from`.
     pub to: Placement,
     /// The old pages stay mapped, untouched (MREMAP_DONTUNMAP).
     pub keep: bool,
@@ -84,14 +85,14 @@ pub type ForkBacking<'a> = dyn FnMut(BackingNum) -> Option<BackingNum> + 'a;
 /// The same rules hold as for [`ForkBacking`].
 pub type RemapBacking<'a> = dyn FnMut(BackingNum, PageNum, PageNum) -> Option<BackingNum> + 'a;
 
-/// What other threads of a space do while it is copied piece by piece.
+/// The behaviour of a space's other threads while it is copied piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// There are none, so nobody maps or writes anything.
+    /// There are none, so nothing is mapped or written.
     None,
     /// They execute no instruction of the program after they have been interrupted for the copy, or have
-    /// faulted. Of the calls that they are in the child has the effects on what was not copied yet, and no
-    /// others.
+    /// faulted. Of the calls that they are in, the child has only the effects on parts that were not copied
+    /// yet.
     Freeze,
 }
 
@@ -100,13 +101,13 @@ pub enum Others {
 pub enum Fault {
     /// A zeroed frame was allocated and filled in.
     Alloc,
-    /// The same for a huge page.
+    /// A huge frame was allocated.
     AllocHuge,
     /// There was a frame, the page's or its backing's, and this core had no translation of it: filled in.
     Fill,
-    /// The page's contents were, or could be, somebody else's too: copied before the write.
+    /// The page's contents were, or could be, another page's too: copied before the write.
     Copy,
-    /// They were nobody else's any more: written in place.
+    /// They were no other page's any more: written in place.
     Reuse,
     /// The page's contents were in compressed memory, and are in a frame again.
     PageIn,
@@ -122,7 +123,7 @@ pub enum FaultError {
     NotMapped,
     /// The page does not allow it (SIGSEGV, SEGV_ACCERR).
     Denied,
-    /// No memory. The program sees no change; the caller may find memory and retry.
+    /// No memory. The program sees no change. The caller may find memory and retry.
     OutOfMemory,
     /// The page lies beyond the end of what it shows (SIGBUS).
     BeyondEnd,
@@ -137,13 +138,13 @@ pub struct Nodes {
     pub collapsed: u64,
 }
 
-/// What one operation may change at once, in slots, so that it takes no more than about 10^6 instructions.
+/// Number of slots that one operation may change at once, so that it takes at most about 10^6 instructions.
 pub(crate) const PIECE: u64 = 512;
 
 /// One address space. Every operation is atomic: overlapping ones take effect one after the other.
 ///
 /// The caller stays pinned throughout. After `unmap`, `discard`, `zap`, `remap`, `fork` and lowering
-/// `protect` return, no core can use the old translations; after `map` returns, every core can fault the
+/// `protect` return, no core can use the old translations. After `map` returns, every core can fault the
 /// pages in.
 ///
 /// Visitors are called with slots locked. They keep the contract of [`Memory`](crate::Memory): above all,
@@ -154,8 +155,8 @@ pub trait AddressSpace: Any + Send + Sync {
 
     /// Returns the first part of `pages` that an operation on a range does in a bounded number of steps: all
     /// of them, or up to a page that is mapped. A caller that does an operation piece by piece can stop
-    /// between two pieces, and what is mapped anywhere meanwhile lies in one piece as a whole. A hint: others
-    /// may map more before the operation begins.
+    /// between two pieces, and a mapping made meanwhile lies in one piece as a whole. This is a hint: other
+    /// threads may map more before the operation begins.
     fn piece(&self, pin: &Pinned, pages: PageRange) -> PageRange;
 
     /// Removes every mapping in `pages`. Holes are fine.
@@ -175,8 +176,8 @@ pub trait AddressSpace: Any + Send + Sync {
     /// page, with the contents they have (MADV_COLLAPSE).
     ///
     /// # Errors
-    /// `NotMapped`, `OutOfRange`; `Mixed` if they are of more than one mapping, of none that may be huge, or
-    /// all of them untouched; `OutOfMemory` if there is no huge frame, or it is better kept for others.
+    /// `NotMapped`, `OutOfRange`. `Mixed` if they are of more than one mapping, of one that may not be huge,
+    /// or all untouched. `OutOfMemory` if there is no huge frame, or it is better kept for others.
     fn collapse(&self, pin: &Pinned, block: PageNum) -> Result<(), VmError>;
 
     /// Drops the contents of `pages`: the next touch finds zeroes, or what the backing shows then
@@ -186,8 +187,8 @@ pub trait AddressSpace: Any + Send + Sync {
         self.discard_without(pin, pages, Flags::NONE)
     }
 
-    /// The same; but if a page has one of the flags `refused`, nothing is discarded, and the answer is
-    /// [`VmError::Mixed`].
+    /// Discards as `discard` does, but if a page has one of the flags `refused`, nothing is discarded, and
+    /// the result is [`VmError::Mixed`].
     fn discard_without(&self, pin: &Pinned, pages: PageRange, refused: Flags) -> Result<(), VmError>;
 
     /// Pages of `pages` that show `backing` are untouched again: it was truncated, or wants its frames back.
@@ -204,7 +205,7 @@ pub trait AddressSpace: Any + Send + Sync {
     /// backing.
     ///
     /// # Errors
-    /// `NotMapped`, `Mixed`; `Exists` if the two places meet; what `map` says.
+    /// `NotMapped`, `Mixed`. `Exists` if the two places overlap. The errors of `map`.
     fn remap(
         &self,
         pin: &Pinned,
@@ -212,14 +213,15 @@ pub trait AddressSpace: Any + Send + Sync {
         remap_backing: &mut RemapBacking<'_>,
     ) -> Result<PageNum, VmError>;
 
-    /// The same piece by piece, which a [`Relocation`](crate::Relocation) does; none if the design cannot.
+    /// Returns the steps by which a [`Relocation`](crate::Relocation) moves pages piece by piece, or none if
+    /// the design cannot.
     fn moves_in_pieces(&self) -> Option<&dyn MovePieces> {
         None
     }
 
-    /// Makes `child`, a new space of the same design that nobody runs, a copy of this one: what either writes
-    /// to private pages from now on, the other does not see. `fork_backing` returns the child's backings, and
-    /// is called once or more for each run of pages.
+    /// Makes `child`, a new space of the same design that no core runs, a copy of this one. Later writes of
+    /// either to private pages are not seen by the other. `fork_backing` returns the child's backings, and is
+    /// called once or more for each run of pages.
     ///
     /// # Errors
     /// `OutOfMemory`: `child` is a copy of part of the space, to be destroyed.
@@ -230,9 +232,9 @@ pub trait AddressSpace: Any + Send + Sync {
         fork_backing: &mut ForkBacking<'_>,
     ) -> Result<(), VmError>;
 
-    /// Copies one piece of the same, from page `from` on, for a caller who knows what `others` do until the
-    /// last piece is done: so the child need not be a copy of one moment. Returns where the next piece
-    /// begins, or none if that was the last. Designs that copy all at once have one piece.
+    /// Forks one piece, from page `from` on, for a caller that knows what `others` do until the last piece is
+    /// done. So the child need not be a copy of one moment. Returns where the next piece begins, or none if
+    /// that was the last. Designs that copy all at once have one piece.
     ///
     /// # Errors
     /// As [`fork`](Self::fork).
@@ -251,10 +253,10 @@ pub trait AddressSpace: Any + Send + Sync {
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError>;
 
     /// One step of a clock that takes pages out of memory: the first 512 pages from `from` on that may have
-    /// some to give. Those that nobody has touched since the step before are compressed, the others'
-    /// translations are taken back. How many pages have gone, and where the next step begins; none: there is
-    /// nothing from `from` on. Needs memory only to split huge pages, which stay without. Designs that cannot
-    /// have none.
+    /// some to give. Pages that no core has touched since the step before are compressed, and the
+    /// translations of the others are invalidated. Returns the number of pages that have gone and where the
+    /// next step begins, or none if there is nothing from `from` on. Needs memory only to split huge pages,
+    /// which stay if there is none. Designs that cannot do this return none.
     fn page_out(&self, _pin: &Pinned, _from: PageNum) -> Option<(u64, PageNum)> {
         None
     }
@@ -271,8 +273,8 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Shows the mapping of `page`, if it has one, to `visit`, with the page's slot locked.
     fn look(&self, pin: &Pinned, page: PageNum, visit: &mut dyn FnMut(Mapping));
 
-    /// Shows the frame that `access` to `page` reaches to `visit`, with the page's slot locked, and says
-    /// true; or false if there is none yet, or it may not be accessed so: `fault` says why.
+    /// Shows the frame that `access` to `page` reaches to `visit`, with the page's slot locked, and returns
+    /// true. Returns false if there is none yet, or the access is not allowed: `fault` says why.
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool;
 
     /// Shows what is mapped in `pages`, from the left, to `visit`: each region as it was at one moment, or,
@@ -280,10 +282,10 @@ pub trait AddressSpace: Any + Send + Sync {
     fn regions(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(&Region) -> ControlFlow<()>);
 
     /// Shows the regions of `pages` to `visit`, from the left, as [`regions`](Self::regions) does, but for
-    /// lists and sums only: what others change meanwhile shows or does not, page by page, and a page whose
-    /// mapping is replaced twice while it is read may be shown with what it was in between. Nobody waits for
-    /// it, if the design can do that. It ends after `most` regions, or after a bounded number of steps in the
-    /// midst of one: where to go on.
+    /// lists and sums only. Concurrent changes show or do not, page by page, and a page whose mapping is
+    /// replaced twice while it is read may be shown with the mapping in between. No thread waits for it, if
+    /// the design can do that. It ends after `most` regions, or after a bounded number of steps inside one,
+    /// and returns where to go on.
     fn overview(
         &self,
         pin: &Pinned,
@@ -317,14 +319,14 @@ pub trait AddressSpace: Any + Send + Sync {
         visit: &mut dyn FnMut(PageRange),
     ) -> Result<bool, VmError>;
 
-    /// What happened so far, on all cores. Disturbs no core.
+    /// Returns the counts of all cores so far. Disturbs no core.
     fn counters(&self) -> Counters;
 
-    /// How many pages there are, and have frames. Walks over nothing, and stops and disturbs nobody: what
-    /// others do meanwhile shows or does not.
+    /// Returns how many pages are mapped, and how many have frames. Walks over nothing, and stops and
+    /// disturbs no core. Concurrent changes show or do not.
     fn usage(&self) -> Usage;
 
-    /// What happened so far on `core`.
+    /// Returns the counts of `core` so far.
     fn core_counters(&self, core: CoreId) -> Counters;
 
     /// Metadata nodes allocated and freed so far.
@@ -334,8 +336,8 @@ pub trait AddressSpace: Any + Send + Sync {
     /// its sake. With [`Tables::Adaptive`](crate::Tables).
     fn tables_dropped(&self, pin: &Pinned);
 
-    /// Where the leaf is that this core's hardware would link for `page`, and what it would read there: for
-    /// simulated hardware. None: there is no leaf.
+    /// Returns the address of the leaf that this core's hardware would link for `page`, and the word that it
+    /// would read there, for simulated hardware. None if there is no leaf.
     fn walk(&self, pin: &Pinned, page: PageNum) -> Option<(usize, u64)>;
 
     /// Shows where each frame of the metadata's nodes begins, as an address of the machine, to `visit`. An
@@ -345,9 +347,9 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Shows the frame of each page that has one to `visit`.
     fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum));
 
-    /// Takes away what is mapped in the first part of `rest`, which begins where the last call said, or with
-    /// all that may be mapped. A bounded number of steps; returns what it leaves. For who is about to drop
-    /// the space: then that takes no longer either. None runs the space any more, or ever will.
+    /// Unmaps the first part of `rest`, which is what the last call returned, or at first all that may be
+    /// mapped. Takes a bounded number of steps, and returns the rest. For a caller that is about to drop the
+    /// space, so that the drop is bounded too. No core runs the space any more, or ever will.
     fn dismantle(&mut self, pin: &Pinned, rest: PageRange) -> PageRange {
         let piece = self.piece(pin, rest);
         match self.unmap(pin, piece) {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Passes go down through the *window*, from its top, each from where the last search stood. The map is asked
-//! whether a page is free: so a hole is found whoever made it, and nobody has to tell anybody about it.
+//! whether a page is free. So a hole is found whichever core made it, and no core has to announce it.
 //!
 //! 1. **Sweep.** A search for `n` pages goes at most [`CREDIT`]` * n` pages on in this pass.
 //! 2. **Extend.** If there was no hole, the window is extended: into land that an earlier window covered, for
@@ -16,11 +16,11 @@
 //! 3. **advance** into land where nothing was ever handed out, which takes a look or two.
 //! 4. Only if all of that is used the arena is searched as a whole.
 //!
-//! So no search looks along more than `2 * CREDIT * n + STRIDE` pages while there is new land, and few along
-//! so many. Still the spread is bounded. Whoever extends the window by `n` pages has just swept `CREDIT * n`
-//! (or the rest of a pass) without a hole: a pass extends it by a third at most, and only where it is densely
-//! used. And a pass that handed out more than half of the window halves it. So the window is a small multiple
-//! of what is mapped, whether that grows or shrinks.
+//! So no search looks along more than `2 * CREDIT * n + STRIDE` pages while there is new land, and few
+//! searches look that far. Still the spread is bounded. A search that extends the window by `n` pages has
+//! just swept `CREDIT * n` (or the rest of a pass) without a hole. So a pass extends it by a third at most,
+//! and only where it is densely used. A pass that handed out more than half of the window halves it. So the
+//! window is a small multiple of what is mapped, whether that grows or shrinks.
 
 use core::ops::Range;
 
@@ -55,7 +55,7 @@ impl Sweep {
         Self { all, top, floor: window, window, cursor: top, handed: 0 }
     }
 
-    /// A hole of `pages` pages, any number; `None` if there is none at all.
+    /// Returns a hole of `pages` pages, any number, or `None` if there is none at all.
     pub(crate) fn search(&mut self, pages: u64, look: &impl Look) -> Option<u64> {
         if pages > self.all.end - self.all.start {
             return None;

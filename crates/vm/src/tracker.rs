@@ -1,4 +1,4 @@
-//! Which cores may translate a page, in 18 bits at any number of cores.
+//! The cores that may translate a page, in 18 bits at any number of cores.
 //!
 //! ```text
 //!  bits 17-16   15-8   7-0
@@ -97,7 +97,7 @@ impl Tracker {
         }
     }
 
-    /// How many cores are named; more than can be: groups.
+    /// Returns how many cores are named. A number greater than can be named means groups.
     #[inline]
     fn count(self) -> u32 {
         self.0 >> COUNT_SHIFT

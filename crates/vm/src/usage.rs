@@ -13,9 +13,9 @@ use crate::{Counters, Event, HUGE_PAGES};
 pub struct Usage {
     /// All that are mapped.
     pub mapped: u64,
-    /// Those with frames of the space's own, alone or since a fork.
+    /// Pages with frames of the space's own, alone or since a fork.
     pub own: u64,
-    /// Those with frames of their backing.
+    /// Pages with frames of their backing.
     pub shown: u64,
 }
 
@@ -38,7 +38,7 @@ impl Usage {
     }
 }
 
-/// What an operation changes of that; first touches are left out.
+/// The changes that an operation makes to the usage. First touches are left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Change {
     pub(crate) mapped: i64,

@@ -1,4 +1,4 @@
-//! What designs do with pages whose slots are locked.
+//! Operations of all designs on pages whose slots are locked.
 
 use core::ops::Range;
 
@@ -66,7 +66,7 @@ pub(super) fn for_each_touched(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Ent
     });
 }
 
-/// Shows the frame that `access` reaches on the one locked page to `visit`. Whether there is one.
+/// Shows the frame that `access` reaches on the one locked page to `visit`. Returns whether there is one.
 pub(super) fn show_frame<E: Expand>(
     guard: &mut Guard<'_, E>,
     access: Access,

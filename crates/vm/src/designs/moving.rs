@@ -1,8 +1,8 @@
-//! What is the same in all designs when a mapping moves.
+//! The part of moving a mapping that all designs have in common.
 //!
-//! The slots of both places are locked, the lower ones first: left to right as ever. What needs memory comes
-//! before what takes effect. The pages' translations are taken back before another page shows their frames,
-//! under both locks, so no core finds the contents at both places, or at neither.
+//! The slots of both places are locked, the lower ones first: left to right, as everywhere. Steps that need
+//! memory come before steps that take effect. The pages' translations are invalidated before another page
+//! shows their frames, under both locks. So no core finds the contents at both places, or at neither.
 
 use percore::Pinned;
 use radixmap::{Always, Entry, RadixMap};
@@ -45,7 +45,7 @@ impl Move {
         Ok(Places { old: lock(self.from)?, new, way: self })
     }
 
-    /// What pages of `mapping` show at the new place.
+    /// Returns the backing of pages of `mapping` at the new place.
     pub(super) fn backing<M: Mmu, F: Memory>(
         self,
         pin: &Pinned,
@@ -60,7 +60,7 @@ impl Move {
         Ok(Some(backing))
     }
 
-    /// Where the page goes that was at `key`.
+    /// Returns where the page at `key` goes.
     fn shift(self, key: u64) -> u64 {
         key - self.from.start().get() + self.to.start().get()
     }
@@ -89,7 +89,7 @@ impl Places<'_> {
         room.map_err(|_| VmError::OutOfMemory)
     }
 
-    /// Moves the pages that have frames, which show `backing` from now on; `leave` says what stays of each.
+    /// Moves the pages that have frames, which show `backing` from now on. `leave` says what stays of each.
     pub(super) fn carry<M: Mmu, F: Memory>(
         &mut self,
         pin: &Pinned,
