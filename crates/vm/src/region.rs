@@ -29,13 +29,13 @@ pub enum Detail {
 /// Number of pages that have frames, by the other holders that these may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// Frames of this page alone.
+    /// Pages whose frames no other page has.
     pub alone: u64,
     /// Pages of those above that are in huge pages.
     pub huge: u64,
-    /// Other spaces, since a fork.
+    /// Pages whose frames other spaces may have too, since a fork.
     pub counted: u64,
-    /// The backing.
+    /// Pages whose frames are the backing's.
     pub shown: u64,
     /// Pages without a frame, whose contents are in compressed memory: not among the [`total`](Self::total).
     pub compressed: u64,

@@ -70,8 +70,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         self.invalidate_by(pin, &set, || self.mmu.clear(pin, set.pages));
     }
 
-    /// The same for translations of the pages of `runs` only: here nothing is looked at that lies between
-    /// them.
+    /// Invalidates only translations of the pages of `runs`. This core skips the pages between them.
     #[inline]
     fn invalidate_runs(&self, pin: &Pinned, set: &ShootdownSet, runs: &[PageRange]) {
         self.invalidate_by(pin, set, || self.mmu.clear_all(pin, runs));
@@ -193,7 +192,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         Self { guard, set, runs: (), picked }
     }
 
-    /// The same. `note` hears which pages have frames.
+    /// Scans as `scan` does, and calls `note` with the pages that have frames.
     #[inline]
     pub(crate) fn scan_noting(
         guard: &'r mut RangeGuard<'g, Page, E>,
@@ -218,7 +217,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         Invalidated { guard, holes, has_leaves: false, picked }
     }
 
-    /// The same, of pages of one leaf, which may have another owner afterwards.
+    /// Invalidates pages of one leaf, which may have another owner afterwards.
     #[inline]
     pub(crate) fn invalidate_in<M: Mmu, F: Memory>(
         self,
@@ -320,7 +319,7 @@ impl<E: Expand, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
         self.forget_in(pin, backend, &[all]);
     }
 
-    /// The same, if the scan found few of them.
+    /// Forgets only the `resident` pages, if the scan found few of them.
     pub(crate) fn forget_these<M: Mmu, F: Memory>(
         self,
         pin: &Pinned,

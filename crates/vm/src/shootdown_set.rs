@@ -39,7 +39,7 @@ impl ShootdownSet {
         Self::noting(guard, grain, concerns, |_| ())
     }
 
-    /// The same; `note` hears which of them have frames.
+    /// Collects as `of` does, and calls `note` with those of the pages that have frames.
     #[inline]
     pub(crate) fn noting<E: Expand>(
         guard: &mut RangeGuard<'_, Page, E>,

@@ -101,7 +101,7 @@ pub enum Others {
 pub enum Fault {
     /// A zeroed frame was allocated and filled in.
     Alloc,
-    /// A huge frame was allocated.
+    /// A zeroed huge frame was allocated and filled in.
     AllocHuge,
     /// There was a frame, the page's or its backing's, and this core had no translation of it: filled in.
     Fill,

@@ -1,4 +1,4 @@
-//! Address spaces. A design is a type; a kernel picks one where it makes a space, and nowhere else.
+//! Address spaces. A design is a type. A kernel picks one only where it makes a space.
 
 mod locked;
 mod moving;

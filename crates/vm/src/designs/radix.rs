@@ -125,7 +125,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         self.remove_for(pin, guard, 0);
     }
 
-    /// What is locked is mapped no longer: `calls` calls of `unmap` wanted that.
+    /// Unmaps what is locked, for `calls` calls of `unmap`.
     #[inline]
     fn remove_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
         if has_leaves(guard) {
@@ -135,7 +135,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         removed.invalidate_in(pin, &self.backend).unmap(pin, &self.backend, calls);
     }
 
-    /// The same of more than one leaf.
+    /// Unmaps as `remove_for` does, where more than one leaf is locked.
     #[inline(never)]
     fn remove_leaves_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
         let removed = Removed::scan_with_leaves(guard, self.backend.grain, |_| true, |_| ());
@@ -380,7 +380,7 @@ where
 }
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// Nobody is asked for translations: they go with the tables. Where the next piece begins.
+    /// Invalidates no translations: they go with the tables. Returns where the next piece begins.
     fn dismantle_piece(&mut self, pin: &Pinned, from: PageNum, slots: u64) -> Option<u64> {
         let mut references = References::new(&self.backend, pin);
         let release = |keys, page| references.release(range(keys), page);

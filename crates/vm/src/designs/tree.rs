@@ -14,7 +14,7 @@
 //!
 //! The map of resident pages takes the place of what Linux keeps in page-table entries and in frames'
 //! descriptors: its nodes come with the first page that is touched below them, and go with the last, like
-//! page tables. There is one table for all cores, and what is taken back is taken back from all that run the
+//! page tables. There is one table for all cores, and an invalidation interrupts all cores that run the
 //! space.
 
 mod change;
@@ -325,8 +325,8 @@ where
 }
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> Drop for TreeSpace<R, D, M, F> {
-    /// No core runs the space, or ever will, so nobody is asked for translations: they go with the table. A
-    /// thread that plays no core of the domain cannot give pages up: they are leaked.
+    /// No core runs the space, or ever will, so no translation is invalidated: they go with the table. A
+    /// thread that is no core of the domain cannot give pages up, so they are leaked.
     fn drop(&mut self) {
         let Some(pin) = percore::try_pin_below(self.pages.domain().cores()) else { return };
         for region in find::all(&self.tree.read(&pin), self.user) {

@@ -1,4 +1,4 @@
-//! Whether a page has contents, where they are, and whose.
+//! The contents of a page: whether it has any, where they are, and whose.
 
 use super::{COMPRESSED, COUNTED, FRAME, FRAME_SHIFT, HUGE, LINKED, PRESENT, Page, REFUSED, RIGHTS, SHOWN};
 use crate::{BackingNum, CompressedNum, Copies, FrameNum};
@@ -30,7 +30,7 @@ impl Page {
         (self.main & PRESENT != 0).then(|| FrameNum::new((self.main & FRAME) >> FRAME_SHIFT))
     }
 
-    /// What stands for its contents in compressed memory.
+    /// Returns the number of its contents in compressed memory.
     #[inline(always)]
     pub(crate) fn compressed(self) -> Option<CompressedNum> {
         let number = (self.main & FRAME) >> FRAME_SHIFT;
@@ -38,7 +38,7 @@ impl Page {
         is_compressed.then(|| CompressedNum::new(number as u32))
     }
 
-    /// The page, whose contents, nobody else's, are in compressed memory.
+    /// Returns the page with its contents, which no other page has, in compressed memory.
     pub(crate) fn with_compressed(self, number: CompressedNum) -> Self {
         Self { main: self.main & RIGHTS | COMPRESSED | u64::from(number.get()) << FRAME_SHIFT, ..self }
     }

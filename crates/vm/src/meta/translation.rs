@@ -1,4 +1,4 @@
-//! Who translates a page: some cores in tables of their own, or whoever has its leaf.
+//! The cores that translate a page: some in tables of their own, or all that are linked to its leaf.
 
 use super::{
     LINKED, MACHINE, PRIVATE_SHARERS, PRIVATE_SHARERS_SHIFT, Page, REFUSED, TRACKER, TRACKER_HIGH_SHIFT,
@@ -58,7 +58,7 @@ impl Page {
         Self { main: self.main & !PRIVATE_SHARERS | sharers.bits() << PRIVATE_SHARERS_SHIFT, ..self }
     }
 
-    /// The page, translated by nobody.
+    /// Returns the page with no core that translates it.
     #[inline(always)]
     pub(crate) fn untracked(self) -> Self {
         Self { main: self.main & !(TRACKER | PRIVATE_SHARERS | MACHINE), ..self }

@@ -1,4 +1,4 @@
-//! What changes mapped pages where they are: protect, advise, discard, zap.
+//! Operations that change mapped pages in place: protect, advise, discard, zap.
 
 use core::cell::Cell;
 use core::ops::ControlFlow;

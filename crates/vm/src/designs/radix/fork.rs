@@ -1,4 +1,4 @@
-//! Fork: one walk over the parent, left to right; what it maps is set in the child at the same level, folded
+//! Fork: one walk over the parent, left to right. Its mappings are set in the child at the same level, folded
 //! or not.
 //!
 //! | other threads | what is locked | the child has |
@@ -8,10 +8,10 @@
 //! | there are none | each slot while it is copied | the same |
 //!
 //! With other threads, the parent's translations that allow too much are taken back once for each piece,
-//! before it is unlocked. Without, slots that are not mapped cost less than a look. In the child, which
-//! nobody else knows, nothing is waited for: so two forks cannot wait for each other. If memory runs out,
-//! what was walked is in order in both spaces, and the parent's translations of it are taken back all the
-//! same.
+//! before it is unlocked. Without them, slots that are not mapped cost less than a look. In the child, which
+//! no other thread can reach, there is nothing to wait for, so two forks cannot wait for each other. If
+//! memory runs out, the part that was walked is consistent in both spaces, and the parent's translations of
+//! it are invalidated as well.
 
 use percore::Pinned;
 use radixmap::{Always, IfDiffering, OutOfMemory, Run};
@@ -155,7 +155,7 @@ impl<'a, 'h, M: Mmu, F: Memory> Copying<'a, 'h, M, F> {
         Self { pin, parent, references, lowered, ask, last: None }
     }
 
-    /// What the child has for some pages of the parent.
+    /// Returns the child's page for some pages of the parent.
     fn run(&mut self, run: &mut Run<'_, Page>) -> Result<Option<Page>, OutOfMemory> {
         let (pages, page) = (range(run.keys()).pages(), run.value());
         if page.flags().contains(Flags::DONTFORK) {

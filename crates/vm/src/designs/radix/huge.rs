@@ -10,17 +10,17 @@
 //! 1. A huge page's frames are its own alone. So it is split before its frames get references (`fork`), and
 //!    each of its pages is like any other from then on: it goes back alone, is counted alone, is copied
 //!    alone.
-//! 2. A huge page is one slot: nobody holds a part of it. It is locked as a whole, or the lock expands it,
+//! 2. A huge page is one slot: no thread holds a part of it. It is locked as a whole, or the lock expands it,
 //!    which gives each page its frame and the tracker of the whole ([`Page::part`]).
-//! 3. A translation of a huge page is one, or none. Whoever takes back a part takes it all, on the cores that
-//!    the tracker names; the other parts' trackers still name these cores, which costs an interrupt for
-//!    nothing now and then, and is never wrong: a tracker may name too many.
+//! 3. A core has one translation of a huge page, or none. Invalidating a part invalidates the whole, on the
+//!    cores that the tracker names. The other parts' trackers still name these cores, which sometimes costs a
+//!    useless interrupt but is correct: a tracker may name too many cores.
 //! 4. Translations of pages side by side may be left of the whole in some TLB when one of them is filled in
-//!    anew: they say the same of each page whose slot was not locked meanwhile, and whoever locks one finds
-//!    the core in its tracker.
+//!    anew. They say the same of each page whose slot was not locked meanwhile, and an operation that locks
+//!    one finds the core in its tracker.
 //!
 //! Counting references of the huge frame as a whole would spare `fork` the split, but not the child's first
-//! write: and a frame of which one page in 512 is still used would keep all its memory.
+//! write. Also, a huge frame with one used page in 512 would keep all its memory.
 
 use core::ops::{ControlFlow, Range};
 
@@ -40,7 +40,8 @@ pub(super) fn is_meant_whole(page: Page) -> bool {
 }
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// Resolves a fault on a locked block as a whole; none if it cannot be, and has to be split.
+    /// Resolves a fault on a locked block as a whole. Returns none if that cannot be, and the block has to be
+    /// split.
     pub(super) fn resolve_whole(
         &self,
         pin: &Pinned,
@@ -54,8 +55,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         outcome
     }
 
-    /// Returns whether there may be huge pages, for one who holds all of the space: they are counted before
-    /// they are unlocked.
+    /// Returns whether there may be huge pages, for a caller that holds all of the space: they are counted
+    /// before they are unlocked.
     pub(super) fn may_have_huge(&self) -> bool {
         let counts = self.backend.counts.sum();
         counts[Event::HugeFault] + counts[Event::Promotion] > 0
@@ -82,7 +83,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     }
 }
 
-/// Returns whether what is locked is a block as one slot.
+/// Returns whether the guard holds a block as one slot.
 #[inline(always)]
 pub(super) fn is_block(guard: &Guard<'_>) -> bool {
     let keys = guard.keys();

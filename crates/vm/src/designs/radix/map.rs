@@ -65,7 +65,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         guard.fill(page);
     }
 
-    /// Claims `pages` pages at `start`; `Ok(None)` if that cannot be, but another place may.
+    /// Claims `pages` pages at `start`. Returns `Ok(None)` if this place is not free, but another may be.
     #[inline]
     fn try_at(
         &self,
@@ -100,7 +100,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         self.below(pin, self.user.end(), pages, page)
     }
 
-    /// Maps at the highest hole below `limit`. That there is none is said only with all of it locked.
+    /// Maps at the highest hole below `limit`. Reports that there is none only with all of it locked.
     pub(super) fn below(
         &self,
         pin: &Pinned,

@@ -1,9 +1,9 @@
-//! Page out: a clock goes round the space, a block at a step. What is idle when the hand comes is compressed;
-//! what is not becomes idle, unless somebody touches it before the hand comes again. The protocol is in
-//! `compressed.rs`.
+//! Page out: a clock goes round the space, a block at a step. Pages that are idle when the hand comes are
+//! compressed. The others become idle, unless a core touches them before the hand comes again. The protocol
+//! is in `compressed.rs`.
 //!
-//! A huge page is idle as a whole, and then split; where there is no memory for that it stays until the hand
-//! is back.
+//! A huge page is idle as a whole, and then split. If there is no memory for that, it stays until the hand is
+//! back.
 
 use percore::Pinned;
 use radixmap::IfDiffering;

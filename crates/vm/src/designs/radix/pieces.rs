@@ -74,10 +74,10 @@ where
         Ok(mapping.with_backing(backing))
     }
 
-    /// Only leaves have contents, once huge pages are split, and what is folded is left as it is: nothing
-    /// expands. A few pages at a time are taken from the one place, and then given to the other: never are
-    /// both locked, which might be one slot if others have unmapped all around them. What the backing shows
-    /// is shown again at the next touch.
+    /// Moves contents back. Only leaves have contents once huge pages are split, and folded slots are left as
+    /// they are: nothing expands. A few pages at a time are taken from one place, and then given to the
+    /// other. The two places are never both locked: they might be one slot if other threads have unmapped
+    /// everything around them. Frames of the backing are shown again at the next touch.
     fn carry_back(
         &self,
         pin: &Pinned,
@@ -116,8 +116,8 @@ where
 }
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// The first pages of `mapping` in `from` that have contents become held ones, and so do the untouched
-    /// ones; the contents go to `taken`, as far as there is room. No core translates them.
+    /// Makes the first pages of `mapping` in `from` that have contents held pages, and the untouched ones
+    /// too. The contents go to `taken`, as far as there is room. No core translates them.
     fn take_contents(
         &self,
         pin: &Pinned,
@@ -160,8 +160,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Ok(())
     }
 
-    /// Held pages are unmapped. Leaves that have no others go at once: with as many as a move may leave
-    /// behind, empty ones would take whoever unmaps the place next too long.
+    /// Unmaps held pages. Leaves that have no others go at once: a move may leave many behind, and if they
+    /// were empty, the next unmap of the place would take too long.
     fn drop_held(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let mut dropped = 0;
         let mut guard = self.lock(pin, pages, IfPresent)?;
@@ -187,7 +187,7 @@ fn held() -> Page {
     Page::new(Mapping::anonymous(Prot::NONE)).held()
 }
 
-/// Gives the locked page `at` the contents of `page`, if it is held. Whether it is.
+/// Gives the locked page `at` the contents of `page`, if it is held. Returns whether it is.
 fn put_back(guard: &mut Guard<'_, Never>, at: PageNum, page: Page) -> bool {
     let put = guard.try_for_each_in(keys(PageRange::one(at)), |entry| match entry.used() {
         Some((mut entry, held)) if held.is_held() => {
@@ -210,7 +210,7 @@ fn for_each_held<E: ExpandUsed>(
     });
 }
 
-/// Leaves of which all is locked, and held for no mapping, fold into a slot. That needs no memory.
+/// Folds leaves whose pages are all locked, and held for no mapping, into a slot. That needs no memory.
 fn fold_held(guard: &mut Guard<'_, IfPresent>) {
     let mut keys = guard.keys();
     while let Some((block, page)) = first_untouched_leaf(guard, keys.clone()) {

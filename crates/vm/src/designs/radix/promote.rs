@@ -8,9 +8,9 @@
 //!     └── gather: each page gets a copy in a huge frame, and gives up what it had ────────┘
 //! ```
 //!
-//! 1. All slots of the block are held from the first look to the fold, and the translations are taken back
-//!    before anything is copied: no core finds a page at both places, or writes to the old one. Nobody is
-//!    linked to the leaf by then (`linkage.rs`), which goes.
+//! 1. All slots of the block are held from the first look to the fold, and the translations are invalidated
+//!    before anything is copied. So no core finds a page at both places, or writes to the old one. No core is
+//!    linked to the leaf by then (`linkage.rs`), and the leaf goes.
 //! 2. After *gather* each page owns its new frame alone, like any small page. So if there is no memory for
 //!    the fold (a second word), the pages stay as they are, and the next try finds them side by side.
 //! 3. A huge frame is asked for before anything is done. If there is none nothing has changed.
@@ -20,9 +20,9 @@
 //! A block of which all was dropped folds too, untouched, so that its next touch finds it as it was at first.
 //!
 //! When: whenever a program asks (MADV_COLLAPSE), whatever the pages are; and by itself when a fault has
-//! filled the first or last page of a block and all pages of it have frames of their own. Who fills a block
-//! in order ends there. Most other faults at the ends of a block find the page beside it missing, or one of
-//! [`PROBES`], which costs a look or two.
+//! filled the first or last page of a block and all pages of it have frames of their own. A program that
+//! fills a block in order ends there. Most other faults at the ends of a block find the page beside it
+//! missing, or one of [`PROBES`], which costs a look or two.
 
 use core::ops::{ControlFlow, Range};
 
@@ -51,8 +51,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         }
     }
 
-    /// The page beside `at` comes first: its slot is on the same line. Most look no further, and so at nobody
-    /// else's pages.
+    /// Promotes the block of `at` if all its pages have frames. The page beside `at` is checked first: its
+    /// slot is on the same line. Most checks end there, and so read no other core's pages.
     #[inline(never)]
     fn promote_if_filled(&self, pin: &Pinned, at: PageNum) {
         let (block, beside) = (block_of(at), PageNum::new(at.get() ^ 1));
@@ -62,7 +62,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             fits
         };
         if fits(beside) && block.iter().step_by(PROBE_DISTANCE).all(fits) {
-            // What cannot be promoted stays as it is.
+            // A block that cannot be promoted stays as it is.
             let _ = self.promote(pin, block, false);
         }
     }
@@ -150,8 +150,8 @@ fn is_owned(page: Page) -> bool {
     page.frame().is_some() && !page.is_counted()
 }
 
-/// The first block in the locked `keys` that has a leaf whose pages are alike, and untouched; and what they
-/// are.
+/// Returns the first block in the locked `keys` that has a leaf whose pages are alike and untouched, and such
+/// a page.
 pub(super) fn first_untouched_leaf<E: Expand>(
     guard: &mut Guard<'_, E>,
     keys: Range<u64>,
@@ -166,7 +166,7 @@ pub(super) fn first_untouched_leaf<E: Expand>(
     first.break_value()
 }
 
-/// What a locked block has that has no leaf.
+/// Returns the page of a locked block that has no leaf.
 fn folded(guard: &mut Guard<'_, Never>) -> Option<Page> {
     let first = guard.try_for_each(|entry| ControlFlow::Break((entry.keys(), entry.value())));
     first.break_value().filter(|(keys, _)| keys.end - keys.start > 1)?.1

@@ -72,7 +72,7 @@ where
         Ok(())
     }
 
-    /// Nothing is mapped any more where pages were carried away.
+    /// Unmaps the place from which pages were carried away.
     fn leave(&self, pin: &Pinned, mut old: Guard<'_>, mapping: Mapping) {
         let keys = old.keys();
         let pages = PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end));
@@ -124,7 +124,7 @@ impl<S: AddressSpace> Drop for Claimed<'_, S> {
     }
 }
 
-/// What all of the locked `keys` are a mapping of.
+/// Returns the mapping of all of the locked `keys`.
 pub(super) fn uniform<E: Expand>(guard: &mut Guard<'_, E>, keys: Range<u64>) -> Result<Mapping, VmError> {
     let mut found = None;
     let walked = guard.try_for_each_in(keys, |entry| match entry.value() {

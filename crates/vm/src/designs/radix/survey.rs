@@ -43,7 +43,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         ControlFlow::Continue(())
     }
 
-    /// How far to look at once. What is peeked at only decides that.
+    /// Returns how far to look at once. The peek at the map only decides that.
     fn piece_end(&self, pin: &Pinned, start: PageNum) -> PageNum {
         let slot = self.map.peek(pin, start.get()).span;
         PageNum::new(slot.end.max((start.get() | (PIECE - 1)) + 1))
@@ -99,7 +99,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         walked.break_value().unwrap_or(within.end())
     }
 
-    /// What seems to be a hole may be a mapping that is being replaced: that is looked at again.
+    /// Visits each resident page. An apparent hole may be a mapping that is being replaced, so it is looked
+    /// at again.
     pub(super) fn each_resident(
         &self,
         pin: &Pinned,
@@ -141,7 +142,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
-/// What a run of `pages` counts for: its pages may be looked at one by one.
+/// Returns how many steps a run of `pages` counts for: its pages may be looked at one by one.
 fn steps_for(pages: PageRange) -> u64 {
     1 + pages.pages().min(HUGE_PAGES) / RUN
 }

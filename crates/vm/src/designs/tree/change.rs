@@ -1,4 +1,4 @@
-//! What changes mapped pages where they are: protect, advise.
+//! Operations that change mapped pages in place: protect, advise.
 
 use percore::Pinned;
 use radixmap::{Never, RangeGuard};
@@ -81,8 +81,8 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     }
 }
 
-/// Where the first page of `pages` is that cannot be given the rights `prot`, or is not there, and which of
-/// the two.
+/// Returns the first page of `pages` that cannot be given the rights `prot`, or is not there, and which of
+/// the two it is.
 fn up_to_refusal(tree: &find::Look<'_>, pages: PageRange, prot: Prot) -> (PageNum, Result<(), VmError>) {
     let mut end = pages.start();
     for region in find::all(tree, pages) {

@@ -1,8 +1,8 @@
-//! A mapping operation: it holds the space's lock, and nobody else changes regions.
+//! A mapping operation: it holds the space's lock, so no other thread changes regions.
 //!
-//! What needs memory comes before what takes effect. A region is *split* by opening its upper part first and
-//! shortening it then; neither shows. A place is *reserved* by a region that is gone. All else needs no
-//! memory. So an operation that runs out of it has changed nothing that anybody could tell.
+//! Steps that need memory come before steps that take effect. A region is *split* by opening its upper part
+//! first and shortening it then. Neither step is visible. A place is *reserved* by a region that is gone. All
+//! other steps need no memory. So an operation that runs out of memory has changed nothing visible.
 
 use core::iter;
 use core::ops::Deref;
@@ -45,7 +45,8 @@ impl<'a> Edit<'a> {
         Self { writer: tree.write(pin), locks, faults: None, _space: space }
     }
 
-    /// What comes now may be seen by faults. (The paper: until then the operation has only looked.)
+    /// Marks the start of changes that faults may see. (In the paper, until then the operation has only
+    /// looked.)
     fn touch(&mut self) {
         if self.faults.is_none() {
             self.faults = self.locks.exclude_faults();
@@ -90,9 +91,9 @@ impl<'a> Edit<'a> {
         self.split(pages.end())
     }
 
-    /// What begins in `pages` is about to change, with slots locked: a fault that holds a region waits for
-    /// slots, so regions come first. (Joining, which changes what is outside, waits until the slots are
-    /// unlocked.)
+    /// Locks the regions that begin in `pages`, which are about to change with slots locked. A fault that
+    /// holds a region waits for slots, so regions come first. (Joining, which changes what is outside, waits
+    /// until the slots are unlocked.)
     pub(super) fn hold(&mut self, pages: PageRange) {
         self.touch();
         for (_, vma) in self.within(pages) {
@@ -100,7 +101,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// The regions that begin in `pages`; those that are gone, too, if they lie in no other.
+    /// Returns the regions that begin in `pages`, including those that are gone and lie in no other region.
     fn within(&self, pages: PageRange) -> impl Iterator<Item = (PageNum, &Vma)> {
         let mut from = pages.start();
         iter::from_fn(move || {
@@ -127,7 +128,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// No fault may use the regions of `pages` any more; none sticks out.
+    /// Closes the regions of `pages`, so that no fault uses them any more. None extends beyond `pages`.
     pub(super) fn close(&mut self, pages: PageRange) {
         self.touch();
         for (_, vma) in self.within(pages) {
@@ -155,7 +156,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Where the first region begins of those that begin in `pages`.
+    /// Returns where the first region begins of those that begin in `pages`.
     fn first_start(&self, pages: PageRange) -> Option<PageNum> {
         self.within(pages).next().map(|(start, _)| start)
     }

@@ -29,8 +29,8 @@
 //! the resident pages for Refcache, whose epochs wait for pinned cores in the same way; the hardware's tables
 //! stay until the space goes.
 //!
-//! That no region was found means nothing either, unless the space's lock is held: a region that takes the
-//! place of others is opened after they were closed.
+//! A lookup that finds no region proves nothing either, unless the space's lock is held: a region that takes
+//! the place of others is opened after they were closed.
 
 use percore::Pinned;
 use rcu::Handle;

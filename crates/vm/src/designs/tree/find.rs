@@ -1,4 +1,4 @@
-//! Looking regions up. Whoever does not hold the space's lock finds what was there a moment ago.
+//! Lookup of regions. A caller that does not hold the space's lock may find an outdated state.
 
 use core::iter;
 
@@ -49,7 +49,7 @@ pub(super) fn next(tree: &Look<'_>, from: PageNum) -> Option<Region> {
     below.filter(|region| region.pages.contains(from)).or(above)
 }
 
-/// The regions that have pages of `within`, from the left; what sticks out is not clipped.
+/// Returns the regions that have pages of `within`, from the left, not clipped to it.
 pub(super) fn all<'l>(tree: &'l Look<'_>, within: PageRange) -> impl Iterator<Item = Region> + 'l {
     let mut from = within.start();
     iter::from_fn(move || {

@@ -109,7 +109,7 @@ struct Copying<'a, M: Mmu, F: Memory> {
 }
 
 impl<M: Mmu, F: Memory> Copying<'_, M, F> {
-    /// What the child has for a page of the parent: nothing of what it looks up itself.
+    /// Returns the child's page for a page of the parent: none if the child looks it up itself.
     fn run(&mut self, run: &mut Run<'_, Page>) -> Option<Page> {
         let mapping = self.mapping_at(range(run.keys()).start())?;
         if mapping.flags().contains(Flags::WIPEONFORK) {
@@ -122,7 +122,7 @@ impl<M: Mmu, F: Memory> Copying<'_, M, F> {
         child
     }
 
-    /// What the page is a mapping of in the child.
+    /// Returns the mapping of the page in the child.
     fn mapping_at(&mut self, at: PageNum) -> Option<Mapping> {
         if !self.last.is_some_and(|region| region.pages.contains(at)) {
             self.last = find::at(self.child, at);

@@ -1,4 +1,4 @@
-//! What keeps mapping operations and faults apart: all that distinguishes the designs with a tree.
+//! The locks between mapping operations and faults: all that distinguishes the designs with a tree.
 //!
 //! | design | a mapping operation holds | a fault holds |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `pervma` | the same; and the lock of each region that it changes, until it ends | its region's lock, to read |
 //!
 //! The first four are those of the Bonsai paper (sections 4.1, 5.1 to 5.3); the fifth has the shape of
-//! today's Linux. Whoever only looks holds the space's lock to read. In all five a page's slot is locked
-//! while its translation changes (the paper's PTE locks).
+//! today's Linux. An operation that only looks holds the space's lock to read. In all five a page's slot is
+//! locked while its translation changes (the paper's PTE locks).
 //!
 //! A fault of the last three may find its region changing, or gone. It finds out (`fault.rs`), and tries
 //! again with the space's lock, to read, which keeps mapping operations out.
@@ -28,7 +28,7 @@
 //!      fence W                                      fence R
 //!   2  wait until region.readers = 0             2  region.sequence = space.sequence?  then it leaves
 //! ```
-//! One of the two fences comes first (both are SeqCst). If it is W, the fault sees the lock; if it is R, the
+//! One of the two fences comes first (both are SeqCst). If it is W, the fault sees the lock. If it is R, the
 //! operation sees the reader, and waits. An operation that is over has raised the space's number, so an old
 //! number locks nothing. Both numbers are stored with Release and loaded with Acquire: a fault that enters
 //! sees what was done by those that are over. A reader leaves by Release, partner of the Acquire in the wait.
@@ -84,7 +84,7 @@ impl Locks {
         self.space.write()
     }
 
-    /// For whoever looks, and for faults that try again.
+    /// Locks the space to read, for operations that only look and for faults that try again.
     pub(super) fn read(&self) -> ReadGuard<'_> {
         self.space.read()
     }
@@ -140,7 +140,7 @@ impl Locks {
         }
     }
 
-    /// For a fault that has found its region; none if that is changing.
+    /// Locks the region that a fault has found. Returns none if the region is changing.
     pub(super) fn enter<'v>(&self, lock: &'v VmaLock) -> Option<VmaGuard<'v>> {
         if self.locking != Locking::PerVma {
             return Some(VmaGuard(None));
@@ -155,7 +155,7 @@ impl Locks {
     }
 }
 
-/// The lock of a region; used by [`Locking::PerVma`] only.
+/// The lock of a region, used by [`Locking::PerVma`] only.
 #[derive(Debug, Default)]
 pub(super) struct VmaLock {
     sequence: AtomicU64,

@@ -61,7 +61,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         edit.open(pages, mapping);
     }
 
-    /// Where a mapping goes. The answer holds as long as the operation.
+    /// Chooses the place of a mapping. The answer holds as long as the operation.
     pub(super) fn choose(
         &self,
         pin: &Pinned,
@@ -112,7 +112,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         self.range(PageNum::new(hole.ok_or(VmError::NoSpace)?), pages)
     }
 
-    /// Where the first region that has some of `keys` starts.
+    /// Returns where the first region that has some of `keys` starts.
     fn first_used(&self, pin: &Pinned, edit: &Edit<'_>, keys: Range<u64>) -> Option<u64> {
         self.backend.counts.add(pin, Event::Look, 1);
         let used = find::next(edit, PageNum::new(keys.start))?.pages.start().get();

@@ -78,7 +78,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     }
 }
 
-/// Regions end where the two places do; they are locked, and there is one where the new place begins.
+/// Makes regions end where the two places do, locks them, and puts one where the new place begins.
 fn prepare(edit: &mut Edit<'_>, way: Move) -> Result<(), VmError> {
     edit.split_at_ends(way.from)?;
     edit.split_at_ends(way.to)?;
@@ -88,7 +88,7 @@ fn prepare(edit: &mut Edit<'_>, way: Move) -> Result<(), VmError> {
     Ok(())
 }
 
-/// What all of `pages` are a mapping of.
+/// Returns the mapping of all of `pages`.
 fn uniform(edit: &Edit<'_>, pages: PageRange) -> Result<Mapping, VmError> {
     let (mut end, mut found) = (pages.start(), None);
     for region in find::all(edit, pages) {

@@ -1,5 +1,5 @@
-//! A reader-writer lock that spins, and serves what other cores ask meanwhile. A writer that waits keeps new
-//! readers out.
+//! A reader-writer lock that spins, and serves requests of other cores meanwhile. A writer that waits keeps
+//! new readers out.
 //!
 //! | word | state |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `2n + 1` | a writer waits for n readers: some that were in, and some that look in, see it, and leave |
 //! | `1` | a writer is in |
 //!
-//! A reader writes the word twice, so readers pass its line around: that is what the designs without it
-//! avoid.
+//! A reader writes the word twice, so its line moves between readers. The designs without this lock avoid
+//! that.
 //!
 //! Orderings: a reader enters by Acquire, and a writer by the Acquire of its last wait. Both leave by
 //! Release. The word is changed by read-modify-writes only. So each sees the work of those that had left
@@ -37,8 +37,8 @@ impl RwLock {
     }
 
     pub(super) fn write(&self) -> WriteGuard<'_> {
-        // Relaxed: the last wait acquires. What it reads was stored here or later, and all that change the
-        // word are read-modify-writes: they pass on the Release of the last writer and of the readers.
+        // Relaxed: the last wait acquires. It reads a value that was stored here or later. Every change of
+        // the word is a read-modify-write, which passes on the Release of the last writer and of the readers.
         while self.0.fetch_or(WRITER, Ordering::Relaxed) & WRITER != 0 {
             self.wait_while(|word| word & WRITER != 0);
         }

@@ -9,7 +9,7 @@
 //! 1. Only the holder of the space's lock changes a region, or the tree. Faults read both whenever they like.
 //! 2. Open regions with different mappings never overlap. Two of one mapping do for a moment, while one is
 //!    split or two are joined: a page has one mapping at any time.
-//! 3. A region that is in the tree and gone says nothing. Taking it out may need memory; if there is none it
+//! 3. A region that is in the tree and gone maps nothing. Taking it out may need memory. If there is none it
 //!    stays, and goes when something is removed there, or is opened again.
 //!
 //! Orderings: [`Vma::mapping_at`] reads without the space's lock. Its Acquires are partners of two Releases:
@@ -28,7 +28,7 @@ const CLOSED: u64 = 1 << 63;
 #[derive(Debug)]
 pub(super) struct Vma {
     end: AtomicU64,
-    /// The mapping; and CLOSED.
+    /// The mapping, and CLOSED.
     word: AtomicU64,
     pub(super) lock: VmaLock,
 }
@@ -53,30 +53,30 @@ impl Vma {
         self.word.store(self.word.load(Ordering::Relaxed) | CLOSED, Ordering::Relaxed);
     }
 
-    /// Returns whether the region is gone. Relaxed: a fault that is told so looks for another region, and
-    /// asks that for its mapping.
+    /// Returns whether the region is gone. Relaxed: a fault that reads true looks for another region, and
+    /// reads the mapping of that.
     pub(super) fn is_gone(&self, start: PageNum) -> bool {
         self.end.load(Ordering::Relaxed) == start.get()
     }
 
-    /// The region, which begins at `start`; none if it is gone. Relaxed: the caller holds the space's lock,
-    /// or is alone.
+    /// Returns the region, which begins at `start`, or none if it is gone. Relaxed: the caller holds the
+    /// space's lock, or is alone.
     pub(super) fn region(&self, start: PageNum) -> Option<Region> {
         let pages = PageRange::between(start, PageNum::new(self.end.load(Ordering::Relaxed)));
         let mapping = Mapping::from_bits(self.word.load(Ordering::Relaxed) & !CLOSED);
         (!pages.is_empty()).then(|| Region::new(pages, Page::new(mapping)))
     }
 
-    /// What page `at` is a mapping of, if the region, which begins there or before, is open and has it. A
-    /// moment later it may be something else, unless the page's slot is locked.
+    /// Returns the mapping of page `at`, if the region, which begins there or before, is open and has the
+    /// page. The mapping may change at once, unless the page's slot is locked.
     ///
     /// The mapping is read before the end and after it. If it is the same, the region had the page with this
     /// mapping when the end was read. If it was another one in between, it has become the same again: while
-    /// the slot is locked, this too is the page's mapping, for who gives it another cannot get past the slot
-    /// (`fault.rs`).
+    /// the slot is locked, this too is the page's mapping, because an operation that changes it waits for the
+    /// slot (`fault.rs`).
     #[inline]
     pub(super) fn mapping_at(&self, at: PageNum) -> Option<Mapping> {
-        // Acquire: partner of the Release in `open`; and the loads are done in this order.
+        // Acquire: partner of the Release in `open`, and the loads are done in this order.
         let word = self.word.load(Ordering::Acquire);
         // Acquire: partner of the Release in `set_end` and in `open`.
         let end = self.end.load(Ordering::Acquire);
