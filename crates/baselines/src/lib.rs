@@ -1,18 +1,18 @@
-//! The baselines: what RadixVM is measured against, as good as we can make it.
+//! The baselines that RadixVM is measured against, as good as we can make them.
 //!
 //! The RadixVM paper compares Refcache with a shared counter and with SNZI (its figure 8), and the radix map
 //! with a skip list (figures 6 and 7). These are the same, and the counters that came before and after,
 //! behind one trait:
 //!
-//! | counter | inc and dec write | who learns of zero | bytes for each object on n cores |
+//! | counter | inc and dec write | zero is reported to | bytes for each object on n cores |
 //! |---|---|---|---|
-//! | [`Uncounted`] | nothing | nobody | 0 |
-//! | [`Shared`] | the object's line | who drops last, at once | 8 |
-//! | [`Locked`] | the object's line, twice | who drops last, at once | 16 |
-//! | [`Snzi`] | the core's leaf; where that was or becomes 0, its parent, and so on up | who drops last, at once | 128 n and a third more |
-//! | [`Sloppy`] | the core's spare references; the object's line if there are none, or too many | who [settles](Scheme::settle) | 128 n |
-//! | [`PayGo`] | an entry in a table of the core's, or of the core where the reference was taken | who settles | 16 |
-//! | [`Deltas`] | an entry in a table of the core's | who settles, some epochs later | 48 |
+//! | [`Uncounted`] | nothing | no caller | 0 |
+//! | [`Shared`] | the object's line | the last `dec`, at once | 8 |
+//! | [`Locked`] | the object's line, twice | the last `dec`, at once | 16 |
+//! | [`Snzi`] | the core's leaf; where that was or becomes 0, its parent, and so on up | the last `dec`, at once | 128 n and a third more |
+//! | [`Sloppy`] | the core's spare references; the object's line if there are none, or too many | a call of [`settle`](Scheme::settle) | 128 n |
+//! | [`PayGo`] | an entry in a table of the core's, or of the core where the reference was taken | a call of `settle` | 16 |
+//! | [`Deltas`] | an entry in a table of the core's | a call of `settle`, some epochs later | 48 |
 //!
 //! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures in which the radix
 //! map and Bonsai are looked up beside writers. `docs/baselines.md` says what was taken from which paper.

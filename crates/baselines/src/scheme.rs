@@ -1,42 +1,43 @@
-//! What all counters can do.
+//! The interface of all counters.
 
 use percore::Pinned;
 
 use crate::OutOfMemory;
 
-/// Who learns that the last reference is gone.
+/// The call that reports that the last reference is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zero {
-    /// Whoever gives it up: [`Scheme::dec`] says so.
+    /// The [`Scheme::dec`] that gives it up.
     AtOnce,
-    /// Whoever asks ([`Scheme::settle`]) first after it.
+    /// The first [`Scheme::settle`] after it.
     WhenAsked,
-    /// Whoever asks, once all cores have [ticked](Scheme::tick) a few times.
+    /// A [`Scheme::settle`] after all cores have [ticked](Scheme::tick) a few times.
     ByEpoch,
-    /// Nobody.
+    /// None.
     Never,
 }
 
-/// A way to count the references to objects. Each object has a [`Count`](Self::Count); what it needs for each
+/// A way to count the references to objects. Each object has a [`Count`](Self::Count). The state for each
 /// core of the machine is in the scheme itself.
 ///
-/// Who has a reference may take another ([`inc`](Self::inc)), hand it to another core by synchronisation, and
-/// gives each up once ([`dec`](Self::dec)). In return exactly one call of `dec` or [`settle`](Self::settle)
-/// says that the object is nobody's any more, and all that its users did happens before that answer.
+/// The holder of a reference may take another ([`inc`](Self::inc)), hand it to another core by
+/// synchronisation, and gives each up once ([`dec`](Self::dec)). In return exactly one call of `dec` or
+/// [`settle`](Self::settle) says that the object has no reference left, and all that its users did happens
+/// before that answer.
 ///
 /// A scheme may remember counts by their address: they stay where they are for `'c`, which is longer than the
 /// scheme.
 pub trait Scheme<'c>: Sync {
-    /// What an object carries.
+    /// The part of the count that an object carries.
     type Count: Send + Sync + 'c;
-    /// Where a reference is counted. It goes with the reference, and back to [`dec`](Self::dec).
+    /// The place where a reference is counted. It goes with the reference, and back to [`dec`](Self::dec).
     type Place: Copy + Send;
 
-    /// What it is called in tables and on command lines.
+    /// Name in tables and on command lines.
     const NAME: &'static str;
-    /// Who learns of zero.
+    /// The call that reports zero.
     const ZERO: Zero;
-    /// Where the one reference of a new count is counted.
+    /// The place where the one reference of a new count is counted.
     const FIRST: Self::Place;
 
     /// A count of one reference, on a machine of `cores` cores.
@@ -59,8 +60,8 @@ pub trait Scheme<'c>: Sync {
     /// Gives up a reference. True: it was the last.
     fn dec(&self, pin: &Pinned, count: &'c Self::Count, place: Self::Place) -> bool;
 
-    /// For an object that nobody finds any more, only those who have references use it: is the last one gone?
-    /// True for one caller. To be asked again after a false.
+    /// Returns whether the last reference is gone, for an object that cannot be found any more, so that only
+    /// holders of references use it. Returns true to one caller. After false, call it again.
     fn settle(&self, _pin: &Pinned, _count: &'c Self::Count) -> bool {
         false
     }

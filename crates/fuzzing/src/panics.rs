@@ -10,7 +10,7 @@ thread_local! {
 /// Calls `act`, and returns the message if it panics. Such a panic prints nothing.
 ///
 /// # Errors
-/// The panic's message; an empty one if it has none.
+/// The panic's message, which is empty if it has none.
 pub fn attempt<R>(act: impl FnOnce() -> R) -> Result<R, String> {
     hush_attempts();
     ATTEMPTS.set(ATTEMPTS.get() + 1);

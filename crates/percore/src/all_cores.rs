@@ -18,7 +18,7 @@ impl<T> AllCores<T> {
         self.of(pin.core())
     }
 
-    /// That of `core`: reading it moves a cache line if `core` writes it.
+    /// Returns the part of `core`. Reading it moves a cache line if `core` writes it.
     #[inline(always)]
     pub fn of(&self, core: CoreId) -> &T {
         &self.0[core.index()]

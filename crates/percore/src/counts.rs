@@ -12,14 +12,14 @@ use crate::{CoreId, LazyPerCore, Pinned};
 #[derive(Debug)]
 pub struct Counts<const N: usize> {
     own: LazyPerCore<Cells<N>>,
-    /// What cores counted without memory for cells of their own.
+    /// Counts of cores that had no memory for cells of their own.
     common: Cells<N>,
 }
 
 type Cells<const N: usize> = [AtomicU64; N];
 
 impl<const N: usize> Counts<N> {
-    /// Zeroes, for cores 0 to `cores - 1`; `None` if there is no memory for that.
+    /// Returns zeroes for cores 0 to `cores - 1`, or `None` if there is no memory for that.
     pub fn try_new(cores: usize) -> Option<Self> {
         Some(Self { own: LazyPerCore::try_new(cores)?, common: zeroes() })
     }
@@ -47,12 +47,12 @@ impl<const N: usize> Counts<N> {
         }
     }
 
-    /// What `core` counted in cells of its own.
+    /// Returns what `core` counted in cells of its own.
     pub fn of(&self, core: CoreId) -> [u64; N] {
         self.own.of(core).map_or([0; N], read)
     }
 
-    /// What all counted.
+    /// Returns the sums of all counts.
     pub fn sum(&self) -> [u64; N] {
         self.own
             .iter()

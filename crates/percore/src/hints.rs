@@ -4,20 +4,20 @@ use crate::{CoreId, CoreSet, MAX_CORES};
 
 const WORDS: usize = MAX_CORES / 64;
 
-/// The cores of which something may be true: where to look, for those who would have to look at every core.
+/// The cores of which a condition may be true, for searches that would otherwise look at every core.
 ///
 /// The truth itself, such as "this core idles", is a word of the core's own. A core joins the set when its
 /// truth becomes true, and stays there when it becomes false. Only a core that looks, and finds it false,
-/// takes the other one out. So a core whose truth comes and goes writes nothing here, as long as nobody is
+/// takes the other one out. So a core whose truth comes and goes writes nothing here, as long as no search is
 /// misled.
 ///
-/// | who | does |
+/// | event | action |
 /// |---|---|
 /// | the truth of a core becomes true | writes the truth, then [`announce`](Self::announce)s the core |
 /// | a core looks for others | reads the set, then the truth of each core in it; it [`withdraw`](Self::withdraw)s those where it is false |
 ///
-/// 1. *A core whose truth is true, and that has returned from `announce`, is in the set, or somebody is
-///    inside of `withdraw` for it, who finds the truth.* Both write one of the two words and read the other,
+/// 1. *A core whose truth is true, and that has returned from `announce`, is in the set, or another core is
+///    inside of `withdraw` for it, and finds the truth.* Both write one of the two words and read the other,
 ///    with a fence in between: the truth and then the set, the set and then the truth.
 /// 2. `announce` is a fence: a core that looks for something else afterwards sees what was written before a
 ///    look at the set that did not find it. So is `withdraw`.

@@ -4,12 +4,13 @@ use core::marker::PhantomData;
 
 use crate::CoreId;
 
-/// What a machine says about its cores. Register an implementation with [`set_host!`](crate::set_host).
+/// The functions by which a machine identifies and holds its cores. Register an implementation with
+/// [`set_host!`](crate::set_host).
 ///
 /// # Safety
-/// Between `pin` and the matching `unpin` the caller must stay on the core that `pin` returned, and no
-/// other pinned section may begin on that core, except nested inside this one by the same flow of control.
-/// Who depends on that may ask at any time: [`Pinned::assert_here`].
+/// Between `pin` and the matching `unpin` the caller must stay on the core that `pin` returned, and no other
+/// pinned section may begin on that core, except nested inside this one by the same flow of control. Code
+/// that depends on that may check it at any time: [`Pinned::assert_here`].
 pub unsafe trait Host {
     /// Keeps the caller on its core (preemption off, interrupts as they are) and names the core.
     fn pin() -> CoreId;
@@ -76,8 +77,8 @@ impl Pinned {
         self.core
     }
 
-    /// Checks that the caller is where it is pinned: what a host promises, for those who would do harm
-    /// elsewhere.
+    /// Checks that the caller is on the core where it is pinned, as a host promises, for code that would do
+    /// harm elsewhere.
     ///
     /// # Panics
     /// If it runs on another core.
@@ -87,11 +88,11 @@ impl Pinned {
         assert!(here == there, "core {here} does what was begun by one pinned to core {there}");
     }
 
-    /// A token for a caller that is pinned by other means: a model checker's thread that plays `core`,
-    /// or a kernel that runs with preemption off. Dropping it calls nobody.
+    /// A token for a caller that is pinned by other means: a model checker's thread that plays `core`, or a
+    /// kernel that runs with preemption off. Dropping it does not call the host.
     ///
     /// # Safety
-    /// What [`Host`] asks must hold for the life of the token.
+    /// The requirements of [`Host`] must hold for the life of the token.
     #[inline(always)]
     pub unsafe fn assume(core: CoreId) -> Self {
         Self { core, release: false, _stays_here: PhantomData }

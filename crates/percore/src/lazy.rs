@@ -1,12 +1,12 @@
 //! Per-core data that begins when its core first asks for it.
 //!
 //! A part that is made ahead costs its time and its memory once for every core of the machine, and most
-//! processes never leave the core where they began. So there is one word ahead for each core, and the part
-//! comes at its first use. The words lie side by side, as they are written once each: who only uses its part
-//! shares them unchanged. The parts that there are make a list, so who looks at all of them, or drops them,
-//! does not ask for every core.
+//! processes never leave the core where they began. So there is one word ahead for each core, and the part is
+//! made at its first use. The words lie side by side, as they are written once each: cores that only use
+//! their parts share them unchanged. The existing parts form a list, so visiting or dropping all of them does
+//! not read every core's word.
 //!
-//! Who looks for another core's part and finds none may conclude something from that:
+//! A core that looks for another core's part and finds none may draw a conclusion from that:
 //!
 //! ```text
 //!   the other                         the owner
@@ -49,7 +49,7 @@ struct Part<T> {
 }
 
 impl<T: Send + Sync> LazyPerCore<T> {
-    /// No part yet, for cores 0 to `cores - 1`; `None` if there is no memory for that.
+    /// Begins without parts, for cores 0 to `cores - 1`. Returns `None` if there is no memory for that.
     pub fn try_new(cores: usize) -> Option<Self> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(cores).ok()?;
@@ -64,25 +64,25 @@ impl<T: Send + Sync> LazyPerCore<T> {
         self.part(pin.core(), Ordering::Relaxed)
     }
 
-    /// The caller's own, made by `make` if need be; `None` if there is no memory for it.
+    /// Returns the caller's own part, made by `make` if needed, or `None` if there is no memory for it.
     #[inline]
     pub fn mine_or_new(&self, pin: &Pinned, make: impl FnOnce(CoreId) -> T) -> Option<&T> {
         self.mine(pin).or_else(|| self.begin(pin, make))
     }
 
-    /// That of `core`, if it has one: reading it moves a cache line if `core` writes it. Acquire, partner of
-    /// the Release in `begin`.
+    /// Returns the part of `core`, if it has one. Reading it moves a cache line if `core` writes it. Acquire,
+    /// partner of the Release in `begin`.
     #[inline(always)]
     pub fn of(&self, core: CoreId) -> Option<&T> {
         self.part(core, Ordering::Acquire)
     }
 
-    /// Those that there are, the newest first.
+    /// Returns the existing parts, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        // Acquire, partner of the Release in `link`; those before are seen with it, because each was put in
+        // Acquire, partner of the Release in `link`. Older parts are seen with it, because each was put in
         // front of them. SAFETY: parts live as long as `self`.
         let newest = unsafe { self.newest.load(Ordering::Acquire).as_ref() };
-        // SAFETY: as above; `before` does not change any more.
+        // SAFETY: as above, and `before` does not change any more.
         iter::successors(newest, |part| unsafe { part.before.as_ref() }).map(|part| &part.value)
     }
 
@@ -119,7 +119,7 @@ impl<T: Send + Sync> LazyPerCore<T> {
     fn link(&self, mut part: NonNull<Padded<T>>) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            // SAFETY: nobody else knows the part yet.
+            // SAFETY: no other core knows the part yet.
             unsafe { part.as_mut() }.before = newest;
             // Release, partner of the Acquire in `iter`.
             let linked = self.newest.compare_exchange_weak(
@@ -146,11 +146,11 @@ fn boxed<T>(part: Part<T>) -> Option<NonNull<Padded<T>>> {
 }
 
 impl<T> Drop for LazyPerCore<T> {
-    /// Relaxed: who drops it has seen what everybody did with it.
+    /// Relaxed: the caller that drops it has seen what all cores did with it.
     fn drop(&mut self) {
         let mut next = self.newest.load(Ordering::Relaxed);
         while !next.is_null() {
-            // SAFETY: `boxed` made it, as a box is made, and nobody uses it any more.
+            // SAFETY: `boxed` made it, as a box is made, and no core uses it any more.
             let part = unsafe { Box::from_raw(next) };
             next = part.before;
         }

@@ -1,4 +1,4 @@
-//! Who am I, and what is mine: core identity, the pinned token, and per-core data.
+//! Core identity, the pinned token, and per-core data.
 //!
 //! The crates above ask one question of the machine they run on, "which core is this, and keep me there",
 //! and the binary answers it once: a kernel with [`set_host!`], a test or a benchmark by the feature

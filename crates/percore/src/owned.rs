@@ -28,7 +28,7 @@ impl<T> OwnerCell<T> {
     #[inline(always)]
     pub unsafe fn with<R>(&self, pin: &Pinned, f: impl FnOnce(&mut T) -> R) -> R {
         assert!(pin.core() == self.owner, "an OwnerCell was used from another core");
-        // SAFETY: pinned to the owner, so no other flow of control is inside; the caller rules out re-entry.
+        // SAFETY: pinned to the owner, so no other flow of control is inside. The caller rules out re-entry.
         self.value.with_mut(|value| f(unsafe { &mut *value }))
     }
 }

@@ -15,7 +15,7 @@ impl<T> PerCore<T> {
         Self((0..cores).map(|core| CachePadded::new(make(CoreId::new(core)))).collect())
     }
 
-    /// The same; `None` if there is no memory for it.
+    /// As `new`, but returns `None` if there is no memory for it.
     pub fn try_new(cores: usize, mut make: impl FnMut(CoreId) -> T) -> Option<Self> {
         let mut all = Vec::new();
         all.try_reserve_exact(cores).ok()?;
@@ -38,7 +38,7 @@ impl<T> PerCore<T> {
         self.0.get(pin.core().index()).map(|padded| &**padded)
     }
 
-    /// That of `core`: reading it moves a cache line if `core` writes it.
+    /// Returns the part of `core`. Reading it moves a cache line if `core` writes it.
     ///
     /// # Panics
     /// If it was made for fewer cores.

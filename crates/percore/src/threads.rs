@@ -1,7 +1,7 @@
-//! Host threads play cores: for tests, benchmarks and anybody who wants the crates without a kernel.
+//! Host threads play cores, for tests, benchmarks and uses of the crates without a kernel.
 //!
 //! A thread that plays a core is alone there, so `pin` has nothing to hold still: it only names the core, and
-//! counts, because a core cannot be given up while somebody is pinned to it. Under loom its model threads
+//! counts, because a core cannot be given up while a caller is pinned to it. Under loom its model threads
 //! play cores.
 
 use core::marker::PhantomData;

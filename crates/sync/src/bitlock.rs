@@ -2,7 +2,8 @@
 
 use crate::atomic::{AtomicU64, Ordering};
 
-/// Sets `bit` if it was clear; returns the word as it was before, or `Err(word)` if the bit was already set.
+/// Sets `bit` if it was clear, and returns the word as it was before, or `Err(word)` if the bit was already
+/// set.
 ///
 /// Acquire on success: pairs with the Release of [`unlock_bit`].
 #[inline(always)]
@@ -14,7 +15,7 @@ pub fn try_lock_bit(word: &AtomicU64, bit: u64) -> Result<u64, u64> {
     word.compare_exchange(seen, seen | bit, Ordering::Acquire, Ordering::Relaxed)
 }
 
-/// Spins until `bit` is ours, calling `relax` once a turn; returns the word without the bit.
+/// Spins until the caller has set `bit`, calling `relax` once a turn. Returns the word without the bit.
 #[inline]
 pub fn lock_bit(word: &AtomicU64, bit: u64, mut relax: impl FnMut()) -> u64 {
     loop {

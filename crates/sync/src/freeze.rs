@@ -1,4 +1,4 @@
-//! A lock around a value that one day changes no more: from then on everybody reads it without the lock.
+//! A lock around a value that at some point stops changing: from then on it is read without the lock.
 
 use core::ops::Deref;
 
@@ -30,15 +30,15 @@ impl<T> FreezeLock<T> {
         }
     }
 
-    /// Looks at the value; with the lock, as long as it may change.
+    /// Looks at the value, with the lock as long as it may change.
     #[inline]
     pub fn look(&self) -> Look<'_, T> {
         // Acquire pairs with the Release in `freeze`.
         if !self.frozen.load(Ordering::Acquire) {
             return Look::Locked(self.lock.lock());
         }
-        // SAFETY: whoever changed the value had the lock before `freeze` took it, and nobody gets it for a
-        // change after that.
+        // SAFETY: every writer of the value had the lock before `freeze` took it, and no writer gets it after
+        // that.
         Look::Frozen(unsafe { self.lock.peek() })
     }
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(*first, *second);
     }
 
-    /// Whoever sees it frozen sees the last change: nothing comes after `freeze`.
+    /// A reader that sees it frozen sees the last change: nothing comes after `freeze`.
     #[test]
     fn a_change_comes_before_the_frost_or_not_at_all() {
         for _ in 0..100 {

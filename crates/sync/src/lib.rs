@@ -48,7 +48,8 @@ mod cell;
 #[cfg(not(loom))]
 pub use cell::UnsafeCell;
 
-/// One turn of a busy-wait loop. Under loom it yields, so that the model can run whoever is waited for.
+/// One turn of a busy-wait loop. Under loom it yields, so that the model can run the thread that is waited
+/// for.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(loom)]

@@ -11,7 +11,7 @@ pub use loom::sync::atomic::{Ordering, fence};
 
 macro_rules! announced {
     ($($name:ident $value:ty),*) => {$(
-        /// Loom's type of this name; every load is a place where another thread may come in between.
+        /// Loom's type of this name, in which every load is a place where another thread may come in between.
         #[derive(Debug)]
         pub struct $name {
             inner: loom::sync::atomic::$name,
@@ -47,7 +47,7 @@ macro_rules! announced {
     )*};
 }
 
-/// Loom's `AtomicPtr`; every load is a place where another thread may come in between.
+/// Loom's `AtomicPtr`, in which every load is a place where another thread may come in between.
 #[derive(Debug)]
 pub struct AtomicPtr<T> {
     inner: loom::sync::atomic::AtomicPtr<T>,

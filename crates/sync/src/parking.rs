@@ -18,16 +18,16 @@
 //!
 //! 1. A sleeper registers where wakers look (a list, a timer, a pending bit), checks its condition, then
 //!    parks. A waker makes the condition true, then wakes. All transitions are read-modify-writes of one
-//!    word, so they are ordered: a wake before `begin` leaves NOTIFIED behind and the park returns; a wake
+//!    word, so they are ordered: a wake before `begin` leaves NOTIFIED behind and the park returns. A wake
 //!    after it finds PARKING or PARKED. None is lost.
 //! 2. Exactly one flow puts a task into a run queue: the waker that turned PARKED into ACTIVE, or the core
 //!    whose `settle` found NOTIFIED. Both come after the task left its stack, so no two cores ever run on
 //!    one stack.
 //! 3. A park may return for no reason (a late wake-up of an earlier sleep): every caller re-checks in a loop.
 //!
-//! Orderings: `wake` releases what the waker wrote; `begin` and `settle` acquire it when they find the
-//! token, and a waker that enqueues hands it on through the run queue's lock. AcqRel throughout: these are
-//! rare operations.
+//! Orderings: `wake` releases what the waker wrote. `begin` and `settle` acquire it when they find the token,
+//! and a waker that enqueues hands it on through the run queue's lock. AcqRel throughout: these are rare
+//! operations.
 
 use crate::atomic::{AtomicU8, Ordering};
 
@@ -36,7 +36,7 @@ const NOTIFIED: u8 = 1;
 const PARKING: u8 = 2;
 const PARKED: u8 = 3;
 
-/// Whether a task may sleep, sleeps, or has a wake-up coming.
+/// The state of a task: it may sleep, sleeps, or has a wake-up coming.
 #[derive(Debug)]
 pub struct Parking(AtomicU8);
 
@@ -68,7 +68,7 @@ impl Parking {
     fn leave_for(&self, expected: u8, next: u8) -> bool {
         let moved = self.0.compare_exchange(expected, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if !moved {
-            // Only a wake-up can have come between, and nobody but us leaves NOTIFIED.
+            // Only a wake-up can have come between, and only this caller leaves NOTIFIED.
             self.0.swap(ACTIVE, Ordering::AcqRel);
         }
         moved

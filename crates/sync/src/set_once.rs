@@ -3,8 +3,8 @@
 use crate::UnsafeCell;
 use crate::atomic::{AtomicBool, Ordering};
 
-/// Empty until [`set`](Self::set); then a shared reference to the value for ever. Reading is a load and a
-/// branch.
+/// A cell that is empty until [`set`](Self::set), and then a shared reference to the value for ever. Reading
+/// is a load and a branch.
 #[derive(Debug)]
 pub struct SetOnce<T> {
     taken: AtomicBool,
@@ -27,9 +27,9 @@ impl<T> SetOnce<T> {
     /// # Panics
     /// If it was set before.
     pub fn set(&self, value: T) {
-        // Relaxed: only one caller may win; what it writes is published by `ready`.
+        // Relaxed: only one caller may win. The value it writes is published by `ready`.
         assert!(!self.taken.swap(true, Ordering::Relaxed), "a SetOnce was set twice");
-        // SAFETY: the winner is alone, and nobody reads before `ready`.
+        // SAFETY: the winner is alone, and no thread reads before `ready`.
         self.value.with_mut(|place| unsafe { *place = Some(value) });
         // Release pairs with the Acquire in `get`.
         self.ready.store(true, Ordering::Release);

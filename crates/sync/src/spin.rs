@@ -15,7 +15,7 @@ pub struct SpinLock<T> {
 
 // SAFETY: `value` is only reached through a guard, and at most one guard exists at a time.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
-// SAFETY: the lock owns its value; moving it moves the value.
+// SAFETY: the lock owns its value, and moving it moves the value.
 unsafe impl<T: Send> Send for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -49,10 +49,10 @@ impl<T> SpinLock<T> {
             .then(|| SpinGuard { lock: self, _value: PhantomData })
     }
 
-    /// The value, without the lock.
+    /// Returns the value, without the lock.
     ///
     /// # Safety
-    /// Nobody changes it any more, and what its last change did is seen.
+    /// No thread changes it any more, and the caller sees its last change.
     #[inline]
     pub(crate) unsafe fn peek(&self) -> &T {
         // SAFETY: the caller's promise.
@@ -80,7 +80,7 @@ impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard proves that the lock is held, so nobody writes the value.
+        // SAFETY: this guard proves that the lock is held, so no other thread writes the value.
         self.lock.value.with(|p| unsafe { &*p })
     }
 }

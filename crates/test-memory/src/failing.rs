@@ -2,12 +2,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// So many allocations succeed; none: all of them.
+    /// Number of allocations that still succeed, or none for no limit.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
     static OWNED: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator; fails on demand, and counts what each thread owns.
+/// The system's allocator, which fails on demand, and counts what each thread owns.
 #[derive(Debug)]
 pub struct Failing;
 

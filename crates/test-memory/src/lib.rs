@@ -1,5 +1,5 @@
-//! What the crates' tests want of memory: allocators that fail when told to, one after which no use of freed
-//! memory goes unnoticed, a mark by which loom sees a use after the end, and a cell whose uses it watches.
+//! Memory for the crates' tests: allocators that fail when told to, one with which no use of freed memory
+//! goes unnoticed, a mark by which loom sees a use after the end, and a cell whose uses it watches.
 
 mod failing;
 #[cfg(loom)]

@@ -22,14 +22,14 @@ impl Mortal {
     /// It has ended, or belongs to another key.
     pub fn check(&self, key: impl Into<u64>) {
         assert_eq!(self.key, key.into(), "the value of another key");
-        // SAFETY: loom checks that nobody writes meanwhile.
+        // SAFETY: loom checks that no thread writes meanwhile.
         self.ended.with(|ended| unsafe { assert!(!*ended, "a value was used after its end") });
     }
 }
 
 impl Drop for Mortal {
     fn drop(&mut self) {
-        // SAFETY: loom checks that nobody uses it.
+        // SAFETY: loom checks that no thread uses it.
         self.ended.with_mut(|ended| unsafe { *ended = true });
     }
 }

@@ -2,15 +2,16 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// So many blocks of nodes are given out; `usize::MAX`: all.
+    /// Number of blocks of nodes that are still given out, or `usize::MAX` for no limit.
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Size and alignment of a node's blocks: header, slots, second words; and of a tree's node. What there is
-/// one of for each core is larger, or less aligned.
+/// Size and alignment of a node's blocks (header, slots, second words) and of a tree's node. Per-core objects
+/// are larger, or less aligned.
 const BLOCKS: [(usize, usize); 4] = [(128, 128), (4096, 4096), (4096, 64), (192, 64)];
 
-/// The system's allocator; has no memory for the nodes of maps and trees on demand. All else it always has.
+/// The system's allocator, which on demand has no memory for the nodes of maps and trees. All other
+/// allocations succeed.
 #[derive(Debug)]
 pub struct FailingNodes;
 

@@ -11,13 +11,13 @@ unsafe impl<T: Send> Sync for Watched<T> {}
 impl<T: Copy> Watched<T> {
     /// The value.
     pub fn get(&self) -> T {
-        // SAFETY: loom checks that nobody writes meanwhile.
+        // SAFETY: loom checks that no thread writes meanwhile.
         self.0.with(|value| unsafe { *value })
     }
 
     /// Makes it another.
     pub fn set(&self, new: T) {
-        // SAFETY: loom checks that nobody else uses it meanwhile.
+        // SAFETY: loom checks that no other thread uses it meanwhile.
         self.0.with_mut(|value| unsafe { *value = new });
     }
 }

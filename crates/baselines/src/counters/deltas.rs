@@ -24,7 +24,7 @@ pub struct Deltas<'c> {
 #[repr(C)]
 pub struct DeltaCount {
     header: Header,
-    /// Set by the review, with Release; taken by one who settles, with Acquire.
+    /// Set by the review, with Release, and taken by one call of `settle`, with Acquire.
     dead: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ impl Deltas<'_> {
 impl<'c> Deltas<'c> {
     #[inline(always)]
     fn adjust(&self, pin: &Pinned, count: &'c DeltaCount, delta: i64) {
-        // SAFETY: the count lives longer than the domain, whatever it says; its header comes first.
+        // SAFETY: the count lives longer than the domain, whatever it says, and its header comes first.
         unsafe { self.domain.adjust(pin, NonNull::from(count).cast(), delta) }
     }
 }

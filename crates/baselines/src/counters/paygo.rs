@@ -19,24 +19,25 @@
 //! | object A, local > anchored | that many references to A have their anchor here |
 //! | local = anchored | free, whatever object it names |
 //!
-//! 1. `local` and `object` are written by the owner core only; `anchored` only grows, and wraps.
+//! 1. `local` and `object` are written by the owner core only. `anchored` only grows, and wraps.
 //! 2. An entry names another object only when it is free. So a reference that has its anchor there finds it.
 //!    A core whose entry is taken by another object counts centrally.
-//! 3. The sum over all cores, read one after the other, proves nothing while references are taken. So who
-//!    asks first *closes* the count: from then on references are taken centrally, and an entry found free for
-//!    this object stays so.
-//! 4. All entries together are one reference in the central count. Who finds all free gives it up, once. So
-//!    the one subtraction that makes the central count zero is the last of all.
+//! 3. The sum over all cores, read one after the other, proves nothing while references are taken. So
+//!    `settle` first *closes* the count: from then on references are taken centrally, and an entry found free
+//!    for this object stays so.
+//! 4. All entries together are one reference in the central count. The call of `settle` that finds all of
+//!    them free gives it up, once. So the one subtraction that makes the central count zero is the last of
+//!    all.
 //!
-//! Two-sided order for 3. Who takes a reference writes the entry, fences (T), then reads `closed`; who asks
-//! writes `closed`, fences (A), then reads the entries. If T is before A, the entry is seen. If A is before
-//! T, `closed` is seen, and the reference is moved to the central count; it was never anybody's. Hence a
-//! fence in each `inc`, which a host whose readers are pinned could trade for a grace period in `settle`.
+//! Two-sided order for 3. `inc` writes the entry, fences (T), then reads `closed`. `settle` writes `closed`,
+//! fences (A), then reads the entries. If T is before A, the entry is seen. If A is before T, `closed` is
+//! seen, and the reference is moved to the central count before any caller has it. Hence a fence in each
+//! `inc`, which a host whose readers are pinned could trade for a grace period in `settle`.
 //!
-//! The entry is read `local` first, then `anchored`. When it is closed, both only come closer, but for
-//! references that are being moved; so if they are the same, the entry is free.
+//! The entry is read `local` first, then `anchored`. When it is closed, both only come closer, except for
+//! references that are being moved. So if they are the same, the entry is free.
 //!
-//! Orderings: a drop is Release in either count, partner of the Acquire loads of who asks; central drops are
+//! Orderings: a drop is Release in either count, partner of the Acquire loads in `settle`. Central drops are
 //! AcqRel, partners of each other.
 
 use alloc::boxed::Box;
@@ -63,7 +64,7 @@ struct Entry {
     anchored: AtomicU64,
 }
 
-/// What is not in the tables.
+/// The part of a count that is not in the tables.
 #[derive(Debug)]
 pub struct PayGoCount {
     /// References without an entry, and one for all entries.
@@ -73,7 +74,7 @@ pub struct PayGoCount {
     settled: AtomicBool,
 }
 
-/// Where a reference is counted.
+/// The place where a reference is counted.
 #[derive(Clone, Copy, Debug)]
 pub enum PayGoPlace {
     /// In the object.
@@ -198,7 +199,7 @@ impl Scheme<'_> for PayGo {
         count.closed.store(true, Ordering::Relaxed);
         // A, partner of T in `inc`.
         fence(Ordering::SeqCst);
-        // Relaxed: the flag only makes it once; what the users did comes by the entries.
+        // Relaxed: the flag only makes it happen once. The users' accesses are ordered by the entries.
         self.is_free_of(address(count))
             && !count.settled.swap(true, Ordering::Relaxed)
             && count.central.fetch_sub(1, Ordering::AcqRel) == 1

@@ -35,7 +35,7 @@ impl Scheme<'_> for Shared {
 
     #[inline(always)]
     fn dec(&self, _pin: &Pinned, count: &AtomicU64, (): ()) -> bool {
-        // AcqRel: partner of itself. Who drops last sees what the others did before they dropped.
+        // AcqRel: partner of itself. The last core to drop sees what the others did before they dropped.
         count.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

@@ -1,4 +1,4 @@
-//! Sloppy counters: references that nobody uses stay with the core where they were dropped.
+//! Sloppy counters: unused references stay with the core where they were dropped.
 //!
 //! After Boyd-Wickizer et al. (An analysis of Linux scalability to many cores, OSDI 2010). A core that drops
 //! a reference keeps it as a *spare*, and takes from its spares when it needs one. Only a core without spares
@@ -10,13 +10,13 @@
 //!
 //! 1. The central count is the number of references in use and of all spares, at any moment. (A reference
 //!    that is being given back is still counted.)
-//! 2. So a central zero is exact: nothing is in use, there are no spares, and nobody can make either. The one
-//!    subtraction that finds it releases the object.
-//! 3. But while there are spares the central count says nothing about zero. Who wants to know gives back the
-//!    spares of all cores ([`settle`](Scheme::settle)). The paper does so for objects that are rarely freed.
+//! 2. So a central zero is exact: no reference is in use, there are no spares, and no core can make either.
+//!    The one subtraction that finds it releases the object.
+//! 3. But while there are spares the central count says nothing about zero. [`settle`](Scheme::settle) gives
+//!    back the spares of all cores to find out. The paper does so for objects that are rarely freed.
 //!
-//! The paper's cores change their spares under a lock of their own; ours by an atomic change of a line that
-//! no other core uses until somebody settles.
+//! The paper's cores change their spares under a lock of their own. Ours change them atomically, in a line
+//! that no other core uses until a core settles.
 //!
 //! Orderings: `give_back` takes spares by Acquire, partner of the Release with which they were dropped, and
 //! subtracts by AcqRel, partner of itself on other cores: the last subtraction happens after all use. To take
@@ -45,7 +45,7 @@ pub struct SloppyCount {
 }
 
 impl SloppyCount {
-    /// Gives back a core's spares; whether nothing is left.
+    /// Gives back a core's spares. Returns whether no reference is left.
     fn give_back(&self, spares: &AtomicU64) -> bool {
         let many = spares.swap(0, Ordering::Acquire);
         many > 0 && self.central.fetch_sub(many, Ordering::AcqRel) == many

@@ -14,9 +14,9 @@
 //!
 //! # The half step
 //!
-//! To leave zero takes two steps, here and above, and others come in between. A node at 0 that went to 1
-//! before its parent has counted it would let the next core depart from a tree whose root says zero. So the
-//! first step is to *one half*:
+//! Leaving zero takes two steps, here and above, and other cores may come in between. A node at 0 that went
+//! to 1 before its parent has counted it would let the next core depart from a tree whose root says zero. So
+//! the first step is to *one half*:
 //!
 //! | the node | an arrival | a departure |
 //! |---|---|---|
@@ -26,22 +26,21 @@
 //! | n | makes it n + 1 | makes it n - 1 |
 //!
 //! 1. A node that is 1 or more is counted above.
-//! 2. Whoever sees ½ helps: nobody waits for the one who made it.
+//! 2. A core that sees ½ helps: no core waits for the one that stored it.
 //! 3. A node's version changes when it leaves zero. A helper that sleeps, and finds ½ again, would count
-//!    *another* departure from zero by an arrival of its own that it has not made for it; the version tells
-//!    them apart.
+//!    *another* departure from zero by an arrival that it has not made for it. The version tells them apart.
 //! 4. An arrival is taken back only after the same core has arrived: it is never the last departure.
-//! 5. Arrivals at the leaves are all alike. Who has forgotten where its reference arrived departs from any
-//!    leaf that has one ([`Snzi::dec_anywhere`]): as many are left as there are references.
+//! 5. Arrivals at the leaves are all alike. A core that does not know where its reference arrived departs
+//!    from any leaf that has one ([`Snzi::dec_anywhere`]): as many are left as there are references.
 //!
-//! The paper's root also maintains a bit that others may query without reading the root's count. Nobody
-//! queries here: who drops the last reference learns it from its own subtraction, and the count never leaves
-//! zero again.
+//! The paper's root also maintains a bit that others may query without reading the root's count. There are no
+//! queries here: the core that drops the last reference learns it from its own subtraction, and the count
+//! never leaves zero again.
 //!
-//! Orderings: departures are AcqRel at every node, partners of each other, so that who departs last from the
-//! root sees what all users did. Arrivals are Relaxed upwards, for the arriving core has another reference,
-//! which keeps the root from zero; the step from ½ is Release, partner of the Acquire of a departure: the
-//! arrival above happens before it.
+//! Orderings: departures are AcqRel at every node, partners of each other, so that the last core to depart
+//! from the root sees what all users did. Arrivals are Relaxed upwards, for the arriving core has another
+//! reference, which keeps the root from zero. The step from ½ is Release, partner of the Acquire of a
+//! departure: the arrival above happens before it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -60,7 +59,7 @@ const FAN: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Snzi;
 
-/// Nodes in the order of a heap: the root, its children, and so on; the last ones are the cores' leaves.
+/// Nodes in the order of a heap: the root, its children, and so on. The last ones are the cores' leaves.
 #[derive(Debug)]
 pub struct SnziCount {
     nodes: Box<[CachePadded<AtomicU64>]>,
@@ -111,11 +110,11 @@ impl SnziCount {
         }
         let parent = (node - 1) / FAN;
         let spare = self.arrive_below(node, parent);
-        // Nobody learns of zero here: this core has arrived.
+        // None of these departures is the last: this core has arrived.
         (0..spare).for_each(|_| _ = self.depart(parent));
     }
 
-    /// Arrives at a node that has a parent; returns how many arrivals there were too many.
+    /// Arrives at a node that has a parent. Returns the number of excess arrivals at the parent.
     fn arrive_below(&self, node: usize, parent: usize) -> usize {
         let (mut arrived, mut spare) = (false, 0);
         while !arrived {
@@ -140,7 +139,7 @@ impl SnziCount {
         spare
     }
 
-    /// Departs from a node; whether that was the last of all.
+    /// Departs from a node. Returns whether that was the last departure of all.
     fn depart(&self, mut node: usize) -> bool {
         while node != ROOT {
             if self.subtract_one(node) > ONE {
@@ -152,7 +151,8 @@ impl SnziCount {
         self.nodes[ROOT].fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Departs from a leaf where somebody arrived; whether that was the last of all. `None`: there is nobody.
+    /// Departs from a leaf that counts an arrival. Returns whether that was the last departure of all, or
+    /// `None` if the leaf counts none.
     fn depart_if_arrived(&self, leaf: usize) -> Option<bool> {
         let mut seen = self.load(leaf);
         while seen.doubled() >= ONE {
@@ -185,8 +185,8 @@ impl SnziCount {
 }
 
 impl Snzi {
-    /// Gives up a reference that was taken by [`inc`](Scheme::inc), nobody knows where: at this core's leaf,
-    /// if it has one. True: it was the last.
+    /// Gives up a reference that was taken by [`inc`](Scheme::inc) at an unknown leaf: at this core's leaf,
+    /// if it has one. Returns whether it was the last.
     pub fn dec_anywhere(&self, pin: &Pinned, count: &SnziCount) -> bool {
         let (home, leaves) = (pin.core().index(), count.nodes.len() - count.first_leaf);
         loop {
@@ -194,7 +194,7 @@ impl Snzi {
             if let Some(last) = leaf.find_map(|leaf| count.depart_if_arrived(leaf)) {
                 return last;
             }
-            // Others have moved theirs behind this look; the caller's is still to be found.
+            // Other cores have moved theirs behind this search. The caller's is still to be found.
             percore::relax();
         }
     }

@@ -4,7 +4,7 @@ use percore::Pinned;
 
 use crate::{OutOfMemory, Scheme, Zero};
 
-/// Counts nothing; objects live for ever.
+/// Counts nothing, so objects live for ever.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uncounted;
 

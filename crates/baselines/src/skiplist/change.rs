@@ -8,7 +8,7 @@ use crate::skiplist::find::Gap;
 use crate::skiplist::node::{Found, Node, height};
 
 impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
-    /// Puts `key` in, unless it is there; whether it did.
+    /// Inserts `key`, unless it is there. Returns whether it did.
     ///
     /// # Errors
     /// [`OutOfMemory`]: nothing has changed, and `value` is dropped.
@@ -29,7 +29,7 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
             // SAFETY: in the section.
             gap = unsafe { self.find(key) };
         }
-        // SAFETY: nobody has seen it.
+        // SAFETY: no other core has seen it.
         drop(unsafe { node.into_owned() });
         Ok(false)
     }
@@ -47,7 +47,8 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
         }
     }
 
-    /// Takes `key` out, and drops its value after a grace period; whether it was there. Needs no memory.
+    /// Removes `key`, and drops its value after a grace period. Returns whether it was there. Needs no
+    /// memory.
     ///
     /// # Panics
     /// If this core is offline.

@@ -1,4 +1,4 @@
-//! The two ways down: one for those who only look, and one for those who change.
+//! The two searches: one for readers, and one for writers.
 
 use core::array;
 

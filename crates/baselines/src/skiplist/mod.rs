@@ -1,4 +1,4 @@
-//! A skip list: sorted lists above each other, each with a fourth of the nodes below; lookups write nothing.
+//! A skip list: sorted lists above each other, each with a fourth of the nodes below. Lookups write nothing.
 //!
 //! After Fraser (Practical lock-freedom, 2004), Herlihy and Shavit (The Art of Multiprocessor Programming,
 //! 14.4).
@@ -16,30 +16,30 @@
 //! | new | led to by none; its own not marked | no |
 //! | there | led to at level 0, then at 1 and so on; none marked | yes |
 //! | going | marked from the top down to 1 | yes |
-//! | gone | all marked; whoever passes takes it out of the level | no |
+//! | gone | all marked; a writer that passes takes it out of the level | no |
 //! | retired | led to by no node that a new search passes | no |
 //!
 //! 1. A marked link never changes again. A link is changed only by compare-and-swap from an unmarked pointer,
 //!    so nothing is hung into a node that is gone.
 //! 2. Marking the bottom link removes the node. One core does, and it is the one that removed the key.
 //! 3. A search goes down only from nodes that it saw unmarked on the level above. Such a node was there at
-//!    that moment, and is on every level below; what its link below leads to, even if that is marked since,
-//!    was led to after the search began.
-//! 4. A node is retired once, by the later one of its two *parties*: who inserted it and is done linking it,
-//!    and who removed it. First it sweeps: one search that passes all nodes with keys **up to and including**
-//!    its own. Another node with the same key may have been hung in before the one that is gone, and a search
-//!    that stops there would leave that linked.
-//! 5. After the sweep nobody links the node again. A link to it is made by its inserter, who is done; by who
-//!    hangs a new node in before it, or takes a node out before it: and both need a link that leads to it
-//!    already.
+//!    that moment, and is on every level below. The node that its link below leads to, even if it has been
+//!    marked since, was linked after the search began.
+//! 4. A node is retired once, by the later one of its two *parties*: the inserter, when it is done linking
+//!    the node, and the remover. First it sweeps: one search that passes all nodes with keys **up to and
+//!    including** its own. Another node with the same key may have been hung in before the one that is gone,
+//!    and a search that stops there would leave that linked.
+//! 5. After the sweep no core links the node again. A link to it is made by its inserter, which is done, or
+//!    by a core that inserts a new node before it or takes a node out before it. Both need a link that leads
+//!    to it already.
 //!
-//! From 3 and 5: what a search finds was not retired before the search began, so [`rcu`] keeps it until the
-//! search is over. Lookups are wait-free as long as nobody keeps inserting just ahead of them; insertion and
-//! removal are lock-free: a search starts over only because another change went through.
+//! From 3 and 5: a node that a search finds was not retired before the search began, so [`rcu`] keeps it
+//! until the search is over. Lookups are wait-free as long as no core keeps inserting just ahead of them.
+//! Insertion and removal are lock-free: a search starts over only because another change succeeded.
 //!
 //! Orderings: a link is loaded by Acquire, and changed by Release, partners of each other: a node is complete
-//! when it is found, and who finds a node linked on a level sees it linked below. Giving up a party's part is
-//! AcqRel, partner of the other party's: the sweep sees all links and marks.
+//! when it is found, and a core that finds a node linked on a level sees it linked below. Giving up a party's
+//! part is AcqRel, partner of the other party's: the sweep sees all links and marks.
 
 mod change;
 mod find;
@@ -92,7 +92,7 @@ impl<T: Send + Sync + 'static, D: Handle> fmt::Debug for SkipList<T, D> {
     }
 }
 
-/// Looks entries up. What it finds lives as long as it.
+/// Looks entries up. The entries it finds live as long as the reader.
 pub struct Reader<'a, T: Send + Sync + 'static> {
     head: &'a Tower<T>,
     _section: Guard<'a>,
@@ -105,11 +105,11 @@ impl<T: Send + Sync + 'static> Reader<'_, T> {
         self.floor(key).and_then(|(found, value)| (found == key).then_some(value))
     }
 
-    /// The entry with the greatest key that is not greater than `key`.
+    /// Returns the entry with the greatest key that is not greater than `key`.
     ///
-    /// An entry that is there all the time is found, or one closer to the key. What is found was there at
-    /// some moment. If it was removed meanwhile, or another was inserted behind it, the floor may have been
-    /// another all along: who must know looks again with writers kept out.
+    /// Finds an entry that is there all the time, or one closer to the key. The entry found was there at some
+    /// moment. If it was removed meanwhile, or another was inserted behind it, the floor may have been
+    /// another all along. A caller that must be sure looks again with writers kept out.
     #[inline]
     pub fn floor(&self, key: u64) -> Option<(u64, &T)> {
         // SAFETY: the section lasts as long as the borrow.

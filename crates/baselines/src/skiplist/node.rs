@@ -39,10 +39,10 @@ pub(crate) struct Found<'g, T> {
     _section: PhantomData<&'g Node<T>>,
 }
 
-/// What is next on a level; none at its end.
+/// The next node on a level, or none at its end.
 pub(crate) type Next<'g, T> = Option<Found<'g, T>>;
 
-/// What a link says.
+/// The content of a link.
 pub(crate) struct Seen<'g, T> {
     pub next: Next<'g, T>,
     pub marked: bool,
@@ -76,11 +76,11 @@ impl<T> Tower<T> {
 }
 
 impl<T> Link<T> {
-    /// What the link says now.
+    /// Reads the link.
     ///
     /// # Safety
     /// `'g` ends with a read section. The node that this link is in, if it is in one, was found in it on this
-    /// level or the one above; see the module's head, 3.
+    /// level or the one above. See the module's head, 3.
     #[inline(always)]
     pub unsafe fn load<'g>(&self) -> Seen<'g, T> {
         // Acquire: partner of the Release in `swing` and `mark`.
@@ -97,7 +97,7 @@ impl<T> Link<T> {
         self.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// Marks the link; whether it was this call that did.
+    /// Marks the link. Returns whether it was this call that did.
     pub fn mark(&self) -> bool {
         // Relaxed: the exchange decides.
         let mut seen = self.0.load(Ordering::Relaxed);
@@ -152,14 +152,14 @@ impl<'g, T> Found<'g, T> {
         &self.node().value
     }
 
-    /// What the node's link on `level` says.
+    /// Reads the node's link on `level`.
     #[inline(always)]
     pub fn load(self, level: usize) -> Seen<'g, T> {
         // SAFETY: this node was found in the section.
         unsafe { self.tower.link(level).load() }
     }
 
-    /// A party is done with linking or unlinking; whether it was the second.
+    /// Records that a party is done with linking or unlinking. Returns whether it was the second.
     pub fn is_last_party(self) -> bool {
         // AcqRel: partner of itself by the other party, see the module's head.
         self.parties.fetch_sub(1, Ordering::AcqRel) == 1
@@ -168,10 +168,10 @@ impl<'g, T> Found<'g, T> {
     /// Takes the node back.
     ///
     /// # Safety
-    /// Nobody else does. As long as others may have found it, all that the caller does with the result is to
-    /// retire it, after the sweep.
+    /// No other caller does. As long as other cores may have found it, the caller only retires the result,
+    /// after the sweep.
     pub unsafe fn into_owned(self) -> Owned<Node<T>> {
-        // SAFETY: made by `made`; the rest is the caller's promise.
+        // SAFETY: made by `made`. The rest is the caller's promise.
         unsafe { Owned::from_raw(self.node) }
     }
 }
