@@ -6,13 +6,13 @@
 //! | | the node | readers see |
 //! |---|---|---|
 //! | in balance, in place | gets the new child, if it is another one: one store | the new subtree, at once |
-//! | in balance, copying | is replaced by a copy with the new child | nothing, until somebody above is updated in place, or the root |
+//! | in balance, copying | is replaced by a copy with the new child | nothing, until a node above is updated in place, or the root |
 //! | out of balance | is replaced by a rotation of copies | the same |
 //!
-//! 1. A node that readers can reach is changed only where it stays; its successor in a rotation is a new
+//! 1. A node that readers can reach is changed only where it stays. Its successor in a rotation is a new
 //!    node.
-//! 2. What is replaced is retired here, before the store above that unlinks it: rcu allows it, for this core
-//!    is not quiescent in between. Nothing here can fail.
+//! 2. A replaced node is retired here, before the store above that unlinks it. RCU allows this because this
+//!    core is not quiescent in between. Nothing here can fail.
 
 use rcu::Owned;
 
@@ -27,7 +27,7 @@ use crate::{Key, Writer};
 pub enum Update {
     /// By a store into it: the paper's section 3.3.
     InPlace,
-    /// As in a functional tree: by making a copy of it.
+    /// By making a copy of it, as in a functional tree.
     Copying,
 }
 
@@ -135,7 +135,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         Found::made(node)
     }
 
-    /// The node leaves the tree; its value stays.
+    /// Retires the node, which leaves the tree. Its value stays.
     pub(crate) fn retire(&mut self, node: Found<'a, K, T>) {
         self.tally.add(self.pin, Event::Retired, 1);
         // SAFETY: made by `make`. It is unlinked by a store that comes before the writer's end, hence before

@@ -111,7 +111,8 @@ mod tests {
         tree.stats()
     }
 
-    /// What `check` says of the tree while `node` has these children, and says that it has so many entries.
+    /// Returns what `check` says of the tree while `node` has these children and claims this number of
+    /// entries.
     fn broken(
         writer: &Writer<'_, u64, ()>,
         node: Found<'_, u64, ()>,

@@ -10,8 +10,8 @@
 //! # How a lookup is never misled
 //!
 //! After Clements, Kaashoek and Zeldovich (ASPLOS 2012). No node that readers can reach is ever *moved*: a
-//! rotation builds new nodes beside the old ones and swings one pointer. Who was at an old node finds there
-//! what the tree was a moment ago. The old nodes are freed by [`rcu`], when no such reader is left.
+//! rotation builds new nodes beside the old ones and swings one pointer. A reader at an old node finds there
+//! the tree as it was a moment ago. The old nodes are freed by [`rcu`], when no such reader is left.
 //!
 //! ```text
 //!        p                     p                   right side too heavy at a: two copies, one store
@@ -26,7 +26,7 @@
 //! A purely functional tree would copy the whole path to the root for each change. Where nothing is rotated
 //! that is not needed: the new subtree is hung in by one store into the node that is there (the paper's
 //! section 3.3), and an insertion allocates one node, plus two or three for each rotation. [`Update`]
-//! chooses; [`Stats::avoided`] counts what is saved.
+//! chooses, and [`Stats::avoided`] counts the copies saved.
 //!
 //! `docs/bonsai.md` has the invariants and the argument.
 //!
@@ -101,7 +101,7 @@ pub use read::Reader;
 pub use stats::Stats;
 pub use write::Writer;
 
-/// What orders the entries of a tree.
+/// A key, which orders the entries of a tree.
 pub trait Key: Ord + Copy + Send + Sync + 'static {}
 impl<K: Ord + Copy + Send + Sync + 'static> Key for K {}
 
@@ -160,7 +160,7 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
         Writer::new(self, pin, self.writing.lock(pin))
     }
 
-    /// What the writers have done so far.
+    /// Returns what the writers have done so far.
     pub fn stats(&self) -> Stats {
         self.tally.sum()
     }

@@ -21,7 +21,7 @@ use core::ptr::{self, NonNull};
 use rcu::Owned;
 use sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Which child.
+/// One of the two children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Smaller keys.
@@ -90,7 +90,7 @@ impl<K, T> Link<K, T> {
         Self(AtomicPtr::new(to_pointer(tree)))
     }
 
-    /// What is linked here now.
+    /// Returns the node that is linked here now.
     ///
     /// # Safety
     /// `'g` ends with a read section that began before the node that this link is in, if it is in one, was
@@ -163,7 +163,8 @@ impl<'g, K, T> Found<'g, K, T> {
         self.value.load(Ordering::Acquire)
     }
 
-    /// Publishes another value; returns the one before, which readers may be using. By the writer only.
+    /// Publishes another value and returns the old one, which readers may be using. Called by the writer
+    /// only.
     pub fn replace_value(self, value: Owned<T>) -> NonNull<T> {
         let before = self.value_pointer();
         // Release: partner of the Acquire in `value_pointer`.
@@ -191,10 +192,10 @@ fn to_pointer<K, T>(tree: Tree<'_, K, T>) -> *mut Node<K, T> {
 /// # Safety
 /// They are the caller's alone, and not used again.
 pub(crate) unsafe fn free_subtree<K, T>(link: &Link<K, T>) {
-    // SAFETY: nobody writes, and nobody reads but us.
+    // SAFETY: no thread writes, and only this one reads.
     let Some(found) = (unsafe { link.get() }) else { return };
-    // SAFETY: as the caller says, all of it is ours; a value belongs to one linked node. Each is dropped,
-    // also if the drop of another's value panics.
+    // SAFETY: as the caller promises, all of it is ours, and a value belongs to one linked node. Each is
+    // dropped, also if the drop of another's value panics.
     unsafe {
         let _node = Owned::from_raw(found.node);
         let _value = NonNull::new(found.value_pointer()).map(|value| Owned::from_raw(value));

@@ -8,8 +8,8 @@ use sync::{SpinGuard, SpinLock};
 #[derive(Debug)]
 pub(crate) struct WriteLock {
     lock: SpinLock<()>,
-    /// The number of the core that holds the lock, plus one; 0 if none does. Relaxed everywhere: a core asks
-    /// only whether it is its own number, which it alone stores, and takes back.
+    /// The number of the core that holds the lock, plus one, or 0 if none does. Relaxed everywhere: a core
+    /// asks only whether it is its own number, which it alone stores, and takes back.
     holder: AtomicUsize,
 }
 

@@ -1,14 +1,15 @@
 //! Lookups.
 //!
-//! A lookup goes down from the root and loads each pointer once. What it promises, while a writer works:
+//! A lookup goes down from the root and loads each pointer once. Its guarantees, while a writer works:
 //!
 //! - [`get`](Reader::get): there was a moment during the lookup in which the answer was right.
 //! - `None` of [`floor`](Reader::floor), [`ceiling`](Reader::ceiling) and [`around`](Reader::around): the
 //!   same.
 //! - `Some` of them: the entry was there at one moment, and at a moment not before that no other entry lay
 //!   between it and the key. If it was there all the time, or is still there, the answer was right at that
-//!   moment. If it was removed meanwhile, another may have been the nearest: who must know marks what is
-//!   removed, and looks again with the writer's lock held. (A page fault does: the paper's section 5.2.)
+//!   moment. If it was removed meanwhile, another may have been the nearest. A caller that must be sure marks
+//!   removed entries, and looks again with the writer's lock held. (A page fault does: the paper's section
+//!   5.2.)
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -18,7 +19,7 @@ use rcu::Guard;
 use crate::Key;
 use crate::node::{Found, Link, Side, Tree};
 
-/// Looks entries up. What it finds lives as long as it.
+/// Looks entries up. The entries it finds live as long as the reader.
 pub struct Reader<'a, K, T> {
     root: &'a Link<K, T>,
     _section: Guard<'a>,

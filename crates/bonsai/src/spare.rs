@@ -1,7 +1,7 @@
 //! Nodes allocated before anything changes, so that a change that has begun cannot fail.
 //!
-//! An operation first works out how many nodes it may need, and has them put here. What it does not need
-//! stays for the writer's next one, and goes with the writer.
+//! An operation first works out how many nodes it may need, and has them put here. Unused nodes stay for the
+//! writer's next operation, and are freed with the writer.
 
 use core::ptr;
 

@@ -1,4 +1,4 @@
-//! What the writers did, counted where they did it: each core writes its own cache lines only.
+//! Counts of the writers' work, kept per core: each core writes its own cache lines only.
 
 use percore::{Counts, Pinned};
 

@@ -1,10 +1,10 @@
 //! Insertion and removal.
 //!
 //! Both go down once, work out how many nodes they may need, reserve them, and only then change anything:
-//! from the bottom up, one node of the path after the other. One store on the way changes what the map holds;
-//! all others change its shape only.
+//! from the bottom up, one node of the path after the other. One store on the way changes the entries of the
+//! map. All others change only its shape.
 //!
-//! An insertion's store hangs the new leaf in. A removal's store takes the node out:
+//! An insertion's store links the new leaf. A removal's store takes the node out:
 //!
 //! ```text
 //!   no child, or one:        the child takes its place
@@ -32,7 +32,7 @@ use crate::spare::Spares;
 use crate::stats::Tally;
 use crate::{Bonsai, Key, Reader};
 
-/// The one who changes the tree. It reads like a [`Reader`].
+/// The only writer of the tree. It reads like a [`Reader`].
 pub struct Writer<'a, K: Key, T: Send + Sync + 'static> {
     reader: Reader<'a, K, T>,
     pub(crate) spares: Spares<K, T>,
@@ -68,7 +68,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         self.top().is_none()
     }
 
-    /// Gives `key` a value; the one it had is dropped after a grace period. Returns whether it had one.
+    /// Gives `key` a value. An older one is dropped after a grace period. Returns whether there was one.
     ///
     /// # Errors
     /// [`OutOfMemory`]: nothing has changed, and `value` is dropped.
@@ -110,7 +110,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         Ok(())
     }
 
-    /// Takes `key` out; its value is dropped after a grace period. Returns whether it was there.
+    /// Removes `key` and drops its value after a grace period. Returns whether it was there.
     ///
     /// # Errors
     /// [`OutOfMemory`]: nothing has changed. A removal may need nodes, for rotations.
@@ -161,7 +161,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
 
     /// The tree, for local variables of a writer's methods.
     pub(crate) fn top(&self) -> Tree<'a, K, T> {
-        // SAFETY: the section lasts as long as the writer, and nobody keeps a node beyond a call of it.
+        // SAFETY: the section lasts as long as the writer, and no caller keeps a node beyond a call of it.
         unsafe { self.root.get() }
     }
 }

@@ -1,5 +1,5 @@
-//! What a table or a TLB holds: translations of pages, and huge ones. Each holds its frames, unless it is
-//! asleep: a table that no core walks may say what it likes.
+//! The contents of a table or a TLB: translations of pages, and huge ones. Each holds its frames, unless it
+//! is asleep: a table that no core walks may have stale entries.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use vm::{Access, FrameNum, HUGE_PAGES, PageNum, PageRange, Prot};
 
 use crate::FrameStore;
 
-/// What a table or TLB says of a page.
+/// The translation of a page in a table or TLB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// Where the page is.
+    /// The frame of the page.
     pub frame: FrameNum,
-    /// What may be done to it.
+    /// The rights of the translation.
     pub prot: Prot,
 }
 
 impl Translation {
-    /// What the entry `word` of a leaf says; nothing if it is none.
+    /// Decodes the entry `word` of a leaf. Returns none if it is no entry.
     pub(crate) fn decode(word: u64) -> Option<Self> {
         let frame = FrameNum::new(word >> 12 & ((1 << FrameNum::BITS) - 1));
         (word & 1 != 0).then(|| Self { frame, prot: Prot::from_bits(word >> 1) })
@@ -112,19 +112,19 @@ impl Cache {
         retain(&mut self.small, held, |_| false);
     }
 
-    /// Nobody walks it any more.
+    /// Records that no core walks it any more.
     pub(crate) fn sleep(&mut self, frames: &FrameStore) {
         self.entries().for_each(|old| old.let_go(frames));
         self.asleep = true;
     }
 
-    /// Somebody does again.
+    /// Records that a core walks it again.
     pub(crate) fn wake(&mut self, frames: &FrameStore) {
         self.entries().for_each(|old| old.hold(frames));
         self.asleep = false;
     }
 
-    /// What is said of each page, to who walks it.
+    /// Returns the translation that a walk finds for each page.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PageNum, Translation)> {
         let all = self.entries().filter(|_| !self.asleep);
         all.flat_map(|found| found.pages.iter().map(|page| (page, found.at(page))))
@@ -134,7 +134,7 @@ impl Cache {
         self.small.values().chain(self.huge.values())
     }
 
-    /// Where its entries are held.
+    /// Returns the store in which its entries hold their frames, unless it is asleep.
     fn held<'f>(&self, frames: &'f FrameStore) -> Option<&'f FrameStore> {
         (!self.asleep).then_some(frames)
     }

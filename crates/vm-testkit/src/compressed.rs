@@ -15,7 +15,7 @@ struct Kept {
 #[derive(Default)]
 struct State {
     kept: BTreeMap<u32, Kept>,
-    /// The next number. None is used twice, so that whoever uses one too long is found out.
+    /// The next number. None is used twice, so that a late use is detected.
     next: u32,
 }
 
@@ -23,7 +23,7 @@ struct State {
 pub(crate) struct CompressedStore(Mutex<State>);
 
 impl CompressedStore {
-    /// Keeps `contents`, with one holder; one page in four is not worth it.
+    /// Keeps `contents`, with one holder. Refuses one page in four.
     pub(crate) fn keep(&self, contents: [u64; WORDS]) -> Option<CompressedNum> {
         if contents.iter().fold(0, |all, word| all ^ word) % 4 == 3 {
             return None;

@@ -1,6 +1,6 @@
 //! A generator of numbers (xorshift), so that every run of a test does the same.
 
-/// The generator; its state is not zero.
+/// The generator, whose state is not zero.
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);
 

@@ -1,4 +1,4 @@
-//! What files must hold, in the plainest words: for all models of one machine.
+//! The simplest model of files' contents, for all models of one machine.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ struct Files {
 pub struct Disk(Rc<RefCell<Files>>);
 
 impl Disk {
-    /// `file` has `len` pages from now on; those beyond are lost.
+    /// Sets the length of `file` to `len` pages. Those beyond are lost.
     pub fn set_len(&self, file: usize, len: u64) {
         let files = &mut *self.0.borrow_mut();
         files.lens.insert(file, len);
         files.written.retain(|&(of, index), _| of != file || index < len);
     }
 
-    /// A number for a new mapping; all of zeroes are as one.
+    /// Returns a number for a new mapping. All mappings of zeroes have the same one.
     pub(crate) fn id(&self, shows: Shows) -> u64 {
         if shows == Shows::Zeroes {
             return 0;
@@ -34,7 +34,7 @@ impl Disk {
         self.0.borrow().mappings
     }
 
-    /// A page of a file; none beyond its end.
+    /// Returns a page of a file, or none beyond its end.
     pub(crate) fn page(&self, (file, index): (usize, u64)) -> Option<[u64; WORDS]> {
         let files = self.0.borrow();
         let fresh = || std::array::from_fn(|word| original(file, index, word));

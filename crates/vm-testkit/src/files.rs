@@ -9,7 +9,7 @@ use vm::{BackingError, BackingNum, FrameNum, Frames, PageNum};
 
 use crate::{FrameStore, WORDS};
 
-/// What word `word` of page `index` of a file is before anybody writes it.
+/// Returns the value of word `word` of page `index` of a file before it is written.
 pub fn original(file: usize, index: u64, word: usize) -> u64 {
     1 << 40 | (file as u64) << 32 | index << 8 | word as u64
 }
@@ -19,8 +19,8 @@ struct File {
     pages: BTreeMap<u64, FrameNum>,
 }
 
-/// A file as it is mapped in one place: the page of the file that comes first and where it is, and who refers
-/// to it.
+/// A file as it is mapped in one place: the page of the file that comes first, where it is, and the number of
+/// references.
 #[derive(Clone, Copy)]
 struct View {
     file: usize,
@@ -106,10 +106,10 @@ impl FileStore {
         self.lock().views.iter().map(|view| view.references).sum()
     }
 
-    /// `references` more refer to `backing`.
+    /// Adds `references` references to `backing`.
     ///
     /// # Panics
-    /// If nobody did.
+    /// If it had none.
     pub fn adjust(&self, backing: BackingNum, references: i64) {
         let view = &mut self.lock().views[backing.get() as usize - 1];
         assert!(view.references > 0, "{backing:?} is used after its last reference was given up");
@@ -123,7 +123,7 @@ impl FileStore {
         self.lock().files[file].len = len;
     }
 
-    /// The file lets go of its pages beyond its end, which nobody shows any more.
+    /// Drops the file's pages beyond its end, which no space shows any more.
     pub fn drop_beyond(&self, pin: &Pinned, frames: &FrameStore, file: usize) {
         let file = &mut self.lock().files[file];
         for frame in file.pages.split_off(&file.len).into_values() {

@@ -1,4 +1,4 @@
-//! Simulated memory: frames with contents, that know who can reach them.
+//! Simulated memory: frames with contents, which record the translations that reach them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use crate::huge_frames::HugeFrames;
 
 /// Words of a simulated page: enough to mix up, few enough to check all of them often.
 pub const WORDS: usize = 8;
-/// What a frame says that nobody has filled yet.
+/// The contents of a frame that has not been filled yet.
 const SPOILT: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub struct FrameStore {
     compressed: CompressedStore,
     /// No frame is given out while this is set.
     exhausted: AtomicBool,
-    /// Nobody is told that it is the last to hold a frame.
+    /// If true, no holder is told that it is the last to hold a frame.
     unsure: AtomicBool,
 }
 
@@ -73,12 +73,12 @@ impl FrameStore {
         self.in_use(frame).references.load(SeqCst) > 0
     }
 
-    /// Frames that are owned by somebody.
+    /// Returns the number of frames that have an owner.
     pub fn used(&self) -> usize {
         self.frames.iter().filter(|frame| frame.used.load(SeqCst)).count()
     }
 
-    /// Pages whose contents somebody holds in compressed memory.
+    /// Returns the number of pages whose contents are held in compressed memory.
     pub fn compressed(&self) -> usize {
         self.compressed.len()
     }
@@ -114,7 +114,7 @@ impl FrameStore {
         it
     }
 
-    /// The frame has an owner from now on, who finds zeroes.
+    /// Gives the frame to an owner, which finds zeroes.
     fn begin(&self, frame: FrameNum) {
         let it = &self.frames[frame.get() as usize];
         it.words.iter().for_each(|word| word.store(0, SeqCst));

@@ -21,7 +21,7 @@ pub(crate) struct HugeFrames {
 }
 
 impl HugeFrames {
-    /// Blocks behind the first `frames` frames; none is given out until it is offered.
+    /// Returns the blocks behind the first `frames` frames. None is given out until it is offered.
     pub(crate) fn behind(frames: usize) -> Self {
         Self {
             start: frames.next_multiple_of(FRAMES),

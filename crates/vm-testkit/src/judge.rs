@@ -1,4 +1,4 @@
-//! What is told of a space: its list of regions, and its counts.
+//! Checks of the reports of a space: its list of regions, and its counts.
 
 use percore::Pinned;
 use vm::{Detail, Event, Flags, HUGE_PAGES, PageNum, PageRange, Prot, Region, Resident};
@@ -29,8 +29,8 @@ pub(crate) fn shot(world: &World) -> u64 {
     world.count(Event::IpiTarget) + world.count(Event::AvoidedIpi)
 }
 
-/// The list of regions says of each page what the model says, and no two of them could be one; an overview
-/// says the same.
+/// Checks that the list of regions agrees with the model on each page, that no two regions could be one, and
+/// that an overview agrees.
 pub(crate) fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: PageRange) {
     let regions = world.regions(pin, user);
     let mappings = regions.iter().map(|region| Region { resident: Resident::default(), ..*region });
@@ -52,7 +52,7 @@ pub(crate) fn judge_regions(world: &World, model: &Model, pin: &Pinned, user: Pa
     }
 }
 
-/// The regions, as overviews of at most so many tell of them.
+/// Returns the regions, as overviews of at most `most` regions report them.
 fn overview(world: &World, pin: &Pinned, user: PageRange, detail: Detail, most: usize) -> Vec<Region> {
     let (mut regions, mut rest) = (Vec::<Region>::new(), user);
     while !rest.is_empty() {

@@ -1,8 +1,8 @@
 //! Cores played by host threads, and interrupts between them.
 //!
 //! A thread *attends* a core: interrupts for it go to its inbox, and it takes them where hardware would let
-//! it, between two accesses of the program and on every turn of a wait. A core that nobody attends is
-//! interrupted in place, by the sender: so one thread can play all cores in turn, in an order that a property
+//! it, between two accesses of the program and on every turn of a wait. A core that no thread attends is
+//! interrupted in place, by the sender. So one thread can play all cores in turn, in an order that a property
 //! test chooses.
 
 use std::cell::RefCell;
@@ -39,14 +39,14 @@ impl Inbox {
 pub struct Machine {
     /// Memory.
     pub frames: FrameStore,
-    /// What mappings may show besides.
+    /// The files that mappings may show.
     pub files: FileStore,
     /// The domain of all spaces' nodes.
     pub refcache: Arc<Refcache>,
     /// The domain of their trees' nodes.
     pub rcu: Arc<rcu::Domain>,
     inboxes: PerCore<Mutex<Inbox>>,
-    /// Something went wrong on some core: the others stop waiting for it.
+    /// True once a core has failed: the others stop waiting for it.
     broken: AtomicBool,
     pub(crate) interposed: Interposed,
     turn: Turn,
@@ -111,14 +111,14 @@ impl Machine {
         self.inboxes.cores()
     }
 
-    /// Plays `core`, which nobody attends, for one call.
+    /// Plays `core`, which no thread attends, for one call.
     pub fn on<R>(&self, core: usize, f: impl FnOnce(&Pinned) -> R) -> R {
         let _played = threads::enter(CoreId::new(core));
         f(&percore::pin())
     }
 
-    /// Has another thread play `core`, which nobody attends, for one call, and waits for it: what that core
-    /// does in the middle of something that this one does.
+    /// Has another thread play `core`, which no thread attends, for one call, and waits for it: the other
+    /// core acts in the middle of an operation of this one.
     pub fn elsewhere<R: Send>(&self, core: usize, f: impl FnOnce(&Pinned) -> R + Send) -> R {
         thread::scope(|scope| scope.spawn(|| self.on(core, f)).join()).expect("the other core has not failed")
     }
@@ -128,7 +128,7 @@ impl Machine {
         self.interposed.set(call, act);
     }
 
-    /// Plays every core in turn; nobody attends one.
+    /// Plays every core in turn. No thread may attend one.
     pub fn on_each(&self, mut f: impl FnMut(&Pinned)) {
         (0..self.cores()).for_each(|core| self.on(core, &mut f));
     }
@@ -157,8 +157,8 @@ impl Machine {
         self.inboxes.of(CoreId::new(core)).lock().unwrap().idle = idle;
     }
 
-    /// Has `work` done on `core`: by its thread, or at once if nobody attends it. False if the core is idle
-    /// (the work is done all the same, as by an idle core on its way back).
+    /// Has `work` done on `core`: by its thread, or at once if no thread attends it. Returns false if the
+    /// core is idle (the work is done all the same, as by an idle core on its way back).
     pub(crate) fn interrupt(&self, core: CoreId, work: impl FnOnce() + Send + 'static) -> bool {
         let mut inbox = self.inboxes.of(core).lock().unwrap();
         if inbox.attended {
@@ -200,7 +200,7 @@ impl Machine {
         self.rcu.quiesce(pin) + self.refcache.tick(pin).freed
     }
 
-    /// Lets enough epochs pass for every dead node to go; nobody attends a core.
+    /// Lets enough epochs pass for every dead node to go. No thread may attend a core.
     pub fn settle(&self) {
         let mut quiet = 0;
         while quiet < 8 {

@@ -1,4 +1,4 @@
-//! What an address space must do, in the plainest words: a map from pages to rights and contents.
+//! The simplest model of an address space: a map from pages to rights and contents.
 
 mod moves;
 
@@ -12,15 +12,16 @@ use crate::{Disk, Shows, WORDS};
 struct Page {
     prot: Prot,
     advice: Flags,
-    /// What it shows while it has no words of its own. A page of zeroes has some when it is written, as any.
+    /// What it shows while it has no words of its own. A page of zeroes gets its own when it is written, as
+    /// any page does.
     shows: Shows,
     words: Option<[u64; WORDS]>,
-    /// Tells mappings of files apart; 0 for zeroes.
+    /// Tells mappings of files apart, or 0 for zeroes.
     id: u64,
 }
 
 impl Page {
-    /// The same page of a mapping, `by` pages further on.
+    /// Returns such a page of the mapping, `by` pages further on.
     fn further(self, by: u64) -> Self {
         Self { shows: self.shows.further(by), words: None, ..self }
     }
@@ -40,7 +41,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Nothing is mapped; `user` may be, and the files of `disk`.
+    /// Returns a model with nothing mapped, in which `user` may be mapped, and the files of `disk`.
     pub fn new(user: PageRange, disk: &Disk) -> Self {
         Self { user, disk: disk.clone(), pages: BTreeMap::new() }
     }
@@ -79,7 +80,7 @@ impl Model {
         }
     }
 
-    /// What `map` must answer, unless the space may choose.
+    /// Returns what `map` must answer, unless the space may choose.
     fn expect_map(&self, place: Placement, pages: u64) -> Option<Result<PageNum, VmError>> {
         if pages == 0 {
             return Some(Err(VmError::Empty));
@@ -164,8 +165,8 @@ impl Model {
         if self.is_mapped(pages) { Ok(()) } else { Err(VmError::NotMapped) }
     }
 
-    /// Judges the space's answer to `collapse`, which changes nothing that can be told. That there is no huge
-    /// frame, or no page has one, is always a reason.
+    /// Judges the space's answer to `collapse`, which changes nothing visible. A lack of huge frames, or of
+    /// pages with frames, is always a reason to fail.
     ///
     /// # Panics
     /// If the answer is wrong.
@@ -211,7 +212,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a page holds; none beyond the end of what it shows.
+    /// Returns the contents of a page, or none beyond the end of what it shows.
     fn contents(&self, page: &Page) -> Option<[u64; WORDS]> {
         page.words.or_else(|| match page.shows.file_page() {
             None => Some([0; WORDS]),
@@ -219,7 +220,7 @@ impl Model {
         })
     }
 
-    /// What is said of `page`, if it is mapped: rights, advice, what it shows.
+    /// Returns the rights and advice of `page`, and what it shows, if it is mapped.
     pub fn describe(&self, page: PageNum) -> Option<(Prot, Flags, Shows)> {
         self.pages.get(&page.get()).map(|page| (page.prot, page.advice, page.shows))
     }

@@ -1,4 +1,4 @@
-//! What several spaces of a machine have in common: files, and memory since a fork.
+//! State that several spaces of a machine share: files, and memory since a fork.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use vm::{
 
 use crate::World;
 
-/// What a new mapping shows.
+/// The contents that a new mapping shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
     /// Zeroes.
     Zeroes,
-    /// A file from a page on; what is written is private.
+    /// A file from a page on. Writes are private.
     Private(usize, u64),
-    /// A file from a page on; what is written goes there.
+    /// A file from a page on. Writes go to the file.
     Shared(usize, u64),
-    /// The same, never to be written here.
+    /// A file from a page on, never to be written here.
     Sealed(usize, u64),
 }
 
@@ -34,7 +34,7 @@ impl Shows {
         }
     }
 
-    /// What shows `by` pages further on.
+    /// Returns what is shown `by` pages further on.
     pub(crate) fn further(self, by: u64) -> Self {
         match self {
             Self::Zeroes => Self::Zeroes,
@@ -52,7 +52,7 @@ impl Shows {
 /// The ways to fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forks {
-    /// As of one moment.
+    /// As a copy of one moment.
     AtOnce,
     /// Piece by piece.
     InPieces(Others),
@@ -116,8 +116,8 @@ impl World {
         answer
     }
 
-    /// The same in pieces of at most `most` pages, with `between` after each; or in one step, if the design
-    /// cannot. A piece that finds no memory is given up.
+    /// Remaps in pieces of at most `most` pages, with a call of `between` after each, or in one step if the
+    /// design cannot. A piece that finds no memory ends the move.
     ///
     /// # Errors
     /// Those of the space.
@@ -146,18 +146,18 @@ impl World {
         answer
     }
 
-    /// A child of the space, which the test ends.
+    /// Forks a child of the space, which the test ends.
     ///
     /// # Errors
-    /// Those of `fork`; then there is no child.
+    /// Those of `AddressSpace::fork`. Then there is no child.
     pub fn fork(&self, pin: &Pinned) -> Result<World, VmError> {
         self.fork_as(pin, Forks::AtOnce)
     }
 
-    /// The same, by one of the ways to fork.
+    /// Forks a child of the space by one of the ways to fork.
     ///
     /// # Errors
-    /// Those of `fork`; then there is no child.
+    /// Those of `AddressSpace::fork`. Then there is no child.
     pub fn fork_as(&self, pin: &Pinned, forks: Forks) -> Result<World, VmError> {
         self.fork_by(pin, |child, fork_backing| forks.fork(&*self.space, pin, child, fork_backing))
     }

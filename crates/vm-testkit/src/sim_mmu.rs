@@ -1,16 +1,16 @@
 //! Software tables and software TLBs.
 //!
-//! A load or store asks the core's TLB, then the table, as hardware does; only the core itself, or an
+//! A load or store reads the core's TLB, then the table, as hardware does. Only the core itself, or an
 //! interrupt on it, takes entries out of its TLB. So a shootdown that was forgotten leaves a usable
 //! translation behind, and the next access, the freeing of the frame, or [`SimMmu::translations`] brings it
 //! to light.
 //!
-//! A core may leave the space ([`SimMmu::leave`]). It keeps a table of its own then, and is told of what it
-//! must clear there when it comes back, or fills there for somebody else: `vm::Presence`. With one table for
-//! all it has nothing left, and is no user of the space until it comes back.
+//! A core may leave the space ([`SimMmu::leave`]). It keeps a table of its own then, and is told what it must
+//! clear there when it comes back, or when it fills there for another process: `vm::Presence`. With one table
+//! for all it has nothing left, and is no user of the space until it comes back.
 //!
 //! With [`Tables::Adaptive`] an upper entry leads to a leaf of the space, whose words are read as they are at
-//! that moment; a leaf that has gone meanwhile is noticed.
+//! that moment. A leaf that has gone meanwhile is noticed.
 
 mod absence;
 
@@ -30,10 +30,10 @@ use crate::{Call, FrameStore, Machine};
 /// Pages of a leaf.
 const LEAF: u64 = HUGE_PAGES;
 
-/// What one core, or all of them, know of translations.
+/// The translations of one core, or of all.
 struct State {
     kind: Tables,
-    /// One for each core; of [`Tables::Shared`] only the first is used.
+    /// One for each core. With [`Tables::Shared`] only the first is used.
     tables: PerCore<Mutex<Cache>>,
     tlbs: PerCore<Mutex<Cache>>,
     /// The leaves that each core is linked to: which, and where.
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// What an interrupt does on `core`.
+    /// Does the work of an interrupt on `core`.
     fn flush(&self, frames: &FrameStore, core: CoreId, pages: PageRange) {
         if self.kind != Tables::Shared {
             self.clear(frames, core, pages);
@@ -57,7 +57,8 @@ impl State {
         self.tlbs.of(core).lock().unwrap().clear(frames, pages);
     }
 
-    /// The cores that run the space. Who comes later walks the one table after it has said so.
+    /// Returns the cores that run the space. A core that comes later walks the one table after it has
+    /// announced itself.
     fn users(&self) -> CoreSet {
         let cores = (0..self.presence.cores()).map(CoreId::new);
         cores.filter(|&core| self.presence.of(core).is_here()).collect()
@@ -81,7 +82,7 @@ pub struct SimMmu {
 }
 
 impl SimMmu {
-    /// No translations; every core runs the space.
+    /// Returns an MMU without translations, whose space every core runs.
     pub fn new(machine: &Arc<Machine>, kind: Tables) -> Self {
         let caches = || PerCore::new(machine.cores(), |_| Mutex::default());
         let links = PerCore::new(machine.cores(), |_| Mutex::default());
@@ -149,7 +150,7 @@ impl SimMmu {
         Some(Found { pages: PageRange::one(page), first })
     }
 
-    /// What the cores that are linked to the leaf of `page` find there: core, what it says.
+    /// Returns the cores that are linked to the leaf of `page`, with the translation that each finds there.
     pub fn through_leaf(
         &self,
         pin: &Pinned,
@@ -281,7 +282,7 @@ impl Mmu for SimMmu {
     }
 }
 
-/// What a walk that comes to the leaf at `leaf` finds for `page`.
+/// Returns what a walk that comes to the leaf at `leaf` finds for `page`.
 fn read_leaf(pin: &Pinned, space: &dyn AddressSpace, page: PageNum, leaf: usize) -> Option<Translation> {
     let (at, word) = space.walk(pin, page).expect("a core is linked to a leaf that has gone");
     assert_eq!(at, leaf, "a core is linked to a leaf that has gone");

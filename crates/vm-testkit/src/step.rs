@@ -1,4 +1,4 @@
-//! What a trial can do.
+//! The steps of a trial.
 
 use vm::{Flags, Prot};
 
@@ -7,7 +7,7 @@ use crate::{Forks, Shows};
 /// One step of one core. Pages are counted from the start of user space.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Map so many pages.
+    /// Map a number of pages.
     Map(StepPlacement, u64, Prot, Shows),
     /// Unmap.
     Unmap(Target),
@@ -19,10 +19,10 @@ pub enum Step {
     Discard(Target),
     /// Make a huge page of the block that a page is in.
     Collapse(u64),
-    /// Move, and grow by so many pages; keep the old ones or not; in pieces of so many pages at most, or in
-    /// one step.
+    /// Move, and grow by a number of pages. Keep the old ones or not. In pieces of at most a number of pages,
+    /// or in one step.
     Remap(Target, u64, StepPlacement, bool, Option<u64>),
-    /// Grow by so many pages.
+    /// Grow by a number of pages.
     Extend(Target, u64),
     /// Load a word of a page.
     Load(u64, usize),
@@ -40,7 +40,7 @@ pub enum Step {
     Reclaim(usize),
     /// The space's clock goes a step, from a page on.
     PageOut(u64),
-    /// Nobody is told that it is the last to hold a frame, or everybody.
+    /// Tell no holder that it is the last to hold a frame, or every one.
     Unsure(bool),
     /// There are huge frames from now on, or none.
     OfferHuge(bool),
@@ -50,7 +50,7 @@ pub enum Step {
     Idle(bool),
     /// The core leaves the space, until a program loads or stores there.
     Leave,
-    /// Somebody on the core who need not be in the space wants to read a page.
+    /// Read a page from a process on the core that need not run the space.
     Outside(u64),
     /// The core's tables are dropped.
     DropTables,

@@ -12,13 +12,13 @@ use crate::{Design, Disk, Forks, Model, Setup, Shows, World};
 /// Files of every trial.
 pub const FILES: usize = 2;
 const FILE_PAGES: u64 = 40;
-/// No space has a child if there are so many.
+/// Number of spaces at which no space gets another child.
 const SPACES: usize = 4;
 
 /// Spaces, and the models of them.
 pub struct Trial {
     spaces: Vec<(World, Model)>,
-    /// Whose steps these are.
+    /// The index of the space whose steps these are.
     at: usize,
     /// True if memory may run out now. If not, no answer may say that it did.
     pub short: bool,
@@ -100,7 +100,7 @@ impl Trial {
         self.audit();
     }
 
-    /// What can be seen of all spaces is as their models say, and what is told of this one.
+    /// Checks all that can be seen of every space against its model, and the reports of this one.
     fn audit(&mut self) {
         let machine = self.world().machine.clone();
         self.spaces.iter().for_each(|(world, model)| world.audit(model));
@@ -162,7 +162,7 @@ impl Trial {
         self.model().judge_collapse(range_of(block, HUGE_PAGES), answer);
     }
 
-    /// What was at a fixed place is gone if a move in pieces fails half-way: none does here.
+    /// Remaps. A move in pieces that fails half-way would lose what was at a fixed place, but none does here.
     fn remap(&mut self, pin: &Pinned, what: &Remap, most: Option<u64>) {
         let may_fail = self.short && matches!(what.to, Placement::Fixed(_));
         let answer = match most.filter(|_| !may_fail) {
@@ -203,7 +203,7 @@ impl Trial {
         }
     }
 
-    /// As a kernel does: the length, then what shows the pages, then the pages.
+    /// Truncates as a kernel does: the length, then the mappings that show the pages, then the pages.
     fn truncate(&mut self, pin: &Pinned, file: usize, len: u64) {
         let machine = self.world().machine.clone();
         self.disk.set_len(file, len);

@@ -12,16 +12,16 @@ use vm::{
 use crate::memory::Memory;
 use crate::{FrameStore, Machine, Model, SimMmu, Translation, WORDS};
 
-/// What kind of world a test wants.
+/// The kind of world that a test wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Cores of the machine.
     pub cores: usize,
     /// Its memory.
     pub frames: usize,
-    /// What may be mapped.
+    /// The pages that may be mapped.
     pub user: PageRange,
-    /// Where the arenas begin.
+    /// The seed of the places where the arenas begin.
     pub seed: u64,
 }
 
@@ -45,7 +45,7 @@ impl Default for Setup {
 
 /// One address space on a machine of its own.
 pub struct World {
-    /// What it runs on.
+    /// The machine that it runs on.
     pub machine: Arc<Machine>,
     /// Its translations.
     pub mmu: Arc<SimMmu>,
@@ -154,7 +154,7 @@ impl World {
         Some(Self { machine, mmu, space, nodes, layout, design })
     }
 
-    /// Another empty space on the same machine; none if there is no memory for it.
+    /// Returns another empty space on the same machine, or none if there is no memory for it.
     pub fn sibling(&self, pin: &Pinned) -> Option<Self> {
         Self::on(pin, self.machine.clone(), self.nodes.clone(), self.layout, self.design)
     }
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Somebody on this core, who need not run the space, wants `access` to be possible.
+    /// Faults so that `access` is possible, for a process on this core that need not run the space.
     pub fn fault(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<Fault, FaultError> {
         let address = page.address().ok_or(FaultError::NotMapped)?;
         self.space.fault(pin, address, access)
@@ -267,7 +267,7 @@ impl World {
         all
     }
 
-    /// Ends the world, all other spaces of which have ended; nobody attends a core. All pages must be
+    /// Ends the world, all other spaces of which have ended. No thread may attend a core. All pages must be
     /// counted, and everything that was ever taken must be back.
     pub fn finish(self) {
         let (machine, nodes) = (self.machine.clone(), self.nodes.clone());

@@ -47,7 +47,7 @@ impl Model {
         }
     }
 
-    /// What `remap` must answer, unless it is a matter of the place.
+    /// Returns what `remap` must answer, unless that depends on the place.
     fn expect_remap(&self, what: &Remap) -> Result<(), VmError> {
         self.check(what.from.start(), what.from.pages())?;
         self.mapping(what.from)?;

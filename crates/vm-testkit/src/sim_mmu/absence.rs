@@ -40,7 +40,7 @@ impl SimMmu {
         self.state.presence.mine(pin).is_here()
     }
 
-    /// What it missed is cleared in its table.
+    /// Clears what the core missed in its table.
     fn forget(&self, pin: &Pinned, missed: Option<PageRange>) {
         missed.into_iter().for_each(|pages| self.state.clear(&self.machine.frames, pin.core(), pages));
     }
