@@ -2,7 +2,7 @@
 //! figure 8.
 //!
 //! `cargo bench -p radixvm-baselines --bench counters [-- THREADS]`. The runs of all counters are
-//! interleaved, and the median of them is shown. Times depend on the machine; the bytes do not.
+//! interleaved, and the median of them is shown. Times depend on the machine. The bytes do not.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -20,7 +20,7 @@ const TICK: u64 = 10_000;
 /// A row of the table.
 struct Row {
     name: &'static str,
-    /// Pairs per second of so many threads together, until the last is done.
+    /// Measures pairs per second of this number of threads together, until the last is done.
     run: fn(usize) -> f64,
     bytes: fn(usize) -> usize,
 }

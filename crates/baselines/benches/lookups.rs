@@ -1,4 +1,4 @@
-//! Floor lookups per second by 1, 2, 4, ... host threads, beside 0 to 2 writers who map and unmap other
+//! Floor lookups per second by 1, 2, 4, ... host threads, beside 0 to 2 writers that map and unmap other
 //! regions: RadixVM's figures 6 and 7, for the radix map, Bonsai, our skip list, and peers from the registry.
 //!
 //! `cargo bench -p radixvm-baselines --bench lookups [-- THREADS]`. The runs of all maps are interleaved, and
@@ -20,7 +20,7 @@ use scc::TreeIndex;
 /// Of each reader.
 const LOOKUPS: u64 = 1_000_000;
 const RUNS: usize = 3;
-/// Regions that are always there, of 8 pages each, every 16 pages; the writers' lie beyond.
+/// Regions that are always there, of 8 pages each, every 16 pages. The writers' regions lie beyond.
 const REGIONS: u64 = 1024;
 const STRIDE: u64 = 16;
 const PAGES: u64 = 8;
@@ -176,7 +176,7 @@ fn look_up(map: &impl Map, machine: &Machine, pin: &Pinned, seed: u64) -> Durati
     begin.elapsed()
 }
 
-/// Maps and unmaps regions that nobody looks for.
+/// Maps and unmaps regions that no reader looks for.
 fn churn(map: &impl Map, machine: &Machine, pin: &Pinned, writer: u64, stop: &AtomicBool) {
     let mut change = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -35,7 +35,7 @@ fn counts<'c, S: Scheme<'c>>() -> [S::Count; 2] {
     [(); 2].map(|()| S::count(CORES).unwrap())
 }
 
-/// What a scheme says of two objects, beside what is true.
+/// The answers of a scheme on two objects, beside the truth.
 struct World<'c, S: Scheme<'c>> {
     scheme: &'c S,
     counts: &'c [S::Count; 2],
@@ -111,7 +111,7 @@ impl<'c, S: Scheme<'c>> World<'c, S> {
         self.told[object] += usize::from(last);
     }
 
-    /// Gives up what is held. Each object was said to be nobody's once, as soon as it may be.
+    /// Gives up what is held. Each object was reported free once, as soon as it may be.
     fn end(mut self) {
         for object in 0..2 {
             while !self.held[object].is_empty() {
@@ -157,11 +157,11 @@ proptest! {
     }
 }
 
-/// Objects that threads pass around; spoilt once they are said to be nobody's.
+/// Objects that threads pass around. They are spoilt once they are reported free.
 struct Shelf<'c, S: Scheme<'c>> {
     scheme: &'c S,
     counts: &'c [S::Count; 2],
-    /// One reference to each object, for whoever comes.
+    /// One reference to each object, for any thread to take.
     places: [Mutex<Option<S::Place>>; 2],
     told: [AtomicUsize; 2],
 }
@@ -200,7 +200,7 @@ impl<'c, S: Scheme<'c>> Shelf<'c, S> {
 
     fn play(&self, seed: u64) {
         let _core = threads::enter_any(256);
-        // SAFETY: threads have different seeds, and nobody else plays cores of this scheme now.
+        // SAFETY: threads have different seeds, and no other thread plays cores of this scheme now.
         let pin = unsafe { Pinned::assume(CoreId::new(seed as usize)) };
         self.scheme.online(&pin);
         for round in 0..ROUNDS {

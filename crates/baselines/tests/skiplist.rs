@@ -16,7 +16,7 @@ const ROUNDS: u64 = if cfg!(miri) { 25 } else { 100_000 };
 /// Few, so that threads meet. Every eighth is never removed.
 const KEYS: u64 = 64;
 
-/// Knows its key; spoilt when dropped; counts those that live.
+/// A value that knows its key, is spoilt when dropped, and counts the live ones.
 struct Value {
     key: u64,
     check: u64,

@@ -1,7 +1,7 @@
-//! Nodes that an insertion and a removal allocate, with and without updating in place; and lookups per second
+//! Nodes that an insertion and a removal allocate, with and without updating in place, and lookups per second
 //! of 1, 2, 4, ... host threads, alone and beside a writer.
 //!
-//! `cargo bench -p radixvm-bonsai [-- THREADS]`. Times depend on the machine; the counts do not.
+//! `cargo bench -p radixvm-bonsai [-- THREADS]`. Times depend on the machine. The counts do not.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,7 +101,7 @@ fn look_up(tree: &Tree<'_>, domain: &Domain, pin: &Pinned) -> f64 {
     LOOKUPS as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Inserts and removes keys that nobody looks for, until told to stop. Returns the rate.
+/// Inserts and removes keys that no reader looks for, until told to stop. Returns the rate.
 fn churn(tree: &Tree<'_>, domain: &Domain, pin: &Pinned, stop: &AtomicBool) -> f64 {
     let (begin, mut changes) = (Instant::now(), 0_u64);
     while !stop.load(Ordering::Relaxed) {
@@ -115,7 +115,7 @@ fn churn(tree: &Tree<'_>, domain: &Domain, pin: &Pinned, stop: &AtomicBool) -> f
     changes as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Lookups per second of all readers together; changes per second of the writer.
+/// Lookups per second of all readers together, and changes per second of the writer.
 fn rates(readers: usize, with_writer: bool) -> (f64, f64) {
     let domain = domain(readers + 1);
     let tree = Bonsai::new(&domain);

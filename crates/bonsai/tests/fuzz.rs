@@ -1,5 +1,5 @@
 //! Random calls of the public functions, those of `rcu` included: threads that read and write one tree,
-//! values and waits that call back, misuse. What a reader found is used until its section ends.
+//! values and waits that call back, misuse. The entries that a reader found are used until its section ends.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
@@ -31,14 +31,14 @@ const EXPECTED: [&str; 7] = [
 
 type Tree = Bonsai<u64, Value, Arc<Domain>>;
 
-/// Runs what may be misuse; a panic must name it.
+/// Runs calls that may be misuse. A panic must name it.
 fn dare<R>(act: impl FnOnce() -> R) -> Option<R> {
     attempt(act)
         .inspect_err(|message| assert!(EXPECTED.contains(&message.as_str()), "unexpected: {message}"))
         .ok()
 }
 
-/// What a value does when it is dropped.
+/// The action of a value when it is dropped.
 #[derive(Clone, Copy)]
 enum Will {
     Nothing,
@@ -94,7 +94,7 @@ impl Drop for Value {
     }
 }
 
-/// What the threads of a round share.
+/// The state that the threads of a round share.
 struct Shared {
     domain: Arc<Domain>,
     tree: Tree,
@@ -208,7 +208,7 @@ impl Shared {
         found.inspect(|value| value.check(key));
     }
 
-    /// What a host may run in a wait.
+    /// Code that a host may run in a wait.
     fn in_a_wait(&self) {
         let pin = percore::pin();
         match roll(12) {

@@ -24,13 +24,13 @@ fn alone() -> (&'static Domain, ThreadCore) {
     (domain, core)
 }
 
-/// What comparisons of keys do on this thread.
+/// The behaviour of key comparisons on this thread.
 #[derive(Clone, Copy)]
 enum Order {
     Right,
     /// By chance.
     Wrong(u64),
-    /// After so many right comparisons.
+    /// After this number of right comparisons.
     Panics(u32),
     Writes(&'static Tree),
     Quiesces(&'static Domain),

@@ -55,7 +55,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..if cfg!(miri) { 20 } else { 120 })
 }
 
-/// What the tree should be.
+/// The expected contents of the tree.
 #[derive(Default)]
 struct Model {
     map: BTreeMap<u16, u32>,

@@ -11,10 +11,10 @@ use rcu::{Config, Domain};
 const READERS: u64 = 3;
 const CORES: usize = 8;
 const CHANGES: u64 = if cfg!(miri) { 60 } else { 60_000 };
-/// Every eighth key is never removed; those between come and go.
+/// Every eighth key is never removed. The keys between come and go.
 const KEYS: u64 = if cfg!(miri) { 48 } else { 512 };
 
-/// Knows its key; spoilt when dropped.
+/// A value that knows its key, and is spoilt when dropped.
 struct Value {
     key: u64,
     check: u64,

@@ -63,7 +63,7 @@ struct Machine {
     /// How many tasks wait for core 0: the truth behind `surplus`.
     waiting: AtomicUsize,
     surplus: Hints,
-    /// Somebody has claimed core 1, and interrupts it.
+    /// Another core has claimed core 1, and interrupts it.
     kicked: AtomicBool,
 }
 
@@ -93,8 +93,8 @@ impl Machine {
         self.kick_if_idle();
     }
 
-    /// Returns whether there is work to take from core 0. Who finds it after having been misled tells who
-    /// else may have been.
+    /// Returns whether there is work to take from core 0. A core that finds it after having been misled tells
+    /// the other cores that may have been.
     fn finds_work(&self) -> bool {
         let waits = || self.waiting.load(Ordering::Relaxed) > 0;
         self.surplus.cores().contains(GIVER)
@@ -105,7 +105,7 @@ impl Machine {
                 })
     }
 
-    /// Core 1 goes idle. Whether it finds work in its last look, and stays awake.
+    /// Core 1 goes idle. Looks for work a last time. Returns whether it found some, and stays awake.
     fn goes_idle(&self) -> bool {
         self.idles.store(true, Ordering::Relaxed);
         self.idle.announce(IDLER);

@@ -1,8 +1,8 @@
 //! Loom's atomics, with its blind spot lit.
 //!
 //! Loom tries another order of two accesses only if it sees that they conflict, and it remembers one access
-//! of each atomic: a thread's own load hides the load of another thread before it. In "A loads; B loads, then
-//! swaps" it never tries B first, and nearly every compare-and-swap comes after a load of the same word.
+//! of each atomic: a thread's own load hides the load of another thread before it. In "A loads, B loads and
+//! then swaps" it never tries B first, and nearly every compare-and-swap comes after a load of the same word.
 //! (tokio-rs/loom, issues 166 and 392.) So every load here is announced by a read-modify-write of a second
 //! atomic: those are seen to conflict. They are relaxed, so they order nothing, and what the load may return
 //! is as free as before.

@@ -86,7 +86,7 @@ struct Sleeper {
     parking: Parking,
     ready: AtomicU64,
     queued: AtomicU8,
-    /// What a waker writes before it wakes.
+    /// The data that a waker writes before it wakes.
     gift: UnsafeCell<u64>,
 }
 

@@ -1,8 +1,8 @@
 //! Map, fault and unmap of one page, as often as host threads can: `cargo bench -p radixvm-vm-testkit`.
 //!
 //! Three systems on the same simulated machine: tables per core, one shared table, and tables per core behind
-//! one lock, as kernels have it. Absolute numbers say little; the last column does: this many times what one
-//! thread alone does.
+//! one lock, as kernels have it. Absolute numbers say little. The last column is the ratio to one thread
+//! alone.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -30,7 +30,7 @@ const SYSTEMS: [System; 3] = [
     System { name: "one big lock", tables: Tables::PerCore, one_lock: true },
 ];
 
-/// What one measurement found.
+/// The result of one measurement.
 #[derive(Clone, Copy)]
 struct Found {
     rounds_per_s: f64,

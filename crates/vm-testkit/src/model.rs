@@ -12,8 +12,8 @@ use crate::{Disk, Shows, WORDS};
 struct Page {
     prot: Prot,
     advice: Flags,
-    /// What it shows while it has no words of its own. A page of zeroes gets its own when it is written, as
-    /// any page does.
+    /// The contents that it shows while it has no words of its own. A page of zeroes gets its own when it is
+    /// written, as any page does.
     shows: Shows,
     words: Option<[u64; WORDS]>,
     /// Tells mappings of files apart, or 0 for zeroes.

@@ -1,4 +1,4 @@
-//! Adaptive tables: who links, who is shot at, and what stays.
+//! Adaptive tables: which cores link, which are interrupted, and what stays.
 
 use std::sync::Arc;
 use std::thread;
@@ -169,8 +169,8 @@ fn an_index_needs_few_fills_and_few_pages_of_tables() {
     assert_eq!((all_pages, pages), (8 * 19, 3 * 3));
 }
 
-/// A core has left, and what its table leads to is taken back: nobody tells it then. It fills there for
-/// somebody else, and later runs there again.
+/// A core has left, and what its table leads to is invalidated: the core is not told then. It fills there for
+/// another process, and later runs there again.
 #[test]
 fn who_fills_from_outside_has_heard_what_it_missed() {
     let (world, leaf) = leaf_of(2, 2, 3);
@@ -282,7 +282,7 @@ fn a_leaf_that_is_dropped_as_a_whole_has_no_owner() {
     }
 }
 
-/// The leaf folds and is freed, so all unlink; split again, it is a new one.
+/// The leaf folds and is freed, so all unlink. Split again, it is a new one.
 #[test]
 fn a_leaf_that_becomes_a_huge_page_has_no_owner() {
     let (world, leaf) = leaf_of(8, 8, 40);
@@ -308,7 +308,7 @@ fn who_drops_its_tables_is_not_shot_at_and_comes_back() {
     world.finish();
 }
 
-/// A linked leaf is a page table: it stays while somebody walks it, and no longer.
+/// A linked leaf is a page table: it stays exactly while a core walks it.
 #[test]
 fn an_empty_leaf_goes_when_nobody_is_linked() {
     let (world, leaf) = leaf_of(2, 1, 10);

@@ -1,5 +1,5 @@
-//! Arenas over a long time: near to what a core used last, apart from other cores, reused whoever unmaps, and
-//! within a small multiple of what is mapped.
+//! Arenas over a long time: near to what a core used last, apart from other cores, reused whichever core
+//! unmaps, and within a small multiple of what is mapped.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
@@ -155,15 +155,15 @@ fn a_producer_reuses_what_its_consumer_unmaps_a_million_times() {
 /// spreads, would depend on the host's scheduler otherwise.
 const TURN: usize = 16;
 
-/// What one core has mapped, and how far it got.
+/// The mappings of one core, and its progress.
 struct Tenant {
-    /// Pages that it mapped, and nobody has unmapped.
+    /// Pages that it mapped, and no core has unmapped.
     live: AtomicU64,
     peak: AtomicU64,
     /// In the piece where it began, and elsewhere.
     spread: [Mutex<PageRange>; 2],
     regions: Mutex<HashSet<u64>>,
-    /// What others ask it to unmap: whose it is, and what.
+    /// Requests of other cores to unmap: the owner, and the pages.
     inbox: Mutex<VecDeque<(usize, PageRange)>>,
 }
 

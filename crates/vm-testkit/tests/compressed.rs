@@ -22,7 +22,7 @@ fn all() -> PageRange {
     PageRange::new(page(START), PAGES).unwrap()
 }
 
-/// What compressed memory takes, different for each page.
+/// Contents that compressed memory takes, different for each page.
 fn token(at: u64) -> u64 {
     4 * (at + 1)
 }

@@ -1,5 +1,5 @@
-//! What a machine and its callers promise while slots are locked: who breaks it is found out where the harm
-//! would be done.
+//! The contract of a machine and its callers while slots are locked: a breach is found where it would do
+//! harm.
 #![cfg(debug_assertions)]
 
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ const RW: Prot = Prot::from_bits(3);
 const PAGE: PageNum = PageNum::new(1000);
 const FILE_PAGE: PageNum = PageNum::new(3000);
 
-/// Two cores, both of which have written a page of zeroes; and a page of a file.
+/// Two cores, both of which have written a page of zeroes, and a page of a file.
 fn world(design: Design) -> Arc<World> {
     let world = World::new(Setup { cores: 2, ..Setup::new() }, design);
     let file = world.machine.files.create(1);

@@ -1,4 +1,4 @@
-//! Who is shot at: the counts that the design is for.
+//! Counts of interrupted cores, which the design aims to keep low.
 
 use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
 use vm_testkit::{ALL_TABLES, Setup, World};

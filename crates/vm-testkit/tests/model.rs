@@ -1,4 +1,4 @@
-//! Any sequence of operations by any cores does what the model does; after each one, every translation that
+//! Any sequence of operations by any cores does what the model does. After each one, every translation that
 //! any core could use is judged.
 
 mod common;

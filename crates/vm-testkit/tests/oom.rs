@@ -1,5 +1,5 @@
 //! Memory runs out at every point where it can: the operation says so, nothing has changed, nothing is lost,
-//! and no shootdown was skipped. Frames and table pages run out by a switch; nodes by an allocator that
+//! and no shootdown was skipped. Frames and table pages run out by a switch, and nodes by an allocator that
 //! refuses.
 
 mod common;
@@ -23,7 +23,7 @@ fn page(number: u64) -> PageNum {
     PageNum::new(number)
 }
 
-/// What runs out during a step.
+/// The resource that runs out during a step.
 #[derive(Clone, Copy, Debug)]
 enum Shortage {
     Nodes(usize),
@@ -223,7 +223,7 @@ fn a_move_in_pieces_that_fails_has_moved_nothing() {
     for design in ALL_TABLES.map(Design::Radix) {
         for to in [Placement::Fixed(page(70_000)), Placement::Anywhere { hint: None }] {
             let from = PageRange::new(page(1000), 4000).unwrap();
-            // So many more that folded slots are split, when the mapping grows at the new place.
+            // The growth, in pages, by which folded slots are split when the mapping grows at the new place.
             let what = Remap { from, pages: 6000, to, keep: false };
             sweep(design, |world, pin| world.remap_in_pieces(pin, &what, 700, || ()).map(drop));
         }

@@ -1,5 +1,5 @@
-//! Visitors, and callers who say what copies show, may panic: nothing stays locked, nothing is lost, and no
-//! core keeps what it must not.
+//! Visitors, and callbacks that return the backings of copies, may panic: nothing stays locked, nothing is
+//! lost, and no core keeps what it must not.
 
 use std::ops::ControlFlow;
 use std::thread;

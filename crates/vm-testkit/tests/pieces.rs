@@ -29,7 +29,7 @@ fn what(to: Placement) -> Remap {
     Remap { from: range(OLD, PAGES), pages: ROOM, to, keep: false }
 }
 
-/// What is in a page of the mapping.
+/// The contents of a page of the mapping.
 fn token(by: u64) -> u64 {
     0x7000 + by
 }
@@ -166,8 +166,8 @@ fn a_move_that_is_refused_changes_nothing() {
     });
 }
 
-/// After each step in turn somebody unmaps a page of the new place. The move fails if a page was still to
-/// come there, and all pages are where they were. If not, the contents of that page are gone.
+/// After each step in turn another thread unmaps a page of the new place. The move fails if a page was still
+/// to come there, and all pages are where they were. If not, the contents of that page are gone.
 #[test]
 fn a_page_of_the_new_place_is_unmapped_meanwhile() {
     for (lost, step) in
@@ -223,8 +223,8 @@ fn a_page_of_the_old_place_is_unmapped_meanwhile() {
     }
 }
 
-/// Once the new place is held, somebody maps a page of it: that stays, whether it comes before the page that
-/// moves there or after.
+/// Once the new place is held, another thread maps a page of it: that stays, whether it comes before the page
+/// that moves there or after.
 #[test]
 fn what_others_map_at_the_new_place_stays() {
     let claimed = PAGES.div_ceil(MOST) + ROOM.div_ceil(MOST);
@@ -267,8 +267,8 @@ fn a_place_beyond_user_space_is_refused_at_once() {
     });
 }
 
-/// After each step in turn somebody takes the right to write a page of the old place. If the page has not
-/// moved yet, the move fails, and the page is as they left it.
+/// After each step in turn another thread removes the right to write a page of the old place. If the page has
+/// not moved yet, the move fails, and the page is as they left it.
 #[test]
 fn a_page_of_the_old_place_is_protected_meanwhile() {
     for step in 1..14 {
@@ -291,8 +291,8 @@ fn a_page_of_the_old_place_is_protected_meanwhile() {
     }
 }
 
-/// The first piece has moved. Somebody maps one of its pages at the old place, and the move fails: that page
-/// stays, and the others come back.
+/// The first piece has moved. Another thread maps one of its pages at the old place, and the move fails: that
+/// page stays, and the others come back.
 #[test]
 fn what_others_map_at_the_old_place_stays() {
     with_tokens(|world, pin| {

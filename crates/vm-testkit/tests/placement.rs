@@ -1,5 +1,5 @@
-//! Choosing an address never fails while there is a hole, however few there are and whoever else is after
-//! them.
+//! Choosing an address never fails while there is a hole, however few there are and however many cores look
+//! for them.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

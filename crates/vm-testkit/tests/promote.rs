@@ -1,4 +1,4 @@
-//! Small pages that become a huge one: nothing is lost on the way, nobody sees it but by what it costs.
+//! Small pages that become a huge one: nothing is lost on the way, and only the cost shows.
 
 mod blocks;
 

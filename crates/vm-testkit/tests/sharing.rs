@@ -1,4 +1,4 @@
-//! Copying before a write, files, children and moves: each verb by itself, and who is shot at for it.
+//! Copying before a write, files, children and moves: each verb by itself, and the cores that it interrupts.
 
 use percore::Pinned;
 use vm::{

@@ -103,7 +103,7 @@ const AREA: u64 = (1 << 18) - 1000;
 const SPAN: u64 = 2000;
 const TOKENS: u64 = 5;
 
-/// What word 0 of a page of the mapping that moves must be.
+/// Returns what word 0 of a page of the mapping that moves must be.
 fn token(at: u64) -> u64 {
     0x7000 + at
 }
@@ -113,7 +113,7 @@ fn what_moves_is_found_at_one_place_with_its_contents() {
     Design::ALL.into_iter().for_each(|design| move_about(design, None));
 }
 
-/// What is on its way may not be accessed: a kernel lets who tries wait.
+/// Pages on their way may not be accessed: a kernel makes a thread that tries wait.
 #[test]
 fn what_moves_in_pieces_is_found_at_one_place_too() {
     ALL_TABLES.into_iter().for_each(|tables| move_about(Design::Radix(tables), Some(2)));
@@ -157,7 +157,7 @@ fn move_about(design: Design, most: Option<u64>) {
     }
 }
 
-/// Everybody has children, and writes to pages that others write to as well.
+/// Every core has children, and writes to pages that others write to as well.
 #[test]
 fn children_everywhere_leave_nothing_behind() {
     for (design, frames) in Design::ALL.into_iter().flat_map(|design| [(design, 4096), (design, 40)]) {

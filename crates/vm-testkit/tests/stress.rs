@@ -1,7 +1,7 @@
 //! Host threads on one shared range, every word they see checked.
 //!
-//! Each page has an owner, who alone maps, unmaps, protects and discards it, and who publishes the page's
-//! state before and after. Everybody loads and stores everywhere. A visitor who saw the same settled state
+//! Each page has an owner, which alone maps, unmaps, protects and discards it, and which publishes the page's
+//! state before and after. Every core loads and stores everywhere. A visitor that saw the same settled state
 //! before and after an access knows exactly what the access had to do: the order that POSIX asks for, checked
 //! without a lock that would hide races. The stripes of the owners divide nodes and folded spans, so that
 //! neighbours meet in them.
@@ -48,7 +48,8 @@ impl Dice {
     }
 }
 
-/// What a page's owner says of it: settled or not, mapped or not, rights, and how often that has changed.
+/// A page's state, as its owner publishes it: settled or not, mapped or not, rights, and how often that has
+/// changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64);
 
@@ -73,7 +74,7 @@ impl State {
         Self(self.0 & !0xff | says)
     }
 
-    /// What an access must come to.
+    /// The required outcome of an access.
     fn outcome(self, access: Access) -> Result<(), FaultError> {
         match (self.mapped(), self.prot().allows(access)) {
             (false, _) => Err(FaultError::NotMapped),
@@ -212,8 +213,8 @@ fn owners_and_visitors(design: Design) {
     });
 }
 
-/// Everybody changes everything at once. Who wins is open; what words may hold, and that nothing is lost, is
-/// not.
+/// Every core changes everything at once. The winner of a race is open. The possible values of words, and
+/// that nothing is lost, are not.
 fn free_for_all(design: Design, frames: usize) {
     storm(design, frames, |world, pin, dice| {
         let (pages, prot) = (dice.range(everything()), dice.prot());

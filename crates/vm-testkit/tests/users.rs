@@ -1,4 +1,4 @@
-//! One table for all cores: who runs the space, and is shot at.
+//! One table for all cores: the cores that run the space are interrupted.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Each verb does what it says, on every design; known mistakes of other kernels by name.
+//! Each verb does what it says, on every design. Known mistakes of other kernels are tested by name.
 
 use percore::Pinned;
 use vm::{
@@ -121,7 +121,7 @@ fn protect_changes_the_pages_before_a_hole_on_every_core() {
     });
 }
 
-/// What follows the hole is not touched: no core is interrupted for it.
+/// Pages behind the hole are not touched: no core is interrupted for them.
 #[test]
 fn protect_shoots_at_nobody_for_pages_after_a_hole() {
     for_each_design(Setup::new(), |world| {
@@ -314,8 +314,8 @@ fn discard_drops_contents_and_keeps_the_mapping() {
     });
 }
 
-/// Nothing is dropped if one page of the range is not to be, whatever the others are; and what cores
-/// translate is still taken back.
+/// Nothing is dropped if one page of the range is not to be, whatever the others are. Translations of the
+/// cores are still invalidated.
 #[test]
 fn discard_refuses_as_a_whole() {
     for_each_design(Setup::new(), |world| {
@@ -343,7 +343,7 @@ fn discard_refuses_as_a_whole() {
     });
 }
 
-/// What no page has is no run: a range is resident, or mapped, as a whole only without gaps.
+/// A gap ends a run: a range is resident, or mapped, as a whole only without gaps.
 #[test]
 fn gaps_are_found_at_every_level() {
     on_every_design(|world, pin| {
@@ -433,8 +433,8 @@ fn a_space_may_be_dropped_on_an_offline_core() {
     });
 }
 
-/// A piece of a space that nobody has any more is a few leaves, and what they map is free before the space is
-/// dropped.
+/// A piece of a space that no core runs any more is a few leaves, and what they map is free before the space
+/// is dropped.
 #[test]
 fn a_space_is_dismantled_piece_by_piece() {
     const FAR: u64 = 1 << 20;
@@ -455,7 +455,7 @@ fn a_space_is_dismantled_piece_by_piece() {
     });
 }
 
-/// What a long range is split into covers it, begins and ends where a page is mapped, and has no more than a
+/// The pieces of a long range cover it. Each begins and ends where a page is mapped, and has no more than a
 /// few leaves.
 #[test]
 fn a_long_range_is_unmapped_piece_by_piece() {

@@ -3,7 +3,7 @@
 //! A single place to look for holes would be shared by all cores. So each core looks in an *arena* of its
 //! own: a part of the address space whose slots and leaves no other core needs to touch.
 //!
-//! 1. What the core unmapped lately comes back first ([`Recent`]).
+//! 1. Ranges that the core unmapped lately come back first ([`Recent`]).
 //! 2. Otherwise the core sweeps its arena for a hole ([`Sweep`]), from a random place downwards. It begins in
 //!    its piece of the [`Yard`], which is small, so that memory which the threads of a small program share
 //!    needs few upper tables.
@@ -13,9 +13,9 @@
 //!
 //! Nothing here is a reservation, and no core writes another's arena: the map is the truth. Every candidate
 //! is verified under the range lock by the caller, and one that was taken meanwhile is passed over. A hole
-//! that another core made is not announced to its arena's owner, who sees it in the map when the sweep comes
-//! by: a message would cost a line that both write, while the slots that the owner looks at are those which
-//! it must fetch anyway, to map there.
+//! that another core made is not announced to its arena's owner, which sees it in the map when the sweep
+//! comes by: a message would cost a line that both write, while the slots that the owner looks at are those
+//! which it must fetch anyway, to map there.
 
 use core::iter;
 use core::ops::Range;

@@ -1,5 +1,5 @@
-//! Numbers by which a core's TLB tells the translations of spaces apart, so that it keeps them while others
-//! run.
+//! ASIDs: the numbers by which a core's TLB tells the translations of spaces apart, so that it keeps them
+//! while other spaces run.
 //!
 //! A TLB that has such numbers (x86: PCID, elsewhere: ASID) uses an entry only under the number that it was
 //! made under. So a core need not empty it when it goes from one space to another: it gives each space a
@@ -27,11 +27,10 @@
 //!    of the last `COUNT`. So a core needs to remember only one count.
 //! 2. The first load with a ticket flushes: nothing is left of the space that had the number before, nor of
 //!    tables in frames that now are other tables.
-//! 3. What other cores invalidate while this core is away is noted (`presence.rs`), and the load that ends
+//! 3. Invalidations by other cores while this core is away are noted (`presence.rs`), and the load that ends
 //!    its absence flushes.
-//! 4. What the core itself changes in a space's tables, or frees of them, while it does not run the space
-//!    makes it [`forget`](Asid::forget) the ticket. So does an interrupt that arrives after the core has
-//!    left.
+//! 4. A core that changes or frees a space's tables while it does not run the space [`forget`](Asid::forget)s
+//!    the ticket. So does an interrupt that arrives after the core has left.
 //!
 //! All state is the core's own and no other core reads it, so every access is Relaxed. Interrupt handlers
 //! only forget tickets.

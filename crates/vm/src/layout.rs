@@ -33,7 +33,7 @@ impl Split {
         [27, 18, 9].map(split).into_iter().find(fits).unwrap_or_else(|| split(0))
     }
 
-    /// What `core` has of it.
+    /// Returns the part of `core`.
     pub(crate) fn part(&self, core: usize) -> Range<u64> {
         let units = self.units.end - self.units.start;
         let bound = |core: u64| (self.units.start + units * core / self.cores) * self.grain;
@@ -64,7 +64,7 @@ impl Yard {
         Some(Self { start, pieces, first: mix(!layout.seed) % pieces })
     }
 
-    /// What `core` has of it.
+    /// Returns the part of `core`.
     pub(crate) fn piece(&self, core: usize) -> Range<u64> {
         let start = self.start + (self.first + core as u64) % self.pieces * PIECE;
         start..start + PIECE

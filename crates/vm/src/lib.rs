@@ -3,7 +3,7 @@
 //! The crate has two seams. Above, [`AddressSpace`]: map, unmap, protect, discard, fault. Below, what a
 //! machine must bring: [`Mmu`] (the translations of one space, and how other cores invalidate them),
 //! [`Frames`] (memory, a page at a time) and [`Backings`] (what mappings of files show). A design is a type
-//! between the two; the one here is [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for
+//! between the two. The one here is [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for
 //! multithreaded applications*.
 //!
 //! | file | what it knows |

@@ -52,7 +52,7 @@ pub struct Shot {
 /// (`contract.rs`). Refcache and RCU refuse epoch work always. Only the machine sees what it serves: the
 /// simulated one checks that at each turn of a wait.
 pub trait Mmu: Send + Sync {
-    /// How the cores share translations; never changes.
+    /// Returns how the cores share translations. The answer never changes.
     fn tables(&self) -> Tables;
 
     /// Lets `page` be translated to `frame` with rights `prot`: in this core's table (in a page of its own)
@@ -60,7 +60,7 @@ pub trait Mmu: Send + Sync {
     /// one right.
     ///
     /// # Errors
-    /// No memory for a table page. Then no translation was added; an older one of this page may remain.
+    /// No memory for a table page. Then no translation was added, but an older one of this page may remain.
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory>;
 
     /// Fills the [`HUGE_PAGES`](crate::HUGE_PAGES) pages from `first` with as many frames from `frame`, both

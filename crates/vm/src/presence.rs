@@ -19,8 +19,8 @@
 //! 3. S2 and E2 change the same word, each in one step. So one of them comes first, and the other sees it and
 //!    what came before it. No fence is needed to forbid that S3 misses E1 while E2 misses S2.
 //! 4. A core leaves after it has loaded another table. A core that sees `here` false, at S3, knows that no
-//!    translation is used any more until the core comes back. What its TLB keeps of the space meanwhile
-//!    (`asid.rs`) it uses then only if E2 found no note.
+//!    translation is used any more until the core comes back. It uses the entries that its TLB keeps of the
+//!    space (`asid.rs`) then only if E2 found no note.
 //!
 //! 5. A core may fill in the table of a space that it does not run, for another process. It clears what it
 //!    missed before it walks: an entry may lead to a leaf that is gone. The core that ended the leaf held the

@@ -149,7 +149,7 @@ pub(crate) fn keys(pages: PageRange) -> Range<u64> {
     pages.start().get()..pages.end().get()
 }
 
-/// Locked pages of which those that `picked` says are going away; their slots still own their frames.
+/// Locked pages, of which those that `picked` selects are going away. Their slots still own their frames.
 ///
 /// Frames are released by methods of [`Invalidated`], which only `invalidate` makes:
 ///

@@ -262,7 +262,7 @@ pub trait AddressSpace: Any + Send + Sync {
     }
 
     /// Gives the mapped page `page`, which must have no frame yet, the frame `frame` and its contents. On
-    /// `Ok` the space owns the frame; on an error (`NotMapped`, `Exists`, `OutOfMemory`) it is still the
+    /// `Ok` the space owns the frame. On an error (`NotMapped`, `Exists`, `OutOfMemory`) it is still the
     /// caller's.
     fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError>;
 

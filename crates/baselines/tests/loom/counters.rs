@@ -20,7 +20,7 @@ struct Object<S, C> {
     ends: UnsafeCell<u32>,
 }
 
-// SAFETY: loom checks every access to the cell; the rest is shared by its own types.
+// SAFETY: loom checks every access to the cell. The rest is shared by its own types.
 unsafe impl<S: Sync, C: Sync> Sync for Object<S, C> {}
 // SAFETY: as for `Sync`.
 unsafe impl<S: Send, C: Send> Send for Object<S, C> {}
@@ -66,19 +66,19 @@ where
 
     fn hear(&self, last: bool) {
         if last {
-            // SAFETY: loom checks that nobody uses it.
+            // SAFETY: loom checks that no thread uses it.
             self.object.ends.with_mut(|ends| unsafe { *ends += 1 });
         }
     }
 
     fn check(&self, expected: u32) {
-        // SAFETY: loom checks that nobody ends it meanwhile.
+        // SAFETY: loom checks that no thread ends it meanwhile.
         self.object
             .ends
             .with(|ends| unsafe { assert_eq!(*ends, expected, "used after its end, or ended twice") });
     }
 
-    /// After all threads have been joined: the end came once, or comes when somebody asks.
+    /// After all threads have been joined: the end came once, or comes with the next `settle`.
     fn expect_one_end(&self) {
         self.settle();
         self.check(1);
@@ -124,8 +124,8 @@ fn paygo() -> PayGo {
     PayGo::new(CORES, 1)
 }
 
-/// Two threads arrive at the same leaf and depart from it: whoever finds the half step completes it. (A leaf
-/// may have any number of visitors; in a kernel they are threads that migrated.)
+/// Two threads arrive at the same leaf and depart from it: a thread that finds the half step completes it. (A
+/// leaf may have any number of visitors. In a kernel they are threads that migrated.)
 #[test]
 fn snzi_half_steps_at_one_leaf() {
     explore(
@@ -154,7 +154,8 @@ fn snzi_departs_elsewhere() {
     );
 }
 
-/// Two who have forgotten where they arrived: one finds the other's arrival, before it is complete or after.
+/// Two threads that do not know where they arrived: one finds the other's arrival, before it is complete or
+/// after.
 #[test]
 fn snzi_departs_anywhere() {
     explore(

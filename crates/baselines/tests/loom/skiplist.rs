@@ -57,7 +57,7 @@ impl Core {
         })
     }
 
-    /// The core's thread; its domain does not wait for it afterwards.
+    /// The core's thread. Its domain does not wait for it afterwards.
     fn spawn(self, run: impl FnOnce(&Core) -> bool + 'static) -> JoinHandle<bool> {
         thread::spawn(move || {
             let answer = run(&self);
@@ -121,7 +121,7 @@ fn the_same_key_again() {
         let other = second.spawn(|core| core.insert(TALL));
         assert!(first.remove(TALL));
         let again = other.join().unwrap();
-        // The node before is freed, if it is retired; a lookup that passes it goes astray.
+        // The node before is freed, if it is retired. A lookup that passes it goes astray.
         (0..4).for_each(|_| _ = first.domain.quiesce(&first.pin));
         assert_eq!(first.floor(u64::MAX), again.then_some(TALL));
     });
@@ -163,7 +163,7 @@ fn one_removes() {
     });
 }
 
-/// What is there all the time is found, and what is found is alive.
+/// A key that is there all the time is found, and a node that is found is alive.
 #[test]
 fn a_lookup_against_a_removal() {
     explore(3, &[5, TALL, TALLER], |[first, second, third]| {

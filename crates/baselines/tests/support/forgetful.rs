@@ -1,4 +1,4 @@
-//! SNZI for holders who forget where their references arrived. All but the first one did so at leaves.
+//! SNZI for holders that forget where their references arrived. All but the first one did so at leaves.
 
 use baselines::{OutOfMemory, Scheme, Snzi, SnziCount, Zero};
 use percore::Pinned;

@@ -52,7 +52,7 @@ impl Core {
     }
 }
 
-/// What a reader looks for.
+/// The lookup of a reader.
 #[derive(Clone, Copy)]
 pub enum Look {
     /// A key that is always there.
@@ -83,7 +83,7 @@ fn look(reader: &Reader<'_, u32, Mortal>, what: Look) {
 /// A change by one core, against a lookup by another.
 pub struct Model {
     pub update: Update,
-    /// What is there at first, in the order of insertion.
+    /// The initial keys, in the order of insertion.
     pub keys: &'static [u32],
     pub change: fn(&Core),
     /// How many nodes the change retires: that it does what the model is about.

@@ -65,7 +65,7 @@ struct Space {
     pages: BTreeMap<u64, (usize, u64)>,
 }
 
-/// The core, with so many numbers.
+/// The core, with `NUMBERS` ASIDs.
 pub struct Core<const NUMBERS: u64> {
     pub tlb: Tlb,
     memory: Memory,
@@ -256,7 +256,7 @@ impl<const NUMBERS: u64> Core<NUMBERS> {
         leaves.into_iter().chain([root]).for_each(|table| self.memory.free(table));
     }
 
-    /// The space ends, while the core runs it not; another begins in its memory.
+    /// The space ends while the core does not run it. Another begins in its memory.
     pub fn replace(&mut self, space: usize) {
         if self.running == Some(space) {
             self.run(None);

@@ -1,5 +1,5 @@
 //! A core whose TLB keeps what it has of the spaces that the core does not run: whatever happens meanwhile,
-//! nothing stale is ever used, and what nobody took back is still there.
+//! nothing stale is ever used, and translations that no core invalidated are still there.
 
 mod core;
 mod tlb;
@@ -85,8 +85,8 @@ proptest! {
     }
 }
 
-/// Two spaces in turn, with pages that nobody takes back: each finds its translations again, unless there is
-/// one number only.
+/// Two spaces in turn, with pages that no core invalidates: each finds its translations again, unless there
+/// is one number only.
 #[test]
 fn who_comes_back_finds_its_translations() {
     fn hits<const NUMBERS: u64>() -> usize {

@@ -9,8 +9,7 @@ use vm_testkit::{FILES, Forks, Setup, Shows, Step, StepPlacement, Target, WORDS}
 pub const CORES: usize = 5;
 const PAGES: u64 = 2100;
 
-/// User space at low addresses, in the middle, and at the very top of what a key can say; all divide nodes in
-/// two.
+/// User space at low addresses, in the middle, and at the very top of the keys. All divide nodes in two.
 pub fn setup() -> impl Strategy<Value = Setup> {
     (select(vec![16, (1 << 18) - 1000, (1 << 36) - PAGES]), any::<u64>()).prop_map(|(start, seed)| {
         let user = PageRange::new(PageNum::new(start), PAGES).unwrap();
@@ -66,7 +65,7 @@ fn advice() -> impl Strategy<Value = Flags> {
     select(all.to_vec())
 }
 
-/// What one space does to its mappings and finds there.
+/// Operations of one space on its mappings, and on their contents.
 fn quiet_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (place(), length(), prot(), shows()).prop_map(|(place, pages, prot, shows)| {
@@ -86,7 +85,7 @@ fn quiet_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What concerns other spaces, files and the machine.
+/// Operations on other spaces, files and the machine.
 fn common_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => select(&Forks::ALL[..]).prop_map(Step::Fork),

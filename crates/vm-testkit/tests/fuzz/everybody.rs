@@ -1,4 +1,4 @@
-//! Several cores at once, on the same pages: no answer is judged but by itself. The machine stops whoever
+//! Several cores at once, on the same pages: no answer is judged but by itself. The machine stops a core that
 //! uses what is gone, and at the end nothing is lost.
 
 use fuzzing::Dice;

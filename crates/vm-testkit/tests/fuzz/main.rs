@@ -1,5 +1,5 @@
-//! Random calls of address spaces of every design: by cores in turn, judged by the model after each; on all
-//! of the addresses that there are numbers for; and by several cores at once. Memory of every kind runs out
+//! Random calls of address spaces of every design: by cores in turn, judged by the model after each, on all
+//! of the addresses that there are numbers for, and by several cores at once. Memory of every kind runs out
 //! meanwhile, and callers panic.
 #![forbid(unsafe_code)]
 

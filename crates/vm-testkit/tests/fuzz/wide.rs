@@ -1,5 +1,5 @@
-//! All addresses that a machine may have, and numbers that are none. What is refused is refused by an error,
-//! and the space works as well as before.
+//! All addresses that a machine may have, and numbers that are none. A refused call returns an error, and the
+//! space works as well as before.
 
 use std::ops::ControlFlow;
 
@@ -37,8 +37,7 @@ pub fn round(design: Design, dice: &mut Dice) {
     world.finish();
 }
 
-/// One call with numbers of any kind. Whether it succeeds is not judged, but that it does not take what lies
-/// outside.
+/// One call with numbers of any kind. Its success is not judged, but it must not take what lies outside.
 fn act(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice) {
     let (range, at) = (wild::range(dice, user), PageNum::new(wild::number(dice, user)));
     let inside = user.covers(range) && !range.is_empty();
@@ -94,7 +93,7 @@ fn act(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice) {
     }
 }
 
-/// What the space does not take is the caller's still.
+/// A frame that the space does not take is still the caller's.
 fn install(world: &World, pin: &Pinned, at: PageNum) {
     let Some(frame) = world.frames().alloc_zeroed(pin) else { return };
     if world.space.install(pin, at, frame).is_err() {

@@ -1,5 +1,5 @@
-//! Models of `compressed.rs`: the clock goes round a space while others use its page, take it away, or have
-//! it since a fork.
+//! Models of `compressed.rs`: the clock goes round a space while other cores use its page, invalidate it, or
+//! have it since a fork.
 //!
 //! Broken on purpose, and what then failed:
 //!
@@ -51,7 +51,7 @@ fn a_compressed_page_is_written() {
     });
 }
 
-/// What the clock finds is taken away at the same time.
+/// The page that the clock finds is taken away at the same time.
 fn goes_once(away: Act, after: Act) {
     let before: [Act; 2] = [
         |world, pin| world.parent.write(pin, 1),

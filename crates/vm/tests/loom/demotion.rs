@@ -1,5 +1,5 @@
-//! Model of `demotion.rs`: the others are sent away from a leaf while they link it once more, come to it, or
-//! fill in it.
+//! Model of `demotion.rs`: the other cores are unlinked from a leaf while they link it once more, come to it,
+//! or fill in it.
 
 use std::array;
 
@@ -11,7 +11,7 @@ use vm::{Linkage, PrivateSharers};
 
 use crate::check;
 
-/// What one core's hardware has. Its own, or an interrupt's on it.
+/// The translations of one core's hardware. Changed by the core itself, or by an interrupt on it.
 #[derive(Default)]
 struct Core {
     /// Its upper entry leads to the leaf.
@@ -49,7 +49,7 @@ impl World {
         world
     }
 
-    /// The same, and `OWNER` has not invalidated yet.
+    /// Returns a shared leaf in which `OWNER` has not invalidated yet.
     fn shared(linked: &[usize], word: usize) -> Arc<Self> {
         let world = Self {
             words: array::from_fn(|_| AtomicU64::new(0)),
@@ -108,7 +108,8 @@ impl World {
         assert!(!(core.linked && core.own), "a page of its own in place of the leaf");
     }
 
-    /// Once more, and this time the others go, unless one of them has linked before. Whether they went.
+    /// Invalidates once more, and this time the others have to unlink, unless one of them has linked before.
+    /// Returns whether they did.
     fn send_away(&self) -> bool {
         if !self.leaf().note_invalidation(id(OWNER)) {
             return false;
@@ -130,8 +131,8 @@ impl World {
         });
     }
 
-    /// With everybody at rest: who is linked is in the set, each of those holds the leaf, and nobody has what
-    /// was taken back.
+    /// Checks, with all cores at rest: each linked core is in the set, each core in the set holds the leaf,
+    /// and no core has an invalidated translation.
     fn judge(&self) {
         let set = self.leaf().linked();
         for (index, core) in self.cores.iter().enumerate() {
@@ -181,7 +182,8 @@ fn both_at_once() {
     race(&[0, 1], &[1, 2], link_and_walk);
 }
 
-/// The others go, and many fills make the leaf shared once more before who comes to it looks whether it may.
+/// The others are unlinked, and many fills make the leaf shared once more before a core that comes to it
+/// checks whether it may link.
 #[test]
 fn who_comes_as_the_leaf_is_shared_once_more() {
     check(3, || {
@@ -197,8 +199,8 @@ fn who_comes_as_the_leaf_is_shared_once_more() {
     });
 }
 
-/// The same, and so late that it finds nothing counted that it would have to change: only the fences keep the
-/// two apart.
+/// The same race, so late that the core finds no count that it would have to change: only the fences order
+/// the two.
 #[test]
 fn who_comes_to_the_leaf_before_anything_is_counted() {
     check(2, || {
@@ -225,8 +227,8 @@ fn who_drops_its_tables() {
     });
 }
 
-/// Who is in the set stores the page's word and no more (`linkage.rs`, 5); sent away at the same time, it
-/// finds the page after few faults all the same, through the leaf or in a page of its own.
+/// A core in the set stores only the page's word (`linkage.rs`, 5). If it is unlinked at the same time, it
+/// still finds the page after few faults, through the leaf or in a page of its own.
 #[test]
 fn who_fills_by_one_store() {
     check(3, || {
@@ -243,7 +245,7 @@ fn who_fills_by_one_store() {
     });
 }
 
-/// The same, and the page is taken back meanwhile.
+/// The same race, while the page is invalidated.
 #[test]
 fn what_is_filled_by_one_store_is_invalidated() {
     check(2, || {

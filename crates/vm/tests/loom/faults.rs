@@ -7,7 +7,7 @@ use vm::{Access, Fault, FaultError, Locking, Prot};
 
 use crate::world::{Core, race};
 
-/// Those whose faults may find a region changing.
+/// The designs whose faults may find a region changing.
 const OPTIMISTIC: [Locking; 3] = [Locking::Hybrid, Locking::Bonsai, Locking::PerVma];
 
 fn reads(core: &Core<'_>, page: u64) {
@@ -64,9 +64,10 @@ fn a_fault_against_protect_of_the_lower_part() {
     );
 }
 
-/// A region loses its upper part and a right, and grows again: nobody locks the slots of what is joined to
-/// it. A fault that finds the region with its old mapping and its new end must not use them: the mapping is
-/// stored before the end (`vma.rs`). The other designs have more interleavings and the same loads.
+/// A region loses its upper part and a right, and grows again: no thread locks the slots of the pages that
+/// are joined to it. A fault that finds the region with its old mapping and its new end must not use them:
+/// the mapping is stored before the end (`vma.rs`). The other designs have more interleavings and the same
+/// loads.
 #[test]
 fn a_fault_against_a_region_that_grows_again() {
     race(
@@ -85,7 +86,7 @@ fn a_fault_against_a_region_that_grows_again() {
     );
 }
 
-/// The same the other way round.
+/// The previous race with the two operations exchanged.
 #[test]
 fn a_fault_against_a_join() {
     race(
@@ -132,7 +133,7 @@ fn a_fault_against_the_end_of_a_node() {
     );
 }
 
-/// The same for a region that a fault has found: it is there until the fault is done.
+/// A region that a fault has found is there until the fault is done.
 #[test]
 fn a_fault_against_the_end_of_a_region() {
     race(

@@ -49,7 +49,7 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
     array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// So many fills are counted that the leaf is shared.
+/// Counts enough fills to make the leaf shared.
 fn share(leaf: &Leaf) {
     while !leaf.linkage().note_shared_fill(1, 2) {}
 }
@@ -66,7 +66,7 @@ fn core(index: usize) -> CoreId {
     CoreId::new(index)
 }
 
-/// Whoever is not interrupted finds no entry when it walks the leaf.
+/// A core that is not interrupted finds no entry when it walks the leaf.
 #[test]
 fn who_links_late_does_not_find_what_was_invalidated() {
     check(3, || {
@@ -133,8 +133,8 @@ fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
     });
 }
 
-/// A core uses a page's frame through the leaf, and drops its tables; whoever finds that it has gives the
-/// frame to somebody else.
+/// A core uses a page's frame through the leaf, and drops its tables. A core that finds them dropped gives
+/// the frame to another user.
 #[test]
 fn who_has_left_uses_nothing_of_the_leaf() {
     check(3, || {
@@ -170,7 +170,7 @@ fn one_core_comes_home_and_each_guest_has_a_seat() {
     });
 }
 
-/// All slots are held, so nobody links; but a core may drop its tables. Each core gives its hold up once.
+/// All slots are held, so no core links, but a core may drop its tables. Each core gives its hold up once.
 #[test]
 fn a_core_that_drops_its_tables_during_a_reset_holds_the_leaf_no_more() {
     check(3, || {

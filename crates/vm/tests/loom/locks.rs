@@ -1,5 +1,5 @@
-//! The locks of the designs by themselves, with a value that they protect: loom reports who reaches it
-//! without them.
+//! The locks of the designs by themselves, with a value that they protect: loom reports an access without
+//! them.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ impl Region {
         self.locks.unlock_vmas();
     }
 
-    /// What a fault sees; none if it finds the region changing.
+    /// Returns what a fault sees, or none if it finds the region changing.
     fn look(&self) -> Option<u64> {
         let _region = self.locks.enter(&self.lock)?;
         Some(self.value.get())

@@ -1,4 +1,4 @@
-//! The translations of a space: one page table, or one for each core, which may lead to the space's leaves;
+//! The translations of a space: one page table, or one for each core, which may lead to the space's leaves,
 //! and a TLB for each core.
 
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use vm::{Access, FrameNum, HUGE_PAGES, Mmu, OutOfMemory, PageNum, PageRange, Pro
 pub const CORES: usize = 2;
 pub const PAGES: u64 = 8;
 
-/// What the word of a leaf says that is an entry.
+/// The bit of a leaf's word that makes it an entry.
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 2;
 
 type Translation = Option<(FrameNum, Prot)>;
 
-/// What a core's hardware has.
+/// The state of a core's hardware.
 #[derive(Default)]
 struct Core {
-    /// What it has used, or has in a table of its own.
+    /// The translations that it has used, or has in a table of its own.
     tlb: [Translation; PAGES as usize],
-    /// Where its upper table leads.
+    /// The leaf to which its upper table leads.
     leaf: Option<usize>,
 }
 
@@ -31,7 +31,7 @@ pub struct Machine(Arc<Parts>);
 
 struct Parts {
     tables: Tables,
-    /// The one table. Loom reports an entry that is written by somebody who does not hold its page.
+    /// The one table. Loom reports an entry that is written by a core that does not hold its page.
     table: [Watched<Translation>; PAGES as usize],
     cores: [Mutex<Core>; CORES],
 }
@@ -41,7 +41,7 @@ impl Machine {
         Self(Arc::new(Parts { tables, table: Default::default(), cores: Default::default() }))
     }
 
-    /// What the one table says, and the TLBs too where they say something.
+    /// Returns the translation of the one table. The TLBs must agree where they have one.
     pub fn translation(&self, page: PageNum) -> Translation {
         let entry = self.0.table[index(page)].get();
         for cached in self.cached(page) {
@@ -50,7 +50,7 @@ impl Machine {
         entry
     }
 
-    /// What the TLBs say.
+    /// Returns the translations in the TLBs.
     pub fn cached(&self, page: PageNum) -> impl Iterator<Item = (FrameNum, Prot)> {
         self.0.cores.iter().filter_map(move |core| core.lock().unwrap().tlb[index(page)])
     }
@@ -90,7 +90,7 @@ impl Machine {
     }
 }
 
-/// What a word of a leaf says.
+/// Returns the translation in a word of a leaf.
 fn translated((_, word): (usize, u64)) -> Translation {
     let prot = if word & WRITABLE != 0 { Prot::READ | Prot::WRITE } else { Prot::READ };
     (word & PRESENT != 0).then(|| (FrameNum::new(word >> 12 & 0xffff), prot))
@@ -134,7 +134,7 @@ impl Mmu for Machine {
         if prot.allows(Access::Write) { PRESENT | WRITABLE } else { PRESENT }
     }
 
-    /// What the core had in a table of its own goes.
+    /// Links the leaf, and drops what the core had in a table of its own.
     fn link(&self, pin: &Pinned, _: PageNum, leaf: usize) -> Result<bool, OutOfMemory> {
         let mut core = self.core(pin.core());
         let before = core.leaf;

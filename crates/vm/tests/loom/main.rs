@@ -20,7 +20,7 @@ use test_memory::Poison;
 #[global_allocator]
 static ALLOCATOR: Poison = Poison;
 
-/// Explores `model`, with so many preemptions in an execution.
+/// Explores `model` with at most `preemptions` preemptions in an execution.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -14,7 +14,7 @@ pub struct Memory(Arc<Mutex<State>>);
 struct State {
     frames: BTreeMap<u64, Contents>,
     compressed: BTreeMap<u32, Contents>,
-    /// The last number. None is used twice, so that whoever uses one too long is found out.
+    /// The last number. None is used twice, so that a late use is detected.
     last: u32,
 }
 
@@ -35,7 +35,7 @@ impl Memory {
         self.lock().frames.len()
     }
 
-    /// Returns whether nobody has anything of it.
+    /// Returns whether all of it is unused.
     pub fn is_unused(&self) -> bool {
         let state = self.lock();
         state.frames.is_empty() && state.compressed.is_empty()
@@ -109,7 +109,7 @@ impl Frames for Memory {
         }
     }
 
-    /// Who is the last is known to be, which is the strictest answer.
+    /// The last holder is always told that it is, which is the strictest answer.
     fn unshare(&self, _: &Pinned, frame: FrameNum) -> bool {
         let mut state = self.lock();
         let contents = state.frame(frame);

@@ -35,7 +35,7 @@ fn page() -> PageRange {
     PageRange::one(PageNum::new(5))
 }
 
-/// Who is not interrupted has cleared the page before it can use it again, however often it came by
+/// A core that is not interrupted has cleared the page before it can use it again, however often it entered
 /// meanwhile.
 fn nobody_uses_what_was_freed(visits: usize, preemptions: usize) {
     check(preemptions, move || {
@@ -72,8 +72,8 @@ fn a_core_that_stays_is_interrupted_or_has_cleared() {
     });
 }
 
-/// What hardware reads in memory that no table of the core is made of, such as a leaf's word, is not cleared
-/// by the note: whoever has heard it reads what is there now.
+/// Memory that hardware reads outside the core's own tables, such as a leaf's word, is not cleared by the
+/// note: a core that has taken the note reads what is there now.
 fn who_hears_a_note_finds_what_came_before_it(hear: fn(&Presence) -> Option<PageRange>) {
     check(3, move || {
         let core = Arc::new(Core::new());
@@ -96,7 +96,7 @@ fn who_fills_from_elsewhere_finds_what_came_before_the_note() {
     who_hears_a_note_finds_what_came_before_it(Presence::catch_up);
 }
 
-/// A core uses a frame and leaves; whoever need not interrupt it gives the frame to somebody else.
+/// A core uses a frame and leaves. A core that need not interrupt it gives the frame to another user.
 #[test]
 fn who_has_left_uses_nothing_any_more() {
     check(3, || {
@@ -114,7 +114,7 @@ fn who_has_left_uses_nothing_any_more() {
     });
 }
 
-/// Two initiators note different pages; neither note hides the other.
+/// Two initiators note different pages. Neither note hides the other.
 #[test]
 fn two_notes_are_both_heard() {
     check(3, || {

@@ -65,7 +65,7 @@ impl Program {
         self.touch(pin, Access::Read, |frame| self.memory.read(frame))
     }
 
-    /// The clock comes by so many times.
+    /// Runs the clock over the space `times` times.
     pub fn visit(&self, pin: &Pinned, times: usize) {
         (0..times).for_each(|_| _ = self.space.page_out(pin, PAGE));
     }
@@ -78,7 +78,7 @@ impl Program {
         self.space.destroy(pin);
     }
 
-    /// Nobody translates what the page has not, or may do more than it may.
+    /// Checks that no core translates a frame that the page does not have, or has more rights than the page.
     fn judge(&self, pin: &Pinned) {
         for (frame, prot) in self.machine.cached(PAGE) {
             let access = if prot.allows(Access::Write) { Access::Write } else { Access::Read };
@@ -94,7 +94,7 @@ impl Program {
 }
 
 impl World {
-    /// Nothing is mapped but the parent's page, which has nothing.
+    /// Returns a world in which only the parent's page is mapped, and is untouched.
     fn new(tables: Tables) -> Self {
         let (memory, domains) = (Memory::default(), Domains::new());
         let program = |pin: &Pinned| Program::new(pin, tables, &domains, &memory);
@@ -103,7 +103,7 @@ impl World {
         Self { parent, child, memory, domains }
     }
 
-    /// With everybody gone: all comes back.
+    /// Ends the world, without cores: all memory comes back.
     fn end(self) {
         let Self { parent, child, memory, domains } = self;
         as_core(0, |_| parent.end());
@@ -113,7 +113,7 @@ impl World {
     }
 }
 
-/// What one core does.
+/// The operation of one core.
 pub type Act = fn(&World, &Pinned);
 
 /// Explores `one` on core 0 against `other` on core 1, on which `before` was done too. `after` it the outcome

@@ -28,7 +28,8 @@ pub struct World {
     domains: Domains,
 }
 
-/// What waits until nobody uses it any more: nodes of the resident pages, regions and nodes of their tree.
+/// The domains of objects that wait for their last users: nodes of the resident pages, regions and nodes of
+/// their tree.
 pub struct Domains {
     pub refcache: Arc<Refcache>,
     pub nodes: Arc<NodeCounters>,
@@ -102,8 +103,8 @@ impl World {
         self.domains.tick_all();
     }
 
-    /// With everybody gone: each frame is at one page, whose translations are right, and all of it comes
-    /// back.
+    /// Ends the world, without cores: each frame is at one page, whose translations are right, and all memory
+    /// comes back.
     fn end(self) {
         let frame = |page| self.core(0).frame(PageNum::new(page));
         assert_eq!(self.memory.frames_in_use(), (0..PAGES).filter_map(frame).count(), "a frame was lost");
@@ -139,12 +140,12 @@ impl Core<'_> {
         self.world.space.fault(&self.pin, PageNum::new(page).address().unwrap(), access)
     }
 
-    /// Nodes of the resident pages that nobody uses any more go on their way.
+    /// Lets unused nodes of the resident pages proceed towards their end.
     pub fn tick(&self) {
         self.world.domains.refcache.tick(&self.pin);
     }
 
-    /// The same for regions, and nodes of their tree.
+    /// Lets unused regions and nodes of their tree proceed towards their end.
     pub fn quiesce(&self) {
         self.world.domains.rcu.quiesce(&self.pin);
     }
@@ -162,8 +163,8 @@ impl Core<'_> {
     }
 }
 
-/// Explores `one` on core 0 against `other` on core 1, after `before`, in a space of each kind, with so many
-/// preemptions.
+/// Explores `one` on core 0 against `other` on core 1, after `before`, in a space of each kind, with at most
+/// `preemptions` preemptions.
 pub fn race(
     kinds: &[Locking],
     preemptions: usize,

@@ -8,7 +8,7 @@
 //! | `bonsai` | the space's lock, to write | nothing |
 //! | `pervma` | the same; and the lock of each region that it changes, until it ends | its region's lock, to read |
 //!
-//! The first four are those of the Bonsai paper (sections 4.1, 5.1 to 5.3); the fifth has the shape of
+//! The first four are those of the Bonsai paper (sections 4.1, 5.1 to 5.3). The fifth has the shape of
 //! today's Linux. An operation that only looks holds the space's lock to read. In all five a page's slot is
 //! locked while its translation changes (the paper's PTE locks).
 //!
