@@ -40,16 +40,16 @@ pub trait Scheme<'c>: Sync {
     /// The place where the one reference of a new count is counted.
     const FIRST: Self::Place;
 
-    /// A count of one reference, on a machine of `cores` cores.
+    /// Returns a count of one reference, on a machine of `cores` cores.
     ///
     /// # Errors
     /// [`OutOfMemory`], if it needs memory.
     fn count(cores: usize) -> Result<Self::Count, OutOfMemory>;
 
-    /// The bytes of such a count, those that it points to included.
+    /// Returns the bytes of such a count, those that it points to included.
     fn object_bytes(cores: usize) -> usize;
 
-    /// The bytes that each core has for all objects together.
+    /// Returns the bytes that each core has for all objects together.
     fn core_bytes(&self) -> usize {
         0
     }

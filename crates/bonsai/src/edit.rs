@@ -32,7 +32,8 @@ pub enum Update {
 }
 
 impl Update {
-    /// The most nodes that climbing `path` may need, if the subtree at its end becomes `change` heavier.
+    /// Returns the most nodes that climbing `path` may need, if the subtree at its end becomes `change`
+    /// heavier.
     pub(crate) fn cost<K, T>(self, path: &Path<'_, K, T>, change: isize) -> usize {
         let at = |(node, side): (Found<'_, K, T>, Side)| {
             let (near, far) =
@@ -48,7 +49,7 @@ impl Update {
 }
 
 impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
-    /// The tree that `path` comes from, with `tree` at the end of it.
+    /// Returns the tree that `path` comes from, with `tree` at the end of it.
     pub(crate) fn climb(
         &mut self,
         path: &mut Path<'a, K, T>,

@@ -115,12 +115,12 @@ pub struct Bonsai<K: Key, T: Send + Sync + 'static, D: Handle> {
 }
 
 impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
-    /// An empty map, updated in place where that may be.
+    /// Returns an empty map, updated in place where that may be.
     pub fn new(domain: D) -> Self {
         Self::with_update(domain, Update::InPlace)
     }
 
-    /// An empty map, updated in place where that may be.
+    /// Returns an empty map, updated in place where that may be.
     ///
     /// # Errors
     /// No memory for what there is one of for each core.
@@ -129,7 +129,7 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
         Ok(Self::with_tally(domain, Update::InPlace, tally))
     }
 
-    /// An empty map.
+    /// Returns an empty map.
     ///
     /// # Panics
     /// If there is no memory for what there is one of for each core.

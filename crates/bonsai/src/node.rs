@@ -31,7 +31,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// The children of a node that has `this` on this side and `that` on the other, left one first.
+    /// Returns the children of a node that has `this` on this side and `that` on the other, left one first.
     pub fn pair<A>(self, this: A, that: A) -> [A; 2] {
         match self {
             Side::Left => [this, that],
@@ -130,12 +130,12 @@ impl<K, T> Deref for Found<'_, K, T> {
 }
 
 impl<'g, K, T> Found<'g, K, T> {
-    /// A node that the writer has just made.
+    /// Returns a node that the writer has just made.
     pub fn made(node: Owned<Node<K, T>>) -> Self {
         Self { node: node.into_raw(), _section: PhantomData }
     }
 
-    /// The subtree on a side.
+    /// Returns the subtree on a side.
     #[inline(always)]
     pub fn child(self, side: Side) -> Tree<'g, K, T> {
         // SAFETY: this node was found in the section, so it was linked after that began.
@@ -149,7 +149,7 @@ impl<'g, K, T> Found<'g, K, T> {
         self.size.0.store(size, Ordering::Relaxed);
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline(always)]
     pub fn value(self) -> &'g T {
         // SAFETY: it is not null once the node is linked, and was this node's after the section began: it is
@@ -177,7 +177,7 @@ impl<'g, K, T> Found<'g, K, T> {
     }
 }
 
-/// How many entries a subtree has. For the writer only.
+/// Returns how many entries a subtree has. For the writer only.
 pub(crate) fn size<K, T>(tree: Tree<'_, K, T>) -> usize {
     // Relaxed: only the writer uses it.
     tree.map_or(0, |node| node.size.0.load(Ordering::Relaxed))

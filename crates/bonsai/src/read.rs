@@ -31,14 +31,14 @@ impl<'a, K: Key, T> Reader<'a, K, T> {
         Self { root, _section: section }
     }
 
-    /// The tree as it is now.
+    /// Returns the tree as it is now.
     #[inline(always)]
     pub(crate) fn root(&self) -> Tree<'_, K, T> {
         // SAFETY: the root is in no node, and the section lasts as long as the borrow.
         unsafe { self.root.get() }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[inline]
     pub fn get(&self, key: K) -> Option<&T> {
         let mut tree = self.root();
@@ -52,20 +52,20 @@ impl<'a, K: Key, T> Reader<'a, K, T> {
         None
     }
 
-    /// The entry with the greatest key that is not greater than `key`.
+    /// Returns the entry with the greatest key that is not greater than `key`.
     #[inline]
     pub fn floor(&self, key: K) -> Option<(K, &T)> {
         self.nearest(key, Side::Right)
     }
 
-    /// The entry with the least key that is not less than `key`.
+    /// Returns the entry with the least key that is not less than `key`.
     #[inline]
     pub fn ceiling(&self, key: K) -> Option<(K, &T)> {
         self.nearest(key, Side::Left)
     }
 
-    /// The entry with the greatest key that is not greater than `key`, and that with the least key that is
-    /// greater: one way down for both.
+    /// Returns the entry with the greatest key that is not greater than `key`, and that with the least key
+    /// that is greater: one way down for both.
     #[inline]
     pub fn around(&self, key: K) -> [Option<(K, &T)>; 2] {
         let (mut tree, mut around): (_, [Option<Found<'_, K, T>>; 2]) = (self.root(), [None; 2]);
@@ -77,7 +77,7 @@ impl<'a, K: Key, T> Reader<'a, K, T> {
         around.map(|found| found.map(|node| (node.key, node.value())))
     }
 
-    /// The last node on the way from which it goes on to `side`, or the key's own.
+    /// Returns the last node on the way from which it goes on to `side`, or the key's own.
     #[inline(always)]
     fn nearest(&self, key: K, side: Side) -> Option<(K, &T)> {
         let (mut tree, mut best): (_, Option<Found<'_, K, T>>) = (self.root(), None);

@@ -29,7 +29,7 @@ impl<K, T> Spares<K, T> {
         Ok(())
     }
 
-    /// One of those that were reserved.
+    /// Returns one of those that were reserved.
     pub fn take(&mut self) -> Owned<Node<K, T>> {
         let first = self.chain().expect("more nodes were used than reserved");
         self.0.set(first.child(Side::Left));

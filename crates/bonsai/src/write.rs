@@ -58,7 +58,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         }
     }
 
-    /// How many entries there are.
+    /// Returns how many entries there are.
     pub fn len(&self) -> usize {
         size(self.top())
     }
@@ -129,7 +129,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         Ok(true)
     }
 
-    /// The children of `node` under the key next to it.
+    /// Returns the children of `node` under the key next to it.
     fn merge(&mut self, node: Found<'a, K, T>, spine: &mut Spine<'a, K, T>) -> Found<'a, K, T> {
         let (side, next) = (spine.side, spine.next);
         let rest = self.climb(&mut spine.path, next.child(side), Update::Copying);
@@ -159,7 +159,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
         self.root.set(top);
     }
 
-    /// The tree, for local variables of a writer's methods.
+    /// Returns the tree, for local variables of a writer's methods.
     pub(crate) fn top(&self) -> Tree<'a, K, T> {
         // SAFETY: the section lasts as long as the writer, and no caller keeps a node beyond a call of it.
         unsafe { self.root.get() }

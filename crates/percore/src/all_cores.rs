@@ -12,7 +12,7 @@ impl<T> AllCores<T> {
         Self(all)
     }
 
-    /// The caller's own.
+    /// Returns the caller's own.
     #[inline(always)]
     pub fn mine(&self, pin: &Pinned) -> &T {
         self.of(pin.core())

@@ -16,7 +16,7 @@ impl CoreId {
         Self(index as u8)
     }
 
-    /// The number, for indexing.
+    /// Returns the number, for indexing.
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize

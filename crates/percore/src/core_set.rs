@@ -53,12 +53,12 @@ impl CoreSet {
         self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
-    /// How many cores are in the set.
+    /// Returns how many cores are in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The cores, lowest first.
+    /// Returns the cores, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = CoreId> {
         let words = self.0;
         (0..WORDS).flat_map(move |at| Bits(words[at]).map(move |bit| CoreId::new(at * 64 + bit)))

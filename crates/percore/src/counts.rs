@@ -59,7 +59,7 @@ impl<const N: usize> Counts<N> {
             .fold(read(&self.common), |sum, own| array::from_fn(|at| sum[at].wrapping_add(value(&own[at]))))
     }
 
-    /// How many cores there are.
+    /// Returns how many cores there are.
     pub fn cores(&self) -> usize {
         self.own.cores()
     }

@@ -69,7 +69,7 @@ impl Hints {
         stays
     }
 
-    /// The cores to look at.
+    /// Returns the cores to look at.
     pub fn cores(&self) -> CoreSet {
         CoreSet::from_words(core::array::from_fn(|word| self.0[word].load(Ordering::Relaxed)))
     }

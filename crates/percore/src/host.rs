@@ -71,7 +71,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// The core we are pinned to.
+    /// Returns the core we are pinned to.
     #[inline(always)]
     pub fn core(&self) -> CoreId {
         self.core
@@ -88,8 +88,8 @@ impl Pinned {
         assert!(here == there, "core {here} does what was begun by one pinned to core {there}");
     }
 
-    /// A token for a caller that is pinned by other means: a model checker's thread that plays `core`, or a
-    /// kernel that runs with preemption off. Dropping it does not call the host.
+    /// Returns a token for a caller that is pinned by other means: a model checker's thread that plays
+    /// `core`, or a kernel that runs with preemption off. Dropping it does not call the host.
     ///
     /// # Safety
     /// The requirements of [`Host`] must hold for the life of the token.

@@ -58,7 +58,7 @@ impl<T: Send + Sync> LazyPerCore<T> {
         Some(Self { parts: parts.into_boxed_slice(), newest, owns: PhantomData })
     }
 
-    /// The caller's own, if it has one. Relaxed: it made it itself.
+    /// Returns the caller's own, if it has one. Relaxed: it made it itself.
     #[inline(always)]
     pub fn mine(&self, pin: &Pinned) -> Option<&T> {
         self.part(pin.core(), Ordering::Relaxed)
@@ -86,7 +86,7 @@ impl<T: Send + Sync> LazyPerCore<T> {
         iter::successors(newest, |part| unsafe { part.before.as_ref() }).map(|part| &part.value)
     }
 
-    /// How many cores there are.
+    /// Returns how many cores there are.
     pub fn cores(&self) -> usize {
         self.parts.len()
     }

@@ -23,7 +23,7 @@ impl<T> PerCore<T> {
         Some(Self(all.into_boxed_slice()))
     }
 
-    /// The caller's own.
+    /// Returns the caller's own.
     ///
     /// # Panics
     /// If it was made for fewer cores.
@@ -32,7 +32,7 @@ impl<T> PerCore<T> {
         self.of(pin.core())
     }
 
-    /// The caller's own, unless it was made for fewer cores.
+    /// Returns the caller's own, unless it was made for fewer cores.
     #[inline(always)]
     pub fn try_mine(&self, pin: &Pinned) -> Option<&T> {
         self.0.get(pin.core().index()).map(|padded| &**padded)
@@ -55,7 +55,7 @@ impl<T> PerCore<T> {
         self.0.iter().map(|padded| &**padded)
     }
 
-    /// How many cores there are.
+    /// Returns how many cores there are.
     pub fn cores(&self) -> usize {
         self.0.len()
     }

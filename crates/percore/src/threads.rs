@@ -46,7 +46,7 @@ pub struct ThreadCore {
 }
 
 impl ThreadCore {
-    /// The core this thread plays.
+    /// Returns the core this thread plays.
     pub fn id(&self) -> CoreId {
         self.core
     }

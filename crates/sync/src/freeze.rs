@@ -24,7 +24,7 @@ pub enum Look<'a, T> {
 
 impl<T> FreezeLock<T> {
     crate::const_unless_loom! {
-        /// A lock around `value`, which may change.
+        /// Returns a lock around `value`, which may change.
         pub fn new(value: T) -> Self {
             Self { lock: SpinLock::new(value), frozen: AtomicBool::new(false) }
         }

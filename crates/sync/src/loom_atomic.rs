@@ -19,12 +19,12 @@ macro_rules! announced {
         }
 
         impl $name {
-            /// An atomic that holds `value`.
+            /// Returns an atomic that holds `value`.
             pub fn new(value: $value) -> Self {
                 Self { inner: loom::sync::atomic::$name::new(value), loads: loom::sync::atomic::AtomicUsize::new(0) }
             }
 
-            /// The value, or an older one if `order` allows it.
+            /// Returns the value, or an older one if `order` allows it.
             pub fn load(&self, order: Ordering) -> $value {
                 self.loads.fetch_add(1, Ordering::Relaxed);
                 self.inner.load(order)
@@ -55,7 +55,7 @@ pub struct AtomicPtr<T> {
 }
 
 impl<T> AtomicPtr<T> {
-    /// An atomic that holds `value`.
+    /// Returns an atomic that holds `value`.
     pub fn new(value: *mut T) -> Self {
         Self {
             inner: loom::sync::atomic::AtomicPtr::new(value),
@@ -63,7 +63,7 @@ impl<T> AtomicPtr<T> {
         }
     }
 
-    /// The pointer, or an older one if `order` allows it.
+    /// Returns the pointer, or an older one if `order` allows it.
     pub fn load(&self, order: Ordering) -> *mut T {
         self.loads.fetch_add(1, Ordering::Relaxed);
         self.inner.load(order)

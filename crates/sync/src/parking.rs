@@ -54,12 +54,13 @@ impl Parking {
         }
     }
 
-    /// The task wants to sleep. False: it was woken since it last slept, and must look again.
+    /// Begins a sleep. Returns false if the task was woken since it last slept, and must look again.
     pub fn begin(&self) -> bool {
         self.leave_for(ACTIVE, PARKING)
     }
 
-    /// The task is off its stack. False: it was woken meanwhile, and must be put into a run queue.
+    /// Records that the task is off its stack. Returns false if it was woken meanwhile, and must be put into
+    /// a run queue.
     pub fn settle(&self) -> bool {
         self.leave_for(PARKING, PARKED)
     }

@@ -16,7 +16,7 @@ pub struct SetOnce<T> {
 unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
 
 impl<T> SetOnce<T> {
-    /// An empty cell.
+    /// Returns an empty cell.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self { taken: AtomicBool::new(false), ready: AtomicBool::new(false), value: UnsafeCell::new(None) }
@@ -35,7 +35,7 @@ impl<T> SetOnce<T> {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// The value, once it is set.
+    /// Returns the value, once it is set.
     #[inline(always)]
     pub fn get(&self) -> Option<&T> {
         if !self.ready.load(Ordering::Acquire) {

@@ -20,7 +20,7 @@ unsafe impl<T: Send> Send for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
     crate::const_unless_loom! {
-        /// An unlocked lock around `value`.
+        /// Returns an unlocked lock around `value`.
         pub fn new(value: T) -> Self {
             Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
         }

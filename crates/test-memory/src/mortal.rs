@@ -11,7 +11,7 @@ pub struct Mortal {
 unsafe impl Sync for Mortal {}
 
 impl Mortal {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn new(key: impl Into<u64>) -> Self {
         Self { key: key.into(), ended: UnsafeCell::new(false) }
     }

@@ -9,7 +9,7 @@ pub struct Watched<T>(UnsafeCell<T>);
 unsafe impl<T: Send> Sync for Watched<T> {}
 
 impl<T: Copy> Watched<T> {
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> T {
         // SAFETY: loom checks that no thread writes meanwhile.
         self.0.with(|value| unsafe { *value })

@@ -66,7 +66,7 @@ impl Found {
 }
 
 impl Cache {
-    /// The entry that allows `access` to `page`.
+    /// Returns the entry that allows `access` to `page`.
     pub(crate) fn get(&self, page: PageNum, access: Access) -> Option<Found> {
         let found = self.small.get(&page.get()).or_else(|| self.huge.get(&(page.get() / HUGE_PAGES)));
         found.copied().filter(|found| found.first.prot.allows(access))

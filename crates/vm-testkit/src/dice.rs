@@ -5,7 +5,7 @@
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// The next number, below `end`.
+    /// Returns the next number, below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

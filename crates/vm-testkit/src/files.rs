@@ -32,7 +32,7 @@ struct View {
 }
 
 impl View {
-    /// The page of the file that shows at `page`.
+    /// Returns the page of the file that shows at `page`.
     fn index(&self, page: PageNum) -> u64 {
         let start = self.start.expect("a backing is placed before it shows");
         page.get().wrapping_sub(start).wrapping_add(self.offset)
@@ -50,26 +50,28 @@ struct State {
 pub struct FileStore(Mutex<State>);
 
 impl FileStore {
-    /// A file of `len` pages: its number.
+    /// Creates a file of `len` pages and returns its number.
     pub fn create(&self, len: u64) -> usize {
         let files = &mut self.lock().files;
         files.push(File { len, pages: BTreeMap::new() });
         files.len() - 1
     }
 
-    /// A backing that shows `pages` pages of `file` from `offset` on, with one reference for the caller.
+    /// Returns a backing that shows `pages` pages of `file` from `offset` on, with one reference for the
+    /// caller.
     pub fn view(&self, file: usize, offset: u64, pages: u64) -> BackingNum {
         self.add(View { file, offset, start: None, end: offset + pages, references: 1 })
     }
 
-    /// A backing that shows at `to` what `backing` shows at `from`, with one reference for the caller.
+    /// Returns a backing that shows at `to` what `backing` shows at `from`, with one reference for the
+    /// caller.
     pub fn moved(&self, backing: BackingNum, from: PageNum, to: PageNum) -> BackingNum {
         let (file, offset) = self.shown(backing, from);
         let end = self.lock().views[backing.get() as usize - 1].end;
         self.add(View { file, offset, start: Some(to.get()), end, references: 1 })
     }
 
-    /// A backing that shows what `backing` shows, where it does, with one reference for the caller.
+    /// Returns a backing that shows what `backing` shows, where it does, with one reference for the caller.
     pub fn again(&self, backing: BackingNum) -> BackingNum {
         let view = self.lock().views[backing.get() as usize - 1];
         assert!(view.start.is_some() && view.references > 0, "{backing:?} shows nothing");
@@ -174,7 +176,7 @@ impl FileStore {
     }
 }
 
-/// A page of a file, with the file's reference.
+/// Returns a page of a file, with the file's reference.
 fn first_page(pin: &Pinned, frames: &FrameStore, file: usize, index: u64) -> Option<FrameNum> {
     let fresh = frames.alloc_zeroed(pin)?;
     (0..WORDS).for_each(|word| frames.write(fresh, word, original(file, index, word)));

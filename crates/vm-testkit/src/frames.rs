@@ -93,7 +93,7 @@ impl FrameStore {
         self.in_use(frame).words[word].store(value, SeqCst);
     }
 
-    /// The whole contents of a frame.
+    /// Returns the whole contents of a frame.
     pub fn contents(&self, frame: FrameNum) -> [u64; WORDS] {
         std::array::from_fn(|word| self.read(frame, word))
     }

@@ -31,7 +31,7 @@ impl HugeFrames {
         }
     }
 
-    /// One past the last frame.
+    /// Returns one past the last frame.
     pub(crate) fn end(&self) -> usize {
         self.start + BLOCKS * FRAMES
     }
@@ -40,7 +40,7 @@ impl HugeFrames {
         self.offered.store(offered, SeqCst);
     }
 
-    /// The frames of a block.
+    /// Returns the frames of a block.
     pub(crate) fn take(&self) -> Option<Range<usize>> {
         if !self.offered.load(SeqCst) {
             return None;

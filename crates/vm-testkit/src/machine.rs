@@ -84,7 +84,7 @@ thread_local! {
 }
 
 impl Machine {
-    /// A machine of `cores` cores, all online, and `frames` frames. Waits for another machine to go.
+    /// Returns a machine of `cores` cores, all online, and `frames` frames. Waits for another machine to go.
     pub fn new(cores: usize, frames: usize) -> Arc<Self> {
         let turn = Turn::wait();
         let refcache = Arc::new(Refcache::new(Config { cores, cache_slots: 64, review_budget: usize::MAX }));
@@ -106,7 +106,7 @@ impl Machine {
         Arc::new(machine)
     }
 
-    /// How many cores there are.
+    /// Returns how many cores there are.
     pub fn cores(&self) -> usize {
         self.inboxes.cores()
     }
@@ -133,7 +133,7 @@ impl Machine {
         (0..self.cores()).for_each(|core| self.on(core, &mut f));
     }
 
-    /// This thread attends `core` until the value is dropped.
+    /// Makes this thread attend `core` until the value is dropped.
     pub fn attend(self: &Arc<Self>, core: usize) -> Attended {
         let played = threads::enter(CoreId::new(core));
         self.inboxes.of(played.id()).lock().unwrap().attended = true;
@@ -195,7 +195,7 @@ impl Machine {
         self.turn.end();
     }
 
-    /// This core is between two operations: an epoch may end.
+    /// Records that this core is between two operations, so that an epoch may end.
     pub fn tick(&self, pin: &Pinned) -> usize {
         self.rcu.quiesce(pin) + self.refcache.tick(pin).freed
     }

@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// A program on this core does `access`: what it finds in the first word.
+    /// Does `access` as a program on this core, and returns what it finds in the first word.
     pub fn glance(&self, pin: &Pinned, page: PageNum) -> u64 {
         let frame = self.reach(pin, page, Access::Read).expect("the page can be read");
         self.frames().read(frame, 0)

@@ -167,12 +167,12 @@ impl SimMmu {
         self.state.links.iter().enumerate().filter_map(read).collect()
     }
 
-    /// How many links to leaves there are, on all cores.
+    /// Returns how many links to leaves there are, on all cores.
     pub fn links(&self) -> usize {
         self.state.links.iter().map(|links| links.lock().unwrap().len()).sum()
     }
 
-    /// How many table pages of their own have entries, on all cores.
+    /// Returns how many table pages of their own have entries, on all cores.
     pub fn own_pages(&self) -> usize {
         let leaves = |table: &Mutex<Cache>| {
             let entries = table.lock().unwrap();

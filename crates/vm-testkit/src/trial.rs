@@ -32,7 +32,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// One space and its model, both empty.
+    /// Returns one space and its model, both empty.
     pub fn new(setup: Setup, design: Design) -> Self {
         let (world, disk) = (World::new(setup, design), Disk::default());
         for file in (0..FILES).map(|_| world.machine.files.create(FILE_PAGES)) {
@@ -51,7 +51,7 @@ impl Trial {
         }
     }
 
-    /// The space whose steps these are.
+    /// Returns the space whose steps these are.
     pub fn world(&self) -> &World {
         &self.spaces[self.at].0
     }

@@ -118,12 +118,12 @@ pub fn for_each_design(setup: Setup, test: impl Fn(World)) {
 }
 
 impl World {
-    /// A [`RadixSpace`] with `tables`, run by every core.
+    /// Returns a [`RadixSpace`] with `tables`, run by every core.
     pub fn radix(setup: Setup, tables: Tables) -> Self {
         Self::new(setup, Design::Radix(tables))
     }
 
-    /// A space, run by every core.
+    /// Returns a space, run by every core.
     pub fn new(setup: Setup, design: Design) -> Self {
         let machine = Machine::new(setup.cores, setup.frames);
         let nodes = Arc::new(NodeCounters::new(setup.cores));
@@ -206,17 +206,17 @@ impl World {
         self.space.counters()[event]
     }
 
-    /// A program on this core reads a word.
+    /// Reads a word as a program on this core.
     pub fn load(&self, pin: &Pinned, page: PageNum, word: usize) -> Result<u64, FaultError> {
         self.reach(pin, page, Access::Read).map(|frame| self.frames().read(frame, word))
     }
 
-    /// A program on this core writes a word.
+    /// Writes a word as a program on this core.
     pub fn store(&self, pin: &Pinned, page: PageNum, word: usize, value: u64) -> Result<(), FaultError> {
         self.reach(pin, page, Access::Write).map(|frame| self.frames().write(frame, word, value))
     }
 
-    /// A program on this core does `access`: the frame it reaches, after the faults it takes.
+    /// Does `access` as a program on this core, and returns the frame it reaches, after the faults it takes.
     pub fn reach(&self, pin: &Pinned, page: PageNum, access: Access) -> Result<FrameNum, FaultError> {
         self.mmu.enter(pin);
         loop {

@@ -51,7 +51,7 @@ impl Arenas {
         Some(Self { of, split: Split::of(layout), yard: Yard::of(layout), seed: layout.seed })
     }
 
-    /// A range of `pages` pages that this core unmapped lately.
+    /// Returns a range of `pages` pages that this core unmapped lately.
     #[inline]
     pub(crate) fn recent(&self, pin: &Pinned, pages: u64) -> Option<PageNum> {
         self.of.mine(pin)?.lock().recent.take(pages)
@@ -97,7 +97,7 @@ impl Arenas {
     }
 }
 
-/// An arena in `part` that begins at a random place in its upper three quarters.
+/// Returns an arena in `part` that begins at a random place in its upper three quarters.
 fn begin(part: Range<u64>, seed: u64) -> Sweep {
     let upper = (part.end - part.start).div_ceil(4) * 3;
     let top = part.end - mix(seed ^ part.end) % upper.max(1);

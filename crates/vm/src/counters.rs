@@ -133,7 +133,7 @@ impl EventCounts {
         self.unmap(pin, change, 0);
     }
 
-    /// The counts of `core`.
+    /// Returns the counts of `core`.
     pub(crate) fn of(&self, core: CoreId) -> Counters {
         split(self.0.of(core)).0
     }

@@ -17,14 +17,14 @@ pub(crate) trait Look: Fn(Range<u64>) -> Option<u64> {}
 
 impl<F: Fn(Range<u64>) -> Option<u64>> Look for F {}
 
-/// The highest hole of `pages` pages in `within`: an aligned one if there is one.
+/// Returns the highest hole of `pages` pages in `within`: an aligned one if there is one.
 pub(crate) fn any_hole(within: Range<u64>, pages: u64, look: &impl Look) -> Option<u64> {
     let aligned = hole_below(within.clone(), pages, look).ok();
     if pages < LARGE { aligned } else { aligned.or_else(|| hole_aligned(within, pages, 1, look).ok()) }
 }
 
-/// The highest aligned hole of `pages` pages in `within`, or else how far down it was searched for: no such
-/// hole ends above that page.
+/// Returns the highest aligned hole of `pages` pages in `within`, or else how far down it was searched for:
+/// no such hole ends above that page.
 pub(crate) fn hole_below(within: Range<u64>, pages: u64, look: &impl Look) -> Result<u64, u64> {
     hole_aligned(within, pages, alignment(pages), look)
 }

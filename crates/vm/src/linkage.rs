@@ -198,8 +198,8 @@ impl<'g> Linkage<'g> {
         users
     }
 
-    /// The cores in the set: all that may be, if called after a fence. T3. Acquire, partner of the Release in
-    /// `leave`.
+    /// Returns the cores in the set: all that may be, if called after a fence. T3. Acquire, partner of the
+    /// Release in `leave`.
     pub fn linked(self) -> CoreSet {
         CoreSet::from_words(self.linked.each_ref().map(|word| word.load(Ordering::Acquire)))
     }

@@ -40,7 +40,7 @@ impl BackingNum {
         }
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     #[inline(always)]
     pub const fn get(self) -> u64 {
         self.0.get()
@@ -186,7 +186,7 @@ impl Mapping {
         Self(others | backing.map_or(0, BackingNum::get) << BACKING_SHIFT)
     }
 
-    /// The mapping whose bits these are.
+    /// Returns the mapping whose bits these are.
     #[inline(always)]
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)

@@ -10,7 +10,7 @@ use crate::{Access, BackingNum, CompressedNum, FrameNum, PageNum};
 /// Memory, a page at a time, under the contract of [`Memory`]. A frame is owned by one page alone, or it is
 /// *counted*: several hold a reference each.
 pub trait Frames: Send + Sync {
-    /// A frame of zeroes, owned by the caller alone.
+    /// Returns a frame of zeroes, owned by the caller alone.
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
 
     /// Allocates [`HUGE_PAGES`](crate::HUGE_PAGES) contiguous frames of zeroes, aligned to their number, and
@@ -30,7 +30,7 @@ pub trait Frames: Send + Sync {
     /// zeroes.
     fn fill_frame(&self, pin: &Pinned, frame: FrameNum, from: Option<FrameNum>);
 
-    /// A copy of the bytes of `from`, owned by the caller alone.
+    /// Returns a copy of the bytes of `from`, owned by the caller alone.
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum>;
 
     /// Takes back a frame that the caller owns alone. No core can reach it any more.
@@ -47,8 +47,9 @@ pub trait Frames: Send + Sync {
     /// one is given up. No core can reach it then through a reference that was given up.
     fn adjust(&self, pin: &Pinned, frame: FrameNum, by: i64);
 
-    /// The caller holds one reference of a counted frame. If it is known to be the only one, the frame is the
-    /// caller's alone again, and counted no more. It may be the only one and not be known to be.
+    /// Tries to take over a counted frame of which the caller holds one reference. If it is known to be the
+    /// only one, the frame is the caller's alone again, and counted no more. It may be the only one and not
+    /// be known to be.
     fn unshare(&self, pin: &Pinned, frame: FrameNum) -> bool;
 
     /// Takes `frame`, which the caller owns alone and no core can reach, and keeps its bytes in less memory,

@@ -84,7 +84,7 @@ impl Page {
         Mapping::from_bits(self.second | self.prot().bits())
     }
 
-    /// The bits of main words that tell pages apart of which `detail` is told.
+    /// Returns the bits of main words by which pages differ at this `detail`.
     pub(crate) fn mask(detail: Detail) -> u64 {
         match detail {
             Detail::Mappings => RIGHTS,
@@ -92,7 +92,7 @@ impl Page {
         }
     }
 
-    /// The page as far as `detail` is told of it.
+    /// Returns the page as far as `detail` is told of it.
     #[inline(always)]
     pub(crate) fn told(self, detail: Detail) -> Self {
         match detail {
@@ -101,7 +101,7 @@ impl Page {
         }
     }
 
-    /// The page in another mapping.
+    /// Returns the page in another mapping.
     #[inline(always)]
     pub(crate) fn with_mapping(self, mapping: Mapping) -> Self {
         Self { second: mapping.bits() & !Prot::ALL.bits(), ..self.with_prot(mapping.prot()) }

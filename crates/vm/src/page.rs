@@ -17,17 +17,17 @@ pub const HUGE_PAGES: u64 = radixmap::BLOCK;
 pub struct VirtAddr(u64);
 
 impl VirtAddr {
-    /// The address `at`.
+    /// Returns the address `at`.
     pub const fn new(at: u64) -> Self {
         Self(at)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The page it lies in.
+    /// Returns the page it lies in.
     #[inline(always)]
     pub const fn page(self) -> PageNum {
         PageNum(self.0 >> PAGE_BITS)
@@ -50,13 +50,13 @@ impl PageNum {
         Self(number)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     #[inline(always)]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The page's first byte, or `None` if the number is no page of a 64-bit space.
+    /// Returns the page's first byte, or `None` if the number is no page of a 64-bit space.
     pub fn address(self) -> Option<VirtAddr> {
         self.0.checked_mul(PAGE_SIZE).map(VirtAddr)
     }
@@ -77,7 +77,7 @@ impl FrameNum {
         Self(number)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     #[inline(always)]
     pub const fn get(self) -> u64 {
         self.0
@@ -95,7 +95,7 @@ impl CompressedNum {
         Self(number)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     #[inline(always)]
     pub const fn get(self) -> u32 {
         self.0
@@ -127,25 +127,25 @@ impl PageRange {
         Self { start, end }
     }
 
-    /// The page `page` alone, which is not the last number.
+    /// Returns the page `page` alone, which is not the last number.
     #[inline(always)]
     pub const fn one(page: PageNum) -> Self {
         Self { start: page, end: PageNum(page.0 + 1) }
     }
 
-    /// The first page.
+    /// Returns the first page.
     #[inline(always)]
     pub const fn start(self) -> PageNum {
         self.start
     }
 
-    /// The page after the last.
+    /// Returns the page after the last.
     #[inline(always)]
     pub const fn end(self) -> PageNum {
         self.end
     }
 
-    /// How many pages.
+    /// Returns how many pages.
     #[inline(always)]
     pub const fn pages(self) -> u64 {
         self.end.0 - self.start.0
@@ -169,7 +169,7 @@ impl PageRange {
         other.is_empty() || (self.start.0 <= other.start.0 && other.end.0 <= self.end.0)
     }
 
-    /// The smallest range that covers both.
+    /// Returns the smallest range that covers both.
     #[inline]
     pub fn hull(self, other: Self) -> Self {
         match (self.is_empty(), other.is_empty()) {
@@ -179,13 +179,13 @@ impl PageRange {
         }
     }
 
-    /// The pages that are in both.
+    /// Returns the pages that are in both.
     pub fn common(self, other: Self) -> Self {
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
         if start < end { Self { start, end } } else { Self::EMPTY }
     }
 
-    /// The pages, first to last.
+    /// Returns the pages, first to last.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = PageNum> {
         (self.start.0..self.end.0).map(PageNum)
     }
@@ -214,7 +214,7 @@ impl Prot {
         Self((bits & 7) as u8)
     }
 
-    /// The rights as three bits.
+    /// Returns the rights as three bits.
     #[inline(always)]
     pub const fn bits(self) -> u64 {
         self.0 as u64

@@ -67,8 +67,8 @@ impl Presence {
         self.here.load(Ordering::Relaxed)
     }
 
-    /// The core comes: what to clear in its table before it loads it. By the core itself, with interrupts
-    /// off.
+    /// Records that the core comes. Returns what to clear in its table before it loads it. Called by the core
+    /// itself, with interrupts off.
     pub fn enter(&self) -> Option<PageRange> {
         self.here.store(true, Ordering::Relaxed); // E1
         // Release and Acquire, partners of those in `note`. A core that notes later sees E1. This core finds
@@ -77,9 +77,9 @@ impl Presence {
         unpack(self.missed.swap(0, Ordering::AcqRel)) // E2
     }
 
-    /// The core fills in the space's table while it is elsewhere: what to clear there before. By the core
-    /// itself, which holds slots of the pages that it fills, and whose TLB must not keep what it has of the
-    /// space.
+    /// Returns what to clear in the space's table before the core fills there while it is elsewhere. Called
+    /// by the core itself, which holds slots of the pages that it fills, and whose TLB must not keep what it
+    /// has of the space.
     #[cold]
     pub fn catch_up(&self) -> Option<PageRange> {
         // Acquire, as in `enter`. No other core has to see that this core fills.
@@ -113,7 +113,7 @@ impl Presence {
     }
 }
 
-/// The hull of an old note and `pages`.
+/// Returns the hull of an old note and `pages`.
 fn merge(old: u64, pages: PageRange) -> u64 {
     let (start, end) = (pages.start().get() / SPAN, pages.end().get().div_ceil(SPAN));
     match old {

@@ -109,7 +109,7 @@ impl Region {
         }
     }
 
-    /// The region with the one that follows, if it is of the same mapping.
+    /// Returns the region with the one that follows, if it is of the same mapping.
     pub fn joined(mut self, next: Self) -> Option<Self> {
         if self.pages.end() != next.pages.start() || self.mapping != next.mapping {
             return None;

@@ -283,7 +283,7 @@ impl<'s> Relocation<'s> {
         Ok(Progress::More)
     }
 
-    /// The pages of the old place may be accessed again.
+    /// Lets the pages of the old place be accessed again.
     fn open(&mut self, pin: &Pinned, error: VmError) -> Result<Progress, VmError> {
         let piece = self.piece(pin);
         if !piece.is_empty() {
@@ -307,7 +307,7 @@ impl<'s> Relocation<'s> {
         Ok(Progress::More)
     }
 
-    /// The rest of it is held no longer.
+    /// Stops holding the rest of it.
     fn release(&mut self, pin: &Pinned, error: VmError) -> Result<Progress, VmError> {
         let piece = self.piece(pin);
         if !piece.is_empty() {

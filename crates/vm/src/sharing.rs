@@ -91,8 +91,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// The locked page `at` is untouched and has a backing: it shows the backing's frame, or has a copy if it
-    /// is to be written.
+    /// Touches the locked page `at`, which is untouched and has a backing: it shows the backing's frame, or
+    /// has a copy if it is to be written.
     pub(crate) fn show(
         &self,
         pin: &Pinned,
@@ -112,7 +112,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
     }
 
-    /// The locked page `at` is counted, and is to be written: its frame becomes its own, or it gets a copy.
+    /// Prepares a write of the locked page `at`, which is counted: its frame becomes its own, or it gets a
+    /// copy.
     pub(crate) fn own(
         &self,
         pin: &Pinned,

@@ -23,13 +23,13 @@ pub(crate) struct ShootdownSet {
 impl ShootdownSet {
     pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
 
-    /// The translations of one locked page that `cores` have.
+    /// Returns the translations of one locked page that `cores` have.
     pub(crate) fn one(at: PageNum, cores: CoreSet) -> Self {
         Self { cores, pages: PageRange::one(at), holes: false }
     }
 
-    /// The translations of those locked pages that `concerns`, which is asked of all, picks. A slot that
-    /// sticks out of the range has none.
+    /// Returns the translations of those locked pages that `concerns`, which is asked of all, picks. A slot
+    /// that sticks out of the range has none.
     #[inline]
     pub(crate) fn of<E: Expand>(
         guard: &mut RangeGuard<'_, Page, E>,
@@ -255,13 +255,13 @@ pub(crate) fn abandon(leaf: Leaf<'_>) {
     leaf.release(linkage(&leaf).reset());
 }
 
-/// The pages of the leaf of `page`.
+/// Returns the pages of the leaf of `page`.
 pub(crate) fn around(page: PageNum) -> PageRange {
     let start = page.get() & !(Leaf::KEYS - 1);
     range(start..start + Leaf::KEYS)
 }
 
-/// The pages of a locked slot.
+/// Returns the pages of a locked slot.
 #[inline]
 pub(crate) fn pages<E: Expand>(entry: &Entry<'_, Page, E>) -> PageRange {
     range(entry.keys())

@@ -195,7 +195,7 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Others are left alone. Needs no memory.
     fn zap(&self, pin: &Pinned, pages: PageRange, backing: BackingNum, copies: Copies);
 
-    /// The mapping that `pages` are of grows by `more` pages behind them, if nothing is there.
+    /// Grows the mapping of `pages` by `more` pages behind them, if nothing is there.
     ///
     /// # Errors
     /// `NotMapped`, `Mixed`, `Exists`, `OutOfRange`, `OutOfMemory`.
@@ -252,8 +252,8 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Resolves a fault of this core at `address`.
     fn fault(&self, pin: &Pinned, address: VirtAddr, access: Access) -> Result<Fault, FaultError>;
 
-    /// One step of a clock that takes pages out of memory: the first 512 pages from `from` on that may have
-    /// some to give. Pages that no core has touched since the step before are compressed, and the
+    /// Does one step of a clock that takes pages out of memory, on the first 512 pages from `from` on that
+    /// may have some to give. Pages that no core has touched since the step before are compressed, and the
     /// translations of the others are invalidated. Returns the number of pages that have gone and where the
     /// next step begins, or none if there is nothing from `from` on. Needs memory only to split huge pages,
     /// which stay if there is none. Designs that cannot do this return none.

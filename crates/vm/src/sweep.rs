@@ -152,7 +152,7 @@ mod tests {
             self.used.borrow_mut().retain(|page| !pages.contains(page));
         }
 
-        /// How many looks `f` takes.
+        /// Returns how many looks `f` takes.
         fn looks(&self, f: impl FnOnce()) -> u64 {
             let before = self.looks.get();
             f();

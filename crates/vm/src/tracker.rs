@@ -42,7 +42,7 @@ impl Tracker {
     pub(crate) const BITS: u32 = 18;
     pub(crate) const NOBODY: Self = Self(0);
 
-    /// The tracker whose bits these are.
+    /// Returns the tracker whose bits these are.
     #[inline(always)]
     pub(crate) fn from_bits(bits: u64) -> Self {
         Self(bits as u32 & ((1 << Self::BITS) - 1))
@@ -67,7 +67,7 @@ impl Tracker {
         }
     }
 
-    /// The set and `core`.
+    /// Returns the set and `core`.
     #[inline]
     pub(crate) fn with(self, core: CoreId, grain: Grain) -> Self {
         if self.contains(core, grain) {
@@ -81,7 +81,7 @@ impl Tracker {
         self.coarse(grain).add_group(core, grain)
     }
 
-    /// The cores that may be in this set.
+    /// Returns the cores that may be in this set.
     pub(crate) fn cores(self, grain: Grain) -> CoreSet {
         let mut cores = CoreSet::EMPTY;
         self.add_to(&mut cores, grain);

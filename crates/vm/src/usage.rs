@@ -20,8 +20,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum of all cores' numbers: `changes`, and the first touches in `counters`. While operations run,
-    /// one may be in it by half.
+    /// Returns the sum of all cores' numbers: `changes`, and the first touches in `counters`. While
+    /// operations run, one may be in it by half.
     pub(crate) fn new(changes: Change, counters: &Counters) -> Self {
         let touched = counters[Event::AllocFault] + HUGE_PAGES * counters[Event::HugeFault];
         let pages = |sum: i64| sum.max(0) as u64;
@@ -58,17 +58,17 @@ impl Change {
         Self { mapped: -(pages as i64), ..Self::default() }
     }
 
-    /// A page has a frame of its own, and had none.
+    /// Returns the change when a page gets a frame of its own, and had none.
     pub(crate) fn gain() -> Self {
         Self { own: 1, ..Self::default() }
     }
 
-    /// A page has no frame of its own any more.
+    /// Returns the change when a page loses its own frame.
     pub(crate) fn lose() -> Self {
         Self { own: -1, ..Self::default() }
     }
 
-    /// A page has a frame of its backing, and had none.
+    /// Returns the change when a page gets a frame of its backing, and had none.
     pub(crate) fn show() -> Self {
         Self { shown: 1, ..Self::default() }
     }

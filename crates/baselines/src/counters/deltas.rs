@@ -29,7 +29,7 @@ pub struct DeltaCount {
 }
 
 impl Deltas<'_> {
-    /// A domain of its own.
+    /// Returns a scheme with a domain of its own.
     pub fn new(config: Config) -> Self {
         let cache_slots = config.cache_slots;
         Self { domain: Refcache::new(config), cache_slots, _counts: PhantomData }

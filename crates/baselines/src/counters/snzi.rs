@@ -84,12 +84,12 @@ impl State {
         self.0 & u64::from(u32::MAX)
     }
 
-    /// The first step from zero.
+    /// Returns the node after the first step from zero.
     fn left_zero(self) -> Self {
         Self(self.0.wrapping_add(1 << 32) | HALF)
     }
 
-    /// The second step.
+    /// Returns the node after the second step.
     fn completed(self) -> Self {
         Self(self.0 - HALF + ONE)
     }

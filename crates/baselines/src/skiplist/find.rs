@@ -38,14 +38,14 @@ impl<T> Tower<T> {
 }
 
 impl<'g, T> Gap<'g, T> {
-    /// The node behind the gap, if it has this key.
+    /// Returns the node behind the gap, if it has this key.
     pub fn found(&self, key: u64) -> Option<Found<'g, T>> {
         self.after[0].filter(|node| node.key == key)
     }
 }
 
 impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
-    /// The gap before `key`. Nodes that are gone are taken out on the way.
+    /// Returns the gap before `key`. Nodes that are gone are taken out on the way.
     ///
     /// # Safety
     /// `'g` ends with a read section.

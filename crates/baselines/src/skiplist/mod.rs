@@ -59,7 +59,7 @@ pub struct SkipList<T: Send + Sync + 'static, D: Handle> {
 }
 
 impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
-    /// An empty map.
+    /// Returns an empty map.
     pub fn new(domain: D) -> Self {
         Self { head: Tower::empty(), domain }
     }
@@ -73,7 +73,7 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
         Reader { head: &self.head, _section: self.domain.read(pin) }
     }
 
-    /// The bytes of an entry.
+    /// Returns the bytes of an entry.
     pub const fn entry_bytes() -> usize {
         size_of::<Node<T>>() + size_of::<rcu::Head>()
     }
@@ -99,7 +99,7 @@ pub struct Reader<'a, T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> Reader<'_, T> {
-    /// The value of `key`. There was a moment during the lookup in which the answer was right.
+    /// Returns the value of `key`. There was a moment during the lookup in which the answer was right.
     #[inline]
     pub fn get(&self, key: u64) -> Option<&T> {
         self.floor(key).and_then(|(found, value)| (found == key).then_some(value))

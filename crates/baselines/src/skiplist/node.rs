@@ -48,8 +48,8 @@ pub(crate) struct Seen<'g, T> {
     pub marked: bool,
 }
 
-/// How many levels the node of a key is on: a fourth of the keys is on the second, and so on. It depends on
-/// nothing else, so that there is no generator of numbers to share.
+/// Returns how many levels the node of a key is on: a fourth of the keys is on the second, and so on. It
+/// depends on nothing else, so that there is no generator of numbers to share.
 pub(crate) fn height(key: u64) -> usize {
     // The finish of SplitMix64.
     let mut bits = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -136,7 +136,7 @@ impl<T> Deref for Found<'_, T> {
 }
 
 impl<'g, T> Found<'g, T> {
-    /// A node that was just made.
+    /// Returns a node that was just made.
     pub fn made(node: Owned<Node<T>>) -> Self {
         Self { node: node.into_raw(), _section: PhantomData }
     }

@@ -74,7 +74,7 @@ impl Model {
         self.within(to).zip(contents).for_each(|(page, words)| page.words = words);
     }
 
-    /// The first of `pages`, which must be of one mapping.
+    /// Returns the first of `pages`, which must be of one mapping.
     fn mapping(&self, pages: PageRange) -> Result<Page, VmError> {
         let found: Vec<_> = pages.iter().map_while(|page| self.pages.get(&page.get())).collect();
         match found.windows(2).all(|pair| pair[0].is_followed_by(*pair[1])) {

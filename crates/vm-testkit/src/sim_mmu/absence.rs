@@ -31,7 +31,7 @@ impl SimMmu {
         }
     }
 
-    /// The table that only this core walks, if there is one.
+    /// Returns the table that only this core walks, if there is one.
     fn own_table(&self, pin: &Pinned) -> Option<&Mutex<Cache>> {
         (self.state.kind != Tables::Shared).then(|| self.state.tables.mine(pin))
     }
@@ -53,7 +53,7 @@ impl SimMmu {
     }
 }
 
-/// A core that runs the space.
+/// Returns a core that runs the space.
 pub(super) fn here() -> Presence {
     let presence = Presence::new();
     presence.enter();

@@ -23,7 +23,7 @@ pub(super) fn check(user: PageRange, pages: PageRange) -> Result<PageRange, VmEr
     }
 }
 
-/// The first part of `pages` that has no more than `slots` slots, as far as `map` knows.
+/// Returns the first part of `pages` that has no more than `slots` slots, as far as `map` knows.
 pub(super) fn first_piece<R: Domain>(
     map: &RadixMap<Page, R>,
     pin: &Pinned,

@@ -50,7 +50,7 @@ pub struct RadixSpace<R: Domain, M: Mmu, F: Memory> {
 }
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// An empty space.
+    /// Returns an empty space.
     ///
     /// # Errors
     /// No memory for the first node.
@@ -59,8 +59,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Self::with_counters(pin, refcache, nodes, mmu, memory, layout)
     }
 
-    /// An empty space that counts its nodes in `nodes`, which may be shared with other spaces and outlives
-    /// this one.
+    /// Returns an empty space that counts its nodes in `nodes`, which may be shared with other spaces and
+    /// outlives this one.
     ///
     /// # Errors
     /// No memory for the first node, or for what there is one of for each core.
@@ -80,7 +80,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Ok(Self { map, backend, arenas, user: layout.user })
     }
 
-    /// The machine's side of the space.
+    /// Returns the machine's side of the space.
     pub fn mmu(&self) -> &M {
         &self.backend.mmu.0
     }

@@ -75,7 +75,7 @@ pub struct TreeSpace<R: Domain, D: Handle, M: Mmu, F: Memory> {
 }
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
-    /// An empty space that counts the nodes of its resident pages in `nodes`.
+    /// Returns an empty space that counts the nodes of its resident pages in `nodes`.
     ///
     /// # Errors
     /// No memory for what there is one of, or one of for each core.
@@ -137,7 +137,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         Ok(guard)
     }
 
-    /// The locked pages that `picked` says are resident no more, or translated.
+    /// Drops the locked pages that `picked` selects: they are neither resident nor translated any more.
     fn drop_locked<E: Expand>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, picked: impl Fn(Page) -> bool) {
         Removed::scan(guard, self.backend.grain, picked)
             .invalidate(pin, &self.backend)

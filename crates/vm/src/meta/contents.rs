@@ -43,7 +43,7 @@ impl Page {
         Self { main: self.main & RIGHTS | COMPRESSED | u64::from(number.get()) << FRAME_SHIFT, ..self }
     }
 
-    /// The page, which no core translates, and whose contents compressed memory did not want.
+    /// Returns the page, which no core translates, and whose contents compressed memory did not want.
     pub(crate) fn refused(self) -> Self {
         Self { main: self.main | REFUSED, ..self }
     }
@@ -53,8 +53,8 @@ impl Page {
         self.main & (REFUSED | LINKED) == REFUSED
     }
 
-    /// The page without contents, and not to be accessed: it is on its way elsewhere, or its place is kept
-    /// for another one (`relocation.rs`).
+    /// Returns the page without contents, and not to be accessed: it is on its way elsewhere, or its place is
+    /// kept for another one (`relocation.rs`).
     pub(crate) fn held(self) -> Self {
         Self { main: REFUSED, ..self }
     }
@@ -71,24 +71,25 @@ impl Page {
         self.main & (PRESENT | COMPRESSED) != 0
     }
 
-    /// The page with a `frame` that it owns alone and no core translates yet.
+    /// Returns the page with a `frame` that it owns alone and no core translates yet.
     #[inline(always)]
     pub(crate) fn with_frame(self, frame: FrameNum) -> Self {
         Self { main: self.main & RIGHTS | PRESENT | frame.get() << FRAME_SHIFT, ..self }
     }
 
-    /// The page with a counted `frame` that no core translates yet.
+    /// Returns the page with a counted `frame` that no core translates yet.
     pub(crate) fn with_counted(self, frame: FrameNum) -> Self {
         self.with_frame(frame).counted()
     }
 
-    /// The page with a `frame` of its backing that no core translates yet.
+    /// Returns the page with a `frame` of its backing that no core translates yet.
     pub(crate) fn with_shown(self, frame: FrameNum) -> Self {
         let page = self.with_counted(frame);
         Self { main: page.main | SHOWN, ..page }
     }
 
-    /// The pages of a block with the frames from `first` on, which they own alone and no core translates yet.
+    /// Returns the pages of a block with the frames from `first` on, which they own alone and no core
+    /// translates yet.
     pub(crate) fn with_huge(self, first: FrameNum) -> Self {
         let page = self.with_frame(first);
         Self { main: page.main | HUGE, ..page }
@@ -100,17 +101,17 @@ impl Page {
         self.main & (HUGE | COUNTED) == HUGE
     }
 
-    /// The page, whose frame has become counted.
+    /// Returns the page, whose frame has become counted.
     pub(crate) fn counted(self) -> Self {
         Self { main: self.main | COUNTED, ..self }
     }
 
-    /// The page, whose frame has become its own alone.
+    /// Returns the page, whose frame has become its own alone.
     pub(crate) fn owned(self) -> Self {
         Self { main: self.main & !(COUNTED | SHOWN), ..self }
     }
 
-    /// The page as it was before its first touch.
+    /// Returns the page as it was before its first touch.
     #[inline(always)]
     pub(crate) fn without_frame(self) -> Self {
         Self { main: self.main & RIGHTS, ..self }

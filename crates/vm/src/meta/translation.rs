@@ -8,7 +8,7 @@ use crate::private_sharers::PrivateSharers;
 use crate::tracker::Tracker;
 
 impl Page {
-    /// The cores that translate the page, which is not linked, in tables of their own.
+    /// Returns the cores that translate the page, which is not linked, in tables of their own.
     #[inline(always)]
     pub(crate) fn tracker(self) -> Tracker {
         debug_assert!(!self.is_linked());
@@ -16,7 +16,7 @@ impl Page {
         Tracker::from_bits(self.main >> 1 & 0xff | high)
     }
 
-    /// The page, which has a frame and is not linked, translated by the cores of `tracker`.
+    /// Returns the page, which has a frame and is not linked, translated by the cores of `tracker`.
     #[inline(always)]
     pub(crate) fn with_tracker(self, tracker: Tracker) -> Self {
         debug_assert!(self.frame().is_some() && !self.is_linked());
@@ -36,8 +36,8 @@ impl Page {
         self.main & LINKED != 0
     }
 
-    /// The page, which has a frame, translated through its leaf by `entry`, the machine's bits for its
-    /// rights.
+    /// Returns the page, which has a frame, translated through its leaf by `entry`, the machine's bits for
+    /// its rights.
     #[inline(always)]
     pub(crate) fn linked(self, entry: u64) -> Self {
         debug_assert!(self.frame().is_some() && entry & !MACHINE == 0 && entry & LINKED != 0);

@@ -32,7 +32,7 @@ use crate::{BackingNum, Flags, Memory, Mmu, PageNum, PageRange, VmError};
 const HUGE_SLOTS: u64 = PIECE / 64;
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// A copy of what is mapped at one moment.
+    /// Makes the child a copy of what is mapped at one moment.
     pub(super) fn copy_to(
         &self,
         pin: &Pinned,

@@ -18,7 +18,8 @@ use crate::shootdown_set::Scattered;
 use crate::{HUGE_PAGES, Memory, Mmu, OutOfMemory, PageNum, PageRange};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// One step of the clock: pages that have left memory, and where the next step begins.
+    /// Does one step of the clock. Returns the number of pages that have left memory, and where the next step
+    /// begins.
     pub(super) fn step_clock(&self, pin: &Pinned, from: PageNum) -> Option<(u64, PageNum)> {
         let from = from.max(self.user.start());
         let used = (from < self.user.end())

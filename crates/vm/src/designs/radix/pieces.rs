@@ -182,7 +182,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
-/// A held page of no mapping.
+/// Returns a held page of no mapping.
 fn held() -> Page {
     Page::new(Mapping::anonymous(Prot::NONE)).held()
 }

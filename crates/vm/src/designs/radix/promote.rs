@@ -140,7 +140,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 }
 
-/// The block of `page`.
+/// Returns the block of `page`.
 pub(super) fn block_of(page: PageNum) -> PageRange {
     let start = page.get() & !(HUGE_PAGES - 1);
     range(start..start + HUGE_PAGES)
@@ -184,7 +184,7 @@ fn all(guard: &mut Guard<'_, Never>, mut test: impl FnMut(u64, Page) -> bool) ->
     walked.is_continue()
 }
 
-/// The first frame of a locked block whose pages own frames that lie as those of a huge page do.
+/// Returns the first frame of a locked block whose pages own frames that lie as those of a huge page do.
 fn side_by_side(guard: &mut Guard<'_, Never>) -> Option<FrameNum> {
     let mut first = None;
     let fits = all(guard, |at, page| {

@@ -53,7 +53,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// The region that begins at `start`, locked, to be changed.
+    /// Returns the region that begins at `start`, locked, to be changed.
     fn change(&mut self, start: PageNum) -> &Vma {
         self.touch();
         let Some(vma) = self.writer.get(start.get()) else { unreachable!("no region begins there") };

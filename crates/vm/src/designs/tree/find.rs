@@ -11,13 +11,13 @@ pub(super) type Look<'a> = Reader<'a, u64, Vma>;
 
 type Entry<'l> = Option<(u64, &'l Vma)>;
 
-/// The last region that begins at `at` or before, and is not gone.
+/// Returns the last region that begins at `at` or before, and is not gone.
 #[inline]
 pub(super) fn floor<'l>(tree: &'l Look<'_>, at: PageNum) -> Option<(PageNum, &'l Vma)> {
     not_gone(tree.floor(at.get()), |start| tree.floor(start.checked_sub(1)?))
 }
 
-/// The last region that begins at `at` or before, and the first one after it.
+/// Returns the last region that begins at `at` or before, and the first one after it.
 pub(super) fn around(tree: &Look<'_>, at: PageNum) -> [Option<Region>; 2] {
     let [below, above] = tree.around(at.get());
     let below = not_gone(below, |start| tree.floor(start.checked_sub(1)?));
@@ -25,7 +25,7 @@ pub(super) fn around(tree: &Look<'_>, at: PageNum) -> [Option<Region>; 2] {
     [below, above].map(|found| found.and_then(|(start, vma)| vma.region(start)))
 }
 
-/// The first that is not gone of `found` and those that `beyond` leads to.
+/// Returns the first that is not gone of `found` and those that `beyond` leads to.
 #[inline]
 fn not_gone<'l>(mut found: Entry<'l>, beyond: impl Fn(u64) -> Entry<'l>) -> Option<(PageNum, &'l Vma)> {
     loop {
@@ -37,13 +37,13 @@ fn not_gone<'l>(mut found: Entry<'l>, beyond: impl Fn(u64) -> Entry<'l>) -> Opti
     }
 }
 
-/// The region that has `at`.
+/// Returns the region that has `at`.
 pub(super) fn at(tree: &Look<'_>, at: PageNum) -> Option<Region> {
     let (start, vma) = floor(tree, at)?;
     vma.region(start).filter(|region| region.pages.contains(at))
 }
 
-/// The first region that ends after `from`.
+/// Returns the first region that ends after `from`.
 pub(super) fn next(tree: &Look<'_>, from: PageNum) -> Option<Region> {
     let [below, above] = around(tree, from);
     below.filter(|region| region.pages.contains(from)).or(above)

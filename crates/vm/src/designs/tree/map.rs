@@ -104,7 +104,7 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         Ok(self.below(pin, edit, self.user.end(), pages)?.into())
     }
 
-    /// The highest hole below `limit`.
+    /// Returns the highest hole below `limit`.
     fn below(&self, pin: &Pinned, edit: &Edit<'_>, limit: PageNum, pages: u64) -> Result<PageRange, VmError> {
         let limit = limit.clamp(self.user.start(), self.user.end());
         let within = keys(PageRange::between(self.user.start(), limit));

@@ -34,7 +34,7 @@ pub(super) struct Vma {
 }
 
 impl Vma {
-    /// A region at `start` that is gone.
+    /// Returns a region at `start` that is gone.
     pub(super) fn gone(start: PageNum) -> Self {
         Self { end: AtomicU64::new(start.get()), word: AtomicU64::new(CLOSED), lock: VmaLock::default() }
     }
