@@ -40,8 +40,8 @@ use crate::usage::Change;
 use crate::{Event, Fault, FaultError, Flags, FrameNum, Frames, Memory, Mmu, PageNum};
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
-    /// The locked page `at` is compressed: it gets a frame. If the table has no room it has it all the same,
-    /// untranslated.
+    /// Gives the locked page `at`, which is compressed, a frame. If the table has no room it has it all the
+    /// same, untranslated.
     #[cold]
     pub(crate) fn bring_back(
         &self,

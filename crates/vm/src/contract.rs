@@ -45,7 +45,7 @@ static CALLS: [AtomicU8; MAX_CORES] = [const { AtomicU8::new(0) }; MAX_CORES];
 /// Checks that an operation of a space may lock slots on this core.
 ///
 /// # Panics
-/// If the core is in a call, or is not the one of `pin`; where debug assertions are on.
+/// If the core is in a call, or is not the one of `pin`, where debug assertions are on.
 #[inline(always)]
 pub(crate) fn lock_slots(pin: &Pinned) {
     if cfg!(debug_assertions) {
@@ -62,7 +62,7 @@ pub(crate) fn lock_slots(pin: &Pinned) {
 /// Does `call` for a space.
 ///
 /// # Panics
-/// If it begins or ends on another core than that of `pin`; where debug assertions are on.
+/// If it begins or ends on another core than that of `pin`, where debug assertions are on.
 #[inline(always)]
 pub(crate) fn during<R>(pin: &Pinned, what: Call, call: impl FnOnce() -> R) -> R {
     if !cfg!(debug_assertions) {

@@ -77,7 +77,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         self.mmu.fill(pin, at, frame_of(page), page.rights()).map_err(|_| FaultError::OutOfMemory)
     }
 
-    /// The page's word is an entry from now on: one store.
+    /// Makes the page's word an entry, by one store.
     #[inline(always)]
     fn open(&self, entry: &mut Entry<'_, Page>, page: Page, sharers: PrivateSharers) -> Fault {
         let linked = page.linked(self.mmu.entry(page.rights())).with_private_sharers(sharers);

@@ -65,7 +65,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         guard.fill(page);
     }
 
-    /// Claims `pages` pages at `start`. Returns `Ok(None)` if this place is not free, but another may be.
+    /// Claims `pages` pages at `start`. Returns `Ok(None)` if this place is not free or out of range, but
+    /// another may do.
     #[inline]
     fn try_at(
         &self,

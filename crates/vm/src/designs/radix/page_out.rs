@@ -33,7 +33,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         Some((self.visit_block(pin, block.common(self.user)), block.end()))
     }
 
-    /// The hand comes to `block`. A slot is the block, or part of it, or larger and untouched: so none is
+    /// Moves the hand to `block`. A slot is the block, or part of it, or larger and untouched: so none is
     /// expanded.
     fn visit_block(&self, pin: &Pinned, block: PageRange) -> u64 {
         lock_slots(pin);

@@ -47,7 +47,8 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         });
     }
 
-    /// The slots are locked first: they may need room for what their pages' mappings say from then on.
+    /// Changes flags. The slots are locked first: they may need room for what their pages' mappings say from
+    /// then on.
     pub(super) fn change_flags(
         &self,
         pin: &Pinned,
