@@ -1,4 +1,4 @@
-//! What the plugin is told on QEMU's command line.
+//! The plugin's arguments on QEMU's command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,29 +9,29 @@ use crate::directory::MAX_CPUS;
 /// `-plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=N][,rounds=N][,quantum_ns=N][,events=PATH]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where the results go.
+    /// File for the results.
     pub out: PathBuf,
     /// Bytes of the guest's memory.
     pub memory: u64,
-    /// Virtual CPUs.
+    /// Number of virtual CPUs.
     pub cpus: usize,
-    /// Instructions that a CPU may be ahead of the slowest.
+    /// Number of instructions that a CPU may be ahead of the slowest.
     pub slack: u64,
-    /// Rounds after which the window ends, if not before; 0 for all.
+    /// Number of rounds after which the window ends, if it has not ended before. 0 means all.
     pub rounds: u64,
     /// Nanoseconds of virtual time for an instruction.
     pub quantum_ns: u64,
-    /// Entry points: what an execution of the instruction at that address counts as.
+    /// Entry points: an execution of the instruction at that address counts as that kind.
     pub events: Vec<(u64, Kind)>,
 }
 
 const KNOWN: [&str; 7] = ["out", "memory", "cpus", "slack", "rounds", "quantum_ns", "events"];
 
-/// The slack unless one is asked for.
+/// The default slack.
 pub const SLACK: u64 = 200;
 
 impl Options {
-    /// From the arguments; `cpus` is what QEMU says.
+    /// Parses the arguments. `cpus` is the number that QEMU gives.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>, cpus: usize) -> Result<Self, String> {
         let pairs: Vec<(&str, &str)> = arguments.map(pair).collect::<Result<_, _>>()?;
         let last = |name| pairs.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| *value);
@@ -75,7 +75,7 @@ fn read_events(path: &str) -> Result<Vec<(u64, Kind)>, String> {
     parse_events(&fs::read_to_string(path).map_err(|error| format!("events={path}: {error}"))?)
 }
 
-/// Lines of a name and a hexadecimal address.
+/// Parses lines of a name and a hexadecimal address.
 fn parse_events(text: &str) -> Result<Vec<(u64, Kind)>, String> {
     text.lines().filter(|line| !line.trim().is_empty()).map(parse_event).collect()
 }

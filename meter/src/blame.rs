@@ -1,4 +1,4 @@
-//! Which instructions fought over which lines.
+//! Records which instructions conflicted over which lines.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,40 +6,40 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::counts::Kind;
 use crate::directory::Transfer;
 
-/// Two instructions and the line that went from one to the other.
+/// A line and the two instructions between which it moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The line's number.
     pub line: u64,
-    /// Who had it.
+    /// The instruction that had the line.
     pub from: u64,
-    /// Who wanted it.
+    /// The instruction that needed it.
     pub to: u64,
-    /// What it was.
+    /// The kind of transfer.
     pub kind: Kind,
 }
 
-/// How often, and over what.
+/// The number of transfers of a key, and the bytes they touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fight {
-    /// Transfers.
+    /// Number of transfers.
     pub count: u64,
-    /// Those in which the two sides had touched different bytes.
+    /// Number of transfers in which the two sides had touched different bytes.
     pub disjoint: u64,
-    /// Copies removed.
+    /// Number of copies removed.
     pub invalidations: u64,
-    /// Bytes that the one side touched.
+    /// Bytes that the first instruction touched.
     pub bytes_from: u64,
-    /// Bytes that the other side touched.
+    /// Bytes that the second instruction touched.
     pub bytes_to: u64,
-    /// The CPUs.
+    /// The CPUs that took part.
     pub cpus: u128,
     /// An address under which the line was touched.
     pub address: u64,
 }
 
 impl Fight {
-    /// One transfer to `cpu`, of `bytes` at the virtual `address`.
+    /// Returns one transfer to `cpu`, of `bytes` at the virtual `address`.
     pub fn one(transfer: &Transfer, cpu: usize, bytes: u64, address: u64) -> Self {
         Self {
             count: 1,
@@ -52,7 +52,7 @@ impl Fight {
         }
     }
 
-    /// Both together.
+    /// Adds the transfers of `other`.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.disjoint += other.disjoint;
@@ -64,17 +64,17 @@ impl Fight {
     }
 }
 
-/// The fights that one CPU began, or all.
+/// The conflicts that one CPU caused, or all CPUs.
 #[derive(Debug, Default)]
 pub struct Blame(HashMap<Key, Fight, BuildHasherDefault<Mixer>>);
 
 impl Blame {
-    /// One more.
+    /// Adds a conflict.
     pub fn add(&mut self, key: Key, fight: &Fight) {
         self.0.entry(key).or_default().add(fight);
     }
 
-    /// One less; what its bytes added stays.
+    /// Takes back one conflict. The bytes that it added stay.
     pub fn take_back(&mut self, key: &Key, fight: &Fight) {
         let Some(known) = self.0.get_mut(key) else { return };
         known.count -= 1;
@@ -84,23 +84,23 @@ impl Blame {
         }
     }
 
-    /// All of `other` too.
+    /// Adds all conflicts of `other`.
     pub fn merge(&mut self, other: &Self) {
         other.iter().for_each(|(key, fight)| self.add(*key, fight));
     }
 
-    /// Forgets all.
+    /// Forgets all conflicts.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// All of them, in no order.
+    /// Returns all conflicts, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Fight)> {
         self.0.iter()
     }
 }
 
-/// A hash of a few words, without the care for hostile keys that the standard one takes.
+/// A hash of a few words. Unlike the standard one, it does not resist hostile keys.
 #[derive(Debug, Default)]
 pub struct Mixer(u64);
 

@@ -1,21 +1,22 @@
 //! Virtual time: while a program is metered, `CLOCK_MONOTONIC` inside QEMU follows the guest's instructions.
 //!
-//! An emulated machine whose timers follow real time has a hundred times more ticks in a round than a real one. So time is
+//! An emulated machine whose timers follow real time has a hundred times more ticks in a round than a real
+//! one. So time is
 //!
 //! ```text
 //! start + quanta done × instructions of a quantum × nanoseconds of an instruction + time during which all CPUs idled
 //! ```
 //!
-//! It is continuous where it starts and where it stops, never goes back, and while nobody runs it is real, so that sleepers
-//! wake. What the guest reads with `rdtsc` is the host's counter and stays real.
+//! It is continuous where it starts and where it stops, and never goes back. While no CPU runs, it is real,
+//! so that sleepers wake. The guest's `rdtsc` reads the host's counter and stays real.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The clock. `now` is real time and `done` what the CPUs have done, both in nanoseconds.
+/// The clock. `now` is real time and `done` the time that the CPUs have run, both in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// Whether there is anything but real time to tell.
+    /// Whether time was ever virtual.
     started: AtomicBool,
     dial: Mutex<Dial>,
 }
@@ -23,25 +24,25 @@ pub struct Clock {
 #[derive(Debug, Default)]
 struct Dial {
     start: u64,
-    /// Ended periods of idleness.
+    /// Sum of the idle periods that have ended.
     idle: u64,
-    /// Since when all CPUs idle.
+    /// The time since which all CPUs idle.
     idle_since: Option<u64>,
     /// Real and virtual time of the end.
     stop: Option<(u64, u64)>,
-    /// The latest time that anybody was told.
+    /// The latest time that any caller was told.
     told: u64,
 }
 
 impl Clock {
-    /// Time becomes virtual. All CPUs count as idle.
+    /// Makes time virtual. All CPUs count as idle.
     pub fn start(&self, now: u64) {
         *self.dial() = Dial { start: now, idle_since: Some(now), told: now, ..Dial::default() };
         self.started.store(true, Relaxed);
     }
 
-    /// The first CPU has woken, or the last one idles: `deserted` says which, asked under the clock's lock, so that the
-    /// last of two callers is told how it is.
+    /// Notes that the first CPU has woken or the last one idles. `deserted` returns which, and is called
+    /// under the clock's lock, so that the last of two callers learns the current state.
     pub fn turn(&self, now: u64, deserted: impl Fn() -> bool) {
         let mut dial = self.dial();
         match (deserted(), dial.idle_since) {
@@ -54,14 +55,14 @@ impl Clock {
         }
     }
 
-    /// Time goes on as real time does, from where it is.
+    /// Makes time follow real time again, from the present virtual time.
     pub fn stop(&self, now: u64, done: u64) {
         let mut dial = self.dial();
         let time = dial.time(now, done);
         dial.stop.get_or_insert((now, time));
     }
 
-    /// The time, if it is not just real time.
+    /// Returns the virtual time, or `None` if it is just real time.
     pub fn read(&self, now: impl Fn() -> u64, done: impl Fn() -> u64) -> Option<u64> {
         if !self.started.load(Relaxed) {
             return None;
@@ -72,7 +73,7 @@ impl Clock {
         Some(time)
     }
 
-    /// Virtual nanoseconds from the start to the end.
+    /// Returns the virtual nanoseconds from the start to the end.
     pub fn elapsed(&self) -> u64 {
         let dial = self.dial();
         dial.stop.map_or(0, |(_, time)| time - dial.start)

@@ -1,11 +1,11 @@
-//! What is counted.
+//! The kinds of events, and their counters.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A kind of event. Counted for the CPU that causes it, by privilege and phase.
+/// A kind of event. It is counted for the CPU that causes it, by privilege and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Instructions; a repeated string instruction is one, however often it repeats.
+    /// Instructions. A repeated string instruction is one, however often it repeats.
     Instructions,
     /// Loads.
     Loads,
@@ -13,17 +13,17 @@ pub enum Kind {
     Stores,
     /// A load of a line that another CPU has modified.
     ReadModified,
-    /// A load of a line that others have unmodified.
+    /// A load of a line that other CPUs have unmodified.
     ReadClean,
     /// A store, without a copy, to a line that another CPU has modified.
     WriteModified,
-    /// A store, without a copy, to a line that others have unmodified.
+    /// A store, without a copy, to a line that other CPUs have unmodified.
     WriteClean,
     /// A store to a line that this CPU shares with others.
     Upgrades,
-    /// Copies of others that a store removed.
+    /// Copies of other CPUs that a store removed.
     Invalidations,
-    /// Accesses to a line that nobody had.
+    /// Accesses to a line that no CPU had.
     Cold,
     /// Repetitions of string instructions.
     RepIterations,
@@ -39,11 +39,11 @@ pub enum Kind {
     Syscalls,
     /// Executions of an entry point named `schedule`.
     Schedules,
-    /// Instructions that drop single translations.
+    /// Instructions that invalidate single translations.
     Invlpg,
     /// Writes to CR3.
     Cr3Loads,
-    /// Accesses to devices: by `in` and `out` and by memory, the local APIC's command register excepted.
+    /// Accesses to devices by `in` and `out` and by memory, except for the local APIC's command register.
     Io,
 }
 
@@ -97,39 +97,40 @@ const NAMES: [&str; KINDS.len()] = [
 ];
 
 impl Kind {
-    /// Its name in the results.
+    /// Returns its name in the results.
     pub fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 
-    /// Whether it moves a line between CPUs.
+    /// Returns whether it moves a line between CPUs.
     pub fn is_transfer(self) -> bool {
         matches!(self, ReadModified | ReadClean | WriteModified | WriteClean | Upgrades)
     }
 }
 
-/// Phases that a program may mark.
+/// Number of phases that a program may mark.
 pub const PHASES: usize = 8;
 
-/// One number of each kind, written by one CPU and read by whoever cuts a window.
+/// One counter of each kind, written by one CPU and read by the thread that opens or closes a window.
 #[derive(Debug, Default)]
 pub struct Counts([AtomicU64; KINDS.len()]);
 
 impl Counts {
-    /// Adds; for the owner only. Relaxed, here and in `read`: a cut of another CPU's counts is as exact as the slack.
+    /// Adds to a counter. Only the owner may call it. Relaxed, here and in `read`: a reading of another CPU's
+    /// counts is as exact as the slack.
     #[inline]
     pub fn add(&self, kind: Kind, count: u64) {
         let counter = &self.0[kind as usize];
         counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    /// Takes back.
+    /// Subtracts from a counter. Only the owner may call it.
     #[inline]
     pub fn subtract(&self, kind: Kind, count: u64) {
         self.add(kind, count.wrapping_neg());
     }
 
-    /// What they are now.
+    /// Returns the present counts.
     pub fn read(&self) -> Reading {
         Reading(std::array::from_fn(|kind| self.0[kind].load(Relaxed)))
     }
@@ -140,27 +141,28 @@ impl Counts {
 pub struct Reading([u64; KINDS.len()]);
 
 impl Reading {
-    /// One of them.
+    /// Returns the count of a kind.
     pub fn get(&self, kind: Kind) -> u64 {
         self.0[kind as usize]
     }
 
-    /// One of them, to change.
+    /// Returns the count of a kind, to change.
     pub fn get_mut(&mut self, kind: Kind) -> &mut u64 {
         &mut self.0[kind as usize]
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn plus(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|kind| self.0[kind].wrapping_add(other.0[kind])))
     }
 
-    /// What came since `before`. Two CPUs' clocks are never compared to the instruction, so less than nothing is nothing.
+    /// Returns the counts since `before`. Two CPUs' clocks are never compared to the instruction, so a
+    /// negative difference is zero.
     pub fn since(&self, before: &Self) -> Self {
         Self(std::array::from_fn(|kind| self.0[kind].saturating_sub(before.0[kind])))
     }
 
-    /// Whether nothing happened.
+    /// Returns whether all counts are zero.
     pub fn is_zero(&self) -> bool {
         self.0.iter().all(|count| *count == 0)
     }

@@ -1,4 +1,4 @@
-//! What is kept for one virtual CPU.
+//! The state of one virtual CPU.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use crate::counts::{Counts, Kind, PHASES, Reading};
 use crate::directory::Transfer;
 use crate::gate::Seat;
 
-/// Where the kernel's half of the address space begins.
+/// Start of the kernel's half of the address space.
 const KERNEL: u64 = 1 << 47;
 
-/// User or kernel, by the address of an instruction.
+/// User or kernel, decided by the address of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
     /// A program.
@@ -21,7 +21,7 @@ pub enum Privilege {
 }
 
 impl Privilege {
-    /// Of the instruction at `pc`.
+    /// Returns the privilege of the instruction at `pc`.
     #[inline]
     pub fn of(pc: u64) -> Self {
         if pc < KERNEL { Self::User } else { Self::Kernel }
@@ -36,11 +36,12 @@ pub type Snapshot = [[Reading; PHASES]; 2];
 pub struct Round {
     /// The phase at its end.
     pub phase: usize,
-    /// User, kernel.
+    /// Counts of user and of kernel.
     pub counts: [Reading; 2],
 }
 
-/// One virtual CPU. Relaxed everywhere: its own thread writes, and others look only at the ends of a window.
+/// One virtual CPU. Every access is Relaxed: its own thread writes, and others read only at the ends of a
+/// window.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Cpu {
@@ -50,30 +51,30 @@ pub struct Cpu {
     bed: AtomicU64,
     counts: [[Counts; PHASES]; 2],
     phase: AtomicU64,
-    /// The repeated string instruction that it is in, or 0.
+    /// The repeated string instruction that it executes, or 0.
     repeating: AtomicU64,
     /// The repetitions that its clock has not counted yet.
     repeats: AtomicU64,
     /// The instruction whose loads have just fetched lines, or 0.
     fetching: AtomicU64,
-    /// The lines, as [`Fetched`] words: an access may lie on two.
+    /// The lines, as [`Fetched`] words. An access may lie on two.
     fetched: [AtomicU64; 2],
     log: Mutex<Log>,
 }
 
-/// The part that grows.
+/// The part of a CPU's state that grows.
 #[derive(Debug, Default)]
 pub struct Log {
     /// Rounds in the window.
     pub rounds: Vec<Round>,
-    /// Who fought.
+    /// The instructions that conflicted.
     pub blame: Blame,
     round_start: [Reading; 2],
-    /// The last two transfers: those of an access that lies on two lines.
+    /// The last two transfers, those of an access that lies on two lines.
     last: [Option<(Key, Fight)>; 2],
 }
 
-/// A line that a load fetched, and whether it was modified; 0 is none.
+/// A line that a load fetched, and whether it was modified. 0 means none.
 struct Fetched;
 
 impl Fetched {
@@ -88,7 +89,7 @@ impl Fetched {
 }
 
 impl Cpu {
-    /// The counters for an instruction of `privilege` now.
+    /// Returns the present counters for an instruction of `privilege`.
     #[inline]
     pub fn counts(&self, privilege: Privilege) -> &Counts {
         &self.counts[privilege as usize][self.phase()]
@@ -99,34 +100,34 @@ impl Cpu {
         self.phase.load(Relaxed) as usize % PHASES
     }
 
-    /// The log. A panic elsewhere must not take the results with it.
+    /// Locks the log. It ignores poison, since a panic elsewhere must not lose the results.
     pub fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All counts now.
+    /// Returns all present counts.
     pub fn snapshot(&self) -> Snapshot {
         std::array::from_fn(|privilege| std::array::from_fn(|phase| self.counts[privilege][phase].read()))
     }
 
-    /// Its thread sleeps at this condition.
+    /// Records that its thread sleeps at this condition.
     pub fn set_bed(&self, condition: u64) {
         self.bed.store(condition, Relaxed);
     }
 
-    /// Whether it does.
+    /// Returns whether its thread sleeps at this condition.
     pub fn sleeps_at(&self, condition: u64) -> bool {
         self.bed.load(Relaxed) == condition
     }
 
-    /// Changes the phase; `ahead` instructions that are counted already belong to the new one.
+    /// Changes the phase. The last `ahead` instructions that are already counted belong to the new phase.
     pub fn set_phase(&self, phase: u8, privilege: Privilege, ahead: u64) {
         self.counts(privilege).subtract(Kind::Instructions, ahead);
         self.phase.store(u64::from(phase) % PHASES as u64, Relaxed);
         self.counts(privilege).add(Kind::Instructions, ahead);
     }
 
-    /// The counts by privilege, without `ahead` instructions that are counted already but come later.
+    /// Returns the counts by privilege, without `ahead` instructions that are counted already but come later.
     fn reading(&self, privilege: Privilege, ahead: u64) -> [Reading; 2] {
         let mut reading =
             self.snapshot().map(|phases| phases.iter().fold(Reading::default(), |a, b| a.plus(b)));
@@ -134,7 +135,7 @@ impl Cpu {
         reading
     }
 
-    /// The next round starts here.
+    /// Starts the first round.
     pub fn start_rounds(&self) {
         let mut log = self.log();
         log.round_start = self.reading(Privilege::User, 0);
@@ -142,7 +143,7 @@ impl Cpu {
         log.blame.clear();
     }
 
-    /// A round ends here, and the next one starts.
+    /// Ends a round and starts the next one.
     pub fn end_round(&self, privilege: Privilege, ahead: u64) {
         let now = self.reading(privilege, ahead);
         let mut log = self.log();
@@ -151,8 +152,8 @@ impl Cpu {
         log.round_start = now;
     }
 
-    /// A block of instructions; `repeats` if it starts with a repeated string instruction. Returns whether the throttle
-    /// must be asked.
+    /// Counts a block of instructions. `repeats` says that it starts with a repeated string instruction.
+    /// Returns whether the CPU must pass the throttle.
     #[inline]
     pub fn block(&self, privilege: Privilege, instructions: u64, repeats: bool) -> bool {
         if !repeats && self.repeating.load(Relaxed) != 0 {
@@ -162,14 +163,16 @@ impl Cpu {
         self.seat.advance(if repeats { self.repeat_time() } else { instructions })
     }
 
-    /// Instructions that one more repetition takes: one in eight of them, as fast as a machine that moves lines.
+    /// Returns the number of instructions that one more repetition takes. One in eight takes one, as on a
+    /// machine that moves whole lines.
     fn repeat_time(&self) -> u64 {
         let repeats = self.repeats.load(Relaxed) + 1;
         self.repeats.store(repeats, Relaxed);
         u64::from(repeats.is_multiple_of(8))
     }
 
-    /// The repeated string instruction at `pc` starts, or goes on: QEMU does a block for each repetition.
+    /// Handles the start or a repetition of the repeated string instruction at `pc`. QEMU executes a block
+    /// for each repetition.
     pub fn repeat(&self, pc: u64) {
         if self.repeating.load(Relaxed) != pc {
             self.repeating.store(pc, Relaxed);
@@ -180,7 +183,8 @@ impl Cpu {
         }
     }
 
-    /// What the load was by which `pc` has just fetched `line`, if it did. It is forgotten: a store follows a load once.
+    /// Returns the kind of load by which `pc` has just fetched `line`, if it did. The load is forgotten: a
+    /// store follows a load once.
     pub fn take_fetched(&self, line: u64, pc: u64) -> Option<Kind> {
         if pc == 0 || self.fetching.load(Relaxed) != pc {
             return None;
@@ -192,7 +196,7 @@ impl Cpu {
         })
     }
 
-    /// A load of `pc` fetched `line`.
+    /// Records that a load of `pc` fetched `line`.
     pub fn set_fetched(&self, line: u64, kind: Kind, pc: u64) {
         let before = if self.fetching.load(Relaxed) == pc { self.fetched[0].load(Relaxed) } else { 0 };
         self.fetched[1].store(before, Relaxed);
@@ -200,7 +204,7 @@ impl Cpu {
         self.fetching.store(pc, Relaxed);
     }
 
-    /// Forgets what instructions other than `pc` fetched.
+    /// Forgets the lines that instructions other than `pc` fetched.
     #[inline]
     pub fn access_of(&self, pc: u64) {
         let fetching = self.fetching.load(Relaxed);
@@ -211,13 +215,13 @@ impl Cpu {
 }
 
 impl Log {
-    /// Blames a transfer.
+    /// Blames a transfer on two instructions.
     pub fn record(&mut self, key: Key, fight: Fight) {
         self.blame.add(key, &fight);
         self.last = [Some((key, fight)), self.last[0].take()];
     }
 
-    /// The load by which `pc` fetched `line`, and the upgrade that followed, were one access: a store.
+    /// Merges the load by which `pc` fetched `line` and the upgrade that followed into one access, a store.
     pub fn merge_with_load(&mut self, line: u64, pc: u64, upgrade: &Transfer) {
         let is_load =
             |last: &&mut Option<(Key, Fight)>| last.is_some_and(|(key, _)| (key.line, key.to) == (line, pc));
@@ -230,7 +234,7 @@ impl Log {
     }
 }
 
-/// The kind of a store that fetched what a load would have fetched.
+/// Returns the kind of a store that fetched what a load of kind `load` would have fetched.
 pub fn as_store(load: Kind) -> Kind {
     if load == Kind::ReadModified { Kind::WriteModified } else { Kind::WriteClean }
 }

@@ -1,6 +1,6 @@
-//! What goes with a callback: a word that QEMU hands back with it. No memory hangs on it.
+//! The word that QEMU hands back with a callback. It points to no memory.
 //!
-//! Bit 0 is the privilege, everywhere. Above it:
+//! Bit 0 is always the privilege. Above it:
 //!
 //! | callback | bits |
 //! |---|---|
@@ -20,35 +20,35 @@ fn privilege(word: u64) -> Privilege {
     if word & 1 == 0 { Privilege::User } else { Privilege::Kernel }
 }
 
-/// The word of a block at `pc`.
+/// Returns the word of a block at `pc`.
 pub fn pack_block(pc: u64, instructions: usize, repeats: bool) -> u64 {
     (instructions as u64) << 2 | u64::from(repeats) << 1 | privilege_bit(pc)
 }
 
-/// Privilege, instructions, whether it repeats.
+/// Returns privilege, number of instructions, and whether the block starts with a repeated instruction.
 #[inline]
 pub fn block(word: u64) -> (Privilege, u64, bool) {
     (privilege(word), word >> 2, word & 2 != 0)
 }
 
-/// The word of an instruction at `pc` that counts as `kind`.
+/// Returns the word of an instruction at `pc` that counts as `kind`.
 pub fn pack_event(kind: Kind, pc: u64) -> u64 {
     (kind as u64) << 1 | privilege_bit(pc)
 }
 
-/// Privilege and kind.
+/// Returns privilege and kind.
 #[inline]
 pub fn event(word: u64) -> (Privilege, Kind) {
     (privilege(word), KINDS[(word >> 1) as usize])
 }
 
-/// The word of a marker at `pc`.
+/// Returns the word of a marker at `pc`.
 pub fn pack_marker(marker: Marker, pc: u64, ahead: usize) -> u64 {
     let (op, arg) = marker.parts();
     (ahead as u64) << 24 | u64::from(op) << 16 | u64::from(arg) << 8 | privilege_bit(pc)
 }
 
-/// Privilege, marker, instructions that follow.
+/// Returns privilege, marker, and the number of instructions that follow.
 pub fn marker(word: u64) -> (Privilege, Marker, u64) {
     let marker = Marker::from_parts((word >> 16) as u8, (word >> 8) as u8).expect("packed from one");
     (privilege(word), marker, word >> 24)

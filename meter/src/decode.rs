@@ -1,26 +1,27 @@
-//! The few instructions that the meter must know: markers, and what no memory callback tells.
+//! Decodes the few instructions that the meter must know: markers, and those that no memory callback reports.
 
-/// An instruction that is more than its loads and stores.
+/// An instruction that does more than its loads and stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// A word from the guest to the meter.
+    /// A message from the guest to the meter.
     Marker(Marker),
     /// A string instruction that repeats.
     Repeat,
-    /// `in`, `out`.
+    /// `in` or `out`.
     Port,
-    /// Drops a translation, or those of a space.
+    /// Invalidates one translation, or those of an address space.
     Invlpg,
     /// A write to CR3.
     Cr3Load,
 }
 
-/// What a marker says. On every machine it is `nopl disp32(%rax)`, seven bytes that do nothing.
+/// The message of a marker. On every machine it is `nopl disp32(%rax)`, seven bytes that do nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// The program is about to start.
     Run,
-    /// This thread is warm. With how many others it is, or 0 for "do not wait for others".
+    /// This thread is warm. The operand is the number of threads that will be, or 0 for "do not wait for
+    /// others".
     Begin(u8),
     /// A round has ended.
     Iter,
@@ -36,13 +37,13 @@ const MARKER: [u8; 3] = [0x0f, 0x1f, 0x80];
 const MAGIC: u32 = 0x5256;
 
 impl Marker {
-    /// From the displacement of the no-op.
+    /// Decodes the displacement of the no-op.
     fn from_displacement(word: u32) -> Option<Self> {
         let (op, arg) = ((word >> 8) as u8, word as u8);
         if word >> 16 == MAGIC { Self::from_parts(op, arg) } else { None }
     }
 
-    /// From its two bytes.
+    /// Decodes its two bytes.
     pub fn from_parts(op: u8, arg: u8) -> Option<Self> {
         match op {
             1 => Some(Self::Run),
@@ -55,7 +56,7 @@ impl Marker {
         }
     }
 
-    /// Its two bytes.
+    /// Returns its two bytes.
     pub fn parts(self) -> (u8, u8) {
         match self {
             Self::Run => (1, 0),
@@ -68,12 +69,12 @@ impl Marker {
     }
 }
 
-/// What the instruction in `bytes` is, if it is one of them.
+/// Returns the kind of the instruction in `bytes`, if it is a special one.
 pub fn special(bytes: &[u8]) -> Option<Special> {
     marker(bytes).map(Special::Marker).or_else(|| by_opcode(bytes))
 }
 
-/// The marker in `bytes`, if it is one.
+/// Returns the marker in `bytes`, if it is one.
 pub fn marker(bytes: &[u8]) -> Option<Marker> {
     let displacement = bytes.strip_prefix(&MARKER)?.try_into().ok()?;
     Marker::from_displacement(u32::from_le_bytes(displacement))

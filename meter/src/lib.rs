@@ -1,16 +1,17 @@
-//! The contention meter: counts, on a machine of any size, what moves between CPUs when a guest runs on many.
+//! The contention meter counts the cache lines that move between CPUs when a guest runs on many, on a host of
+//! any size.
 //!
-//! It is a plugin for QEMU's translator. QEMU tells it of every block of instructions and of every access to memory; it
-//! keeps a [`directory`] of cache lines over the virtual CPUs and counts the transfers that real caches would have had to
-//! make. The guest says with [marker instructions](decode::Marker), which do nothing elsewhere, when counts count
-//! ([`window`]). A [`gate`] keeps the CPUs in step and a [`clock`] keeps time in step with them, so that two host CPUs
-//! look like any number.
+//! It is a plugin for QEMU's translator. QEMU reports every block of instructions and every access to memory.
+//! The meter keeps a [`directory`] of cache lines over the virtual CPUs and counts the transfers that real
+//! caches would have made. The guest says with [marker instructions](decode::Marker), which do nothing
+//! elsewhere, when counting begins and ends ([`window`]). A [`gate`] keeps the CPUs in step and a [`clock`]
+//! keeps time in step with them, so that two host CPUs look like any number.
 //!
 //! ```text
 //! qemu-system-x86_64 … -plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=200][,rounds=N][,quantum_ns=1][,events=PATH]
 //! ```
 //!
-//! with the same file in `LD_PRELOAD`, for the clock.
+//! The same file is in `LD_PRELOAD`, for the clock.
 //!
 //! ```text
 //! plugin ────▶ meter ─┬▶ cpu ──▶ counts, blame
@@ -20,9 +21,9 @@
 //!        └───▶ output ──▶ report
 //! ```
 //!
-//! What it cannot see: instruction fetches, page-table walks of the hardware, the frames that exceptions push, evictions,
-//! and interrupts that are sent by `wrmsr` (x2APIC, which this QEMU's translator does not emulate). A block that a fault
-//! ends early counts in full, and so does its repetition.
+//! The meter does not see instruction fetches, page-table walks of the hardware, the frames that exceptions
+//! push, evictions, and interrupts that are sent by `wrmsr` (x2APIC, which this QEMU's translator does not
+//! emulate). A block that a fault ends early counts in full, and so does its repetition.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! All parts together: what each callback means.
+//! Connects all parts: each method handles one callback.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -13,46 +13,47 @@ use crate::gate::{Crowd, Gate, Seat};
 use crate::host;
 use crate::window::Window;
 
-/// The low half of the interrupt command register of the local APIC: a store sends an interrupt.
+/// The low half of the interrupt command register of the local APIC. A store to it sends an interrupt.
 const INTERRUPT_COMMAND: u64 = 0xfee0_0300;
 
 /// A meter for one machine.
 #[derive(Debug)]
 pub struct Meter {
-    /// What was asked for.
+    /// The plugin's arguments.
     pub options: Options,
-    /// Virtual CPUs.
+    /// The virtual CPUs.
     pub cpus: Vec<Cpu>,
-    /// When counts count.
+    /// The window in which counts matter.
     pub window: Window,
     /// The throttle.
     pub gate: Gate,
-    /// Time.
+    /// Virtual time.
     pub clock: Clock,
     directory: Directory,
     live: AtomicBool,
     started: AtomicU64,
     stopped: AtomicU64,
     clock_was_read: AtomicBool,
-    /// What the slowest running CPU had done when the window opened and when it closed, in virtual nanoseconds.
+    /// The virtual nanoseconds that the slowest running CPU had done when the window opened and when it
+    /// closed.
     opened: AtomicU64,
     closed: AtomicU64,
-    /// Where the program says that it begins; 0 before.
+    /// The address of the program's first BEGIN, or 0 before.
     begin: AtomicU64,
 }
 
-/// One part of an access: on one line.
+/// The part of an access that lies on one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     /// Guest-physical address.
     pub physical: u64,
     /// Guest-virtual address.
     pub address: u64,
-    /// Bytes of the line.
+    /// The bytes of the line that are accessed, one bit each.
     pub bytes: u64,
     /// Whether it stores.
     pub store: bool,
-    /// The instruction.
+    /// The address of the instruction.
     pub pc: u64,
 }
 
@@ -63,7 +64,7 @@ impl Crowd for Vec<Cpu> {
 }
 
 impl Meter {
-    /// A meter that has seen nothing; nothing if the host has no addresses for the directory.
+    /// Creates a meter without counts, or returns `None` if the host has no addresses for the directory.
     pub fn new(options: Options) -> Option<Self> {
         Some(Self {
             cpus: (0..options.cpus).map(|_| Cpu::default()).collect(),
@@ -82,7 +83,8 @@ impl Meter {
         })
     }
 
-    /// The program starts: all is fresh, and CPUs are kept in step from now on. Returns whether it is the first one.
+    /// Starts the program's run: all state is fresh, and CPUs are kept in step from now on. Returns whether
+    /// it is the first run.
     pub fn run(&self) -> bool {
         let first = self.window.run(&self.cpus);
         if first {
@@ -94,8 +96,8 @@ impl Meter {
         first
     }
 
-    /// The window is over: counts are complete. The CPUs stay in step, or a guest that waits for locks takes for ever.
-    /// Returns whether they were not before.
+    /// Ends the window: counts are complete. The CPUs stay in step, since a guest that waits for locks would
+    /// otherwise take for ever. Returns whether the counts were incomplete before.
     fn complete(&self) -> bool {
         let now = self.window.stop(&self.cpus);
         if now {
@@ -105,8 +107,8 @@ impl Meter {
         now
     }
 
-    /// The program, or the machine, is over: CPUs go as they like, and time is real. Returns whether counts are complete
-    /// only now.
+    /// Ends the program, or the machine: CPUs run freely, and time is real. Returns whether counts are
+    /// complete only now.
     pub fn stop(&self) -> bool {
         let completed = self.complete();
         if self.stopped.load(Relaxed) == 0 && self.started.load(Relaxed) != 0 {
@@ -117,13 +119,13 @@ impl Meter {
         completed
     }
 
-    /// Whether accesses matter. Relaxed: a few more or less after the end change nothing.
+    /// Returns whether accesses matter. Relaxed: a few more or less after the end change nothing.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.live.load(Relaxed)
     }
 
-    /// A block of instructions is about to run.
+    /// Handles a block of instructions that is about to run.
     #[inline]
     pub fn block(&self, cpu: usize, privilege: Privilege, instructions: u64, repeats: bool) {
         let cpu = &self.cpus[cpu];
@@ -143,19 +145,20 @@ impl Meter {
         self.clock.turn(host::now(), || self.gate.is_deserted());
     }
 
-    /// A CPU is about to idle.
+    /// Handles a CPU that is about to idle.
     pub fn idle(&self, cpu: usize) {
         if self.gate.leave(&self.cpus[cpu].seat) {
             self.turn_clock();
         }
     }
 
-    /// A thread of QEMU is about to sleep at this `condition`. One that idles may have been woken for nothing.
+    /// Handles a thread of QEMU that is about to sleep at this `condition`. An idle CPU may have been woken
+    /// for nothing.
     pub fn sleep(&self, condition: u64) {
         self.sleepers(condition).for_each(|cpu| self.idle(cpu));
     }
 
-    /// Whoever sleeps at this `condition` is woken.
+    /// Handles the wake-up of the thread that sleeps at this `condition`.
     pub fn wake(&self, condition: u64) {
         for cpu in self.sleepers(condition) {
             if self.gate.call(&self.cpus[cpu].seat) {
@@ -168,7 +171,8 @@ impl Meter {
         (0..self.cpus.len()).filter(move |cpu| self.cpus[*cpu].sleeps_at(condition))
     }
 
-    /// A marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether it completed counts.
+    /// Handles a marker of any kind but RUN, with `ahead` instructions after it in its block. Returns whether
+    /// it completed the counts.
     pub fn marker(&self, cpu: usize, marker: Marker, privilege: Privilege, ahead: u64) -> bool {
         let cpu = &self.cpus[cpu];
         match marker {
@@ -188,38 +192,39 @@ impl Meter {
         false
     }
 
-    /// A BEGIN marker is at this address: the first one in a program tells where that was loaded.
+    /// Records the address of a BEGIN marker. The first one in a program tells where the program was loaded.
     pub fn begins_at(&self, pc: u64) {
         if Privilege::of(pc) == Privilege::User {
-            // Relaxed: one number, read at the end. Whoever loses the race was at another place of the same program.
+            // Relaxed: it is one number, read at the end. A CPU that loses the race ran another place of the
+            // same program.
             let _ = self.begin.compare_exchange(0, pc, Relaxed, Relaxed);
         }
     }
 
-    /// That address, if there was one.
+    /// Returns that address, if there was one.
     pub fn begin(&self) -> Option<u64> {
         Some(self.begin.load(Relaxed)).filter(|begin| *begin != 0)
     }
 
-    /// How long the window was for CPUs that never idle, in virtual nanoseconds.
+    /// Returns the length of the window for CPUs that never idle, in virtual nanoseconds.
     pub fn window_elapsed(&self) -> u64 {
         self.closed.load(Relaxed).saturating_sub(self.opened.load(Relaxed))
     }
 
-    /// An access to a device.
+    /// Counts an access to a device.
     pub fn device(&self, cpu: usize, physical: u64, store: bool, pc: u64) {
         let kind = if store && physical == INTERRUPT_COMMAND { Kind::IpisSent } else { Kind::Io };
         self.cpus[cpu].counts(Privilege::of(pc)).add(kind, 1);
     }
 
-    /// A load or store, or both in one.
+    /// Counts a load, a store, or both in one.
     #[inline]
     pub fn count_access(&self, cpu: usize, store: bool, pc: u64) {
         let kind = if store { Kind::Stores } else { Kind::Loads };
         self.cpus[cpu].counts(Privilege::of(pc)).add(kind, 1);
     }
 
-    /// What an access did to one line.
+    /// Counts the effect of an access on one line.
     #[inline]
     pub fn touch(&self, number: usize, touch: &Touch) {
         let line = touch.physical >> LINE_SHIFT;
@@ -263,7 +268,7 @@ impl Meter {
         }
     }
 
-    /// What `CLOCK_MONOTONIC` says to the machine, if not real time.
+    /// Returns the time that `CLOCK_MONOTONIC` tells the machine, or `None` for real time.
     pub fn time(&self) -> Option<u64> {
         let time = self.clock.read(host::now, || self.done());
         if time.is_some() && !self.clock_was_read.load(Relaxed) {
@@ -272,17 +277,17 @@ impl Meter {
         time
     }
 
-    /// Nanoseconds of virtual time that the CPUs have done.
+    /// Returns the nanoseconds of virtual time that the CPUs have run.
     fn done(&self) -> u64 {
         self.gate.elapsed() * self.options.quantum_ns
     }
 
-    /// Whether QEMU's time was virtual: the library stands in front of the C library's.
+    /// Returns whether QEMU's time was virtual, which means that the library was preloaded.
     pub fn had_virtual_time(&self) -> bool {
         self.clock_was_read.load(Relaxed)
     }
 
-    /// Real seconds from RUN to STOP.
+    /// Returns the real seconds from RUN to STOP.
     pub fn host_seconds(&self) -> f64 {
         self.stopped.load(Relaxed).saturating_sub(self.started.load(Relaxed)) as f64 / 1e9
     }

@@ -78,7 +78,7 @@ fn an_access_across_a_boundary_is_one_access_to_two_lines() {
     assert_eq!((count(&meter, Kind::Loads), count(&meter, Kind::ReadModified)), (1, 2));
 }
 
-/// An instruction that loads and stores across a boundary, on two CPUs in turn: each line moves once.
+/// An instruction loads and stores across a boundary, on two CPUs in turn. Each line moves once.
 #[test]
 fn load_and_store_of_two_lines_are_two_transfers() {
     let meter = meter();
@@ -96,7 +96,7 @@ fn load_and_store_of_two_lines_are_two_transfers() {
     assert_eq!(blamed, [4, 4, 5, 5].map(|count| ("write_modified", count)));
 }
 
-/// One that does so in two halves, each within one line.
+/// An instruction loads and stores in two halves, each within one line.
 #[test]
 fn the_second_half_of_an_access_does_not_hide_the_first() {
     let meter = meter();

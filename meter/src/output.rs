@@ -1,4 +1,4 @@
-//! The results, as JSON.
+//! Writes the results as JSON.
 
 use std::fmt::Write;
 use std::io;
@@ -9,7 +9,7 @@ use crate::meter::Meter;
 use crate::report::{self, Line, Pair};
 use crate::window::Outcome;
 
-/// Writes the results to where they were asked for: all at once, for readers that wait for them.
+/// Writes the results to the file that was asked for, all at once, for readers that wait for them.
 pub fn write(meter: &Meter) -> io::Result<()> {
     let mut unfinished = meter.options.out.clone().into_os_string();
     unfinished.push(".unfinished");
@@ -17,7 +17,7 @@ pub fn write(meter: &Meter) -> io::Result<()> {
     std::fs::rename(&unfinished, &meter.options.out)
 }
 
-/// The results.
+/// Returns the results as JSON.
 pub fn json(meter: &Meter) -> String {
     let outcome = meter.window.outcome();
     let sections = [
@@ -48,7 +48,7 @@ fn header(meter: &Meter, outcome: &Outcome) -> String {
     )
 }
 
-/// Comma after comma.
+/// Joins the parts with commas.
 fn list(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
@@ -61,7 +61,7 @@ fn totals(totals: &[Snapshot]) -> String {
     list(all)
 }
 
-/// Only where something happened.
+/// Returns the counts of a phase, or nothing if all are zero.
 fn total(cpu: usize, privilege: usize, phase: usize, snapshot: &Snapshot) -> Option<String> {
     let counts = &snapshot[privilege][phase];
     let name = ["user", "kernel"][privilege];
@@ -71,7 +71,7 @@ fn total(cpu: usize, privilege: usize, phase: usize, snapshot: &Snapshot) -> Opt
     })
 }
 
-/// Instructions are told by privilege; everything else is not.
+/// Returns the names of the columns. Only instructions have a column for each privilege.
 fn columns() -> String {
     let first = ["cpu", "phase", "user_instructions", "kernel_instructions"].into_iter();
     list(first.chain(others().map(Kind::name)).map(|name| format!("\"{name}\"")))

@@ -35,7 +35,7 @@ fn metered() -> Meter {
     meter
 }
 
-/// Whether brackets and quotes match and nothing is outside: enough for text without escapes.
+/// Returns whether brackets and quotes match and nothing is outside. That is enough for text without escapes.
 fn is_balanced(text: &str) -> bool {
     let mut open = Vec::new();
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! The blame of all CPUs together: the lines that moved most.
+//! Blame summed over all CPUs: the lines that moved most.
 
 use std::collections::HashMap;
 
@@ -7,76 +7,76 @@ use crate::counts::Kind;
 use crate::cpu::{Cpu, Privilege};
 use crate::directory::LINE_SHIFT;
 
-/// Lines in the results.
+/// Number of lines in the results.
 const LINES: usize = 300;
-/// Pairs of a line in the results.
+/// Number of pairs of a line in the results.
 const PAIRS: usize = 16;
 
 /// A contended line.
 #[derive(Debug, Default)]
 pub struct Line {
-    /// Guest-physical.
+    /// Guest-physical address.
     pub address: u64,
-    /// Guest-virtual, as it was last fought for.
+    /// Guest-virtual address of the last conflict.
     pub touched_at: u64,
-    /// Transfers of all kinds.
+    /// Number of transfers of all kinds.
     pub transfers: u64,
-    /// Those that were upgrades.
+    /// Number of transfers that were upgrades.
     pub upgrades: u64,
-    /// Copies removed.
+    /// Number of copies removed.
     pub invalidations: u64,
-    /// Transfers between CPUs that touched different bytes.
+    /// Number of transfers between CPUs that touched different bytes.
     pub disjoint: u64,
-    /// Who fought over it, the worst first.
+    /// The instructions that conflicted over it, the worst pair first.
     pub pairs: Vec<Pair>,
     cpus: u128,
 }
 
-/// Two instructions.
+/// Two conflicting instructions.
 #[derive(Debug)]
 pub struct Pair {
-    /// Who had it.
+    /// The instruction that had the line.
     pub from: u64,
-    /// Who wanted it.
+    /// The instruction that needed it.
     pub to: u64,
-    /// How.
+    /// Kind of the transfers.
     pub kind: Kind,
-    /// Bytes that the one side touched.
+    /// Bytes that the first instruction touched.
     pub bytes_from: u64,
-    /// Bytes that the other side touched.
+    /// Bytes that the second instruction touched.
     pub bytes_to: u64,
-    /// Transfers in which they differed.
+    /// Number of transfers in which the bytes differed.
     pub disjoint: u64,
-    /// Transfers.
+    /// Number of transfers.
     pub count: u64,
 }
 
 impl Pair {
-    /// Whether the one who wanted it was a program.
+    /// Returns whether a program needed the line.
     pub fn to_user(&self) -> bool {
         Privilege::of(self.to) == Privilege::User
     }
 }
 
 impl Line {
-    /// Whether the address is a program's.
+    /// Returns whether the address is a program's.
     pub fn is_user(&self) -> bool {
         Privilege::of(self.touched_at) == Privilege::User
     }
 
-    /// Whether it moved mostly between CPUs that touched different bytes.
+    /// Returns whether it moved mostly between CPUs that touched different bytes.
     pub fn is_false_sharing(&self) -> bool {
         self.disjoint * 2 > self.transfers
     }
 
-    /// The CPUs that fought over it.
+    /// Returns the CPUs that conflicted over it.
     pub fn cpus(&self) -> impl Iterator<Item = usize> {
         (0..128).filter(|cpu| self.cpus & 1 << cpu != 0)
     }
 
     fn add(&mut self, key: &Key, fight: &Fight) {
         self.address = key.line << LINE_SHIFT;
-        // The page too: a line has the same place in it under every address.
+        // This keeps the page too: a line has the same offset in its page under every address.
         self.touched_at = fight.address & !((1 << LINE_SHIFT) - 1);
         self.transfers += fight.count;
         self.upgrades += if key.kind == Kind::Upgrades { fight.count } else { 0 };
@@ -104,7 +104,7 @@ fn pair(key: &Key, fight: &Fight) -> Pair {
     }
 }
 
-/// The hottest lines of all CPUs.
+/// Returns the hottest lines of all CPUs.
 pub fn hottest(cpus: &[Cpu]) -> Vec<Line> {
     let mut all = Blame::default();
     cpus.iter().for_each(|cpu| all.merge(&cpu.log().blame));

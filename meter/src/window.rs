@@ -1,4 +1,5 @@
-//! When counts count: from the moment when the last thread is warm to the moment when the first one is done.
+//! The window in which counts matter, from the moment when the last thread is warm to the moment when the
+//! first one is done.
 //!
 //! | stage | marker | what happens |
 //! |---|---|---|
@@ -12,7 +13,8 @@
 //! | over | BEGIN | ignored and counted |
 //! | any | whatever else | nothing |
 //!
-//! The start and the end of the window are cuts through all CPUs' counters while they run: as exact as the throttle's slack.
+//! At the start and the end of the window, all CPUs' counters are read while they run. The readings are as
+//! exact as the throttle's slack.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +25,7 @@ use crate::cpu::{Cpu, Privilege, Snapshot};
 /// The window.
 #[derive(Debug, Default)]
 pub struct Window {
-    /// Whether transfers are blamed on somebody.
+    /// Whether transfers are blamed on instructions.
     recording: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -48,25 +50,25 @@ struct Inner {
     end: Vec<Snapshot>,
 }
 
-/// What the window was, at the end.
+/// The results of the window, at the end.
 #[derive(Debug)]
 pub struct Outcome {
     /// Whether the program marked it.
     pub marked: bool,
-    /// Windows after the first.
+    /// Number of windows after the first.
     pub ignored: u64,
     /// Counts in it, for each CPU.
     pub totals: Vec<Snapshot>,
 }
 
 impl Window {
-    /// Whether transfers are to be blamed. Relaxed: the window's ends are cuts, see above.
+    /// Returns whether transfers are to be blamed. Relaxed: the ends of the window are not exact, see above.
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.recording.load(Relaxed)
     }
 
-    /// RUN. Returns whether it is the first one.
+    /// Handles RUN. Returns whether it is the first one.
     pub fn run(&self, cpus: &[Cpu]) -> bool {
         let mut inner = self.inner();
         if inner.stage != Stage::Waiting {
@@ -77,7 +79,7 @@ impl Window {
         true
     }
 
-    /// BEGIN. Returns whether it was the last one, which opens the window.
+    /// Handles BEGIN. Returns whether it was the last one, which opens the window.
     pub fn begin(&self, threads: u8, cpus: &[Cpu]) -> bool {
         let mut inner = self.inner();
         match inner.stage {
@@ -96,7 +98,7 @@ impl Window {
         false
     }
 
-    /// ITER. Returns whether it was the last round of those `wanted` (0: all there are).
+    /// Handles ITER. Returns whether it was the last of the `wanted` rounds (0: all there are).
     pub fn iter(&self, cpu: &Cpu, privilege: Privilege, ahead: u64, wanted: u64) -> bool {
         let mut inner = self.inner();
         if inner.stage != Stage::Open {
@@ -107,12 +109,12 @@ impl Window {
         inner.rounds == wanted
     }
 
-    /// Whether END would end it.
+    /// Returns whether END would end the window.
     pub fn is_open(&self) -> bool {
         self.inner().stage == Stage::Open
     }
 
-    /// The last round, END, STOP or the end of the machine. Returns whether it ended the window.
+    /// Handles the last round, END, STOP or the end of the machine. Returns whether it ended the window.
     pub fn stop(&self, cpus: &[Cpu]) -> bool {
         let mut inner = self.inner();
         match inner.stage {
@@ -126,7 +128,7 @@ impl Window {
         true
     }
 
-    /// What was counted.
+    /// Returns the results.
     pub fn outcome(&self) -> Outcome {
         let inner = self.inner();
         let totals = inner.start.iter().zip(&inner.end).map(|(start, end)| between(start, end)).collect();

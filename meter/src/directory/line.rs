@@ -1,4 +1,4 @@
-//! One line of the directory, in one line of the host.
+//! One cache line of the directory, itself held in one cache line of the host.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -6,56 +6,57 @@ use super::{Access, Origin, Transfer};
 use crate::counts::Kind;
 use crate::host::Zeroed;
 
-/// `lock | owned | modified | shared`, and the owner from bit 8.
+/// The state word is `lock | owned | modified | shared`, with the owner from bit 8.
 const LOCKED: u64 = 1;
 const OWNED: u64 = 2;
 const MODIFIED: u64 = 4;
 const SHARED: u64 = 8;
 const OWNER_SHIFT: u32 = 8;
 
-/// Spins for a line's lock before the host CPU is given away: its holder may have lost its own.
+/// Spins for a line's lock before the thread yields the host CPU: the holder may itself have been preempted.
 const SPINS: u32 = 200;
 
-/// What an access found.
+/// The outcome of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// What it needs: nobody was asked.
+    /// The CPU's cache holds what the access needs, and no other CPU is asked.
     Hit,
-    /// A line that nobody had.
+    /// No CPU had the line.
     Cold,
-    /// Others had it.
+    /// Other CPUs had the line.
     Moved(Transfer),
 }
 
-/// State and memory of a line.
+/// State and access history of a line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Line {
     state: AtomicU64,
     sharers: [AtomicU64; 2],
-    /// Last store, or first load.
+    /// The last store, or the first load while there was no store.
     writer: AtomicU64,
-    /// Last load of another CPU than the writer's, if there was one.
+    /// The last load by another CPU than the writer's, if there was one.
     reader: AtomicU64,
-    /// Bytes that the writer's CPU has written since it has the line.
+    /// Bytes that the writer's CPU has written since it acquired the line.
     written: AtomicU64,
-    /// Bytes that it has read.
+    /// Bytes that the writer's CPU has read.
     read: AtomicU64,
-    /// Bytes that others have touched since.
+    /// Bytes that other CPUs have touched since.
     others: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-// SAFETY: atomic words only; all zero is an unused line.
+// SAFETY: the type has atomic words only, and all zero is an unused line.
 #[allow(unsafe_code)]
 unsafe impl Zeroed for Line {}
 
 impl Line {
-    /// Does `access`.
+    /// Performs `access` and returns its outcome.
     #[inline]
     pub fn access(&self, access: &Access) -> Seen {
-        // Acquire pairs with the Release of `unlock`: who sees itself in the state sees the sharers of that state.
+        // Acquire pairs with the Release in `miss`: a CPU that finds itself in the state sees the sharers of
+        // that state.
         let state = self.state.load(Acquire);
         if self.is_hit(state, access) {
             self.note(access);
@@ -81,7 +82,7 @@ impl Line {
         seen
     }
 
-    /// Returns the state without the lock bit.
+    /// Locks the line and returns the state without the lock bit.
     fn lock(&self) -> u64 {
         for turn in 1.. {
             let state = self.state.load(Relaxed) & !LOCKED;
@@ -125,7 +126,7 @@ impl Line {
         (seen, after)
     }
 
-    /// What a store of `cpu` is, if it needs others.
+    /// Returns the kind of transfer that a store of `cpu` causes, or `None` if it needs no other CPU.
     fn store_kind(&self, state: u64, cpu: usize) -> Option<Kind> {
         if state & SHARED != 0 {
             Some(if self.is_sharer(cpu) { Kind::Upgrades } else { Kind::WriteClean })
@@ -144,8 +145,9 @@ impl Line {
         Transfer { kind, invalidations, from, bytes_from }
     }
 
-    /// Whom a store of `cpu` fights, and over which bytes: the last writer or, where that is `cpu` itself, the last reader,
-    /// which then is another: the line is shared, and the writer's own loads are not noted as a reader's.
+    /// Returns the access that a store of `cpu` conflicts with, and the bytes it touched. It is the last
+    /// writer or, if that is `cpu` itself, the last reader. That reader is then another CPU: the line is
+    /// shared, and loads by the writer's CPU are not recorded as a reader's.
     fn rival(&self, cpu: usize) -> (Origin, u64) {
         let writer = Origin::from_word(self.writer.load(Relaxed));
         let reader = Origin::from_word(self.reader.load(Relaxed));
@@ -158,7 +160,7 @@ impl Line {
         if third { (reader, own | others) } else { (writer, own) }
     }
 
-    /// The memory of a line that starts to be held by `access.cpu` alone.
+    /// Resets the history of a line that `access.cpu` alone holds from now on.
     fn begin(&self, access: &Access) {
         let origin = Origin::new(access.cpu, access.pc).word();
         let (written, read) = if access.store { (access.bytes, 0) } else { (0, access.bytes) };
@@ -169,7 +171,7 @@ impl Line {
         self.others.store(0, Relaxed);
     }
 
-    /// Remembers an access of a CPU that has the line. Relaxed everywhere: see the directory's point 2.
+    /// Records an access of a CPU that has the line. Every access is Relaxed: see point 2 of the directory.
     #[inline]
     fn note(&self, access: &Access) {
         let origin = Origin::new(access.cpu, access.pc).word();
@@ -215,7 +217,7 @@ fn owned_by(cpu: usize) -> u64 {
     OWNED | (cpu as u64) << OWNER_SHIFT
 }
 
-/// Stores only what changes: a line of the host that is only read stays with all its readers.
+/// Stores only a changed value: a line of the host that is only read stays in the caches of all its readers.
 #[inline]
 fn replace(word: &AtomicU64, value: u64) {
     if word.load(Relaxed) != value {

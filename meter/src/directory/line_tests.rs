@@ -136,7 +136,7 @@ fn true_sharing_touches_the_same() {
     assert_eq!(transfer(at(&line, C, LOAD, 0x10)).bytes_from, 0x10);
 }
 
-/// Two host threads alternate in no order; every transfer away was one that somebody counted.
+/// Two host threads alternate in no order. Every transfer away from one was counted by the other.
 #[test]
 fn two_threads_agree_on_the_number_of_transfers() {
     let line = Line::default();

@@ -1,24 +1,26 @@
-//! Who has which line: a directory over the virtual CPUs, with caches that never run full.
+//! A directory of cache lines over the virtual CPUs, whose caches never run full.
 //!
-//! A line of 64 bytes of guest-physical memory is in one of four states. What an access of CPU `c` does to it:
+//! A line of 64 bytes of guest-physical memory is in one of four states. An access of CPU `c` changes it as
+//! follows:
 //!
 //! | the line is | load by c | store by c |
 //! |---|---|---|
 //! | unused | owned by c, clean; *cold* | owned by c, modified; *cold* |
-//! | owned by c, clean | stays | owned by c, modified; nobody is asked |
+//! | owned by c, clean | stays | owned by c, modified; no other CPU is asked |
 //! | owned by c, modified | stays | stays |
 //! | owned by d, clean | shared by c and d; *read clean* | owned by c, modified; *write clean*, 1 invalidation |
 //! | owned by d, modified | shared by c and d; *read modified* | owned by c, modified; *write modified*, 1 invalidation |
 //! | shared by n, one of them c | stays | owned by c, modified; *upgrade*, n - 1 invalidations |
 //! | shared by n, none of them c | shared by n + 1; *read clean* | owned by c, modified; *write clean*, n invalidations |
 //!
-//! That is MESI with the first copy exclusive. Besides the state a line remembers, for blame only: the instruction of its
-//! last store (or of the first load, while nobody has stored), of the last load by another CPU than that one's, and which
-//! of its bytes were written by that CPU, read by it, and touched by others since.
+//! That is MESI with the first copy exclusive. A line also remembers, for blame only, the instruction of its
+//! last store (or of the first load, while there was no store) and of the last load by another CPU than the
+//! writer's. It remembers which of its bytes the writer's CPU wrote, which it read, and which other CPUs have
+//! touched since.
 //!
 //! 1. State changes are made under the line's own lock bit. A hit (no change of state) takes no lock.
-//! 2. A hit that runs while another CPU takes the line away counts as before that; its note of instruction and bytes may
-//!    land on the new holder's line. Such a note is blame, never a count.
+//! 2. A hit that runs while another CPU takes the line away counts as before that. Its record of instruction
+//!    and bytes may land on the new holder's line. Such a record affects blame, never a count.
 
 mod line;
 mod pair;
@@ -28,23 +30,23 @@ pub use pair::{Origin, Transfer};
 
 use crate::host::Sparse;
 
-/// log2 of a line's size.
+/// log2 of the size of a line in bytes.
 pub const LINE_SHIFT: u32 = 6;
 /// Bytes of a line.
 pub const LINE_SIZE: u64 = 1 << LINE_SHIFT;
-/// CPUs that a directory can tell apart.
+/// Number of CPUs that a directory can tell apart.
 pub const MAX_CPUS: usize = 128;
 
 /// One access to one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Who.
+    /// The CPU that accesses.
     pub cpu: usize,
     /// Whether it stores.
     pub store: bool,
-    /// Which bytes of the line.
+    /// The bytes of the line that are accessed, one bit each.
     pub bytes: u64,
-    /// The instruction.
+    /// The address of the instruction.
     pub pc: u64,
 }
 
@@ -53,19 +55,22 @@ pub struct Access {
 pub struct Directory(Sparse<Line>);
 
 impl Directory {
-    /// For a guest with `memory` bytes; nothing if the host has no addresses for it.
+    /// Creates the directory of a guest with `memory` bytes, or returns `None` if the host has no addresses
+    /// for it.
     pub fn new(memory: u64) -> Option<Self> {
         Sparse::new((memory >> LINE_SHIFT) as usize).map(Self)
     }
 
-    /// What `access` to the line with that number did. Lines beyond the memory (ROM, video) are not kept.
+    /// Performs `access` to the line with that number and returns the outcome. Lines beyond the memory (ROM,
+    /// video) are not tracked.
     #[inline]
     pub fn access(&self, line: u64, access: &Access) -> Seen {
         self.0.get(line as usize).map_or(Seen::Hit, |line| line.access(access))
     }
 }
 
-/// The parts of an access of `size` bytes at `address` on its lines: offset from `address`, and which bytes of the line.
+/// Splits an access of `size` bytes at `address` into its lines. Yields the offset from `address` and the
+/// bytes of the line, one bit each.
 pub fn parts(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
     let room = LINE_SIZE - address % LINE_SIZE;
     let first = (0, mask(address % LINE_SIZE, size.min(room)));
@@ -73,7 +78,7 @@ pub fn parts(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
     std::iter::once(first).chain(second)
 }
 
-/// Bits of `size` bytes from `offset`.
+/// Returns the bits of `size` bytes from `offset`.
 fn mask(offset: u64, size: u64) -> u64 {
     let ones = if size >= 64 { u64::MAX } else { (1 << size) - 1 };
     ones << offset

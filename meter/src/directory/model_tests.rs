@@ -1,11 +1,11 @@
-//! Random accesses, against caches that are kept one by one as a textbook has them.
+//! Random accesses, compared with a textbook model that keeps every cache separately.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::counts::Kind;
 
-/// Of both words of sharers, their ends among them.
+/// CPUs of both words of sharers, among them the first and last of each.
 const CPUS: [usize; 6] = [0, 1, 62, 63, 64, 127];
 const LINES: usize = 2;
 
@@ -19,7 +19,7 @@ enum Copy {
     Modified,
 }
 
-/// What an access costs: copies removed are of others.
+/// The cost of an access. The copies removed are those of other CPUs.
 #[derive(Debug, PartialEq, Eq)]
 enum Cost {
     Nothing,
@@ -27,7 +27,7 @@ enum Cost {
     Moved(Kind, u64),
 }
 
-/// One line in all caches.
+/// The state of one line in all caches.
 #[derive(Clone, Copy, Debug, Default)]
 struct Caches([Copy; CPUS.len()]);
 
@@ -86,7 +86,7 @@ fn cost(seen: Seen) -> Cost {
     }
 }
 
-/// Line, CPU, whether it stores.
+/// Line, CPU, and whether the access stores.
 type Step = (usize, usize, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

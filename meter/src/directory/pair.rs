@@ -1,50 +1,50 @@
-//! What a transfer was, and whom it took the line from.
+//! The kind of a transfer, and the access that it took the line from.
 
 use crate::counts::Kind;
 
-/// An instruction of a CPU, in one word: 8 bits for the CPU, 48 for the address.
+/// An instruction of a CPU in one word: 8 bits for the CPU, 48 for the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin(u64);
 
 const ADDRESS_BITS: u32 = 48;
 
 impl Origin {
-    /// Of an instruction.
+    /// Packs the CPU and the instruction's address.
     pub fn new(cpu: usize, pc: u64) -> Self {
         Self((cpu as u64) << ADDRESS_BITS | pc & ((1 << ADDRESS_BITS) - 1))
     }
 
-    /// Back from the word.
+    /// Restores an origin from its word.
     pub fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// The word.
+    /// Returns the packed word.
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// The CPU.
+    /// Returns the CPU.
     pub fn cpu(self) -> usize {
         (self.0 >> ADDRESS_BITS) as usize
     }
 
-    /// The instruction's address, in canonical form again.
+    /// Returns the instruction's address, in canonical form again.
     pub fn pc(self) -> u64 {
         ((self.0 << (64 - ADDRESS_BITS)) as i64 >> (64 - ADDRESS_BITS)) as u64
     }
 }
 
-/// A line came from another CPU, or its other copies went.
+/// A transfer: a line came from another CPU, or its other copies were invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// One of the kinds that are transfers.
     pub kind: Kind,
-    /// Copies of others that it removed.
+    /// Number of copies of other CPUs that it removed.
     pub invalidations: u64,
     /// The last access by another CPU that made it necessary.
     pub from: Origin,
-    /// Bytes that the others touched and that this transfer was needed for.
+    /// Bytes that the other CPUs touched and that made this transfer necessary.
     pub bytes_from: u64,
 }
 

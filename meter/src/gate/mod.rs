@@ -1,13 +1,13 @@
-//! The throttle: virtual CPUs stay in step, however few host CPUs they have.
+//! The throttle keeps virtual CPUs in step, however few host CPUs they have.
 //!
-//! Time is cut into quanta of `slack` instructions. A CPU that has done its quantum *arrives* and waits; when the last
-//! CPU inside has arrived, the next quantum starts for all. So no two CPUs inside are further apart than the slack
-//! and one translation block. A CPU that is about to idle *leaves*, and nobody waits for it. Whoever wakes it *calls* it
-//! into the quantum of the day, and from then on it is waited for: else it would sleep as long as the host takes to run its
-//! thread, and the busier the host is, the more would the others do meanwhile. Its thread first lets a few quanta pass, since waking
-//! takes a real CPU time too. One that was not called *enters* with its
-//! first block. The whole gate is one word, `quantum | inside | missing`, changed only by
-//! compare-and-swap:
+//! Time is divided into quanta of `slack` instructions. A CPU that has done its quantum *arrives* and waits.
+//! When the last CPU inside has arrived, the next quantum starts for all. So no two CPUs inside are further
+//! apart than the slack and one translation block. A CPU that is about to idle *leaves*, and no CPU waits for
+//! it. The CPU that wakes it *calls* it into the current quantum, and from then on the others wait for it.
+//! Otherwise it would sleep as long as the host takes to run its thread, and the busier the host is, the more
+//! the others would do meanwhile. Its thread first lets a few quanta pass, since waking takes a real CPU time
+//! too. A CPU that was not called *enters* with its first block. The whole gate is one word, `quantum |
+//! inside | missing`, changed only by compare-and-swap:
 //!
 //! | event | inside | missing | its seat |
 //! |---|---|---|---|
@@ -19,12 +19,12 @@
 //! | then, if `missing` is 0 and `inside` is not | | := inside | and `quantum` += 1 |
 //!
 //! 1. `missing` is the number of CPUs inside that have not arrived in this quantum.
-//! 2. Only a CPU's own thread moves its seat, but for the step from out to called. That one and entering count first and
-//!    move then, by compare-and-swap; the slower of two takes its count back.
-//! 3. A waiter may be what the missing one waits for: QEMU stops all CPUs for a few rare instructions, and a waiter does
-//!    not see that. So a waiter that sees no progress of anybody for a while, though no CPU's thread is ready to run,
-//!    *escapes*: it runs another quantum, still counted as arrived. Escapes are counted; results with many of them
-//!    are worth nothing.
+//! 2. Only a CPU's own thread changes its seat, except for the step from out to called. A call and an entry
+//!    both count first and then change the seat by compare-and-swap. The one that loses takes its count back.
+//! 3. The missing CPU may itself wait for the waiter: QEMU stops all CPUs for a few rare instructions, and a
+//!    waiter does not see that. So a waiter that sees no CPU progress for a while, though no CPU's thread is
+//!    ready to run, *escapes*: it runs another quantum, still counted as arrived. Escapes are counted, and
+//!    results with many of them are worthless.
 //! 4. The check in the common case is one comparison with the seat's own limit.
 
 mod seat;
@@ -36,18 +36,18 @@ use crate::host;
 use seat::{ARRIVED, CALLED, OUT, RUNNING};
 pub use seat::{Crowd, Seat};
 
-/// How long nobody may get on before a waiter looks whether it should escape.
+/// Time without progress of any CPU after which a waiter checks whether it should escape.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Instructions, or nanoseconds, that a CPU takes to wake: Linux's table for the lightest idle state of Intel's CPUs says two
-/// microseconds.
+/// Time that a CPU takes to wake, in instructions or nanoseconds: Linux's table gives two microseconds for
+/// the lightest idle state of Intel's CPUs.
 const WAKING: u64 = 2_000;
 
 /// The gate.
 #[derive(Debug)]
 pub struct Gate {
     word: AtomicU64,
-    /// Changes with every quantum: what waiters sleep on.
+    /// Changes with every quantum. Waiters sleep on it.
     turn: AtomicU32,
     open: AtomicBool,
     slack: u64,
@@ -83,7 +83,7 @@ impl State {
 }
 
 impl Gate {
-    /// A gate that lets everybody through until it is opened.
+    /// Creates a gate that lets all CPUs through until it is opened.
     pub fn new(slack: u64) -> Self {
         Self {
             word: AtomicU64::new(0),
@@ -100,29 +100,29 @@ impl Gate {
         self.open.store(true, Relaxed);
     }
 
-    /// Lets everybody go, for ever.
+    /// Lets all CPUs run freely from now on.
     pub fn close(&self) {
-        // Relaxed: a waiter that does not see it yet sleeps through one more patience at most.
+        // Relaxed: a waiter that does not see it yet sleeps for `PATIENCE` once more at most.
         self.open.store(false, Relaxed);
         self.wake();
     }
 
-    /// Quanta so far, in instructions.
+    /// Returns the quanta so far, in instructions.
     pub fn elapsed(&self) -> u64 {
         self.state().quantum * self.slack
     }
 
-    /// Whether nobody is inside.
+    /// Returns whether no CPU is inside.
     pub fn is_deserted(&self) -> bool {
         self.state().inside == 0
     }
 
-    /// How often a CPU waited, and how often it gave up waiting.
+    /// Returns how often a CPU waited, and how often it gave up waiting.
     pub fn waits_and_escapes(&self) -> (u64, u64) {
         (self.waits.load(Relaxed), self.escapes.load(Relaxed))
     }
 
-    /// What a CPU of the `crowd` does at its limit. Returns whether somebody is inside only now.
+    /// Handles a CPU of the `crowd` that has reached its limit. Returns whether it is the first CPU inside.
     #[cold]
     pub fn pass(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) -> bool {
         match seat.place.load(Relaxed) {
@@ -142,7 +142,7 @@ impl Gate {
         false
     }
 
-    /// The thread of a CPU that was called runs. It waits as long as a CPU takes to wake.
+    /// Starts the quantum of a CPU that was called, on its own thread. It waits as long as a CPU takes to wake.
     fn wake_up(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
         seat.take(self.slack);
         for _ in 0..WAKING.div_ceil(self.slack) {
@@ -157,7 +157,7 @@ impl Gate {
         first
     }
 
-    /// Somebody wakes a CPU. Returns whether somebody is inside only now.
+    /// Calls a CPU that is being woken. Returns whether it is the first CPU inside.
     pub fn call(&self, seat: &Seat) -> bool {
         let idles = seat.place.load(Relaxed) == OUT;
         idles && self.open.load(Relaxed) && self.admit(seat, CALLED)
@@ -178,7 +178,8 @@ impl Gate {
         admitted && before.inside == 0
     }
 
-    /// A CPU is about to idle, or was called for nothing. Returns whether nobody is inside any more.
+    /// Removes a CPU that is about to idle, or that was called for nothing. Returns whether no CPU is inside
+    /// any more.
     pub fn leave(&self, seat: &Seat) -> bool {
         let place = seat.place.load(Relaxed);
         if place == OUT {
@@ -201,13 +202,13 @@ impl Gate {
         seat.sit(ARRIVED, before.quantum);
     }
 
-    /// Until the next quantum, the end, or an escape.
+    /// Waits until the next quantum, the end, or an escape.
     fn wait(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
         let quantum = seat.quantum.load(Relaxed);
         let mut seen = None;
         let mut waited = false;
         while self.open.load(Relaxed) {
-            // Acquire pairs with the Release in `wake`: who sees the new turn sees the new quantum.
+            // Acquire pairs with the Release in `wake`: a waiter that sees the new turn sees the new quantum.
             let turn = self.turn.load(Acquire);
             let now = self.state().quantum;
             if now != quantum {
@@ -224,7 +225,7 @@ impl Gate {
         }
     }
 
-    /// Sleeps for the patience at most; returns whether it was woken.
+    /// Sleeps for at most `PATIENCE` and returns whether it was woken.
     fn sleep(&self, turn: u32) -> bool {
         add(&self.waits);
         let before = host::now();
@@ -239,11 +240,11 @@ impl Gate {
     }
 
     fn state(&self) -> State {
-        // Acquire pairs with `update`: what CPUs did before the quantum began has happened.
+        // Acquire pairs with `update`: everything that CPUs did before the quantum began has happened.
         State::unpack(self.word.load(Acquire))
     }
 
-    /// Changes the state, and starts the next quantum if that leaves nobody to wait for. Returns the state before.
+    /// Changes the state, and starts the next quantum if no CPU is missing then. Returns the state before.
     fn update(&self, change: impl Fn(&mut State)) -> State {
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -265,7 +266,7 @@ impl Gate {
     }
 }
 
-/// A statistic: nothing hangs on its order.
+/// Increments a statistic. No other access depends on its order.
 fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }

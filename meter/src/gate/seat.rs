@@ -1,4 +1,4 @@
-//! A CPU's place at the gate, and all of them as a waiter sees them.
+//! A CPU's place at the gate, and all places as a waiter sees them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -6,14 +6,14 @@ use crate::host;
 
 /// The CPU idles.
 pub(super) const OUT: u32 = 0;
-/// Somebody has woken it, and the host has not run its thread yet.
+/// The CPU was woken, and the host has not run its thread yet.
 pub(super) const CALLED: u32 = 1;
-/// It is in its quantum.
+/// The CPU runs in its quantum.
 pub(super) const RUNNING: u32 = 2;
-/// It has done its quantum.
+/// The CPU has done its quantum.
 pub(super) const ARRIVED: u32 = 3;
 
-/// A CPU's place at the gate. Written by its own thread, but for a call.
+/// A CPU's place at the gate. Only its own thread writes it, except for a call.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Seat {
@@ -21,38 +21,40 @@ pub struct Seat {
     pub(super) limit: AtomicU64,
     pub(super) quantum: AtomicU64,
     pub(super) place: AtomicU32,
-    /// The host's number of its thread.
+    /// The host's thread ID of its thread.
     pub(super) thread: AtomicU32,
 }
 
-/// All CPUs, as a waiter looks at them.
+/// All CPUs, as a waiter sees them.
 pub trait Crowd {
-    /// Their seats.
+    /// Returns their seats.
     fn seats(&self) -> impl Iterator<Item = &Seat>;
 
-    /// Changes whenever one gets on.
+    /// Returns a number that changes whenever a CPU makes progress.
     fn progress(&self) -> u64 {
         self.seats().map(Seat::clock).fold(0, u64::wrapping_add)
     }
 
-    /// Whether one that is waited for in this `quantum` only waits for the host.
+    /// Returns whether a CPU that is missing in this `quantum` only waits for a host CPU.
     fn any_starved(&self, quantum: u64) -> bool {
         self.seats().any(|seat| seat.is_starved(quantum))
     }
 }
 
 impl Seat {
-    /// Instructions that this CPU has done.
+    /// Returns the number of instructions that this CPU has done.
     pub fn clock(&self) -> u64 {
         self.clock.load(Relaxed)
     }
 
-    /// Whether the CPU is waited for in this `quantum`, and its thread would run if the host had a CPU for it.
+    /// Returns whether the CPU is missing in this `quantum` and its thread would run if the host had a CPU
+    /// for it.
     fn is_starved(&self, quantum: u64) -> bool {
         self.is_missing(quantum) && host::is_ready(self.thread.load(Relaxed))
     }
 
-    /// One that slept while the quantum began still sits where it arrived, in the one before.
+    /// Returns whether the others wait for this CPU in `quantum`. A CPU that slept while the quantum began
+    /// still holds the place where it arrived, in the quantum before.
     pub(super) fn is_missing(&self, quantum: u64) -> bool {
         match self.place.load(Relaxed) {
             OUT => false,
@@ -61,7 +63,7 @@ impl Seat {
         }
     }
 
-    /// Adds to the clock; returns whether the gate must be asked.
+    /// Adds to the clock and returns whether the CPU must pass the gate.
     #[inline]
     pub fn advance(&self, instructions: u64) -> bool {
         let clock = self.clock.load(Relaxed) + instructions;
@@ -78,12 +80,13 @@ impl Seat {
         self.quantum.store(quantum, Relaxed);
     }
 
-    /// From out to `place`, unless somebody else was faster. Relaxed: the gate's word orders what hangs on it.
+    /// Moves from out to `place`, unless another thread was faster. Relaxed: the gate's word orders
+    /// everything that depends on it.
     pub(super) fn admit(&self, place: u32) -> bool {
         self.place.compare_exchange(OUT, place, Relaxed, Relaxed).is_ok()
     }
 
-    /// The CPU's thread runs: its quantum starts here.
+    /// Starts the quantum of the CPU, whose thread runs now.
     pub(super) fn take(&self, slack: u64) {
         self.place.store(RUNNING, Relaxed);
         self.thread.store(host::thread(), Relaxed);

@@ -17,7 +17,7 @@ fn seats(count: usize) -> Vec<Seat> {
     (0..count).map(|_| Seat::default()).collect()
 }
 
-/// The same thread sits in both seats here, so the one that is waited for must not look ready: it is its own waiter.
+/// Makes the seat look not ready: the same thread uses both seats here, so it would wait for itself.
 fn no_thread(seat: &Seat) {
     seat.thread.store(u32::MAX, Relaxed);
 }
@@ -26,7 +26,7 @@ fn no_thread(seat: &Seat) {
 fn together(count: usize, slack: u64, work: impl Fn(&Gate, &[Seat], usize) + Sync) -> Gate {
     let (gate, seats) = (Gate::new(slack), seats(count));
     gate.open();
-    // All are inside before one runs: otherwise the first may be far when the second comes.
+    // All are inside before one runs. Otherwise the first may be far ahead when the second enters.
     (0..count).for_each(|me| advance(&gate, &seats, me, 0));
     thread::scope(|scope| {
         for me in 0..count {
@@ -118,7 +118,7 @@ fn a_call_for_nothing_ends_when_the_cpu_idles_again() {
     assert!(gate.leave(&seats[0]) && gate.is_deserted());
 }
 
-/// Calls race with entries and exits; whoever is counted is inside, once.
+/// Calls race with entries and exits. Every CPU that is counted is inside, and is counted once.
 #[test]
 fn calls_that_race_with_entries_count_once() {
     let (gate, seats) = (Gate::new(1_000), seats(1));

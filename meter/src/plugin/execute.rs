@@ -1,4 +1,4 @@
-//! A block, an instruction or an access is executed.
+//! Callbacks for the execution of a block, an instruction or an access.
 
 use std::ffi::c_void;
 
@@ -8,33 +8,34 @@ use crate::data;
 use crate::directory::parts;
 use crate::meter::Touch;
 
-/// A block is about to run.
+/// Handles a block that is about to run.
 pub unsafe extern "C" fn on_block(cpu: u32, data: *mut c_void) {
     let (privilege, instructions, repeats) = data::block(data as u64);
     meter().block(cpu as usize, privilege, instructions, repeats);
 }
 
-/// An instruction that is counted is about to run.
+/// Handles a counted instruction that is about to run.
 pub unsafe extern "C" fn on_event(cpu: u32, data: *mut c_void) {
     let (privilege, kind) = data::event(data as u64);
     meter().cpus[cpu as usize].counts(privilege).add(kind, 1);
 }
 
-/// The guest has something to say.
+/// Handles a marker of the guest.
 pub unsafe extern "C" fn on_marker(cpu: u32, data: *mut c_void) {
     let (privilege, marker, ahead) = data::marker(data as u64);
     if meter().marker(cpu as usize, marker, privilege, ahead) {
-        // Early, so that whoever wants no more than counts can end QEMU; and again in the end.
+        // The results are written early, so that a user who needs no more than counts can end QEMU, and again
+        // at the end.
         write(meter());
     }
 }
 
-/// A repeated string instruction starts or goes on.
+/// Handles the start or a repetition of a repeated string instruction.
 pub unsafe extern "C" fn on_repeat(cpu: u32, pc: *mut c_void) {
     meter().cpus[cpu as usize].repeat(pc as u64);
 }
 
-/// A load, a store, or both in one, has happened.
+/// Handles a finished load, store, or both in one.
 pub unsafe extern "C" fn on_access(cpu: u32, info: MemoryInfo, address: u64, pc: *mut c_void) {
     let (meter, cpu, pc) = (meter(), cpu as usize, pc as u64);
     if !meter.is_live() {
@@ -61,7 +62,7 @@ enum Place {
 }
 
 /// # Safety
-/// In a memory callback with that `info`.
+/// The call must be inside a memory callback with that `info`.
 unsafe fn place(info: MemoryInfo, address: u64) -> Option<Place> {
     // SAFETY: the caller's promise; the handle is used before the callback returns.
     unsafe {

@@ -1,4 +1,5 @@
-//! What QEMU asks the C library, where this library is preloaded: the time, and to let idle CPUs' threads sleep and wake.
+//! Wrappers of C library functions that QEMU calls where this library is preloaded: the clock, and the sleep
+//! and wake of idle CPUs' threads.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -11,15 +12,15 @@ thread_local! {
     static SLEEPS_NEXT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// This thread is about to sleep because `cpu` idles.
+/// Records that this thread is about to sleep because `cpu` idles.
 pub fn sleeps_next(cpu: usize) {
     SLEEPS_NEXT.set(Some(cpu));
 }
 
-/// Stands in front of the C library's where this library is preloaded: QEMU's timers follow it.
+/// Replaces the C library's function where this library is preloaded. QEMU's timers follow it.
 ///
 /// # Safety
-/// As for the C library's.
+/// The same as for the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
     let virtual_time = || METER.get().filter(|_| clock == host::MONOTONIC)?.time();
@@ -34,10 +35,10 @@ pub unsafe extern "C" fn clock_gettime(clock: c_int, into: *mut Timespec) -> c_i
     }
 }
 
-/// Stands in front of the C library's: the first one after a CPU's callback says where its thread sleeps.
+/// Replaces the C library's function. The first call after a CPU's callback tells where its thread sleeps.
 ///
 /// # Safety
-/// As for the C library's.
+/// The same as for the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> c_int {
     if let Some(meter) = METER.get() {
@@ -50,10 +51,10 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c
     unsafe { host::real_condition_wait(condition, mutex) }
 }
 
-/// Stands in front of the C library's: a CPU that is woken is inside at once.
+/// Replaces the C library's function. A CPU that is woken is inside at once.
 ///
 /// # Safety
-/// As for the C library's.
+/// The same as for the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: *mut c_void) -> c_int {
     if let Some(meter) = METER.get() {

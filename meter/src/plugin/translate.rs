@@ -1,4 +1,4 @@
-//! A block is translated: which of its instructions are to be told of.
+//! Callbacks for the translation of a block. They choose the instructions to be told of.
 
 use std::ffi::c_void;
 
@@ -9,7 +9,7 @@ use crate::counts::Kind;
 use crate::data;
 use crate::decode::{self, Marker, Special};
 
-/// Before the program: only RUN matters.
+/// Handles a block before the program starts. Only RUN matters.
 pub unsafe extern "C" fn on_early_translation(id: Id, block: *mut Block) {
     // SAFETY: QEMU's block, good during the call.
     for (_, instruction) in unsafe { instructions(block) } {
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn on_early_translation(id: Id, block: *mut Block) {
     }
 }
 
-/// While the program runs: everything does.
+/// Handles a block while the program runs. Every instruction and access matters.
 pub unsafe extern "C" fn on_translation(_id: Id, block: *mut Block) {
     // SAFETY: QEMU's block, good during the call.
     let instructions: Vec<_> = unsafe { instructions(block) }.collect();
