@@ -1,6 +1,6 @@
-/* Ways to die of a signal without a wild access.
+/* Dies of a signal without a wild access.
  *
- * abort [abort|raise|ill|fpe|trap|kill]: exit status as a shell sees it is 128 + the signal. */
+ * abort [abort|raise|ill|fpe|trap|kill]: a shell sees the exit status 128 + the signal. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

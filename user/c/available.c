@@ -1,5 +1,5 @@
-/* What programs gave up is available at once, says /proc/meminfo: pages of files, whatever still waits for its epochs, and the
- * kernel's stacks of threads. */
+/* Checks that /proc/meminfo counts what programs gave up as available at once: pages of files, everything
+ * that still waits for its epochs, and the kernel's stacks of threads. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include "check.h"
 #include "sleepers.h"
 
-/* In KiB, where they are sizes. */
+/* Sizes are in KiB, except for PAGE. */
 enum { PAGE = 4096, LENGTH = 24576, THREADS = 600, PART = 32 };
 
 static long available(void)
@@ -26,7 +26,7 @@ static long available(void)
     return line ? atol(line + strlen("MemAvailable:")) : 0;
 }
 
-/* All but some per cent. */
+/* Returns whether all is available again except for 1/PART of it. */
 static int is_back(long before)
 {
     long now = available();

@@ -1,7 +1,9 @@
-/* A large file, read by mapping: every page must be what read says it is, whatever happens to its memory meanwhile.
+/* Reads a large file by mapping. Every page must hold what read returns, whatever happens to its memory
+ * meanwhile.
  *
- * bigfile FILE THREADS: each thread goes over the whole file, the first from the start to the end, the others from places
- * of their own; a page in 64 is written to, privately, and must stay so, and one in 64 is copied to another file. Prints the sum of all bytes. */
+ * bigfile FILE THREADS: each thread goes over the whole file, the first from start to end, the others from
+ * other places. One page in 64 is written privately and must stay so, and one in 64 is copied to another
+ * file. Prints the sum of all bytes. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
-/* Programs that make processes or threads without end: the first process kills them all, everything is gone soon, and so is
- * what they had.
+/* Programs that make processes or threads without end. The first process kills them all. Soon all are gone,
+ * and their memory is free.
  *
- * bombs SECONDS KIND...: for each KIND, starts that bomb, waits until it was refused memory often or has killed itself by taking
- * it all, kills everybody else, waits for all of them, and uses most of the memory that was free before. Says WRONG if that takes
- * more than SECONDS, which under `--accel count` are billions of instructions. */
+ * bombs SECONDS KIND...: for each KIND, starts that bomb and waits until it was refused memory often or has
+ * been killed for taking all memory. Then it kills all other processes, waits for them, and uses most of the
+ * memory that was free before. Says WRONG if that takes more than SECONDS, which under `--accel count` are
+ * billions of instructions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -23,13 +24,13 @@
 
 #define PAGE 4096L
 #define MIB (1L << 20)
-/* Refusals after which the machine is full; and seconds, where it is slow. */
+/* Refusals after which the machine counts as full. FULL is the limit in seconds where it is slow. */
 #define REFUSALS 20
 #define FULL 5
-/* That part of what was free is there again. */
+/* The part of the memory that was free before that must be free again. */
 #define PART(free) ((free) / 4 * 3)
 
-/* What everybody sees, also who runs another program: a file without a name, always under the same number. */
+/* State that all processes see, even after exec: a file without a name, always under the same number. */
 #define SHARED 100
 static volatile struct {
     long made, refused, odd;
@@ -60,7 +61,7 @@ static void count(volatile long *counter)
     __atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* Counts what a call that makes somebody said, and returns it. */
+/* Counts the result of a call that makes a process or thread, and returns it. */
 static long said(long child)
 {
     if (child > 0)
@@ -72,14 +73,14 @@ static long said(long child)
     return child;
 }
 
-/* All fork, all the time. */
+/* All processes fork all the time. */
 static void forks(void)
 {
     for (;;)
         said(fork());
 }
 
-/* The same in sessions of their own, with every signal ignored or blocked that can be. */
+/* As `forks`, in sessions of their own, with every signal ignored or blocked that can be. */
 static void defies(void)
 {
     sigset_t all;
@@ -92,7 +93,7 @@ static void defies(void)
             setsid();
 }
 
-/* Each sleeps until what it made in its memory has gone, which never goes. */
+/* Each process sleeps until the child in its memory has gone, which never happens. */
 static void vforks(void)
 {
     for (;;)
@@ -100,7 +101,7 @@ static void vforks(void)
             nap(1);
 }
 
-/* Threads that sleep, as many as one process gets, and then another process. */
+/* Makes sleeping threads, as many as one process may have, and then another process. */
 static void threads(void)
 {
     for (;;) {
@@ -128,7 +129,7 @@ static void threads_fork(void)
     forks();
 }
 
-/* Each becomes another program at once, the same. */
+/* Each process becomes another program at once, the same one. */
 static void execs(void)
 {
     char *arguments[] = { "bombs", "execs", NULL };
@@ -137,7 +138,7 @@ static void execs(void)
             execv("/proc/self/exe", arguments);
 }
 
-/* Each with page tables all over its memory. */
+/* Each process has page tables all over its memory. */
 static void tables(void)
 {
     for (;;) {
@@ -172,7 +173,7 @@ static long unused(void)
     return (long)info.freeram;
 }
 
-/* Whether a child can have so many bytes of memory. */
+/* Returns whether a child can have `bytes` bytes of memory. */
 static int is_there(long bytes)
 {
     int status = -1;
@@ -186,7 +187,7 @@ static int is_there(long bytes)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* Threads of all processes. */
+/* Returns the number of threads of all processes. */
 static int living(void)
 {
     struct sysinfo info;
@@ -194,7 +195,8 @@ static int living(void)
     return info.procs;
 }
 
-/* The machine is full, or nobody is left: they were killed for memory. */
+/* Waits until the machine is full, no other thread is left (all were killed for memory), or FULL seconds have
+ * passed. */
 static void wait_until_full(void)
 {
     double start = now();
@@ -218,7 +220,7 @@ static void try(const char *name, double seconds)
     while (waitpid(-1, NULL, 0) > 0)
         waited++;
     int lone = errno == ECHILD;
-    /* Orphans that no memory was left to adopt are nobody's. */
+    /* Orphans that could not be adopted for lack of memory have no parent to wait for them. */
     while (living() > 1 && now() - full < seconds)
         nap(10);
     double gone = now();

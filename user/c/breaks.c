@@ -1,5 +1,5 @@
-/* A thread forks while another moves the break: the child's break is where its pages end. Linux copies the two at different
- * moments, and does not promise that.
+/* A thread forks while another moves the break. The child's break is where its pages end. Linux copies the
+ * two at different moments, and does not promise that.
  *
  * breaks: exits with 0 if it was so every time. */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ static void *move_break(void *arg)
     return arg;
 }
 
-/* Whether the last page below the break is there, and the one above is not. */
+/* Returns whether the last page below the break is mapped, and the one above is not. */
 static int break_is_true(void)
 {
     unsigned char in;

@@ -1,6 +1,7 @@
-/* Random calls about memory, with addresses and lengths from good to hostile, by children that may well ruin themselves:
- * what they map over or unmap may be their own code. Each is told a seed; one that crashes makes room for the next. What
- * each call returns does not matter; that the machine survives, and gives everything back, does.
+/* Random calls about memory, with addresses and lengths from good to hostile, by children that may well ruin
+ * themselves: they may map over or unmap their own code. Each child gets a seed, and one that crashes is
+ * followed by the next. The results of the calls do not matter. The machine must survive and get all memory
+ * back.
  *
  * callstorm CHILDREN CALLS SEED: prints a line when all is over. */
 #define _GNU_SOURCE
@@ -44,7 +45,7 @@ static uint64_t one_of(const uint64_t *list, unsigned count)
 
 #define ONE_OF(...) one_of((const uint64_t[]){ __VA_ARGS__ }, sizeof(uint64_t[]){ __VA_ARGS__ } / sizeof(uint64_t))
 
-/* Mostly in the arena, and aligned. */
+/* Returns an address, mostly in the arena and aligned. */
 static uint64_t address(void)
 {
     uint64_t at = ARENA + below(ARENA_PAGES) * PAGE;
@@ -83,7 +84,7 @@ static uint64_t rights(void)
     return below(20) ? ONE_OF(0, 1, 3, 3, 3, 5, 7) : ONE_OF(8, 0x01000000, -1);
 }
 
-/* Something to read or write: in the arena, or hostile. */
+/* Returns a buffer to read or write, in the arena or hostile. */
 static uint64_t buffer(void)
 {
     return address() + ONE_OF(0, 0, 8, 4090);
@@ -144,7 +145,7 @@ static void lock(void)
         syscall(SYS_munlock, address(), length());
         break;
     case 3:
-        /* Never all at once: of what is mapped here there may be terabytes. */
+        /* Never all at once: terabytes may be mapped here. */
         syscall(SYS_mlockall, ONE_OF(0, 4, 6, 7, 8));
         break;
     case 4:
@@ -184,7 +185,7 @@ static void touch_files(void)
     }
 }
 
-/* Memory of this process and of others, and what /proc says of it. */
+/* Reads the memory of this process and of others, and their files in /proc. */
 static void look(void)
 {
     static const char *const names[] = { "maps", "smaps", "smaps_rollup", "pagemap", "status", "statm", "stat" };
@@ -207,7 +208,7 @@ static void look(void)
     }
 }
 
-/* Calls whose arguments point somewhere. */
+/* Makes calls whose arguments are pointers. */
 static void point(void)
 {
     switch (below(10)) {
@@ -245,7 +246,7 @@ static void point(void)
     }
 }
 
-/* Reads or writes a word, which may fail: the handler leads back. */
+/* Reads or writes a word, which may fail. The handler returns here. */
 static void touch(void)
 {
     volatile uint64_t *at = (volatile uint64_t *)(ARENA + below(ARENA_PAGES) * PAGE);
@@ -318,7 +319,7 @@ static void child(uint64_t seed)
     _exit(0);
 }
 
-/* Ends a family that does not end by itself. */
+/* Ends a process group that does not end by itself. */
 static void end_group(pid_t leader)
 {
     kill(-leader, SIGKILL);

@@ -1,4 +1,4 @@
-/* What these programs say of each thing they try: a line that is the same wherever it goes well. */
+/* The output of these programs for each thing they try. The line is the same everywhere that it succeeds. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ __attribute__((unused)) static void check(const char *part, int good)
     failures += !good;
 }
 
-/* Whether a call said `error`. */
+/* Returns whether a call failed with `error`. */
 __attribute__((unused)) static int fails(long result, int error)
 {
     return result == -1 && errno == error;

@@ -1,4 +1,4 @@
-/* The clock goes forward, from whichever CPU it is read: a thread goes round them, and reads it on each.
+/* The clock never goes back, whichever CPU reads it. A thread visits the CPUs in turn and reads it on each.
  *
  * clocks CPUS ROUNDS: exits with 0 if it never went back. */
 #define _GNU_SOURCE

@@ -1,7 +1,8 @@
-/* Small pages that become huge ones: their contents stay, whoever reads, writes, inherits or cuts them meanwhile.
+/* Small pages become huge ones. Their contents stay, even if threads read, write, fork or split them
+ * meanwhile.
  *
- * collapse: by request (MADV_COLLAPSE); exits with 0 if everything is as it should be.
- * collapse fill MIB: grows the data segment page by page and writes each. */
+ * collapse: by request (MADV_COLLAPSE). Exits with 0 if everything is as it should be. collapse fill MIB:
+ * grows the data segment page by page and writes each. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +31,7 @@ static int *word(char *at, long page)
     return (int *)(at + page * PAGE) + page % 1000;
 }
 
-/* An aligned block, its neighbours mapped too, so that small pages are what it gets. */
+/* Returns an aligned block. Its neighbours are mapped too, and it gets small pages. */
 static char *untouched(void)
 {
     char *all = mmap(NULL, 3 * BYTES, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -63,7 +64,7 @@ static int collapse(char *block)
     return madvise(block, BYTES, MADV_HUGEPAGE) ? errno : madvise(block, BYTES, MADV_COLLAPSE) ? errno : 0;
 }
 
-/* KiB of huge pages in the mapping that `block` begins. */
+/* Returns the KiB of huge pages in the mapping that begins at `block`. */
 static long huge(char *block)
 {
     char line[512];
@@ -149,7 +150,7 @@ static void children(void)
 static char *field;
 static volatile int over;
 
-/* Counts in a word of its own in each page; how often that was wrong. */
+/* Counts in a word of its own in each page, and counts how often the word was wrong. */
 static void *count(void *own)
 {
     long wrong = 0;

@@ -1,7 +1,7 @@
-/* More memory than there is, with contents that can be compressed: threads fill it and read each other's, it is read and
- * changed in all the ways that there are, and children have it too.
+/* Uses more memory than there is, with contents that can be compressed. Threads fill it and read each
+ * other's. It is read and changed in all possible ways, and children inherit it.
  *
- * compress MEGABYTES: so much of it. Exits with 0 if everything is as it should be. */
+ * compress MEGABYTES: the size of that memory. Exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,13 +20,13 @@
 #define PAGE 4096L
 #define THREADS 4
 #define WORDS (PAGE / sizeof(long))
-/* Of so many pages one is zeroes, and one cannot be compressed. */
+/* One page in KINDS is zeroes, and one in KINDS cannot be compressed. */
 #define KINDS 64
 
 static char *memory;
 static long pages;
 
-/* What word `at` of page `page` holds. */
+/* Returns the contents of word `at` of page `page`. */
 static unsigned long word(long page, long at)
 {
     switch (page % KINDS) {
@@ -72,7 +72,7 @@ static void *check_part(void *part)
     return (void *)wrong;
 }
 
-/* Each part in a thread of its own: the sum of what they say. */
+/* Runs each part in a thread of its own and returns the sum of their results. */
 static long in_threads(void *(*work)(void *))
 {
     pthread_t threads[THREADS];
@@ -88,7 +88,7 @@ static long in_threads(void *(*work)(void *))
     return sum;
 }
 
-/* A number from a file of /proc, in kB. */
+/* Returns a number from a file of /proc, in kB. */
 static long number(const char *file, const char *name)
 {
     static char text[65536];
@@ -107,7 +107,7 @@ static int is_resident(const char *at)
     return there & 1;
 }
 
-/* The first page from `page` on that is in memory no more. */
+/* Returns the first compressible page from `page` on that is not resident any more. */
 static long next_gone(long page)
 {
     while (page < pages && (is_resident(memory + page * PAGE) || page % KINDS < 2))
@@ -127,7 +127,8 @@ static void check_numbers(void)
     check("smaps_rollup", number("/proc/self/smaps_rollup", "Swap:") > 0);
 }
 
-/* One call for a file of so many pages, into memory that has no page yet: as much as there is, though all is full. */
+/* Writes and reads `count` pages of a file by one call each, into memory that has no page yet. The calls must
+ * not be short, though memory is full. */
 static void check_file(long first, long count)
 {
     int file = open("/tmp/compress", O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -139,14 +140,14 @@ static void check_file(long first, long count)
         wrong += !holds(copy + page * PAGE, first + page);
     check("what was written", wrong == 0);
     munmap(copy, count * PAGE);
-    /* What the file had is taken by others first. */
+    /* Other pages first take the memory that the file had. */
     check("cut", ftruncate(file, 0) == 0 && in_threads(check_part) == 0);
     check("room for a large one", posix_fallocate(file, 0, count * PAGE) == 0);
     close(file);
     unlink("/tmp/compress");
 }
 
-/* Calls that meet a page that is not in memory. */
+/* Makes calls on pages that are not resident. */
 static void check_calls(void)
 {
     static char copy[PAGE];
@@ -192,7 +193,7 @@ static int is_kept(long page)
     return page / KINDS % 8 == 0;
 }
 
-/* What is left of all, with the first word of each page `added` more. */
+/* Checks all pages that are kept. The first word of each must be greater by `added`. */
 static long count_wrong(unsigned long added)
 {
     long wrong = 0;
@@ -214,7 +215,7 @@ static void be_child(unsigned long added)
     _exit(count_wrong(added) == 0 ? 0 : 2);
 }
 
-/* Parent and children together have what there is room for. */
+/* Checks that parent and children together have as much as there is room for. */
 static void check_children(void)
 {
     int status, good = 1;

@@ -1,5 +1,6 @@
-/* Processes that take turns, each with pages of its own where the others have theirs, and pages of one file: whatever a core
- * keeps of one process while it runs the others, each finds what it wrote, and zeroes where pages are new.
+/* Processes take turns. Each has pages of its own at the addresses that the others use too, and pages of one
+ * file. Whatever a core keeps of one process while it runs the others, each process finds what it wrote, and
+ * zeroes in new pages.
  *
  * context_switches PROCESSES ROUNDS: exits with 0 if everything was as it must be. */
 #define _GNU_SOURCE
@@ -12,7 +13,7 @@
 
 enum { PAGE = 4096, PAGES = 40, MAX_PROCESSES = 99 };
 
-/* A page's first word. */
+/* The first word of a page. */
 #define WORD(base, page) (*(volatile long *)((base) + (page) * PAGE))
 
 static char *const own = (char *)0x600000000000;
@@ -47,7 +48,7 @@ static void put(char *base, long word)
         WORD(base, page) = word;
 }
 
-/* Some pages go, or all, and come back new. */
+/* Removes some pages, or all, and maps new ones. */
 static void renew(int round)
 {
     int first = round % 3 ? 7 : 0, pages = round % 3 ? 9 : PAGES;
@@ -56,7 +57,7 @@ static void renew(int round)
     expect(own, first, pages, 0, "a page is not new");
 }
 
-/* The file's pages go from all processes, whichever runs. */
+/* Removes the file's pages from all processes, whichever runs. */
 static void cut(void)
 {
     require(ftruncate(file, 0) == 0 && ftruncate(file, PAGES * PAGE) == 0, "ftruncate");

@@ -1,5 +1,6 @@
-/* A process with many threads that sleep has little memory of its own, but the kernel has a stack for each of them: when memory
- * runs out it is the one to go, before others that have more pages, and all that it had is there for the one that needs it. */
+/* A process with many sleeping threads has little memory of its own, but the kernel has a stack for each of
+ * them. When memory runs out, this process is killed before others that have more pages, and all its memory
+ * is free for the process that needs it. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

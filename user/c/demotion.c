@@ -1,5 +1,5 @@
-/* Threads share 64 pages of a block; then all but one only spin, and that one drops and touches a page beside them, time after
- * time. No page of the block is the others' business any more.
+/* Threads share 64 pages of a block. Then all but one only spin, and that one drops and touches a page beside
+ * them again and again. The others have no business with any page of the block any more.
  *
  * demotion ROUNDS */
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@ static volatile unsigned char *block;
 static volatile int stop;
 static _Atomic int arrived;
 
-/* All are here before one goes on, and nobody sleeps. */
+/* Waits by spinning until all threads are here. */
 static void meet(int times)
 {
     arrived++;

@@ -1,5 +1,5 @@
-/* Names: making, linking, renaming and removing files and directories below /tmp, from the current directory, from a
- * directory's descriptor, through symbolic links; with the errors that Linux gives.
+/* Names: makes, links, renames and removes files and directories below /tmp, from the current directory, from
+ * a directory's descriptor and through symbolic links, and checks the errors that Linux gives.
  *
  * directories: exits with 0 if everything was as it must be. */
 #define _GNU_SOURCE
@@ -72,7 +72,7 @@ static void links(void)
     check("removed", unlink("s") == 0 && unlink("loop") == 0 && unlink("made") == 0 && unlink("to-make") == 0);
 }
 
-/* Each link is almost as long as a path may be; 40 of them may be followed. */
+/* Each link is almost as long as a path may be, and 40 of them may be followed. */
 static void long_links(void)
 {
     enum { LINKS = 41, TARGET = 4000 };
@@ -93,7 +93,7 @@ static void long_links(void)
     check("unlinked", made == 0);
 }
 
-/* What was removed knows where it was, as long as somebody has it open. */
+/* A removed directory knows its parent as long as it is open. */
 static void removed(const char *top)
 {
     struct stat above, expected;

@@ -1,5 +1,5 @@
-/* A process that has much memory runs another program, which ends at once, and so does the first process: the memory is still
- * on its way then. */
+/* A process that has much memory runs another program, which ends at once, and so does the first process. The
+ * memory is still being freed then. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

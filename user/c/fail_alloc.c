@@ -1,8 +1,10 @@
-/* Every allocation of the kernel fails once, while a child makes all kinds of calls: each call works or says an error, what
- * is in memory stays right, and the child ends well or is killed, and nobody else is.
+/* Every allocation of the kernel fails once, while a child makes all kinds of calls. Each call succeeds or
+ * returns an error, and the contents of memory stay right. The child ends well or is killed, and no other
+ * process is.
  *
- * fail_alloc FAILURES STEP: so many allocations fail in a row, the first, the STEP-th after it and so on until none is left
- * to fail; exits with 0 if everything is as it should be. Needs /dev/fail-alloc. */
+ * fail_alloc FAILURES STEP: FAILURES allocations fail in a row, beginning with the first, then with the
+ * STEP-th after it, and so on until none is left to fail. Exits with 0 if everything is as it should be.
+ * Needs /dev/fail-alloc. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +32,7 @@
 static int device;
 static char ballast[64 * PAGE];
 
-/* What may fail has failed with an error that says so. */
+/* Checks that a failed call has returned an error that fits. */
 static void refused(const char *what)
 {
     int scarce = errno == ENOMEM || errno == EAGAIN || errno == EFAULT || errno == ENOSPC || errno == ENFILE;
@@ -86,7 +88,7 @@ static void reap(const char *what, pid_t child)
     must(what, killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
-/* So many pages that they move in pieces: all of them, or none. */
+/* Moves enough pages that they move in pieces. All of them must move, or none. */
 static void move_many(int flags)
 {
     char *at = map("mmap to move", 1100, flags, -1), *to = map("mmap to move to", 1100, PRIVATE, -1);
@@ -129,7 +131,7 @@ static void memory(void)
         refused("munmap of the rest");
 }
 
-/* A few small pages of an aligned block become a huge one, or stay as they are. */
+/* Collapses a few small pages of an aligned block into a huge one, or leaves them as they are. */
 static void collapse(void)
 {
     long bytes = 512 * PAGE;
@@ -262,7 +264,7 @@ static void signals(void)
         must("a signal", seen == SIGUSR1);
 }
 
-/* The child: does everything with allocations failing. */
+/* Runs in the child: makes all calls with allocations failing. */
 static void script(long first, long failures)
 {
     memset(ballast, 1, sizeof ballast);
@@ -282,8 +284,8 @@ static void script(long first, long failures)
     _exit(atol(text) == 0 ? UNTOUCHED : 0);
 }
 
-/* Whether the kernel counts no thread but this one, once it has freed those that ended: a minute at most, on a host that starves
- * the guest. */
+/* Returns whether the kernel counts no thread but this one, once it has freed those that ended. Waits a
+ * minute at most, for a host that starves the guest. */
 static int is_alone(void)
 {
     struct sysinfo info;

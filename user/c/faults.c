@@ -1,4 +1,4 @@
-/* Exceptions that a program causes on purpose: what its handlers are told, and that it goes on. */
+/* Causes exceptions on purpose, checks what the handlers are told, and checks that the program goes on. */
 #define _GNU_SOURCE
 #include <float.h>
 #include <setjmp.h>
@@ -40,7 +40,8 @@ static void step(int signal, siginfo_t *info, void *context)
     }
 }
 
-/* What the x87 unit says of `a` divided by `b` when the exceptions in `masked` are off; 0 if nothing. */
+/* Returns the exceptions that the x87 unit reports for `a` divided by `b` while those in `masked` are off, or
+ * 0. */
 static int divided(unsigned short masked, long double a, long double b)
 {
     unsigned short control = 0x340 | masked;
@@ -69,7 +70,7 @@ static int by_zero(void)
     return code;
 }
 
-/* The trap flag is on over a system call, where the way back from the kernel must let one instruction run. */
+/* The trap flag is set during a system call. The return from the kernel must let one instruction run. */
 static void stepping(void)
 {
     long result = SYS_getpid;
@@ -88,7 +89,7 @@ static void breakpoint(void)
     check("breakpoint", code == SI_KERNEL);
 }
 
-/* There is no table of local segments, wherever its register pointed at first. */
+/* There is no local descriptor table, wherever its register pointed at first. */
 static void segments(void)
 {
     int readable = 0;

@@ -1,6 +1,7 @@
 /* Files: reads the file it is given, then writes, reads back, lists and removes files below /tmp.
  *
- * files FILE: prints the size and a checksum of FILE; exits with 0 if everything below /tmp was as written. */
+ * files FILE: prints the size and a checksum of FILE. Exits with 0 if everything below /tmp was as
+ * written. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

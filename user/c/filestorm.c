@@ -1,8 +1,8 @@
-/* A storm of file calls: threads that make calls with arguments from bad to plausible, on few names and few descriptors,
- * so that they meet. Nothing they return matters; that the kernel is well afterwards does.
+/* A storm of file calls: threads make calls with arguments from bad to plausible, on few names and few
+ * descriptors, so that they meet. The results do not matter. The kernel must be well afterwards.
  *
- * filestorm THREADS CALLS SEED: exits with 0, and leaves standard streams alone. For guests only: it renames and removes
- * whatever it can. */
+ * filestorm THREADS CALLS SEED: exits with 0, and leaves standard streams alone. For guests only: it renames
+ * and removes whatever it can. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,7 +24,8 @@ static const char *const paths[] = {
     "/proc/self/fd", "/proc/self/exe", "/dev/fd/9/x",
 };
 
-/* What the arguments of a call are: d descriptor, p path, o flags of open, n O_NONBLOCK, 0 zero, ? anything. */
+/* Kinds of the arguments of a call: d descriptor, p path, o flags of open, n O_NONBLOCK, 0 zero, ?
+ * anything. */
 static const struct { long number; const char *arguments; } calls[] = {
     {SYS_read, "d??"}, {SYS_write, "d??"}, {SYS_pread64, "d???"}, {SYS_pwrite64, "d??d"}, {SYS_readv, "d??"}, {SYS_writev, "d??"},
     {SYS_open, "po?"}, {SYS_openat, "?po?"}, {SYS_close, "d"}, {SYS_stat, "p?"}, {SYS_lstat, "p?"}, {SYS_fstat, "d?"},
@@ -38,7 +39,7 @@ static const struct { long number; const char *arguments; } calls[] = {
 
 static long count;
 static uint64_t first_seed;
-/* A page, and none behind it. */
+/* A page, with nothing mapped behind it. */
 static char *memory;
 
 static uint64_t next(uint64_t *state)
@@ -54,7 +55,7 @@ static long anything(uint64_t *state)
     return choice < COUNT(odd) ? (long)odd[choice] : (long)(memory + next(state) % PAGE);
 }
 
-/* Descriptors below 8 are not touched, and nothing is opened that would wait. */
+/* Returns an argument. Descriptors below 8 are not touched, and no open would wait. */
 static long argument(char kind, uint64_t *state)
 {
     const int opening = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | O_DIRECTORY;

@@ -1,8 +1,8 @@
-/* Signal frames: on alternate stacks that are large enough or not, or disarm themselves; and what becomes of a
- * program for whose handler there is no room, or whose frame is gone when the handler returns: SIGSEGV.
+/* Signal frames: on alternate stacks that are large enough or not, or disarm themselves. A program dies of
+ * SIGSEGV if there is no room for its handler's frame, or if the frame is gone when the handler returns.
  *
- * frames: prints a line per part. frames overflow|entry|return: dies of SIGSEGV, after "about to die".
- * frames starve: dies for lack of memory for a frame, in a guest that has little. */
+ * frames: prints a line per part. frames overflow|entry|return: dies of SIGSEGV, after "about to die". frames
+ * starve: dies for lack of memory for a frame, in a guest that has little. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static int set_stack(size_t size, int flags)
     return sigaltstack(&stack, NULL) == 0 ? 0 : errno;
 }
 
-/* To this thread, with as little stack as can be. */
+/* Sends a signal to this thread, with as little stack as possible. */
 static void send(int signal)
 {
     syscall(SYS_tkill, syscall(SYS_gettid), signal);
@@ -115,7 +115,7 @@ static void disarmed(void)
     set_stack(ROOM, 0);
 }
 
-/* Makes a call with the stack pointer where nothing is. It does not come back. */
+/* Makes a call with the stack pointer at an unmapped address. It does not return. */
 static void call_without_stack(long number, long first, long second)
 {
     __asm__ volatile("mov $0x1000, %%rsp\n syscall\n ud2" ::"a"(number), "D"(first), "S"(second) : "memory");

@@ -1,4 +1,4 @@
-/* Pages of files that nobody can reach any more are free again soon when the machine idles. */
+/* Pages of files that no process can reach any more are soon free again when the machine idles. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static void fill(int file)
             check("a write", 0);
 }
 
-/* A tick reviews some of what is dead, and a nap has few ticks: they would take a hundred naps and more. */
+/* Checks that the memory comes back within NAPS naps. Ticks alone would need a hundred naps and more: a tick
+ * reviews some dead pages, and a nap has few ticks. */
 static void comes_back(const char *what, unsigned long before)
 {
     int naps = 0;

@@ -1,4 +1,4 @@
-/* Processes that want more memory than there is: the largest dies of it, a small one beside it goes on.
+/* Processes want more memory than there is. The largest is killed, and a small one beside it goes on.
  *
  * greedy ROUNDS: prints how each ended. */
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 enum { STEP = 65536 };
 
-/* Touches this much memory. */
+/* Touches `bytes` bytes of new memory. */
 static void eat(long bytes)
 {
     for (; bytes > 0; bytes -= STEP) {
@@ -33,7 +33,7 @@ int main(int count, char **words)
         if (small == 0) {
             close(ends[1]);
             eat(8 << 20);
-            /* Until the large one is gone. */
+            /* Waits until the large one is gone. */
             _exit(read(ends[0], &byte, 1) == 0 ? 3 : 4);
         }
         pid_t large = fork();

@@ -1,6 +1,7 @@
 /* Arguments, environment and exit status.
  *
- * hello [STATUS]: prints what it was given on stdout, one line on stderr, and exits with STATUS (default 0). */
+ * hello [STATUS]: prints its arguments and environment on stdout, one line on stderr, and exits with STATUS
+ * (default 0). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Large aligned mappings, of which parts go, lose rights, are dropped, move and are inherited: each page keeps what was
- * written to it, whatever happens to its neighbours.
+/* Parts of large aligned mappings are unmapped, protected, dropped, moved and inherited. Each page keeps its
+ * contents, whatever happens to its neighbours.
  *
  * hugepages: exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
@@ -48,7 +48,7 @@ static int *word(char *at, long page)
     return (int *)(at + page * PAGE) + page % 1000;
 }
 
-/* Two blocks, aligned, and each page with its number in it. */
+/* Returns two aligned blocks. Each page holds its number. */
 static char *numbered(void)
 {
     char *all = mmap(NULL, (PAGES + BLOCK) * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -66,7 +66,7 @@ static char *numbered(void)
     return at;
 }
 
-/* Whether pages `from` to `to` have their numbers. */
+/* Returns whether pages `from` to `to` have their numbers. */
 static int kept(char *at, long from, long to)
 {
     for (long page = from; page < to; page++)
@@ -134,7 +134,8 @@ static void children(void)
     munmap(at, PAGES * PAGE);
 }
 
-/* Each thread has a page in four and counts in them, while pages between are dropped, protected and unmapped. */
+/* Each thread has one page in four and counts in them, while pages between are dropped, protected and
+ * unmapped. */
 static char *field;
 static pthread_barrier_t start;
 

@@ -1,6 +1,7 @@
-/* Files that are mapped: what mappings, read and write show of one file is the same at any time, up to its end.
+/* Mapped files: mappings, read and write show the same contents of one file at any time, up to its end.
  *
- * mappings [FILE]: exits with 0 if everything is as it should be. FILE is mapped and compared with what read says. */
+ * mappings [FILE]: exits with 0 if everything is as it should be. FILE is mapped and compared with the result
+ * of read. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,7 @@ static void on_bus(int signal, siginfo_t *info, void *context)
     siglongjmp(back, 1);
 }
 
-/* Whether touching `at` is a SIGBUS for lack of a page there. */
+/* Returns whether touching `at` causes a SIGBUS for lack of a page there. */
 static int beyond(volatile char *at, int write)
 {
     if (sigsetjmp(back, 1))
@@ -54,7 +55,7 @@ static char *map(int fd, long pages, int prot, int flags, long from)
 
 #define RW (PROT_READ | PROT_WRITE)
 
-/* One file, open twice and mapped twice. */
+/* Checks one file that is open twice and mapped twice. */
 static void coherence(int one, int two)
 {
     char *a = map(one, 4, RW, MAP_SHARED, 0), *b = map(two, 2, RW, MAP_SHARED, 1), byte = 0;
@@ -129,7 +130,8 @@ static void rights(const char *path)
     close(fd), close(blind);
 }
 
-/* A mapping that moves and grows takes its file along: the part that was not mapped before is cut off like the rest. */
+/* A mapping that moves and grows keeps its file. The part that was not mapped before is truncated like the
+ * rest. */
 static void moving(int fd)
 {
     check("six pages", ftruncate(fd, 0) == 0 && ftruncate(fd, 6 * PAGE) == 0);
@@ -164,7 +166,7 @@ static void children(int fd)
     munmap(shared, 3 * PAGE), munmap(own, 3 * PAGE), munmap(memory, PAGE);
 }
 
-/* Two processes take turns by semaphores in a file, each seeing it at addresses of its own. */
+/* Two processes take turns by semaphores in a file. Each maps it at other addresses. */
 static void turns(int fd)
 {
     check("for turns", ftruncate(fd, 0) == 0 && ftruncate(fd, PAGE) == 0);
@@ -204,7 +206,7 @@ static void memory_files(void)
     check("shared memory is kept", madvise(shared, 2 * PAGE, MADV_DONTNEED) == 0 && shared[PAGE] == 1 && shared[0] == 0);
 }
 
-/* The same bytes by mapping and by read. */
+/* Compares the bytes of a mapping with those of read. */
 static void compare(const char *path)
 {
     int fd = open(path, O_RDONLY);

@@ -1,4 +1,5 @@
-/* What /proc says of a process's memory: maps, smaps, status, statm, pagemap; also while threads map and unmap.
+/* The files of /proc about a process's memory: maps, smaps, status, statm, pagemap, also while threads map
+ * and unmap.
  *
  * maps FILE: exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
@@ -38,7 +39,7 @@ struct line {
     char rights[5], name[256];
 };
 
-/* Reads the line at `at`; says where the next one is, or NULL if this is none. */
+/* Parses the line at `at`. Returns where the next one is, or NULL if this is none. */
 static char *parse(char *at, struct line *line)
 {
     int bytes = 0;
@@ -52,7 +53,7 @@ static char *parse(char *at, struct line *line)
     return at + length + (at[length] == '\n');
 }
 
-/* The line of `address` in `file`, and what follows it, or NULL. */
+/* Finds the line of `address` in `file`. Returns what follows it, or NULL. */
 static char *find(const char *file, void *address, struct line *line)
 {
     read_text(file);
@@ -73,7 +74,7 @@ static int says(void *address, long pages, const char *rights, unsigned long off
     return place && !strcmp(line.rights, rights) && line.offset == offset && !strcmp(line.name, name);
 }
 
-/* The number behind `key` in smaps of `address`, in kB; -1 if there is none. */
+/* Returns the number behind `key` in smaps of `address`, in kB, or -1 if there is none. */
 static long sum(void *address, const char *key)
 {
     struct line line;
@@ -99,7 +100,7 @@ static long status(const char *key)
     return found ? atol(found + strlen(key)) : -1;
 }
 
-/* `pages` pages with rights, between two without. */
+/* Maps `pages` pages with rights, between two without. */
 static char *fenced(long pages, int rights)
 {
     char *at = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -157,7 +158,7 @@ static void names(const char *path)
     check("the stack", says(&heap, 0, "rw-p", 0, "[stack]"));
 }
 
-/* Two files by turns. */
+/* Maps two files by turns. */
 static void neighbours(const char *path)
 {
     int files[] = { open(path, O_RDONLY), memfd_create("other", 0) };
@@ -171,7 +172,7 @@ static void neighbours(const char *path)
     check("two files by turns", good);
 }
 
-/* However it is read, the text is the same. */
+/* The text is the same in whatever pieces it is read. */
 static void in_pieces(void)
 {
     static char whole[sizeof text], again[PAGE];
@@ -225,7 +226,7 @@ static void page_map(void)
 
 static volatile int stop;
 
-/* Maps, changes and unmaps, each thread for itself. */
+/* Maps, changes and unmaps, in each thread separately. */
 static void *work(void *unused)
 {
     while (!stop) {
@@ -238,7 +239,8 @@ static void *work(void *unused)
     return unused;
 }
 
-/* Whether the lines are in order, do not overlap, and say what is true of `at` all the time. */
+/* Returns whether the lines are in order, do not overlap, and always describe the mapping at `at`, which does
+ * not change. */
 static int in_order(const char *at, long pages)
 {
     struct line line;
@@ -281,7 +283,7 @@ int main(int count, char **arguments)
     in_pieces();
     totals();
     page_map();
-    /* Newer Linux lists a moment for each line, and promises no more. */
+    /* Newer Linux lists each line at a moment of its own, and promises no more. */
     if (count > 2)
         while_others_work();
     return failures != 0;

@@ -1,7 +1,7 @@
-/* A storm on one file: threads read and write it by calls, by shared and by private mappings, while it is cut, extended,
- * punched, mapped and unmapped. Whatever happens, page p begins with 0 or with its own number, and what was written
- * privately is seen nowhere else. Now and then all threads rest: then every mapping, also of the children that were made in
- * the storm, shows what read does, and nothing beyond the end.
+/* A storm on one file: threads read and write it by calls, by shared and by private mappings, while it is
+ * truncated, extended, punched, mapped and unmapped. Whatever happens, page p begins with 0 or with its own
+ * number, and private writes are seen nowhere else. Now and then all threads rest. Then every mapping, also
+ * those of children made in the storm, shows what read does, and nothing beyond the end.
  *
  * mapstorm THREADS ROUNDS SEED */
 #define _GNU_SOURCE
@@ -78,7 +78,7 @@ static void touch(struct mapping *mapping, unsigned page, int write)
     must(seen == 0 || seen == FILE_MARK + page || (mapping->private && seen == OWN_MARK + page), "a page is wrong");
 }
 
-/* Nobody changes the file now: the mapping shows the whole of it and no more. */
+/* No thread changes the file now: the mapping shows the whole of it and no more. */
 static void at_rest(struct mapping *mapping)
 {
     struct stat stat;
@@ -95,7 +95,7 @@ static void at_rest(struct mapping *mapping)
     }
 }
 
-/* A child that checks its copy of the mapping when it is told to. */
+/* Starts a child that checks its copy of the mapping when it is told to. */
 static void start_child(struct child *child, struct mapping *mapping)
 {
     char word;
@@ -119,7 +119,7 @@ static void ask_child(struct child *child)
     child->pid = 0;
 }
 
-/* All threads stop; what was cut off at the end of the rest does not come back. */
+/* All threads stop. The part that is truncated at the end of the rest does not come back. */
 static void rest(struct mapping *shared, struct child *child)
 {
     pthread_barrier_wait(&resting);

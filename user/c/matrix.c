@@ -1,5 +1,6 @@
-/* Every kind of mapping under every call that takes one, each pair in a child of its own: what the call said, one line a pair.
- * The lines are the same on Linux: where the answers are not, as listed in `different`, the line says why.
+/* Every kind of mapping under every call that takes one, each pair in a child of its own. Prints the result
+ * of the call, one line a pair. The lines are the same on Linux, except where `different` lists the pair and
+ * the reason.
  *
  * matrix: exits with 0 when all pairs were tried. */
 #define _GNU_SOURCE
@@ -45,7 +46,7 @@ static char *anonymous(int prot, int flags)
     return mmap(NULL, LENGTH, prot, flags | MAP_ANONYMOUS, -1, 0);
 }
 
-/* A file of `bytes` bytes, mapped from `offset` on. */
+/* Maps a file of `bytes` bytes from `offset` on. */
 static char *of_file(long bytes, long offset, int flags)
 {
     file = memfd_create("matrix", MFD_ALLOW_SEALING);
@@ -157,7 +158,7 @@ static const struct {
 
 /* ---- calls ---- */
 
-/* An address says only that there is one. */
+/* Reduces an address to 0: only its presence counts. */
 static long placed(void *result) { return result == MAP_FAILED ? -1 : 0; }
 
 static long few(void) { return length < LENGTH ? length : LENGTH; }
@@ -306,7 +307,7 @@ static const struct {
     FILE_CALL(seek_data), FILE_CALL(seek_end), FILE_CALL(close_it),
 };
 
-/* Pairs whose answers are not the same, and why. "*": every kind. */
+/* Pairs whose answers are not the same, and the reason. "*" stands for every kind. */
 static const struct {
     const char *call, *kind, *why;
 } different[] = {
@@ -328,7 +329,7 @@ static const char *why_different(const char *call, const char *kind)
 
 /* ---- pairs ---- */
 
-/* What the child says of its pair. */
+/* Runs in the child: tries the pair and prints the result. */
 static void try_pair(unsigned k, unsigned c)
 {
     at = kinds[k].make();

@@ -1,4 +1,4 @@
-/* Calls about memory, one by one, with the errors that each of them knows: mmap's flags, mremap, the mlock family, limits,
+/* Calls about memory, one by one, with the errors of each: mmap's flags, mremap, the mlock family, limits,
  * brk, and the memory of other processes.
  *
  * memory: exits with 0 if everything is as it should be. */
@@ -69,7 +69,8 @@ static int resident(void *at)
     return mincore(at, PAGE, &is) == 0 && (is & 1);
 }
 
-/* Moves the end of the data segment, if it can be moved; says where it is. C libraries have their own ideas of it. */
+/* Moves the end of the data segment, if possible, and returns where it is. The wrappers of C libraries
+ * differ. */
 static char *set_break(char *end)
 {
     return (char *)syscall(SYS_brk, end);
@@ -106,7 +107,7 @@ static void flags(void)
 
 static void code(void)
 {
-    static const unsigned char answer[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* mov $42, %eax; ret */
+    static const unsigned char answer[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* The instructions mov $42, %eax and ret. */
     char *at = map(1, RW, PRIVATE);
     memcpy(at, answer, sizeof answer);
     check("rights are given", mprotect(at, PAGE, PROT_READ | PROT_EXEC) == 0);
@@ -169,7 +170,7 @@ static void limit(int what, long bytes)
     setrlimit(what, &limit);
 }
 
-/* The number behind `key` in status, in bytes. */
+/* Returns the number behind `key` in status, in bytes. */
 static long status(const char *key)
 {
     static char text[8192];

@@ -1,8 +1,8 @@
-/* A large mapping moves to and fro between two places, while other threads write to it, map memory of their own, make children
- * and, in the second part, unmap pages of it.
+/* A large mapping moves to and fro between two places, while other threads write to it, map memory of their
+ * own, fork and, in the second part, unmap pages of it.
  *
- * moving ROUNDS: exits with 0 if every write is found again, every child has the mapping at one of the two places, whole, and a
- * move that fails has moved nothing. */
+ * moving ROUNDS: exits with 0 if every write is found again, every child has the whole mapping at one of the
+ * two places, and a failed move has moved nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Not the same distance from the ends of page tables. */
+/* The places have different distances from the ends of page tables. */
 static char *const places[2] = { (char *)0x200000000000, (char *)0x300000123000 };
 static volatile int over;
 static long written[WRITERS][PAGES];
@@ -38,7 +38,7 @@ static void must(int good, const char *what)
 
 static void jump(int signal) { siglongjmp(back, signal); }
 
-/* Whether the word could be written. */
+/* Returns whether the word could be written. */
 static int put(long *word, long value)
 {
     if (sigsetjmp(back, 1))
@@ -47,7 +47,7 @@ static int put(long *word, long value)
     return 1;
 }
 
-/* The word there, or 0 if there is none. */
+/* Returns the word there, or 0 if there is none. */
 static long get(long *word)
 {
     if (sigsetjmp(back, 1))
@@ -70,7 +70,7 @@ static void *writer(void *number)
     return NULL;
 }
 
-/* Its own memory is its own, wherever it is. */
+/* Checks memory of its own, wherever that is mapped. */
 static void *mapper(void *unused)
 {
     while (!over) {
@@ -87,7 +87,7 @@ static void *mapper(void *unused)
 
 static int is_mapped(char *at, long pages) { return msync(at, pages * PAGE, MS_ASYNC) == 0; }
 
-/* Whether the mapping is whole at one of the places, and nothing of it at the other. */
+/* Returns whether the mapping is whole at one of the places, with nothing of it at the other. */
 static int is_whole(void)
 {
     int first = is_mapped(places[0], PAGES);
@@ -115,7 +115,7 @@ static void *parent(void *unused)
 static void fill(char *place)
 {
     must(mmap(place, LENGTH, RW, ANONYMOUS | MAP_FIXED, -1, 0) == place, "no place");
-    /* A thief may have been there. */
+    /* The thread that unmaps pages may have been there. */
     must(madvise(place, LENGTH, MADV_NOHUGEPAGE) == 0 || errno == ENOMEM, "no small pages");
     for (long page = 0; page < PAGES; page++)
         put(word(place, page, 0), page + 1);
@@ -130,7 +130,7 @@ static int move(int from)
     return moved == to;
 }
 
-/* Unmaps a page of it, and maps something else there, now and then. */
+/* Unmaps a page of the mapping now and then, and maps something else there. */
 static void *thief(void *unused)
 {
     for (long turn = 0; !over; turn++) {
@@ -143,7 +143,7 @@ static void *thief(void *unused)
     return unused;
 }
 
-/* Pages of it at a place: each that is there has its number in it. */
+/* Counts the pages of the mapping at a place. Each page that is there must hold its number. */
 static long count(char *place)
 {
     long pages = 0;

@@ -1,8 +1,8 @@
-/* A child takes all memory: it alone is killed, a small one beside it goes on, and what the large one had is there again.
- * So it is with one that has it in a file without a name, which nobody maps, when another wants some; or when the kernel
- * does, to write it in a call of the other's.
+/* A child takes all memory. It alone is killed, a small one beside it goes on, and the memory of the large
+ * one is free again. The same happens to a child whose memory is in an unmapped file without a name, when
+ * another child needs memory, or when the kernel needs it to write for the other in a call.
  *
- * oom MEGABYTES: of the machine. Exits with 0 if everything is as it should be. */
+ * oom MEGABYTES: memory of the machine. Exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -27,7 +27,7 @@ static char *take(long pages)
     return mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/* Touches more than there is. */
+/* Touches more memory than there is. */
 static void take_all(long pages)
 {
     char *at = take(2 * pages);
@@ -59,13 +59,14 @@ static pid_t start(void (*body)(long), long argument)
     return child;
 }
 
-/* Pages that the modest want, and where: promised while there is memory to note that. */
+/* Number of pages that the modest child wants, and their mapping, which is made while there is memory to note
+ * it. */
 static long wanted;
 static char *promised;
-/* Said in shared memory: that needs no more of it. */
+/* A flag in shared memory, which needs no more memory to be set. */
 static volatile int *full;
 
-/* Fills a file that has no name, says so, and waits for its end. */
+/* Fills a file that has no name, sets `full`, and waits to be killed. */
 static void hoard(long nothing)
 {
     (void)nothing;
@@ -87,13 +88,13 @@ static int write_there(char *at)
 
 static int zeroes;
 
-/* Has the kernel write there. */
+/* Makes the kernel write there. */
 static int read_there(char *at)
 {
     return pread(zeroes, at, 1, 0) == 1;
 }
 
-/* Has it write to the memory of a process, as it would to another's. */
+/* Makes the kernel write to the memory of a process, as it would to another's. */
 static int send_there(char *at)
 {
     char one = 1;
@@ -103,7 +104,7 @@ static int send_there(char *at)
 
 static int (*const uses[])(char *) = {write_there, read_there, send_there};
 
-/* Uses in this way what it was promised, when all is taken. */
+/* Uses its mapping in this way once all memory is taken. */
 static void want(long way)
 {
     while (!*full)
@@ -119,7 +120,7 @@ static void work_until(long told)
     work((int)told);
 }
 
-/* Pages that nobody has. */
+/* Returns the number of free pages. */
 static long unused(void)
 {
     struct sysinfo now;
@@ -146,13 +147,14 @@ int main(int count, char **arguments)
     long before = unused();
     for (int way = 0; way < ROUNDS; way++) {
         *full = 0;
-        /* What the last hoarder had comes back after a while; or this one finds little, and the modest one finds the rest. */
+        /* The memory of the last hoarder comes back after a while. Otherwise this one would find little, and
+         * the modest child the rest. */
         while (unused() + pages / 32 < before)
             sched_yield();
         pid_t modest = start(want, way), hoarder = start(hoard, 0);
         check("waits", waitpid(hoarder, &status, 0) == hoarder);
         check("the hoarder is killed", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        /* It may have gone for the sake of another. */
+        /* The hoarder may have been killed for another process's sake. */
         *full = 1;
         check("the modest one is well", waitpid(modest, &status, 0) == modest && status == 0);
     }

@@ -1,4 +1,4 @@
-/* Pipes and descriptors: bytes between threads, ends that close, what would block, what is ready.
+/* Pipes and descriptors: bytes between threads, ends that close, calls that would block, readiness.
  *
  * pipes PAIRS ROUNDS: exits with 0 if everything was as it must be. */
 #define _GNU_SOURCE
@@ -19,7 +19,7 @@
 enum { CAPACITY = 65536, RECORD = 1000, RECORDS = 100, WRITERS = 3, MAX_PAIRS = 64 };
 
 static int rounds;
-/* Volatile, or the compiler knows better than to try it. */
+/* Volatile, since the compiler would otherwise see that the address is invalid. */
 static void *volatile nowhere = (void *)8;
 static volatile sig_atomic_t broken;
 
@@ -116,7 +116,7 @@ static void on_interruption(int signal)
     interruptions++;
 }
 
-/* Reads are made again after such a handler, polls are not. */
+/* Reads are restarted after such a handler, polls are not. */
 static void *interrupted(void *unused)
 {
     struct pollfd polled = {quiet[0], POLLIN, 0};
@@ -134,7 +134,7 @@ static void interruption(void)
     pthread_t thread;
     sigaction(SIGUSR1, &action, NULL);
     check("quiet", pipe(quiet) == 0 && pthread_create(&thread, NULL, interrupted, NULL) == 0);
-    /* Until the poll is over, and then some for the read. */
+    /* Sends signals until the poll is over, and then some for the read. */
     for (int more = 100; more > 0; more -= polled_once)
         pthread_kill(thread, SIGUSR1), sched_yield();
     check("something to read", write(quiet[1], "x", 1) == 1 && pthread_join(thread, NULL) == 0);
@@ -152,7 +152,7 @@ static void *write_records(void *letter)
     return NULL;
 }
 
-/* Writes of up to PIPE_BUF bytes are not torn, whoever else writes. */
+/* Writes of up to PIPE_BUF bytes are not torn, whichever threads write meanwhile. */
 static void records(void)
 {
     pthread_t threads[WRITERS];

@@ -1,5 +1,5 @@
-/* What programs that make processes rely on: fork, vfork, exit statuses, orphans, zombies, groups and sessions, signals
- * across processes, pipes between them, stopping, limits.
+/* Features that programs with several processes rely on: fork, vfork, exit statuses, orphans, zombies, groups
+ * and sessions, signals across processes, pipes between them, stopping, limits.
  *
  * processes: prints a line per part and exits with 0 if every part was as it must be. */
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@ enum { PAGE = 4096, ROUNDS = 1000, FUTEX_WAIT = 0, FUTEX_WAKE = 1, FUTEX_REQUEUE
 static volatile sig_atomic_t heard, heard_code, heard_status;
 static volatile pid_t heard_pid;
 
-/* The child's status as wait tells it. */
+/* Returns the child's status from wait. */
 static int status_of(pid_t pid)
 {
     int status = -1;
@@ -84,7 +84,7 @@ static void statuses(void)
     check("no children", fails(wait(NULL), ECHILD) && fails(waitpid(getpid(), NULL, 0), ECHILD));
 }
 
-/* Memory is the child's own, the parent's stays. */
+/* The child has memory of its own, and the parent's stays. */
 static int global = 1;
 static void memory(void)
 {
@@ -357,7 +357,7 @@ static void stops(void)
     check("goes on where it stopped", good && kill(pid, SIGCONT) == 0 && exited(pid, 8));
 }
 
-/* Each of a thousand waits for the next in the same memory, until all are killed. */
+/* Each of a thousand processes waits for the next in the same memory, until all are killed. */
 static void long_chain(void)
 {
     int ends[2];
@@ -368,8 +368,8 @@ static void long_chain(void)
         setpgid(0, 0);
         for (volatile int left = 1000; left > 0; left--) {
             long made;
-            /* Without the library, which keeps its return address where all write; and so a parent whose child is killed
-             * first waits for its turn. */
+            /* Not by the library, which keeps its return address where all processes write. So a parent whose
+             * child is killed first waits for its turn. */
             __asm__ volatile("syscall" : "=a"(made) : "a"(SYS_vfork) : "rcx", "r11", "memory");
             while (made != 0)
                 __asm__ volatile("syscall" : "=a"(made) : "a"(SYS_pause) : "rcx", "r11", "memory");
@@ -406,7 +406,8 @@ static void *sleep_on(void *word)
     return NULL;
 }
 
-/* A thread sleeps in memory that is gone, and others use the place where the kernel had that. */
+/* A thread sleeps on a word in unmapped memory, and other mappings reuse the place where the kernel kept that
+ * memory. */
 static void forgotten_words(void)
 {
     pid_t pid = fork();
@@ -489,7 +490,7 @@ static void clones(void)
 
 static volatile int failing;
 
-/* Calls that know a descriptor's number, and then fail. */
+/* Makes calls that take a descriptor's number and then fail. */
 static void *make_and_fail(void *nowhere)
 {
     for (int round = 0; round < 200; round++) {
@@ -500,7 +501,7 @@ static void *make_and_fail(void *nowhere)
     return NULL;
 }
 
-/* Meanwhile this thread closes whatever is open there, and uses the number itself. */
+/* Meanwhile this thread closes all descriptors that are open there, and uses the numbers itself. */
 static void numbers_of_others(void)
 {
     pthread_t id;
@@ -594,7 +595,7 @@ static void chain(void)
     check("and all are gone", good && fails(wait(NULL), ECHILD));
 }
 
-/* What a thousand children may leave behind. */
+/* Memory that a thousand children may leave behind. */
 #define LEFT_KIB (16 * 1024)
 
 static long free_kib(void)
@@ -609,7 +610,7 @@ static long free_kib(void)
     return kib;
 }
 
-/* Whether nobody else runs here. */
+/* Whether no other program runs here. */
 static int alone;
 
 static void rounds(void)
@@ -625,8 +626,8 @@ static void rounds(void)
         good &= exited(pid, i & 127);
     }
     check("a thousand rounds", good);
-    /* Where others run too they use memory. What nobody refers to any more comes back some epochs later, also that of all checks
-     * before: as fast as the cores tick, which on a busy machine is not often. */
+    /* Other programs would use memory meanwhile. Unreferenced memory, also that of all checks before, comes
+     * back some epochs later, as fast as the cores tick, which on a busy machine is not often. */
     time_t end = time(NULL) + 150;
     while (alone && before - free_kib() >= LEFT_KIB && time(NULL) < end)
         sched_yield();
@@ -641,7 +642,7 @@ static void bomb(void)
         struct rlimit limit = {40, 40};
         setpgid(0, 0);
         setrlimit(RLIMIT_NPROC, &limit);
-        /* Root is not bound by it on Linux. */
+        /* Root is not bound by the limit on Linux. */
         if (setresuid(65534, 65534, 65534) != 0 && errno != ENOSYS)
             _exit(2);
         int made = 0;
@@ -683,7 +684,7 @@ static void all(void)
     _exit(failures != 0);
 }
 
-/* The first process of a machine gets everybody's orphans: so it is not the one that counts its children. */
+/* The first process of a machine gets all orphans, so it is not the one that counts its children. */
 int main(int count, char **arguments)
 {
     (void)arguments;

@@ -1,5 +1,6 @@
-/* Random calls that make, signal, stop, move and await processes, by a tree of processes with several threads each, bounded
- * in depth and width. What each call returns does not matter; that the machine survives, and gives everything back, does.
+/* Random calls that make, signal, stop, move and await processes, by a tree of processes with several threads
+ * each, bounded in depth and width. The results of the calls do not matter. The machine must survive and get
+ * all memory back.
  *
  * processstorm STEPS SEED: prints a line when all is over. */
 #define _GNU_SOURCE
@@ -33,15 +34,15 @@ static unsigned below(unsigned limit)
     return (unsigned)(state >> 33) % limit;
 }
 
-/* A number of the family: our own, the parent's, that of the last child a thread made, the group's; or nobody's. Never that
- * of the first of the family, nor of a stranger. */
+/* Returns the number of a process in the tree (this one, its parent, the last child that a thread made), of
+ * the group, or of no process. Never that of the first process of the tree, nor of one outside. */
 static int somebody(void)
 {
     int pid = (int[]){getpid(), getppid(), last_child, -getpgrp(), 0x3ffff0}[below(5)];
     return pid == root || pid == -root || pid == 0 || getppid() <= 1 ? getpid() : pid;
 }
 
-/* A signal; seldom a deadly one. None that stops: see stop_and_go_on. */
+/* Returns a signal, seldom a deadly one. None of them stops: see stop_and_go_on. */
 static int some_signal(void)
 {
     static const int HARMLESS[] = {0, SIGCONT, SIGUSR1, SIGUSR2, SIGCHLD, SIGTERM, 40, 65}, DEADLY[] = {SIGKILL, SIGSEGV, SIGHUP};
@@ -55,7 +56,7 @@ static void handler(int signal)
     (void)signal;
 }
 
-/* Who stops somebody lets him go on, or he would stop for ever. */
+/* Stops a process and continues it, or it would stop for ever. */
 static void stop_and_go_on(void)
 {
     int pid = somebody();
@@ -188,7 +189,8 @@ static void plant(int tree)
     }
 }
 
-/* Until one of the children ends; whether there was one. Who stopped is killed: nobody else may be left to let it go on. */
+/* Waits until one of the children ends. Returns whether there was one. A stopped child is killed, since no
+ * other process may be left to continue it. */
 static int await(void)
 {
     siginfo_t info = {0};

@@ -1,5 +1,5 @@
-/* Running programs: execve and its kin, arguments, environment, scripts, descriptors that close, what stays and what goes,
- * failures that leave the caller alive, /proc of another process.
+/* Running programs: execve and its variants, arguments, environment, scripts, descriptors that close, state
+ * that stays and state that goes, failures after which the caller goes on, /proc of another process.
  *
  * programs: exits with 0 if everything was as it must be. With arguments it is one of the programs it runs.
  * programs run PATH WORDS: becomes that program. */
@@ -22,7 +22,7 @@
 #include "check.h"
 
 extern char **environ;
-/* Volatile, or the compiler knows better than to try it. */
+/* Volatile, since the compiler would otherwise see that the address is invalid. */
 static char **volatile nowhere = (char **)8;
 static const char *me = "/proc/self/exe";
 
@@ -32,7 +32,7 @@ static int exited(pid_t pid, int code)
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == code;
 }
 
-/* What the program at `path` exits with, run with these words. */
+/* Returns the exit status of the program at `path`, run with these words. */
 static int runs(const char *path, char *const words[], char *const variables[], int code)
 {
     pid_t pid = fork();
@@ -43,7 +43,7 @@ static int runs(const char *path, char *const words[], char *const variables[], 
     return exited(pid, code);
 }
 
-/* What exec fails with. */
+/* Returns the error with which exec fails. */
 static int refuses(const char *path, int error)
 {
     char *words[] = {(char *)path, NULL};
@@ -208,7 +208,7 @@ static void threads(void)
     check("all at once", exited(pid, 10));
 }
 
-/* musl has none. */
+/* musl has no wrapper. */
 static long execute_at(int directory, const char *path, char **words, char **variables, int flags)
 {
     return syscall(SYS_execveat, directory, path, words, variables, flags);
@@ -254,8 +254,8 @@ static int reads(pid_t pid, const char *name, char *text, int size)
     return length;
 }
 
-/* A signal, to all of it or to its only thread, comes while a child becomes one program after the other. The last one ends by
- * itself, but only after that. */
+/* Sends a signal, to the whole child or to its only thread, while the child becomes one program after the
+ * other. The last one ends by itself, but only after that. */
 static void signals_in_between(const char *what, int to_thread)
 {
     int good = 1;
@@ -321,7 +321,7 @@ static void others(void)
     close(ends[0]);
 }
 
-/* One of the programs that are run. */
+/* Acts as one of the programs that are run. */
 static int other(int count, char **words)
 {
     char text[64] = {0};

@@ -1,5 +1,6 @@
-/* What pthread programs rely on: create, join, detach, mutex, condition variable with timeout, barrier, rwlock,
- * thread-local storage, keys with destructors, cancellation-free exit, and many threads one after another.
+/* Features that pthread programs rely on: create, join, detach, mutex, condition variable with timeout,
+ * barrier, rwlock, thread-local storage, keys with destructors, cancellation-free exit, and many threads one
+ * after another.
  *
  * pthreads [THREADS]: prints a line per part and exits with 0 if every part added up. */
 #define _GNU_SOURCE
@@ -65,7 +66,7 @@ static void *pass(void *arg)
     return NULL;
 }
 
-/* Barrier: exactly one thread per round is the serial one, and nobody is ahead by a round. */
+/* Barrier: exactly one thread per round is the serial one, and no thread is ahead by a round. */
 static pthread_barrier_t barrier;
 static long serial, early;
 static int rounds_of[MOST];
@@ -141,7 +142,7 @@ static long wait_in_vain(void)
     return result;
 }
 
-/* Many short lives: stacks and thread ids are used again. Returns its argument plus one. */
+/* Many short lives: stacks and thread ids are reused. Returns its argument plus one. */
 static void *live_shortly(void *arg)
 {
     return (void *)((intptr_t)arg + 1);

@@ -1,5 +1,5 @@
-/* Prints random words, one to a line: two that lie on the stack of a new program, the address of a mapping, and for each CPU one
- * by getrandom and one from /dev/urandom, read there.
+/* Prints random words, one to a line: two that lie on the stack of a new program, the address of a mapping,
+ * and for each CPU one by getrandom and one from /dev/urandom, read there.
  *
  * randomness CPUS */
 #define _GNU_SOURCE

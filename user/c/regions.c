@@ -1,5 +1,5 @@
-/* /proc/self/maps with many mappings: read in pieces of any size it says the same, in order, also after a seek, and while
- * mappings come and go it never says one twice. */
+/* /proc/self/maps with many mappings, read in pieces of any size, has the same lines in the same order, also
+ * after a seek. While mappings come and go, it never has one twice. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ static long read_all(char *into, size_t piece, off_t from)
     return length < 0 ? -1 : done;
 }
 
-/* How many lines lie in the area, in order, without overlap; -1 if not so. */
+/* Returns the number of lines in the area, or -1 if they are not in order or overlap. */
 static long regions_in(const char *text)
 {
     unsigned long start, end, last = 0;

@@ -1,4 +1,5 @@
-/* Mappings that move, grow and shrink; what is said of them (madvise, mlock, mincore); and what a child gets.
+/* Mappings move, grow and shrink. Checks their attributes (madvise, mlock, mincore) and what a child
+ * inherits.
  *
  * remap: exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
@@ -31,7 +32,7 @@ static char *anonymous(long pages)
     return map(pages, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
-/* `pages` pages, each with its number in it, and nothing mapped behind them. */
+/* Maps `pages` pages, each with its number in it, and nothing behind them. */
 static char *numbered(long pages)
 {
     char *at = anonymous(2 * pages);
@@ -49,7 +50,7 @@ static int has_numbers(const char *at, long pages)
     return 1;
 }
 
-/* Whether the pages are mapped at all. */
+/* Returns whether the pages are mapped at all. */
 static int mapped(void *at, long pages)
 {
     return msync(at, pages * PAGE, MS_ASYNC) == 0;
@@ -134,7 +135,7 @@ static void residence(void)
     check("nothing is there in a hole", mincore(at, 4 * PAGE, found) == -1 && errno == ENOMEM);
 }
 
-/* What a child says of the mappings: a bit for each that is as it should be. */
+/* Returns the child's view of the mappings, with a bit for each that is as it should be. */
 static int child_sees(const char *at, const char *shared)
 {
     int right = has_numbers(at, 2) ? 1 : 0;

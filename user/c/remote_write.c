@@ -1,5 +1,6 @@
-/* A process touches a block on one CPU, goes to another, unmaps the block there, and maps it again. Then somebody else writes to it,
- * by a call, on the CPU that it has left: what that CPU's tables say of the block is no longer true.
+/* A process touches a block on one CPU, goes to another, unmaps the block there, and maps it again. Then
+ * another process writes to it, by a call, on the first CPU, whose tables still have stale translations of
+ * the block.
  *
  * remote_write ROUNDS */
 #define _GNU_SOURCE
@@ -16,7 +17,7 @@
 
 #define PAGE 4096L
 #define BLOCK (512 * PAGE)
-/* Epochs after which a node that nobody uses has been freed, of two CPUs. */
+/* Epochs after which an unused node has been freed, summed over two CPUs. */
 #define ENOUGH 20
 
 static void must(int good, const char *what)
@@ -42,7 +43,8 @@ static void map(unsigned char *place, long bytes)
     must(madvise(place, bytes, MADV_NOHUGEPAGE) == 0, "madvise");
 }
 
-/* How many epochs the CPUs have seen, together; where nobody counts them, many more with each look. */
+/* Returns the sum of the epochs that the CPUs have seen. Where the system does not count them, the result
+ * grows by ENOUGH with each call. */
 static long epochs(void)
 {
     static long looks;
@@ -56,7 +58,7 @@ static long epochs(void)
     return seen;
 }
 
-/* Works until what was unmapped before has gone, and is used again. */
+/* Works until the memory that was unmapped before has been freed and reused. */
 static void work(unsigned char *place)
 {
     for (long before = epochs(); epochs() < before + ENOUGH;) {

@@ -1,4 +1,4 @@
-/* Room in files is asked for that is not there: none may be taken.
+/* Requests more room in files than there is. No room may be taken.
  *
  * reserve: exits with 0 if there is as much room, and memory, as before. */
 #define _GNU_SOURCE
@@ -17,7 +17,7 @@ static unsigned long room(void)
     return statvfs("/tmp", &all) == 0 ? all.f_bfree : 0;
 }
 
-/* The first page stays, with what is in it. */
+/* The first page stays, with its contents. */
 static int refuses(int fd)
 {
     struct stat file;

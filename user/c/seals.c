@@ -1,4 +1,4 @@
-/* Seals of files without a name: what each forbids, to whom, and when it may be set.
+/* Seals of files without a name: what each forbids, for which descriptors, and when it may be set.
  *
  * seals: exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@
 #define PAGE 4096L
 #define RW (PROT_READ | PROT_WRITE)
 
-/* A file of `pages` pages that may be sealed. */
+/* Makes a file of `pages` pages that may be sealed. */
 static int file_of(long pages)
 {
     int file = (int)syscall(SYS_memfd_create, "sealed", MFD_ALLOW_SEALING);
@@ -111,7 +111,7 @@ static void writing(void)
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
     char *own = map(file, RW, MAP_PRIVATE);
-    /* Its memory may take a moment to go. */
+    /* The mapping's memory may take a moment to go. */
     while (fails(seal(file, F_SEAL_WRITE), EBUSY))
         sched_yield();
     check("against writing", same_seals(file, F_SEAL_WRITE) && fails(pwrite(file, &byte, 1, 0), EPERM));
@@ -140,7 +140,7 @@ static void later_writing(void)
     close(file);
 }
 
-/* Writes by call and by mapping, until neither goes. */
+/* Writes by call and by mapping, until neither succeeds. */
 static void *scribble(void *arg)
 {
     int file = *(int *)arg, calls = 1, maps = 1;

@@ -1,6 +1,6 @@
 /* A wild access at the end of a call chain: outer -> middle -> inner.
  *
- * segv [read|write|exec|thread]: dies of SIGSEGV; nothing after "about to fault" is printed. */
+ * segv [read|write|exec|thread]: dies of SIGSEGV. Nothing after "about to fault" is printed. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Signals: handlers run and return, masks hold them back, ignored ones do nothing, an alternate stack is used,
- * a handled SIGSEGV can be repaired, a signal reaches the thread it was sent to, or the one that waits for it, ppoll
- * waits under a mask of its own. */
+/* Signals: handlers run and return, masks hold them back, ignored ones do nothing, an alternate stack is
+ * used, a handled SIGSEGV can be repaired, a signal reaches the thread it was sent to, or the one that waits
+ * for it, ppoll waits under a mask of its own. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -119,8 +119,8 @@ static void *stand_by(void *open)
     return NULL;
 }
 
-/* Every thread blocks it, one waits for it: also if it comes before that one waits, and if nobody else would ever
- * hear of it because it is ignored by default. */
+/* Every thread blocks the signal, and one waits for it. The waiter gets it even if it comes before the wait,
+ * and even if it would be lost otherwise because it is ignored by default. */
 static void to_who_waits(int number)
 {
     sigset_t old, open, blocked;

@@ -1,5 +1,5 @@
-/* Threads that sleep, each on a CPU of its own, after they have touched memory and given it back: what their CPUs keep ready is
- * there for the one that needs it. */
+/* Threads that sleep, each on a CPU of its own, after they have touched memory and given it back. The memory
+ * that their CPUs keep ready is there for the thread that needs it. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -15,7 +15,7 @@ enum { PAGE = 4096, MOST = 64, TOUCHED = 700 };
 static pthread_barrier_t slept;
 static pthread_mutex_t shut = PTHREAD_MUTEX_INITIALIZER;
 
-/* Small pages, whatever else is wanted. */
+/* Maps small pages. */
 static char *map(size_t pages)
 {
     char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -59,7 +59,7 @@ int main(void)
     pthread_barrier_wait(&slept);
     usleep(100000);
     sysinfo(&info);
-    /* All but a sixteenth of what is free, which the kernel needs to keep account. */
+    /* All but a sixteenth of the free memory. The kernel needs that to keep account. */
     size_t pages = info.freeram / PAGE / 16 * 15;
     char *memory = map(pages);
     touch(memory, pages);

@@ -11,7 +11,8 @@ static int sleeps(void *nothing)
     return 0;
 }
 
-/* Starts one, and returns what clone says. A sleeping thread uses the end of its stack only, so 64 stacks do for all. */
+/* Starts one, and returns the result of clone. A sleeping thread uses the end of its stack only, so 64 stacks
+ * do for all. */
 static long start_sleeper(void)
 {
     static char stacks[64][4096];

@@ -1,7 +1,8 @@
-/* Forks beside threads, of so much memory that it takes a while: every child has what was there at one moment.
+/* Forks beside threads, with enough memory that it takes a while. Every child has the contents of one moment.
  *
- * snapshot FORKS: each writer writes the number of its turn to one word after the other, far apart and from the left, so that
- * at any moment the words are of one turn up to some place, and of the turn before from there on. */
+ * snapshot FORKS: each writer writes the number of its turn to one word after the other, far apart and from
+ * the left. So at any moment the words are of one turn up to some place, and of the turn before from there
+ * on. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -17,14 +18,14 @@
 #define SIZE (24L << 20)
 #define WORDS 48L
 #define WRITERS 4
-/* The last two: threads that come and go, and a process of its own in the same memory. */
+/* The last two writers: threads that come and go, and a process of its own in the same memory. */
 #define BRIEF 2L
 #define APART 3L
 
 static char *area;
 static volatile int over;
 
-/* Word `at` of a writer. */
+/* Returns the address of word `at` of a writer. */
 static volatile long *word(long writer, long at)
 {
     return (volatile long *)(area + at * (SIZE / WORDS) + writer * sizeof(long));
@@ -57,7 +58,7 @@ static void *write_briefly(void *unused)
     return unused;
 }
 
-/* Threads come and go, and so do mappings. */
+/* Makes threads and mappings that come and go. */
 static void *disturb(void *unused)
 {
     while (!over) {
@@ -80,7 +81,7 @@ static void *sleep_on(void *unused)
 
 static void ignore(int unused) { (void)unused; }
 
-/* Whether the words of a writer are those of one moment. */
+/* Returns whether the words of a writer are those of one moment. */
 static int is_one_moment(long writer)
 {
     long turn = *word(writer, 0), falls = 0;
@@ -93,7 +94,7 @@ static int is_one_moment(long writer)
     return 1;
 }
 
-/* Whether a child, now, and a little later, has the words of one moment. */
+/* Returns whether a new child has the words of one moment, and keeps them a little later. */
 static int child_is_right(void)
 {
     pid_t child = fork();
@@ -110,7 +111,7 @@ static int child_is_right(void)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* Whether every writer goes on. */
+/* Returns once every writer has gone on. */
 static int all_go_on(void)
 {
     for (long writer = 0; writer < WRITERS; writer++) {
@@ -142,7 +143,7 @@ int main(int count, char **words)
     }
     check("every child has what was there at one moment", right == forks);
     check("the writers go on", all_go_on());
-    /* A fork that is killed on its way leaves nobody frozen. */
+    /* A fork that is killed halfway leaves no thread frozen. */
     pid_t forker = fork();
     if (forker == 0) {
         pthread_create(&threads[WRITERS], NULL, write_as_thread, (void *)0L);

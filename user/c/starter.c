@@ -1,5 +1,5 @@
-/* Starts another program and waits for it: starter [copy] PROGRAM ARGUMENTS. With `copy` from a copy at /tmp/copy. Exits with 0
- * however that ended, and with 1 if it was not started. */
+/* Starts another program and waits for it: starter [copy] PROGRAM ARGUMENTS. With `copy` it starts a copy at
+ * /tmp/copy. Exits with 0 however the program ended, and with 1 if it was not started. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

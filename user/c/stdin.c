@@ -1,4 +1,4 @@
-/* Copies stdin to stdout to its end; stderr gets the number of bytes.
+/* Copies stdin to stdout to its end, and prints the number of bytes on stderr.
  *
  * stdin [BUFFER]: reads up to BUFFER bytes (default 4096) at a time. */
 #include <stdio.h>

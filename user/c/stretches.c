@@ -1,9 +1,9 @@
-/* How long a call keeps its CPU from others, and a signal waiting: one process makes calls that have much to do, another on the
- * same CPU sleeps for a moment again and again, and looks how late it wakes.
+/* Measures how long a call keeps its CPU from other processes, and a signal waiting. One process makes long
+ * calls. Another on the same CPU sleeps for a moment again and again, and checks how late it wakes.
  *
- * stretches [NAME]: prints, for every call, or that one, how long the other one waited at most, a slice of the CPU included; how
- * often the CPU looked up too late; and the time that it took a SIGKILL to end the call half-way. In nanoseconds, which under
- * `--accel count` are instructions. */
+ * stretches [NAME]: for every call, or that one, prints how long the other process waited at most (including
+ * a slice of the CPU), how often the CPU looked up too late, and how long a SIGKILL took to end the call
+ * half-way. The unit is nanoseconds, which under `--accel count` are instructions. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +27,7 @@
 #define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS)
 #define SIZE (24 * MIB)
 #define NAP 20000L
-/* Mappings of one page, far from one another. */
+/* Number of mappings of one page, far from one another. */
 #define APART 500L
 #define FAR ((char *)0x100000000000)
 #define GAP (1L << 31)
@@ -35,12 +35,12 @@
 #define SPARSE 450L
 #define BLOCK (2 * MIB)
 
-/* What the two processes tell each other. */
+/* State that the two processes share. */
 static volatile struct {
     long begin, end, longest, last;
 } *shared;
 
-/* Pipes between who makes a call and who tells it to. */
+/* Pipes between the process that makes a call and the one that tells it to. */
 static int ready[2], go[2];
 
 static long now(void)
@@ -56,7 +56,7 @@ static void nap(long ns)
     nanosleep(&time, NULL);
 }
 
-/* What of the time since the last nap was in the call. */
+/* Measures which part of the time since the last nap was in the call. */
 static void watch(void)
 {
     for (;;) {
@@ -72,7 +72,7 @@ static void watch(void)
     }
 }
 
-/* ---- what there is to do ---- */
+/* ---- preparations ---- */
 
 static char *at;
 static int file;
@@ -121,7 +121,7 @@ static void scattered(void)
         *(char *)mmap(FAR + i * GAP, PAGE, RW, ANONYMOUS | MAP_FIXED, -1, 0) = 1;
 }
 
-/* Pages of one mapping, each in a block of its own. */
+/* Maps pages of one mapping, each in a block of its own. */
 static void sparse(void)
 {
     at = mmap(NULL, SPARSE * BLOCK, RW, ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -163,7 +163,7 @@ static void touched_and_file(void)
     file = open("/tmp/stretches", O_CREAT | O_RDWR | O_TRUNC, 0600);
 }
 
-/* With no name any more: the last one to close it frees it. */
+/* Has no name any more: the last process to close it frees it. */
 static void dying_file(void)
 {
     file = open("/tmp/dying", O_CREAT | O_RDWR | O_TRUNC, 0600);
@@ -252,7 +252,7 @@ static void other_program(void)
     _exit(1);
 }
 
-/* `kill`: it has enough to do to be killed in the middle. */
+/* `kill`: the call takes long enough to be killed in the middle. */
 static const struct {
     const char *name;
     void (*prepare)(void), (*call)(void);
@@ -300,7 +300,7 @@ static void attack(unsigned which)
 {
     char word;
     calls[which].prepare();
-    /* The slice begins anew, and the other one sleeps. */
+    /* The slice begins anew, and the other process sleeps. */
     nap(1000000);
     nap(1000000);
     write(ready[1], "", 1);
@@ -311,7 +311,8 @@ static void attack(unsigned which)
     _exit(0);
 }
 
-/* How often a CPU has looked up more than a millisecond late; -1 on a system that does not count that. */
+/* Returns how often a CPU has looked up more than a millisecond late, or -1 on a system that does not count
+ * that. */
 static long late(void)
 {
     static char text[1 << 16];
@@ -335,7 +336,7 @@ static pid_t start(unsigned which)
     return child;
 }
 
-/* Kills it when it is well inside of its call: how long that takes. */
+/* Kills the process well inside of its call, and returns how long that takes. */
 static long kill_one(unsigned which)
 {
     pid_t child = start(which);

@@ -1,5 +1,5 @@
-/* Prints what a file is: its size, and the sum of its bytes, by read and by a mapping. Exits with 2 if the sums differ, or if it is
- * no regular file.
+/* Prints the size of a file and the sum of its bytes, by read and by a mapping. Exits with 2 if the sums
+ * differ, or if it is no regular file.
  *
  * total FILE */
 #include <fcntl.h>

@@ -1,9 +1,10 @@
 /* Two threads change the length of one file at the same time, round by round.
  *
- * One truncates the file; as soon as the other sees that, it extends it, and what it then writes, by a call, by a shared and by a
- * private mapping, must stay. Then the one reserves room, and the other writes behind the end: in the end there is all.
+ * One truncates the file. As soon as the other sees that, it extends the file, and what it then writes, by a
+ * call, by a shared and by a private mapping, must stay. Then one reserves room, and the other writes behind
+ * the end: afterwards all of both is there.
  *
- * (Linux does not count room as there before it is touched, so the last is for us only.)
+ * (Linux does not count room as there before it is touched, so the last part is for RadixVM only.)
  *
  * truncate_race ROUNDS */
 #define _GNU_SOURCE
@@ -38,7 +39,7 @@ static long length(void)
     return now.st_size;
 }
 
-/* Every page has a frame, and private ones too. */
+/* Gives every page a frame, and a private one too. */
 static void fill(void)
 {
     must(ftruncate(fd, PAGES * PAGE) == 0, "fills");
