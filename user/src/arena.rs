@@ -1,11 +1,11 @@
 //! Memory for an index: one arena per thread, as in section 5.1 of the paper.
 //!
 //! Memory is mapped in blocks of a fixed size, free lists belong to one thread, and nothing is ever given
-//! back to the kernel. The last point makes what an arena hands out `'static`, and lets threads read each
-//! other's results without asking how long they live.
+//! back to the kernel. So an arena's memory is `'static`, and threads read each other's results without
+//! regard to lifetimes.
 //!
 //! Pieces are powers of two, at least 16 bytes. A freed piece keeps the address of the next one in its first
-//! word. What is left of a block when the next one is mapped goes to the free lists too.
+//! word. The rest of a block when the next one is mapped goes to the free lists too.
 
 use crate::memory::{self, PAGE, READ_WRITE};
 use crate::require;
@@ -15,7 +15,7 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 const SMALLEST: usize = 16;
 
-/// One thread's memory.
+/// The memory of one thread.
 pub struct Arena {
     block: usize,
     next: usize,
@@ -25,17 +25,17 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena that maps `block` bytes at a time (rounded up to pages).
+    /// Creates an arena that maps `block` bytes at a time (rounded up to pages).
     pub fn new(block: usize) -> Arena {
         Arena { block: block.next_multiple_of(PAGE), next: 0, end: 0, free: [0; 64], mmaps: 0 }
     }
 
-    /// How often it has mapped memory.
+    /// Returns how often it has mapped memory.
     pub fn mmaps(&self) -> u64 {
         self.mmaps
     }
 
-    /// A piece of `size` bytes, a power of two.
+    /// Returns the address of a piece of `size` bytes, a power of two.
     fn take(&mut self, size: usize) -> usize {
         let class = size.ilog2() as usize;
         if self.free[class] != 0 {
@@ -57,7 +57,7 @@ impl Arena {
 
     fn unlink(&mut self, class: usize) -> usize {
         let piece = self.free[class];
-        // SAFETY: `give` wrote the word, and free pieces are touched by nobody else.
+        // SAFETY: `give` wrote the word, and no other thread touches free pieces.
         self.free[class] = unsafe { (piece as *const usize).read() };
         piece
     }
@@ -88,7 +88,7 @@ impl<T> Default for List<T> {
 }
 
 impl<T: Copy> List<T> {
-    /// A list of these elements.
+    /// Returns a list of these elements.
     pub fn copy_of(elements: &[T], arena: &mut Arena) -> List<T> {
         let mut elements = elements.iter().copied();
         List::filled(elements.len(), arena, || elements.next().expect("as many as there are"))
@@ -98,18 +98,18 @@ impl<T: Copy> List<T> {
 impl<T> List<T> {
     const FITS: () = assert!(size_of::<T>() > 0 && align_of::<T>() <= SMALLEST);
 
-    /// An empty list with room for `count` elements at least.
+    /// Returns an empty list with room for at least `count` elements.
     pub fn with_room(count: usize, arena: &mut Arena) -> List<T> {
         let () = Self::FITS;
         let size = (count * size_of::<T>()).next_power_of_two().max(SMALLEST);
         let piece = arena.take(size) as *mut MaybeUninit<T>;
-        // SAFETY: the piece is `size` bytes that belong to nobody else and stay mapped for ever, it is aligned
-        // to 16 bytes, and its elements may hold anything.
+        // SAFETY: the piece is `size` bytes that nothing else refers to and that stay mapped for ever, it is
+        // aligned to 16 bytes, and its elements may hold anything.
         let room = unsafe { from_raw_parts_mut(piece, size / size_of::<T>()) };
         List { room, length: 0 }
     }
 
-    /// `count` elements made by `make`.
+    /// Returns a list of `count` elements made by `make`.
     pub fn filled(count: usize, arena: &mut Arena, mut make: impl FnMut() -> T) -> List<T> {
         let mut list = List::with_room(count, arena);
         list.room[..count].iter_mut().for_each(|place| _ = place.write(make()));
@@ -126,13 +126,13 @@ impl<T> List<T> {
         self.length += 1;
     }
 
-    /// The elements, for ever.
+    /// Returns the elements, which stay valid for ever.
     pub fn freeze(self) -> &'static [T] {
-        // SAFETY: the first `length` elements are initialised, and nobody can write to them any more.
+        // SAFETY: the first `length` elements are initialised, and nothing can write to them any more.
         unsafe { from_raw_parts(self.room.as_ptr().cast(), self.length) }
     }
 
-    /// Takes the memory back into an arena: the thread's own, whoever the piece came from.
+    /// Returns the memory to the thread's own arena, even if the piece came from another one.
     pub fn free(self, arena: &mut Arena) {
         if !self.room.is_empty() {
             let size = size_of_val(self.room).next_power_of_two();
@@ -140,7 +140,7 @@ impl<T> List<T> {
         }
     }
 
-    /// The elements, to be changed.
+    /// Returns the elements, to be changed.
     pub fn elements(&mut self) -> &mut [T] {
         // SAFETY: the first `length` elements are initialised.
         unsafe { from_raw_parts_mut(self.room.as_mut_ptr().cast(), self.length) }
@@ -148,7 +148,7 @@ impl<T> List<T> {
 
     fn grow(&mut self, arena: &mut Arena) {
         let mut larger = List::with_room((2 * self.length).max(1), arena);
-        // SAFETY: there is room for twice as many elements, and the old ones are never looked at again.
+        // SAFETY: there is room for twice as many elements, and the old ones are never read again.
         unsafe { larger.room.as_mut_ptr().copy_from_nonoverlapping(self.room.as_ptr(), self.length) };
         larger.length = self.length;
         std::mem::replace(self, larger).free(arena);

@@ -1,6 +1,6 @@
-//! Command line options: `--name value`, `--name=value`, `--flag`; what follows `--` is never an option.
+//! Command line options: `--name value`, `--name=value`, `--flag`. A word behind `--` is never an option.
 //!
-//! Errors name the option and what would be accepted; a program that gets one ends with status 2.
+//! Errors name the option and the accepted values. A program that gets one ends with status 2.
 
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ pub struct Args {
     plain: Vec<String>,
 }
 
-/// What to tell the user, or the value.
+/// The value, or a message for the user.
 pub type Parsed<T> = Result<T, String>;
 
 impl Args {
@@ -23,13 +23,13 @@ impl Args {
         Ok(Args { words, plain })
     }
 
-    /// Whether `--name` is there.
+    /// Returns whether `--name` is there.
     pub fn flag(&mut self, name: &str) -> bool {
         let found = self.words.iter().position(|word| word == name);
         found.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// The value of `--name`, if it was given.
+    /// Returns the value of `--name`, if it was given.
     pub fn value(&mut self, name: &str) -> Parsed<Option<String>> {
         let joined = format!("{name}=");
         let Some(at) = self.words.iter().position(|word| word == name || word.starts_with(&joined)) else {
@@ -45,7 +45,7 @@ impl Args {
         Ok(Some(self.words.remove(at)))
     }
 
-    /// A whole number within `range`.
+    /// Returns a whole number within `range`.
     pub fn number(&mut self, name: &str, default: u64, range: RangeInclusive<u64>) -> Parsed<u64> {
         let Some(value) = self.value(name)? else { return Ok(default) };
         let number = value.parse().ok().filter(|number| range.contains(number));
@@ -54,7 +54,7 @@ impl Args {
         })
     }
 
-    /// A number of bytes, with K, M or G behind it if you like, within `range`.
+    /// Returns a number of bytes within `range`. It may have K, M or G behind it.
     pub fn size(&mut self, name: &str, default: u64, range: RangeInclusive<u64>) -> Parsed<u64> {
         let Some(value) = self.value(name)? else { return Ok(default) };
         parse_size(&value).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
@@ -63,14 +63,14 @@ impl Args {
         })
     }
 
-    /// The first word that is no option, when all options with values have been taken.
+    /// Returns the first word that is no option, when all options with values have been taken.
     pub fn word(&mut self) -> Option<String> {
         let found = self.words.iter().position(|word| !word.starts_with('-'));
         let plain = |args: &mut Args| (!args.plain.is_empty()).then(|| args.plain.remove(0));
         found.map(|at| self.words.remove(at)).or_else(|| plain(self))
     }
 
-    /// The words that are no option. One that looks like an option is unknown here.
+    /// Returns the words that are no option. One that looks like an option is unknown.
     pub fn rest(mut self) -> Parsed<Vec<String>> {
         if let Some(unknown) = self.words.iter().find(|word| word.starts_with('-') && word.len() > 1) {
             return Err(format!("unknown option {unknown}; --help lists the options"));
@@ -79,7 +79,7 @@ impl Args {
         Ok(self.words)
     }
 
-    /// For programs that take options only.
+    /// Checks that no words are left, for programs that take options only.
     pub fn end(self) -> Parsed<()> {
         match self.rest()?.first() {
             Some(word) => Err(format!("unexpected argument {word}; --help lists the options")),
@@ -88,7 +88,7 @@ impl Args {
     }
 }
 
-/// Runs `parse` over this process's command line. `--help` prints `usage`; an error ends the program with
+/// Runs `parse` over this process's command line. `--help` prints `usage`, and an error ends the program with
 /// status 2.
 pub fn options<T>(usage: &str, parse: impl FnOnce(Args) -> Parsed<T>) -> T {
     let parsed = Args::new(std::env::args_os().skip(1)).and_then(|mut args| {

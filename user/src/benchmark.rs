@@ -1,5 +1,5 @@
-//! Programs that work in rounds: the three microbenchmarks of the paper (section 5.1), and those made for the contention
-//! meter. Common options and report.
+//! Common options and report of programs that work in rounds: the three microbenchmarks of the paper (section
+//! 5.1), and those made for the contention meter.
 
 use crate::args::{Args, Parsed, options};
 use crate::processes::measure_processes;
@@ -7,22 +7,22 @@ use crate::window::{Rounds, Window, Worker, measure_rounds};
 use crate::{cores, say};
 use serde_json::{Map, Value, json};
 
-/// Most threads that any of the programs starts.
+/// Limit of the threads that any of the programs starts.
 pub const MAX_THREADS: u64 = 256;
 const LEAST_WARM_UP: u64 = 8;
 const MOST_WARM_UP: u64 = 1000;
-/// Most pages that `--pages` takes.
+/// Limit of `--pages`.
 pub const MOST_PAGES: u64 = 1 << 20;
 
-/// What a program says about itself.
+/// Usage and defaults of a program.
 pub struct Program<'a> {
     /// The first lines of its help.
     pub usage: &'a str,
     /// The lines about options that are its own.
     pub options: &'a str,
-    /// `--pages`: default and most. Most 0: there is no such option.
+    /// Default and maximum of `--pages`. With maximum 0 there is no such option.
     pub pages: (u64, u64),
-    /// `--iterations`: default.
+    /// Default of `--iterations`.
     pub iterations: u64,
 }
 
@@ -42,7 +42,7 @@ impl Program<'_> {
     }
 }
 
-/// What every program in rounds is told.
+/// Options that every program in rounds has.
 pub struct Options {
     /// Pinned threads.
     pub threads: usize,
@@ -50,13 +50,13 @@ pub struct Options {
     pub pages: usize,
     /// Rounds per thread.
     pub iterations: u64,
-    /// Rounds per thread before them, which do not count.
+    /// Rounds per thread before those, which do not count.
     pub warm_up: u64,
     json: bool,
 }
 
 impl Options {
-    /// Reads the command line; `pages` and `iterations` are the defaults.
+    /// Reads the command line. `pages` and `iterations` are the defaults.
     pub fn parse(usage: &str, pages: u64, iterations: u64) -> Options {
         Options::parse_with(
             &Program { usage, options: "", pages: (pages, MOST_PAGES), iterations },
@@ -65,7 +65,7 @@ impl Options {
         .0
     }
 
-    /// Reads the command line; `own` takes the program's own words and knows the number of threads.
+    /// Reads the command line. `own` takes the program's own words and knows the number of threads.
     pub fn parse_with<T>(program: &Program, own: impl FnOnce(&mut Args, usize) -> Parsed<T>) -> (Options, T) {
         options(&program.help(), |args| Options::from(args, program, own))
     }
@@ -88,12 +88,12 @@ impl Options {
         args.end().map(|()| (options, own))
     }
 
-    /// Has every thread do its rounds, told which one, and prints the report.
+    /// Makes every thread do its rounds, passing the number of the round, and prints the report.
     pub fn run(&self, program: &str, round: impl Fn(&Worker, u64) + Sync) {
         self.run_with(program, Map::new(), |_| (), |worker, (), number| round(worker, number));
     }
 
-    /// The same for threads with something of their own, and a report that also says `more`.
+    /// Does the same for threads with state of their own, and adds `more` to the report.
     pub fn run_with<T: Send>(
         &self,
         program: &str,
@@ -105,7 +105,7 @@ impl Options {
         self.tell(program, more, &measure_rounds(self.threads, rounds, prepare, round));
     }
 
-    /// The same for processes instead of threads.
+    /// Does the same for processes instead of threads.
     pub fn run_processes(&self, program: &str, round: impl Fn(u64)) {
         let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
         self.tell(program, Map::new(), &measure_processes(self.threads, rounds, round));
@@ -143,18 +143,18 @@ impl Options {
     }
 }
 
-/// `--threads`, by default one per CPU.
+/// Returns the value of `--threads`, by default one per CPU.
 pub fn threads(args: &mut Args) -> Parsed<usize> {
     let cpus = cores::allowed().map_or(1, |cpus| cpus.len() as u64);
     Ok(args.number("--threads", cpus.min(MAX_THREADS), 1..=MAX_THREADS)? as usize)
 }
 
-/// `--warmup`: enough for caches and node pools to be as they will stay, and never most of the run.
+/// Returns the value of `--warmup`. The default fills caches and node pools, and is never most of the run.
 pub fn warm_up(args: &mut Args, iterations: u64) -> Parsed<u64> {
     args.number("--warmup", (iterations / 4).clamp(LEAST_WARM_UP, MOST_WARM_UP), 0..=1 << 40)
 }
 
-/// What every JSON report says about the measured window.
+/// Returns the part of every JSON report that describes the measured window.
 pub fn window_json(program: &str, window: &Window) -> Value {
     json!({
         "program": program,
@@ -165,7 +165,7 @@ pub fn window_json(program: &str, window: &Window) -> Value {
     })
 }
 
-/// The counts of the window that were not zero, for people.
+/// Returns the nonzero counts of the window as readable text.
 pub fn window_text(window: &Window) -> String {
     let counters = window.counters.iter().flatten().filter(|(_, value)| **value != 0);
     let faults = (window.minor_faults > 0).then(|| format!(", {} minor faults", window.minor_faults));

@@ -1,11 +1,12 @@
-//! A buffer with memory of its own: mapped when it is made, unmapped when it goes, as allocators do it for large pieces.
+//! A buffer with memory of its own: mapped when it is made, unmapped when it is dropped, as allocators do it
+//! for large pieces.
 
 use crate::memory::{self, PAGE, READ_WRITE};
 use crate::require;
 use std::ops::{Deref, DerefMut};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Bytes that one owner has for itself, zeroes at first. The default is an empty one, which needs no memory.
+/// Bytes of one owner, zeroes at first. The default is an empty one, which needs no memory.
 #[derive(Default)]
 pub struct Buffer {
     address: usize,
@@ -33,7 +34,8 @@ impl Deref for Buffer {
         if self.room == 0 {
             return &[];
         }
-        // SAFETY: the memory is mapped while the buffer lives, `length` is within the room, and nobody else refers to it.
+        // SAFETY: the memory is mapped while the buffer lives, `length` is within the room, and nothing else
+        // refers to it.
         unsafe { from_raw_parts(self.address as *const u8, self.length) }
     }
 }
@@ -43,7 +45,7 @@ impl DerefMut for Buffer {
         if self.room == 0 {
             return &mut [];
         }
-        // SAFETY: as for `deref`; the owner is borrowed exclusively.
+        // SAFETY: as for `deref`, and the owner is borrowed exclusively.
         unsafe { from_raw_parts_mut(self.address as *mut u8, self.length) }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 const MASK_WORDS: usize = 16;
 type Mask = [u64; MASK_WORDS];
 
-/// The CPUs this process may run on, in ascending order. Never empty.
+/// Returns the CPUs this process may run on, in ascending order. The list is never empty.
 pub fn allowed() -> io::Result<Vec<usize>> {
     let mut mask: Mask = [0; MASK_WORDS];
     // SAFETY: the pointer and the length describe `mask`, which the call fills.
@@ -26,7 +26,7 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The cycle counter.
+/// Returns the cycle counter.
 pub fn cycles() -> u64 {
     // SAFETY: every x86-64 CPU has the instruction, and it has no effect on memory.
     unsafe { core::arch::x86_64::_rdtsc() }

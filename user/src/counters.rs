@@ -1,11 +1,11 @@
-//! Counters of the kernel underneath, read before and after the measured window.
+//! Counters of the kernel, read before and after the measured window.
 //!
-//! Ours (`/proc/radixvm/counters`) has lines `name total core0 core1 ...`. On Linux the rows of
-//! `/proc/interrupts` that tell about remote work are taken, summed over the CPUs: TLB shootdowns received,
-//! function calls received (TLB shootdowns among them), timer interrupts.
+//! RadixVM's `/proc/radixvm/counters` has lines `name total core0 core1 ...`. On Linux the rows of
+//! `/proc/interrupts` about remote work are read, summed over the CPUs: TLB shootdowns received, function
+//! calls received (TLB shootdowns among them), timer interrupts.
 //!
-//! Reading must not disturb what is measured: buffers are allocated and touched beforehand, and text is
-//! parsed after the window.
+//! Reading must not disturb the measurement: buffers are allocated and touched beforehand, and text is parsed
+//! after the window.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -45,7 +45,7 @@ impl Reading {
         }
     }
 
-    /// What happened between `earlier` and this reading; None where the kernel offers no counters.
+    /// Returns the changes between `earlier` and this reading, or `None` where the kernel offers no counters.
     pub fn since(&self, earlier: &Reading) -> Option<Counters> {
         (self.length > 0).then(|| difference(self.counters(), &earlier.counters()))
     }
@@ -85,7 +85,7 @@ fn parse_linux(text: &str) -> Counters {
     text.lines().filter_map(row).collect()
 }
 
-/// Page faults of this process so far that needed no disk.
+/// Returns the page faults of this process so far that needed no disk.
 pub fn minor_faults() -> u64 {
     // SAFETY: an all-zero `rusage` is a valid one.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

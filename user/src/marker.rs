@@ -1,7 +1,8 @@
 //! Markers for the contention meter (see [`abi::marker`]): they do nothing, everywhere.
 //!
-//! An argument is part of the instruction, so there is one instruction for each: every operation is a small function
-//! that consists of entries of 8 bytes, the marker and a return, and the argument says which entry is called.
+//! An argument is part of the instruction, so there is one instruction for each. Every operation is a small
+//! function that consists of entries of 8 bytes, the marker and a return, and the argument selects the entry
+//! that is called.
 
 use abi::marker::{BEGIN, END, ITER, PHASE, PHASES, RUN, STOP, displacement};
 use std::arch::{asm, naked_asm};
@@ -9,7 +10,7 @@ use std::arch::{asm, naked_asm};
 /// Bytes of a marker and a return.
 const ENTRY: usize = 8;
 
-/// A function that is `$count` entries of one operation.
+/// Defines a function that is `$count` entries of one operation.
 macro_rules! entries {
     ($($name:ident: $operation:ident, $count:expr;)*) => {$(
         #[unsafe(naked)]
@@ -38,36 +39,37 @@ entries! {
     stop_entries: STOP, 1;
 }
 
-/// Says the operation of `entries` with this argument, which it has.
+/// Executes the marker of `entries` with this argument, which must exist.
 #[inline(always)]
 fn say(entries: extern "C" fn(), argument: usize) {
     let entry = entries as usize + argument * ENTRY;
-    // SAFETY: an entry is a no-operation and a return. Memory counts as clobbered: nothing moves across a marker.
+    // SAFETY: an entry is a no-operation and a return. Memory counts as clobbered: nothing moves across a
+    // marker.
     unsafe { asm!("call {}", in(reg) entry, options(preserves_flags)) };
 }
 
-/// The program is about to start.
+/// Marks that the program is about to start.
 pub fn run() {
     say(run_entries, 0);
 }
 
-/// This thread, one of `threads`, is about to start its first counted round.
+/// Marks that this thread, one of `threads`, is about to start its first counted round.
 pub fn begin(threads: usize) {
     say(begin_entries, u8::try_from(threads).unwrap_or(0).into());
 }
 
-/// This thread has finished a round.
+/// Marks that this thread has finished a round.
 #[inline(always)]
 pub fn iter() {
     say(iter_entries, 0);
 }
 
-/// This thread has finished its rounds.
+/// Marks that this thread has finished its rounds.
 pub fn end() {
     say(end_entries, 0);
 }
 
-/// This thread enters a phase. 0 is the one before all others.
+/// Marks that this thread enters a phase. Phase 0 is the one before all others.
 ///
 /// # Panics
 /// If there is no such phase.
@@ -76,7 +78,7 @@ pub fn phase(phase: usize) {
     say(phase_entries, phase);
 }
 
-/// The program is over.
+/// Marks that the program is over.
 pub fn stop() {
     say(stop_entries, 0);
 }
@@ -85,7 +87,7 @@ pub fn stop() {
 mod tests {
     use super::*;
 
-    /// The code of an entry.
+    /// Returns the code of an entry.
     fn code(entries: extern "C" fn(), argument: usize) -> [u8; ENTRY] {
         // SAFETY: the function is code of this program, which can be read, and has this entry.
         unsafe { ((entries as usize + argument * ENTRY) as *const [u8; ENTRY]).read() }

@@ -7,28 +7,28 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub const PAGE: usize = 4096;
 /// Readable and writable.
 pub const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
-/// Fresh zeroed memory, nobody else's.
+/// Fresh zeroed memory that is not shared.
 pub const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Maps fresh memory where the kernel likes.
+/// Maps fresh memory at an address that the kernel chooses.
 pub fn map(length: usize, protection: i32) -> io::Result<usize> {
-    // SAFETY: without MAP_FIXED the call only adds memory that nobody refers to yet.
+    // SAFETY: without MAP_FIXED the call only adds memory without references.
     unsafe { map_at(0, length, protection, PRIVATE) }
 }
 
-/// `mmap` of fresh memory.
+/// Calls `mmap` for fresh memory.
 ///
 /// # Safety
-/// With MAP_FIXED the range loses what it held: no reference into it may live.
+/// With MAP_FIXED the range loses its contents: no reference into it may live.
 pub unsafe fn map_at(address: usize, length: usize, protection: i32, flags: i32) -> io::Result<usize> {
     // SAFETY: the caller answers for the range.
     let result = unsafe { libc::mmap(address as *mut _, length, protection, flags, -1, 0) };
     if result == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// A file of `length` zeroes in memory, without a name.
+/// Creates a file of `length` zeroes in memory, without a name.
 pub fn file(length: usize) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a string; the descriptor is fresh and nobody else's.
+    // SAFETY: the name is a string, and the descriptor is fresh and not owned elsewhere.
     let file = unsafe {
         let file = libc::memfd_create(c"memory".as_ptr(), libc::MFD_CLOEXEC);
         check(file.min(0))?;
@@ -38,10 +38,10 @@ pub fn file(length: usize) -> io::Result<OwnedFd> {
     check(unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) }).map(|()| file)
 }
 
-/// `mmap` of a file from `offset` on, to an address with a length.
+/// Maps a file from `offset` on, to an address with a length, by `mmap`.
 ///
 /// # Safety
-/// As for [`map_at`]; the file changes only as the caller expects.
+/// As for [`map_at`]. The file may change only as the caller expects.
 pub unsafe fn map_file_at(
     (address, length): (usize, usize),
     protection: i32,
@@ -55,7 +55,7 @@ pub unsafe fn map_file_at(
     if result == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// `munmap`.
+/// Calls `munmap`.
 ///
 /// # Safety
 /// No reference into the range may live.
@@ -64,7 +64,7 @@ pub unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
     check(unsafe { libc::munmap(address as *mut _, length) })
 }
 
-/// `mprotect`.
+/// Calls `mprotect`.
 ///
 /// # Safety
 /// References into the range must agree with the new protection.
@@ -73,7 +73,7 @@ pub unsafe fn protect(address: usize, length: usize, protection: i32) -> io::Res
     check(unsafe { libc::mprotect(address as *mut _, length, protection) })
 }
 
-/// `madvise(MADV_DONTNEED)`: the pages read as zeros from now on.
+/// Calls `madvise(MADV_DONTNEED)`: the pages read as zeros from now on.
 ///
 /// # Safety
 /// No reference into the range may live.
@@ -82,21 +82,22 @@ pub unsafe fn discard(address: usize, length: usize) -> io::Result<()> {
     check(unsafe { libc::madvise(address as *mut _, length, libc::MADV_DONTNEED) })
 }
 
-/// `mincore`: a byte for each page, whose lowest bit says whether the page is in memory.
+/// Calls `mincore`: a byte for each page, whose lowest bit says whether the page is in memory.
 pub fn resident(address: usize, length: usize, pages: &mut [u8]) -> io::Result<()> {
     assert!(pages.len() >= length.div_ceil(PAGE), "no room for the answer");
-    // SAFETY: the answer has room, and the range is only asked about.
+    // SAFETY: the answer has room, and the call changes nothing in the range.
     check(unsafe { libc::mincore(address as *mut _, length, pages.as_mut_ptr()) })
 }
 
-/// `madvise(MADV_NOHUGEPAGE)`: every page has a frame of its own. A kernel without huge pages needs no advice.
+/// Calls `madvise(MADV_NOHUGEPAGE)`: every page gets a frame of its own. A kernel without huge pages needs no
+/// advice.
 pub fn small_pages(address: usize, length: usize) -> io::Result<()> {
     // SAFETY: the advice changes no contents.
     let result = check(unsafe { libc::madvise(address as *mut _, length, libc::MADV_NOHUGEPAGE) });
     result.or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) })
 }
 
-/// `mremap` to exactly `to`.
+/// Moves a range to exactly `to`, by `mremap`.
 ///
 /// # Safety
 /// No reference into either range may live.
@@ -146,12 +147,12 @@ impl Region {
         unsafe { unmap(self.address, self.pages * PAGE) }
     }
 
-    /// Gives the region up as its address, for [`Region::from_address`].
+    /// Gives up the region and returns its address, for [`Region::from_address`].
     pub fn into_address(self) -> usize {
         self.address
     }
 
-    /// The region that had been given up as `address`.
+    /// Restores the region that had been given up as `address`.
     ///
     /// # Safety
     /// `address` came from [`Region::into_address`] of a region of `pages`, and is used once.

@@ -1,7 +1,7 @@
-//! Measuring processes: each pinned, each with memory of its own, all doing rounds at the same time.
+//! Measures processes: each pinned, each with memory of its own, all doing rounds at the same time.
 //!
-//! They have no memory in common to wait in, so two pipes bring them together: who is ready says so by a byte in the one,
-//! and all start when the other one ends.
+//! They share no memory to wait in, so they meet at two pipes: a process writes a byte to one when it is
+//! ready, and all start when the other one ends.
 
 use crate::counters::{Reading, minor_faults};
 use crate::window::{Rounds, Window};
@@ -9,9 +9,9 @@ use crate::{cores, marker, require};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::time::Instant;
 
-/// A new process that does `body` and ends; its number. The caller has one thread.
+/// Starts a process that does `body` and ends, and returns its number. The caller must have one thread.
 pub fn spawn(body: impl FnOnce()) -> io::Result<i32> {
-    // SAFETY: there is one thread, so nothing in the child is in a state that another thread would have to change.
+    // SAFETY: there is one thread, so the child has no state that another thread would have to change.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -28,7 +28,7 @@ pub fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Waits for a child; the status it exited with, unless a signal ended it.
+/// Waits for a child. Returns the status it exited with, unless a signal ended it.
 pub fn wait(pid: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
     // SAFETY: the call fills the word.
@@ -38,7 +38,8 @@ pub fn wait(pid: i32) -> io::Result<Option<i32>> {
     }
 }
 
-/// Has `processes` processes do rounds, told which one, and returns what those that count cost.
+/// Makes `processes` processes do rounds, passing the number of the round, and returns the costs of the
+/// counted rounds.
 pub fn measure_processes(processes: usize, rounds: Rounds, round: impl Fn(u64)) -> Window {
     let cpus = require(cores::allowed(), "sched_getaffinity");
     let (mut ready, says_ready) = require(io::pipe(), "pipe");
@@ -52,7 +53,7 @@ pub fn measure_processes(processes: usize, rounds: Rounds, round: impl Fn(u64)) 
     let spawned: Vec<i32> = (0..processes)
         .map(|index| {
             let child = || {
-                // Who holds it open would wait for itself.
+                // A process that holds it open would wait for itself.
                 close(&start);
                 work(index);
             };
@@ -69,13 +70,13 @@ fn close(end: &PipeWriter) {
     unsafe { libc::close(end.as_raw_fd()) };
 }
 
-/// Says ready, and waits for the start.
+/// Reports that the process is ready, and waits for the start.
 fn meet(mut ready: &PipeWriter, mut start: &PipeReader) {
     require(ready.write_all(b"r"), "write");
     require(start.read_to_end(&mut Vec::new()), "read");
 }
 
-/// The counted rounds; the first is left out of the meter's window, as that of threads is.
+/// Does the counted rounds. The first is left out of the meter's window, as that of threads is.
 fn count(processes: usize, rounds: Rounds, round: impl Fn(u64)) {
     let metered = u64::from(rounds.counted > 1);
     for number in 0..rounds.counted {
@@ -90,7 +91,7 @@ fn count(processes: usize, rounds: Rounds, round: impl Fn(u64)) {
     marker::end();
 }
 
-/// From the start to the end of the last process.
+/// Measures from the start to the end of the last process.
 fn observe(start: PipeWriter, processes: &[i32]) -> Window {
     let (mut before, mut after) = (Reading::prepare(), Reading::prepare());
     before.take();

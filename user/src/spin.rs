@@ -1,6 +1,6 @@
-//! Waiting without sleeping: a thread that slept would leave its CPU idle, and the kernel under test would
-//! rightly stop interrupting it. So threads wait for each other with `pause`, and give their CPU away only
-//! now and then, or often if several of them must share one.
+//! Waiting without sleeping: a sleeping thread would leave its CPU idle, and the kernel under test would
+//! rightly stop interrupting it. So threads wait for each other with `pause`, and yield their CPU only now
+//! and then, or often if several of them must share one.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 #[derive(Default)]
 pub struct Line<T>(pub T);
 
-/// One wait: call [`Spin::turn`] until what you wait for has happened.
+/// One wait: call [`Spin::turn`] until the condition holds.
 pub struct Spin {
     turns: u32,
     patience: u32,
 }
 
 impl Spin {
-    /// `crowded`: the threads outnumber the CPUs.
+    /// Starts a wait. `crowded`: the threads outnumber the CPUs.
     pub fn new(crowded: bool) -> Spin {
         Spin { turns: 0, patience: if crowded { 1 << 6 } else { 1 << 14 } }
     }
 
-    /// Pauses, or yields the CPU when patience has run out.
+    /// Pauses, or yields the CPU after a number of pauses.
     pub fn turn(&mut self) {
         self.turns += 1;
         if self.turns.is_multiple_of(self.patience) {
@@ -33,7 +33,7 @@ impl Spin {
     }
 }
 
-/// A barrier that spins. What a thread did before it is visible to every thread after it.
+/// A barrier that spins. The effects of a thread before it are visible to every thread after it.
 pub struct Barrier {
     threads: usize,
     crowded: bool,
@@ -42,7 +42,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// For this many threads.
+    /// Creates a barrier for this many threads.
     pub fn new(threads: usize, crowded: bool) -> Barrier {
         Barrier { threads, crowded, arrived: Line::default(), round: Line::default() }
     }
@@ -51,9 +51,9 @@ impl Barrier {
     pub fn wait(&self) {
         // Relaxed: the round cannot turn before this very thread has arrived.
         let round = self.round.0.load(Relaxed);
-        // AcqRel: the last to arrive reads from every earlier arrival, so it has seen what they did.
+        // AcqRel: the last thread to arrive reads from every earlier arrival, so it has seen what they did.
         if self.arrived.0.fetch_add(1, AcqRel) + 1 == self.threads {
-            // Relaxed: nobody arrives again before the round turns, which releases this store too.
+            // Relaxed: no thread arrives again before the round turns, which releases this store too.
             self.arrived.0.store(0, Relaxed);
             // Release: pairs with the Acquire below.
             self.round.0.store(round.wrapping_add(1), Release);

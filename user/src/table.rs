@@ -1,6 +1,6 @@
-//! Words to the places where they were found: one thread's hash table, in an arena.
+//! Words and the places where they were found: one thread's hash table, in an arena.
 //!
-//! It is open-addressed, and has always a slot that is unused.
+//! It is open-addressed, and always has an unused slot.
 
 use crate::arena::{Arena, List};
 use crate::random::mix;
@@ -8,7 +8,7 @@ use crate::random::mix;
 /// A word and where it was found, in ascending order.
 #[derive(Default)]
 pub struct Slot {
-    /// The word; empty in an unused slot.
+    /// The word. It is empty in an unused slot.
     pub word: &'static [u8],
     /// Its positions.
     pub positions: List<u64>,
@@ -22,17 +22,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table with `room` slots, a power of two.
+    /// Creates an empty table with `room` slots, a power of two.
     pub fn new(room: usize, arena: &mut Arena) -> Table {
         Table { slots: List::filled(room, arena, Slot::default), used: 0 }
     }
 
-    /// The slots that hold a word.
+    /// Returns the slots that hold a word.
     pub fn words(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| !slot.word.is_empty())
     }
 
-    /// Adds a position of a word. Of a word that is new here, `keep` gives what stays.
+    /// Adds a position of a word. For a word that is new here, `keep` returns the copy to store.
     pub fn add(
         &mut self,
         hash: u64,
@@ -53,7 +53,7 @@ impl Table {
         self.used += usize::from(new);
     }
 
-    /// The slot of the word, or the unused one where it belongs.
+    /// Returns the slot of the word, or the unused one where it belongs.
     fn slot(&mut self, hash: u64, word: &[u8]) -> &mut Slot {
         let slots = self.slots.elements();
         let mask = slots.len() - 1;
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// A hash of the word, all 64 bits of it good.
+/// Returns a hash of the word, of which all 64 bits are good.
 pub fn hash(word: &[u8]) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     mix(word.iter().fold(0xcbf2_9ce4_8422_2325, fold))

@@ -5,14 +5,14 @@
 //! thread i   pin ─┴─ warm up ─┴─ spin ──────────┴─ BEGIN body END ─┴─ spin ──────────┴─ ends
 //!                 sleep       spin              spin               spin              spin
 //! ```
-//! From the warm-up's end on nobody sleeps, starts or ends, so that every thread keeps its core busy with this address
-//! space for the whole window, and counts such as IPI targets are exact. Only the first barrier sleeps: threads that
-//! spun while others are made would cost a meter dearly that keeps all CPUs in step. Thread 0 is the calling thread: a
-//! spawner that slept would be one more thread.
+//! After the warm-up no thread sleeps, starts or ends. So every thread keeps its core busy with this address
+//! space for the whole window, and counts such as IPI targets are exact. Only the first barrier sleeps:
+//! threads that spin while others are made would slow down a meter that keeps all CPUs in step. Thread 0 is
+//! the calling thread: a spawner that slept would be one more thread.
 //!
-//! The words in capitals, and ITER after every round, are [`marker`]s for the contention meter. Who works in rounds says
-//! BEGIN after the first, and together, unless it is the only one: that one pays for what the reading of the counters
-//! has disturbed.
+//! The words in capitals, and ITER after every round, are [`marker`]s for the contention meter. Threads that
+//! work in rounds say BEGIN after the first round, and together, unless there is only one: the first round
+//! bears the disturbance by the reading of the counters.
 
 use crate::counters::{Counters, Reading, minor_faults};
 use crate::spin::Barrier;
@@ -21,17 +21,17 @@ use std::sync;
 use std::thread;
 use std::time::Instant;
 
-/// What one thread knows of its place.
+/// The place of one thread.
 pub struct Worker<'a> {
     /// 0 for the calling thread.
     pub index: usize,
     /// Waits for all threads.
     pub barrier: &'a Barrier,
-    /// Threads outnumber CPUs.
+    /// Whether threads outnumber CPUs.
     pub crowded: bool,
 }
 
-/// What the window cost.
+/// The costs of the window.
 pub struct Window {
     /// Wall-clock time.
     pub seconds: f64,
@@ -39,35 +39,35 @@ pub struct Window {
     pub cycles: u64,
     /// Page faults without disk.
     pub minor_faults: u64,
-    /// The kernel's counters, if it has some.
+    /// The kernel's counters, if it has any.
     pub counters: Option<Counters>,
 }
 
-/// How often each thread does a round.
+/// Number of rounds of each thread.
 #[derive(Clone, Copy)]
 pub struct Rounds {
-    /// Before the window.
+    /// Rounds before the window.
     pub warm_up: u64,
-    /// Inside.
+    /// Rounds in the window.
     pub counted: u64,
 }
 
-/// Runs `body` on `threads` pinned threads; returns what they returned, in order, and what it cost. For the meter
-/// the whole body is one round.
+/// Runs `body` on `threads` pinned threads. Returns their results, in order, and the costs. For the meter the
+/// whole body is one round.
 pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (Vec<R>, Window) {
     let once = |worker: &Worker, ()| {
         marker::begin(threads);
         let result = body(worker);
         marker::iter();
-        // Nobody closes the meter's window before all have finished their round.
+        // No thread closes the meter's window before all have finished their round.
         worker.barrier.wait();
         result
     };
     run(threads, &|_: &Worker| (), &once)
 }
 
-/// Has `threads` pinned threads do rounds, told which one, and returns what those that count cost. Each thread has
-/// something of its own, which `prepare` makes before the first round.
+/// Makes `threads` pinned threads do rounds, passing the number of the round, and returns the costs of the
+/// counted rounds. Each thread has state of its own, which `prepare` makes before the first round.
 pub fn measure_rounds<T: Send>(
     threads: usize,
     rounds: Rounds,
@@ -83,7 +83,8 @@ pub fn measure_rounds<T: Send>(
         let metered = u64::from(rounds.counted > 1);
         for number in 0..rounds.counted {
             if number == metered {
-                // Side by side: quick threads would be done before slow ones have begun.
+                // The threads start together. Otherwise quick threads would be done before slow ones have
+                // begun.
                 worker.barrier.wait();
                 marker::begin(threads);
             }
@@ -97,7 +98,7 @@ pub fn measure_rounds<T: Send>(
     run(threads, &warm_up, &counted).1
 }
 
-/// What `warm_up` returns is the body's.
+/// Runs the window. The result of `warm_up` is passed to `body`.
 fn run<T, R: Send>(
     threads: usize,
     warm_up: &(impl Fn(&Worker) -> T + Sync),

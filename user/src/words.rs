@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The words of a part of the text, with their positions in the text.
+/// Returns the words of a part of the text, with their positions in the text.
 pub fn words(text: &[u8], part: Range<usize>) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = part.start;
     std::iter::from_fn(move || {
@@ -14,7 +14,7 @@ pub fn words(text: &[u8], part: Range<usize>) -> impl Iterator<Item = (usize, &[
     })
 }
 
-/// Whether a byte is part of a word.
+/// Returns whether a byte is part of a word.
 pub fn in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }

@@ -1,4 +1,5 @@
-//! The programs on the Linux they are built on: what a guest run is compared with must be right here first.
+//! Runs the programs on the Linux they are built on. A guest run is compared with this, so it must be right
+//! first.
 
 use serde_json::Value;
 use std::process::{Command, Output};

@@ -1,8 +1,8 @@
-//! Takes memory until there is none: the program ends with ENOMEM, or is killed. Either is right; a kernel
-//! that hangs or panics is not. A line every 64 chunks tells how far it came.
+//! Takes memory until there is none: the program ends with ENOMEM, or is killed. Either is right, but a
+//! kernel that hangs or panics is not. A line every 64 chunks tells how far it came.
 //!
-//! `--reserve` touches nothing, so that it is the kernel's own memory for mappings that runs out: the chunk is the
-//! middle one of three, and its neighbours are unmapped again, so that what remains cannot merge.
+//! `--reserve` touches nothing, so that the kernel's own memory for mappings runs out. The chunk is the
+//! middle one of three, and its neighbours are unmapped again, so that the remaining mappings cannot merge.
 
 use programs::args::{Args, Parsed, options};
 use programs::memory::{self, PAGE, READ_WRITE};
@@ -30,7 +30,7 @@ impl Options {
         args.end().map(|()| options)
     }
 
-    /// Maps a chunk and uses it, or not.
+    /// Maps a chunk and uses it, unless it is only reserved.
     fn take(&self) -> io::Result<()> {
         if self.reserve {
             let three = memory::map(3 * self.chunk, libc::PROT_NONE)?;
@@ -45,13 +45,13 @@ impl Options {
 
 fn touch(chunk: usize, length: usize) {
     for page in (chunk..chunk + length).step_by(PAGE) {
-        // SAFETY: the chunk is mapped writable, and nobody else knows it.
+        // SAFETY: the chunk is mapped writable, and nothing else refers to it.
         unsafe { (page as *mut usize).write_volatile(page) };
     }
 }
 
 fn release(chunk: usize, length: usize) -> io::Result<()> {
-    // SAFETY: nobody else knows the chunk.
+    // SAFETY: nothing else refers to the chunk.
     unsafe { memory::unmap(chunk, length) }
 }
 

@@ -1,12 +1,14 @@
-//! Some threads touch the pages of regions of their own for the first time, one page a round, while the others map and
-//! unmap elsewhere, one region a round.
+//! Some threads touch the pages of regions of their own for the first time, one page a round, while the
+//! others map and unmap elsewhere, one region a round.
 //!
-//! The pattern of a program whose threads grow their heaps. Faults and maps are at different places, so nothing need be
-//! shared; kernels that guard a process's mappings by one lock make every fault wait for every map.
+//! This is the pattern of a program whose threads grow their heaps. Faults and maps are at different places,
+//! so nothing need be shared. Kernels that guard a process's mappings by one lock make every fault wait for
+//! every map.
 //!
-//! A region that has been touched to its end is unmapped, and the next one mapped, in the round that needs it: frames go
-//! round, and a run of any length takes the same memory. With `--mmap-fraction` one thread maps, for so much of its time:
-//! section 7.3 of the Bonsai paper. For the contention meter faults are phase 0, maps phase 1, a mapper's waiting phase 2.
+//! The round that needs a new region unmaps the old one, which has been touched to its end. So frames are
+//! reused, and a run of any length takes the same memory. With `--mmap-fraction` one thread maps for that
+//! fraction of its time: section 7.3 of the Bonsai paper. For the contention meter faults are phase 0, maps
+//! phase 1, a mapper's waiting phase 2.
 
 use programs::args::{Args, Parsed};
 use programs::benchmark::{Options, Program};
@@ -27,12 +29,12 @@ const PROGRAM: Program = Program {
 
 /// The phase of threads that map.
 const MAPPING: usize = 1;
-/// Their phase while they wait.
+/// The phase of threads that wait between maps.
 const WAITING: usize = 2;
 /// Pages that a mapper maps at a time.
 const MAPPED: usize = 16;
 
-/// A region with what of it has not been touched.
+/// A region and the part of it that has not been touched.
 struct Fresh {
     region: Option<Region>,
     next: usize,
@@ -43,7 +45,7 @@ impl Fresh {
         Fresh { region: Some(require(Region::map(pages), "mmap")), next: 0 }
     }
 
-    /// Touches the next page, of a new region if this one has none.
+    /// Touches the next page, of a new region if this one has none left.
     fn touch(&mut self, pages: usize, word: u64) {
         if self.next == pages {
             self.region.take().into_iter().for_each(|used| require(used.unmap(), "munmap"));
@@ -54,8 +56,8 @@ impl Fresh {
     }
 }
 
-/// A thread that maps for a fraction of its time: of a hundred rounds so many map, and the others take as long as the last
-/// of those did.
+/// A thread that maps for a fraction of its time: in `percent` of a hundred rounds it maps, and in each of
+/// the others it waits as long as its last map took.
 struct Mapper {
     percent: u64,
     took: u64,
@@ -89,18 +91,18 @@ impl Mapper {
     }
 }
 
-/// Whether this round is one of the `percent` in a hundred, which are spread evenly.
+/// Returns whether this round is one of the `percent` in a hundred that map. They are spread evenly.
 fn maps(round: u64, percent: u64) -> bool {
     (round + 1) * percent / 100 > round * percent / 100
 }
 
-/// What a thread does.
+/// The work of a thread.
 enum Role {
     Fault(Fresh),
     Map(Mapper),
 }
 
-/// Who does what.
+/// The division of the threads.
 struct Roles {
     mappers: usize,
     percent: u64,

@@ -1,7 +1,8 @@
-//! Each process makes a child that ends at once, and waits for it; or, with `--exec`, that runs another program first.
+//! Each process makes a child that ends at once, and waits for it. With `--exec` the child runs another
+//! program first.
 //!
-//! The pattern of shells and builds. The processes have nothing to do with one another, so kernels that take no global
-//! lock on the way need not make one wait for another.
+//! This is the pattern of shells and builds. The processes share nothing, so kernels without a global lock on
+//! this path need not make one wait for another.
 
 use programs::benchmark::{Options, Program};
 use programs::processes::{exit, spawn, wait};
@@ -15,7 +16,7 @@ const PROGRAM: Program = Program {
     iterations: 1000,
 };
 
-/// The word that makes this program the other one.
+/// The word that makes this program end at once.
 const END: &str = "--end-at-once";
 
 /// Runs this program again, to end at once.

@@ -1,8 +1,9 @@
 //! Each thread maps its part of a large region, then all threads write to all pages of the large region, in
 //! random order, then each thread unmaps its part.
 //!
-//! The pattern of a widely shared library or hash table, and the worst case of the design: every page is seen
-//! by every core, so per-core tables fault once per page and core, and each unmap interrupts all the others.
+//! This is the pattern of a widely shared library or hash table, and the worst case of the design: every page
+//! is seen by every core, so per-core tables fault once per page and core, and each unmap interrupts all the
+//! others.
 
 use programs::benchmark::Options;
 use programs::memory::{self, PAGE, PRIVATE, READ_WRITE};
@@ -12,15 +13,15 @@ use programs::require;
 const USAGE: &str = "usage: global [OPTIONS]\nEach thread maps its part of a large region, all threads write to all of its\n\
                      pages in random order, each thread unmaps its part.";
 
-/// The large region: every thread's part, side by side.
+/// The large region: the parts of all threads, side by side.
 struct Shared {
     address: usize,
     part: usize,
 }
 
 impl Shared {
-    /// Reserves room for the region. The first maps replace the reservation; afterwards nothing but the parts
-    /// is mapped in the measured window, so the room stays free between rounds.
+    /// Reserves room for the region. The first maps replace the reservation. Afterwards only the parts are
+    /// mapped in the measured window, so the room stays free between rounds.
     fn reserve(threads: usize, part: usize) -> Shared {
         let address = require(memory::map(threads * part, libc::PROT_NONE), "mmap of the whole region");
         Shared { address, part }
@@ -28,7 +29,7 @@ impl Shared {
 
     fn map_part(&self, index: usize) {
         let (address, flags) = (self.address + index * self.part, PRIVATE | libc::MAP_FIXED);
-        // SAFETY: the part is this thread's, and nobody writes to the region before all parts are mapped.
+        // SAFETY: the part is this thread's, and no thread writes to the region before all parts are mapped.
         require(unsafe { memory::map_at(address, self.part, READ_WRITE, flags) }, "mmap");
     }
 

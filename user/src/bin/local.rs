@@ -1,7 +1,7 @@
 //! Each thread maps a private region in the shared address space, writes to all of its pages and unmaps it.
 //!
-//! The pattern of allocators with per-thread pools, and the best case of the design: no page is ever seen by
-//! two cores, so nothing need be shared and nobody interrupted.
+//! This is the pattern of allocators with per-thread pools, and the best case of the design: no page is ever
+//! seen by two cores, so nothing need be shared and no core interrupted.
 
 use std::thread;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const PROGRAM: Program<'_> = Program {
     pages: (1, programs::benchmark::MOST_PAGES),
     iterations: 10_000,
 };
-/// A minute.
+/// A minute, in milliseconds.
 const LONGEST_SLEEP: u64 = 60_000;
 
 fn main() {

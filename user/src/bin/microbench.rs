@@ -1,5 +1,5 @@
-//! One memory call, or one touch, in each round, and nothing else: what that costs. The five microbenchmarks of the CortenMM
-//! paper (SOSP 2025), and `mprotect`.
+//! Measures one memory call, or one touch, in each round, and nothing else. These are the five
+//! microbenchmarks of the CortenMM paper (SOSP 2025), and `mprotect`.
 //!
 //! ```text
 //! low contention: every thread has regions of its own,     high contention: all work on one, whose pages go round
@@ -7,8 +7,8 @@
 //!
 //!   0000 .... 0000 ....        1111 .... 1111 ....           0123 0123 0123 0123
 //! ```
-//! What a round works on is made before the first one. With high contention no page has two users either: what threads have
-//! in common is the mapping, the kernel's records of it, and the page tables.
+//! The regions of a round are made before the first one. With high contention no page has two users either:
+//! threads share the mapping, the kernel's records of it, and the page tables.
 
 use programs::args::{Args, Parsed};
 use programs::benchmark::{Options, Program};
@@ -26,27 +26,28 @@ const PROGRAM: Program = Program {
 
 /// Bytes of address space for one thread's regions.
 const PART: usize = 1 << 30;
-/// Where the first one's begin: above what is loaded, and below where kernels put what may go anywhere.
+/// Start of the first thread's regions: above the program, and below the mappings that kernels place
+/// themselves.
 const FIRST_PART: usize = 64 << 30;
 
-/// What a round does.
+/// The call of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Maps a region.
     Map,
-    /// Maps one and writes to its pages.
+    /// Maps a region and writes to its pages.
     MapTouch,
     /// Writes to the pages of a region for the first time.
     Fault,
-    /// Unmaps one that nobody has touched.
+    /// Unmaps a region that was never touched.
     Unmap,
-    /// Unmaps one whose pages are in memory.
+    /// Unmaps a region whose pages are in memory.
     UnmapTouched,
-    /// Takes away the right to write to pages that are in memory.
+    /// Makes pages that are in memory read-only.
     Protect,
 }
 
-/// Kinds by their names, the papers' where they have one.
+/// Kinds by their names. These are the papers' names where they have one.
 const KINDS: [(&str, Kind); 6] = [
     ("mmap", Kind::Map),
     ("mmap-PF", Kind::MapTouch),
@@ -66,7 +67,7 @@ impl Kind {
     }
 }
 
-/// What the program's own words say.
+/// The program's own options.
 struct Choice {
     name: &'static str,
     kind: Kind,
@@ -93,7 +94,7 @@ impl Choice {
     }
 }
 
-/// `--contention`: whether it is high.
+/// Returns whether `--contention` is high.
 fn shared(args: &mut Args) -> Parsed<bool> {
     match args.value("--contention")?.as_deref() {
         None | Some("low") => Ok(false),
@@ -102,7 +103,7 @@ fn shared(args: &mut Args) -> Parsed<bool> {
     }
 }
 
-/// Where one thread's regions lie.
+/// The place of one thread's regions.
 #[derive(Clone, Copy)]
 struct Layout {
     first: usize,
@@ -111,12 +112,13 @@ struct Layout {
 }
 
 impl Layout {
-    /// In a part of the address space that is the thread's own, with as much room between them.
+    /// Places the regions in a part of the address space that is the thread's own, with gaps as long as a
+    /// region.
     fn own(index: usize, length: usize) -> Layout {
         Layout { first: FIRST_PART + index * PART, stride: 2 * length, length }
     }
 
-    /// Between those of the other threads, without gaps.
+    /// Places the regions between those of the other threads, without gaps.
     fn shared(index: usize, threads: usize, length: usize) -> Layout {
         Layout { first: FIRST_PART + index * length, stride: threads * length, length }
     }
@@ -136,7 +138,7 @@ struct Work {
 }
 
 impl Work {
-    /// Makes the regions; the one that all threads share is mapped already.
+    /// Makes the regions. The one that all threads share is mapped already.
     fn prepare(kind: Kind, layout: Layout, shared: bool, rounds: usize) -> Work {
         let rounds = if kind.needs_regions() { rounds } else { 0 };
         for address in (0..rounds).map(|round| layout.place(round)) {
@@ -188,7 +190,7 @@ impl Work {
 #[inline(always)]
 fn map_new(address: usize, length: usize) -> usize {
     let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: nothing is replaced.
+    // SAFETY: no mapping is replaced.
     require(unsafe { memory::map_at(address, length, READ_WRITE, flags) }, "mmap")
 }
 

@@ -1,7 +1,8 @@
-//! Each thread maps, touches and unmaps pages of its own, always the same ones, in a range that all threads share.
+//! Each thread maps, touches and unmaps pages of its own, always the same ones, in a range that all threads
+//! share.
 //!
-//! The pages of different threads lie in one leaf of the kernel's radix tree, and in one page table, but never on one
-//! cache line of either. So the only thing that two threads have in common is the leaf itself, whose used slots are
+//! The pages of different threads lie in one leaf of the kernel's radix tree, and in one page table, but
+//! never on one cache line of either. So two threads share only the leaf itself, whose used slots are
 //! counted: every map is an inc of that count, every unmap a dec. With Refcache these stay on their cores.
 
 use programs::benchmark::{Options, Program};
@@ -17,18 +18,19 @@ const PROGRAM: Program = Program {
     iterations: 10_000,
 };
 
-/// Pages from one thread's first page to the next one's: 8 entries of a page table are a line, and slots are larger.
+/// Pages from one thread's first page to the next one's: 8 entries of a page table are a line, and slots are
+/// larger.
 const STRIDE: usize = 8;
-/// Pages of a leaf, which it covers aligned.
+/// Number of pages that a leaf covers, aligned.
 const LEAF: usize = 512;
 
-/// The first page of a thread, counted from the start of the first leaf.
+/// Returns the first page of a thread, counted from the start of the first leaf.
 fn first_page(index: usize) -> usize {
     index * STRIDE
 }
 
-/// The address where the first leaf starts. The range stays reserved without access but for the threads' own pages, so
-/// that no leaf is ever empty.
+/// Returns the address where the first leaf starts. The range stays reserved without access except for the
+/// threads' own pages, so that no leaf is ever empty.
 fn reserve(threads: usize) -> usize {
     let leaves = first_page(threads).div_ceil(LEAF);
     let room = require(memory::map((leaves + 1) * LEAF * PAGE, libc::PROT_NONE), "mmap of the range");

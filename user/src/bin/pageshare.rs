@@ -1,8 +1,8 @@
 //! All threads map one page of one file, read it and unmap it, each at an address of its own.
 //!
-//! RadixVM's figure 8. Nothing is shared but the page, so what the threads take from each other are the counts by which
-//! the kernel knows whether it is still used: that of the page, and those of the file and its descriptor. With --keep a
-//! thread keeps its mapping and only gives the page back, which leaves the count of the page alone.
+//! RadixVM's figure 8. Only the page is shared, so the threads contend for the counts by which the kernel
+//! knows whether it is still used: that of the page, and those of the file and its descriptor. With --keep a
+//! thread keeps its mapping and only drops the page, which leaves the count of the page alone.
 
 use programs::benchmark::{Options, Program};
 use programs::memory::{PAGE, discard, file, map_file_at, unmap};
@@ -23,7 +23,7 @@ struct View(usize);
 impl View {
     fn map(file: &OwnedFd) -> View {
         let (anywhere, read) = ((0, PAGE), libc::PROT_READ);
-        // SAFETY: without MAP_FIXED nothing loses its place; nobody writes the file.
+        // SAFETY: without MAP_FIXED no mapping is replaced, and the file is not written.
         View(require(unsafe { map_file_at(anywhere, read, libc::MAP_SHARED, file, 0) }, "mmap"))
     }
 

@@ -1,9 +1,9 @@
 //! Each thread maps a region, writes to all of its pages and passes it to the next thread, which also writes
 //! to all of its pages and unmaps it.
 //!
-//! The pattern of streaming computations. A page is seen by two cores, so an unmap must interrupt exactly one
-//! other core. The hand-over is a mailbox per thread, alone on its cache line, so that the only memory two
-//! threads share is the region itself and one line.
+//! This is the pattern of streaming computations. A page is seen by two cores, so an unmap must interrupt
+//! exactly one other core. The hand-over is a mailbox per thread, alone on its cache line, so that two
+//! threads share only the region itself and one line.
 
 use programs::benchmark::Options;
 use programs::memory::Region;
@@ -14,16 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 const USAGE: &str = "usage: pipeline [OPTIONS]\nEach thread maps a region, writes to all of its pages, passes it on;\n\
                      the next thread writes to all of them again and unmaps it.";
 
-/// The address of the region handed over, 0 if none.
+/// The address of the region handed over, or 0 if there is none.
 type Mailbox = Line<AtomicUsize>;
 
 fn put(mailbox: &Mailbox, region: Region, crowded: bool) {
     let mut spin = Spin::new(crowded);
-    // Acquire: pairs with the Release in `take`; the box is ours again once its reader has emptied it.
+    // Acquire: pairs with the Release in `take`. The writer may use the box again once its reader has emptied
+    // it.
     while mailbox.0.load(Acquire) != 0 {
         spin.turn();
     }
-    // Release: pairs with the Acquire in `take`; the reader sees what this thread wrote to the pages.
+    // Release: pairs with the Acquire in `take`. The reader sees what this thread wrote to the pages.
     mailbox.0.store(region.into_address(), Release);
 }
 

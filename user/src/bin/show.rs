@@ -1,4 +1,5 @@
-//! Writes a file to standard output: how a host reads what a guest's kernel says in a file, such as `/proc/kallsyms`.
+//! Writes a file to standard output, so that a host can read a file of a guest's kernel, such as
+//! `/proc/kallsyms`.
 
 use programs::args::options;
 use programs::require;
@@ -7,7 +8,7 @@ use std::io::{self, Read, Write};
 
 const USAGE: &str = "usage: show FILE\nWrites FILE to standard output.";
 
-/// Read at a time.
+/// Bytes read at a time.
 const CHUNK: usize = 64 << 10;
 
 fn main() {
@@ -19,7 +20,7 @@ fn main() {
     require(copy(file, io::stdout().lock()), &path);
 }
 
-/// Byte for byte, by read and write only: files that a kernel makes up know no other way.
+/// Copies byte for byte, by read and write only: files that a kernel generates support no other calls.
 fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {

@@ -1,5 +1,5 @@
-//! A call on a range of pages, or a few that belong together, in each round: what size costs where little of it is used.
-//! `microbench` has the calls on single pages.
+//! A call on a range of pages, or a few related calls, in each round. Measures the price of size where little
+//! of the range is used. `microbench` has the calls on single pages.
 
 mod threads;
 
@@ -19,21 +19,22 @@ const PROGRAM: Program = Program {
     iterations: 400,
 };
 
-/// Private memory that is not set aside: a range may be larger than the machine's memory.
+/// Private memory that is not reserved: a range may be larger than the machine's memory.
 const UNRESERVED: i32 = PRIVATE | libc::MAP_NORESERVE;
-/// Where scattered pages begin: above what is loaded, and below where kernels put what may go anywhere.
+/// Start of the scattered pages: above the program, and below the mappings that kernels place themselves.
 const SCATTERED: usize = 1 << 44;
 /// Bytes from one scattered page to the next.
 const STRIDE: usize = 1 << 31;
 /// Bytes of addresses for scattered pages.
 const ROOM: usize = 1 << 46;
 
-/// What a round does.
+/// The call of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Maps a range, writes to its first page, unmaps it.
     Map,
-    /// The same with the steps of a thread's stack: mapped without rights, made writable, its last page written, unmapped.
+    /// Uses a range as a thread's stack: maps it without rights, makes it writable, writes its last page,
+    /// unmaps it.
     Stack,
     /// Writes to the first and the last page of a range of small pages, and drops all of its contents.
     Discard,
@@ -45,7 +46,7 @@ enum Kind {
     Scattered,
     /// Starts a thread whose stack is a new range, and waits for its end.
     Thread,
-    /// The same with a stack that is kept; the thread drops its contents at its end, as glibc's do.
+    /// Does the same with a stack that is kept. The thread drops its contents at its end, as glibc's do.
     KeptThread,
     /// Reads /proc/self/maps.
     Maps,
@@ -74,14 +75,14 @@ impl Kind {
     }
 }
 
-/// What one thread's rounds work on.
+/// The data of one thread's rounds.
 struct Work {
     kind: Kind,
     /// Bytes of the range.
     length: usize,
-    /// The range that lives through all rounds, or where the next round's is.
+    /// The range that is used in all rounds, or the place of the next round's.
     place: usize,
-    /// Room for what a call answers.
+    /// Buffer for the answer of a call.
     answer: Vec<u8>,
 }
 
@@ -142,11 +143,11 @@ impl Work {
 }
 
 fn map(length: usize, rights: i32) -> usize {
-    // SAFETY: nothing is replaced.
+    // SAFETY: no mapping is replaced.
     require(unsafe { memory::map_at(0, length, rights, UNRESERVED) }, "mmap")
 }
 
-/// A range whose first and last page are in memory, small ones.
+/// Maps a range of small pages whose first and last page are in memory.
 fn touched(length: usize) -> usize {
     let range = map(length, READ_WRITE);
     require(memory::small_pages(range, length), "madvise");
@@ -155,11 +156,11 @@ fn touched(length: usize) -> usize {
     range
 }
 
-/// Maps and touches so many pages, each a stride from the next; returns where they begin.
+/// Maps and touches `pages` pages, each a stride from the next, and returns where they begin.
 fn scatter(pages: usize) -> usize {
     for address in (0..pages).map(|page| SCATTERED + page * STRIDE) {
         let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: nothing is replaced.
+        // SAFETY: no mapping is replaced.
         touch(require(unsafe { memory::map_at(address, PAGE, READ_WRITE, flags) }, "mmap"));
     }
     SCATTERED

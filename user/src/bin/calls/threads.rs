@@ -18,11 +18,12 @@ pub fn with_new_stack(length: usize) {
     );
 }
 
-/// Starts a thread on this stack, which drops the stack's contents at its end, and waits for that.
+/// Starts a thread on this stack, which drops the stack's contents at its end, and waits for that end.
 pub fn with_kept_stack(mut address: usize, length: usize) {
     join(
         &attributes(|attributes| {
-            // SAFETY: the attributes are initialised, and the memory is nobody else's until the thread has ended.
+            // SAFETY: the attributes are initialised, and nothing else uses the memory until the thread has
+            // ended.
             unsafe { libc::pthread_attr_setstack(attributes, address as *mut c_void, length) }
         }),
         drop_stack,
@@ -56,13 +57,13 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Drops what is in the stack that begins at `*address`, well below this call.
+/// Drops the contents of the stack that begins at `*address`, well below this call.
 extern "C" fn drop_stack(address: *mut c_void) -> *mut c_void {
-    // SAFETY: the caller's number, which nobody writes while this thread runs.
+    // SAFETY: the caller's number, which is not written while this thread runs.
     let address = unsafe { *address.cast::<usize>() };
     let here = (&raw const address) as usize;
     let unused = (here - address) / PAGE * PAGE - 4 * PAGE;
-    // SAFETY: nothing that lives is four pages below this call.
+    // SAFETY: nothing that is in use lies four pages below this call.
     require(unsafe { memory::discard(address, unused) }, "madvise");
     ptr::null_mut()
 }

@@ -1,12 +1,12 @@
-//! The archive: blocks of chunks, each chunk new or one that has been there before.
+//! The archive: blocks of chunks. Each chunk is new or the same as an earlier one.
 //!
 //! ```text
 //! archive  magic (8 bytes) | length of the input | blocks ...
 //! block    chunks | bytes of the new ones | bytes as packed | a number for each chunk | the new ones, packed together
 //! chunk    its length if it is new; NUMBER | which chunk it repeats, counting new ones from 0
 //! ```
-//! Numbers are 8 bytes, little endian. The new chunks of a block are one raw DEFLATE stream, or stored if that would be no
-//! shorter.
+//! Numbers are 8 bytes, little endian. The new chunks of a block are one raw DEFLATE stream, or stored if
+//! that would be no shorter.
 
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use std::ops::Range;
@@ -14,19 +14,19 @@ use std::ops::Range;
 const MAGIC: &[u8; 8] = b"rvdedup1";
 /// Marks the number of an earlier chunk.
 const NUMBER: u64 = 1 << 63;
-/// No block is longer.
+/// Maximum length of a block in bytes.
 pub const LONGEST: usize = 64 << 20;
 
-/// A piece of the input.
+/// A chunk of the input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Chunk {
-    /// Of this length, and seen for the first time.
+    /// A chunk of this length, seen for the first time.
     New(usize),
-    /// The same as this one of the new ones.
+    /// The same as the new chunk with this number.
     Known(u64),
 }
 
-/// Starts the archive of an input of so many bytes.
+/// Starts the archive of an input of `input` bytes.
 pub fn begin(archive: &mut Vec<u8>, input: usize) {
     archive.extend(MAGIC);
     number(archive, input as u64);
@@ -46,7 +46,7 @@ fn number(archive: &mut Vec<u8>, number: u64) {
     archive.extend(number.to_le_bytes());
 }
 
-/// The input that an archive was made of, or what is wrong with the archive.
+/// Returns the input of an archive, or a description of the archive's damage.
 pub fn restore(archive: &[u8]) -> Result<Vec<u8>, String> {
     let mut reader = Reader { rest: archive };
     if reader.bytes(MAGIC.len())? != MAGIC {
@@ -85,10 +85,10 @@ impl<'a> Reader<'a> {
 
 /// The input, as far as it is restored.
 struct Restored {
-    /// How long it is.
+    /// Length of the whole input.
     length: u64,
     bytes: Vec<u8>,
-    /// Where the new chunks are.
+    /// Ranges of the new chunks.
     known: Vec<Range<usize>>,
 }
 
@@ -113,7 +113,7 @@ impl Restored {
                 self.bytes.extend_from_within(earlier.clone());
             }
         }
-        // After each chunk: a small archive could fill the memory.
+        // Checked after each chunk: a small archive could otherwise fill the memory.
         if self.bytes.len() as u64 > self.length { Err("more than it says".to_string()) } else { Ok(()) }
     }
 }

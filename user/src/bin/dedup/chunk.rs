@@ -1,20 +1,20 @@
-//! Content-defined chunking: where a piece ends depends on the bytes before its end, not on where it began. So equal
-//! stretches of data are cut at equal places, whatever stands before them.
+//! Content-defined chunking: the end of a chunk depends on the bytes before it, not on its start. So equal
+//! stretches of data are divided at equal places, whatever precedes them.
 //!
-//! The hash is a gear hash: it moves on by a shift and an addition, so that a byte has left it after 64 more. A piece ends
-//! where its top bits are all zero.
+//! The hash is a gear hash. It advances by a shift and an addition, so that a byte has left it after 64 more.
+//! A chunk ends where the hash's top bits are all zero.
 
 use programs::random::mix;
 use std::ops::Range;
 
-/// How long pieces are, in bytes.
+/// Limits of the length of chunks, in bytes.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// No piece but the last is shorter.
+    /// Minimum length of all chunks but the last.
     pub least: usize,
-    /// Bytes after `least` to the next end of a piece, in the mean; rounded down to a power of two.
+    /// Mean number of bytes after `least` to the next end of a chunk, rounded down to a power of two.
     pub mean: usize,
-    /// No piece is longer.
+    /// Maximum length of a chunk.
     pub most: usize,
 }
 
@@ -31,7 +31,7 @@ const fn gears() -> [u64; 256] {
     gears
 }
 
-/// The length of the first piece.
+/// Returns the length of the first chunk.
 pub fn cut(bytes: &[u8], limits: Limits) -> usize {
     let most = bytes.len().min(limits.most);
     if most <= limits.least {
@@ -47,7 +47,7 @@ pub fn cut(bytes: &[u8], limits: Limits) -> usize {
     end.map_or(most, |at| limits.least + at + 1)
 }
 
-/// All pieces.
+/// Returns all chunks.
 pub fn cuts(bytes: &[u8], limits: Limits) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {

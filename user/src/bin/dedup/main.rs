@@ -1,8 +1,8 @@
-//! A compressor that stores what repeats once, as a pipeline of threads, after PARSEC's dedup: an application of section 7 of
-//! the Bonsai paper.
+//! A compressor that stores repeated data once, as a pipeline of threads, after PARSEC's dedup: an
+//! application of section 7 of the Bonsai paper.
 //!
-//! Every block of the input has a buffer of its own while it is on its way, and so has what it is packed to: each is
-//! mapped, touched by the threads of several stages, and unmapped by the last.
+//! Every block of the input has a buffer of its own on its way through the pipeline, and another for its
+//! packed form. Each buffer is mapped, touched by the threads of several stages, and unmapped by the last.
 
 mod archive;
 mod chunk;
@@ -27,7 +27,7 @@ const USAGE: &str = "usage: dedup [OPTIONS] FILE\nCompresses a file, storing wha
     --restore      FILE is an archive: write what it holds, to stdout if there is no --output\n  \
     --json         one JSON object instead of text";
 
-/// Least bytes of a block: several chunks.
+/// Minimum bytes of a block, which are several chunks.
 const LEAST_BLOCK: u64 = 16 << 10;
 
 struct Options {
@@ -96,7 +96,7 @@ fn store(options: &Options, bytes: &[u8]) {
     options.output.iter().for_each(|output| require(fs::write(output, bytes), output));
 }
 
-/// What there is to say.
+/// The report of a run.
 struct Report<'a> {
     options: &'a Options,
     bytes: usize,
@@ -105,7 +105,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// A name for the archive.
+    /// Returns a hash of the archive.
     fn digest(&self) -> String {
         let digest = Sha256::digest(&self.packed.archive);
         digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()

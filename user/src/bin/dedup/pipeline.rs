@@ -5,7 +5,8 @@
 //! input ──▶ 0 cut a block ──▶ 1 cut and name chunks ─▶ 2 find repeats ─▶ 3 pack the new ones ──▶ 4 write ──▶ archive
 //!           maps its buffer                                              maps the packed one's   unmaps both
 //! ```
-//! Stages 0, 2 and 4 must see the blocks in order; that is what makes the archive the same with any number of threads.
+//! Stages 0, 2 and 4 must see the blocks in order. That makes the archive the same with any number of
+//! threads.
 
 use crate::archive::{self, Chunk};
 use crate::chunk::{Limits, cut, cuts};
@@ -27,57 +28,58 @@ const MATCH: usize = 2;
 const PACK: usize = 3;
 const WRITE: usize = 4;
 
-/// Chunks, as in PARSEC's dedup.
+/// Limits of chunks, as in PARSEC's dedup.
 const CHUNKS: Limits = Limits { least: 1 << 10, mean: 4 << 10, most: 32 << 10 };
-/// As fast as can be.
+/// The fastest level of compression.
 const LEVEL: u8 = 1;
-/// Blocks on their way for each thread.
+/// Number of blocks in the pipeline for each thread.
 const PLACES: usize = 4;
 
 type Name = [u8; 32];
-/// Where the archive has them. Names are hashes already, and every run shall take the same steps: nothing is random.
+/// Numbers of the chunks in the archive. Nothing is random, since names are hashes already and every run must
+/// take the same steps.
 type Known = HashMap<Name, u64, BuildHasherDefault<DefaultHasher>>;
 
-/// A block on its way.
+/// A block in the pipeline.
 #[derive(Default)]
 struct Block {
-    /// Its bytes; from stage 3 on those of the new chunks.
+    /// Its bytes, and from stage 3 on those of the new chunks.
     bytes: Buffer,
     chunks: Vec<(Range<usize>, Name)>,
-    /// The chunks as the archive has them.
+    /// Its chunks, as the archive has them.
     found: Vec<Chunk>,
-    /// Empty if packing would not make the new ones shorter.
+    /// The packed new chunks. Empty if packing would not make them shorter.
     packed: Buffer,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Default)]
 pub struct Packed {
     /// The archive.
     pub archive: Vec<u8>,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: usize,
-    /// Those of them that were new.
+    /// Number of chunks that were new.
     pub new: usize,
-    /// Buffers mapped, and unmapped.
+    /// Number of buffers that were mapped and unmapped.
     pub buffers: u64,
 }
 
-/// What one thread has for itself. The first has all that must be in order.
+/// The state of one thread. The first thread has all state that must be in order.
 struct Hand<'a> {
     input: &'a [u8],
     limits: Limits,
     ring: &'a Ring<Block>,
-    /// Where the next block starts.
+    /// Start of the next block.
     next: usize,
     known: Known,
     packer: CompressorOxide,
     packed: Packed,
 }
 
-/// Packs the input on so many threads, in blocks of about this length.
+/// Packs the input on `threads` threads, in blocks of about `block` bytes.
 pub fn pack(input: &[u8], threads: usize, block: usize) -> (Packed, Window) {
     let ring = &Ring::new(PLACES * threads);
     let (mut packed, window) = measure(threads, |worker| {
@@ -88,7 +90,7 @@ pub fn pack(input: &[u8], threads: usize, block: usize) -> (Packed, Window) {
     (packed.swap_remove(0), window)
 }
 
-/// The stages that a thread serves, what others wait for first.
+/// Returns the stages that a thread serves. Those that others wait for come first.
 fn stages(index: usize) -> &'static [usize] {
     if index == 0 { &[WRITE, MATCH, CUT, PACK, NAME] } else { &[PACK, NAME] }
 }
@@ -101,7 +103,7 @@ impl<'a> Hand<'a> {
         Hand { input, limits, ring, next: 0, known: Known::default(), packer, packed: Packed::default() }
     }
 
-    /// Serves these stages, the first that is ready, until they are finished.
+    /// Serves the first of these stages that is ready, until all are finished.
     fn serve(&mut self, stages: &[usize], crowded: bool) {
         let mut spin = Spin::new(crowded);
         if stages.contains(&WRITE) {
@@ -114,7 +116,7 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// One block through one stage, which is a round for the meter: whether one was ready.
+    /// Moves one block through one stage, which is a round for the meter. Returns whether one was ready.
     fn step(&mut self, stage: usize) -> bool {
         let ring = self.ring;
         if stage == CUT && self.next == self.input.len() {
@@ -205,7 +207,7 @@ mod tests {
 
     const BLOCK: usize = 16 << 10;
 
-    /// Stretches of noise, each named by its seed, one after the other.
+    /// Returns stretches of noise, each named by its seed, one after the other.
     fn input(stretches: &[(u64, usize)]) -> Vec<u8> {
         let stretch = |&(seed, length): &(u64, usize)| {
             let mut random = Random::new(seed);
@@ -235,7 +237,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Bit for bit, and the same archive whoever makes it.
+        /// The result is equal bit for bit, and the archive is the same for any number of threads.
         #[test]
         fn what_is_packed_is_restored(stretches in vec((0..4_u64, 0..60_000_usize), 0..8), threads in 2..6_usize) {
             let input = input(&stretches);

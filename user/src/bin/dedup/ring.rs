@@ -1,5 +1,5 @@
-//! A ring of places through which work passes, stage by stage. It is the queue between any two stages, and bounds how much
-//! is on its way.
+//! A ring of places through which work passes, stage by stage. It is the queue between any two stages, and
+//! bounds the work in progress.
 //!
 //! ```text
 //! place              0       1       2       3          places.len() = 4
@@ -7,30 +7,31 @@
 //!
 //! head of stage      0: 9    1: 8    2: 7    3: 6    4: 5     the piece that the stage takes next
 //! ```
-//! A piece of work is known by its number, and is in the place `number mod places`. A place's *ticket* says for which piece
-//! and which stage it is ready: `number * STAGES + stage`. The last stage makes it ready for the first one and the piece that
-//! comes a round later.
+//! A piece of work has a number, and is in the place `number mod places`. A place's *ticket* says for which
+//! piece and which stage it is ready: `number * STAGES + stage`. The last stage makes it ready for the first
+//! one and the piece that comes a round later.
 //!
 //! 1. A stage takes pieces in the order of their numbers: its head only counts up, by compare-and-swap.
-//! 2. A piece is at a stage once: whoever moved the head from its number has it.
-//! 3. Tickets of a place only grow, and no two pieces share one. So a head that has come round to a place still being
-//!    worked on does not match its ticket.
-//! 4. Nobody waits in a stage: a thread that serves several takes any that is ready. So a full ring empties as long as its
-//!    last stage is served.
+//! 2. A piece is at a stage once: the thread that moved the head from its number has it.
+//! 3. Tickets of a place only grow, and no two pieces share one. So a head that has come round to a place
+//!    still being worked on does not match its ticket.
+//! 4. No thread waits in a stage: a thread that serves several takes any that is ready. So a full ring
+//!    empties as long as its last stage is served.
 //!
-//! Orderings: a ticket is stored with Release after the work, and loaded with Acquire before the next stage's: the stage sees
-//! what all stages before it did to the piece. Heads publish nothing and are Relaxed.
+//! Orderings: a ticket is stored with Release after the work, and loaded with Acquire before the next
+//! stage's. So a stage sees everything that all stages before it did to the piece. Heads publish nothing and
+//! are Relaxed.
 
 use programs::spin::Line;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// How many stages there are.
+/// Number of stages.
 pub const STAGES: usize = 5;
 
 struct RingSlot<T> {
     ticket: AtomicU64,
-    /// Never waited for: the ticket says whose it is.
+    /// Never contended: the ticket decides which thread has the place.
     content: Mutex<T>,
 }
 
@@ -38,12 +39,12 @@ struct RingSlot<T> {
 pub struct Ring<T> {
     places: Vec<Line<RingSlot<T>>>,
     heads: [Line<AtomicU64>; STAGES],
-    /// How many pieces there are; `u64::MAX` until that is known.
+    /// Number of pieces, or `u64::MAX` until that is known.
     total: AtomicU64,
 }
 
 impl<T: Default> Ring<T> {
-    /// A ring with so many places, each ready for the first stage.
+    /// Creates a ring of `places` places, each ready for the first stage.
     pub fn new(places: usize) -> Ring<T> {
         let place = |number: u64| {
             Line(RingSlot { ticket: AtomicU64::new(ticket(number, 0)), content: Mutex::default() })
@@ -57,7 +58,7 @@ impl<T: Default> Ring<T> {
 }
 
 impl<T> Ring<T> {
-    /// Takes the next piece to a stage, if it is ready: whether it was.
+    /// Takes the next piece to a stage, if it is ready. Returns whether it was.
     pub fn step(&self, stage: usize, work: impl FnOnce(&mut T)) -> bool {
         let head = &self.heads[stage].0;
         let number = head.load(Relaxed);
@@ -76,15 +77,15 @@ impl<T> Ring<T> {
         true
     }
 
-    /// Says that the first stage has seen the last piece.
+    /// Records that the first stage has seen the last piece.
     pub fn end(&self) {
-        // Relaxed: a number that tells of nothing else.
+        // Relaxed: the number publishes nothing else.
         self.total.store(self.heads[0].0.load(Relaxed), Relaxed);
     }
 
-    /// Whether a stage has taken every piece.
+    /// Returns whether a stage has taken every piece.
     pub fn finished(&self, stage: usize) -> bool {
-        // Relaxed: whoever took the last piece finishes it.
+        // Relaxed: the thread that took the last piece finishes it.
         self.heads[stage].0.load(Relaxed) == self.total.load(Relaxed)
     }
 }
@@ -116,7 +117,7 @@ mod tests {
         assert!(ring.finished(0) && !ring.finished(1));
     }
 
-    /// What a stage finds in a place says which stages have been there.
+    /// The content of a place tells which stages have been there.
     #[test]
     fn every_piece_passes_every_stage_once_in_order() {
         const PIECES: u64 = 3000;

@@ -1,4 +1,4 @@
-//! The machine around the program: file systems, what it has, how to turn it off.
+//! The machine around the program: mounts, a description for the host, power-off.
 
 use programs::cores;
 use serde_json::{Value, json};
@@ -8,22 +8,23 @@ use std::time::{Duration, Instant};
 
 use crate::program::{self, Failure};
 
-/// How long the kernel may take to find the disk.
+/// Time that the kernel may take to find the disk.
 const DISK_LIMIT: Duration = Duration::from_secs(60);
 
-/// Mounts what a program may expect. A mount that fails is not fatal: the image decides what is there.
+/// Mounts the file systems that a program may expect. A mount that fails is not fatal: the image decides what
+/// is there.
 pub fn mount_all() {
     for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")] {
         let made = std::fs::create_dir(place).is_ok();
-        // A /tmp of the image is in memory as it is; a mount would hide the files in it.
+        // A /tmp of the image is in memory as it is. A mount would hide the files in it.
         if made || kind != "tmpfs" {
             let _not_there = attach(Some(kind), kind, place, 0);
         }
     }
 }
 
-/// Shows the files of the disk, if there is one, where the program expects them: file N is that of the Nth path in the
-/// list.
+/// Binds the files of the disk, if there is one, to the paths where the program expects them: file N to the
+/// Nth path in the list.
 pub fn show_disk() -> Result<(), Failure> {
     let Ok(paths) = program::strings("/.radixvm/disk") else { return Ok(()) };
     let (disk, files) = ("/dev/nvme0n1", "/.radixvm/files");
@@ -48,12 +49,12 @@ fn attach(kind: Option<&str>, what: &str, place: &str, flags: u64) -> Result<(),
     if outcome == 0 { Ok(()) } else { Err(Failure::guest(place, std::io::Error::last_os_error())) }
 }
 
-/// Has `/proc/kallsyms` tell addresses. A kernel without it is not fatal: only a meter asks.
+/// Makes `/proc/kallsyms` show addresses. A kernel without it is not fatal: only a meter asks for them.
 pub fn show_symbols() {
     let _kernel_without = std::fs::write("/proc/sys/kernel/kptr_restrict", "0");
 }
 
-/// The first line the host hears.
+/// Returns the first line for the host.
 pub fn booted() -> Value {
     // SAFETY: an all-zero `sysinfo` is a valid one.
     let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
@@ -64,7 +65,7 @@ pub fn booted() -> Value {
     json!({"type": "booted", "cpus": cpus, "memory_bytes": memory})
 }
 
-/// Kills every process but this one, so that nobody holds the program's pipes open.
+/// Kills every other process, so that none holds the program's pipes open.
 pub fn kill_everybody_else() {
     // SAFETY: only sends signals; -1 spares process 1.
     unsafe { libc::kill(-1, libc::SIGKILL) };
@@ -72,7 +73,7 @@ pub fn kill_everybody_else() {
 
 /// Turns the machine off.
 pub fn power_off() -> ! {
-    // SAFETY: there is nothing left to lose: all output is drained.
+    // SAFETY: all output is drained, so nothing can be lost.
     unsafe { libc::reboot(libc::RB_POWER_OFF) };
     unreachable!("the machine is off")
 }

@@ -1,5 +1,5 @@
-//! Process 1 of the stock Linux guest: runs one program so that the host sees what it would see of the
-//! RadixVM kernel.
+//! Process 1 of the stock Linux guest: runs one program so that the host sees the same as from the RadixVM
+//! kernel.
 //!
 //! | port  | device | carries |
 //! |-------|--------|---------|
@@ -7,12 +7,12 @@
 //! | COM2  | ttyS1  | out: JSON lines; in: stdin frames |
 //! | COM3  | ttyS2  | the program's stderr, raw |
 //!
-//! The program gets pipes, not terminals: `isatty` says no, and nothing translates its bytes. When it has
-//! ended, whatever it left running is killed, the pipes are emptied into the ports, the ports are drained,
-//! the `exit` line goes out last, and the machine powers off.
+//! The program gets pipes, not terminals: `isatty` says no, and its bytes are not translated. When it has
+//! ended, all processes it left are killed, the pipes are emptied into the ports, the ports are drained, the
+//! `exit` line goes out last, and the machine powers off.
 //!
-//! The program's life is marked for the contention meter, and the kernel's symbols are open to a program that reads
-//! them.
+//! The program's start and end are marked for the contention meter, and any program may read the kernel's
+//! symbols.
 
 mod machine;
 mod program;
@@ -41,7 +41,7 @@ fn main() {
     machine::power_off()
 }
 
-/// Runs the program to its end; the last line to say about it.
+/// Runs the program to its end and returns the last line about it.
 fn run(control: &File) -> Result<Value, program::Failure> {
     machine::show_disk()?;
     let (out, err) = (tty::open_raw("/dev/ttyS0"), tty::open_raw("/dev/ttyS2"));
@@ -55,7 +55,7 @@ fn run(control: &File) -> Result<Value, program::Failure> {
     Ok(end_of(status))
 }
 
-/// Threads that move the program's bytes; those returned end once its output has been drained.
+/// Starts the threads that move the program's bytes. The returned ones end once its output has been drained.
 fn pumps(child: &mut Child, control: &File, out: File, err: File) -> [thread::JoinHandle<()>; 2] {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let stdin = child.stdin.take().expect("stdin is a pipe");
@@ -83,7 +83,7 @@ fn end_of(status: ExitStatus) -> Value {
     }
 }
 
-/// One JSON line to the host, in one write.
+/// Sends one JSON line to the host, in one write.
 fn say(control: &mut File, line: Value) {
     control.write_all(format!("{line}\n").as_bytes()).expect("the serial port takes bytes");
 }

@@ -7,16 +7,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// The guest, or the program, could not be brought to life.
+/// A failure to start the guest or the program.
 pub struct Failure {
-    /// What went wrong.
+    /// Description of the failure.
     pub text: String,
-    /// The exit status that says so.
+    /// Exit status for the failure.
     pub status: i32,
 }
 
 impl Failure {
-    /// The guest's fault, not the program's.
+    /// Returns a failure of the guest, not of the program.
     pub fn guest(what: impl Display, error: io::Error) -> Failure {
         Failure { text: format!("{what}: {error}"), status: 125 }
     }
@@ -39,7 +39,7 @@ pub fn start() -> Result<Child, Failure> {
     command.spawn().map_err(|error| Failure::start(&path, error))
 }
 
-/// The strings of a file, each ended by a NUL (the last one perhaps not).
+/// Returns the strings of a file, each ended by a NUL (the last one perhaps not).
 pub fn strings(path: &str) -> Result<Vec<OsString>, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::guest(path, error))?;
     Ok(split(&bytes))

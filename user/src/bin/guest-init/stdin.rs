@@ -1,11 +1,11 @@
 //! The program's stdin, as it comes from the host: frames of a little-endian 16-bit length and that many
-//! bytes. Length 0 is the end of the file. The host sends one frame each time it is asked, so that the serial port,
-//! which has no way to say "wait", is never flooded.
+//! bytes. Length 0 is the end of the file. The host sends one frame each time it is asked, so that the serial
+//! port, which has no way to say "wait", is never flooded.
 
 use std::io::{self, Read, Write};
 
 /// Moves bytes until the end of the file, which the program sees when `to` is dropped, or until the program
-/// listens no more. `ask` asks the host for a frame.
+/// reads no more. `ask` asks the host for a frame.
 pub fn feed(mut ask: impl FnMut(), mut from: impl Read, mut to: impl Write) {
     ask();
     while let Ok(Some(bytes)) = frame(&mut from) {
@@ -16,7 +16,7 @@ pub fn feed(mut ask: impl FnMut(), mut from: impl Read, mut to: impl Write) {
     }
 }
 
-/// The bytes of one frame; None at the end of the file.
+/// Returns the bytes of one frame, or `None` at the end of the file.
 fn frame(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 2];
     from.read_exact(&mut length)?;

@@ -5,14 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Opens a port that changes no byte in either direction and never becomes our controlling terminal.
+/// Opens a port that changes no byte in either direction and never becomes the controlling terminal.
 pub fn open_raw(path: &str) -> File {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NOCTTY);
     let port = require(options.open(path), path);
     // SAFETY: an all-zero `termios` is a valid one.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open and the structure is ours.
+    // SAFETY: the descriptor is open and the structure is a local variable.
     unsafe {
         libc::tcgetattr(port.as_raw_fd(), &mut settings);
         libc::cfmakeraw(&mut settings);

@@ -7,10 +7,10 @@ use programs::memory::PAGE;
 /// Ends of the heap that no kernel grants.
 const EXTREMES: [usize; 6] = [0, 1, 1 << 47, 1 << 60, 0xffff_8000_0000_0000, usize::MAX];
 
-/// How many checks [`surprises`] makes.
+/// Number of checks that [`surprises`] makes.
 pub const CHECKS: usize = EXTREMES.len() + 2;
 
-/// Names what went wrong.
+/// Returns the names of the failed checks.
 pub fn surprises() -> impl Iterator<Item = String> {
     let now = brk(0);
     let extremes = EXTREMES.map(|extreme| brk(extreme) == now);

@@ -1,16 +1,16 @@
-//! Cases: a call, its arguments, and the outcomes that are right.
+//! Cases: a call, its arguments, and the correct outcomes.
 
 use crate::fixture::Fixture;
 use libc::{EFAULT, c_long};
 use std::fmt;
 use std::io;
 
-/// What a call returned, or its errno.
+/// The result of a call, or its errno.
 pub type Outcome = Result<usize, i32>;
 
 /// Stands for the pointer under test in the arguments of [`Cases::reads`] and [`Cases::writes`].
 pub const AT: usize = 0x5ca1_ab1e_0000_0001;
-/// The same, rounded down to where a word may be.
+/// The same, rounded down to the alignment of a word.
 pub const AT_WORD: usize = 0x5ca1_ab1e_0000_0002;
 
 /// One call.
@@ -18,7 +18,7 @@ pub struct Case {
     name: String,
     number: c_long,
     args: [usize; 6],
-    /// Right outcomes; none: any success.
+    /// Correct outcomes. If there are none, any success is correct.
     accepted: Vec<Outcome>,
 }
 
@@ -26,8 +26,8 @@ impl Case {
     /// Makes the call.
     pub fn run(&self) -> Outcome {
         let [a, b, c, d, e, f] = self.args;
-        // SAFETY: this is what the program is for. The kernel must refuse the call, or touch nothing but the
-        // memory of the fixture, into which there are no references.
+        // SAFETY: the kernel must refuse the call, or touch nothing but the memory of the fixture, into which
+        // there are no references. That is what this program tests.
         let result = unsafe { libc::syscall(self.number, a, b, c, d, e, f) };
         if result == -1 {
             Err(io::Error::last_os_error().raw_os_error().unwrap_or(0))
@@ -36,12 +36,12 @@ impl Case {
         }
     }
 
-    /// Whether the outcome is right.
+    /// Returns whether the outcome is correct.
     pub fn accepts(&self, outcome: Outcome) -> bool {
         if self.accepted.is_empty() { outcome.is_ok() } else { self.accepted.contains(&outcome) }
     }
 
-    /// The right outcomes, in words.
+    /// Returns the correct outcomes, in words.
     pub fn expected(&self) -> String {
         let all: Vec<_> = self.accepted.iter().map(show).collect();
         if all.is_empty() { "success".to_string() } else { all.join(" or ") }
@@ -54,7 +54,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// An outcome in words.
+/// Returns an outcome in words.
 pub fn show(outcome: &Outcome) -> String {
     match outcome {
         Ok(value) => format!("{value:#x}"),
@@ -62,7 +62,7 @@ pub fn show(outcome: &Outcome) -> String {
     }
 }
 
-/// A list of cases in the making.
+/// A list of cases under construction.
 pub struct Cases {
     /// The cases so far.
     pub list: Vec<Case>,
@@ -71,7 +71,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new(fixture: &Fixture) -> Cases {
         let unreadable = fixture.unreadable();
         let unwritable = [&unreadable[..], &[("read-only", fixture.read_only)]].concat();
@@ -84,37 +84,37 @@ impl Cases {
         self.list.push(Case { name, number, args: all, accepted: accepted.to_vec() });
     }
 
-    /// A call that must fail with `error`.
+    /// Adds a call that must fail with `error`.
     pub fn fails(&mut self, name: &str, number: c_long, args: &[usize], error: i32) {
         self.add(name.to_string(), number, args, &[Err(error)]);
     }
 
-    /// A call with one of several right outcomes.
+    /// Adds a call with one of several correct outcomes.
     pub fn gives(&mut self, name: &str, number: c_long, args: &[usize], accepted: &[Outcome]) {
         self.add(name.to_string(), number, args, accepted);
     }
 
-    /// A call that must succeed, whatever it returns.
+    /// Adds a call that must succeed, whatever it returns.
     pub fn works(&mut self, name: &str, number: c_long, args: &[usize]) {
         self.add(name.to_string(), number, args, &[]);
     }
 
-    /// A call that reads memory: EFAULT wherever [`AT`] points to what cannot be read.
+    /// Adds a call that reads memory: EFAULT wherever [`AT`] points to memory that cannot be read.
     pub fn reads(&mut self, name: &str, number: c_long, args: &[usize]) {
         self.everywhere(name, number, args, &self.unreadable.clone());
     }
 
-    /// A call that writes memory: EFAULT wherever [`AT`] points to what cannot be written.
+    /// Adds a call that writes memory: EFAULT wherever [`AT`] points to memory that cannot be written.
     pub fn writes(&mut self, name: &str, number: c_long, args: &[usize]) {
         self.everywhere(name, number, args, &self.unwritable.clone());
     }
 
-    /// Like [`Cases::reads`], where null means that there is nothing to read.
+    /// Does the same as [`Cases::reads`], where null means that there is nothing to read.
     pub fn reads_unless_null(&mut self, name: &str, number: c_long, args: &[usize]) {
         self.everywhere(name, number, args, &without_null(&self.unreadable));
     }
 
-    /// Like [`Cases::writes`], where null means that nothing is wanted.
+    /// Does the same as [`Cases::writes`], where null means that nothing is wanted.
     pub fn writes_unless_null(&mut self, name: &str, number: c_long, args: &[usize]) {
         self.everywhere(name, number, args, &without_null(&self.unwritable));
     }

@@ -1,12 +1,12 @@
-//! One wake-up call against a crowd that goes back to sleep at once: it wakes those who slept when it came, each of
-//! them once, and ends.
+//! One wake-up call against many threads that go back to sleep at once: it wakes the threads that slept when
+//! it came, each of them once, and ends.
 
 use libc::{FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAKE, SYS_futex};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// How many checks [`surprises`] makes.
+/// Number of checks that [`surprises`] makes.
 pub const CHECKS: usize = 1;
 
 const SLEEPERS: usize = 32;
@@ -15,7 +15,7 @@ const CALLS: usize = 50;
 static WORD: AtomicU32 = AtomicU32::new(0);
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// Names what went wrong.
+/// Returns the name of the failed check.
 pub fn surprises() -> Option<String> {
     let most = thread::scope(|scope| {
         (0..SLEEPERS).for_each(|_| _ = scope.spawn(sleep_on));
@@ -35,7 +35,7 @@ fn sleep_on() {
     }
 }
 
-/// Wakes everybody, once they had time to fall asleep; how many that was.
+/// Wakes all threads, once they had time to fall asleep, and returns how many it woke.
 fn wake_soon() -> usize {
     thread::sleep(Duration::from_millis(2));
     futex(FUTEX_WAKE, u32::MAX >> 1)

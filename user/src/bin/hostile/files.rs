@@ -7,7 +7,7 @@ use libc::*;
 const HERE: usize = AT_FDCWD as usize;
 /// The last offset of a file.
 const LAST: usize = i64::MAX as usize;
-/// What Linux adds to every file's flags. The C library's O_LARGEFILE is 0 here.
+/// Flags that Linux adds to every file's. The C library's O_LARGEFILE is 0 here.
 const LARGE: usize = 0o100000;
 
 /// Adds the cases.
@@ -85,7 +85,7 @@ fn vectors(cases: &mut Cases, f: &Fixture) {
     cases.gives("readv of no parts", SYS_readv, &[f.zero, 0, 0], &[Ok(0)]);
 }
 
-/// Every call that takes a path gets the same bad ones.
+/// Adds the same bad paths for every call that takes a path.
 fn names(cases: &mut Cases, f: &Fixture) {
     let (nothing, missing) = (text(""), text("/tmp/no/such/file"));
     let below_file = text("/dev/null/below");

@@ -14,9 +14,9 @@ pub const RW: usize = READ_WRITE as usize;
 /// Private anonymous memory as an argument.
 pub const ANON: usize = PRIVATE as usize;
 
-/// Everything lives as long as the program.
+/// The memory and descriptors. All live as long as the program.
 pub struct Fixture {
-    /// A writable page, the next one is unmapped.
+    /// A writable page, followed by an unmapped one.
     pub page: usize,
     /// The unmapped page after `page`.
     pub hole: usize,
@@ -36,7 +36,7 @@ pub struct Fixture {
     pub file_write: usize,
     /// An empty directory, open to be read.
     pub directory: usize,
-    /// The file as a place only, open neither to be read nor to be written.
+    /// The file opened with O_PATH, neither to be read nor to be written.
     pub place: usize,
     /// /dev/zero.
     pub zero: usize,
@@ -49,7 +49,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Sets everything up.
+    /// Creates all of it.
     pub fn new() -> Fixture {
         let path = format!("/tmp/radixvm-hostile-{}", std::process::id());
         let mut file = require(File::create(&path), &path);
@@ -78,7 +78,7 @@ impl Fixture {
         }
     }
 
-    /// Places that nobody may read.
+    /// Returns the places that cannot be read.
     pub fn unreadable(&self) -> Vec<(&'static str, usize)> {
         vec![
             ("null", 0),
@@ -93,15 +93,15 @@ impl Fixture {
     }
 }
 
-/// Where the pages lie: far from where kernels place mappings, so that nothing ever falls into the hole.
+/// Start of the pages: far from where kernels place mappings, so that none ever falls into the hole.
 const PAGES: usize = 8 << 30;
 
-/// writable, hole, read-only, untouchable
+/// Maps four pages: writable, hole, read-only, no access.
 fn pages() -> usize {
     let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: nothing is replaced.
+    // SAFETY: no mapping is replaced.
     let base = require(unsafe { memory::map_at(PAGES, 4 * PAGE, READ_WRITE, flags) }, "mmap at 8 GiB");
-    // SAFETY: the pages are fresh: nobody refers to them.
+    // SAFETY: the pages are fresh, without references.
     unsafe {
         require(memory::unmap(base + PAGE, PAGE), "munmap");
         require(memory::protect(base + 2 * PAGE, PAGE, libc::PROT_READ), "mprotect");
@@ -110,7 +110,7 @@ fn pages() -> usize {
     base
 }
 
-/// 2^47, or 2^56 on Linux where the CPU has five-level page tables.
+/// Returns the end of user space: 2^47, or 2^56 on Linux where the CPU has five-level page tables.
 fn top() -> usize {
     let high = 1 << 50;
     // SAFETY: nothing is mapped that high, and the page is given back at once.
@@ -125,7 +125,8 @@ fn top() -> usize {
     }
 }
 
-/// By the call itself: where the C library is musl, the standard library takes O_PATH for part of the access mode.
+/// Opens a path with O_PATH, by the call itself: where the C library is musl, the standard library takes
+/// O_PATH for part of the access mode.
 fn place(path: &str) -> usize {
     // SAFETY: the path is a string.
     let place = unsafe { libc::syscall(libc::SYS_open, text(path), libc::O_PATH) };
@@ -140,12 +141,12 @@ fn pipe() -> [usize; 2] {
     ends.map(|end| end as usize)
 }
 
-/// The address of a NUL-terminated string, for ever.
+/// Returns the address of a NUL-terminated string, which lives for ever.
 pub fn text(text: &str) -> usize {
     CString::new(text).expect("no NUL in it").into_raw() as usize
 }
 
-/// The address of some words, for ever.
+/// Returns the address of some words, which live for ever.
 pub fn words(words: &[usize]) -> usize {
     Vec::leak(words.to_vec()).as_ptr() as usize
 }

@@ -1,9 +1,9 @@
-//! The machine as a hostile program may leave it at the moment of a system call: odd flags, a stack pointer
-//! to nowhere. The call must work, and give every register back but those that the ABI gives away.
+//! The machine in a state in which a hostile program may make a system call: odd flags, an invalid stack
+//! pointer. The call must work, and preserve every register but those that the ABI lets it change.
 
 use core::arch::asm;
 
-/// How many checks [`surprises`] makes.
+/// Number of checks that [`surprises`] makes.
 pub const CHECKS: usize = FLAGS.len() + STACKS.len() + 1;
 
 const FLAGS: [(&str, u64); 3] =
@@ -11,7 +11,7 @@ const FLAGS: [(&str, u64); 3] =
 const STACKS: [(&str, u64); 4] =
     [("null", 0), ("kernel", 0xffff_8000_0000_1000), ("non-canonical", 1 << 60), ("odd", 0x1234_5677)];
 
-/// Names what went wrong.
+/// Returns the names of the failed checks.
 pub fn surprises() -> impl Iterator<Item = String> {
     let me = u64::from(std::process::id());
     let flags = FLAGS.into_iter().filter(move |(_, flag)| with_flag(*flag) != me);
@@ -23,7 +23,7 @@ pub fn surprises() -> impl Iterator<Item = String> {
         .chain(registers)
 }
 
-/// `getpid` with a flag set that the kernel must not run with.
+/// Calls `getpid` with a flag set that the kernel must not run with.
 fn with_flag(flag: u64) -> u64 {
     let result;
     // SAFETY: the flags are as they were when the block ends, and no memory is touched but the stack.
@@ -44,10 +44,11 @@ fn with_flag(flag: u64) -> u64 {
     result
 }
 
-/// `getpid` with a stack pointer that the kernel must not use.
+/// Calls `getpid` with a stack pointer that the kernel must not use.
 fn with_stack(stack: u64) -> u64 {
     let result;
-    // SAFETY: the stack pointer is as it was when the block ends; no signal handler of ours runs meanwhile.
+    // SAFETY: the stack pointer is as it was when the block ends, and no signal handler of this program runs
+    // meanwhile.
     unsafe {
         asm!(
             "mov {keep}, rsp",
@@ -64,7 +65,7 @@ fn with_stack(stack: u64) -> u64 {
     result
 }
 
-/// Whether the registers that a call must keep have kept their values.
+/// Returns whether the registers that a call must keep have kept their values.
 fn registers_survive() -> bool {
     let mut kept = [0u64; 8];
     // SAFETY: `getpid` touches no memory.

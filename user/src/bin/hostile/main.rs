@@ -1,6 +1,6 @@
-//! System calls with bad arguments: pointers to nowhere, to the kernel, to read-only pages, lengths that
-//! overflow, numbers that mean nothing. Each must give the error that Linux gives, and none may harm the
-//! kernel or the program.
+//! System calls with bad arguments: wild pointers, pointers to the kernel and to read-only pages, lengths
+//! that overflow, invalid numbers. Each must give the error that Linux gives, and none may harm the kernel or
+//! the program.
 //!
 //! The expectations are Linux's: the program passes there as it must pass on the RadixVM kernel. Where Linux
 //! itself varies (by version, privilege or CPU) or POSIX leaves the choice, a case accepts several outcomes.
@@ -54,7 +54,7 @@ fn all(fixture: &Fixture) -> Vec<Case> {
     cases.list
 }
 
-/// Whether the outcome is an expected one; says so if it is not.
+/// Returns whether the outcome is an expected one, and reports it if it is not.
 fn judge(case: &Case, outcome: Outcome, verbose: bool) -> bool {
     let good = case.accepts(outcome);
     if !good {

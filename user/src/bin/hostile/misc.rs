@@ -62,7 +62,7 @@ fn facts(cases: &mut Cases, f: &Fixture) {
     cases.fails("prlimit64, soft above hard", SYS_prlimit64, &[0, 3, words(&[2, 1]), 0], EINVAL);
 }
 
-/// Nobody has children here.
+/// Adds calls that wait. There are no children here.
 fn waiting(cases: &mut Cases, f: &Fixture) {
     let (anybody, exited) = (P_ALL as usize, WEXITED as usize);
     cases.fails("wait4 without children", SYS_wait4, &[NOWHERE, 0, 0, 0], ECHILD);
@@ -74,7 +74,7 @@ fn waiting(cases: &mut Cases, f: &Fixture) {
     cases.fails("waitid for process 0", SYS_waitid, &[P_PID as usize, 0, f.page, exited, 0], EINVAL);
 }
 
-/// Programs that are not run, and processes that are not there.
+/// Adds calls for programs that are not run, and for processes that do not exist.
 fn processes(cases: &mut Cases) {
     let (me, nobody) = (text("/proc/self/exe"), 0x3fff_fff0);
     cases.reads("execve, the path", SYS_execve, &[AT, 0, 0]);

@@ -59,7 +59,7 @@ fn futex(cases: &mut Cases, f: &Fixture) {
     }
 }
 
-/// Where a shared futex is must be known even if nobody waits there.
+/// The page of a shared futex must exist even if no thread waits there.
 fn shared_futex(cases: &mut Cases) {
     const fn shared(operation: usize) -> usize {
         operation & !PRIVATE

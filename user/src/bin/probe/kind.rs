@@ -1,43 +1,43 @@
-//! The kinds of probes, and how many transfers each must cost.
+//! The kinds of probes, and the number of transfers that each must cause.
 
 use programs::args::Parsed;
 
-/// Most threads whose bytes fit on one line.
+/// Maximum number of threads whose bytes fit on one line.
 const BYTES: usize = 64;
 
-/// What the threads do to memory, once per round.
+/// The access of the threads in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Each thread adds to a counter of its own. No turns.
+    /// Each thread adds to a counter of its own. There are no turns.
     Private,
-    /// Every thread loads a line that nobody writes after the warm-up. No turns.
+    /// Every thread loads a line that is not written after the warm-up. There are no turns.
     ReadMostly,
     /// All threads add to one counter, in turn.
     Shared,
-    /// Each thread adds to a byte of its own; the bytes are neighbours on one line. In turn.
+    /// Each thread adds to a byte of its own, in turn. The bytes are neighbours on one line.
     FalseSharing,
     /// Threads in pairs pass the turn to and fro, and do nothing else.
     PingPong,
-    /// Thread 0 stores a word in its turn; every other thread loads it in its own.
+    /// Thread 0 stores a word in its turn, and every other thread loads it in its own.
     Readers,
     /// All threads add, by an instruction each, to a word that lies on two lines, in turn.
     Split,
-    /// All threads add to one counter and compute between their adds, evenly spread over a round of some 250 instructions.
-    /// No turns: they alternate as long as nobody runs ahead by much of a round.
+    /// All threads add to one counter and compute between their adds, evenly spread over a round of some 250
+    /// instructions. There are no turns: they alternate as long as no thread is ahead by much of a round.
     Racing,
 }
 
 /// Transfers per round and thread, from the end of the warm-up on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// To take the turn and to pass it on: phase 0.
+    /// Transfers to take the turn and to pass it on: phase 0.
     pub turn: u64,
-    /// For the access itself: phase 1.
+    /// Transfers of the access itself: phase 1.
     pub access: u64,
 }
 
 impl Kind {
-    /// All kinds, by the names they have on the command line.
+    /// All kinds, by their names on the command line.
     pub const NAMES: [(&str, Kind); 8] = [
         ("private", Kind::Private),
         ("read-mostly", Kind::ReadMostly),
@@ -49,7 +49,7 @@ impl Kind {
         ("racing", Kind::Racing),
     ];
 
-    /// The kind of this name, for this many threads.
+    /// Returns the kind of this name, for this many threads.
     pub fn parse(name: Option<String>, threads: usize) -> Parsed<Kind> {
         let names = Kind::NAMES.map(|(name, _)| name).join(", ");
         let name = name.ok_or(format!("no kind: name one of {names}"))?;
@@ -61,12 +61,12 @@ impl Kind {
         Ok(kind)
     }
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         Kind::NAMES.into_iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// How many threads take turns with each other.
+    /// Returns how many threads take turns with each other.
     pub fn ring(self, threads: usize) -> usize {
         match self {
             Kind::Private | Kind::ReadMostly | Kind::Racing => 1,
@@ -75,10 +75,12 @@ impl Kind {
         }
     }
 
-    /// What a round must cost each of so many threads. See `turns.rs` for the turn. The access costs one, of these kinds:
-    /// - shared, false sharing and racing: the last thread has the line modified; the add takes it (1 copy invalidated);
-    /// - readers: the store finds a copy with every reader, an upgrade (`threads` - 1 copies invalidated); the first
-    ///   reader is served the modified line, the others a clean one;
+    /// Returns the transfers that a round must cause for each of `threads` threads. See `turns.rs` for the
+    /// turn. The access costs one, of these kinds:
+    /// - shared, false sharing and racing: the last thread has the line modified, and the add takes it (1
+    ///   copy invalidated).
+    /// - readers: the store finds a copy with every reader, an upgrade (`threads` - 1 copies invalidated).
+    ///   The first reader is served the modified line, the others a clean one.
     /// - split: the same as shared, of two lines.
     pub fn expected(self, threads: usize) -> Expected {
         let turn = if self.ring(threads) < 2 { 0 } else { 2 };

@@ -1,9 +1,8 @@
-//! Known traffic of cache lines: what the contention meter is tested with.
+//! Causes a known traffic of cache lines, which tests the contention meter.
 //!
-//! Each round of a thread is one access to memory, in strict turns where threads would otherwise race, so that the
-//! number of transfers per round is known exactly (`Kind::expected`, and in the report); of racing threads it is known if they
-//! are kept in step. Taking and passing the turn is
-//! phase 0, the access phase 1.
+//! Each round of a thread is one access to memory, in strict turns where threads would otherwise race, so
+//! that the number of transfers per round is known exactly (`Kind::expected`, and in the report). For racing
+//! threads it is known if they are kept in step. Taking and passing the turn is phase 0, the access phase 1.
 //!
 //! | kind | phase 0 | phase 1 | together | of one thread |
 //! |---|---|---|---|---|
@@ -45,10 +44,10 @@ const ACCESS: usize = 1;
 const ADDS: u64 = 16;
 /// Steps of computing, of four instructions each, in a round of the racing kind.
 const STEPS: usize = 48;
-/// Where the word of the split kind begins: four of its bytes lie on the next line.
+/// Offset of the word of the split kind: four of its bytes lie on the next line.
 const SPLIT: usize = 60;
 
-/// The memory that is probed, by kind. Relaxed throughout: turns and barriers order it.
+/// The probed memory, by kind. Every access is Relaxed: turns and barriers order it.
 struct Ground {
     own: Vec<Line<AtomicU64>>,
     word: Line<AtomicU64>,
@@ -70,14 +69,14 @@ impl Ground {
         }
     }
 
-    /// One access. `lap` counts this thread's from 1.
+    /// Performs one access. `lap` counts this thread's from 1.
     fn access(&self, kind: Kind, index: usize, lap: u64) {
         match kind {
             Kind::Private => (0..ADDS).for_each(|_| add(&self.own[index].0)),
             Kind::ReadMostly => assert_eq!(self.word.0.load(Relaxed), 0, "somebody wrote"),
             Kind::Shared => add(&self.word.0),
             Kind::FalseSharing => {
-                // The result is not looked at, so this is one instruction that loads and stores.
+                // The result is unused, so this is one instruction that loads and stores.
                 self.bytes.0[index].fetch_add(1, Relaxed);
             }
             Kind::PingPong => {}
@@ -86,7 +85,8 @@ impl Ground {
             // SAFETY: the word lies in the memory, and this is the thread's turn.
             Kind::Split => unsafe { asm!("add qword ptr [{}], 1", in(reg) self.split_word()) },
             Kind::Racing => {
-                // Never 0, and so as many instructions for every thread: else they would drift past each other.
+                // Never 0, so that every thread executes the same number of instructions. Otherwise they
+                // would drift past each other.
                 let before = 1 + STEPS * index / self.own.len();
                 compute(before);
                 self.add_in_turn(index);
@@ -95,8 +95,8 @@ impl Ground {
         }
     }
 
-    /// Adds to the word, and waits for half a round if no other thread has added since this one did. Threads whose adds nearly
-    /// coincide are kept in step, but in no order; this moves them apart, once.
+    /// Adds to the word, and waits for half a round if no other thread has added since this one did. Threads
+    /// whose adds nearly coincide are kept in step, but in no order. This moves them apart, once.
     fn add_in_turn(&self, index: usize) {
         let last = &self.own[index].0;
         let before = self.word.0.fetch_add(1, Relaxed);
@@ -106,12 +106,12 @@ impl Ground {
         last.store(before, Relaxed);
     }
 
-    /// The word on two lines.
+    /// Returns the word on two lines.
     fn split_word(&self) -> *mut u64 {
         self.split.0.get().cast::<u8>().wrapping_add(SPLIT).cast()
     }
 
-    /// Panics unless every round of every thread has left its trace.
+    /// Checks that every round of every thread has left its trace.
     fn check(&self, kind: Kind, threads: usize, rounds: u64) {
         let (word, all) = (self.word.0.load(Relaxed), threads as u64 * rounds);
         match kind {

@@ -1,7 +1,7 @@
-//! Strict turns around a ring of threads, at a known price.
+//! Strict turns around a ring of threads, at a known cost.
 //!
-//! Every thread has a flag alone on its line. Whoever has the turn stores the number of the lap into the flag of the
-//! next thread, which has been loading it until then:
+//! Every thread has a flag alone on its line. The thread that has the turn stores the number of the lap into
+//! the flag of the next thread, which has been loading it until then:
 //!
 //! ```text
 //! flag of the next thread      this thread's copy    the next one's copy    counts as
@@ -9,15 +9,16 @@
 //! this thread stores lap 5     modified              -                      1 upgrade, which invalidates 1 copy
 //! it loads lap 5               shared                shared                 1 load served modified
 //! ```
-//! However often and whenever the next thread looks, it has a copy until the store takes it away, so each turn costs a
-//! ring of two or more exactly two transfers: one to take the turn, one to pass it on. Alone in a ring they cost none.
+//! However often the next thread loads the flag, it has a copy until the store takes it away. So each turn
+//! costs a ring of two or more threads exactly two transfers: one to take the turn, one to pass it on. A ring
+//! of one thread costs none.
 
 use programs::spin::{Line, Spin};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// A ring.
 pub struct Ring {
-    /// For each thread: the last lap in which it was given the turn.
+    /// For each thread, the last lap in which it was given the turn.
     flags: Vec<Line<AtomicU64>>,
 }
 
@@ -30,26 +31,27 @@ pub struct RingPosition<'a> {
 }
 
 impl Ring {
-    /// For this many threads; the first one has the turn.
+    /// Creates a ring of this many threads. The first one has the turn.
     pub fn new(threads: usize) -> Ring {
         let flags: Vec<Line<AtomicU64>> = (0..threads).map(|_| Line::default()).collect();
-        // Relaxed: the threads that will look are not there yet.
+        // Relaxed: the threads that load it are not started yet.
         flags[0].0.store(1, Relaxed);
         Ring { flags }
     }
 
-    /// Place `index`, for one thread.
+    /// Returns place `index`, for one thread.
     pub fn place(&self, index: usize) -> RingPosition<'_> {
         RingPosition { ring: self, index, lap: 0 }
     }
 }
 
 impl RingPosition<'_> {
-    /// Returns the lap, when it is this thread's turn again.
+    /// Waits for this thread's next turn and returns the lap.
     pub fn take(&mut self, crowded: bool) -> u64 {
         self.lap += 1;
         let mut spin = Spin::new(crowded);
-        // Acquire: pairs with the Release in `pass`; what threads before us did in their turns is visible.
+        // Acquire: pairs with the Release in `pass`. The effects of the earlier turns of other threads are
+        // visible.
         while self.ring.flags[self.index].0.load(Acquire) != self.lap {
             spin.turn();
         }

@@ -4,8 +4,9 @@ use std::fs::{DirEntry, metadata, read_dir};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the files in an order that depends on their names alone. Links within folders count if they lead to
-/// files, since `--file` puts into the guest what a link leads to; links to folders might lead round in a circle.
+/// Returns the files in an order that depends on their names alone. Links within folders count if they lead
+/// to files, since `--file` puts into the guest the file that a link leads to. Links to folders might lead
+/// round in a circle.
 pub fn list(paths: &[String]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths.iter().map(Path::new) {
@@ -33,7 +34,7 @@ fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {
     read_dir(folder)?.collect()
 }
 
-/// The same error, with the path it is about.
+/// Returns the same error, with the path it is about.
 pub fn named(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

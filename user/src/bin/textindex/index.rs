@@ -13,18 +13,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// The phases as the contention meter tells them apart.
+/// The phases of the contention meter.
 const TABLE: usize = 1;
 const READ: usize = 2;
 
-/// Bits of a position that say where in its file it is; the others say in which.
+/// Bits of a position that give the offset in its file. The other bits give the file.
 const OFFSET: u32 = 40;
-/// Bytes that a thread maps at a time for what it found.
+/// Bytes that a thread maps at a time for its words.
 const BLOCK: usize = 256 << 10;
 
-/// What to index, and how.
+/// The files to index, and the sizes of buffers and tables.
 pub struct Job {
-    /// The files; positions name them by their place here.
+    /// The files. Positions name them by their place here.
     pub files: Vec<PathBuf>,
     /// Bytes of the buffer that each file is read through.
     pub buffer: usize,
@@ -32,22 +32,22 @@ pub struct Job {
     pub slots: usize,
 }
 
-/// Where a word stands: the file and the byte.
+/// Position of a word: the file and the byte.
 pub type WordPosition = (usize, usize);
 
-/// The finished index and what it took.
+/// The finished index and its costs.
 pub struct Index {
     /// All words, and their positions in ascending order.
     words: BTreeMap<&'static [u8], Vec<u64>>,
     /// Bytes of text.
     pub bytes: usize,
-    /// Calls of mmap, for buffers and for blocks.
+    /// Number of mmap calls, for buffers and for blocks.
     pub mmaps: u64,
     /// The whole window.
     pub window: Window,
 }
 
-/// What one thread has found.
+/// The words that one thread has found.
 struct Share {
     table: Table,
     arena: Arena,
@@ -55,7 +55,7 @@ struct Share {
     files: u64,
 }
 
-/// Indexes the files on so many threads.
+/// Indexes the files on `threads` threads.
 pub fn build(job: &Job, threads: usize) -> Index {
     let next = Line(AtomicUsize::new(0));
     let (shares, window) = measure(threads, |_| Share::collect(job, &next.0));
@@ -70,15 +70,15 @@ pub fn build(job: &Job, threads: usize) -> Index {
 }
 
 impl Share {
-    /// One thread's work: whoever is done with a file takes the next. For the meter a file is a round: how many there are does not
-    /// depend on the threads.
+    /// Does one thread's work: a thread that is done with a file takes the next. For the meter a file is a
+    /// round: the number of files does not depend on the threads.
     fn collect(job: &Job, next: &AtomicUsize) -> Share {
         marker::phase(TABLE);
         let mut arena = Arena::new(BLOCK);
         let mut share = Share { table: Table::new(job.slots, &mut arena), arena, bytes: 0, files: 0 };
         marker::phase(READ);
         loop {
-            // Relaxed: the number says which file, and nothing else.
+            // Relaxed: the number selects the file, and orders nothing else.
             let file = next.fetch_add(1, Relaxed);
             let Some(path) = job.files.get(file) else { return share };
             let read = share.add(file, path, job.buffer);
@@ -107,18 +107,18 @@ fn place(position: u64) -> WordPosition {
 }
 
 impl Index {
-    /// How many words there are, and how many different ones.
+    /// Returns the number of words, and the number of different ones.
     pub fn count(&self) -> (usize, usize) {
         (self.words.values().map(Vec::len).sum(), self.words.len())
     }
 
-    /// Where a word stands.
+    /// Returns the positions of a word.
     pub fn find(&self, word: &str) -> Vec<WordPosition> {
         let found = self.words.get(word.to_ascii_lowercase().as_bytes());
         found.into_iter().flatten().map(|position| place(*position)).collect()
     }
 
-    /// A number that depends on every word and every position, and on nothing else.
+    /// Returns a number that depends on every word and every position, and on nothing else.
     pub fn digest(&self) -> u64 {
         self.words.iter().fold(0, |digest, (word, positions)| {
             positions.iter().fold(mix(digest ^ hash(word)), |sum, position| mix(sum ^ (position + 1)))

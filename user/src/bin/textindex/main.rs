@@ -1,8 +1,9 @@
-//! A word index of a source tree, after Psearchy of MOSBENCH: an application of section 7 of the Bonsai paper.
+//! A word index of a source tree, after Psearchy of MOSBENCH: an application of section 7 of the Bonsai
+//! paper.
 //!
-//! Threads take one file after the other. Each has a hash table of its own, and every file is read through a buffer that is
-//! mapped for it and unmapped after it, as the C library's streams do: many small calls of mmap and munmap beside the page
-//! faults of large tables.
+//! Threads take one file after the other. Each has a hash table of its own. Every file is read through a
+//! buffer that is mapped for it and unmapped after it, as the C library's streams do: many small calls of
+//! mmap and munmap beside the page faults of large tables.
 
 mod files;
 mod index;
@@ -57,7 +58,7 @@ fn main() {
     if options.json { say(report.json()) } else { say(report.text()) }
 }
 
-/// What there is to say about an index.
+/// The report of an index.
 struct Report<'a> {
     options: &'a Options,
     job: &'a Job,
@@ -65,7 +66,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// File and byte of each place of the word to find.
+    /// Returns file and byte of each place of the word to find.
     fn found(&self) -> Option<Vec<(String, usize)>> {
         let places = self.index.find(self.options.find.as_deref()?);
         Some(places.into_iter().map(|(file, at)| (self.job.files[file].display().to_string(), at)).collect())

@@ -1,5 +1,5 @@
-//! A file read through a buffer of its own, as the C library's streams do it: the buffer is mapped when the file is opened
-//! and unmapped when it is closed.
+//! A file that is read through a buffer of its own, as the C library's streams do it. The buffer is mapped
+//! when the file is opened and unmapped when it is closed.
 
 use programs::buffer::Buffer;
 use programs::words::{in_word, words};
@@ -14,15 +14,15 @@ pub struct Stream<R> {
 }
 
 impl Stream<File> {
-    /// Opens a file, with a buffer of so many bytes.
+    /// Opens a file, with a buffer of `room` bytes.
     pub fn open(path: &Path, room: usize) -> io::Result<Stream<File>> {
         Ok(Stream { source: File::open(path)?, buffer: Buffer::new(room) })
     }
 }
 
 impl<R: Read> Stream<R> {
-    /// Calls `found` with every word, in lower case, and where it stands; returns how many bytes there are. What is longer
-    /// than the buffer counts as several words.
+    /// Calls `found` with every word, in lower case, and its position. Returns the number of bytes. A word
+    /// longer than the buffer counts as several words.
     pub fn for_each_word(mut self, mut found: impl FnMut(usize, &[u8])) -> io::Result<usize> {
         let (mut start, mut kept) = (0, 0);
         loop {
@@ -34,13 +34,13 @@ impl<R: Read> Stream<R> {
             if count == 0 {
                 return Ok(start + length);
             }
-            // The next piece goes on with the word that this one breaks off.
+            // The next piece begins with the word that this one breaks off.
             self.buffer.copy_within(whole..length, 0);
             (start, kept) = (start + whole, length - whole);
         }
     }
 
-    /// How many of the bytes read are words that have ended, or fill the buffer.
+    /// Returns how many of the bytes read are words that have ended, or fill the buffer.
     fn whole(&self, length: usize) -> usize {
         let open = self.buffer[..length].iter().rev().take_while(|byte| in_word(**byte)).count();
         if open == self.buffer.len() { length } else { length - open }

@@ -1,13 +1,14 @@
-//! Some threads look up regions that are always there, the others map and unmap regions between them: RadixVM's figures
-//! 6 and 7, for the radix map, the skip list and Bonsai.
+//! Some threads look up regions that are always there, the others map and unmap regions between them:
+//! RadixVM's figures 6 and 7, for the radix map, the skip list and Bonsai.
 //!
-//! The maps are those of the kernel's crates, in this program's own memory; no system call is made while it works. For
-//! the contention meter a round is a batch of lookups or a region mapped and unmapped: lookups are phase 1, changes phase
-//! 2, and phase 0 what a core does for the epochs between them, and before: each reader's first way through all regions.
+//! The maps are those of the kernel's crates, in this program's own memory. No system call is made while it
+//! works. For the contention meter a round is a batch of lookups, or a region mapped and unmapped. Lookups
+//! are phase 1 and changes phase 2. Phase 0 is the work of a core for the epochs, and each reader's first
+//! pass through all regions.
 //!
-//! Lookups lock nothing and write nothing, in any of the maps. What a writer takes from a reader are cache lines that
-//! lead to other regions too: towers of the skip list, rebuilt paths of Bonsai. The radix map has none: a region's slots
-//! are a line of their own.
+//! Lookups lock nothing and write nothing, in any of the maps. A writer takes from readers the cache lines
+//! that lead to other regions too: towers of the skip list, rebuilt paths of Bonsai. The radix map has none
+//! of those: a region's slots are a line of their own.
 
 mod maps;
 
@@ -33,7 +34,7 @@ const USAGE: &str = "usage: treelookup [OPTIONS]\nSome threads look up regions, 
     --lookups N     lookups of each reader (default 1000000), in batches of 64\n  \
     --json          one JSON object instead of a line of text";
 
-/// Regions that are always there. A writer's lies behind one of them.
+/// Number of regions that are always there. A writer's region lies behind one of them.
 const REGIONS: u64 = 1024;
 const STRIDE: u64 = 2 * PAGES;
 const BATCH: u64 = 64;
@@ -71,7 +72,7 @@ impl Options {
     }
 }
 
-/// What one thread did.
+/// The result of one thread.
 enum Done {
     Lookups(Duration),
     Changes(u64),
@@ -82,12 +83,12 @@ struct Run<'a, M> {
     map: &'a M,
     machine: &'a Machine,
     options: &'a Options,
-    /// Readers that have not finished. Relaxed: writers only stop a little later or earlier.
+    /// Number of readers that have not finished. Relaxed: writers only stop a little later or earlier.
     reading: AtomicUsize,
 }
 
 impl<M: Map> Run<'_, M> {
-    /// The first threads read, the others write.
+    /// Does one thread's work: the first threads read, the others write.
     fn work(&self, worker: &Worker) -> Done {
         self.machine.as_core(worker.index, |pin| match worker.index.checked_sub(self.options.readers()) {
             None => self.look_up(pin, worker.index as u64),
@@ -122,7 +123,8 @@ impl<M: Map> Run<'_, M> {
         assert!(self.map.finds(pin, page), "page {page} was missed, which is always there");
     }
 
-    /// Maps and unmaps until the last reader is done, once at least; each writer behind regions of its own.
+    /// Maps and unmaps until the last reader is done, at least once. Each writer does so behind regions of
+    /// its own.
     fn change(&self, pin: &Pinned, writer: u64) -> Done {
         let (writers, mut random) = (self.options.writers as u64, Random::new(!writer));
         let mut changes = 0;
@@ -165,7 +167,7 @@ fn measured<M: Map>(map: &M, machine: &Machine, options: &Options) -> Report {
     report
 }
 
-/// What there is to say.
+/// The report of a run.
 struct Report {
     window: Window,
     lookups_per_s: f64,

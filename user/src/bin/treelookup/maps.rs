@@ -1,4 +1,4 @@
-//! The maps, and the epochs by which they free what they have taken out.
+//! The maps, and the epochs by which they free removed objects.
 
 use baselines::SkipList;
 use bonsai::Bonsai;
@@ -6,7 +6,7 @@ use percore::{CoreId, Pinned, threads};
 use radixmap::{Always, IfPresent, RadixMap, Value};
 use refcache::Refcache;
 
-/// Pages of a region: in the radix map a cache line of slots.
+/// Number of pages of a region. In the radix map they are a cache line of slots.
 pub const PAGES: u64 = 8;
 
 const NO_MEMORY: &str = "there is memory for a few regions";
@@ -15,11 +15,11 @@ const NO_MEMORY: &str = "there is memory for a few regions";
 pub trait Map: Sync {
     fn map(&self, pin: &Pinned, start: u64);
     fn unmap(&self, pin: &Pinned, start: u64);
-    /// Whether the region of a page is found.
+    /// Returns whether the region of a page is found.
     fn finds(&self, pin: &Pinned, page: u64) -> bool;
 }
 
-/// The epochs of both worlds.
+/// The RCU domain and the Refcache of all cores.
 pub struct Machine {
     pub rcu: rcu::Domain,
     pub refcache: Refcache,
@@ -32,7 +32,7 @@ impl Machine {
         Self { rcu, refcache: Refcache::new(config) }
     }
 
-    /// This thread as a core.
+    /// Runs `act` with this thread as a core.
     pub fn as_core<R>(&self, core: usize, act: impl FnOnce(&Pinned) -> R) -> R {
         let _core = threads::enter(CoreId::new(core));
         let pin = percore::pin();
@@ -44,14 +44,14 @@ impl Machine {
         result
     }
 
-    /// A core's regular duty. It holds nothing.
+    /// Does a core's regular work for the epochs. The core holds no reference meanwhile.
     pub fn rest(&self, pin: &Pinned) {
         self.rcu.quiesce(pin);
         self.refcache.tick(pin);
     }
 }
 
-/// What the radix map says of each page of a region.
+/// The value of each page of a region in the radix map.
 #[derive(Clone, Copy)]
 pub struct Mapped;
 

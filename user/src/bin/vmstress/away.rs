@@ -1,4 +1,4 @@
-//! What leaves the range: pages that move, and come back; children with copies of them.
+//! Operations that leave the range: pages that move and come back, and children with copies of them.
 
 use crate::pattern::{self, WORDS};
 use crate::shadow::{Access, Held, Shows, State};
@@ -9,7 +9,8 @@ use programs::require;
 use std::io;
 
 impl Stress<'_> {
-    /// To the thread's own place and back. What lies side by side and is alike may still be several mappings, on Linux.
+    /// Moves pages to the thread's own place and back. Adjacent pages with equal attributes may still be
+    /// several mappings, on Linux.
     pub fn move_away(&mut self) {
         let held = self.lock_any();
         let (range, mapped) = held.uniform();
@@ -19,12 +20,13 @@ impl Stress<'_> {
         if !mapped || count > LARGE {
             return;
         }
-        // SAFETY: the pages are locked, the other place is the thread's own, and nobody keeps references into either.
+        // SAFETY: the pages are locked, the other place is the thread's own, and there are no references into
+        // either.
         let result = unsafe { memory::shift(address, length, self.aside) };
         let split = result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT));
         self.expect("mremap", &range, &result, split.then_some(libc::EFAULT));
         if !split {
-            // SAFETY: as before; the pages have left a hole, which is locked.
+            // SAFETY: as before. The pages have left a hole, which is locked.
             let back = unsafe { memory::shift(self.aside, length, address) };
             self.expect("mremap back", &range, &back, None);
         }
@@ -33,7 +35,8 @@ impl Stress<'_> {
         (range.start..range.start + count.min(CONTENTS)).for_each(|page| self.check(&held, page));
     }
 
-    /// The other threads are not in the child, and hold nothing that it needs; but they may write to the file.
+    /// Forks a child that checks some pages. The other threads are not in the child, and hold nothing that it
+    /// needs, but they may write to the file.
     pub fn fork(&mut self) {
         let held = self.lock_some();
         let child = require(spawn(|| self.look_as_child(&held)), "fork");
@@ -47,7 +50,7 @@ impl Stress<'_> {
         drop(held);
     }
 
-    /// Checks the pages, and writes to those that nobody else would see written.
+    /// Checks the pages, and writes to those whose changes no other process would see.
     fn look_as_child(&self, held: &Held) {
         for page in held.range().filter(|page| held.state(*page).access >= Access::Read) {
             let State { access, version, shows } = held.state(page);
@@ -67,10 +70,10 @@ impl Stress<'_> {
     }
 }
 
-/// Keeps the room at `place` from everybody else.
+/// Reserves the room at `place`.
 ///
 /// # Safety
-/// What is there is nobody else's.
+/// Nothing else may use the memory there.
 unsafe fn reserve(place: usize) -> io::Result<usize> {
     // SAFETY: the caller answers for the place.
     unsafe { memory::map_at(place, LARGE * PAGE, libc::PROT_NONE, PRIVATE | libc::MAP_FIXED) }

@@ -6,7 +6,7 @@ use crate::shadow::{Access, Held, Shows, State};
 use crate::stress::Stress;
 
 impl Stress<'_> {
-    /// New words, by the program itself or by the kernel.
+    /// Writes new words, by the program itself or by the kernel.
     pub fn write(&mut self) {
         let mut held = self.lock_some();
         for page in held.range() {
@@ -32,18 +32,18 @@ impl Stress<'_> {
         }
         let place = self.address(page) as *mut u64;
         for (index, word) in words.iter().enumerate() {
-            // SAFETY: the page is locked and must be writable: if it is not, the program rightly dies.
+            // SAFETY: the page is locked and must be writable. If it is not, the program dies, as it should.
             unsafe { place.add(index).write_volatile(*word) };
         }
     }
 
-    /// Looks at a few pages.
+    /// Checks a few pages.
     pub fn read(&mut self) {
         let held = self.lock_some();
         held.range().for_each(|page| self.check(&held, page));
     }
 
-    /// Compares every byte of a locked page with what must be there; or finds it refused, as it must be.
+    /// Compares every byte of a locked page with its expected contents, or checks that access is refused.
     pub fn check(&mut self, held: &Held, page: usize) {
         let State { access, version, .. } = held.state(page);
         let mut found = [0; WORDS];
@@ -68,12 +68,12 @@ impl Stress<'_> {
         }
         let place = self.address(page) as *const u64;
         for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: the page is locked and must be readable: if it is not, the program rightly dies.
+            // SAFETY: the page is locked and must be readable. If it is not, the program dies, as it should.
             *word = unsafe { place.add(index).read_volatile() };
         }
     }
 
-    /// Looks at a page that anybody may be changing.
+    /// Checks a page that any thread may be changing.
     pub fn peek(&mut self) {
         let page = self.random.below(self.arena.shadow.len());
         let mut found = [0; WORDS];
@@ -88,7 +88,7 @@ impl Stress<'_> {
         }
     }
 
-    /// Different for every write of every thread.
+    /// Returns a number that is different for every write of every thread.
     fn next_version(&mut self) -> u32 {
         self.writes = (self.writes + 1) & 0xff_ffff;
         (self.thread as u32) << 24 | self.writes.max(1)

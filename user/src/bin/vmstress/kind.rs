@@ -19,18 +19,18 @@ pub enum Kind {
     Write,
     /// Loads, or a system call that loads.
     Read,
-    /// A look without the lock.
+    /// Loads without the lock.
     Peek,
     /// `mremap` to another place and back.
     Move,
-    /// A child that looks at its copy, and writes to it.
+    /// A child that checks its copy, and writes to it.
     Fork,
-    /// Another CPU.
+    /// Moves to another CPU.
     Wander,
 }
 
 impl Kind {
-    /// All of them, in the order of their declaration.
+    /// All operations, in the order of their declaration.
     pub const ALL: [Kind; 11] = [
         Kind::Map,
         Kind::Add,
@@ -45,15 +45,15 @@ impl Kind {
         Kind::Wander,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         let names =
             ["map", "add", "unmap", "protect", "discard", "write", "read", "peek", "move", "fork", "wander"];
         names[self as usize]
     }
 
-    /// Of 1024 operations, about: 184 map, 32 add, 112 unmap, 128 protect, 72 discard, 240 write, 176 read, 60 peek,
-    /// 8 move, 4 fork, 8 wander.
+    /// Chooses an operation. Of 1024 they are about: 184 map, 32 add, 112 unmap, 128 protect, 72 discard, 240
+    /// write, 176 read, 60 peek, 8 move, 4 fork, 8 wander.
     pub fn choose(random: &mut Random) -> Kind {
         let bounds = [184, 216, 328, 456, 528, 768, 944, 1004, 1012, 1016];
         let draw = random.below(1024);

@@ -1,5 +1,5 @@
 //! Many threads map, unmap, protect, write and read pages of one shared range, and check every byte against
-//! what must be there.
+//! its expected value.
 
 mod away;
 mod contents;
@@ -56,7 +56,7 @@ impl Options {
         args.end().map(|()| options)
     }
 
-    /// Whether a thread has done enough.
+    /// Returns whether a thread has done enough.
     fn enough(&self, done: u64, start: Instant) -> bool {
         match self.seconds {
             Some(seconds) => done.is_multiple_of(64) && start.elapsed() >= Duration::from_secs(seconds),

@@ -1,4 +1,4 @@
-//! Calls that change what is mapped.
+//! Calls that change mappings.
 
 use crate::shadow::{Access, Held, Shows, State};
 use crate::stress::Stress;
@@ -9,7 +9,7 @@ use std::ops::Range;
 const ZEROS: u32 = 0;
 
 impl Stress<'_> {
-    /// With `MAP_FIXED` or `MAP_FIXED_NOREPLACE`.
+    /// Maps pages with `MAP_FIXED` or `MAP_FIXED_NOREPLACE`.
     pub fn map(&mut self, flag: i32) {
         let (mut held, access, shows) = (self.lock_any(), self.any_access(), self.any_shown());
         let result = self.map_pages(&held.range(), protection(access), shows, flag);
@@ -25,7 +25,7 @@ impl Stress<'_> {
 
     fn map_pages(&self, pages: &Range<usize>, rights: i32, shows: Shows, flag: i32) -> io::Result<usize> {
         let (address, length) = self.bytes(pages);
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
+        // SAFETY: the pages are locked, and there are no references into the range.
         unsafe {
             match shows {
                 Shows::Memory => memory::map_at(address, length, rights, PRIVATE | flag),
@@ -43,22 +43,22 @@ impl Stress<'_> {
         unsafe { memory::map_file_at(place, rights, flags, &self.arena.file, pages.start * PAGE) }
     }
 
-    /// Takes them away.
+    /// Unmaps pages.
     pub fn unmap(&mut self) {
         let mut held = self.lock_any();
         let (address, length) = self.bytes(&held.range());
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
+        // SAFETY: the pages are locked, and there are no references into the range.
         let result = unsafe { memory::unmap(address, length) };
         self.expect("munmap", &held.range(), &result, None);
         let gone = State { access: Access::Unmapped, version: ZEROS, shows: Shows::Memory };
         held.range().for_each(|page| held.set(page, gone));
     }
 
-    /// Other rights.
+    /// Changes the rights of pages.
     pub fn protect(&mut self) {
         let (mut held, access) = (self.lock_any(), self.any_access());
         let (address, length) = self.bytes(&held.range());
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
+        // SAFETY: the pages are locked, and there are no references into the range.
         let result = unsafe { memory::protect(address, length, protection(access)) };
         let (head, mapped) = held.uniform();
         let whole = mapped && head == held.range();
@@ -68,12 +68,12 @@ impl Stress<'_> {
         }
     }
 
-    /// Takes away what they hold.
+    /// Discards the contents of pages.
     pub fn discard(&mut self) {
         let mut held = self.lock_any();
         let (range, mapped) = held.uniform();
         let (address, length) = self.bytes(&range);
-        // SAFETY: the pages are locked, and nobody keeps references into the range.
+        // SAFETY: the pages are locked, and there are no references into the range.
         let result = unsafe { memory::discard(address, length) };
         self.expect("madvise", &range, &result, (!mapped).then_some(libc::ENOMEM));
         if mapped {
@@ -93,7 +93,7 @@ impl Stress<'_> {
     }
 }
 
-/// A page that was just mapped, or lost what it held.
+/// Returns the state of a page that was just mapped, or lost its contents.
 fn fresh(held: &Held, page: usize, access: Access, shows: Shows) -> State {
     let version = if shows == Shows::Memory { ZEROS } else { held.file(page) };
     State { access, version, shows }

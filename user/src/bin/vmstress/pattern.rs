@@ -1,28 +1,28 @@
-//! What a page holds: zeros (version 0), or 512 words that each name their place and their version.
+//! The contents of a page: zeros (version 0), or 512 words that each name their place and their version.
 //!
-//! The low half of a word depends on the page and on the place in it, so a word out of place is noticed; the
+//! The low half of a word depends on the page and on the place in it, so a misplaced word is noticed. The
 //! high half is the version. A reader without the lock cannot know the version, and may see a word half
 //! written, but every byte of the low half must be zero or the one that belongs there.
 
 use programs::memory::PAGE;
 use programs::random::mix;
 
-/// Words per page.
+/// Number of words per page.
 pub const WORDS: usize = PAGE / 8;
-/// A page's contents.
+/// The contents of a page.
 pub type Words = [u64; WORDS];
 
-/// The word at `index` of a page.
+/// Returns the word at `index` of a page.
 pub fn word(page: usize, index: usize, version: u32) -> u64 {
     if version == 0 { 0 } else { u64::from(version) << 32 | tag(page, index) }
 }
 
-/// Everything that a page of this version holds.
+/// Returns the contents of a page of this version.
 pub fn words(page: usize, version: u32) -> Words {
     std::array::from_fn(|index| word(page, index, version))
 }
 
-/// Whether the word could stand there while somebody writes the page, or zeroes it.
+/// Returns whether the word is possible while another thread writes the page, or zeroes it.
 pub fn plausible(page: usize, index: usize, found: u64) -> bool {
     let right = tag(page, index).to_le_bytes();
     found.to_le_bytes().iter().zip(right).take(4).all(|(found, right)| *found == 0 || *found == right)

@@ -1,12 +1,12 @@
-//! Touching memory that may not be there, without dying of it: the kernel is asked to touch it, and says
+//! Touches memory that may not be there, without dying of it: the kernel is asked to touch it, and returns
 //! EFAULT if it may not. That needs no signal handler, and tests the kernel's own copying.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
-/// A pipe through which the kernel copies memory to and fro. Holds at most a page at a time, so nothing here
-/// ever waits.
+/// A pipe through which the kernel copies memory to and fro. It holds at most a page at a time, so nothing
+/// here ever waits.
 pub struct Probe {
     from: File,
     to: File,
@@ -20,7 +20,7 @@ impl Probe {
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptors are fresh and nobody else's.
+        // SAFETY: the descriptors are fresh and not owned elsewhere.
         let [from, to] = ends.map(|end: RawFd| unsafe { File::from_raw_fd(end) });
         Ok(Probe { from, to })
     }
@@ -40,7 +40,7 @@ impl Probe {
     }
 
     fn push(&self, address: usize, length: usize) -> io::Result<()> {
-        // SAFETY: the kernel only reads, and refuses what it cannot read.
+        // SAFETY: the kernel only reads, and refuses memory that it cannot read.
         let count = unsafe { libc::write(self.to.as_raw_fd(), address as *const _, length) };
         whole(count, length)
     }
@@ -54,8 +54,9 @@ impl Probe {
 
 /// Asks the kernel to write to memory at `address` that it should refuse to write to.
 pub fn write_refused(address: usize) -> io::Result<()> {
-    // SAFETY: `address` lies in pages that the caller holds locked: if the kernel wrongly writes to them, that
-    // is the error to report. The raw call, because the C library reads the clock without the kernel.
+    // SAFETY: `address` lies in pages that the caller holds locked: if the kernel wrongly writes to them,
+    // that is the error to report. This is the raw call, because the C library reads the clock without the
+    // kernel.
     let result = unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, address) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -80,11 +81,11 @@ mod tests {
         probe.write(memory, &[1, 2, 3, 4]).unwrap();
         probe.read(memory, &mut found).unwrap();
         assert_eq!(found, [1, 2, 3, 4]);
-        // SAFETY: nobody refers to the memory.
+        // SAFETY: nothing refers to the memory.
         unsafe { memory::protect(memory, PAGE, libc::PROT_READ).unwrap() };
         assert_eq!(write_refused(memory).unwrap_err().raw_os_error(), Some(libc::EFAULT));
         assert!(write_refused(memory + PAGE).is_ok());
-        // SAFETY: nobody refers to the memory.
+        // SAFETY: nothing refers to the memory.
         unsafe { memory::unmap(memory, 2 * PAGE).unwrap() };
         assert_eq!(probe.read(memory, &mut found).unwrap_err().raw_os_error(), Some(libc::EFAULT));
     }

@@ -1,4 +1,4 @@
-//! What must be there: one word per page of the shared range, which is also that page's lock.
+//! The expected state: one word per page of the shared range, which is also that page's lock.
 //!
 //! ```text
 //! bit 0        locked
@@ -8,8 +8,8 @@
 //! ```
 //! A thread locks the pages that it is about to change or to check, from left to right, so two threads never
 //! wait for each other in a circle. While it holds a page it alone changes the mapping and the contents, and
-//! the word says exactly what the kernel must agree with. The next holder may be on another core: that is
-//! how a stale translation shows.
+//! the word says exactly what the kernel must agree with. The next holder may be on another core, and so
+//! finds stale translations.
 
 use programs::spin::Spin;
 use std::ops::Range;
@@ -17,38 +17,38 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 const LOCKED: u64 = 1;
 
-/// What the program may do to a page.
+/// The rights of the program to a page.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub enum Access {
     /// Nothing is mapped.
     Unmapped,
     /// Mapped with PROT_NONE.
     None,
-    /// Mapped to be read.
+    /// Mapped read-only.
     Read,
     /// Mapped to be read and written.
     Write,
 }
 
-/// What a page shows.
+/// The object that a page shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shows {
     /// Memory of its own.
     Memory,
-    /// The page of the file that has its number: what is written is the file's.
+    /// The page of the file that has its number. Writes go to the file.
     Shared,
-    /// That page until it is written.
+    /// That page, until it is written.
     Private,
 }
 
-/// What must be true of a page.
+/// The expected state of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
-    /// What may be done.
+    /// Rights to the page.
     pub access: Access,
-    /// What it holds, see `pattern`.
+    /// Version of its contents, see `pattern`.
     pub version: u32,
-    /// Where that is from.
+    /// Object that it shows.
     pub shows: Shows,
 }
 
@@ -67,19 +67,19 @@ impl State {
 /// All pages of the range.
 pub struct Shadow {
     pages: Vec<AtomicU64>,
-    /// Versions of the file's pages; whoever holds a page holds the file's.
+    /// Versions of the file's pages. The holder of a page also holds the file's.
     file: Vec<AtomicU32>,
     crowded: bool,
 }
 
 impl Shadow {
-    /// `count` pages, all in one state. `crowded`: threads outnumber CPUs.
+    /// Creates `count` pages, all in one state. `crowded`: threads outnumber CPUs.
     pub fn new(count: usize, state: State, crowded: bool) -> Shadow {
         let pages = (0..count).map(|_| AtomicU64::new(state.word())).collect();
         Shadow { pages, file: (0..count).map(|_| AtomicU32::new(0)).collect(), crowded }
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     pub fn len(&self) -> usize {
         self.pages.len()
     }
@@ -94,13 +94,13 @@ impl Shadow {
 
 fn lock(page: &AtomicU64, crowded: bool) {
     let mut spin = Spin::new(crowded);
-    // Acquire: pairs with the Release in `drop`; what the last holder did to the page is seen.
+    // Acquire: pairs with the Release in `drop`. The effects of the last holder on the page are visible.
     while page.fetch_or(LOCKED, Acquire) & LOCKED != 0 {
         spin.turn();
     }
 }
 
-/// Locked pages; dropping it unlocks them.
+/// Locked pages. Dropping it unlocks them.
 pub struct Held<'a> {
     pages: &'a [AtomicU64],
     file: &'a [AtomicU32],
@@ -108,47 +108,48 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// The numbers of the pages.
+    /// Returns the numbers of the pages.
     pub fn range(&self) -> Range<usize> {
         self.first..self.first + self.pages.len()
     }
 
-    /// What must be true of page number `page`.
+    /// Returns the expected state of page number `page`.
     pub fn state(&self, page: usize) -> State {
         // Relaxed: only the holder writes.
         State::from_word(self.pages[page - self.first].load(Relaxed))
     }
 
-    /// What will be true of it from now on.
+    /// Sets the expected state.
     pub fn set(&mut self, page: usize, state: State) {
         // Relaxed: released by `drop`.
         self.pages[page - self.first].store(state.word() | LOCKED, Relaxed);
     }
 
-    /// What the file's page number `page` holds.
+    /// Returns the version of the file's page number `page`.
     pub fn file(&self, page: usize) -> u32 {
         // Relaxed: as for the pages.
         self.file[page - self.first].load(Relaxed)
     }
 
-    /// What it will hold from now on.
+    /// Sets the version of the file's page.
     pub fn set_file(&mut self, page: usize, version: u32) {
         self.file[page - self.first].store(version, Relaxed);
     }
 
-    /// Whether all pages are mapped, or none of them.
+    /// Returns whether the page is mapped.
     fn mapped(&self, page: usize) -> bool {
         self.state(page).access != Access::Unmapped
     }
 
-    /// The longest range of pages from the first on that are all mapped or all unmapped, and which.
+    /// Returns the longest range of pages from the first on that are all mapped or all unmapped, and whether
+    /// they are mapped.
     pub fn uniform(&self) -> (Range<usize>, bool) {
         let mapped = self.mapped(self.first);
         let count = self.range().take_while(|page| self.mapped(*page) == mapped).count();
         (self.first..self.first + count, mapped)
     }
 
-    /// Whether any page is mapped.
+    /// Returns whether any page is mapped.
     pub fn any_mapped(&self) -> bool {
         self.range().any(|page| self.mapped(page))
     }

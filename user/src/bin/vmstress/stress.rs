@@ -1,7 +1,7 @@
-//! What the threads do, and what must come of it.
+//! The operations of the threads, and their expected results.
 //!
-//! Every operation but `peek` and `wander` locks the pages it is about (`shadow`), makes a call, and knows
-//! exactly what the call must return and what the pages hold afterwards:
+//! Every operation but `peek` and `wander` locks its pages (`shadow`), makes a call, and knows exactly what
+//! the call must return and what the pages hold afterwards:
 //!
 //! | operation | over pages that are | must give |
 //! |-----------|---------------------|-----------|
@@ -29,32 +29,32 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-/// Most pages whose contents one operation writes or reads.
+/// Maximum number of pages whose contents one operation writes or reads.
 pub const CONTENTS: usize = 8;
 /// A large range: 2 MiB, aligned to it.
 pub const LARGE: usize = 512;
 
 /// The shared range.
 pub struct Arena {
-    /// Where it starts: aligned to 2 MiB.
+    /// Its start, aligned to 2 MiB.
     pub base: usize,
-    /// What must be there.
+    /// The expected state.
     pub shadow: Shadow,
     /// A file as long as the range.
     pub file: OwnedFd,
-    /// CPUs to wander to.
+    /// CPUs that threads move to.
     pub cpus: Vec<usize>,
 }
 
-/// One thread's view.
+/// The state of one thread.
 pub struct Stress<'a> {
     /// The range.
     pub arena: &'a Arena,
     /// Its number.
     pub thread: usize,
-    /// Its choices.
+    /// Source of its choices.
     pub random: Random,
-    /// The kernel's hand on the range.
+    /// Accesses to the range by the kernel.
     pub probe: Probe,
     /// Room for pages that move, which is the thread's own.
     pub aside: usize,
@@ -63,14 +63,14 @@ pub struct Stress<'a> {
 }
 
 impl<'a> Stress<'a> {
-    /// Thread number `thread` over the range; the seed makes its choices repeatable.
+    /// Creates thread number `thread` over the range. The seed makes its choices repeatable.
     pub fn new(arena: &'a Arena, thread: usize, seed: u64) -> Stress<'a> {
         let random = Random::new(seed.wrapping_mul(0x1_0001).wrapping_add(thread as u64));
         let aside = require(memory::map(LARGE * PAGE, libc::PROT_NONE), "mmap of a place");
         Stress { arena, thread, random, probe: require(Probe::open(), "pipe"), aside, writes: 0 }
     }
 
-    /// One operation of a random kind over random pages.
+    /// Does one operation of a random kind over random pages.
     pub fn step(&mut self) -> Kind {
         let kind = Kind::choose(&mut self.random);
         match kind {
@@ -100,19 +100,19 @@ impl<'a> Stress<'a> {
         require(cores::pin(cpu), "sched_setaffinity");
     }
 
-    /// Any pages, locked.
+    /// Locks any pages.
     pub fn lock_any(&mut self) -> Held<'a> {
         let range = self.any_range();
         self.arena.shadow.lock(range)
     }
 
-    /// A few pages, locked.
+    /// Locks a few pages.
     pub fn lock_some(&mut self) -> Held<'a> {
         let range = self.any_range();
         self.arena.shadow.lock(range.start..range.end.min(range.start + CONTENTS))
     }
 
-    /// Mostly a few pages, now and then up to all of them, or 2 MiB on a 2 MiB boundary.
+    /// Returns mostly a few pages, now and then up to all of them, or 2 MiB on a 2 MiB boundary.
     fn any_range(&mut self) -> Range<usize> {
         let all = self.arena.shadow.len();
         let start = self.random.below(all);
@@ -129,12 +129,12 @@ impl<'a> Stress<'a> {
         }
     }
 
-    /// Where a page is.
+    /// Returns the address of a page.
     pub fn address(&self, page: usize) -> usize {
         self.arena.base + page * PAGE
     }
 
-    /// Where pages are, and how many bytes that is.
+    /// Returns the address of pages, and their length in bytes.
     pub fn bytes(&self, range: &Range<usize>) -> (usize, usize) {
         (self.address(range.start), range.len() * PAGE)
     }
@@ -150,7 +150,7 @@ impl<'a> Stress<'a> {
         }
     }
 
-    /// Ends the program with what is wrong.
+    /// Ends the program with a description of the failure.
     pub fn wrong(&self, what: &str, page: usize, text: &str) -> ! {
         let address = self.address(page);
         die(format_args!("thread {}: {what}, page {page} at {address:#x}: {text}", self.thread))

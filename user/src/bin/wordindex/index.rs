@@ -1,4 +1,4 @@
-//! All phases of one index, on pinned threads.
+//! Runs all phases of one index, on pinned threads.
 //!
 //! ```text
 //!          map                     reduce                  merge
@@ -18,19 +18,19 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// The phases as the contention meter tells them apart.
+/// The phases of the contention meter.
 const MAP: usize = 1;
 const REDUCE: usize = 2;
 const MERGE: usize = 3;
 
-/// What every thread has to show for a phase, readable by all after the barrier.
+/// Every thread's result of a phase, readable by all after the barrier.
 type Results<T> = Vec<OnceLock<&'static [T]>>;
 
-/// The finished index and what it took.
+/// The finished index and its costs.
 pub struct Index {
     /// All words.
     pub tree: Node,
-    /// Blocks mapped.
+    /// Number of blocks mapped.
     pub mmaps: u64,
     /// Seconds of map, reduce and merge.
     pub phases: [f64; 3],
@@ -38,14 +38,14 @@ pub struct Index {
     pub window: Window,
 }
 
-/// What one thread brings home.
+/// The result of one thread.
 struct Share {
     mmaps: u64,
     phases: [f64; 3],
     tree: Option<Node>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Job {
     text: &'static [u8],
     parts: Vec<Range<usize>>,
@@ -90,7 +90,7 @@ impl Job {
     }
 }
 
-/// The results of all threads, in their order.
+/// Returns the results of all threads, in their order.
 fn all<T>(results: &Results<T>) -> impl Iterator<Item = &'static [T]> {
     results.iter().map(|result| *result.get().expect("every thread is past the barrier"))
 }
@@ -101,7 +101,7 @@ struct Phase<'a> {
 }
 
 impl Phase<'_> {
-    /// Publishes this thread's result, waits for all the others, and says how long the phase took.
+    /// Publishes this thread's result, waits for all the others, and returns how long the phase took.
     fn end<T>(&mut self, place: &OnceLock<&'static [T]>, result: &'static [T]) -> f64 {
         assert!(place.set(result).is_ok(), "a thread has one result per phase");
         self.worker.barrier.wait();

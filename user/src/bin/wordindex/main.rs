@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// What there is to say about an index.
+/// The report of an index.
 struct Report<'a> {
     options: &'a Options,
     index: Index,
@@ -86,7 +86,7 @@ impl Report<'_> {
         self.entries.iter().take(self.options.top).map(|entry| (name(entry), entry.positions.len()))
     }
 
-    /// The positions of the word to find, none if there is no such word.
+    /// Returns the word to find and its positions, or `None` if there is no such word.
     fn found(&self) -> Option<(&str, &'static [u64])> {
         let word = self.options.find.as_deref()?;
         let entry = self.index.tree.find(word.to_ascii_lowercase().as_bytes());

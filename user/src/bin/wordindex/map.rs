@@ -1,12 +1,12 @@
-//! The map phase: one thread turns its part of the text into one table per reducer, in its own memory. A word belongs to
-//! the reducer that its hash names, on every thread.
+//! The map phase: one thread turns its part of the text into one table per reducer, in its own memory. The
+//! hash of a word selects its reducer, the same on every thread.
 
 use programs::arena::{Arena, List};
 use programs::table::{Table, hash};
 use programs::words::words;
 use std::ops::Range;
 
-/// The tables of one part of the text, one for each of `reducers`.
+/// Returns the tables of one part of the text, one for each of `reducers`.
 pub fn map(text: &'static [u8], part: Range<usize>, reducers: usize, arena: &mut Arena) -> &'static [Table] {
     let mut row = List::with_room(reducers, arena);
     (0..reducers).for_each(|_| {

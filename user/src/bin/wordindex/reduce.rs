@@ -13,12 +13,13 @@ pub struct Entry {
     pub positions: &'static [u64],
 }
 
-/// Joins the tables that the mappers have made for one reducer, in the order of their parts of the text;
-/// returns its words, sorted.
+/// Joins the tables that the mappers have made for one reducer, in the order of their parts of the text.
+/// Returns its words, sorted.
 pub fn reduce(tables: impl Iterator<Item = &'static Table>, arena: &mut Arena) -> &'static [Entry] {
     let mut shares: List<&'static Slot> = List::default();
     tables.flat_map(Table::words).for_each(|slot| shares.push(slot, arena));
-    // A mapper's positions are all below those of the next, so the first one orders the shares of a word.
+    // A mapper's positions are all below those of the next, so the first position orders the shares of a
+    // word.
     shares.elements().sort_unstable_by_key(|slot| (slot.word, slot.positions[0]));
     let mut entries = List::default();
     for same in shares.chunk_by(|one, next| one.word == next.word) {

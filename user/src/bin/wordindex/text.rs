@@ -1,4 +1,5 @@
-//! The input: all files in one piece of memory, in lower case. The position of a word is its offset in the whole input.
+//! The input: all files in one piece of memory, in lower case. The position of a word is its offset in the
+//! whole input.
 
 use programs::memory::{self, READ_WRITE};
 use programs::require;
@@ -7,7 +8,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// Reads the files one after the other, all of it `repeat` times, each file followed by a line end.
+/// Reads the files one after the other, repeats all of it `repeat` times, and adds a line end after each
+/// file.
 pub fn load(files: &[String], repeat: usize) -> io::Result<&'static [u8]> {
     let mut files = files.iter().map(|path| open(path)).collect::<io::Result<Vec<_>>>()?;
     let once: usize = files.iter().map(|(_, length)| length + 1).sum();
@@ -30,14 +32,14 @@ fn open(path: &str) -> io::Result<(File, usize)> {
     Ok((file, length))
 }
 
-/// Fresh memory that is never unmapped.
+/// Maps fresh memory that is never unmapped.
 fn room(length: usize) -> &'static mut [u8] {
     let address = require(memory::map(length, READ_WRITE), "mmap of the input");
-    // SAFETY: the memory is fresh, zeroed, nobody else's, and stays mapped for ever.
+    // SAFETY: the memory is fresh and zeroed, nothing else refers to it, and it stays mapped for ever.
     unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length) }
 }
 
-/// Cuts the text into `count` parts of about the same length, never within a word.
+/// Divides the text into `count` parts of about the same length, never within a word.
 pub fn parts(text: &[u8], count: usize) -> Vec<Range<usize>> {
     let cut = |at: usize| at + text[at..].iter().take_while(|byte| in_word(**byte)).count();
     let cuts: Vec<usize> = (0..=count).map(|part| text.len() * part / count).collect();

@@ -1,6 +1,6 @@
-//! The merge phase, and what it makes: a B+ tree of all words that every thread may read.
+//! The merge phase and its result: a B+ tree of all words that every thread may read.
 //!
-//! Each thread merges one range of words out of all reducers' sorted runs into leaves of its own memory; the
+//! Each thread merges one range of words out of all reducers' sorted runs into leaves of its own memory. The
 //! first one then builds the levels above them.
 
 use crate::reduce::Entry;
@@ -12,7 +12,7 @@ const FAN_OUT: usize = 32;
 /// Samples per run from which the ranges are chosen.
 const SAMPLES: usize = 16;
 
-/// A node of the tree, never empty but for the root.
+/// A node of the tree. Only the root may be empty.
 #[derive(Clone, Copy)]
 pub enum Node {
     /// Words, sorted.
@@ -21,7 +21,7 @@ pub enum Node {
     Inner(&'static [Node]),
 }
 
-/// The leaves of range `index` of as many ranges as there are runs.
+/// Returns the leaves of range `index`. There are as many ranges as runs.
 pub fn merge(runs: &[&'static [Entry]], index: usize, arena: &mut Arena) -> &'static [Node] {
     let bounds = bounds(runs);
     let mut range: List<Entry> = List::default();
@@ -36,7 +36,7 @@ pub fn merge(runs: &[&'static [Entry]], index: usize, arena: &mut Arena) -> &'st
     leaves.freeze()
 }
 
-/// The words at which the ranges meet, the same for every thread.
+/// Returns the words at which the ranges meet, the same for every thread.
 fn bounds(runs: &[&'static [Entry]]) -> Vec<&'static [u8]> {
     let sample = |run: &&'static [Entry]| {
         let run = *run;
@@ -53,7 +53,7 @@ fn lower(run: &[Entry], word: &[u8]) -> usize {
 }
 
 impl Node {
-    /// The root above all leaves, which come sorted.
+    /// Builds the root above all leaves, which come sorted.
     pub fn root(leaves: impl Iterator<Item = &'static [Node]>, arena: &mut Arena) -> Node {
         let mut level = List::default();
         leaves.flatten().for_each(|leaf| level.push(*leaf, arena));
@@ -65,7 +65,7 @@ impl Node {
         level.first().copied().unwrap_or(Node::Leaf(&[]))
     }
 
-    /// The entry of a word.
+    /// Returns the entry of a word.
     pub fn find(&self, word: &[u8]) -> Option<&'static Entry> {
         match self {
             Node::Leaf(entries) => entries.get(lower(entries, word)).filter(|entry| entry.word == word),
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// A number that depends on every word and every position, and on nothing else.
+    /// Returns a number that depends on every word and every position, and on nothing else.
     pub fn digest(&self) -> u64 {
         let mut digest = 0;
         self.for_each(&mut |entry| {
