@@ -1,6 +1,7 @@
-//! The configurations of the RadixVM kernel: what can be chosen, the word for each choice, and what it means.
+//! The configurations of the RadixVM kernel: the choices, the word for each alternative, and its meaning.
 //!
-//! The options of the `radixvm` command, the kernel's command line and the JSON of benchmarks use these words, and no others.
+//! The options of the `radixvm` command, the kernel's command line and the JSON of benchmarks use these
+//! words, and no others.
 
 /// One of several alternatives, named by a word.
 pub trait Choice: Copy + PartialEq + Send + Sync + 'static {
@@ -21,7 +22,7 @@ pub trait Choice: Copy + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// Defines enums of alternatives; the documentation of each is its explanation.
+/// Defines enums of alternatives. The documentation of each is its explanation.
 macro_rules! choices {
     ($($(#[$meta:meta])* $name:ident, $key:literal { $($choice:ident = $word:literal: $help:literal,)* })*) => {
         $(
@@ -74,7 +75,7 @@ choices! {
 }
 
 impl Design {
-    /// Returns the page tables that a space of this design has unless it is told others.
+    /// Returns the page tables of a space of this design by default.
     pub const fn default_tables(self) -> Tables {
         match self {
             Design::Radix => Tables::Adaptive,
@@ -94,7 +95,7 @@ impl Design {
 }
 
 impl Huge {
-    /// What the kernel does unless it is told otherwise, and what both kernels are told where they are compared.
+    /// The kernel's default, and the choice for both kernels where they are compared.
     pub const DEFAULT: Huge = Huge::Always;
 }
 

@@ -1,12 +1,13 @@
-//! A reader of cpio archives in the "newc" format, in place: names and contents are borrowed from the archive.
+//! A reader of cpio archives in the "newc" format, in place: names and contents are borrowed from the
+//! archive.
 //!
-//! An archive comes from outside, so nothing in it is believed: a header that is cut off, a number that is no
-//! number, a length that leads beyond the end is a [`BadArchive`] that says where and what.
+//! An archive comes from outside and is not trusted: a truncated header, an invalid number or a length that
+//! leads beyond the end is a [`BadArchive`] that says where and what.
 //!
 //! ```text
 //! "070701"  13 fields of 8 hexadecimal digits  name NUL  padding to 4  contents  padding to 4  "070701" ...
 //! ```
-//! The entry called `TRAILER!!!` is the end; what follows it is ignored.
+//! The entry called `TRAILER!!!` is the end. Anything behind it is ignored.
 
 use core::fmt;
 
@@ -22,17 +23,17 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
     /// Type and permissions, as in `st_mode`.
     pub mode: u32,
-    /// Inode number in the archive; hard links share it.
+    /// Inode number in the archive, which hard links share.
     pub ino: u32,
     /// Hard links.
     pub links: u32,
     /// Last change, in seconds.
     pub mtime: u32,
-    /// Contents; the target of a symbolic link.
+    /// Contents, or the target of a symbolic link.
     pub data: &'a [u8],
 }
 
-/// What is wrong with an archive, and at which byte.
+/// The error in an archive, and its byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadArchive {
     /// Offset of the entry that is bad.
@@ -49,7 +50,7 @@ impl fmt::Display for BadArchive {
 
 impl core::error::Error for BadArchive {}
 
-/// The entries of `archive` up to its trailer. After an error there are no more.
+/// Returns the entries of `archive` up to its trailer. After an error there are no more.
 pub fn entries(archive: &[u8]) -> Entries<'_> {
     Entries { archive, at: 0, ended: false }
 }

@@ -1,23 +1,23 @@
-//! Why a call failed.
+//! Linux error numbers.
 
 use core::fmt;
 
-/// A Linux error number, 1 to 4095; a call returns it negated.
+/// A Linux error number, 1 to 4095. A call returns it negated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(u16);
 
 impl Errno {
-    /// The number as C's `errno` has it.
+    /// Returns the number as in C's `errno`.
     pub const fn number(self) -> i32 {
         self.0 as i32
     }
 
-    /// What a failed call leaves in rax.
+    /// Returns the value of rax after a call that failed with this error.
     pub const fn to_result(self) -> u64 {
         (self.0 as u64).wrapping_neg()
     }
 
-    /// The error that a call's result stands for, if it failed.
+    /// Returns the error that a call's result stands for, if it failed.
     pub const fn from_result(result: u64) -> Option<Self> {
         let number = result.wrapping_neg();
         if number >= 1 && number <= 4095 { Some(Self(number as u16)) } else { None }
@@ -46,7 +46,7 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = $text] pub const $name: Self = Self($number);)*
 
-            /// The C name.
+            /// Returns the C name.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some(stringify!($name)),)*

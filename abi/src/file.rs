@@ -59,15 +59,15 @@ constants! { u32:
     STATX_RESERVED = 0x8000_0000, "statx: may not be asked for.";
 }
 
-/// The current directory, where a directory's descriptor is asked for.
+/// Stands for the current directory in place of a directory's descriptor.
 pub const AT_FDCWD: i32 = -100;
-/// The longest path with its NUL.
+/// Maximum length of a path with its NUL.
 pub const PATH_MAX: usize = 4096;
-/// The longest name in a directory.
+/// Maximum length of a name in a directory.
 pub const NAME_MAX: usize = 255;
-/// The most buffers of one readv or writev.
+/// Maximum number of buffers of one readv or writev.
 pub const IOV_MAX: usize = 1024;
-/// The most bytes that one read or write moves.
+/// Maximum number of bytes that one read or write moves.
 pub const MAX_RW_COUNT: usize = 0x7fff_f000;
 
 constants! { u64:
@@ -156,7 +156,7 @@ plain! {
         pub gid: u32,
         /// Zero.
         pub padding: u32,
-        /// The device that this is.
+        /// Number of the device, for a device file.
         pub rdev: u64,
         /// Bytes.
         pub size: i64,
@@ -220,7 +220,7 @@ plain! {
         pub ctime: StatxTimestamp,
         /// Last change of the contents.
         pub mtime: StatxTimestamp,
-        /// The device that this is: major, minor.
+        /// Number of the device, for a device file: major, minor.
         pub rdev: [u32; 2],
         /// Device: major, minor.
         pub dev: [u32; 2],
@@ -269,11 +269,11 @@ plain! {
     /// `struct pollfd`.
     #[derive(Default)]
     pub struct PollFd {
-        /// Descriptor; negative ones are skipped.
+        /// Descriptor. Negative ones are skipped.
         pub fd: i32,
-        /// What to wait for.
+        /// Events to wait for.
         pub events: i16,
-        /// What is there.
+        /// Events that are ready.
         pub revents: i16,
     }
 }

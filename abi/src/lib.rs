@@ -1,4 +1,4 @@
-//! The Linux x86-64 numbers, structures and errnos that the kernel and the programs share, and the boot image's
+//! The Linux x86-64 numbers, structures and errnos that the kernel and the programs share, the boot image's
 //! format, and the markers for the contention meter.
 //!
 //! Every structure is laid out as Linux has it, without hidden padding, so that it may be copied to and from

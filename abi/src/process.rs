@@ -1,4 +1,4 @@
-//! Threads, futexes, limits, and what a program is told about its machine.
+//! Threads, futexes, limits, and the description of the machine for programs.
 
 use crate::time::Timeval;
 use crate::{constants, plain};
@@ -127,11 +127,11 @@ plain! {
     pub struct CloneArgs {
         /// `CLONE_*`.
         pub flags: u64,
-        /// Where to store a pidfd.
+        /// Address for a pidfd.
         pub pidfd: u64,
-        /// Where the child's tid goes in the child.
+        /// Address for the child's tid in the child.
         pub child_tid: u64,
-        /// Where the child's tid goes in the parent.
+        /// Address for the child's tid in the parent.
         pub parent_tid: u64,
         /// Signal on the child's exit.
         pub exit_signal: u64,
@@ -143,7 +143,7 @@ plain! {
         pub tls: u64,
         /// Address of wanted tids.
         pub set_tid: u64,
-        /// How many.
+        /// Number of those tids.
         pub set_tid_size: u64,
         /// A cgroup's descriptor.
         pub cgroup: u64,
@@ -163,9 +163,9 @@ plain! {
     /// `struct rlimit64`.
     #[derive(Default)]
     pub struct Rlimit {
-        /// What is enforced.
+        /// The limit that is enforced.
         pub current: u64,
-        /// How far it may be raised.
+        /// The maximum to which it may be raised.
         pub maximum: u64,
     }
 

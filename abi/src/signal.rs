@@ -80,7 +80,7 @@ constants! { i32:
     CLD_CONTINUED = 6, "The child goes on.";
 }
 
-/// The size of the alternate stack that `sigaltstack` asks for at least.
+/// Minimum size of the alternate stack for `sigaltstack`.
 pub const MINSIGSTKSZ: u64 = 2048;
 
 plain! {
@@ -91,7 +91,7 @@ plain! {
         pub handler: u64,
         /// `SA_*`.
         pub flags: u64,
-        /// Where the handler returns to.
+        /// Address to which the handler returns.
         pub restorer: u64,
         /// Signals blocked in the handler, bit 0 = signal 1.
         pub mask: u64,

@@ -1,9 +1,9 @@
-//! Every Linux x86-64 call and how much of it the kernel does: the one list that the kernel's dispatch table
-//! and `radixvm syscalls` are both made from.
+//! Every Linux x86-64 call and how much of it the kernel does. The kernel's dispatch table and `radixvm
+//! syscalls` are both made from this list.
 
-/// Hands the list to the macro `$callback`, one `number name support;` per call. Support is one of
-/// `full`, `partial "what is missing"`, `none`, or `declined`: a `none` that programs are written to expect,
-/// so that nobody needs to hear of it. The kernel has a handler for `full` and `partial`, or does not compile.
+/// Hands the list to the macro `$callback`, one `number name support;` per call. Support is one of `full`,
+/// `partial "what is missing"`, `none`, or `declined`: a `none` that programs are written to expect, so that
+/// it need not be reported. The kernel has a handler for `full` and `partial`, or does not compile.
 #[macro_export]
 macro_rules! for_each_syscall {
     ($callback:ident) => {
@@ -386,25 +386,25 @@ macro_rules! for_each_syscall {
     };
 }
 
-/// How much of a call works.
+/// Support of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// All that a program may ask of it.
+    /// All of the call works.
     Full,
-    /// All but what the text says.
+    /// The call works except for the parts that the text names.
     Partial(&'static str),
-    /// Answers `ENOSYS`.
+    /// The call returns `ENOSYS`.
     None,
 }
 
 /// One Linux call.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What a program puts in rax.
+    /// The number in rax.
     pub number: u32,
     /// The name in the Linux manual.
     pub name: &'static str,
-    /// How much of it works.
+    /// Its support.
     pub support: Support,
 }
 
@@ -432,7 +432,7 @@ macro_rules! entries {
 /// Every call, by rising number.
 pub const TABLE: &[Entry] = for_each_syscall!(entries);
 
-/// The call with this number.
+/// Returns the call with this number.
 pub fn find(number: u64) -> Option<&'static Entry> {
     let at = TABLE.binary_search_by_key(&number, |entry| entry.number.into()).ok()?;
     Some(&TABLE[at])

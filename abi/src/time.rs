@@ -24,7 +24,7 @@ plain! {
     /// An interval timer's setting.
     #[derive(Default)]
     pub struct Itimerspec {
-        /// The period, zero for a single shot.
+        /// The period, or zero for a single shot.
         pub interval: Timespec,
         /// Time to the next expiry.
         pub value: Timespec,
@@ -32,7 +32,7 @@ plain! {
 }
 
 impl Timespec {
-    /// The time that is `nanoseconds` after zero.
+    /// Returns the time that is `nanoseconds` after zero.
     pub const fn from_ns(nanoseconds: u64) -> Self {
         Self {
             seconds: (nanoseconds / 1_000_000_000) as i64,
@@ -40,7 +40,7 @@ impl Timespec {
         }
     }
 
-    /// Nanoseconds since zero, saturating; `None` for a time Linux calls invalid.
+    /// Returns the nanoseconds since zero, saturating, or `None` for a time that Linux calls invalid.
     pub const fn to_ns(self) -> Option<u64> {
         if self.seconds < 0 || self.nanoseconds < 0 || self.nanoseconds >= 1_000_000_000 {
             return None;

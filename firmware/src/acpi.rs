@@ -1,21 +1,24 @@
-//! The little of ACPI that the kernel needs: which CPUs there are, and where the I/O APIC is. Read from the MADT.
+//! Reads the part of ACPI that the kernel needs from the MADT: the list of CPUs, and the address of the I/O
+//! APIC.
 //!
-//! A table that is not there, cannot be read or makes no sense counts as absent: the machine then has the CPU that runs.
+//! A table that is missing, unreadable or senseless counts as absent. The machine then has only the CPU that
+//! runs.
 
 use crate::cpus::{Cpus, Reach};
 
-/// Physical memory, wherever it lies.
+/// Access to physical memory, wherever it lies.
 pub trait Physical {
-    /// Fills `into` with the bytes at `at`. False if they cannot be read.
+    /// Fills `into` with the bytes at `at`. Returns false if they cannot be read.
     fn read(&self, at: u64, into: &mut [u8]) -> bool;
 }
 
 /// Bytes before a table's own contents, and before the MADT's entries.
 const HEADER: u64 = 36;
 const ENTRIES: u64 = HEADER + 8;
-/// No table is longer: a length beyond is garbage.
+/// Maximum length of a table. A greater length is garbage.
 const LONGEST: u64 = 16 << 20;
-/// Where a PC's firmware leaves the root pointer, on a multiple of 16, and where it says of another such place.
+/// Addresses where a PC's firmware leaves the root pointer, on a multiple of 16, and where it names another
+/// such place.
 const FIRMWARE: core::ops::Range<u64> = 0xe_0000..0x10_0000;
 const EXTENDED_AREA: u64 = 0x40e;
 const EXTENDED_BYTES: u64 = 1024;
@@ -25,25 +28,25 @@ const LOCAL_APIC: u8 = 0;
 const IO_APIC: u8 = 1;
 const OVERRIDE: u8 = 2;
 const X2APIC: u8 = 9;
-/// The most bytes of an entry that are looked at.
+/// Maximum number of bytes of an entry that are read.
 const ENTRY_BYTES: usize = 16;
-/// The number of a processor that is none.
+/// Number of an entry without a processor.
 const NO_APIC: u8 = 0xff;
 
-/// What the MADT says.
+/// The contents of the MADT.
 #[derive(Clone, Debug)]
 pub struct Madt<const MAX: usize> {
     /// The CPUs, the boot CPU first.
     pub cpus: Cpus<MAX>,
     /// Physical address of the I/O APIC, if there is one.
     pub io_apic: Option<u64>,
-    /// The I/O APIC's line for the legacy interrupt that was asked for.
+    /// The I/O APIC's line for the requested legacy interrupt.
     pub line: u32,
 }
 
 impl<const MAX: usize> Madt<MAX> {
-    /// Reads the tables that start at `rsdp`, or, if that is 0, where the firmware left them. `boot` is the APIC number of the
-    /// CPU that runs, `irq` the legacy interrupt whose line is wanted.
+    /// Reads the tables that start at `rsdp`, or, if that is 0, where the firmware left them. `boot` is the
+    /// APIC number of the CPU that runs, `irq` the legacy interrupt whose line is wanted.
     pub fn read(memory: &impl Physical, rsdp: u64, boot: u32, reach: Reach, irq: u8) -> Self {
         let mut madt = Self { cpus: Cpus::new(boot, reach), io_apic: None, line: u32::from(irq) };
         let rsdp = if rsdp == 0 { search(memory) } else { Some(rsdp) };
@@ -80,7 +83,7 @@ fn each_entry(memory: &impl Physical, table: u64, bytes: u64, mut f: impl FnMut(
     }
 }
 
-/// The root pointer, where the firmware may have left it.
+/// Searches the root pointer where the firmware may have left it.
 fn search(memory: &impl Physical) -> Option<u64> {
     let area = read(memory, EXTENDED_AREA).map_or(0, |segment| u64::from(u16::from_le_bytes(segment)) << 4);
     let extended = area..if area == 0 { 0 } else { area + EXTENDED_BYTES };
@@ -93,7 +96,7 @@ fn is_root(memory: &impl Physical, at: u64) -> bool {
     })
 }
 
-/// Address and length of the table with this signature.
+/// Returns address and length of the table with this signature.
 fn find(memory: &impl Physical, rsdp: u64, signature: [u8; 4]) -> Option<(u64, u64)> {
     if !is_root(memory, rsdp) {
         return None;
@@ -111,7 +114,7 @@ fn find(memory: &impl Physical, rsdp: u64, signature: [u8; 4]) -> Option<(u64, u
     Some((found, length(memory, found)?))
 }
 
-/// A table's length, if it can be one.
+/// Returns a table's length, if it is plausible.
 fn length(memory: &impl Physical, table: u64) -> Option<u64> {
     let length = u64::from(u32::from_le_bytes(read(memory, table.checked_add(4)?)?));
     let last = table.checked_add(LONGEST)?;

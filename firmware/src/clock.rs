@@ -1,6 +1,6 @@
-//! How far two counters that run at the same speed are apart.
+//! Estimates the distance of two counters that run at the same speed.
 
-/// What is to be added to one counter to have the other, as far as it is known.
+/// The number to add to one counter to get the other, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Offset {
     low: i64,
@@ -8,20 +8,21 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// Nothing is known.
+    /// Returns an offset of which nothing is known.
     pub fn unknown() -> Self {
         Self { low: i64::MIN, high: i64::MAX }
     }
 
-    /// The other counter showed `theirs` when ours was between `before` and `after`.
+    /// Narrows the offset: the other counter showed `theirs` when this one was between `before` and `after`.
     pub fn narrow(&mut self, before: u64, theirs: u64, after: u64) {
         let (low, high) = (theirs.wrapping_sub(after) as i64, theirs.wrapping_sub(before) as i64);
         let both = Self { low: self.low.max(low), high: self.high.min(high) };
-        // Counters that do not keep their distance: what was seen last is nearest.
+        // If both ranges are disjoint, the counters do not keep their distance, and the last exchange is
+        // nearest.
         *self = if both.low <= both.high { both } else { Self { low, high } };
     }
 
-    /// What to add. Counters that may be the same are.
+    /// Returns the number to add. It is 0 for counters that may be the same.
     pub fn value(self) -> i64 {
         if self.low <= 0 && 0 <= self.high { 0 } else { self.low.midpoint(self.high) }
     }

@@ -1,16 +1,16 @@
-//! Which of the listed CPUs can be used.
+//! Selects the usable CPUs of those that are listed.
 
 use core::fmt;
 
-/// Flags of a CPU's entry: it may be started.
+/// Flag of a CPU's entry: it may be started.
 const ENABLED: u32 = 1;
 
-/// Which APIC numbers interrupts can be sent to.
+/// The APIC numbers to which interrupts can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Eight bits, of which the last number means everybody.
+    /// Eight bits, of which the last number addresses all CPUs.
     XApic,
-    /// 32 bits, of which the last number means everybody.
+    /// 32 bits, of which the last number addresses all CPUs.
     X2Apic,
 }
 
@@ -23,7 +23,7 @@ impl Reach {
     }
 }
 
-/// The CPUs to use, the boot CPU first, each by its APIC number; at most `MAX`.
+/// The CPUs to use, the boot CPU first, each by its APIC number. There are at most `MAX`.
 #[derive(Clone, Debug)]
 pub struct Cpus<const MAX: usize> {
     ids: [u32; MAX],
@@ -32,19 +32,19 @@ pub struct Cpus<const MAX: usize> {
     left_out: LeftOut,
 }
 
-/// How many CPUs are listed and not used, and why.
+/// Number of CPUs that are listed and not used, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The firmware says not to start them.
+    /// CPUs that the firmware says not to start.
     pub disabled: u32,
-    /// No interrupt can be sent to them.
+    /// CPUs to which no interrupt can be sent.
     pub unreachable: u32,
-    /// There is no room for them.
+    /// CPUs for which there is no room.
     pub too_many: u32,
 }
 
 impl<const MAX: usize> Cpus<MAX> {
-    /// The CPU that runs, alone.
+    /// Creates the list with only the CPU that runs.
     pub fn new(boot: u32, reach: Reach) -> Self {
         Self { ids: [boot; MAX], count: 1, reach, left_out: LeftOut::default() }
     }
@@ -64,19 +64,19 @@ impl<const MAX: usize> Cpus<MAX> {
         }
     }
 
-    /// Their APIC numbers.
+    /// Returns their APIC numbers.
     pub fn ids(&self) -> &[u32] {
         &self.ids[..self.count]
     }
 
-    /// What is listed besides.
+    /// Returns the number of other listed CPUs.
     pub fn left_out(&self) -> LeftOut {
         self.left_out
     }
 }
 
 impl LeftOut {
-    /// Whether any CPU is left out.
+    /// Returns whether any CPU is left out.
     pub fn any(self) -> bool {
         self != Self::default()
     }

@@ -1,9 +1,9 @@
-//! Works out what the kernel must know of a PC when it boots: which memory there is and which CPUs, how far clocks are apart,
-//! a seed for random numbers.
+//! Works out what the kernel must know of a PC when it boots: its memory and its CPUs, the distance of
+//! clocks, a seed for random numbers.
 //!
-//! It believes nothing blindly that firmware and boot loader say: maps may be unsorted, overlap, end in the middle of a page, tables may lie
-//! anywhere, CPUs may be listed twice or out of reach. Nothing here touches memory by itself, so that all of it is tested
-//! on the host.
+//! It does not trust the firmware and the boot loader: maps may be unsorted, overlap, or end in the middle of
+//! a page, tables may lie anywhere, CPUs may be listed twice or out of reach. Nothing here touches memory by
+//! itself, so that all of it is tested on the host.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

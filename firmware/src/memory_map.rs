@@ -1,8 +1,8 @@
-//! Which physical memory there is.
+//! The set of usable physical memory.
 
 /// Bytes of a frame.
 pub const FRAME: u64 = 4096;
-/// More regions than any firmware reports, after merging.
+/// Maximum number of regions. No firmware reports as many, after merging.
 const MAX_REGIONS: usize = 128;
 
 /// An entry of a boot loader's memory map.
@@ -12,7 +12,7 @@ pub struct Memory {
     pub start: u64,
     /// Address past the last byte.
     pub end: u64,
-    /// Whether it may be used as memory. Everything else may not be written.
+    /// Whether it may be used as memory. All other entries must not be written.
     pub usable: bool,
 }
 
@@ -28,7 +28,8 @@ pub struct MemoryMap {
 impl MemoryMap {
     /// Collects the frames below `limit` that are usable in whole.
     ///
-    /// Entries may come in any order and overlap. Where a usable one overlaps another kind, the memory is not used.
+    /// Entries may come in any order and overlap. Where a usable one overlaps another kind, the memory is not
+    /// used.
     pub fn new(entries: impl Iterator<Item = Memory> + Clone, limit: u64) -> Self {
         let mut map = Self { regions: [(0, 0); MAX_REGIONS], count: 0, lost: 0 };
         let (usable, other) = (|entry: &Memory| entry.usable, |entry: &Memory| !entry.usable);
@@ -38,7 +39,7 @@ impl MemoryMap {
         map
     }
 
-    /// Takes away every frame that the range touches.
+    /// Removes every frame that the range touches.
     pub fn remove(&mut self, (start, end): (u64, u64)) {
         if start >= end {
             return;
@@ -50,28 +51,29 @@ impl MemoryMap {
         }
     }
 
-    /// The regions, lowest first.
+    /// Returns the regions, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + Clone {
         self.regions[..self.count].iter().copied()
     }
 
-    /// One past the highest frame.
+    /// Returns one past the highest frame.
     pub fn end_frame(&self) -> u64 {
         self.iter().last().map_or(0, |(_, end)| end / FRAME)
     }
 
-    /// Frames in all regions.
+    /// Returns the number of frames in all regions.
     pub fn frames(&self) -> u64 {
         self.iter().map(|(start, end)| (end - start) / FRAME).sum()
     }
 
-    /// Bytes of usable memory that are left out: beyond the limit, [not worth its table](Self::lose_unaffordable), or in too many pieces.
+    /// Returns the bytes of usable memory that are left out: beyond the limit, [not worth its
+    /// table](Self::lose_unaffordable), or in too many pieces.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Takes `bytes`, rounded up to frames, away from the top of the highest region that has them below `limit`, and
-    /// returns their address. `None` if no region has them.
+    /// Removes `bytes`, rounded up to frames, from the top of the highest region that has them below `limit`,
+    /// and returns their address. Returns `None` if no region has them.
     pub fn carve(&mut self, bytes: u64, limit: u64) -> Option<u64> {
         let bytes = bytes.checked_next_multiple_of(FRAME)?;
         let room =
@@ -82,8 +84,8 @@ impl MemoryMap {
         Some(at)
     }
 
-    /// Leaves out the highest regions as long as a table with `each` bytes for every frame up to the highest fits into no
-    /// region, or takes more than one part in `share` of all memory.
+    /// Leaves out the highest regions as long as a table with `each` bytes for every frame up to the highest
+    /// fits into no region, or takes more than one part in `share` of all memory.
     pub fn lose_unaffordable(&mut self, each: u64, share: u64) {
         let largest = |map: &Self| map.iter().map(|(start, end)| end - start).max().unwrap_or(0);
         while self.end_frame() * each > largest(self).min(self.frames() * FRAME / share) {
@@ -104,7 +106,7 @@ impl MemoryMap {
         }
     }
 
-    /// Adds a range; what it overlaps or meets becomes one region with it.
+    /// Adds a range. It is merged with the regions that it overlaps or meets.
     fn add(&mut self, (mut start, mut end): (u64, u64)) {
         if start >= end {
             return;
@@ -115,7 +117,7 @@ impl MemoryMap {
         self.insert((start, end));
     }
 
-    /// Takes out the regions that overlap the range.
+    /// Removes and returns the regions that overlap the range.
     fn take_overlapping(&mut self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let first = self.iter().take_while(|(_, high)| *high <= start).count();
         let taken = self.iter().skip(first).take_while(|(low, _)| *low < end).count();
@@ -125,7 +127,7 @@ impl MemoryMap {
         (first..first + taken).map(move |at| old[at])
     }
 
-    /// Puts a range in its place, which overlaps no region. With no place left, the smallest region is lost.
+    /// Inserts a range that overlaps no region, in order. With no place left, the smallest region is lost.
     fn insert(&mut self, (start, end): (u64, u64)) {
         if start >= end {
             return;
@@ -150,7 +152,7 @@ impl MemoryMap {
     }
 }
 
-/// The frames that lie in an entry in whole.
+/// Returns the frames that lie in an entry in whole.
 fn inner_frames(entry: Memory) -> (u64, u64) {
     let start = entry.start.checked_next_multiple_of(FRAME).unwrap_or(u64::MAX);
     (start, entry.end & !(FRAME - 1))

@@ -1,4 +1,4 @@
-//! Which large pages show all memory at one constant distance.
+//! Computes the large pages that map all memory at one constant offset.
 
 use crate::MemoryMap;
 
@@ -6,7 +6,7 @@ use crate::MemoryMap;
 pub const MIB_2: u64 = 2 << 20;
 /// Bytes of a page of a gibibyte.
 pub const GIB: u64 = 1 << 30;
-/// Devices of a PC lie below.
+/// Devices of a PC lie below this address.
 const FOUR_GIB: u64 = 4 << 30;
 
 /// A page of the physmap.
@@ -16,12 +16,12 @@ pub struct Page {
     pub at: u64,
     /// [`MIB_2`] or [`GIB`].
     pub bytes: u64,
-    /// Whether there is any memory in it; otherwise at most devices.
+    /// Whether there is any memory in it. Otherwise there are at most devices.
     pub is_memory: bool,
 }
 
-/// The pages that show all memory of a map, and everything below 4 GiB, lowest first. What lies between regions above 4 GiB
-/// is not shown, so their number depends on the memory there is and not on where it lies.
+/// The pages that map all memory of a map, and everything below 4 GiB, lowest first. Gaps between regions
+/// above 4 GiB are not mapped, so the number of pages depends on the amount of memory and not on its place.
 pub struct Pages<'a> {
     memory: &'a MemoryMap,
     /// Whether the CPU has pages of a gibibyte.
@@ -30,12 +30,12 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// The pages for this memory, on a CPU with or without pages of a gibibyte.
+    /// Returns the pages for this memory, on a CPU with or without pages of a gibibyte.
     pub fn new(memory: &'a MemoryMap, has_gib: bool) -> Self {
         Self { memory, has_gib, next: 0 }
     }
 
-    /// The first address from `at` on that is to be shown.
+    /// Returns the first address from `at` on that must be mapped.
     fn wanted(&self, at: u64) -> Option<u64> {
         if at < FOUR_GIB {
             return Some(at);
@@ -44,7 +44,7 @@ impl<'a> Pages<'a> {
         Some(at.max(start & !(MIB_2 - 1)))
     }
 
-    /// Whether all that the page shows is memory.
+    /// Returns whether all of the page is memory.
     fn is_filled(&self, at: u64, bytes: u64) -> bool {
         self.memory.iter().any(|(start, end)| start <= at && at + bytes <= end)
     }

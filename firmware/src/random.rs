@@ -5,20 +5,20 @@ use chacha20::{ChaCha12Rng, ChaCha20Rng};
 
 const KEY: usize = 32;
 
-/// All that is known of a boot and hard to guess, in 256 bits.
+/// All hard-to-guess facts about a boot, in 256 bits.
 #[derive(Clone)]
 pub struct Seed([u8; KEY]);
 
 impl Seed {
-    /// Nothing is known.
+    /// Creates a seed that knows nothing.
     pub const fn new() -> Self {
         Self([0; KEY])
     }
 
-    /// Stirs bytes in. However little they say, what was gathered before is not lost.
+    /// Stirs bytes in. The entropy gathered before is never lost, however little they add.
     pub fn stir(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(KEY - 1) {
-            // The length keeps apart what differs in zeroes at the end.
+            // The length distinguishes inputs that differ only in zeroes at the end.
             let (length, key) = self.0.split_first_mut().expect("a key has bytes");
             *length ^= chunk.len() as u8;
             key.iter_mut().zip(chunk).for_each(|(key, byte)| *key ^= byte);
@@ -26,7 +26,7 @@ impl Seed {
         }
     }
 
-    /// A generator of its own: none tells anything of another, or of the seed.
+    /// Returns a generator of its own. No generator reveals anything about another, or about the seed.
     pub fn generator(&mut self) -> Generator {
         let mut stream = ChaCha20Rng::from_seed(self.0);
         let mut key = [0; KEY];
@@ -35,7 +35,7 @@ impl Seed {
         Generator(ChaCha12Rng::from_seed(key))
     }
 
-    /// Goes on to a key from which this one cannot be had.
+    /// Advances to a new key, from which the present one cannot be computed.
     fn turn(&mut self) {
         ChaCha20Rng::from_seed(self.0).fill_bytes(&mut self.0);
     }
@@ -52,12 +52,12 @@ impl Default for Seed {
 pub struct Generator(ChaCha12Rng);
 
 impl Generator {
-    /// Fills bytes.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }
 
-    /// 64 bits.
+    /// Returns 64 random bits.
     pub fn word(&mut self) -> u64 {
         self.0.next_u64()
     }

@@ -9,7 +9,7 @@ const RSDP: u64 = 0xf_5a40;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Memory with something at a few addresses.
+/// Memory with bytes at a few addresses.
 #[derive(Default)]
 struct Sparse(BTreeMap<u64, Vec<u8>>);
 
@@ -64,7 +64,7 @@ fn line_of(irq: u8, line: u32) -> Vec<u8> {
     [&[2, 10, 0, irq][..], &line.to_le_bytes(), &[0; 2]].concat()
 }
 
-/// The tables, the MADT behind another one.
+/// Returns memory with the tables, the MADT behind another one.
 fn memory(rsdp: u64, revision: u8, xsdt: u64, at: u64, madt: Vec<u8>) -> Sparse {
     let other = at + 0x10000;
     let pointers = |width: usize| {
@@ -84,7 +84,7 @@ fn read<const MAX: usize>(memory: &Sparse, rsdp: u64, reach: Reach) -> Madt<MAX>
     Madt::read(memory, rsdp, 0, reach, 3)
 }
 
-/// What a machine with these entries has.
+/// Returns the parsed MADT of a machine with these entries.
 fn listed(entries: &[Vec<u8>], reach: Reach) -> Madt<256> {
     read(&memory(RSDP, 2, GIB, 2 * GIB, madt(entries)), RSDP, reach)
 }
@@ -111,7 +111,7 @@ fn tables_may_lie_anywhere() {
 fn the_root_pointer_is_searched_where_firmware_leaves_it() {
     let mut memory = memory(0x9_fc40, 2, GIB, 2 * GIB, madt(&[xapic(4, 1)]));
     memory.0.insert(0x40e, vec![0xc0, 0x9f]);
-    // Looks like one, and is none.
+    // It looks like a root pointer, and is none.
     memory.0.insert(0x9_fc00, b"RSD PTR 0123456789ab".to_vec());
     assert_eq!(read::<256>(&memory, 0, Reach::XApic).cpus.ids(), [0, 4]);
 }

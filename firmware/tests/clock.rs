@@ -1,9 +1,10 @@
-//! Two counters and messages that take their time.
+//! Two counters, and messages that take their time.
 
 use firmware::Offset;
 use proptest::prelude::*;
 
-/// What is found when `theirs` = ours + `offset`, by exchanges that take so many ticks there and back.
+/// Returns the offset found when `theirs` is ours + `offset`, by exchanges that take these ticks there and
+/// back.
 fn found(offset: i64, exchanges: &[(u64, u64)]) -> i64 {
     let mut known = Offset::unknown();
     let mut now = 1000u64;
@@ -38,7 +39,8 @@ fn counters_that_drift_are_as_far_apart_as_seen_last() {
 }
 
 proptest! {
-    /// A clock that is set so never shows less than another core's did before a message: the error is at most half an exchange.
+    /// A clock that is set so never shows less than another core's did before a message: the error is at most
+    /// half an exchange.
     #[test]
     fn a_message_never_arrives_before_it_was_sent(
         offset in -1i64 << 50..1 << 50,

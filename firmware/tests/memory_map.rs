@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 const LIMIT: u64 = 16 * TIB;
-/// What the kernel keeps for each frame.
+/// Bytes that the kernel keeps for each frame.
 const EACH: u64 = 65;
 const SHARE: u64 = 8;
 
@@ -98,7 +98,7 @@ fn a_region_across_the_limit_is_carved_below_it() {
     assert_eq!(regions(&map), [(3 * GIB, 4 * GIB - MIB), (4 * GIB, 5 * GIB)]);
 }
 
-/// The tables of the frames fit: in machines up to a tebibyte, also where nearly all memory lies above 4 GiB.
+/// The tables of the frames fit in machines up to a tebibyte, also where nearly all memory lies above 4 GiB.
 #[test]
 fn every_size_up_to_a_tebibyte_affords_its_tables() {
     for gib in [1, 2, 3, 4, 6, 8, 16, 100, 1024] {
@@ -165,7 +165,7 @@ fn a_tebibyte_takes_few_pages() {
 }
 
 proptest! {
-    /// Against a set of frames: any entries, any pieces taken away or carved.
+    /// Compares with a set of frames: any entries, any pieces removed or carved.
     #[test]
     fn a_map_is_the_set_of_its_frames(
         entries in prop::collection::vec((0u64..300 * FRAME, 0u64..80 * FRAME, prop::bool::weighted(0.7)), 0..24),

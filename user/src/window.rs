@@ -11,8 +11,8 @@
 //! the calling thread: a spawner that slept would be one more thread.
 //!
 //! The words in capitals, and ITER after every round, are [`marker`]s for the contention meter. Threads that
-//! work in rounds say BEGIN after the first round, and together, unless there is only one: the first round
-//! bears the disturbance by the reading of the counters.
+//! work in rounds say BEGIN together, after the first round if there are more: the first round bears the
+//! disturbance by the reading of the counters.
 
 use crate::counters::{Counters, Reading, minor_faults};
 use crate::spin::Barrier;

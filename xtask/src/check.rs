@@ -1,4 +1,4 @@
-//! What a machine can see of the house rules.
+//! Runs the checks of the repository's rules that a machine can do.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
 use crate::{linux_calls, packages, rooms};
 
-/// A check and how it is done.
+/// The name of a check and its function.
 type Check = (&'static str, fn() -> Result<bool>);
 
 const CHECKS: [Check; 6] = [
@@ -39,7 +39,7 @@ fn clippy(what: &str) -> Command {
     command
 }
 
-/// Builds the API pages; a broken link is an error.
+/// Builds the API pages. A broken link is an error.
 pub fn api_pages() -> Result<bool> {
     let mut command = cargo("doc --locked --no-deps");
     succeeds(command.env("RUSTDOCFLAGS", "--deny warnings"))

@@ -1,4 +1,4 @@
-//! What failed tests printed, kept in files.
+//! Keeps the output of failed tests in files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn folder(suite: &str) -> PathBuf {
     target_dir("test-logs").join(suite)
 }
 
-/// The name of a test as the name of a file that every file system takes.
+/// Returns the name of a test as a file name that every file system takes.
 fn file_name(test: &str) -> String {
     let words = test.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(".") + ".log"

@@ -1,7 +1,9 @@
-//! `cargo xtask fresh-machine SUITE`: a minimal Debian with git, curl and Rust, and the README's commands in it.
+//! `cargo xtask fresh-machine SUITE`: a minimal Debian with git, curl and Rust, and the README's commands in
+//! it.
 //!
-//! The machine is a chroot that debootstrap makes from this machine's own package mirror, with this machine's Rust toolchain.
-//! Its network settings are this machine's, too. It gets the last commit, not the working tree.
+//! The machine is a chroot that debootstrap makes from this machine's own package mirror, with this machine's
+//! Rust toolchain. Its network settings are this machine's, too. It gets the last commit, not the working
+//! tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +14,10 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::root;
 use crate::shell::{succeeds, target_dir};
 
-/// What a person types on a fresh machine.
+/// The commands that a person types on a fresh machine.
 const COMMANDS: [&str; 2] = ["./radixvm demo", "./radixvm test --quick"];
 
-/// Where the repository and the toolchain lie in the chroot.
+/// Place of the repository and the toolchain in the chroot.
 const CHECKOUT: &str = "root/radixvm";
 const TOOLCHAIN: &str = "usr/local";
 

@@ -1,4 +1,4 @@
-//! docs/linux-calls.md, generated from the list that the kernel dispatches from.
+//! Generates docs/linux-calls.md from the kernel's dispatch list.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub fn write() -> Result<()> {
     Ok(fs::write(file(), page())?)
 }
 
-/// Whether the page is as it would be written now.
+/// Returns whether the page is up to date.
 pub fn check() -> Result<bool> {
     let good = fs::read_to_string(file()).unwrap_or_default() == page();
     if !good {

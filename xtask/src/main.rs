@@ -1,4 +1,4 @@
-//! The developers' door: `cargo xtask VERB`. CI and `radixvm test` come in by it too.
+//! The developers' commands: `cargo xtask VERB`. CI and `radixvm test` use them too.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -68,7 +68,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
     }
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies in the repository").to_owned()
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants orderings CRATE`: weakens the crate's atomic orderings one at a time, in a copy of the repository,
-//! and runs the crate's loom models on each mutant until one of them fails.
+//! `cargo xtask mutants orderings CRATE`: weakens the crate's atomic orderings one at a time, in a copy of
+//! the repository, and runs the crate's loom models on each mutant until one of them fails.
 //!
-//! The results stay in `target/mutants/orderings-CRATE.tsv`, and the next call continues from there. They are discarded when the
-//! crate's source changes.
+//! The results stay in `target/mutants/orderings-CRATE.tsv`, and the next call continues from there. They are
+//! discarded when the crate's source changes.
 
 mod models;
 mod results;
@@ -22,15 +22,15 @@ use tree::Tree;
 
 use crate::root;
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Default)]
 struct Request<'a> {
     name: &'a str,
     /// Only the mutants of this file and line, whether they have been tried or not.
     only: Option<(&'a str, usize)>,
-    /// The mutants that survived are tried again.
+    /// Whether the mutants that survived are tried again.
     survivors: bool,
-    /// The mutants are listed, not run.
+    /// Whether the mutants are listed, not run.
     list: bool,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// Whether this mutant is to be run, after `before` was its outcome.
+    /// Returns whether this mutant is to be run, after `before` was its outcome.
     fn wants(&self, mutant: &Mutant, before: Option<&Outcome>) -> bool {
         match (self.only, before) {
             (Some((file, line)), _) => mutant.file.ends_with(file) && mutant.line == line,
@@ -105,7 +105,7 @@ fn outcome_of(mutant: &Mutant, sites: &Sites, tree: &Tree, models: &Models) -> R
     models.run(tree)
 }
 
-/// Tells one state of the source from another.
+/// Returns a hash that identifies a state of the source.
 fn digest(texts: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     texts.hash(&mut hasher);

@@ -9,17 +9,18 @@ use anyhow::{Context, Result};
 use crate::root;
 use crate::shell::{succeeds, target_dir};
 
-/// What each package holds besides its code.
+/// Files that each package has besides its code.
 const FILES: [&str; 3] = ["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Returns whether each crate can be packaged, and prints what is wrong with the others. Builds nothing, so it takes a second.
+/// Returns whether each crate can be packaged, and prints the faults of the others. Builds nothing, so it
+/// takes a second.
 pub fn check() -> Result<bool> {
     let complaints = complaints(&root())?;
     complaints.iter().for_each(|complaint| println!("{complaint}"));
     Ok(complaints.is_empty())
 }
 
-/// Returns what keeps the crates under `workspace`/crates from being published.
+/// Returns the faults that keep the crates under `workspace`/crates from being published.
 fn complaints(workspace: &Path) -> Result<Vec<String>> {
     let crates = workspace.join("crates");
     let mut complaints = Vec::new();
@@ -43,7 +44,8 @@ fn complaints(workspace: &Path) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// Packages the crates in these folders of `workspace`/crates, all at once: they need each other.
+/// Returns a command that packages the crates in these folders of `workspace`/crates, all at once: they need
+/// each other.
 fn package(workspace: &Path, folders: &[String]) -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(workspace).args(["package", "--quiet", "--allow-dirty"]);
@@ -52,8 +54,8 @@ fn package(workspace: &Path, folders: &[String]) -> Command {
     command
 }
 
-/// Builds each published crate from its package, and all of them with the oldest Rust that Cargo.toml promises, and looks for
-/// dependencies that nothing uses.
+/// Builds each published crate from its package, and all of them with the oldest Rust that Cargo.toml
+/// promises, and looks for unused dependencies.
 pub fn verify() -> Result<bool> {
     let published = published()?;
     println!("== building from packages");

@@ -1,4 +1,4 @@
-//! Running cargo.
+//! Runs cargo.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -11,31 +11,32 @@ use crate::failures::Failures;
 use crate::root;
 use crate::tally::Tally;
 
-/// Cargo in the repository's root; these versions of everything.
+/// Returns a command that runs cargo with these words in the repository's root.
 pub fn cargo(words: &str) -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(root()).args(words.split_whitespace());
     command
 }
 
-/// Where cargo puts what it builds for an unusual purpose, so that the usual things stay built.
+/// Returns the target directory for an unusual purpose, so that the usual builds stay valid.
 pub fn target_dir(purpose: &str) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join(purpose)
 }
 
-/// Whether a command succeeds.
+/// Returns whether a command succeeds.
 pub fn succeeds(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     Ok(status.success())
 }
 
-/// Runs tests of a suite, shows what they print, counts them, and keeps the output of those that fail. A run that fails
-/// without a failed test counts as one: it did not build, or died.
+/// Runs tests of a suite, shows their output, counts them, and keeps the output of those that fail. A run
+/// that fails without a failed test counts as one: it did not build, or died.
 pub fn tests(suite: &str, command: &mut Command) -> Result<Tally> {
     heard(suite, command, |line| println!("{line}"))
 }
 
-/// Runs two commands as [`tests`] does, at the same time. Shows the output of the second when the first has ended.
+/// Runs two commands as [`tests`] does, at the same time. Shows the output of the second when the first has
+/// ended.
 pub fn tests_of_both(suite: &str, first: &mut Command, second: &mut Command) -> Result<Tally> {
     let mut later = Vec::new();
     let (one, other) = thread::scope(|scope| {
@@ -48,7 +49,7 @@ pub fn tests_of_both(suite: &str, first: &mut Command, second: &mut Command) -> 
     Ok(both)
 }
 
-/// Runs tests, and tells `hear` each line of their output.
+/// Runs tests, and calls `hear` with each line of their output.
 fn heard(suite: &str, command: &mut Command, mut hear: impl FnMut(&str)) -> Result<Tally> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;

@@ -1,40 +1,40 @@
-//! Counting tests by what their runners print.
+//! Counts tests by the output of their runners.
 
 use std::fmt;
 use std::ops::AddAssign;
 use std::path::PathBuf;
 
-/// How many tests went which way.
+/// Number of tests by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Passed.
     pub passed: u64,
     /// Failed, or could not even be built.
     pub failed: u64,
-    /// Left out, with a reason printed.
+    /// Skipped, with a reason printed.
     pub skipped: u64,
-    /// What failed tests printed, in files.
+    /// Files with the output of failed tests.
     pub logs: Vec<PathBuf>,
 }
 
 impl Tally {
-    /// One test.
+    /// Returns the tally of one test.
     pub fn one(good: bool) -> Self {
         Tally { passed: good.into(), failed: (!good).into(), ..Tally::default() }
     }
 
-    /// A suite that cannot run here.
+    /// Returns the tally of a suite that cannot run here.
     pub fn skip() -> Self {
         Tally { skipped: 1, ..Tally::default() }
     }
 
-    /// Whether no test was found at all.
+    /// Returns whether no test was found at all.
     pub fn is_empty(&self) -> bool {
         self.passed + self.failed + self.skipped == 0
     }
 
-    /// Takes in a line of output, if it is the closing line of a test binary:
-    /// `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
+    /// Counts a line of output, if it is the closing line of a test binary: `test result: ok. 12 passed; 0
+    /// failed; 1 ignored; ...`.
     pub fn hear(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ") else { return };
         self.passed += number_before(counts, "passed");

@@ -1,4 +1,5 @@
-//! What is known so far, kept in a file of lines with tabs: the state of the source, the models' times, the mutants' outcomes.
+//! The results so far, kept in a file of lines with tabs: the state of the source, the models' times, the
+//! mutants' outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use anyhow::Result;
 use crate::mutants::sites::Mutant;
 use crate::shell::target_dir;
 
-/// What became of a mutant.
+/// The outcome of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// This model failed.
@@ -19,9 +20,9 @@ pub enum Outcome {
     /// This model did not end.
     TimedOut(String),
     Survived,
-    /// It does not build.
+    /// The mutant does not build.
     Unbuilt,
-    /// Loom takes the two orderings for the same.
+    /// Loom treats the two orderings as the same.
     Unseen,
 }
 
@@ -64,7 +65,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// The results of the crate so far, if its source was in the state `digest` then.
+    /// Reads the results of the crate so far, if its source was in the state `digest` then.
     pub fn open(name: &str, digest: String) -> Result<Self> {
         let file = target_dir("mutants").join(format!("orderings-{name}.tsv"));
         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -106,7 +107,7 @@ impl Results {
         text
     }
 
-    /// How long the model takes without a mutant, if it was run.
+    /// Returns the time of the model without a mutant, if it was run.
     pub fn time_of(&self, model: &str) -> Option<Duration> {
         self.times.get(model).copied()
     }
@@ -116,7 +117,7 @@ impl Results {
         Ok(fs::write(&self.file, self.text())?)
     }
 
-    /// What became of the mutant, if it was run.
+    /// Returns the outcome of the mutant, if it was run.
     pub fn outcome(&self, mutant: &Mutant) -> Option<&Outcome> {
         self.outcomes.get(&mutant.key())
     }
@@ -126,7 +127,7 @@ impl Results {
         Ok(fs::write(&self.file, self.text())?)
     }
 
-    /// How many of these mutants ended in which way.
+    /// Returns the number of these mutants by outcome.
     pub fn summary(&self, mutants: &[Mutant]) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for mutant in mutants {

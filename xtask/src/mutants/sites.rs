@@ -1,7 +1,8 @@
-//! Finding the orderings in a crate's source, and what each of them can be weakened to.
+//! Finds the orderings in a crate's source, and how each of them can be weakened.
 //!
-//! The source is read as tokens, so that comments and strings do not count and the bodies of macros do. An ordering
-//! is written `Ordering::NAME`; the call around it, and the argument that it is, say what it orders.
+//! The source is read as tokens, so that comments and strings do not count and the bodies of macros do. An
+//! ordering is written `Ordering::NAME`. The call around it, and its position among the arguments, determine
+//! the access that it orders.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
-/// What an ordering orders.
+/// The access that an ordering orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     /// A load, or a compare-and-swap that fails.
@@ -24,7 +25,7 @@ enum Access {
 }
 
 impl Access {
-    /// The access that the `argument`th argument of a call of `function` orders.
+    /// Returns the access that the `argument`th argument of a call of `function` orders.
     fn of(function: &str, argument: usize) -> Self {
         match (function, argument) {
             ("load", _) | ("compare_exchange" | "compare_exchange_weak", 3) | ("fetch_update", 1) => {
@@ -36,7 +37,8 @@ impl Access {
         }
     }
 
-    /// The orderings that are one step weaker. For a fence without any, which may not be Relaxed: none at all.
+    /// Returns the orderings that are one step weaker. A fence may not be Relaxed, so its weakest mutant has
+    /// no ordering at all.
     fn weaker_than(self, ordering: &str) -> &'static [&'static str] {
         match (ordering, self) {
             ("SeqCst", Access::Load) => &["Acquire"],
@@ -50,13 +52,13 @@ impl Access {
     }
 }
 
-/// An ordering, weakened.
+/// A weakened ordering.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     pub file: PathBuf,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// From 1.
+    /// Column, from 1.
     pub column: usize,
     /// The function whose argument the ordering is.
     pub function: String,
@@ -68,12 +70,13 @@ pub struct Mutant {
 }
 
 impl Mutant {
-    /// Whether loom tells the two orderings apart. It takes accesses that are SeqCst for AcqRel; not so fences.
+    /// Returns whether loom distinguishes the two orderings. It treats SeqCst accesses as AcqRel, but not
+    /// SeqCst fences.
     pub fn is_seen_by_loom(&self) -> bool {
         self.before != "SeqCst" || self.access == Access::Fence
     }
 
-    /// The file's text with this mutation.
+    /// Returns the file's text with this mutation.
     pub fn applied_to(&self, text: &str) -> String {
         let replacement = if self.after == "removed" { "()" } else { self.after };
         let mut mutated = text.to_owned();
@@ -86,7 +89,7 @@ impl Mutant {
         path.rsplit_once("/src/").map_or(path.as_ref(), |(_, name)| name).to_owned()
     }
 
-    /// What tells this mutant from the others of its crate.
+    /// Returns a key that distinguishes this mutant from the others of its crate.
     pub fn key(&self) -> String {
         let Self { line, column, function, before, after, .. } = self;
         [&self.file_name(), &line.to_string(), &column.to_string(), function, before, *after].join("\t")
@@ -105,15 +108,15 @@ impl fmt::Display for Mutant {
 pub struct Sites {
     /// The text of each file.
     pub texts: BTreeMap<PathBuf, String>,
-    /// How many orderings there are.
+    /// Number of orderings.
     pub count: usize,
-    /// How many of them are Relaxed: nothing is weaker.
+    /// Number of Relaxed orderings, which cannot be weakened.
     pub relaxed: usize,
     pub mutants: Vec<Mutant>,
 }
 
 impl Sites {
-    /// The orderings in the files under `folder`.
+    /// Finds the orderings in the files under `folder`.
     pub fn of(folder: &Path) -> Result<Self> {
         let mut sites = Sites::default();
         sites.read(folder)?;
@@ -142,7 +145,7 @@ impl Sites {
         Ok(())
     }
 
-    /// Looks at the tokens of a file or a group. `call` is the function whose arguments they are.
+    /// Searches the tokens of a file or a group. `call` is the function whose arguments they are.
     fn walk(&mut self, file: &Path, tokens: TokenStream, call: Option<&Ident>) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut argument = 0;
@@ -190,7 +193,7 @@ impl Sites {
     }
 }
 
-/// Whether the tokens end with `name::`.
+/// Returns whether the tokens end with `name::`.
 fn follows_path(tokens: &[TokenTree], name: &str) -> bool {
     let is_colon = |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ':');
     match tokens {
@@ -201,7 +204,7 @@ fn follows_path(tokens: &[TokenTree], name: &str) -> bool {
     }
 }
 
-/// The function that is called with `group`, which comes after the tokens.
+/// Returns the function that is called with `group`, which comes after the tokens.
 fn called<'a>(tokens: &'a [TokenTree], group: &Group) -> Option<&'a Ident> {
     match tokens.last() {
         Some(TokenTree::Ident(name)) if group.delimiter() == Delimiter::Parenthesis => Some(name),
@@ -209,7 +212,7 @@ fn called<'a>(tokens: &'a [TokenTree], group: &Group) -> Option<&'a Ident> {
     }
 }
 
-/// Whether the tokens end with `mod tests`.
+/// Returns whether the tokens end with `mod tests`.
 fn is_test_module(tokens: &[TokenTree]) -> bool {
     matches!(tokens, [.., TokenTree::Ident(word), TokenTree::Ident(name)] if word == "mod" && name == "tests")
 }
