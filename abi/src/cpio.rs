@@ -38,7 +38,7 @@ pub struct Entry<'a> {
 pub struct BadArchive {
     /// Offset of the entry that is bad.
     pub at: usize,
-    /// What is bad about it.
+    /// Description of the error.
     pub what: &'static str,
 }
 

@@ -15,7 +15,7 @@
 /// The upper half of every marker's displacement: "RV".
 pub const MAGIC: u32 = 0x5256_0000;
 
-/// The program starts. The process that starts it says so once.
+/// The program starts. The kernel or process that starts it says so once.
 pub const RUN: u8 = 1;
 /// This thread is warm and starts its first counted round. Argument: the number of threads that will say so,
 /// or 0 if more than 255.
@@ -26,7 +26,7 @@ pub const ITER: u8 = 3;
 pub const END: u8 = 4;
 /// From now on this CPU is in the phase of the argument, 0 to 7. It begins in 0.
 pub const PHASE: u8 = 5;
-/// The program is over. The process that started it says so once.
+/// The program is over. The kernel or process that started it says so once.
 pub const STOP: u8 = 6;
 
 /// Number of phases.

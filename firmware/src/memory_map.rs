@@ -12,7 +12,7 @@ pub struct Memory {
     pub start: u64,
     /// Address past the last byte.
     pub end: u64,
-    /// Whether it may be used as memory. All other entries must not be written.
+    /// True if the entry may be used as memory. All other entries must not be written.
     pub usable: bool,
 }
 

@@ -16,7 +16,7 @@ pub struct Page {
     pub at: u64,
     /// [`MIB_2`] or [`GIB`].
     pub bytes: u64,
-    /// Whether there is any memory in it. Otherwise there are at most devices.
+    /// True if there is any memory in it. Otherwise there are at most devices.
     pub is_memory: bool,
 }
 

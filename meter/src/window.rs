@@ -1,7 +1,7 @@
 //! The window in which counts matter, from the moment when the last thread is warm to the moment when the
 //! first one is done.
 //!
-//! | stage | marker | what happens |
+//! | stage | marker | effect |
 //! |---|---|---|
 //! | waiting | RUN | → running; everything counts, in case no BEGIN comes |
 //! | running | BEGIN, not yet from all threads | one more is warm |
@@ -11,7 +11,7 @@
 //! | open | ITER | that CPU's round ends; → over if it was the last one wanted |
 //! | open | END, STOP | → over; counts end here |
 //! | over | BEGIN | ignored and counted |
-//! | any | whatever else | nothing |
+//! | any | any other | nothing |
 //!
 //! At the start and the end of the window, all CPUs' counters are read while they run. The readings are as
 //! exact as the throttle's slack.

@@ -1,5 +1,5 @@
 /* Threads share 64 pages of a block. Then all but one only spin, and that one drops and touches a page beside
- * them again and again. The others have no business with any page of the block any more.
+ * them again and again. The block should not concern the other threads any more.
  *
  * demotion ROUNDS */
 #define _GNU_SOURCE

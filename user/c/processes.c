@@ -368,8 +368,8 @@ static void long_chain(void)
         setpgid(0, 0);
         for (volatile int left = 1000; left > 0; left--) {
             long made;
-            /* Not by the library, which keeps its return address where all processes write. So a parent whose
-             * child is killed first waits for its turn. */
+            /* Calls vfork without the library, which keeps its return address where all processes write. So a
+             * parent whose child is killed first waits for its turn. */
             __asm__ volatile("syscall" : "=a"(made) : "a"(SYS_vfork) : "rcx", "r11", "memory");
             while (made != 0)
                 __asm__ volatile("syscall" : "=a"(made) : "a"(SYS_pause) : "rcx", "r11", "memory");

@@ -1,4 +1,4 @@
-/* Mappings move, grow and shrink. Checks their attributes (madvise, mlock, mincore) and what a child
+/* Moves, grows and shrinks mappings, and checks their attributes (madvise, mlock, mincore) and what a child
  * inherits.
  *
  * remap: exits with 0 if everything is as it should be. */

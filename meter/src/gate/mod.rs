@@ -6,8 +6,8 @@
 //! it. The CPU that wakes it *calls* it into the current quantum, and from then on the others wait for it.
 //! Otherwise it would sleep as long as the host takes to run its thread, and the busier the host is, the more
 //! the others would do meanwhile. Its thread first lets a few quanta pass, since waking takes a real CPU time
-//! too. A CPU that was not called *enters* with its first block. The whole gate is one word, `quantum |
-//! inside | missing`, changed only by compare-and-swap:
+//! too. A CPU that was not called *enters* with its first block. The whole gate is one word,
+//! `quantum | inside | missing`, changed only by compare-and-swap:
 //!
 //! | event | inside | missing | its seat |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! Callbacks for the translation of a block. They choose the instructions to be told of.
+//! Callbacks for the translation of a block. They choose the instructions that get callbacks.
 
 use std::ffi::c_void;
 

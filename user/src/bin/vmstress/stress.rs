@@ -14,7 +14,7 @@
 //! | read      | readable, other     | the words last written; EFAULT |
 //! | peek      | not locked          | EFAULT, or bytes that belong to this page |
 //! | move      | all mapped alike    | success, there and back; or EFAULT: not one mapping |
-//! | fork      | a few               | the child finds what is there, and what it writes is its own |
+//! | fork      | a few               | the child sees the contents, and its writes are its own |
 //! | wander    | -                   | the thread runs on another CPU from now on |
 //!
 //! Nothing here allocates: the C library might map memory into a hole of the range.
