@@ -1,5 +1,5 @@
-//! Every Linux x86-64 call and how much of it the kernel does. The kernel's dispatch table and `radixvm
-//! syscalls` are both made from this list.
+//! Every Linux x86-64 call and how much of it the kernel does. The kernel's dispatch table and
+//! `radixvm syscalls` are both made from this list.
 
 /// Hands the list to the macro `$callback`, one `number name support;` per call. Support is one of `full`,
 /// `partial "what is missing"`, `none`, or `declined`: a `none` that programs are written to expect, so that

@@ -33,8 +33,8 @@ impl Tally {
         self.passed + self.failed + self.skipped == 0
     }
 
-    /// Counts a line of output, if it is the closing line of a test binary: `test result: ok. 12 passed; 0
-    /// failed; 1 ignored; ...`.
+    /// Counts a line of output, if it is the closing line of a test binary:
+    /// `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
     pub fn hear(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ") else { return };
         self.passed += number_before(counts, "passed");

@@ -7,7 +7,7 @@
 //!
 //!   0000 .... 0000 ....        1111 .... 1111 ....           0123 0123 0123 0123
 //! ```
-//! The regions of a round are made before the first one. With high contention no page has two users either:
+//! The regions of all rounds are made before the first. With high contention no page has two users either:
 //! threads share the mapping, the kernel's records of it, and the page tables.
 
 use programs::args::{Args, Parsed};
