@@ -142,7 +142,8 @@ impl Gate {
         false
     }
 
-    /// Starts the quantum of a CPU that was called, on its own thread. It waits as long as a CPU takes to wake.
+    /// Starts the quantum of a CPU that was called, on its own thread. It waits as long as a CPU takes to
+    /// wake.
     fn wake_up(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
         seat.take(self.slack);
         for _ in 0..WAKING.div_ceil(self.slack) {
