@@ -4,11 +4,13 @@
  * remap: exits with 0 if everything is as it should be. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,6 +169,39 @@ static void children(void)
     check("the parent writes on", at[0] == 50);
 }
 
+/* Large mappings at a fixed place that go beyond a limit: what was there is still there. */
+static void beyond_limits(void)
+{
+    enum { MANY = 4096 };
+    struct rlimit old, tight;
+    unsigned long use = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    if (!statm || fscanf(statm, "%lu", &use) != 1 || getrlimit(RLIMIT_AS, &old))
+        exit(1);
+    fclose(statm);
+    char *at = numbered(MANY);
+    int file = memfd_create("file", 0);
+    check("a file for the limits", file >= 0 && ftruncate(file, 2 * MANY * PAGE) == 0);
+    tight = old;
+    tight.rlim_cur = (use + MANY + 512) * PAGE;
+    check("a limit", setrlimit(RLIMIT_AS, &tight) == 0);
+    void *anonymous = mmap(at, 2 * MANY * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    check("mmap beyond the limit", no_map(anonymous, ENOMEM) && has_numbers(at, MANY));
+    void *mapped_file = mmap(at, 2 * MANY * PAGE, RW, MAP_PRIVATE | MAP_FIXED, file, 0);
+    check("mmap of a file beyond the limit", no_map(mapped_file, ENOMEM) && has_numbers(at, MANY));
+    check("no limit", setrlimit(RLIMIT_AS, &old) == 0);
+    void *high = mmap(at, (1L << 47) - PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    check("mmap beyond user space", no_map(high, ENOMEM) && has_numbers(at, MANY));
+    char *last = (char *)((1L << 47) - 4 * PAGE);
+    if (mmap(last, 2 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != last)
+        exit(1);
+    *last = 1;
+    check("madvise beyond user space", fails(madvise(last, 1L << 46, MADV_DONTNEED), ENOMEM) && *last == 0);
+    int read_only = open("/proc/self/exe", O_RDONLY);
+    mmap(last, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, read_only, 0);
+    check("a right that is not to be had, and user space ends", fails(mprotect(last, 1L << 46, RW), EACCES));
+}
+
 int main(void)
 {
     sizes();
@@ -175,5 +210,6 @@ int main(void)
     files();
     residence();
     children();
+    beyond_limits();
     return failures != 0;
 }

@@ -65,6 +65,13 @@ fn a_mapping_that_moves_in_pieces_is_whole_for_everybody() {
     }
 }
 
+/// Two threads use a page at the place that a long mremap leaves, each by a page table of its own.
+#[test]
+fn a_page_where_a_mapping_leaves_is_gone_once_it_is_unmapped() {
+    let run = run(&["-c", "4"], &[&compiled("stale", Compiler::Musl), "60"]);
+    assert!(run.status == 0 && run.text() == "stale: done\n", "{run:?}");
+}
+
 #[test]
 fn a_storm_of_memory_calls_harms_nobody() {
     CALLS.run_each(&[("1", "percore", 1), ("4", "adaptive", 2), ("2", "shared", 3)]);

@@ -46,7 +46,7 @@ fn fits<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64
         return take(left, NODE + (keys.end - keys.start));
     }
     let below = |part: Part<'p>| match node.step(here, part.slot) {
-        Step::Child(child) => fits(here, child, part.keys, left),
+        Step::Child(child) => fits(here, child, node.of_slot(part.keys), left),
         Step::Slot(_) => take(left, 1),
     };
     node.used_runs(keys).all(below) && take(left, NODE)
@@ -74,7 +74,8 @@ fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: 
         };
     }
     let beyond = node.used_runs(keys).find_map(|part| match node.step(here, part.slot) {
-        Step::Child(child) => first_beyond(here, child, part.keys, left),
+        // A slot of a run may have got a child meanwhile: that has the keys of that slot.
+        Step::Child(child) => first_beyond(here, child, node.of_slot(part.keys), left),
         Step::Slot(word) if !word.is_used() => None,
         Step::Slot(_) if *left == 0 => Some(part.keys.start),
         Step::Slot(_) => {

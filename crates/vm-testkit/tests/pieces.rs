@@ -5,7 +5,10 @@
 use std::cell::Cell;
 
 use percore::Pinned;
-use vm::{Event, FaultError, PageNum, PageRange, Placement, Prot, Relocation, Remap, VmError};
+use vm::{
+    Access, Event, FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Relocation, Remap,
+    Tables, VmError,
+};
 use vm_testkit::{ALL_TABLES, Design, Setup, Shows, World};
 
 const RW: Prot = Prot::from_bits(3);
@@ -16,6 +19,8 @@ const OLD: u64 = 100;
 const NEW: u64 = 200;
 /// Pages of a piece.
 const MOST: u64 = 3;
+/// The first page of a leaf.
+const BLOCK: u64 = 8 * HUGE_PAGES;
 
 fn page(number: u64) -> PageNum {
     PageNum::new(number)
@@ -268,22 +273,24 @@ fn a_place_beyond_user_space_is_refused_at_once() {
 }
 
 /// After each step in turn another thread removes the right to write a page of the old place. If the page has
-/// not moved yet, the move fails, and the page is as they left it.
+/// not moved yet, the move fails, and the page is as they left it. If it has moved, it is not mapped there.
 #[test]
 fn a_page_of_the_old_place_is_protected_meanwhile() {
     for step in 1..14 {
         with_tokens(|world, pin| {
             let at = OLD + 5;
+            let mut protected = Err(VmError::NotMapped);
             let protect = |now| {
                 if now == step {
-                    world.space.protect(pin, PageRange::one(page(at)), Prot::READ).unwrap();
+                    protected = world.space.protect(pin, PageRange::one(page(at)), Prot::READ);
                 }
             };
             let answer = move_it(world, pin, &what(Placement::Fixed(page(NEW))), protect).0;
             if answer.is_ok() {
+                assert_eq!(protected, Err(VmError::NotMapped));
                 return assert_at(world, pin, NEW, None);
             }
-            assert_eq!(answer, Err(VmError::Mixed));
+            assert_eq!((answer, protected), (Err(VmError::Mixed), Ok(())));
             (0..PAGES).for_each(|by| assert_eq!(world.load(pin, page(OLD + by), 0), Ok(token(by))));
             assert_eq!(world.store(pin, page(at), 0, 1), Err(FaultError::Denied));
             assert_unmapped(world, pin, range(NEW, ROOM));
@@ -309,5 +316,91 @@ fn what_others_map_at_the_old_place_stays() {
         assert_eq!(world.load(pin, page(OLD), 0), Ok(1));
         (1..PAGES).for_each(|by| assert_eq!(world.load(pin, page(OLD + by), 0), Ok(token(by))));
         assert_unmapped(world, pin, range(NEW, ROOM));
+    });
+}
+
+/// The steps of a move, called directly: the leaf is dropped but for a page that others have mapped there.
+#[test]
+fn a_sharer_of_a_page_in_a_held_leaf_is_not_forgotten() {
+    for tables in vm_testkit::ALL_TABLES {
+        let world = World::radix(Setup::new(), tables);
+        let on = |core, act: &dyn Fn(&Pinned)| world.machine.on(core, act);
+        let parts = || world.space.moves_in_pieces().unwrap();
+        on(0, &|pin| _ = parts().claim(pin, Placement::Fixed(page(BLOCK)), HUGE_PAGES).unwrap());
+        let mine = range(BLOCK + 7, 1);
+        let map = |pin: &Pinned| {
+            world.space.map(pin, Placement::Fixed(mine.start()), 1, Mapping::anonymous(RW)).unwrap();
+        };
+        on(0, &map);
+        // The owner of the leaf, and a private sharer.
+        on(1, &|pin| world.store(pin, mine.start(), 0, 5).unwrap());
+        on(2, &|pin| assert_eq!(world.load(pin, mine.start(), 0), Ok(5)));
+        on(0, &|pin| parts().settle(pin, range(BLOCK, HUGE_PAGES), None).unwrap());
+        on(2, &|pin| assert_eq!(world.load(pin, mine.start(), 0), Ok(5)));
+        on(0, &|pin| world.space.unmap(pin, mine).unwrap());
+        assert_gone(&world, 2, mine.start());
+        world.finish();
+    }
+}
+
+/// `core` has no translation of the page, which is not mapped.
+fn assert_gone(world: &World, core: usize, at: PageNum) {
+    let found = world.machine.on(core, |pin| world.mmu.translate(pin, &*world.space, at, Access::Read));
+    assert_eq!(found, None, "core {core} can read a frame that is free");
+}
+
+/// The same by a move of two leaves, while others map one page at the old place.
+#[test]
+fn a_page_mapped_where_a_mapping_leaves_is_invalidated_everywhere() {
+    let world = World::radix(Setup::new(), Tables::Adaptive);
+    let (old, mine) = (range(BLOCK, 2 * HUGE_PAGES), range(BLOCK + 7, 1));
+    let what = Remap { from: old, pages: old.pages(), to: Placement::Fixed(page(2 * BLOCK)), keep: false };
+    world.machine.on(0, |pin| {
+        world.map(pin, Placement::Fixed(page(BLOCK)), old.pages(), RW, Shows::Zeroes).unwrap();
+    });
+    // So that there is a leaf, which core 1 owns.
+    world.machine.on(1, |pin| world.store(pin, page(BLOCK + 100), 0, 1).unwrap());
+    let mut done = false;
+    let moved = world.machine.on(0, |pin| {
+        world.remap_in_pieces(pin, &what, 600, || {
+            let holds = world.machine.elsewhere(3, |pin| {
+                let mut held = false;
+                world.space.look(pin, mine.start(), &mut |mapping| held = mapping.prot() == Prot::NONE);
+                held
+            });
+            if !done && holds {
+                done = true;
+                world.machine.elsewhere(3, |pin| {
+                    world.space.map(pin, Placement::Fixed(mine.start()), 1, Mapping::anonymous(RW)).unwrap();
+                });
+                world.machine.elsewhere(1, |pin| world.store(pin, mine.start(), 0, 5).unwrap());
+                world.machine.elsewhere(2, |pin| assert_eq!(world.load(pin, mine.start(), 0), Ok(5)));
+            }
+        })
+    });
+    assert_eq!((moved, done), (Ok(page(2 * BLOCK)), true));
+    world.machine.on(3, |pin| world.space.unmap(pin, mine).unwrap());
+    assert_gone(&world, 2, mine.start());
+    world.machine.on(0, |pin| world.space.unmap(pin, range(2 * BLOCK, 2 * HUGE_PAGES)).unwrap());
+    world.finish();
+}
+
+/// A held page gets no rights: it could be touched then, and would be at both places.
+#[test]
+fn rights_of_a_page_that_moves_are_refused() {
+    with_tokens(|world, pin| {
+        let refused = Cell::new(0);
+        let protect = |_| match world.space.protect(pin, range(OLD, 1), RW) {
+            Ok(()) => assert_eq!(world.load(pin, page(OLD), 0), Ok(token(0))),
+            Err(error) => {
+                assert_eq!(error, VmError::NotMapped);
+                assert!(world.load(pin, page(OLD), 0).is_err());
+                refused.set(refused.get() + 1);
+            }
+        };
+        assert_eq!(move_it(world, pin, &what(Placement::Fixed(page(NEW))), protect).0, Ok(page(NEW)));
+        assert!(refused.get() > 0);
+        assert_unmapped(world, pin, range(OLD, PAGES));
+        assert_at(world, pin, NEW, None);
     });
 }

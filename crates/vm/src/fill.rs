@@ -151,8 +151,10 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     ) -> Result<Option<Fault>, FaultError> {
         let leaf = entry.leaf();
         let linkage = linkage(&leaf);
-        if linkage.link(pin.core()) {
+        if !linkage.is_linked(pin.core()) {
+            // First: the leaf's owner may find this core in the set at once, and release it.
             leaf.hold();
+            linkage.link(pin.core());
         }
         let fresh = self.mmu.link(pin, at, leaf.address()).map_err(|_| FaultError::OutOfMemory)?;
         if !linkage.stays(pin.core()) {

@@ -129,13 +129,14 @@ impl<'g> Linkage<'g> {
     }
 
     /// Adds `core` to the set, before its upper table leads to the leaf. Returns whether it was not in the
-    /// set: then it must hold the leaf.
+    /// set, which it holds the leaf for.
     pub fn link(self, core: CoreId) -> bool {
         if self.is_linked(core) {
             return false;
         }
         let (word, bit) = self.bit(core);
-        word.fetch_or(bit, Ordering::Relaxed); // L1
+        // Release, partner of the Acquire in `linked`: this core holds the leaf.
+        word.fetch_or(bit, Ordering::Release); // L1
         fence(Ordering::SeqCst); // L2, partner of T2
         true
     }

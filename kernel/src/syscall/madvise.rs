@@ -10,7 +10,7 @@ use vm::{
     Access, FaultError, Flags, HUGE_PAGES, Mapping, PAGE_SIZE, PageNum, PageRange, Region, VirtAddr, VmError,
 };
 
-use super::ranges::{check_mapped, range, refusal};
+use super::ranges::{check_mapped, in_user_space, range, refusal};
 use super::{Call, Outcome};
 use crate::fs::page_cache::PageCache;
 use crate::mm::file_mapping;
@@ -79,7 +79,9 @@ fn discard(task: &Task, pages: PageRange, refused: Flags) -> Outcome {
     if pages.is_empty() {
         return Ok(0);
     }
-    done(over_holes(task.space(), pages, |piece| task.space().discard_without(&pin(), piece, refused)))
+    let space = task.space();
+    let discard = |piece| space.discard_without(&pin(), piece, refused);
+    done(in_user_space(pages, |pages| over_holes(space, pages, discard)))
 }
 
 /// `AddressSpace::advise`.
@@ -87,7 +89,9 @@ pub(super) fn advise(task: &Task, pages: PageRange, set: Flags, clear: Flags) ->
     if pages.is_empty() {
         return Ok(0);
     }
-    done(over_holes(task.space(), pages, |piece| task.space().advise(&pin(), piece, set, clear)))
+    let space = task.space();
+    let advise = |piece| space.advise(&pin(), piece, set, clear);
+    done(in_user_space(pages, |pages| over_holes(space, pages, advise)))
 }
 
 /// What madvise and mlock answer.

@@ -134,6 +134,9 @@ impl Locks {
 fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
     let space = task.space();
     if let Some(pages) = long_place(space, request) {
+        // All of it at once, before any of the old pages are lost.
+        let all = || growth(space, request.place, request.pages, mapping);
+        within_limits(task, all, || Ok(())).map_err(refusal)?;
         if mapping.backing().is_none() {
             replace(task, pages, mapping).map_err(refusal)?;
             return Ok(pages.start());
@@ -146,10 +149,11 @@ fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Er
         .map_err(refusal)
 }
 
-/// The pages of a fixed place, if there is more to replace than one piece.
+/// The pages of a fixed place in user space, if there is more to replace than one piece.
 fn long_place(space: &SpaceHandle, request: &Request) -> Option<PageRange> {
     let Placement::Fixed(start) = request.place else { return None };
-    let pages = PageRange::new(start, request.pages)?;
+    let top = PageNum::new(USER_END / PAGE_SIZE);
+    let pages = PageRange::new(start, request.pages).filter(|pages| pages.end() <= top)?;
     (space.piece(&pin(), pages) != pages).then_some(pages)
 }
 
@@ -168,9 +172,12 @@ fn growth(space: &SpaceHandle, place: Placement, pages: u64, mapping: Mapping) -
     let mut replaced = 0;
     if let Placement::Fixed(start) = place {
         let pages = PageRange::new(start, pages).unwrap_or(PageRange::EMPTY);
-        space.regions(&pin(), pages, &mut |region| {
-            replaced += region.pages.common(pages).pages();
-            ControlFlow::Continue(())
+        let _cannot_fail = in_pieces(space, pages, |piece| {
+            space.regions(&pin(), piece, &mut |region| {
+                replaced += region.pages.common(piece).pages();
+                ControlFlow::Continue(())
+            });
+            Ok(())
         });
     }
     Growth::of(mapping, pages.saturating_sub(replaced))

@@ -118,9 +118,25 @@ fn new_data(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Growth {
 fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
     let top = VirtAddr::new(user::USER_END).page();
     if pages.start() < top && pages.end() > top {
-        let _hole_or_none = protect(task, PageRange::between(pages.start(), top), prot);
+        protect(task, PageRange::between(pages.start(), top), prot).map_err(refusal)?;
     }
     Err(Errno::ENOMEM)
+}
+
+/// Calls `operation` for those of `pages` that lie in user space. The others are a hole like any other.
+///
+/// # Errors
+/// What `operation` says; `NotMapped` if there are others.
+pub(super) fn in_user_space(
+    pages: PageRange,
+    operation: impl FnOnce(PageRange) -> Result<(), VmError>,
+) -> Result<(), VmError> {
+    let [lowest, top] = [LOWEST, user::USER_END].map(|at| VirtAddr::new(at).page());
+    let inside = PageRange::between(pages.start().clamp(lowest, top), pages.end().clamp(lowest, top));
+    if !inside.is_empty() {
+        operation(inside)?;
+    }
+    if inside == pages { Ok(()) } else { Err(VmError::NotMapped) }
 }
 
 /// # Errors

@@ -301,6 +301,12 @@ impl<'p> NodeRef<'p> {
         base + index as u64 * keys..base + (index as u64 + 1) * keys
     }
 
+    /// Those of `keys` that are in the slot of the first.
+    #[inline(always)]
+    pub fn of_slot(self, keys: Range<u64>) -> Range<u64> {
+        keys.start..keys.end.min(self.span(keys.start).end)
+    }
+
     /// What `within` covers of the slot that `part` is of.
     pub fn common(self, part: &Part<'p>, within: &Range<u64>) -> Part<'p> {
         let all = self.span(part.keys.start);

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use radixmap::Always;
+
 use crate::machine::{ALIKE, KEYS, Twin, World, model, pin, race};
 
 /// The last slot of a leaf gets the main word of the others and a second word of its own. A look reads the main words of a group
@@ -22,6 +24,21 @@ fn a_group_is_alike_but_for_a_second_word_under_a_look() {
                 assert!(seen[..3] == [ALIKE + 5; 3] && [3, ALIKE + 7].contains(&seen[3]), "{seen:?}");
             },
         );
+        world.end(2);
+    });
+}
+
+/// Two slots say the same and make a run. The first expands between the look at the run and the step into it: the leaf has
+/// the keys of the first slot only, and the range that is asked for ends in the second.
+#[test]
+fn the_first_slot_of_a_run_expands_under_extent() {
+    model(3, || {
+        let world = World::new(2).filled(KEYS, 5);
+        let expand = |world: &World| drop(world.map.lock_range(&pin(0), 1..2, Always).unwrap());
+        let world = race(world, expand, |world| {
+            let end = world.map.extent(&pin(1), 2..5, 1);
+            assert!([4, 5].contains(&end), "{end}");
+        });
         world.end(2);
     });
 }

@@ -74,18 +74,25 @@ impl World {
 
     /// As `fill.rs` does.
     fn link(&self, core: usize) -> bool {
-        if self.leaf().link(id(core)) {
+        if !self.leaf().is_linked(id(core)) {
             self.held.fetch_add(1, Relaxed);
+            self.leaf().link(id(core));
         }
         self.cores[core].lock().unwrap().linked = true;
         let stays = self.leaf().stays(id(core));
         if !stays {
             *self.cores[core].lock().unwrap() = Core::default();
             if self.leaf().leave(id(core)) {
-                self.held.fetch_sub(1, Relaxed);
+                self.release(1);
             }
         }
         stays
+    }
+
+    /// As `radixmap::Leaf::release`, which panics if there are not so many.
+    fn release(&self, holds: usize) {
+        let left = self.held.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(holds));
+        assert!(left.is_ok(), "a leaf was held less often than it was released");
     }
 
     /// The program touches the page: whether hardware finds it.
@@ -116,7 +123,7 @@ impl World {
         }
         let others = self.leaf().others(id(OWNER));
         others.iter().for_each(|core| *self.cores[core.index()].lock().unwrap() = Core::default());
-        self.held.fetch_sub(self.leaf().emptied(&others), Relaxed);
+        self.release(self.leaf().emptied(&others));
         true
     }
 
@@ -259,6 +266,24 @@ fn what_is_filled_by_one_store_is_invalidated() {
         });
         world.invalidate();
         filling.join().unwrap();
+        world.judge();
+    });
+}
+
+/// A core that is in the set and did not hold the leaf yet would be released by the owner, which then drops its own tables.
+#[test]
+fn one_comes_and_the_owner_drops_its_tables() {
+    check(2, || {
+        let world = World::new(&[0], 1);
+        let theirs = world.clone();
+        let linking = thread::spawn(move || link_and_walk(&theirs, 1));
+        world.send_away();
+        world.invalidate();
+        *world.cores[OWNER].lock().unwrap() = Core::default();
+        if world.leaf().leave(id(OWNER)) {
+            world.release(1);
+        }
+        linking.join().unwrap();
         world.judge();
     });
 }

@@ -116,6 +116,8 @@ fn for_each_up_to_refusal(
     let mut mapped = Unbroken::from(all.start());
     let walked = guard.try_for_each_used(|run| match run.value() {
         _ if !mapped.add(range(run.keys())) => ControlFlow::Break(VmError::NotMapped),
+        // A page that moves: with rights it could be touched here, and would be in two places.
+        page if page.is_held() => ControlFlow::Break(VmError::NotMapped),
         page if !page.may_be(prot) => ControlFlow::Break(VmError::Denied),
         page => {
             f(run, page);

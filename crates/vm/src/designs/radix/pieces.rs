@@ -171,7 +171,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             run.set(held());
         });
         if pages.pages() >= HUGE_PAGES {
-            self.backend.invalidate_leaves(pin, &mut guard, ShootdownSet::NONE);
+            // Others may have mapped pages here, and have them in pages of their own: the leaf forgets who.
+            let linked = ShootdownSet::of(&mut guard, self.backend.grain, Page::is_linked);
+            self.backend.invalidate_leaves(pin, &mut guard, linked);
             fold_held(&mut guard);
         }
         for_each_held(&mut guard, |run, _| run.clear());
