@@ -21,7 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEEPEST = 3, CHILDREN = 3, TREES = 30, THREADS = 2 };
+/* REQUESTS: the descriptor of the pipe to the process that stops others. */
+enum { DEEPEST = 3, CHILDREN = 3, TREES = 30, THREADS = 2, REQUESTS = 100 };
 
 static long steps;
 static int depth, root;
@@ -56,13 +57,22 @@ static void handler(int signal)
     (void)signal;
 }
 
-/* Stops a process and continues it, or it would stop for ever. */
+/* Has a process stopped and continued. The process that does this for all is never killed: one that was killed
+ * between the two, or whose other thread ended it there, would leave the stopped process so for ever. */
 static void stop_and_go_on(void)
 {
     int pid = somebody();
-    if (pid > 0 && pid != getpid()) {
-        kill(pid, below(2) ? SIGSTOP : SIGTSTP);
+    if (pid > 0 && pid != getpid() && write(REQUESTS, &pid, sizeof pid) == sizeof pid)
         waitpid(pid, NULL, WNOHANG | WUNTRACED);
+}
+
+/* Stops and continues each process that is asked for, until there is nobody left to ask. */
+static void serve_requests(int requests)
+{
+    for (int pid, turn = 0; read(requests, &pid, sizeof pid) == sizeof pid; turn++) {
+        kill(pid, turn % 2 ? SIGSTOP : SIGTSTP);
+        for (int i = 0; i < turn % 16; i++)
+            sched_yield();
         kill(pid, SIGCONT);
     }
 }
@@ -189,14 +199,25 @@ static void plant(int tree)
     }
 }
 
-/* Waits until one of the children ends. Returns whether there was one. A stopped child is killed, since no
- * other process may be left to continue it. */
+/* Waits until one of the children ends. Returns whether there was one. */
 static int await(void)
 {
     siginfo_t info = {0};
-    while (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | __WALL) == 0 && info.si_code == CLD_STOPPED)
-        kill(info.si_pid, SIGKILL);
-    return info.si_pid != 0;
+    return waitid(P_ALL, 0, &info, WEXITED | __WALL) == 0 && info.si_pid != 0;
+}
+
+/* Starts the process that stops others. */
+static void start_stopper(void)
+{
+    int ends[2];
+    if (pipe(ends) || dup2(ends[1], REQUESTS) != REQUESTS || close(ends[1]))
+        exit(1);
+    if (fork() == 0) {
+        close(REQUESTS);
+        serve_requests(ends[0]);
+        _exit(0);
+    }
+    close(ends[0]);
 }
 
 int main(int count, char **words)
@@ -212,11 +233,14 @@ int main(int count, char **words)
     }
     root = getpid();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    start_stopper();
     for (int tree = 0; tree < TREES; tree++) {
         plant(tree);
         if (tree >= CHILDREN)
             await();
     }
+    /* The stopper ends when nobody can ask it any more. */
+    close(REQUESTS);
     while (await())
         ;
     printf("processstorm: done\n");
