@@ -104,7 +104,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         }
         set.add_whole_leaves(guard);
         self.invalidate(pin, set);
-        guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
+        abandon_leaves(guard);
     }
 
     /// Clears what this core is responsible for, and returns the cores that may hold translations.
@@ -269,6 +269,24 @@ pub struct Invalidated<'r, 'g, E, P> {
     picked: P,
 }
 
+/// Makes the leaves that are locked as a whole forget their cores and private sharers.
+///
+/// # Panics
+/// In debug builds, if a page of such a leaf is linked still: nobody would find its sharers afterwards.
+fn abandon_leaves<E: Expand>(guard: &mut RangeGuard<'_, Page, E>) {
+    if cfg!(debug_assertions) {
+        guard.for_each_used_and_whole_leaf(
+            &mut (0..0),
+            |whole, _, keys| *whole = keys,
+            |whole, run| {
+                let forgotten = whole.contains(&run.keys().start) && run.value().is_linked();
+                assert!(!forgotten, "a leaf forgets who has its page {:#x}", run.keys().start);
+            },
+        );
+    }
+    guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
+}
+
 impl<E: ExpandUsed, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
     /// Releases the frames and empties the slots, for `calls` calls of `unmap`.
     #[inline]
@@ -295,7 +313,7 @@ impl<E: Expand, P> Invalidated<'_, '_, E, P> {
     /// The leaves that are locked as a whole have no owner from now on.
     pub(crate) fn abandon_leaves(&mut self) {
         if mem::take(&mut self.has_leaves) {
-            self.guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
+            abandon_leaves(self.guard);
         }
     }
 }
