@@ -6,18 +6,19 @@ use anyhow::Result;
 
 use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
-use crate::{linux_calls, packages, rooms};
+use crate::{links, linux_calls, packages, rooms};
 
 /// The name of a check and its function.
 type Check = (&'static str, fn() -> Result<bool>);
 
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 7] = [
     ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
     ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
     ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
     ("crates can be packaged", packages::check),
     ("unsafe code in its rooms only", rooms::check),
-    ("docs/linux-calls.md is the kernel's table", linux_calls::check),
+    ("docs/guide/linux-calls.md is the kernel's table", linux_calls::check),
+    ("links of the pages lead somewhere", links::check),
 ];
 
 /// Does the checks with one of these parts in their name, or all if there are none. Each counts as a test.

@@ -4,6 +4,7 @@
 mod check;
 mod failures;
 mod fresh_machine;
+mod links;
 mod linux_calls;
 mod mutants;
 mod packages;
@@ -39,7 +40,7 @@ usage: cargo xtask VERB
   fresh-machine RELEASE
                      make a minimal Debian of this release (bookworm, trixie) by debootstrap, as root, and run
                      `./radixvm demo` and `./radixvm test --quick` of the last commit in it
-  doc                write docs/linux-calls.md from the kernel's table, and the API pages";
+  doc                write docs/guide/linux-calls.md from the kernel's table, and the API pages";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -18,7 +18,7 @@ use crate::{artifacts, options, program, terminal};
 const HELP: &str = "\
 Guests run under QEMU's translator with a plugin that keeps a directory of cache lines; CPUs are kept in step, so two \
 processors here are enough for any number of them. Counts are per round, as the program marks its rounds; of a program \
-without marks the whole run is one round. docs/meter.md says what is counted and what is not.
+without marks the whole run is one round. docs/guide/meter.md says what is counted and what is not.
 
 The whole list of --cpus takes minutes: local takes seconds on RadixVM, but on stock Linux, whose boot is long, minutes with 32 and \
 with 64 CPUs each, on two processors. --quick, or --systems adaptive, is done in one or two.

@@ -15,7 +15,7 @@
 //! | [`Deltas`] | an entry in a table of the core's | a call of `settle`, some epochs later | 48 |
 //!
 //! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures in which the radix
-//! map and Bonsai are looked up beside writers. `docs/baselines.md` says what was taken from which paper.
+//! map and Bonsai are looked up beside writers. `docs/design/baselines.md` says what was taken from which paper.
 //!
 //! Unsafe code is in `skiplist/`, because nodes that are found without a lock are freed, and in one line of
 //! `counters/deltas.rs`, because Refcache is told addresses.

@@ -28,7 +28,7 @@
 //! section 3.3), and an insertion allocates one node, plus two or three for each rotation. [`Update`]
 //! chooses, and [`Stats::avoided`] counts the copies saved.
 //!
-//! `docs/bonsai.md` has the invariants and the argument.
+//! `docs/design/bonsai.md` has the invariants and the argument.
 //!
 //! # Use
 //!

@@ -39,7 +39,7 @@
 //! slot), `lock` (the protocol of ranges), `subtree` (a range below one node), `extent` (how far some
 //! slots reach), `fold` (expansion, folding, collapse), `expand` (what a holder may do), `iter` and `entry` (what it does), `look` (what anybody sees),
 //! `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap` (a core that waits
-//! for itself). The arguments are in `docs/radix.md`.
+//! for itself). The arguments are in `docs/design/radix.md`.
 #![no_std]
 #![warn(missing_debug_implementations)]
 

@@ -27,7 +27,7 @@
 //! 3. A locker waits only for a slot to the right of everything that it has locked: slots are taken from left to right, and what
 //!    an expansion grows is locked already where it is wanted, and only there. Two lockers that wait for each other
 //!    would each hold something to the right of what they hold: so nobody waits for ever, unless a core holds something
-//!    already when it begins to lock. Then it must keep an order itself (`docs/radix.md`).
+//!    already when it begins to lock. Then it must keep an order itself (`docs/design/radix.md`).
 //! 4. Two ranges that overlap meet at their leftmost common key: it is under one slot at any time, and whoever holds
 //!    that slot, or one that it was expanded into, goes first.
 //! 5. A waiter reads the word anew at every turn and locks by CAS from exactly what it read. If the slot became a child

@@ -27,7 +27,7 @@ const SIZES: [&[u16]; 2] = [&[1, 2, 4, 8, 16], &[1, 2]];
 #[derive(Args)]
 #[command(after_help = "\
 Draws the figures of the RadixVM paper (EuroSys 2013: fig4 to fig9, table2, tables) and of the Bonsai paper (ASPLOS 2012: fig13 to \
-fig18) from counts in metered guests and from the cost model; docs/figures.md says how. DIR gets index.html, figures.json, a picture \
+fig18) from counts in metered guests and from the cost model; docs/results/figures.md says how. DIR gets index.html, figures.json, a picture \
 of each plot, and a file for each guest that is done: a command that was stopped goes on where it was, unless kernel or programs \
 have changed. A program runs in two to 32 guests, until its mean counts are known.")]
 pub struct Arguments {

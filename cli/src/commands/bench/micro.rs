@@ -20,7 +20,7 @@ use crate::{options, terminal};
 #[command(after_help = "\
 The JSON is an array with one object per program, system and number of CPUs: the run with the median speed, and counts per \
 round (median, p10, p90, mean) of a further run under the contention meter, which tells up to 128 CPUs apart; see \
-docs/meter.md.")]
+docs/guide/meter.md.")]
 pub struct Arguments {
     /// Numbers of virtual CPUs
     #[arg(long, default_value = "1,2,4,8", value_delimiter = ',', value_parser = options::cpus, value_name = "N,...")]

@@ -22,7 +22,7 @@ use crate::table::{Table, count};
 const NOTES: &str = "\
 Per round: the median; `mean` is that of the transfers, which timer ticks and lock convoys bend. transfers: accesses that
 another CPU's cache had to serve or give up. IPIs, targets, faults, flushes: means. predicted: rounds/s of all CPUs by the
-cost model (RadixVM's 80-core machine), from means. Page walks and instruction fetches are not seen. See docs/meter.md.
+cost model (RadixVM's 80-core machine), from means. Page walks and instruction fetches are not seen. See docs/guide/meter.md.
 ";
 
 /// Table, hottest lines, notes.

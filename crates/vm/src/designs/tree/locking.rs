@@ -39,7 +39,7 @@ use sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::rwlock::{ReadGuard, RwLock, WriteGuard};
 
-/// How mapping operations and faults are kept apart: see `docs/designs.md`.
+/// How mapping operations and faults are kept apart: see `docs/design/designs.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locking {
     /// One reader-writer lock, as Linux 2.6 had it.
