@@ -1,7 +1,8 @@
-//! How much memory all writable files together may use: pages, taken one by one from a reserve of this core.
+//! Limits the memory of all writable files together. Pages are charged one by one to a reserve of this core.
 //!
-//! A core takes a batch from what is left, and gives one back when it has two: writers on different cores meet once in a
-//! batch. So a file may be refused a page (ENOSPC) though other cores have some in reserve.
+//! A core takes a batch of pages from the limit when its reserve is empty, and gives a batch back when it has
+//! two. So writers on different cores share a cache line once per batch. A file may be refused a page
+//! (ENOSPC) although other cores have some in reserve.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,26 +14,31 @@ use crate::arch;
 
 const BATCH: u64 = 64;
 
-/// Pages that files may use, and those that cores took. Relaxed everywhere: the numbers guard no other memory.
+/// The pages that files may use, and the pages that cores have taken. Relaxed everywhere: the numbers guard
+/// no other memory.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 static TAKEN: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
-/// What each core took and no file uses. Written by the core alone.
+/// Per core, the pages that it has taken and that no file uses. Only that core writes it.
 static RESERVES: AllCores<AtomicU64> =
     AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
 
-/// Lets all files together use `pages`.
+/// Limits all files together to `pages`.
 pub fn set_limit(pages: u64) {
     LIMIT.store(pages, Ordering::Relaxed);
 }
 
-/// Pages that files may use, and pages they use, as far as is known.
+/// Returns the pages that files may use and the pages that they use. The second is an estimate while other
+/// cores run.
 pub fn numbers() -> (u64, u64) {
     let reserved: u64 =
         RESERVES.iter().take(arch::cores()).map(|reserve| reserve.load(Ordering::Relaxed)).sum();
     (LIMIT.load(Ordering::Relaxed), TAKEN.load(Ordering::Relaxed).saturating_sub(reserved))
 }
 
-/// Takes a page: ENOSPC if there is none.
+/// Charges a page to this core's reserve.
+///
+/// # Errors
+/// ENOSPC if no page is left.
 pub fn take(pin: &Pinned) -> Result<(), Errno> {
     let reserve = RESERVES.mine(pin);
     let pages = match reserve.load(Ordering::Relaxed) {
@@ -43,7 +49,7 @@ pub fn take(pin: &Pinned) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives a page back.
+/// Gives a page back to this core's reserve.
 pub fn give(pin: &Pinned) {
     let reserve = RESERVES.mine(pin);
     let mut pages = reserve.load(Ordering::Relaxed) + 1;
@@ -54,7 +60,7 @@ pub fn give(pin: &Pinned) {
     reserve.store(pages, Ordering::Relaxed);
 }
 
-/// A batch, or the last few.
+/// Takes a batch, or the last few pages, and returns how many.
 fn take_batch() -> Result<u64, Errno> {
     let limit = LIMIT.load(Ordering::Relaxed);
     let take = |taken: u64| Some((taken + BATCH).min(limit)).filter(|&more| more > taken);

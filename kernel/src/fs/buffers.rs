@@ -1,7 +1,8 @@
-//! A program's buffers for one read or write: one, or the list of a `readv`.
+//! The buffers of a program for one read or write: a single one, or the list of a `readv`.
 //!
-//! Bytes are copied page by page of the program's memory, so that a call stops exactly at the first page that is
-//! not there, as on Linux: what was copied before counts, and EFAULT is only for nothing at all.
+//! Bytes are copied page by page of the program's memory, so that a call stops exactly at the first page that
+//! is missing, as on Linux. It then returns the bytes copied before. EFAULT is returned only if there are
+//! none.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -14,7 +15,7 @@ use super::fallible;
 use super::page_cache::PAGE;
 use crate::mm::user;
 
-/// See the module.
+/// The buffers, and how far a call has come in them.
 pub struct Buffers {
     list: Vec<IoVec>,
     at: BufferPosition,
@@ -25,13 +26,16 @@ pub struct Buffers {
 #[derive(Clone, Copy)]
 pub struct BufferPosition {
     now: IoVec,
-    /// The one after `now` in the list.
+    /// The index in the list of the buffer after `now`.
     next: usize,
     left: usize,
 }
 
 impl Buffers {
-    /// One buffer; EFAULT if it lies outside of user space.
+    /// Returns a list of one buffer.
+    ///
+    /// # Errors
+    /// EFAULT if the buffer lies outside of user space.
     pub fn one(base: u64, len: u64) -> Result<Self, Errno> {
         let now = checked(IoVec { base, len })?;
         Ok(Self {
@@ -41,7 +45,11 @@ impl Buffers {
         })
     }
 
-    /// The buffers listed at `list`: EINVAL for more than `IOV_MAX` or for a length that is negative or too much.
+    /// Reads the `count` buffers listed at `list`.
+    ///
+    /// # Errors
+    /// EINVAL for more than `IOV_MAX`, or for a length that is negative or too large. EFAULT if the list or a
+    /// buffer is not in user space. ENOMEM.
     pub fn many(list: u64, count: u64) -> Result<Self, Errno> {
         let count = usize::try_from(count).ok().filter(|&count| count <= IOV_MAX).ok_or(Errno::EINVAL)?;
         let mut buffers = fallible::empty(count)?;
@@ -56,33 +64,34 @@ impl Buffers {
         Ok(Self { list: buffers, at, was_stopped: false })
     }
 
-    /// Bytes not copied yet.
+    /// Returns the number of bytes not copied yet.
     pub fn left(&self) -> usize {
         self.at.left
     }
 
-    /// What a transfer says that an error stops when it has moved `done` bytes: none if those are some, until it comes again.
+    /// Returns `done`, the bytes that a transfer has moved before `error` stopped it, or the error if there are
+    /// none. In the first case the transfer counts as stopped half-way: its next piece meets the error again.
     pub fn stopped(&mut self, done: usize, error: Errno) -> Result<usize, Errno> {
         self.was_stopped = done > 0;
         if done > 0 { Ok(done) } else { Err(error) }
     }
 
-    /// Notes that a transfer stops though there is more to move: so that others may run.
+    /// Notes that a transfer stops before its end, so that other tasks may run.
     pub fn stop(&mut self) {
         self.was_stopped = true;
     }
 
-    /// Whether the last transfer has stopped half-way.
+    /// Returns whether the last transfer has stopped half-way, and clears that.
     pub fn take_stopped(&mut self) -> bool {
         mem::take(&mut self.was_stopped)
     }
 
-    /// Where it is, for [`go_on_from`](Self::go_on_from).
+    /// Returns the position, for [`go_on_from`](Self::go_on_from).
     pub fn position(&self) -> BufferPosition {
         self.at
     }
 
-    /// As if `len` bytes had been copied since it was at `position`, and no more.
+    /// Goes back to `position`, and from there `len` bytes forward.
     pub fn go_on_from(&mut self, position: BufferPosition, mut len: usize) {
         self.at = position;
         while let Some(piece) = self.piece(len) {
@@ -91,12 +100,12 @@ impl Buffers {
         }
     }
 
-    /// Where the next byte goes, or comes from; 0 at the end.
+    /// Returns the address of the next byte, or 0 at the end.
     pub fn start(&mut self) -> u64 {
         self.piece(1).map_or(0, |piece| piece.base)
     }
 
-    /// The next piece of at most `most` bytes, all in one page.
+    /// Returns the next piece of at most `most` bytes, all in one page.
     fn piece(&mut self, most: usize) -> Option<IoVec> {
         let BufferPosition { now, next, left } = &mut self.at;
         let most = most.min(*left) as u64;
@@ -117,15 +126,16 @@ impl Buffers {
         *left -= len as usize;
     }
 
-    /// Copies from the program until `into` is full, the buffers end, or a page is missing (EFAULT if it is the
-    /// first).
+    /// Copies from the program until `into` is full, the buffers end, or a page is missing (EFAULT if it is
+    /// the first).
     pub fn copy_in(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         self.copy(into.len(), |piece, done| {
             user::copy_in(prefix_mut(after_mut(into, done), piece.len), piece.base)
         })
     }
 
-    /// Copies to the program until `from` or the buffers end, or a page is missing (EFAULT if it is the first).
+    /// Copies to the program until `from` or the buffers end, or a page is missing (EFAULT if it is the
+    /// first).
     pub fn copy_out(&mut self, from: &[u8]) -> Result<usize, Errno> {
         self.copy(from.len(), |piece, done| user::copy_out(piece.base, prefix(after(from, done), piece.len)))
     }

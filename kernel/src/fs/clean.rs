@@ -1,4 +1,5 @@
-//! Pages that can be made again: those of the boot image's files. When memory is short they go first, in turn.
+//! Clean pages: those of the boot image's files, which can be made again. When memory is short they are
+//! dropped first, file by file.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,11 +10,12 @@ use sync::SpinLock;
 use super::fallible;
 use super::page_cache::PageCache;
 
-/// Pages that are enough for once. What one look at a file finds is at most a node's.
+/// The pages that one call drops at least, if there are enough. One step drops at most a node of the page
+/// tree.
 const ENOUGH: u64 = 1024;
 const STEP: u64 = 512;
 
-/// Files of the boot image, and where the last round ended.
+/// The files of the boot image, and the file and page where the last round ended.
 struct Files {
     all: Vec<Arc<PageCache>>,
     hand: (usize, u64),
@@ -26,8 +28,8 @@ pub fn add(file: &Arc<PageCache>) -> Result<(), Errno> {
     fallible::push(&mut FILES.lock().all, file.clone())
 }
 
-/// Drops some clean pages, mapped or not, where the last round ended; says how many. Their frames come back with the
-/// epochs. The caller holds no lock. If another core is at it, that is enough.
+/// Drops some clean pages, mapped or not, from where the last round ended, and returns how many. Their frames
+/// become free some epochs later. The caller holds no lock. Returns 0 if another core is dropping pages.
 pub fn drop_some() -> u64 {
     FILES.try_lock().map_or(0, |mut files| files.drop_some())
 }
@@ -44,7 +46,8 @@ impl Files {
         dropped
     }
 
-    /// Drops about `wanted` pages of the file at the hand; goes on to the next if it has no more.
+    /// Drops about `wanted` pages of the file at the hand, and moves the hand to the next file if it has no
+    /// more.
     fn drop_of_one(&mut self, wanted: u64) -> u64 {
         let (at, mut page) = self.hand;
         let Some(file) = self.all.get(at) else {

@@ -2,10 +2,10 @@
 //!
 //! Output goes straight to its port, one writer at a time, so that the bytes of a chunk stay together.
 //!
-//! Input arrives on the control port in frames, `u16 length, bytes`, little-endian, the empty frame being the end.
-//! The host sends a frame for each time it is asked, and it is asked when a reader finds nothing: so the program
-//! takes no more of the host's input than it wants, and none of it is lost. An interrupt says that bytes arrived
-//! ([`on_input`]); the waiting thread, not the interrupt, reads the port.
+//! Input arrives on the control port in frames, `u16 length, bytes`, little-endian. An empty frame is the
+//! end. The host sends one frame for each request, and the kernel requests one when a reader finds nothing.
+//! So a program takes no more of the host's input than it wants, and none of it is lost. An interrupt tells
+//! that bytes have arrived ([`on_input`]). The waiting thread, not the interrupt, reads the port.
 //!
 //! To a program all three look like pipes.
 
@@ -27,30 +27,30 @@ use crate::sched::{WaitQueue, attention};
 static STDOUT: Turn = Turn::new();
 static STDERR: Turn = Turn::new();
 static STDIN: SpinLock<Input> = SpinLock::new(Input::new());
-/// Whether the input has ended and nothing of it is left. Relaxed: from then on it stays so. Every C and Rust program asks
-/// as it starts, and then they all only read this word.
+/// Set when the input has ended and all of it is read. Relaxed: it never becomes false again. Every C and
+/// Rust program polls its input when it starts. From then on they only read this word.
 static DRAINED: CachePadded<AtomicBool> = CachePadded::new(AtomicBool::new(false));
 static READERS: WaitQueue = WaitQueue::new();
 
-/// Bytes that are kept for the sake of `poll` and `FIONREAD`.
+/// Bytes that are buffered for `poll` and `FIONREAD`.
 const KEPT: usize = 512;
 
-/// Reads of the port's status for the next byte of a frame.
+/// Reads of the port's status register for the next byte of a frame.
 const BYTE_TRIES: u32 = 64;
 
-/// What arrived and was not read yet.
+/// The bytes that arrived and were not read yet.
 struct Input {
     bytes: [u8; KEPT],
     start: usize,
     len: usize,
-    /// The first byte of a frame's length, while the second is on its way.
+    /// The first byte of a frame's length, until the second arrives.
     half: Option<u8>,
-    /// Bytes that the current frame still has.
+    /// The bytes that the current frame still has.
     left: u16,
-    /// Whether a frame was asked for that is not complete yet.
+    /// Set while a requested frame is not complete.
     asked: bool,
     ended: bool,
-    /// Bytes came or went since [`look`] last told the sleepers.
+    /// Set when bytes came or went, until [`look`] wakes the readers.
     moved: bool,
 }
 
@@ -68,7 +68,7 @@ impl Input {
         }
     }
 
-    /// Takes what the port has, as far as there is room, and asks for more if there is nothing.
+    /// Takes the bytes that the port has, as far as there is room, and requests a frame if there are none.
     fn receive(&mut self) {
         while self.asked && self.len < KEPT {
             let Some(byte) = self.next_byte() else { break };
@@ -80,7 +80,8 @@ impl Input {
         }
     }
 
-    /// Within a frame the next byte is on its way: a short wait for it saves a sleep.
+    /// Returns the next byte of the port, if there is one. Within a frame it is on its way, and polling for
+    /// it a few times saves a sleep.
     fn next_byte(&self) -> Option<u8> {
         let tries = if self.left > 0 { BYTE_TRIES } else { 1 };
         (0..tries).find_map(|_| Port::Control.try_read())
@@ -107,7 +108,7 @@ impl Input {
         }
     }
 
-    /// Nothing yet, or bytes, or the end.
+    /// Takes bytes. Returns `None` if none have arrived, and `Some(0)` at the end.
     fn take(&mut self, into: &mut [u8]) -> Option<usize> {
         let mut done = 0;
         while done < into.len() {
@@ -125,19 +126,20 @@ impl Input {
     }
 }
 
-/// Bytes arrived; called in the interrupt, with interrupts off.
+/// Notes that bytes arrived. Called by the interrupt handler, with interrupts off.
 pub fn on_input() {
     attention::raise(attention::INPUT);
 }
 
-/// Bytes arrived; called soon after [`on_input`], outside the interrupt.
+/// Wakes the readers. Called soon after [`on_input`], outside the interrupt.
 pub fn input_arrived() {
     READERS.wake_all();
     readiness::changed();
 }
 
-/// Does `f` with the input. Bytes that it took from the port may come without an interrupt, and when it took the
-/// last ones, somebody must ask for the next: so whoever sleeps looks again.
+/// Calls `f` with the input, and wakes the readers if bytes came or went. A reader may have taken bytes from
+/// the port for others, for which no interrupt will come. If it took the last bytes, another reader must
+/// request the next frame.
 fn look<R>(f: impl FnOnce(&mut Input) -> R) -> R {
     let mut input = STDIN.lock();
     let result = f(&mut input);
@@ -152,7 +154,7 @@ fn look<R>(f: impl FnOnce(&mut Input) -> R) -> R {
     result
 }
 
-/// The nodes of descriptors 0, 1 and 2.
+/// Returns the nodes of descriptors 0, 1 and 2.
 pub fn nodes() -> Result<[StaticOrArc<Node>; 3], Errno> {
     Ok([
         Node::file(Volume::System, 0o400, Stdin)?,
@@ -200,7 +202,7 @@ impl Content for Stdin {
     }
 }
 
-/// Who writes to a port. It is slow, so the others sleep.
+/// The lock of an output port. Writing is slow, so other writers sleep.
 struct Turn {
     taken: SpinLock<()>,
     writers: WaitQueue,

@@ -1,4 +1,4 @@
-//! What is behind a file: bytes, a device, one end of a pipe.
+//! The contents of a file: bytes, a device, one end of a pipe.
 
 use alloc::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::process::Process;
 /// Readable and writable without waiting.
 pub const ALWAYS_READY: i16 = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
 
-/// Where a write goes.
+/// The position of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAt {
     /// At this offset.
@@ -20,41 +20,43 @@ pub enum WriteAt {
     End,
 }
 
-/// Takes bytes to where they are wanted, and returns how many it took.
+/// Takes bytes and returns how many it took.
 pub type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<usize, Errno>;
 
-/// The operations of a file. Buffers are the kernel's, at most a page long; a call may do less than asked for.
+/// The operations of a file. Buffers are the kernel's and at most a page long. A call may do less than asked
+/// for.
 ///
-/// A stream (see [`Content::is_stream`]) has no offsets and ignores those it is given. `wait` says whether a call
-/// that can do nothing yet waits (EINTR if a signal ends that) or returns EAGAIN.
+/// A stream (see [`Content::is_stream`]) has no offsets and ignores them. `wait` tells a call that can do
+/// nothing yet to wait (EINTR if a signal ends the wait). Otherwise it returns EAGAIN.
 pub trait Content: Send + Sync {
-    /// `S_IF*`.
+    /// Returns the type of the file, `S_IF*`.
     fn kind(&self) -> u32 {
         S_IFREG
     }
 
-    /// Whether bytes come and go in order, without offsets.
+    /// Returns whether bytes come and go in order, without offsets.
     fn is_stream(&self) -> bool {
         false
     }
 
-    /// The size that `stat` reports.
+    /// Returns the size that `stat` reports.
     fn len(&self) -> u64 {
         0
     }
 
-    /// Reads from `at` on; 0 is the end of the file.
+    /// Reads from `at` on, and returns the number of bytes: 0 at the end of the file.
     fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EBADF)
     }
 
-    /// Reads at most `most` bytes from `at` on to `take`, which may be told of less: what is made as it is read is copied once so.
-    /// None: there is only [`read`](Self::read).
+    /// Passes at most `most` bytes from `at` on to `take`, and returns how many it took. Contents that are
+    /// made while they are read are copied only once in this way. Returns `None` if the file has only
+    /// [`read`](Self::read).
     fn show(&self, _at: u64, _most: usize, _take: Take<'_>) -> Option<Result<usize, Errno>> {
         None
     }
 
-    /// Writes to `place`.
+    /// Writes at `_at` and returns the number of bytes.
     fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::EBADF)
     }
@@ -64,32 +66,32 @@ pub trait Content: Send + Sync {
         Err(Errno::EINVAL)
     }
 
-    /// All bytes at once, where they lie in memory for ever.
+    /// Returns all bytes at once, if they stay in memory for ever.
     fn bytes(&self) -> Option<&'static [u8]> {
         None
     }
 
-    /// Its pages, if they can be mapped.
+    /// Returns its pages, if they can be mapped.
     fn pages(&self) -> Option<&Arc<PageCache>> {
         None
     }
 
-    /// `POLL*`: what would not wait.
+    /// Returns the operations that would not wait, as `POLL*`.
     fn ready(&self) -> i16 {
         ALWAYS_READY
     }
 
-    /// Bytes that can be read without waiting (FIONREAD), from `at` on.
+    /// Returns the number of bytes that can be read from `at` on without waiting (FIONREAD).
     fn waiting(&self, at: u64) -> u64 {
         self.len().saturating_sub(at)
     }
 
-    /// The process that a descriptor of one stands for.
+    /// Returns the process that a pidfd stands for.
     fn process(&self) -> Option<&Arc<Process>> {
         None
     }
 
-    /// Major and minor number of a device.
+    /// Returns the major and minor number of a device.
     fn device(&self) -> (u32, u32) {
         (0, 0)
     }

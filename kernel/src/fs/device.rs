@@ -9,13 +9,13 @@ use crate::arch;
 /// A character device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// Takes everything, gives nothing.
+    /// Reads nothing and takes every write.
     Null,
-    /// Takes everything, gives zeroes.
+    /// Reads zeroes and takes every write.
     Zero,
-    /// Always full.
+    /// Reads zeroes and refuses every write (ENOSPC).
     Full,
-    /// Random bytes.
+    /// Reads random bytes and takes every write.
     Random,
 }
 

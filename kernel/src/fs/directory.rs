@@ -1,11 +1,11 @@
-//! Names in a directory.
+//! The names in a directory.
 //!
-//! Entries are sorted by a hash of their name, and the hash is also the position that `getdents64` goes on from.
-//! So a position stays true however many entries come and go, and a look-up is a binary search. Names with equal
-//! hashes are neighbours; a listing that is interrupted between two such names skips the second, which takes
-//! 63 equal bits.
+//! Entries are sorted by a hash of their name, and the hash is also the position from which `getdents64` goes
+//! on. So a position stays valid however many entries come and go, and a look-up is a binary search. Names
+//! with equal hashes are neighbours. A listing that is interrupted between two such names skips the second,
+//! but that takes 63 equal bits.
 //!
-//! The sorted sequence is split into chunks, so that a new name moves few others:
+//! The sorted sequence is split into chunks, so that inserting a name moves few others:
 //!
 //! ```text
 //! chunks: [ [a d e] [g h k m] [p] ]      none empty, none longer than CHUNK; a full one is split in half
@@ -26,11 +26,11 @@ const CHUNK: usize = 64;
 
 /// One name.
 pub struct Entry {
-    /// Where it stands.
+    /// The hash of its name, which is its position.
     pub key: u64,
     /// The name.
     pub name: Box<[u8]>,
-    /// What it names.
+    /// The node that has this name.
     pub node: StaticOrArc<Node>,
 }
 
@@ -44,19 +44,19 @@ impl Entry {
 #[derive(Default)]
 pub struct Entries(Vec<Vec<Entry>>);
 
-/// FNV-1a, a bit short so that the position is a valid `off_t`.
+/// Returns the FNV-1a hash, shortened by a bit so that the position is a valid `off_t`.
 fn key_of(name: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     (name.iter().fold(0xcbf2_9ce4_8422_2325, step) >> 1).max(FIRST_KEY)
 }
 
 impl Entries {
-    /// No names.
+    /// Creates a directory without names.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The chunk that `name` is in or would go to, and its place there.
+    /// Returns the chunk that has `name` or would get it, and the index there.
     fn find(&self, name: &[u8]) -> (usize, Result<usize, usize>) {
         let order = (key_of(name), name);
         let below = |chunk: &Vec<Entry>| chunk.last().is_some_and(|last| last.order() < order);
@@ -65,13 +65,16 @@ impl Entries {
         (chunk, entries.binary_search_by(|entry| entry.order().cmp(&order)))
     }
 
-    /// What `name` names.
+    /// Returns the node called `name`.
     pub fn get(&self, name: &[u8]) -> Option<&StaticOrArc<Node>> {
         let (chunk, place) = self.find(name);
         Some(&self.0.get(chunk)?.get(place.ok()?)?.node)
     }
 
-    /// Adds a name that is not there yet (EEXIST).
+    /// Adds a name.
+    ///
+    /// # Errors
+    /// EEXIST if it is there already, ENOMEM.
     pub fn insert(&mut self, name: &[u8], node: StaticOrArc<Node>) -> Result<(), Errno> {
         let (chunk, Err(mut index)) = self.find(name) else { return Err(Errno::EEXIST) };
         let entry = Entry { key: key_of(name), name: fallible::copied(name)?.into_boxed_slice(), node };
@@ -89,7 +92,7 @@ impl Entries {
         fallible::insert(self.0.get_mut(target).ok_or(Errno::EIO)?, index, entry)
     }
 
-    /// Makes two chunks of a full one.
+    /// Splits a full chunk in half.
     fn split(&mut self, chunk: usize) -> Result<(), Errno> {
         self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let mut upper = fallible::empty(CHUNK)?;
@@ -98,7 +101,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Lets `name` name `node`; says what it named before. The name must be there.
+    /// Gives `name`, which must be there, to `node`, and returns the node that had it.
     pub fn replace(&mut self, name: &[u8], node: StaticOrArc<Node>) -> Option<StaticOrArc<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
@@ -106,7 +109,7 @@ impl Entries {
         Some(core::mem::replace(&mut entry.node, node))
     }
 
-    /// Takes a name away.
+    /// Removes a name and returns its node.
     pub fn remove(&mut self, name: &[u8]) -> Option<StaticOrArc<Node>> {
         let (chunk, place) = self.find(name);
         let index = place.ok()?;
@@ -118,18 +121,18 @@ impl Entries {
         Some(removed.node)
     }
 
-    /// Whether there is no name.
+    /// Returns whether there is no name.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The entries after position `key`.
+    /// Returns the entries after position `key`.
     pub fn after(&self, key: u64) -> impl Iterator<Item = &Entry> {
         let passed = self.0.partition_point(|chunk| chunk.last().is_some_and(|last| last.key <= key));
         self.0.iter().skip(passed).flatten().skip_while(move |entry| entry.key <= key)
     }
 
-    /// The name of `node`.
+    /// Returns the name of `node`.
     pub fn name_of(&self, node: &StaticOrArc<Node>) -> Option<&[u8]> {
         self.0.iter().flatten().find(|entry| entry.node.is(node)).map(|entry| &*entry.name)
     }

@@ -8,33 +8,35 @@ use super::content::Content;
 use super::path::Found;
 use super::static_or_arc::StaticOrArc;
 
-/// See the module.
+/// An open file that may be executed.
 pub struct Executable(StaticOrArc<OpenFile>);
 
 impl Executable {
-    /// What a path led to.
+    /// Opens what a path led to.
     ///
     /// # Errors
-    /// ENOENT; what [`Executable::open`] says.
+    /// ENOENT if there is nothing, and those of [`Executable::open`].
     pub fn found(found: Found) -> Result<Self, Errno> {
         let node = found.existing()?.clone();
         Self::open(OpenFile::found(node, found, O_RDONLY)?)
     }
 
+    /// Checks that `file` may be executed.
+    ///
     /// # Errors
-    /// EACCES unless it is a file that may be executed.
+    /// EACCES unless it is a regular file with an execute permission.
     pub fn open(file: StaticOrArc<OpenFile>) -> Result<Self, Errno> {
         let node = file.node();
         let may = node.kind() == S_IFREG && node.permissions() & 0o111 != 0;
         if may { Ok(Self(file)) } else { Err(Errno::EACCES) }
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn file(&self) -> &StaticOrArc<OpenFile> {
         &self.0
     }
 
-    /// Its contents.
+    /// Returns its contents.
     ///
     /// # Errors
     /// EACCES if it has none.

@@ -1,6 +1,6 @@
-//! `/dev/fail-alloc`, there with the option of that name: `FIRST FAILURES` written to it lets the FIRST
-//! allocation of the kernel from then on fail, and FAILURES in all (see `mm::fault_injection`); the number
-//! that have failed is read from it.
+//! `/dev/fail-alloc`, present with the option of that name. Writing `FIRST FAILURES` to it makes the FIRST
+//! allocation of the kernel from then on fail, and FAILURES in all (see `mm::fault_injection`). Reading it
+//! returns the number of allocations that have failed.
 
 use core::fmt::Write;
 
@@ -13,7 +13,7 @@ use super::fallible::Text;
 use super::image::tail;
 use crate::mm::fault_injection;
 
-/// The device. See the module.
+/// The device.
 pub struct FailAlloc;
 
 impl Content for FailAlloc {

@@ -1,4 +1,4 @@
-//! Allocations that a program can cause, and that therefore fail with ENOMEM instead of ending the kernel.
+//! Allocations that a program can cause. They fail with ENOMEM instead of ending the kernel.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,18 +12,18 @@ use abi::Errno;
 
 use crate::mm::fault_injection;
 
-/// What `Arc::new` allocates.
+/// A type with the layout of the block that `Arc::new` allocates.
 #[repr(C)]
 struct ArcBlock<T> {
     _counts: [AtomicUsize; 2],
     _value: MaybeUninit<T>,
 }
 
-/// `Arc::new`, or ENOMEM.
+/// Calls `Arc::new`, or returns ENOMEM.
 ///
-/// Stable Rust has no such call. A block of the same layout is taken and given back first: it then lies on top of
-/// this core's free list, and `Arc::new` finds it there, because kernel code is neither preempted nor migrated and
-/// interrupt handlers do not allocate.
+/// Stable Rust has no such call. A block of the same layout is allocated and freed first. It is then the
+/// first on this core's free list, and `Arc::new` takes it, because kernel code is neither preempted nor
+/// migrated and interrupt handlers do not allocate.
 pub fn arc<T>(value: T) -> Result<Arc<T>, Errno> {
     let mut probe = empty::<ArcBlock<T>>(1)?;
     black_box(&mut probe);
@@ -31,7 +31,7 @@ pub fn arc<T>(value: T) -> Result<Arc<T>, Errno> {
     Ok(fault_injection::without_faults(|| Arc::new(value)))
 }
 
-/// `Box::new`, or ENOMEM; by the way of [`arc`].
+/// Calls `Box::new`, or returns ENOMEM, in the same way as [`arc`].
 pub fn boxed<T>(value: T) -> Result<Box<T>, Errno> {
     let mut probe = empty::<T>(1)?;
     black_box(&mut probe);
@@ -39,49 +39,49 @@ pub fn boxed<T>(value: T) -> Result<Box<T>, Errno> {
     Ok(fault_injection::without_faults(|| Box::new(value)))
 }
 
-/// An empty vector with room for `capacity`.
+/// Returns an empty vector with room for `capacity` values.
 pub fn empty<T>(capacity: usize) -> Result<Vec<T>, Errno> {
     let mut vector = Vec::new();
     vector.try_reserve_exact(capacity).map_err(|_| Errno::ENOMEM)?;
     Ok(vector)
 }
 
-/// `len` zero bytes.
+/// Returns `len` zero bytes.
 pub fn zeroes(len: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = empty(len)?;
     bytes.resize(len, 0);
     Ok(bytes)
 }
 
-/// A copy of `bytes`.
+/// Returns a copy of `bytes`.
 pub fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut copy = empty(bytes.len())?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }
 
-/// `bytes` and then `more`.
+/// Appends `more` to `bytes`.
 pub fn extended(mut bytes: Vec<u8>, more: &[u8]) -> Result<Vec<u8>, Errno> {
     bytes.try_reserve(more.len()).map_err(|_| Errno::ENOMEM)?;
     bytes.extend_from_slice(more);
     Ok(bytes)
 }
 
-/// `vector.push(value)`, or ENOMEM.
+/// Calls `vector.push(value)`, or returns ENOMEM.
 pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<(), Errno> {
     vector.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     vector.push(value);
     Ok(())
 }
 
-/// `vector.insert(at, value)`, or ENOMEM.
+/// Calls `vector.insert(at, value)`, or returns ENOMEM.
 pub fn insert<T>(vector: &mut Vec<T>, at: usize, value: T) -> Result<(), Errno> {
     vector.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     vector.insert(at, value);
     Ok(())
 }
 
-/// Text that grows as it is written; a failed `write!` means ENOMEM.
+/// Text that grows as it is written. A failed `write!` means ENOMEM.
 #[derive(Debug, Default)]
 pub struct Text(pub Vec<u8>);
 

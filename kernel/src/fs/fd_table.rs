@@ -1,20 +1,22 @@
-//! A process's descriptors.
+//! The descriptors of a process.
 //!
-//! Threads share them, and processes may, under a spin lock that is held for a look or a change only. Files are
-//! dropped after the lock: closing one may wake somebody. Who shares a table counts itself in, because it is closed
-//! when the last one leaves, though others may still hold a reference for a while.
+//! Threads share the table, and processes may, under a spin lock that is held for one look or change only.
+//! Files are dropped after the lock is released, because closing one may wake a task. The table counts its
+//! users. It is closed when the last one leaves, although other tasks may hold a reference to it for a while.
 //!
-//! A call that may still fail once it knows a descriptor's number reserves it: nobody finds, closes or replaces it until
-//! the file is there, so nothing has to be undone by number.
+//! A call that may still fail once it knows a descriptor's number reserves the number. No call finds, closes
+//! or replaces it until the file is there, so nothing has to be undone by number.
+//!
 //!
 //! ```text
 //!   parent's table ──▶ descriptors ◀── child's table           after a fork
 //!   parent's table ──▶ descriptors     child's table ──▶ its own copy           after the first change by either
 //! ```
-//! A child's table has its parent's descriptors until one of them changes its own: a fork counts no file, so processes that
-//! inherited the same files fork without meeting in the files' counts. A file closes when the last descriptors with it go:
-//! that is at once, as the other end of a pipe wants to know. The room for the copies is taken by the fork, which may fail:
-//! to close a descriptor may not.
+//! A child's table shares its parent's descriptors until one of the two changes its own. A fork therefore
+//! counts no file, and processes that inherited the same files fork without sharing the cache lines of the
+//! files' counts. A file closes when the last descriptor of it goes, at once, as the other end of a pipe
+//! expects. The fork allocates the room for both copies, because a fork may fail and closing a descriptor may
+//! not.
 
 mod reserved;
 mod slots;
@@ -34,19 +36,19 @@ use super::open_file::OpenFile;
 use super::static_or_arc::StaticOrArc;
 use super::{console, fallible};
 
-/// RLIMIT_NOFILE: descriptors are below this.
+/// RLIMIT_NOFILE: every descriptor is below this.
 pub const MAX_FILES: u64 = 1024;
 const END: usize = MAX_FILES as usize;
 
-/// See the module.
+/// The table of descriptors.
 pub struct FdTable {
     descriptors: SpinLock<Descriptors>,
-    /// Threads that use it.
+    /// The threads that use it.
     users: AtomicUsize,
 }
 
 impl FdTable {
-    /// A table with standard input, output and error.
+    /// Creates a table with standard input, output and error.
     pub fn new_stdio() -> Result<Arc<Self>, Errno> {
         let [input, output, errors] = console::nodes()?;
         let mut slots = Vec::new();
@@ -65,14 +67,14 @@ impl FdTable {
         fallible::arc(Self { descriptors: SpinLock::new(descriptors), users: AtomicUsize::new(0) })
     }
 
-    /// A table with the same open files.
+    /// Creates a table with the same open files.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         let copy = self.descriptors.lock().copy()?;
         Self::of(copy)
     }
 
-    /// Changes the slots, as copies if other tables have them too. What the table had goes without the lock: it may be the
-    /// last to have had it.
+    /// Calls `change` with the slots, after copying them if another table shares them. The shared slots are
+    /// dropped without the lock, because this may be the last reference to them.
     fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
         let mut descriptors = self.descriptors.lock();
         let old = descriptors.part(|_| true);
@@ -82,27 +84,30 @@ impl FdTable {
         changed
     }
 
-    /// Another thread uses it.
+    /// Counts a thread that begins to use it.
     pub fn join(&self) {
-        // Relaxed: who joins got it from who is in.
+        // Relaxed: the thread got the table from a thread that is counted.
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A thread uses it no more. The last one closes all.
+    /// Counts a thread less, and closes all descriptors if it was the last.
     pub fn leave(&self) {
-        // AcqRel: what the others did to the table comes before the end.
+        // AcqRel: all changes by the other threads come before the end.
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.close_all();
         }
     }
 
-    /// Whether several threads use it.
+    /// Returns whether several threads use it.
     pub fn is_shared(&self) -> bool {
-        // Relaxed: a thread that asks of its own table and finds itself alone stays alone.
+        // Relaxed: if a thread asks about its own table and is its only user, it stays the only one.
         self.users.load(Ordering::Relaxed) > 1
     }
 
-    /// The file behind descriptor `fd`.
+    /// Returns the file behind descriptor `fd`.
+    ///
+    /// # Errors
+    /// EBADF if it is not open.
     pub fn get(&self, fd: i32) -> Result<StaticOrArc<OpenFile>, Errno> {
         self.look_at(fd, |descriptor| descriptor.file.clone())
     }
@@ -116,21 +121,21 @@ impl FdTable {
         }
     }
 
-    /// Puts `file` at the lowest free descriptor from `lowest` on.
+    /// Puts `file` at the lowest free descriptor from `lowest` on and returns that.
     pub fn add(&self, file: StaticOrArc<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
         Ok(self.reserve(lowest)?.fill(file, close_on_exec))
     }
 
-    /// Puts `file` at exactly `fd`, closing what is there.
+    /// Puts `file` at exactly `fd`, and closes what is there.
     ///
     /// # Errors
-    /// EBADF beyond the limit; EBUSY if a call is about to put another one there; ENOMEM.
+    /// EBADF beyond the limit, EBUSY if another call has reserved the number, ENOMEM.
     pub fn put(&self, file: StaticOrArc<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
         if fd >= END {
             return Err(Errno::EBADF);
         }
         let mut slot = Slot::Open(Descriptor { file, close_on_exec });
-        // What is closed, or cannot be put there, goes when the table is not locked any more.
+        // A file that is closed, or cannot be put there, is dropped when the table is not locked any more.
         self.change(|slots| {
             grow(slots, fd)?;
             match slots.get_mut(fd).ok_or(Errno::EBADF)? {
@@ -154,14 +159,14 @@ impl FdTable {
     /// Closes everything.
     fn close_all(&self) {
         let mut descriptors = self.descriptors.lock();
-        // What others have too is not copied for that.
+        // Shared slots are not copied only to be closed.
         let shared = descriptors.room.take().map(|room| mem::replace(&mut descriptors.slots, room));
         let mine = mem::take(alone(&mut descriptors.slots));
         drop(descriptors);
         drop((shared, mine));
     }
 
-    /// Closes every descriptor of the range, both ends included.
+    /// Closes every descriptor from `first` to `last`, both included.
     pub fn close_range(&self, first: u32, last: u32) {
         let end = (last as usize).min(END);
         // One at a time, because a file is dropped without the lock.
@@ -170,7 +175,7 @@ impl FdTable {
         }
     }
 
-    /// Sets close-on-exec for every descriptor of the range, both ends included.
+    /// Sets close-on-exec for every descriptor from `first` to `last`, both included.
     pub fn mark_range(&self, first: u32, last: u32) {
         let end = (last as usize).min(END);
         for fd in first as usize..=end {
@@ -178,7 +183,7 @@ impl FdTable {
         }
     }
 
-    /// Closes every descriptor that closes on exec. By a thread that has the table for itself.
+    /// Closes every descriptor with close-on-exec. The caller is the only user of the table.
     pub fn close_on_exec_all(&self) {
         let closes = |slot: &Slot| matches!(slot, Slot::Open(descriptor) if descriptor.close_on_exec);
         let next = |from: usize| {
@@ -186,7 +191,7 @@ impl FdTable {
         };
         let mut from = next(0);
         if from.is_some() {
-            // What others have too is not counted first, to be closed then.
+            // The copy leaves out the files that are closed next, so that they are not counted first.
             let _old = self.descriptors.lock().part(|slot| !closes(slot));
         }
         while let Some(fd) = from {
@@ -195,12 +200,12 @@ impl FdTable {
         }
     }
 
-    /// Whether `fd` closes on exec.
+    /// Returns whether `fd` closes on exec.
     pub fn close_on_exec(&self, fd: i32) -> Result<bool, Errno> {
         self.look_at(fd, |descriptor| descriptor.close_on_exec)
     }
 
-    /// Sets whether `fd` closes on exec.
+    /// Sets or clears close-on-exec of `fd`.
     pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<(), Errno> {
         if self.close_on_exec(fd)? == value {
             return Ok(());
@@ -214,7 +219,7 @@ impl FdTable {
         })
     }
 
-    /// The lowest descriptor in use that is not below `from`.
+    /// Returns the lowest open descriptor from `from` on.
     pub fn next_open(&self, from: usize) -> Option<usize> {
         let slots = &self.descriptors.lock().slots;
         slots.iter().enumerate().skip(from).find(|(_, slot)| slot.is_open()).map(|(fd, _)| fd)

@@ -12,7 +12,7 @@ use super::path::{self, Found};
 use super::static_or_arc::StaticOrArc;
 use crate::mm::refcache_arc::RefcacheArc;
 
-/// The context. Threads share it, and processes may. See the module.
+/// The context. Threads share it, and so do processes after `clone` with CLONE_FS.
 pub struct FsContext {
     root: RefcacheArc<StaticOrArc<Node>>,
     directory: SpinLock<RefcacheArc<StaticOrArc<Node>>>,
@@ -36,7 +36,7 @@ impl FsContext {
         })
     }
 
-    /// The current directory.
+    /// Returns the current directory.
     pub fn directory(&self) -> StaticOrArc<Node> {
         StaticOrArc::clone(&self.directory.lock())
     }
@@ -51,17 +51,17 @@ impl FsContext {
         Ok(())
     }
 
-    /// What `path` names, counted from `start` unless it is absolute.
+    /// Looks `path` up, from `start` unless it is absolute.
     pub fn find(&self, start: &StaticOrArc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
         path::find(&self.root, start, path, follow)
     }
 
-    /// Sets the umask; says what it was.
+    /// Sets the umask and returns the old one.
     pub fn set_umask(&self, mask: u32) -> u32 {
         self.umask.swap(mask & 0o777, Ordering::Relaxed)
     }
 
-    /// `permissions` without what the umask takes.
+    /// Returns `permissions` without those that the umask clears.
     pub fn masked(&self, permissions: u32) -> u32 {
         permissions & !self.umask.load(Ordering::Relaxed)
     }

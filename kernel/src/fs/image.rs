@@ -1,4 +1,4 @@
-//! The boot image: the files handed over, read in place from the archive that the boot loader left in memory.
+//! The boot image: its files are read in place from the archive that the boot loader left in memory.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -16,10 +16,10 @@ use super::static_or_arc::StaticOrArc;
 use super::tree;
 use super::{clean, fallible};
 
-/// Names that begin so are for the kernel and not part of the tree.
+/// Prefix of the names that are for the kernel and not part of the tree.
 const PRIVATE: &[u8] = b".radixvm/";
 
-/// Why an image cannot be used.
+/// The reason why an image cannot be used.
 #[derive(Debug)]
 pub enum BadImage {
     /// It is not a well-formed archive.
@@ -48,7 +48,7 @@ impl From<Errno> for BadImage {
     }
 }
 
-/// A file of the image. Reads take its bytes from where they lie; mappings show copies.
+/// A file of the image. Reads copy its bytes from the archive, and mappings show copies of them.
 struct ImageFile {
     bytes: &'static [u8],
     pages: Arc<PageCache>,
@@ -84,19 +84,19 @@ impl Content for ImageFile {
     }
 }
 
-/// What follows offset `at`.
+/// Returns the bytes from offset `at` on.
 pub fn tail(bytes: &[u8], at: u64) -> &[u8] {
     usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default()
 }
 
-/// The contents of the entry at `path`.
+/// Returns the contents of the entry at `path`.
 pub fn private(archive: &'static [u8], path: &[u8]) -> Option<&'static [u8]> {
     let mut entries = cpio::entries(archive).map_while(Result::ok);
     entries.find(|entry| trimmed(entry.name) == path).map(|entry| entry.data)
 }
 
-/// Puts every file of the archive below `root`. Directories that the archive does not name are made; what is
-/// there already stays, if both are directories. Devices are passed over: the system has its own.
+/// Puts every file of the archive below `root`. Directories that the archive does not name are made. A
+/// directory that exists already stays. Devices are skipped, because the kernel has its own.
 pub fn unpack(archive: &'static [u8], root: &StaticOrArc<Node>) -> Result<(), BadImage> {
     for entry in cpio::entries(archive) {
         let entry = entry.map_err(BadImage::Archive)?;
@@ -109,7 +109,7 @@ pub fn unpack(archive: &'static [u8], root: &StaticOrArc<Node>) -> Result<(), Ba
     Ok(())
 }
 
-/// Without the `/` and `./` that archivers like to put in front.
+/// Removes the `/` and `./` that archivers put in front of a name.
 fn trimmed(mut name: &[u8]) -> &[u8] {
     while let Some(rest) = name.strip_prefix(b"/").or(name.strip_prefix(b"./")) {
         name = rest;
@@ -139,7 +139,7 @@ fn add(
     Ok(())
 }
 
-/// The directory called `name` in `directory`, made if there is none.
+/// Returns the directory called `name` in `directory`, which is made if there is none.
 fn enter(directory: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
     match directory.lookup(name) {
         Ok(found) if found.is_directory() => Ok(found),
@@ -168,7 +168,7 @@ fn add_leaf(
     tree::attach(directory, name, &into_static_if_fixed(node)?)
 }
 
-/// Makes the node static unless it lies in memory, from where it may be removed.
+/// Makes the node static unless it is in a writable volume, from which it may be removed.
 fn into_static_if_fixed(node: StaticOrArc<Node>) -> Result<StaticOrArc<Node>, Errno> {
     match node.volume() {
         Volume::Memory => Ok(node),
@@ -176,7 +176,7 @@ fn into_static_if_fixed(node: StaticOrArc<Node>) -> Result<StaticOrArc<Node>, Er
     }
 }
 
-/// Of several hard links only the last carries the contents.
+/// Returns the contents of an entry. Of several hard links only the last carries them.
 fn contents(archive: &'static [u8], entry: &Entry<'static>) -> &'static [u8] {
     if !entry.data.is_empty() || entry.links < 2 {
         return entry.data;

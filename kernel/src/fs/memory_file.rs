@@ -1,4 +1,4 @@
-//! A file in memory: its pages are all there is of it.
+//! A file in memory, which consists of its pages only.
 
 use alloc::sync::Arc;
 
@@ -8,21 +8,22 @@ use super::content::{Content, WriteAt};
 use super::fallible;
 use super::page_cache::PageCache;
 
-/// See the module.
+/// A file in memory.
 pub struct MemoryFile(Arc<PageCache>);
 
 impl MemoryFile {
-    /// An empty file.
+    /// Creates an empty file.
     pub fn new() -> Result<Self, Errno> {
         fallible::arc(PageCache::of_file()).map(Self)
     }
 
-    /// An empty file that is in no directory: its pages are memory of the programs that have it open. It may get seals.
+    /// Creates an empty file that is in no directory: its pages are memory of the programs that have it open.
+    /// Seals can be added if it is sealable.
     pub fn anonymous(is_sealable: bool) -> Result<Self, Errno> {
         fallible::arc(PageCache::anonymous(0, is_sealable)).map(Self)
     }
 
-    /// A file that begins with `bytes`.
+    /// Creates a file that begins with `bytes`.
     pub fn with(bytes: &[u8]) -> Result<Self, Errno> {
         let file = Self::new()?;
         match file.0.write(WriteAt::Offset(0), bytes)? {

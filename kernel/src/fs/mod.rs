@@ -1,4 +1,4 @@
-//! Files: one tree of names for everything a program can open.
+//! Files: one tree of names for everything that a program can open.
 //!
 //! ```text
 //!   /            the boot image's files, read in place, read-only       image
@@ -7,20 +7,21 @@
 //!   /proc, /sys  texts made when they are opened                        proc
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `node`, `content` | a file, directory or link; what is behind a file |
-//! | `page_cache`, `budget`, `clean` | the pages of a file; how many there may be of all; which can be made again |
-//! | `directory`, `tree`, `path` | names in a directory; changes to the tree; from a path to a node |
+//! | `node`, `content` | a file, directory or link, and the contents of a file |
+//! | `page_cache`, `budget`, `clean` | the pages of a file, the limit of all, dropping those that can be made again |
+//! | `directory`, `tree`, `path` | the names in a directory, changes to the tree, walking a path |
 //! | `static_or_arc` | references that are static or counted |
-//! | `open_file`, `fd_table`, `fs_context` | an open file; a process's descriptors; its root, directory and umask |
-//! | `buffers`, `transfer` | the program's buffers; reading into and writing from them |
-//! | `pipe`, `console`, `readiness` | pipes; the serial ports; waiting for any of them |
-//! | `fallible`, `fail_alloc` | allocations that end in ENOMEM; making them do so |
+//! | `open_file`, `fd_table` | an open file, a process's descriptors |
+//! | `fs_context` | the root, directory and umask of a process |
+//! | `buffers`, `transfer` | the program's buffers, and reading and writing with them |
+//! | `pipe`, `console`, `readiness` | pipes, the serial ports, `poll` |
+//! | `fallible`, `fail_alloc` | allocations that end in ENOMEM, and making them do so |
 //! | `bytes` | parts of slices |
 //!
-//! Whatever a program can make the kernel allocate is bounded and can fail. No lock here is held while its holder
-//! sleeps, and none is taken in an interrupt.
+//! Every allocation that a program can cause is bounded and can fail. No lock of this module is held while
+//! its holder sleeps, and none is taken in an interrupt.
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod budget;
@@ -63,7 +64,7 @@ pub use static_or_arc::StaticOrArc;
 
 use node::{Node, Volume};
 
-/// What boot leaves here.
+/// The tree and the archive, set at boot.
 struct Files {
     root: StaticOrArc<Node>,
     archive: &'static [u8],
@@ -71,7 +72,7 @@ struct Files {
 
 static FILES: SetOnce<Files> = SetOnce::new();
 
-/// Builds the tree from the boot image. Needs: the heap, the clock.
+/// Builds the tree from the boot image. The heap and the clock must work.
 pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
     let root = Node::directory(Volume::Image, 0o755)?.into_static()?;
     root.set_parent(root.downgrade());
@@ -84,7 +85,7 @@ pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
     Ok(())
 }
 
-/// The root directory.
+/// Returns the root directory.
 ///
 /// # Panics
 /// Before [`init`].
@@ -92,13 +93,19 @@ pub fn root() -> StaticOrArc<Node> {
     FILES.get().expect("fs::init comes first").root.clone()
 }
 
-/// A file of the boot image that is the kernel's own, `.radixvm/NAME`, by its whole path: ENOENT if there is none.
+/// Returns a file of the boot image that is for the kernel, by its whole path `.radixvm/NAME`.
+///
+/// # Errors
+/// ENOENT if there is none.
 pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
     let archive = FILES.get().map(|files| files.archive).unwrap_or_default();
     image::private(archive, path.as_bytes()).ok_or(Errno::ENOENT)
 }
 
-/// The program at `path`: ENOENT if there is none.
+/// Returns the program at `path`.
+///
+/// # Errors
+/// ENOENT if there is none, and those of [`Executable::open`].
 pub fn program(path: &[u8]) -> Result<Executable, Errno> {
     let root = root();
     Executable::found(path::find(&root, &root, path, true)?)

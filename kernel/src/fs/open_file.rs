@@ -1,4 +1,4 @@
-//! An open file: what `open` returns, shared by all duplicates of the descriptor.
+//! An open file, the result of `open`. All duplicates of a descriptor share it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,34 +22,35 @@ use super::path::{self, Found};
 use super::proc;
 use super::static_or_arc::StaticOrArc;
 
-/// Flags that say how to open, and mean nothing later.
+/// Flags that matter during `open` only.
 const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 /// Flags that `F_SETFL` may change.
 const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 
-/// See the module.
+/// An open file.
 pub struct OpenFile {
     node: StaticOrArc<Node>,
     /// The directory where it was found, and its name there.
     place: Option<(StaticOrArc<Node>, Vec<u8>)>,
     /// `O_*`. Relaxed: the flags order nothing.
     flags: AtomicU32,
-    /// Where the next read or write begins; held during it, so that threads do not read the same bytes twice.
+    /// The position of the next read or write. It is locked during a transfer, so that threads do not read
+    /// the same bytes twice.
     pub position: SpinLock<u64>,
 }
 
 impl OpenFile {
-    /// `node`, which nobody can name, opened with `flags`.
+    /// Opens `node`, which has no path, with `flags`.
     pub fn new(node: StaticOrArc<Node>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, None, flags)
     }
 
-    /// `node`, which `found` led to, opened with `flags`.
+    /// Opens `node`, which `found` led to, with `flags`.
     pub fn found(node: StaticOrArc<Node>, found: Found, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, Some((found.parent, found.name)), flags)
     }
 
-    /// A file in no directory, which is to be called `name`.
+    /// Opens a file that is in no directory and is to be called `name`.
     pub fn called(node: StaticOrArc<Node>, name: Vec<u8>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, Some((super::root(), name)), flags)
     }
@@ -67,12 +68,13 @@ impl OpenFile {
         fallible::arc(Self { node, place, flags, position: SpinLock::new(0) }).map(StaticOrArc::from)
     }
 
-    /// What is open.
+    /// Returns the node that is open.
     pub fn node(&self) -> &StaticOrArc<Node> {
         &self.node
     }
 
-    /// Its path, if it has, or had, one; or what else there is to say of it.
+    /// Returns its path, with ` (deleted)` if it has none any more. For a node that never had one, such as a
+    /// pipe, returns its kind and number.
     ///
     /// # Errors
     /// ENOMEM.
@@ -100,64 +102,73 @@ impl OpenFile {
         Ok(text.0)
     }
 
-    /// `O_*` as `F_GETFL` shows them.
+    /// Returns its `O_*` flags as `F_GETFL` reports them.
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Changes what `F_SETFL` may change.
+    /// Sets the flags that `F_SETFL` may change.
     pub fn set_flags(&self, flags: u32) {
         let kept = self.flags() & !CHANGEABLE;
         self.flags.store(kept | flags & CHANGEABLE, Ordering::Relaxed);
     }
 
-    /// Whether it is only a place in the tree of names (O_PATH).
+    /// Returns whether it is only a place in the tree of names (O_PATH).
     pub fn is_place(&self) -> bool {
         self.flags() & O_PATH != 0
     }
 
-    /// Whether calls may wait.
+    /// Returns whether calls may wait.
     pub fn may_wait(&self) -> bool {
         self.flags() & O_NONBLOCK == 0
     }
 
-    /// Whether writes go to the end.
+    /// Returns whether writes go to the end.
     pub fn appends(&self) -> bool {
         self.flags() & O_APPEND != 0
     }
 
-    /// Whether it was opened for reading.
+    /// Returns whether it was opened for reading.
     pub fn is_readable(&self) -> bool {
         !self.is_place() && self.flags() & O_ACCMODE != O_WRONLY
     }
 
-    /// Whether it was opened for writing.
+    /// Returns whether it was opened for writing.
     pub fn is_writable(&self) -> bool {
         !self.is_place() && self.flags() & O_ACCMODE != O_RDONLY
     }
 
-    /// Its contents, for reading: EBADF unless it was opened so, EISDIR for a directory.
+    /// Returns its contents for reading.
+    ///
+    /// # Errors
+    /// EBADF unless it was opened for reading, EISDIR for a directory.
     pub fn readable(&self) -> Result<&dyn Content, Errno> {
         if self.is_readable() { self.content() } else { Err(Errno::EBADF) }
     }
 
-    /// Its contents, for writing: EBADF unless it was opened so.
+    /// Returns its contents for writing.
+    ///
+    /// # Errors
+    /// EBADF unless it was opened for writing, EISDIR for a directory.
     pub fn writable(&self) -> Result<&dyn Content, Errno> {
         if self.is_writable() { self.content() } else { Err(Errno::EBADF) }
     }
 
-    /// Its contents, however it was opened.
+    /// Returns its contents, however it was opened.
+    ///
+    /// # Errors
+    /// EISDIR for a directory.
     pub fn content(&self) -> Result<&dyn Content, Errno> {
         self.node.content().ok_or(Errno::EISDIR)
     }
 
-    /// Its pages, if they can be mapped.
+    /// Returns its pages, if they can be mapped.
     pub fn pages(&self) -> Option<&Arc<PageCache>> {
         self.node.content()?.pages()
     }
 }
 
-/// The contents of a file that were made when it was opened.
+/// The contents of a file that are generated by `open`.
 pub struct Snapshot(pub Text);
 
 impl Content for Snapshot {

@@ -1,28 +1,30 @@
-//! A file's pages: what reads, writes and mappings of the file all share.
+//! The pages of a file, which reads, writes and mappings of the file share.
 //!
 //! ```text
 //!   read, write ──copy──▶ frame ◀── translations of programs
 //!                           ▲
-//!   page tree ──reference──┘   no frame: a hole, which reads as zeroes, or a page of the boot image not made yet
+//!   page tree ──reference──┘   no frame: a hole (zeroes), or a page of the boot image not made yet
 //! ```
 //!
-//! | step | lock |
+//! | operation | lock |
 //! |---|---|
-//! | read; write below the end; a fault | none: the tree is looked at, and grows, without one |
-//! | write beyond the end, or to what can be sealed; a longer file; a [seal](seals) | `changing` |
-//! | a truncation; a hole punched; room reserved | noted under `changing`, done [without it](changing) |
+//! | read, write below the end, fault | none: the tree is read, and grows, without a lock |
+//! | write beyond the end or to a sealable file, extension, [seal](seals) | `changing` |
+//! | truncation, punching a hole, reserving room | noted under `changing`, done [without it](changing) |
 //!
-//! 1. What lies beyond the end is rubbish. Whoever raises the end clears what it takes in, first.
-//! 2. The end is lowered first; then pages go out of the tree; then the translations are taken back everywhere. A
-//!    fault reads the length with the slot of its page locked, until the page is mapped: either the taking back waits for
-//!    it, or it comes after, and the slot's lock shows it the new length. So no program has a page beyond the end when a
-//!    truncation returns.
-//! 3. A write below the end that meets a truncation may lose any part of what it writes; or put it beyond the
-//!    end, where it is rubbish.
-//! 4. `changing` is taken before any slot's lock, and never with one held.
+//! 1. Bytes beyond the end are garbage. An operation that raises the end first clears the bytes that it takes
+//!    in.
+//! 2. A truncation lowers the end first, then removes pages from the tree, then invalidates the translations
+//!    everywhere. A fault reads the length with the slot of its page locked and keeps the lock until the page
+//!    is mapped. Either the invalidation waits for that lock, or the fault gets it later and sees the new
+//!    length. So no program maps a page beyond the end when a truncation returns.
+//! 3. A write below the end that runs at the same time as a truncation may lose any part of its bytes, or put
+//!    them beyond the end, where they are garbage.
+//! 4. `changing` is taken before any slot's lock, and never while one is held.
 //!
-//! Pages of files in the tree count against the [budget](super::budget). Those of the boot image do not: they can be made
-//! again at any time. Nor does shared memory, which goes with the programs that share it.
+//! Pages of files in the tree count against the [budget](super::budget). Pages of the boot
+//! image do not, because they can be made again at any time. Pages of shared memory do not, because they go
+//! with the programs that share it.
 
 mod changing;
 mod frames;
@@ -51,29 +53,30 @@ pub const PAGE: usize = 4096;
 /// The longest file.
 pub const MAX_LEN: u64 = page_tree::END * PAGE as u64;
 
-/// What pages are at first, and who pays for them.
+/// The initial contents of pages, and the limit that they count against.
 enum Kind {
     /// Zeroes, within the budget of all files.
     File,
-    /// Parts of the boot image, as long as there is memory.
+    /// Parts of the boot image, limited by memory only.
     Image(&'static [u8]),
-    /// Zeroes, as long as there is memory: a program's own.
+    /// Zeroes, limited by memory only: the page belongs to programs.
     Anonymous,
 }
 
-/// See the module.
+/// The pages of a file, and its length.
 pub struct PageCache {
-    /// Bytes. Release when raised, Acquire when read: who sees a byte's place sees the byte.
+    /// Bytes. Release when raised, Acquire when read: a task that sees that a byte is below the end sees the
+    /// byte.
     len: AtomicU64,
     pages: PageTree,
     kind: Kind,
     changing: SpinLock<Changing>,
-    /// Whether seals may come.
+    /// Set if seals can be added.
     is_sealable: bool,
     mappings: Mappings,
-    /// 0: nobody has asked for it.
+    /// The name, or 0 if none has been asked for.
     name: AtomicU64,
-    /// The last scan that [`Self::count_once`] counted it in. Relaxed: two scans at once may count it twice.
+    /// The last scan in which [`Self::count_once`] counted it. Relaxed: two scans at once may count it twice.
     counted_in: AtomicU64,
 }
 
@@ -81,17 +84,18 @@ pub struct PageCache {
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 
 impl PageCache {
-    /// An empty file's.
+    /// Creates the pages of an empty file.
     pub fn of_file() -> Self {
         Self::with(Kind::File, 0, false)
     }
 
-    /// That of a file that never changes.
+    /// Creates the pages of a file that never changes.
     pub fn of_image(image: &'static [u8]) -> Self {
         Self::with(Kind::Image(image), image.len() as u64, false)
     }
 
-    /// Memory of `len` bytes that is shared without a file, or by one without a place in the tree; that may get seals.
+    /// Creates shared memory of `len` bytes that has no file, or that is a file in no directory. Seals can be
+    /// added if it is sealable.
     pub fn anonymous(len: u64, is_sealable: bool) -> Self {
         Self::with(Kind::Anonymous, len, is_sealable)
     }
@@ -109,15 +113,15 @@ impl PageCache {
         }
     }
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// The frame of `page`, made if there is none, with a reference for the caller.
+    /// Returns the frame of `page`, made if there is none, with a reference for the caller.
     ///
     /// # Errors
-    /// ENXIO beyond the end; ENOMEM; ENOSPC.
+    /// ENXIO beyond the end, ENOMEM, ENOSPC.
     pub fn frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
         if page >= pages(self.len()) {
             return Err(Errno::ENXIO);
@@ -127,7 +131,7 @@ impl PageCache {
         Ok(frame)
     }
 
-    /// Whether `page` is in memory.
+    /// Returns whether `page` is in memory.
     pub fn has(&self, page: u64) -> bool {
         self.pages.get(&pin(), page).is_some()
     }
@@ -140,7 +144,7 @@ impl PageCache {
         if is_new { self.pages.count() } else { 0 }
     }
 
-    /// A number that no other file has or will have. Below any address in the kernel.
+    /// Returns a number that no other file has or will have. It is below any address in the kernel.
     pub fn name(&self) -> u64 {
         match self.name.load(Ordering::Relaxed) {
             0 => self.give_name(),
@@ -156,12 +160,12 @@ impl PageCache {
             .map_or_else(|name| name, |_| new)
     }
 
-    /// Who maps the file.
+    /// Returns the mappings of the file.
     pub fn mappings(&self) -> &Mappings {
         &self.mappings
     }
 
-    /// Reads from `at` on, up to the end; says how much.
+    /// Reads from `at` on, up to the end, and returns the number of bytes.
     pub fn read(&self, at: u64, into: &mut [u8]) -> usize {
         let pin = pin();
         let len = self.len().saturating_sub(at).min(into.len() as u64) as usize;
@@ -177,7 +181,11 @@ impl PageCache {
         len
     }
 
-    /// Writes as much as there is room for; an error if that is nothing.
+    /// Writes as many bytes as there is room for, and returns their number.
+    ///
+    /// # Errors
+    /// If there is room for none: ENOMEM, ENOSPC, EFBIG, EPERM by a seal, EBUSY as for
+    /// [`Self::write_locked`].
     pub fn write(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
         let end = self.len();
         match at {
@@ -198,7 +206,7 @@ impl PageCache {
         });
     }
 
-    /// Puts zeroes from byte `from` up to `to`, both in one page or at its end.
+    /// Clears the bytes from `from` up to `to`, both in one page or at its end.
     fn clear(&self, from: u64, to: u64) {
         let page = from / PAGE as u64;
         if from < to
@@ -209,7 +217,7 @@ impl PageCache {
         }
     }
 
-    /// Writes page by page, as long as there is room.
+    /// Writes page by page, as long as there is room, and returns the number of bytes.
     fn put(&self, at: u64, from: &[u8]) -> Result<usize, Errno> {
         let pin = pin();
         let mut done = 0;
@@ -225,12 +233,13 @@ impl PageCache {
     }
 }
 
-/// Pages that hold `len` bytes.
+/// Returns the number of pages that hold `len` bytes.
 fn pages(len: u64) -> u64 {
     len.div_ceil(PAGE as u64)
 }
 
-/// A range of bytes split at page ends: page, offset in the page, bytes.
+/// Splits a range of bytes at page ends, and yields for each piece the page, the offset in the page, and the
+/// bytes.
 fn pieces(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut done = 0;
     core::iter::from_fn(move || {

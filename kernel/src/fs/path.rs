@@ -1,7 +1,8 @@
-//! From a path to what it names.
+//! Path look-up.
 //!
-//! The walk keeps a directory and the rest of the path. A symbolic link puts its target in front of the rest, so
-//! links cost no recursion; there may be 40, and each target is shorter than `PATH_MAX`, as the path is.
+//! The walk keeps a directory and the rest of the path. A symbolic link puts its target in front of the rest,
+//! so links cost no recursion. There may be 40 links, and each target is shorter than `PATH_MAX`, as the path
+//! is.
 
 use alloc::vec::Vec;
 
@@ -14,28 +15,31 @@ use super::node::{Body, Node};
 use super::static_or_arc::StaticOrArc;
 
 const MAX_LINKS: u32 = 40;
-/// Bytes of a usual path.
+/// The bytes of a usual path.
 const USUAL: usize = 64;
 
-/// Where a path led.
+/// The result of a look-up.
 pub struct Found {
     /// The directory that the last name is in.
     pub parent: StaticOrArc<Node>,
-    /// The last name; `/` for the root.
+    /// The last name, or `/` for the root.
     pub name: Vec<u8>,
-    /// What has that name.
+    /// The node that has that name, if any.
     pub node: Option<StaticOrArc<Node>>,
-    /// Whether the path ended with a slash.
+    /// Set if the path ended with a slash.
     pub slash: bool,
 }
 
 impl Found {
-    /// What was found, or ENOENT.
+    /// Returns the node.
+    ///
+    /// # Errors
+    /// ENOENT if there is none.
     pub fn existing(&self) -> Result<&StaticOrArc<Node>, Errno> {
         self.node.as_ref().ok_or(Errno::ENOENT)
     }
 
-    /// Whether the last name is not one that can be made or taken away.
+    /// Returns whether the last name cannot be made or removed: `.`, `..` or the root.
     pub fn is_special(&self) -> bool {
         is_special(&self.name)
     }
@@ -45,7 +49,7 @@ fn is_special(name: &[u8]) -> bool {
     matches!(name, b"." | b".." | b"/")
 }
 
-/// The path, how many bytes of it were walked, and the directory where that led.
+/// A walk: the path, how many bytes of it were walked, and the directory where they led.
 struct Walk {
     at: StaticOrArc<Node>,
     path: Vec<u8>,
@@ -53,8 +57,8 @@ struct Walk {
     links: u32,
 }
 
-/// Follows `path` from `from`. Everything but the last name must exist; a symbolic link there is followed if
-/// `follow`, or if a slash follows it.
+/// Looks `path` up, from the directory `from` on. Everything but the last name must exist. A symbolic link
+/// there is followed if `follow` is true or a slash comes after it.
 pub fn find(
     root: &StaticOrArc<Node>,
     from: &StaticOrArc<Node>,
@@ -74,7 +78,7 @@ pub fn find(
 }
 
 impl Walk {
-    /// The path is now `path` and then `tail`.
+    /// Sets the rest of the path to `path` and then `tail`.
     fn go_on_with(&mut self, root: &StaticOrArc<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
         if path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -114,7 +118,7 @@ impl Walk {
         Ok(None)
     }
 
-    /// A missing last name is no error here.
+    /// Looks `name` up in the current directory. A missing last name is no error.
     fn look_up(&self, name: &[u8], last: bool) -> Result<Option<StaticOrArc<Node>>, Errno> {
         if !self.at.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -150,9 +154,12 @@ fn found(
     Ok(Some(Found { parent: parent.clone(), name: fallible::copied(name)?, node, slash }))
 }
 
-/// The absolute path of a directory: ENOENT if it was removed, ENAMETOOLONG if it is `PATH_MAX` or more.
+/// Returns the absolute path of a directory.
+///
+/// # Errors
+/// ENOENT if it was removed, ENAMETOOLONG if the path has `PATH_MAX` bytes or more, ENOMEM.
 pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
-    // Written backwards, the walk being upwards.
+    // Written backwards, because the walk goes upwards.
     let mut path = fallible::empty(USUAL)?;
     let mut at = directory.clone();
     loop {
@@ -170,14 +177,14 @@ pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
     Ok(path)
 }
 
-/// The absolute path of `name` in `directory`.
+/// Returns the absolute path of `name` in `directory`.
 pub fn joined(directory: &StaticOrArc<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
     let path = of(directory)?;
     let slash = if path == b"/" { &b""[..] } else { b"/" };
     fallible::extended(fallible::extended(path, slash)?, name)
 }
 
-/// Adds `/name` backwards to a path that is written so.
+/// Adds `/name` to a path that is written backwards.
 fn prepend(path: &mut Vec<u8>, name: &[u8]) -> Result<(), Errno> {
     if path.len() + name.len() + 1 >= PATH_MAX {
         return Err(Errno::ENAMETOOLONG);

@@ -1,7 +1,7 @@
-//! Pipes: 64 KiB between two ends.
+//! Pipes of 64 KiB.
 //!
-//! A page of bytes at most comes in at once, and goes in whole or not at all, which is the atomicity that POSIX
-//! asks for writes up to `PIPE_BUF`. An end closes when the last descriptor of it does.
+//! A transfer into the pipe has at most a page, and goes in whole or not at all. That is the atomicity that
+//! POSIX requires of writes up to `PIPE_BUF`. An end closes when its last descriptor does.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,18 +19,18 @@ use super::{fallible, readiness};
 use crate::sched::WaitQueue;
 
 const PAGES: usize = 16;
-/// Bytes that a pipe holds.
+/// The bytes that a pipe holds.
 pub const CAPACITY: usize = PAGES * PAGE;
 
 struct Pipe {
     state: SpinLock<State>,
-    /// Where readers wait for bytes or the end of the writers.
+    /// Readers that wait for bytes or for the end of the writers.
     readers: WaitQueue,
-    /// Where writers wait for room or the end of the readers.
+    /// Writers that wait for room or for the end of the readers.
     writers: WaitQueue,
 }
 
-/// Byte `n` of all that ever went through lies in page `n / PAGE % PAGES`.
+/// Byte `n` of all that ever went through the pipe is in page `n / PAGE % PAGES`.
 struct State {
     pages: [Option<Box<[u8]>>; PAGES],
     read: u64,
@@ -39,7 +39,7 @@ struct State {
     has_writer: bool,
 }
 
-/// A new pipe's ends: to read from, to write to.
+/// Creates a pipe, and returns its read end and its write end.
 pub fn new() -> Result<[StaticOrArc<Node>; 2], Errno> {
     let state =
         State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
@@ -60,7 +60,7 @@ impl State {
         CAPACITY - self.waiting()
     }
 
-    /// Nothing yet, or bytes, or the end.
+    /// Takes bytes. Returns `None` if there are none yet, and `Some(0)` at the end.
     fn take(&mut self, into: &mut [u8]) -> Option<usize> {
         let len = self.waiting().min(into.len());
         if len == 0 && self.has_writer && !into.is_empty() {
@@ -79,7 +79,7 @@ impl State {
         Some(len)
     }
 
-    /// No room yet, or all bytes taken, or an error.
+    /// Puts all of `from` into the pipe. Returns `None` if there is no room yet.
     fn put(&mut self, from: &[u8]) -> Option<Result<usize, Errno>> {
         if !self.has_reader {
             return Some(Err(Errno::EPIPE));
@@ -113,7 +113,7 @@ fn place(byte: u64) -> (usize, usize) {
     (byte / PAGE % PAGES, byte % PAGE)
 }
 
-/// Tries, and if it may, waits and tries again.
+/// Calls `attempt`, and if it returns `None`, waits and calls it again if `wait` allows it.
 fn attempt<R>(queue: &WaitQueue, wait: bool, mut attempt: impl FnMut() -> Option<R>) -> Result<R, Errno> {
     match attempt() {
         Some(value) => Ok(value),

@@ -1,12 +1,13 @@
-//! Whoever polls sleeps here: one queue for all pipes and for input.
+//! The wait queue of `poll`: one for all pipes and for input.
 //!
-//! Most programs never poll, so a change costs them one look at a counter that nobody writes:
+//! Most programs never poll, so a change costs them one load of a counter that is then never written:
 //!
 //! ```text
 //!   poller:  POLLERS += 1   fence   are they ready?   sleep
 //!   changer: change         fence   POLLERS > 0?      wake
 //! ```
-//! Of the two looks behind the two fences at least one sees the other side, so no change is slept through.
+//! At least one of the two looks behind the two fences sees the other side, so no poller sleeps through a
+//! change.
 
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -17,9 +18,9 @@ use crate::sched::WaitQueue;
 static POLLERS: AtomicUsize = AtomicUsize::new(0);
 static QUEUE: WaitQueue = WaitQueue::new();
 
-/// Sleeps until `ready` gives a value or the deadline passes.
+/// Sleeps until `ready` returns a value or the deadline (nanoseconds since boot) passes, then returns `None`.
 pub fn wait_until<R>(deadline: u64, ready: impl FnMut() -> Option<R>) -> Result<Option<R>, Errno> {
-    // Relaxed: the fence orders it before the looks of `ready`; pairs with the fence in `changed`.
+    // Relaxed: the fence orders it before the calls of `ready`. Pairs with the fence in `changed`.
     POLLERS.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     let outcome = QUEUE.wait_until_or(Some(deadline), ready);
@@ -27,7 +28,7 @@ pub fn wait_until<R>(deadline: u64, ready: impl FnMut() -> Option<R>) -> Result<
     outcome
 }
 
-/// Something became readable or writable.
+/// Wakes the pollers. A file has become readable or writable.
 pub fn changed() {
     // Pairs with the fence in `wait_until`.
     fence(Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! References that are either static or counted.
 //!
-//! Nodes that boot makes are never taken away, except files in memory. Without this, all walks through them
-//! on the way to a program would write the cache lines of their counts.
+//! Nodes that boot makes are never removed, except files in memory. If they were counted, every walk through
+//! them on the way to a program would write the cache lines of their counts.
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use abi::Errno;
 
 use super::fallible;
 
-/// A reference to a static value, or a counted one. See the module.
+/// A reference to a static value, or a counted one.
 pub enum StaticOrArc<T: 'static> {
     /// The value lives for ever.
     Static(&'static T),
@@ -20,7 +20,7 @@ pub enum StaticOrArc<T: 'static> {
     Arc(Arc<T>),
 }
 
-/// The same, but a counted value may be gone.
+/// A reference that does not keep a counted value.
 pub enum StaticOrWeak<T: 'static> {
     /// The value lives for ever.
     Static(&'static T),
@@ -29,7 +29,7 @@ pub enum StaticOrWeak<T: 'static> {
 }
 
 impl<T> StaticOrArc<T> {
-    /// Whether both refer to the same value.
+    /// Returns whether both refer to the same value.
     pub fn is(&self, other: &Self) -> bool {
         ptr::eq::<T>(&**self, &**other)
     }

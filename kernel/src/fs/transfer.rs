@@ -1,4 +1,4 @@
-//! Reads and writes: between a file's contents and a program's buffers, a page at a time.
+//! Reads and writes: copying between a file's contents and a program's buffers, a page at a time.
 
 use alloc::vec::Vec;
 
@@ -16,15 +16,15 @@ use super::page_cache::PAGE;
 use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 
-/// Bytes that are moved at once: with a fault for each page of them, less than 10^6 instructions.
+/// The bytes that are moved in one piece: less than 10^6 instructions even with a fault for each page.
 const PIECE: usize = 64 * PAGE;
 
-/// Where in a file to read or write.
+/// The position in a file of a read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// Where the last call ended.
+    /// The current position, which the transfer moves.
     Current,
-    /// Here, leaving the current position alone.
+    /// This offset. The current position stays.
     At(u64),
 }
 
@@ -67,7 +67,7 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     Ok(done)
 }
 
-/// Does `transfer` at the file's position, which goes on by what is moved.
+/// Calls `transfer` with the file's position, and moves the position by the bytes transferred.
 fn at_position(
     file: &OpenFile,
     buffers: &mut Buffers,
@@ -81,7 +81,7 @@ fn at_position(
     })
 }
 
-/// Writes at the end, wherever that is by then.
+/// Writes at the end of the file, wherever that is by then.
 fn append(
     file: &OpenFile,
     content: &dyn Content,
@@ -97,7 +97,8 @@ fn append(
     })
 }
 
-/// Does `transfer` with the position locked, which it may change: in pieces, but not after somebody has come between two of them.
+/// Calls `transfer` with the position locked, which it may change. It is called in pieces, and no more after
+/// another task has moved the position between two of them.
 fn under_position(
     file: &OpenFile,
     buffers: &mut Buffers,
@@ -118,9 +119,9 @@ fn under_position(
     })
 }
 
-/// Does `transfer`, which is told how much is done, until that is all or nothing more is moved. It stops after a piece, so that
-/// others run. With a lock held it stops before a page that is not there: memory is looked for without the lock, and the
-/// rest follows.
+/// Calls `transfer` with the number of bytes done, until all are done or no more can be. It pauses after each
+/// piece so that other tasks run. A piece that holds a lock stops before a missing page. Memory is then
+/// reclaimed without the lock, and the rest follows.
 fn in_pieces(
     buffers: &mut Buffers,
     mut transfer: impl FnMut(&mut Buffers, usize) -> Result<usize, Errno>,
@@ -130,7 +131,7 @@ fn in_pieces(
         match retry(|| transfer(buffers, done)) {
             Ok(len) if len > 0 && buffers.take_stopped() => done += len,
             Ok(len) => return Ok(done + len),
-            // Somebody changes the file's length, in pieces too.
+            // Another task changes the file's length, also in pieces.
             Err(Errno::EBUSY) => sched::give_way(),
             Err(error) => return partial(done, error),
         }
@@ -140,13 +141,16 @@ fn in_pieces(
     }
 }
 
-/// `at`, unless what is to be moved from there on goes beyond the last offset: EINVAL.
+/// Returns `at` if the bytes from there on end at a valid offset.
+///
+/// # Errors
+/// EINVAL otherwise.
 fn bounded(at: u64, buffers: &Buffers) -> Result<u64, Errno> {
     let end = at.saturating_add(buffers.left() as u64);
     if end <= i64::MAX as u64 { Ok(at) } else { Err(Errno::EINVAL) }
 }
 
-/// Copies at most `len` bytes from `source`, which is no stream, to `sink`.
+/// Copies at most `len` bytes from `source`, which is no stream, to `sink`, and returns how many.
 pub fn copy(
     (source, at): (&dyn Content, u64),
     (sink, to): (&dyn Content, WriteAt),
@@ -172,7 +176,8 @@ pub fn copy(
     Ok(done)
 }
 
-/// What a stream has given is gone from it, so nothing is taken before the page that it goes to is there.
+/// Reads from a stream. Bytes that are taken from a stream cannot be put back, so the page that they go to is
+/// faulted in first.
 fn take(content: &dyn Content, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     if buffers.left() > 0 && !fault::from_kernel(VirtAddr::new(buffers.start()), Access::Write) {
         let nothing = content.ready() & POLLIN == 0 && !wait;
@@ -181,7 +186,7 @@ fn take(content: &dyn Content, buffers: &mut Buffers, wait: bool) -> Result<usiz
     fill(content, 0, buffers, wait)
 }
 
-/// A stream is waited for once: what comes first is returned, however little it is.
+/// Reads a piece from `content`. It waits at most once for a stream, and returns what comes first.
 fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     if let Some(bytes) = content.bytes() {
         return copy_some(tail(bytes, at), buffers);
@@ -206,7 +211,8 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
     }
 }
 
-/// What a piece was that was shown: if it was a page, there may be more.
+/// Returns the result of [`Content::show`]. If that was a page or more, there may be more, so the piece
+/// counts as stopped.
 fn shown_piece(shown: Result<usize, Errno>, buffers: &mut Buffers) -> Result<usize, Errno> {
     match shown {
         Ok(len) => {
@@ -219,12 +225,12 @@ fn shown_piece(shown: Result<usize, Errno>, buffers: &mut Buffers) -> Result<usi
     }
 }
 
-/// How much of a file is read at once: what is made as it is read costs more.
+/// Returns the bytes that are read in one piece. It is less for contents that are made while they are read.
 fn piece(content: &dyn Content) -> usize {
     if content.pages().is_some() { PIECE } else { PAGE }
 }
 
-/// As much of `bytes` as a piece may have.
+/// Copies as much of `bytes` as one piece may have.
 fn copy_some(bytes: &[u8], buffers: &mut Buffers) -> Result<usize, Errno> {
     let piece = prefix(bytes, PIECE as u64);
     let done = buffers.copy_out(piece)?;
@@ -262,7 +268,7 @@ fn drain(content: &dyn Content, at: WriteAt, buffers: &mut Buffers, wait: bool) 
     }
 }
 
-/// Why a stream would not take any bytes now, which a writer hears of before they are looked at.
+/// Returns the error of a stream that would not take bytes now. A writer gets it before EFAULT.
 fn reluctance(content: &dyn Content, wait: bool) -> Option<Errno> {
     match content.ready() {
         ready if ready & POLLERR != 0 => Some(Errno::EPIPE),
@@ -271,7 +277,7 @@ fn reluctance(content: &dyn Content, wait: bool) -> Option<Errno> {
     }
 }
 
-/// Room for the next of `len` bytes, which the program has or wants at `at`.
+/// Allocates a buffer for at most `len` bytes, which the program has or wants at `at`.
 fn bounce(at: u64, len: usize) -> Result<Vec<u8>, Errno> {
     retry_on_enomem(at, || fallible::zeroes(PAGE.min(len)))
 }
@@ -283,7 +289,7 @@ fn advanced(at: WriteAt, by: usize) -> WriteAt {
     }
 }
 
-/// What a call returns that did `done` bytes before an error.
+/// Returns the result of a call that did `done` bytes before an error.
 fn partial(done: usize, error: Errno) -> Result<usize, Errno> {
     if done > 0 { Ok(done) } else { Err(error) }
 }

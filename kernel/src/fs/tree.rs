@@ -1,15 +1,17 @@
-//! Changes to the tree of names: make, remove, rename.
+//! Changes to the tree of names: creating, removing and renaming.
 //!
 //! | lock | guards | held by |
 //! |---|---|---|
-//! | [`TREE`] | where directories are | whoever removes or moves a name that may be a directory |
-//! | a directory's names | its entries, and whether it still takes any | everybody, for one look or change; nobody, once boot is done, for what it made outside `/tmp` |
+//! | [`TREE`] | the parent of each directory | removing or moving a name that may be a directory |
+//! | a directory's names | its entries, and whether it takes new ones | one look or change |
 //!
-//! 1. Only a holder of `TREE` holds the names of several directories at once, so their order does not matter. They
-//!    are different ones: what is replaced is not above what is moved.
-//! 2. A directory that was removed has no links and is empty, both seen and set under its names: nothing is ever
-//!    added to it again (ENOENT).
-//! 3. Nodes are dropped after the locks: freeing a big file takes a while.
+//! What boot makes outside `/tmp` is immutable afterwards, and looking at it takes no lock.
+//!
+//! 1. Only a holder of `TREE` locks the names of several directories at once, so their order does not
+//!    matter. They are different directories: the replaced one is not above the moved one.
+//! 2. A directory that was removed has no links and is empty. Both are checked and set under its names'
+//!    lock, so nothing is ever added to it again (ENOENT).
+//! 3. Nodes are dropped after the locks are released, because freeing a big file takes a while.
 
 use alloc::vec::Vec;
 
@@ -26,20 +28,23 @@ use super::static_or_arc::StaticOrArc;
 
 static TREE: SpinLock<()> = SpinLock::new(());
 
-/// Gives `node` a name in `directory`. Checks nothing but that the name is free and the directory exists.
+/// Gives `node` a name in `directory`.
+///
+/// # Errors
+/// ENOENT if the directory was removed, EEXIST, EROFS, ENOMEM.
 pub fn attach(directory: &StaticOrArc<Node>, name: &[u8], node: &StaticOrArc<Node>) -> Result<(), Errno> {
     let mut names = directory.names_to_change()?;
     if directory.links() == 0 {
         return Err(Errno::ENOENT);
     }
     names.insert(name, node.clone())?;
-    // Still under the names: nobody finds a directory that does not know where it is.
+    // Still under the lock of the names: no task finds a directory without a parent.
     node.set_parent(directory.downgrade());
     directory.touch();
     Ok(())
 }
 
-/// Says of `directory`, and of all below that cannot be taken away, that it changes no more.
+/// Makes `directory` and everything below it immutable, except the volume in memory.
 pub fn freeze(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
     let mut left = Vec::new();
     fallible::push(&mut left, directory.clone())?;
@@ -68,20 +73,20 @@ fn vacant(at: &Found) -> Result<(), Errno> {
     }
 }
 
-/// An empty file without a name, which lies in `directory`.
+/// Creates an empty file without a name, on the volume of `directory`.
 pub fn nameless_file(directory: &Node, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     directory.must_be_writable()?;
     unnamed(MemoryFile::new()?, permissions)
 }
 
-/// A file that is in no directory.
+/// Creates a file that is in no directory.
 pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     let file = Node::file(Volume::Memory, permissions, file)?;
     file.forget_links();
     Ok(file)
 }
 
-/// Makes an empty file.
+/// Creates an empty file.
 pub fn make_file(at: &Found, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     vacant(at)?;
     if at.slash {
@@ -90,13 +95,13 @@ pub fn make_file(at: &Found, permissions: u32) -> Result<StaticOrArc<Node>, Errn
     create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()?))
 }
 
-/// Makes an empty directory.
+/// Creates an empty directory.
 pub fn make_directory(at: &Found, permissions: u32) -> Result<(), Errno> {
     vacant(at)?;
     create(at, Node::directory(Volume::Memory, permissions)).map(drop)
 }
 
-/// Makes a symbolic link.
+/// Creates a symbolic link.
 pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
     vacant(at)?;
     if at.slash {
@@ -114,12 +119,12 @@ pub fn hard_link(node: &StaticOrArc<Node>, at: &Found) -> Result<(), Errno> {
     if node.volume() != at.parent.volume() {
         return Err(Errno::EXDEV);
     }
-    // First, so that a name that goes at the same time does not take the last link.
+    // Counted first, so that removing another name at the same time does not take the last link.
     node.add_link();
     attach(&at.parent, &at.name, node).inspect_err(|_| node.remove_link())
 }
 
-/// Takes away a name that is no directory's.
+/// Removes the name of a file that is no directory.
 pub fn unlink(at: &Found) -> Result<(), Errno> {
     let node = at.existing()?;
     if node.is_directory() {
@@ -138,7 +143,7 @@ pub fn unlink(at: &Found) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Takes an empty directory away.
+/// Removes an empty directory.
 pub fn remove_directory(at: &Found) -> Result<(), Errno> {
     let node = at.existing()?;
     match &*at.name {
@@ -161,7 +166,10 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Ends a directory, if it is empty. A mount point cannot go.
+/// Marks an empty directory as removed. One that boot made cannot be removed.
+///
+/// # Errors
+/// ENOTEMPTY, EROFS.
 fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
     let names = directory.names_to_change()?;
     if !names.is_empty() {
@@ -172,7 +180,7 @@ fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Moves the name `from` to `to`, replacing what `to` names in the same instant.
+/// Moves the name `from` to `to`, and replaces the node called `to` in the same instant.
 pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     let node = from.existing()?;
     if from.is_special() || to.is_special() {
@@ -189,7 +197,7 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     if node.is_directory() && is_inside(&to.parent, node) {
         return Err(Errno::EINVAL);
     }
-    // Looked up again, because directories stand still only now.
+    // Looked up again, because only now no directory moves.
     if to.parent.lookup(&to.name).is_ok_and(|above| is_inside(&from.parent, &above)) {
         return Err(Errno::ENOTEMPTY);
     }
@@ -248,7 +256,7 @@ fn place(
     Ok(names.replace(&to.name, node.clone()))
 }
 
-/// Whether `directory` is `above` or somewhere below it. Holders of `TREE` only.
+/// Returns whether `directory` is `above` or somewhere below it. The caller holds `TREE`.
 fn is_inside(directory: &StaticOrArc<Node>, above: &StaticOrArc<Node>) -> bool {
     let mut at = directory.clone();
     loop {

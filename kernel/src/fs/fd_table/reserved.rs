@@ -1,4 +1,4 @@
-//! Numbers that calls hold until they have a file for them.
+//! Numbers of descriptors that calls reserve until they have a file for them.
 
 use core::mem;
 
@@ -9,19 +9,19 @@ use super::{END, FdTable};
 use crate::fs::open_file::OpenFile;
 use crate::fs::static_or_arc::StaticOrArc;
 
-/// A number that a call will give to a file, unless it is dropped.
+/// A reserved number. It becomes free again when this is dropped without a file.
 pub struct Reserved<'t> {
     table: &'t FdTable,
     fd: usize,
 }
 
 impl Reserved<'_> {
-    /// The number.
+    /// Returns the number.
     pub fn number(&self) -> i32 {
         self.fd as i32
     }
 
-    /// Puts `file` there. Says where that is.
+    /// Puts `file` at the number and returns the number.
     pub fn fill(self, file: StaticOrArc<OpenFile>, close_on_exec: bool) -> i32 {
         self.set(Slot::Open(Descriptor { file, close_on_exec }));
         let number = self.number();
@@ -29,7 +29,7 @@ impl Reserved<'_> {
         number
     }
 
-    /// The table is not closed meanwhile: the thread that reserved uses it.
+    /// Sets the slot. The table is not closed meanwhile, because the thread that reserved the number uses it.
     fn set(&self, slot: Slot) {
         self.table.change(|slots| {
             if let Some(place) = slots.get_mut(self.fd) {
@@ -46,7 +46,7 @@ impl Drop for Reserved<'_> {
 }
 
 impl FdTable {
-    /// The lowest free descriptor from `lowest` on.
+    /// Reserves the lowest free descriptor from `lowest` on.
     ///
     /// # Errors
     /// EMFILE, ENOMEM.

@@ -1,4 +1,5 @@
-//! The slots of descriptors: a table's own, or shared with others until somebody changes them.
+//! The slots of descriptors. A table has its own, or shares them with other tables until one of these changes
+//! them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,18 +11,18 @@ use crate::fs::fallible;
 use crate::fs::open_file::OpenFile;
 use crate::fs::static_or_arc::StaticOrArc;
 
-/// An open file under a number.
+/// An open file and the flag of its descriptor.
 #[derive(Clone)]
 pub(super) struct Descriptor {
     pub file: StaticOrArc<OpenFile>,
     pub close_on_exec: bool,
 }
 
-/// What is under a number.
+/// The state of a number.
 #[derive(Clone)]
 pub(super) enum Slot {
     Free,
-    /// A call's that goes on ([`Reserved`]).
+    /// A call has reserved it ([`Reserved`]).
     Reserved,
     Open(Descriptor),
 }
@@ -32,19 +33,19 @@ impl Slot {
     }
 }
 
-/// By descriptor.
+/// The slots, by descriptor.
 pub(super) type Slots = Vec<Slot>;
 
-/// What a table has, and its part in what it shares with others: see the parent module.
+/// The slots of a table, and its part in sharing them (see the parent module).
 pub(super) struct Descriptors {
-    /// Only who has them alone may change them. None is reserved while others have them.
+    /// Only a table that has them alone changes them. None is reserved while they are shared.
     pub slots: Arc<Slots>,
-    /// Room for a copy, as long as others may have the slots too.
+    /// Room for a copy, as long as the slots may be shared.
     pub room: Option<Arc<Slots>>,
 }
 
 impl Descriptors {
-    /// The same for another table: shared, unless a thread here has reserved some.
+    /// Returns the same slots for another table: shared, or as a copy if a thread has reserved some here.
     pub fn copy(&mut self) -> Result<Self, Errno> {
         let used = used(&self.slots);
         if used.iter().any(|slot| matches!(slot, Slot::Reserved)) {
@@ -59,7 +60,8 @@ impl Descriptors {
         Ok(Self { slots: self.slots.clone(), room: Some(theirs) })
     }
 
-    /// Has copies of the slots from now on, if others may have them: of those that stay. What it had.
+    /// Replaces the slots by copies of those that satisfy `stays`, if they may be shared, and returns the
+    /// shared ones.
     pub fn part(&mut self, stays: impl Fn(&Slot) -> bool) -> Option<Arc<Slots>> {
         let mut room = self.room.take()?;
         if Arc::get_mut(&mut self.slots).is_some() {
@@ -71,23 +73,23 @@ impl Descriptors {
     }
 }
 
-/// Slots that only the caller has.
+/// Returns the slots, which the caller does not share.
 pub(super) fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
     Arc::get_mut(slots).unwrap_or_else(|| unreachable!("slots that others have are copied first"))
 }
 
-/// All up to the last one in use.
+/// Returns the slots up to the last one in use.
 fn used(slots: &Slots) -> &[Slot] {
     let is_used = |slot: &Slot| !matches!(slot, Slot::Free);
     slots.split_at(slots.iter().rposition(is_used).map_or(0, |last| last + 1)).0
 }
 
-/// Room for copies of the slots.
+/// Allocates room for copies of the slots.
 fn room_for(slots: &[Slot]) -> Result<Arc<Slots>, Errno> {
     fallible::arc(fallible::empty(slots.len())?)
 }
 
-/// Makes sure that there is a slot `fd`.
+/// Makes sure that slot `fd` exists.
 pub(super) fn grow(slots: &mut Slots, fd: usize) -> Result<(), Errno> {
     if slots.len() <= fd {
         slots.try_reserve(fd + 1 - slots.len()).map_err(|_| Errno::ENOMEM)?;

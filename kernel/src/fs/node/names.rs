@@ -1,4 +1,4 @@
-//! A directory's names, and where it is itself.
+//! The names in a directory, and its parent.
 
 use abi::Errno;
 use abi::file::S_IFDIR;
@@ -8,15 +8,15 @@ use super::{Body, Node};
 use crate::fs::directory::Entries;
 use crate::fs::static_or_arc::{StaticOrArc, StaticOrWeak};
 
-/// A line of a listing.
+/// An entry of a listing.
 pub struct Listed<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'a [u8],
-    /// Inode number.
+    /// The inode number.
     pub ino: u64,
-    /// `S_IF*`.
+    /// The type, `S_IF*`.
     pub kind: u32,
-    /// Where a listing goes on after it.
+    /// The position from which a listing goes on after it.
     pub position: u64,
 }
 
@@ -29,17 +29,23 @@ impl Node {
         }
     }
 
-    /// The names in it: ENOTDIR unless it has some, EROFS for those of `/proc`.
+    /// Returns the names in it, for reading.
+    ///
+    /// # Errors
+    /// ENOTDIR unless it is a directory, EROFS for those of `/proc`, which are generated.
     pub fn names(&self) -> Result<Look<'_, Entries>, Errno> {
         self.entries().map(FreezeLock::look)
     }
 
-    /// The same, for a change: EROFS if they are those of boot.
+    /// Locks the names in it for a change.
+    ///
+    /// # Errors
+    /// As above, and EROFS if boot made them.
     pub fn names_to_change(&self) -> Result<SpinGuard<'_, Entries>, Errno> {
         self.entries()?.change().ok_or(Errno::EROFS)
     }
 
-    /// Says that this directory stays where it is, and its names too: who looks at them meets nobody.
+    /// Makes this directory and its names immutable: looking at them then writes no cache line.
     pub fn freeze(&self) {
         if let Body::Directory { names, parent, .. } = &self.body {
             names.freeze();
@@ -47,7 +53,7 @@ impl Node {
         }
     }
 
-    /// The directory that this directory is in, or was in when it was removed.
+    /// Returns the directory that this directory is in, or was in when it was removed.
     pub fn parent(&self) -> Option<StaticOrArc<Node>> {
         match &self.body {
             Body::Directory { parent, .. } => parent.look().upgrade(),
@@ -56,14 +62,14 @@ impl Node {
         }
     }
 
-    /// Says which directory this directory is in.
+    /// Sets the directory that this directory is in.
     pub fn set_parent(&self, directory: StaticOrWeak<Node>) {
         if let Body::Directory { parent, .. } = &self.body {
             let _old = parent.change().map(|mut parent| core::mem::replace(&mut *parent, directory));
         }
     }
 
-    /// Says that this directory was removed: its parent, which it has no name in any more, lives as long as it does.
+    /// Keeps the parent alive as long as this directory, which was removed from it.
     pub fn keep_parent(&self) {
         if let Body::Directory { kept, .. } = &self.body {
             *kept.lock() = self.parent();
@@ -77,7 +83,7 @@ impl Node {
         }
     }
 
-    /// What `name`, which is not one of the two dots, names in this directory.
+    /// Returns the node called `name`, which is neither `.` nor `..`, in this directory.
     fn entry(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         match &self.body {
             Body::Directory { names, .. } => names.look().get(name).cloned().ok_or(Errno::ENOENT),
@@ -86,7 +92,7 @@ impl Node {
         }
     }
 
-    /// Shows the names after `position` until `show` returns false.
+    /// Passes the names after `position` to `show` until that returns false.
     pub fn list(&self, position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
         let above = self.parent().map_or(self.ino, |parent| parent.ino);
         for (index, name, ino) in [(1, &b"."[..], self.ino), (2, b"..", above)] {
@@ -105,7 +111,8 @@ impl Node {
     }
 }
 
-/// Removed directories may keep one another in a long chain, which is let go link by link: no recursion.
+/// Removed directories may keep one another alive in a long chain. It is dropped one by one, without
+/// recursion.
 impl Drop for Node {
     fn drop(&mut self) {
         let mut above = self.take_kept();
@@ -116,7 +123,7 @@ impl Drop for Node {
 }
 
 impl StaticOrArc<Node> {
-    /// What `name` names in this directory.
+    /// Returns the node called `name` in this directory.
     pub fn lookup(&self, name: &[u8]) -> Result<Self, Errno> {
         match name {
             b"." | b"" if self.is_directory() => Ok(self.clone()),

@@ -1,26 +1,27 @@
-//! Who changes a file's length, or makes holes, and who waits for that.
+//! Changes of a file's length, holes, and reservations of room, and how they wait for each other.
 //!
-//! The lock `changing` is held for a look and a few words, or one page. What takes long goes on without it, and is noted
-//! under it:
+//! The lock `changing` is held for a look and a few words, or one page. Long work runs without it, and is
+//! noted under it:
 //!
-//! | under way | with others of its kind? | who waits |
+//! | under way | with others of its kind? | operations that wait for it |
 //! |---|---|---|
-//! | *removal*: a truncation, or a hole being punched | yes | who raises the end, who reserves, who seals |
-//! | *reservation* of room, beyond the end too | no | they, and who removes |
+//! | *removal*: a truncation, or punching a hole | yes | extending, reserving, sealing |
+//! | *reservation* of room, also beyond the end | no | the same, and removals |
 //!
 //! ```text
 //!   truncate lock   end lowered, removals + 1   unlock   pages go, translations go   lock   removals - 1   unlock
 //!   extend   lock   removals > 0   unlock   lock   removals > 0   unlock ................................   lock   end raised
 //! ```
-//! 1. Nothing beyond the end is taken in while a removal may still take it out, or take its translations back. So what is
-//!    written after the end was raised stays.
-//! 2. While room is reserved the end stays where it is, and so do the pages beyond it. So if there is room for all, all is
-//!    there when the end is raised.
+//! 1. The end is not raised while a removal may still remove the pages there, or invalidate their
+//!    translations. So bytes that are written after the end was raised stay.
+//! 2. While room is reserved, the end and the pages beyond it do not change. So if there is room for all
+//!    pages, they are all there when the end is raised.
 //! 3. A seal comes after every removal that it forbids.
-//! 4. Who removes or reserves waits for none of the file's locks with anything held, and does it in pieces: so the others
-//!    wait for a bounded time, and give way meanwhile. A write that has its file's position locked lets go of that first.
+//! 4. Removals and reservations wait for no lock of the file while they hold another lock, and work in
+//!    pieces. So the operations that wait for them wait for a bounded time, and let other tasks run
+//!    meanwhile. A write that holds the lock of its file's position releases that first.
 //!
-//! All of this is read and written under the lock, which orders it.
+//! Everything here is read and written under the lock, which orders it.
 
 use core::sync::atomic::Ordering;
 
@@ -33,7 +34,7 @@ use super::seals::Seals;
 use super::{PAGE, PageCache, pages};
 use crate::sched;
 
-/// What lies under the lock.
+/// The state under the lock.
 pub struct Changing {
     pub seals: Seals,
     removals: u32,
@@ -41,23 +42,23 @@ pub struct Changing {
 }
 
 impl Changing {
-    /// Nothing is under way.
+    /// Creates a state with nothing under way.
     pub const fn new(seals: Seals) -> Self {
         Self { seals, removals: 0, is_reserving: false }
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub fn is_calm(&self) -> bool {
         self.removals == 0 && self.lets_remove()
     }
 
-    /// Whether pages may go.
+    /// Returns whether a removal may begin.
     pub fn lets_remove(&self) -> bool {
         !self.is_reserving
     }
 }
 
-/// A removal under way, until it is dropped.
+/// A removal under way. It ends when this is dropped.
 pub struct Removal<'f>(&'f PageCache);
 
 impl Drop for Removal<'_> {
@@ -67,7 +68,7 @@ impl Drop for Removal<'_> {
 }
 
 impl PageCache {
-    /// Locks the file if that `suits` now.
+    /// Locks the file if its state satisfies `suits`.
     ///
     /// # Errors
     /// EBUSY otherwise.
@@ -79,8 +80,8 @@ impl PageCache {
         if suits(&state) { Ok(state) } else { Err(Errno::EBUSY) }
     }
 
-    /// Locks the file, at a time that `suits`. The caller holds no lock: others run meanwhile, who may be those that it waits
-    /// for.
+    /// Locks the file once its state satisfies `suits`. The caller holds no lock, because the tasks that it
+    /// waits for run meanwhile.
     pub(super) fn lock_when(&self, suits: impl Fn(&Changing) -> bool) -> SpinGuard<'_, Changing> {
         loop {
             match self.lock_if(&suits) {
@@ -90,14 +91,18 @@ impl PageCache {
         }
     }
 
-    /// Goes on without the lock, which was taken when pages may go.
+    /// Begins a removal and releases the lock. The state allowed it.
     pub(super) fn removal(&self, mut state: SpinGuard<'_, Changing>) -> Removal<'_> {
         state.removals += 1;
         Removal(self)
     }
 
-    /// Gives every page of `len` bytes from `at` on a frame, and lets the file reach there. If there is no room for all, those
-    /// beyond the end go again: they are nobody's to give back later.
+    /// Gives every page of `len` bytes from `at` on a frame, and extends the file to there if it is shorter.
+    /// If there is no room for all, the new pages beyond the end are dropped again, because nothing would
+    /// free them later.
+    ///
+    /// # Errors
+    /// EFBIG, EPERM if a seal forbids it, ENOSPC, ENOMEM, EINTR if the task is killed.
     pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {
         let end = reach(at, len)?;
         let mut state = self.lock_when(Changing::is_calm);
@@ -116,7 +121,8 @@ impl PageCache {
         Ok(())
     }
 
-    /// Gives the pages from `first` up to `end` frames; or, if there is no room for all, none of those from `own` on.
+    /// Gives the pages from `first` up to `end` frames. If there is no room for all, drops those from `own`
+    /// on.
     fn fill(&self, first: u64, end: u64, own: u64) -> Result<(), Errno> {
         let filled = (first..end).try_for_each(|page| match sched::pause() {
             true => self.get_or_make(&pin(), page).map(drop),

@@ -1,4 +1,4 @@
-//! How a file's pages get their frames, and give them up.
+//! Frames of a file's pages: how they are made and freed.
 
 use alloc::boxed::Box;
 use core::mem::{self, MaybeUninit};
@@ -18,13 +18,13 @@ use crate::mm::space::SpaceHandle;
 use crate::mm::{epoch, frame_io, frames, page_refs};
 use crate::sched;
 
-/// Nodes of the tree that one piece of freeing it empties at most.
+/// The most nodes of the tree that one piece of freeing it empties.
 const NODES: usize = 4;
-/// Words of the tree that are looked at between two pauses.
+/// The words of the tree that are looked at between two pauses.
 const PIECE: u64 = 2048;
 
 impl PageCache {
-    /// The frame of `page`, made if there is none.
+    /// Returns the frame of `page`, made if there is none.
     #[inline]
     pub(super) fn get_or_make(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
         match self.pages.get(pin, page) {
@@ -33,13 +33,13 @@ impl PageCache {
         }
     }
 
-    /// Gives `page` a frame; another core may be faster.
+    /// Makes the frame of `page`, and returns it or the one that another core made first.
     #[cold]
     fn make(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
         let new = self.new_frame(pin, page)?;
         let put = self.pages.put(pin, page, new).map_err(|_| Errno::ENOMEM);
         if put != Ok(new) {
-            // Nobody has seen it: it needs no epochs.
+            // No other core has seen it, so it needs no epochs.
             page_refs::free_of_file(pin, new);
             self.kind.uncharge(pin);
         }
@@ -48,7 +48,7 @@ impl PageCache {
 
     fn new_frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
         if matches!(self.kind, Kind::Image(_)) && frames::is_low() {
-            // The fault will look for memory; others, who would not, find the reserve.
+            // A fault reclaims memory and tries again. The reserve is for allocations that cannot.
             return Err(Errno::ENOMEM);
         }
         self.kind.charge(pin)?;
@@ -70,7 +70,7 @@ impl PageCache {
         }
     }
 
-    /// Takes the pages from `first` up to `end` out of the tree, and says how many.
+    /// Removes the pages from `first` up to `end` from the tree, and returns how many.
     pub(super) fn drop_pages(&self, first: u64, end: u64) -> u64 {
         let (pin, mut dropped) = (pin(), 0);
         self.pages.take(first..end, |frame| {
@@ -81,8 +81,8 @@ impl PageCache {
         dropped
     }
 
-    /// Takes the pages from `first` up to `end` out of the tree, and then their translations back, in pieces. The caller is
-    /// a [`removal`](Self::removal), and holds no lock.
+    /// Removes the pages from `first` up to `end` from the tree, and then invalidates their translations, in
+    /// pieces. The caller has begun a [`removal`](Self::removal) and holds no lock.
     pub(super) fn remove(&self, first: u64, end: u64, copies: Copies) {
         let mut from = first;
         while from < end {
@@ -122,7 +122,8 @@ impl Kind {
     }
 }
 
-/// Invalidates the translations of `shown`, also for a task that is killed: what a truncation has begun it ends.
+/// Invalidates the translations of `shown`, in pieces. Also a killed task finishes this, because a truncation
+/// that has begun must end.
 fn invalidate(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies: Copies) {
     let mut rest = shown;
     while !rest.is_empty() {
@@ -134,7 +135,8 @@ fn invalidate(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies
 }
 
 impl Drop for PageCache {
-    /// What is large takes its time, elsewhere. The last one to close a file may be a core that leaves the epochs.
+    /// Frees a large tree in pieces, later. The task that closes a file last may run on a core that is
+    /// leaving the epochs, so this brings it online.
     fn drop(&mut self) {
         let pages = mem::replace(&mut self.pages, PageTree::new());
         let kind = mem::replace(&mut self.kind, Kind::Anonymous);
@@ -147,7 +149,7 @@ impl Drop for PageCache {
     }
 }
 
-/// The pages of a file that is gone.
+/// The pages of a file that is closed and has no name.
 struct DeadPages {
     pages: PageTree,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Where a file has pages and where it has none: making holes, filling them, finding them.
+//! Holes: punching, finding and filling them.
 
 use core::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::mm::page_tree;
 use crate::sched;
 
 impl PageCache {
-    /// Makes a hole of `len` bytes from `at` on. The length stays.
+    /// Punches a hole of `len` bytes from `at` on. The length stays.
     ///
     /// # Errors
-    /// EPERM if it is sealed.
+    /// EPERM if a seal forbids writing.
     pub fn punch(&self, at: u64, len: u64) -> Result<(), Errno> {
         let state = self.lock_when(Changing::lets_remove);
         state.seals.allow_write()?;
@@ -32,7 +32,10 @@ impl PageCache {
         Ok(())
     }
 
-    /// Where data, or a hole, is next, from byte `at` on: ENXIO if there is no data up to the end.
+    /// Returns the position of the next data, or of the next hole, from byte `at` on.
+    ///
+    /// # Errors
+    /// ENXIO if data is wanted and there is none up to the end.
     pub fn seek(&self, at: u64, data: bool) -> Result<u64, Errno> {
         let (len, page) = (self.len(), at / PAGE as u64);
         let found = match (&self.kind, data) {
@@ -44,13 +47,14 @@ impl PageCache {
         Ok(found.max(at).min(len))
     }
 
-    /// The first page from `page` on that has a frame.
+    /// Returns the first page from `page` on that has a frame.
     pub fn first_page(&self, page: u64) -> Option<u64> {
         self.pages.first(page..page_tree::END)
     }
 
-    /// Drops the frames of `range`, which can be made again, and says how many. A fault in between makes a page anew, which
-    /// is as good, and loses its translation for nothing.
+    /// Drops the frames of `range`, which can be made again, and returns how many. A fault at the same time
+    /// may make a page again. That page stays, but its translation is invalidated, and the next access takes
+    /// another fault.
     pub fn drop_clean(&self, range: Range<u64>) -> u64 {
         let dropped = self.drop_pages(range.start, range.end);
         self.invalidate(range.start, range.end, Copies::Keep);

@@ -1,4 +1,4 @@
-//! Writing beyond the end, and moving it.
+//! Changes of a file's length, and writes beyond the end.
 
 use core::sync::atomic::Ordering;
 
@@ -11,16 +11,20 @@ use crate::fs::bytes::prefix;
 use crate::fs::content::WriteAt;
 use crate::mm::page_tree;
 
-/// Where `len` bytes from `at` on end.
+/// Returns the end of `len` bytes from `at` on.
 ///
 /// # Errors
-/// EFBIG if no file reaches so far.
+/// EFBIG if no file can be so long.
 pub(super) fn reach(at: u64, len: u64) -> Result<u64, Errno> {
     at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)
 }
 
 impl PageCache {
-    /// Writes with the file locked. EBUSY while somebody changes its length: the caller lets go of what it holds and comes again.
+    /// Writes with the file locked, and returns the number of bytes.
+    ///
+    /// # Errors
+    /// EBUSY while another task changes the length: the caller releases its locks and tries again. ENOMEM,
+    /// ENOSPC, EFBIG, EPERM by a seal.
     pub(super) fn write_locked(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
         let start = |len| match at {
             WriteAt::Offset(at) => at,
@@ -64,17 +68,18 @@ impl PageCache {
         Ok(())
     }
 
-    /// The file is to reach from `len` up to `end`, which is written from `at` on.
+    /// Prepares raising the end from `len` to `end`: clears the bytes beyond the end, except those from `at`
+    /// on, which the caller writes.
     pub(super) fn clear_rubbish(&self, len: u64, at: u64, end: u64) {
         let tail_end = pages(len) * PAGE as u64;
         self.clear(len, at.clamp(len, tail_end));
         self.drop_pages(pages(len), pages(end).max(pages(len)));
     }
 
-    /// Whether the file might reach to the end of `len` bytes from `at` on.
+    /// Checks that the file can be extended to hold `len` bytes from `at` on.
     ///
     /// # Errors
-    /// EFBIG if none can; EPERM if it is sealed against it.
+    /// EFBIG if no file can, EPERM if a seal forbids it.
     pub fn check_reach(&self, at: u64, len: u64) -> Result<(), Errno> {
         let end = reach(at, len)?;
         let state = self.changing.lock();

@@ -1,13 +1,13 @@
-//! Seals: what a file without a name promises for ever to whoever it is handed to.
+//! Seals: promises of a file without a name about its contents, which last for ever (`F_ADD_SEALS`).
 //!
-//! They lie under the lock `changing`, which every write to a file that can be sealed takes, those below the end too: when a
-//! seal is there, no write from before it is still under way. Writing through mappings is settled so:
+//! They are under the lock `changing`. Every write to a sealable file takes it, also below the end, so when a
+//! seal is set, no earlier write is still under way. For writes through mappings there are two rules:
 //!
-//! 1. Who maps the file so that it can be written says so under the lock, looks at the seals there, and takes it back
-//!    when the pages are mapped.
-//! 2. Who seals against writing finds, with the lock held, nobody on the way and no such page; or gives up (EBUSY).
-//!    Nobody sets out meanwhile, and pages that move or are inherited are found in one place or the other (see
-//!    `mm::mappings`, 4).
+//! 1. A call that maps the file for shared writing counts itself in `coming` under the lock, where it also
+//!    checks the seals, and counts itself out when the pages are mapped.
+//! 2. A call that seals against writing fails (EBUSY) if, with the lock held, it finds such a call or a page
+//!    that may be written. No new call begins meanwhile, and pages that are moved or forked are found in one
+//!    place or the other (see `mm::mappings`, 4).
 
 use core::ops::ControlFlow;
 
@@ -23,16 +23,16 @@ use crate::mm::file_mapping::Held;
 const ALL: u32 = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 const WRITING: u32 = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 
-/// See the module.
+/// The seals of a file.
 pub struct Seals {
     /// `F_SEAL_*`.
     set: u32,
-    /// Calls that are about to map the file so that it can be written.
+    /// The calls that are about to map the file for shared writing.
     coming: u32,
 }
 
 impl Seals {
-    /// `set` from the start.
+    /// Creates the seals `set`.
     pub const fn new(set: u32) -> Self {
         Self { set, coming: 0 }
     }
@@ -41,14 +41,18 @@ impl Seals {
         if self.set & seals == 0 { Ok(()) } else { Err(Errno::EPERM) }
     }
 
+    /// Checks that the file may be written.
+    ///
     /// # Errors
-    /// EPERM if nothing may be written.
+    /// EPERM if a seal forbids it.
     pub fn allow_write(&self) -> Result<(), Errno> {
         self.refuse(WRITING)
     }
 
+    /// Checks that the length may change from `old` to `new`.
+    ///
     /// # Errors
-    /// EPERM if the length may not change so.
+    /// EPERM if a seal forbids it.
     pub fn allow_len(&self, old: u64, new: u64) -> Result<(), Errno> {
         match () {
             () if new < old => self.refuse(F_SEAL_SHRINK),
@@ -57,11 +61,11 @@ impl Seals {
         }
     }
 
-    /// How much of a write of `bytes` bytes at `at` may be done to a file of `len` bytes: of one that must not grow, whole
-    /// pages, as on Linux.
+    /// Returns how many bytes of a write of `bytes` bytes at `at` may be done to a file of `len` bytes. If
+    /// the file must not grow, those are whole pages below the end, as on Linux.
     ///
     /// # Errors
-    /// EPERM if that is nothing.
+    /// EPERM if there are none.
     pub fn room(&self, len: u64, at: u64, bytes: u64) -> Result<u64, Errno> {
         self.allow_write()?;
         if at + bytes <= len || self.refuse(F_SEAL_GROW).is_ok() {
@@ -73,10 +77,10 @@ impl Seals {
 }
 
 impl PageCache {
-    /// What is promised.
+    /// Returns the seals.
     ///
     /// # Errors
-    /// EINVAL of a file that knows no seals.
+    /// EINVAL if the file cannot have seals.
     pub fn seals(&self) -> Result<u32, Errno> {
         match self.kind {
             Kind::Anonymous => Ok(self.changing.lock().seals.set),
@@ -84,11 +88,11 @@ impl PageCache {
         }
     }
 
-    /// Promises `more`.
+    /// Adds the seals `more`.
     ///
     /// # Errors
-    /// EINVAL if it knows no seals, or not these; EPERM if it is sealed against that; EBUSY if somebody may write whom that
-    /// would forbid.
+    /// EINVAL if the file cannot have seals or does not know these, EPERM if it is sealed against that, EBUSY
+    /// if a mapping that may be written would violate the new seal.
     pub fn seal(&self, more: u32) -> Result<(), Errno> {
         if !matches!(self.kind, Kind::Anonymous) || more & !ALL != 0 {
             return Err(Errno::EINVAL);
@@ -102,10 +106,10 @@ impl PageCache {
         Ok(())
     }
 
-    /// Does `map`, which maps the file so that others see what is written, with whether it is sealed against writing.
+    /// Calls `map`, which maps the file shared. `map` is told whether the file is sealed against writing.
     ///
     /// # Errors
-    /// EPERM if it is, and is to be `written`; what `map` says.
+    /// EPERM if it is sealed and the mapping is to be `written`, and those of `map`.
     pub fn map_shared<R>(
         &self,
         written: bool,
@@ -139,7 +143,7 @@ impl PageCache {
     }
 }
 
-/// Whether a page shows `mapping` so that it can be written, now or after an mprotect.
+/// Returns whether a page shows `mapping` so that it can be written, now or after an mprotect.
 fn may_write(mapping: &Held) -> bool {
     let Some(space) = mapping.space() else { return false };
     let mut found = false;

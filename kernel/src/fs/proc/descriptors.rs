@@ -15,7 +15,7 @@ use crate::process::Process;
 pub struct Descriptors(Weak<Process>);
 
 impl Descriptors {
-    /// That of `process`.
+    /// Creates the directory for `process`.
     pub fn of(process: &Arc<Process>) -> Self {
         Self(Arc::downgrade(process))
     }

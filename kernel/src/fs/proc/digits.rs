@@ -1,12 +1,12 @@
-//! Lines of numbers as `/proc` writes them. `core::fmt` takes some hundred instructions for each number, and a list of
-//! mappings is little else.
+//! Lines of numbers as `/proc` writes them. `core::fmt` takes several hundred instructions for each number,
+//! and a list of mappings consists mostly of numbers.
 
 use core::fmt;
 
 use crate::fs::bytes::{after_mut, copy_prefix, prefix};
 use crate::fs::fallible::Text;
 
-/// More than the numbers of a line and what stands between them take.
+/// Bytes of a line, more than its numbers and separators take.
 const ROOM: usize = 160;
 /// The most digits of a hexadecimal number.
 const HEX: usize = 16;
@@ -15,32 +15,32 @@ const DECIMAL: usize = 20;
 /// The most spaces that are added at once.
 const SPACES: usize = 48;
 
-/// A line while it is made. What is added is copied whole and then shortened: a length that is known costs a few stores. What
-/// there is no room for is left out.
+/// A line that is being made. An addition is copied as a whole and then shortened, because a copy of constant
+/// length costs a few stores. Text that does not fit is dropped.
 pub struct Line {
     bytes: [u8; ROOM],
     len: usize,
 }
 
 impl Default for Line {
-    /// An empty one.
+    /// Returns an empty line.
     fn default() -> Self {
         Self { bytes: [0; ROOM], len: 0 }
     }
 }
 
 impl Line {
-    /// What was added.
+    /// Returns the line so far.
     pub fn bytes(&self) -> &[u8] {
         prefix(&self.bytes, self.len as u64)
     }
 
-    /// Makes it an empty one.
+    /// Empties the line.
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Adds `value` in hexadecimal, with zeroes in front if it has less than `width` digits.
+    /// Adds `value` in hexadecimal, padded with zeroes to `width` digits.
     pub fn hex(&mut self, value: u64, width: usize) {
         let digits = (HEX - value.leading_zeros() as usize / 4).clamp(width, HEX);
         let aligned = value << (4 * (HEX - digits));
@@ -48,7 +48,7 @@ impl Line {
         self.add_some(&(high << 64 | low).to_be_bytes(), digits);
     }
 
-    /// Adds `value`, with spaces in front if it has less than `width` digits.
+    /// Adds `value` in decimal, padded with spaces to `width`.
     pub fn decimal(&mut self, value: u64, width: usize) {
         let (mut digits, mut rest, mut left) = ([b' '; DECIMAL], value, DECIMAL);
         for place in digits.iter_mut().rev() {
@@ -78,20 +78,20 @@ impl Line {
         }
     }
 
-    /// Adds a name, or as much of it as there is room for.
+    /// Adds a name, or as much of it as fits.
     pub fn add_name(&mut self, name: &[u8]) {
         self.len += copy_prefix(after_mut(&mut self.bytes, self.len), name);
     }
 
-    /// Adds spaces until it has `width` bytes, if these are not too many.
+    /// Adds spaces until the line has `width` bytes, but not more than 48 at once.
     pub fn pad(&mut self, width: usize) {
         self.add_some(&[b' '; SPACES], width.saturating_sub(self.len).min(SPACES));
     }
 
-    /// Adds the line to `text`, with `rest` and the end of the line.
+    /// Appends the line to `text`, followed by `rest` and a newline.
     ///
     /// # Errors
-    /// No memory.
+    /// Fails if there is no memory.
     pub fn end(&self, rest: &[u8], text: &mut Text) -> fmt::Result {
         text.0.try_reserve(self.len + rest.len() + 1).map_err(|_| fmt::Error)?;
         text.0.extend_from_slice(self.bytes());
@@ -101,7 +101,7 @@ impl Line {
     }
 }
 
-/// The eight digits of `value`, the first in the highest byte: all at once.
+/// Returns the eight hexadecimal digits of `value`, the first in the highest byte, computed all at once.
 fn ascii(value: u32) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let pairs = u64::from(value) << 16 & 0xffff_0000_0000 | u64::from(value) & 0xffff;

@@ -1,4 +1,4 @@
-//! Directories whose names are made when somebody looks.
+//! Directories whose names are generated when they are read.
 
 use alloc::boxed::Box;
 use core::fmt::{self, Write};
@@ -12,31 +12,34 @@ use crate::fs::fallible::{Text, boxed};
 use crate::fs::node::{Body, Listed, Node, Volume};
 use crate::fs::open_file::Snapshot;
 
-/// Shows a name; false to stop.
+/// Takes an entry, and returns false to stop the listing.
 pub type Show<'a> = dyn FnMut(Listed<'_>) -> bool + 'a;
 
-/// What such a directory knows.
+/// A directory whose names are generated.
 pub trait Folder: Send + Sync {
-    /// What `name` names; ENOENT.
+    /// Returns the node called `name`.
+    ///
+    /// # Errors
+    /// ENOENT if there is none.
     fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno>;
 
-    /// Shows the names after `position`, which is not below that of the two dots.
+    /// Passes the names after `position` to `show`. The position is not below that of `..`.
     fn list(&self, position: u64, show: &mut Show<'_>);
 
-    /// The directory that it is in.
+    /// Returns the directory that contains it.
     fn parent(&self) -> Option<StaticOrArc<Node>>;
 }
 
-/// Positions up to this one are those of `.` and `..`.
+/// Positions up to this one belong to `.` and `..`.
 pub const DOTS: u64 = 2;
 
-/// A directory that looks like `folder`.
+/// Creates a directory with the names of `folder`.
 pub fn node(folder: impl Folder + 'static) -> Result<StaticOrArc<Node>, Errno> {
     let folder = boxed(folder)?;
     Node::new(Volume::System, 0o555, Body::Folder(folder))
 }
 
-/// A file whose text `write` makes when it is opened.
+/// Creates a file whose text `write` generates when it is opened.
 pub fn text(
     write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static,
 ) -> Result<StaticOrArc<Node>, Errno> {
@@ -47,14 +50,15 @@ pub fn text(
     })
 }
 
-/// A file whose contents `make` makes when it is opened.
+/// Creates a file whose contents `make` generates when it is opened.
 pub fn generated(
     make: impl Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync + 'static,
 ) -> Result<StaticOrArc<Node>, Errno> {
     Node::new(Volume::System, 0o444, Body::Generated(boxed(make)?))
 }
 
-/// Shows `names`, each with its `S_IF*`, which stand one after the other behind the two dots; false if it was to stop.
+/// Shows `names`, each with its `S_IF*`, at the positions after `..`. Returns false if the listing is to
+/// stop.
 pub fn list_names(names: &[(&[u8], u32)], position: u64, show: &mut Show<'_>) -> bool {
     let from = position.saturating_sub(DOTS) as usize;
     names.iter().enumerate().skip(from).all(|(at, &(name, kind))| {
@@ -62,8 +66,8 @@ pub fn list_names(names: &[(&[u8], u32)], position: u64, show: &mut Show<'_>) ->
     })
 }
 
-/// Shows numbers, all of one `kind`, from the lowest on; `next` gives the first that is not below its argument. Number
-/// `n` stands at `first + n`. False if it was to stop.
+/// Shows numbers of one `kind` from the lowest on. `next` returns the first that is not below its argument.
+/// Number `n` has position `first + n`. Returns false if the listing is to stop.
 pub fn list_numbers(
     position: u64,
     (first, kind): (u64, u32),
@@ -83,13 +87,13 @@ pub fn list_numbers(
     true
 }
 
-/// The number called `name`.
+/// Returns the number whose decimal form is `name`.
 pub fn number<N: core::str::FromStr>(name: &[u8]) -> Option<N> {
     let is_plain = name.iter().all(u8::is_ascii_digit) && (name == b"0" || !name.starts_with(b"0"));
     core::str::from_utf8(name).ok().filter(|_| is_plain)?.parse().ok()
 }
 
-/// A small number's digits.
+/// The decimal digits of a number.
 #[derive(Default)]
 struct Decimal {
     digits: [u8; 20],

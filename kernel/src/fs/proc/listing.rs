@@ -1,7 +1,8 @@
-//! A text with a paragraph for each mapping of a process, made as it is read: `/proc/PID/maps` and `smaps`.
+//! A text with a paragraph for each mapping of a process, generated as it is read: `/proc/PID/maps` and
+//! `smaps`.
 //!
 //! A reader goes on at the address where the last paragraph ended, so reading in small pieces costs no more
-//! than in large ones, and what is mapped or unmapped meanwhile shows or does not.
+//! than in large ones. A change of the mappings meanwhile may show or not.
 
 use alloc::sync::Weak;
 use alloc::vec::Vec;
@@ -26,26 +27,26 @@ const LINE: usize = 128;
 /// Writes a paragraph.
 pub type Paragraph = fn(&Memory, &Mapped, &mut Drafts, &mut Text) -> fmt::Result;
 
-/// See the module. One for each open file.
+/// The text of one open file.
 pub struct Listing {
     process: Weak<Process>,
     detail: Detail,
     write: Paragraph,
-    /// Where the last read ended; none while somebody reads, and others begin anew.
+    /// The position of the last read. It is `None` during a read, and a concurrent read then begins anew.
     cursor: SpinLock<Option<Cursor>>,
 }
 
 struct Cursor {
-    /// Where `text` is in the whole.
+    /// The position of `text` in the whole.
     at: u64,
-    /// Paragraphs that were made, and not read to their end.
+    /// Paragraphs that were generated, without the bytes that were read.
     text: Text,
-    /// Where the next paragraph's mapping is looked for; behind all pages once there was none.
+    /// The address from which the next mapping is looked for, behind all pages if there was none.
     next: PageNum,
 }
 
 impl Listing {
-    /// Of the mappings of `process`, of which `write` needs `detail`.
+    /// Creates a listing of the mappings of `process`. `write` needs their `detail`.
     pub fn of(process: Weak<Process>, detail: Detail, write: Paragraph) -> Self {
         Self { process, detail, write, cursor: SpinLock::new(None) }
     }
@@ -66,9 +67,9 @@ impl Content for Listing {
 }
 
 impl Listing {
-    /// Gives at most `most` bytes of what there is from `at` on to `take`.
+    /// Passes at most `most` bytes from `at` on to `take`.
     fn read_to(&self, at: u64, most: usize, take: Take<'_>) -> Result<usize, Errno> {
-        // Nothing is left to say of a process that is gone.
+        // There is nothing to write about a process that has ended.
         let Some(memory) = self.process.upgrade().and_then(|process| process.memory()) else { return Ok(0) };
         let kept = self.cursor.lock().take();
         let mut cursor = kept.filter(|cursor| cursor.at <= at).unwrap_or(Cursor::START);
@@ -82,8 +83,8 @@ impl Listing {
 impl Cursor {
     const START: Self = Self { at: 0, text: Text(Vec::new()), next: PageNum::new(0) };
 
-    /// Makes paragraphs if there are less than `len` bytes from `at` on: a page of text, or until there are
-    /// no more mappings.
+    /// Generates paragraphs if there are fewer than `len` bytes from `at` on, until there is a page of text
+    /// or there are no more mappings.
     fn fill(
         &mut self,
         memory: &Memory,
@@ -95,7 +96,7 @@ impl Cursor {
         if self.at == at && self.text.0.len() >= len {
             return Ok(());
         }
-        // For a page of lines, and the last of them: most are not longer.
+        // Room for a page of lines and the last line, which is rarely longer than a usual one.
         self.text.0.try_reserve(PAGE + LINE).map_err(|_| Errno::ENOMEM)?;
         let (mut mappings, mut drafts) = (memory.mappings(self.next, detail), Drafts::default());
         while self.at < at || self.text.0.len() < PAGE {
@@ -115,7 +116,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Forgets what lies before `at`.
+    /// Drops the text before `at`.
     fn pass(&mut self, at: u64) {
         let passed = (at - self.at).min(self.text.0.len() as u64);
         if passed > 0 {

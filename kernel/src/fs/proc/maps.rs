@@ -1,8 +1,8 @@
-//! `/proc/PID/maps`, `smaps`, `smaps_rollup` and `pagemap`: what is mapped, straight from the address space.
+//! `/proc/PID/maps`, `smaps`, `smaps_rollup` and `pagemap`, read directly from the address space.
 //!
-//! Each line was true at one moment, and the lines are in order and do not overlap; what other threads do meanwhile shows or
-//! does not. Nobody counts who else maps a page: one that others may have counts in full (`Pss` equals `Rss`), and as
-//! shared.
+//! Each line was true at one moment, and the lines are in order and do not overlap. A change by another
+//! thread while they are read may show or not. Nothing counts how many processes map a page. A page that
+//! others may map counts in full (`Pss` equals `Rss`), and as shared.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -22,13 +22,13 @@ use crate::mm::space::user_pages;
 use crate::mm::user::USER_END;
 use crate::process::{Mapped, Memory, Process};
 
-/// Where the names stand in a line.
+/// The column of the names in a line.
 const NAME_COLUMN: usize = 73;
-/// Where the numbers begin in a line of smaps.
+/// The column of the numbers in a line of smaps.
 const KIB_COLUMN: usize = 16;
 const KIB: u64 = PAGE_SIZE / 1024;
 
-/// A paragraph of smaps: the line of maps, and what is in memory.
+/// Writes a paragraph of smaps: the line of maps, and the pages in memory.
 pub fn smaps_paragraph(
     memory: &Memory,
     mapped: &Mapped,
@@ -42,7 +42,7 @@ pub fn smaps_paragraph(
     write_flags(mapped, text)
 }
 
-/// The sums of all mappings.
+/// Writes the sums of all mappings.
 pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
     let Some(memory) = process.memory() else { return Ok(()) };
     let (mut sums, mut bounds) = (Sums::default(), (u64::MAX, 0));
@@ -69,24 +69,24 @@ fn add_bounds(line: &mut Line, [start, end]: [u64; 2]) {
     line.hex(end, 8);
 }
 
-/// What one line of maps leaves to the next.
+/// State that one line of maps leaves for the next.
 #[derive(Default)]
 pub struct Drafts {
     line: Line,
-    /// The file that was named last: neighbours are often of one file.
+    /// The last file named. Neighbouring mappings are often of one file.
     named: Option<Named>,
 }
 
-/// What a line says of a file.
+/// The text about a file.
 struct Named {
     file: StaticOrArc<OpenFile>,
-    /// Its device and its number.
+    /// Its device and inode number.
     numbers: Line,
     path: Vec<u8>,
 }
 
 impl Named {
-    /// What `last` is, if that is of `file`, or becomes.
+    /// Returns `last` if it is about `file`, and otherwise replaces it.
     fn get<'n>(last: &'n mut Option<Self>, file: &StaticOrArc<OpenFile>) -> Result<&'n Self, Errno> {
         if last.as_ref().is_some_and(|last| !last.file.is(file)) {
             *last = None;
@@ -108,7 +108,7 @@ impl Named {
     }
 }
 
-/// A line of maps.
+/// Writes a line of maps.
 pub fn maps_line(memory: &Memory, mapped: &Mapped, drafts: &mut Drafts, text: &mut Text) -> fmt::Result {
     let Drafts { line, named } = drafts;
     line.clear();
@@ -129,7 +129,7 @@ pub fn maps_line(memory: &Memory, mapped: &Mapped, drafts: &mut Drafts, text: &m
     line.end(name, text)
 }
 
-/// The rights between two spaces.
+/// Returns the rights between two spaces.
 fn rights(mapped: &Mapped) -> [u8; 6] {
     let mapping = mapped.region.mapping;
     let right = |right: Prot, letter| if mapping.prot().contains(right) { letter } else { b'-' };
@@ -137,7 +137,7 @@ fn rights(mapped: &Mapped) -> [u8; 6] {
     [b' ', right(Prot::READ, b'r'), right(Prot::WRITE, b'w'), right(Prot::EXEC, b'x'), kind, b' ']
 }
 
-/// The name of a mapping of no file; nothing if it has none.
+/// Returns the name of a mapping without a file, or nothing if it has none.
 fn name(memory: &Memory, mapped: &Mapped) -> &'static [u8] {
     let ([start, end], heap) = (place(mapped), memory.heap.bounds());
     match &mapped.source {
@@ -148,7 +148,7 @@ fn name(memory: &Memory, mapped: &Mapped) -> &'static [u8] {
     }
 }
 
-/// Writes a line of smaps: `name` and as many KiB as `pages` have.
+/// Writes a line of smaps: `name` and the size of `pages` in KiB.
 fn write_kib(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
     let mut line = Line::default();
     line.add_name(name.as_bytes());
@@ -157,7 +157,7 @@ fn write_kib(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
     line.end(b" kB", text)
 }
 
-/// Pages in memory, by what smaps tells of them.
+/// Pages in memory, by the categories of smaps.
 #[derive(Default)]
 struct Sums {
     resident: Resident,
@@ -207,7 +207,7 @@ impl Sums {
     }
 }
 
-/// Two letters for each thing that may be done to the pages, or was said of them.
+/// Writes the VmFlags: two letters for each right and each flag of the mapping.
 fn write_flags(mapped: &Mapped, text: &mut Text) -> fmt::Result {
     let (prot, flags) = (mapped.region.mapping.prot(), mapped.region.mapping.flags());
     let sealed = flags.contains(Flags::SEALED);
@@ -234,7 +234,7 @@ fn write_flags(mapped: &Mapped, text: &mut Text) -> fmt::Result {
     text.write_char('\n')
 }
 
-/// `/proc/PID/pagemap`: a word for each page, of which only the bit of those in memory is told.
+/// `/proc/PID/pagemap`: a word for each page, in which only the present bit is ever set.
 pub struct PageMap(Weak<Process>);
 
 const PRESENT: u64 = 1 << 63;

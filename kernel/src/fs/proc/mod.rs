@@ -1,4 +1,4 @@
-//! `/dev`, `/proc` and `/sys`: what programs and C libraries look for there.
+//! `/dev`, `/proc` and `/sys`, as far as programs and C libraries need them.
 
 mod descriptors;
 mod digits;
@@ -29,7 +29,7 @@ pub use folder::Folder;
 
 use process::Processes;
 
-/// Puts everything below `root`.
+/// Adds everything below `root`.
 pub fn populate(root: &StaticOrArc<Node>) -> Result<(), BadImage> {
     devices(&directory(root, b"dev")?)?;
     let fixed = Node::directory(Volume::System, 0o555)?.into_static()?;
@@ -50,10 +50,10 @@ pub fn populate(root: &StaticOrArc<Node>) -> Result<(), BadImage> {
     Ok(())
 }
 
-/// Makes the contents of a file that is opened.
+/// Generates the contents of a file when it is opened.
 pub type Maker = dyn Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync;
 
-/// Makes a text.
+/// Writes a text.
 type Fixed = fn(&mut Text) -> fmt::Result;
 
 const MACHINE: &[(&[u8], Fixed)] = &[
@@ -102,12 +102,12 @@ fn generated(parent: &StaticOrArc<Node>, name: &[u8], write: Fixed) -> Result<()
     tree::attach(parent, name, &folder::text(write)?)
 }
 
-/// `node`, whose contents `make` makes, for one who opens it.
+/// Opens `node`, whose contents `make` generates.
 pub fn opened(node: &Node, make: &Maker) -> Result<StaticOrArc<Node>, Errno> {
     Node::new(Volume::System, node.permissions(), Body::File(make()?))
 }
 
-/// Without load, which nobody measures.
+/// Writes loads of zero, because the load is not measured.
 fn loadavg(text: &mut Text) -> fmt::Result {
     writeln!(text, "0.00 0.00 0.00 1/{} 1", counters::sum(counters::Counter::Tasks))
 }
@@ -128,7 +128,7 @@ fn meminfo(text: &mut Text) -> fmt::Result {
     mm::epoch::settle();
     let stats = mm::frames::stats();
     let kib = |frames: u64| frames * 4;
-    // What would be reclaimed before anything that a program has.
+    // Frames that would be reclaimed before any page of a program.
     let available = stats.free + mm::epoch::clean_frames() + arch::KernelStack::unused_frames();
     let (limit, pages) = (mm::compressed::limit(), mm::compressed::pages());
     let lines = [

@@ -1,4 +1,4 @@
-//! `/proc/PID` and what is in it.
+//! `/proc/PID` and its contents.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ use crate::fs::path;
 use crate::process::{Process, pid};
 use crate::sched::Task;
 
-/// What is in the directory of a process, and its `S_IF*`.
+/// The names in the directory of a process, each with its `S_IF*`.
 const NAMES: [(&[u8], u32); 15] = [
     (b"cmdline", S_IFREG),
     (b"comm", S_IFREG),
@@ -85,7 +85,7 @@ fn program_path(process: &Process) -> Result<Vec<u8>, Errno> {
     memory.program.file.path()
 }
 
-/// A text about a process.
+/// Writes a text about a process.
 type Writer = fn(&Process, &mut Text) -> fmt::Result;
 
 fn file(process: &Arc<Process>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
@@ -100,7 +100,7 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno>
         _ => return Err(Errno::ENOENT),
     };
     let process = Arc::downgrade(process);
-    // Nothing is left to say of who is gone.
+    // There is nothing to write about a process that has ended.
     folder::text(move |text| process.upgrade().map_or(Ok(()), |process| write(&process, text)))
 }
 
@@ -132,7 +132,7 @@ impl Folder for Tasks {
     }
 }
 
-/// `/proc/PID/task/TID`: what differs from thread to thread.
+/// `/proc/PID/task/TID`: the files that differ between threads.
 struct OneTask {
     task: Weak<Task>,
 }
@@ -159,15 +159,16 @@ impl Folder for OneTask {
     }
 }
 
-/// `/proc` itself: the processes, and names that are always there.
+/// `/proc`: the processes, and names that are always there.
 pub struct Processes {
-    /// Those names.
+    /// The names that are always there.
     pub fixed: StaticOrArc<Node>,
 }
 
-/// Names that mean another process to each that reads them.
+/// Links that depend on the process that reads them.
 const MOVING: [(&[u8], u32); 2] = [(b"self", S_IFLNK), (b"thread-self", S_IFLNK)];
-/// Where the numbers stand: behind those, and before all fixed names, whose positions are large.
+/// The first position of the numbers: after those links, and before all fixed names, whose positions are
+/// large.
 const FIRST: u64 = DOTS + MOVING.len() as u64 + 1;
 
 impl Folder for Processes {

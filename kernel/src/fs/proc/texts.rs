@@ -1,4 +1,4 @@
-//! What `/proc` says of a process.
+//! The texts of `/proc/PID`.
 
 use core::fmt::{self, Write};
 
@@ -26,17 +26,17 @@ fn program(process: &Process, text: &mut Text, part: fn(&Memory) -> &[u8]) -> fm
     Ok(())
 }
 
-/// Its arguments.
+/// Writes its arguments.
 pub fn cmdline(process: &Process, text: &mut Text) -> fmt::Result {
     program(process, text, |memory| &memory.program.argv)
 }
 
-/// Its environment.
+/// Writes its environment.
 pub fn environ(process: &Process, text: &mut Text) -> fmt::Result {
     program(process, text, |memory| &memory.program.envp)
 }
 
-/// The name of a thread.
+/// Writes the name of a thread.
 pub fn name(task: &Task, text: &mut Text) -> fmt::Result {
     write_name(&task.thread.name.lock()[..], text)?;
     text.write_char('\n')
@@ -49,7 +49,7 @@ fn write_name(name: &[u8], text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// The name of its main thread, as it was at the end if it has ended.
+/// Writes the name of its main thread, or the last name of that if it has ended.
 pub fn comm(process: &Process, text: &mut Text) -> fmt::Result {
     write_name(&process.name(), text)?;
     text.write_char('\n')
@@ -59,7 +59,7 @@ fn parent_of(process: &Process) -> u32 {
     process.parent().map_or(0, |parent| parent.pid())
 }
 
-/// `PID (NAME) STATE ...`: 52 fields, of which those that we do not know are 0.
+/// Writes `PID (NAME) STATE ...`: 52 fields, of which the unknown ones are 0.
 pub fn stat(process: &Process, text: &mut Text) -> fmt::Result {
     let (pages, usage, children) = (process.page_counts(), process.usage(), process.children_usage.get());
     write!(text, "{} (", process.pid())?;
@@ -73,14 +73,14 @@ pub fn stat(process: &Process, text: &mut Text) -> fmt::Result {
     text.write_str(" 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
 }
 
-/// Pages: all, in memory, shared, of code, of libraries (never told), of data.
+/// Writes numbers of pages: all, resident, shared, of code, of libraries (always 0), of data.
 pub fn statm(process: &Process, text: &mut Text) -> fmt::Result {
     let (counts, pages) = (process.page_counts(), process.pages(Detail::Mappings));
     let (resident, data) = (counts.resident(), pages.data + pages.stack);
     writeln!(text, "{} {resident} {} {} 0 {data} 0", counts.mapped, counts.shown, pages.code)
 }
 
-/// The same for people.
+/// Writes the same and more in readable form.
 pub fn status(process: &Process, text: &mut Text) -> fmt::Result {
     text.write_str("Name:\t")?;
     write_name(&process.name(), text)?;
@@ -111,12 +111,12 @@ fn write_pages(pages: &Pages, tables: u64, text: &mut Text) -> fmt::Result {
     lines.into_iter().try_for_each(|(name, pages)| writeln!(text, "{name}:\t{:8} kB", kib(pages)))
 }
 
-/// The number of the process that reads.
+/// Writes the number of the process that reads.
 pub fn own_process(text: &mut Text) -> fmt::Result {
     sched::with_current(|task| write!(text, "{}", task.process().pid()))
 }
 
-/// The place of the thread that reads.
+/// Writes the path of the thread that reads, below `/proc`.
 pub fn own_thread(text: &mut Text) -> fmt::Result {
     sched::with_current(|task| write!(text, "{}/task/{}", task.process().pid(), task.tid()))
 }
