@@ -8,6 +8,7 @@ mod links;
 mod linux_calls;
 mod mutants;
 mod packages;
+mod results;
 mod rooms;
 mod shell;
 mod suites;
@@ -40,6 +41,10 @@ usage: cargo xtask VERB
   fresh-machine RELEASE
                      make a minimal Debian of this release (bookworm, trixie) by debootstrap, as root, and run
                      `./radixvm demo` and `./radixvm test --quick` of the last commit in it
+  results [--only NAME,...]
+                     measure, and write docs/results: local, pipeline, global, forkexit, calls, memory, and native
+                     (times, for a quiet machine).
+                     Refuses changes that are not committed.
   doc                write docs/guide/linux-calls.md from the kernel's table, and the API pages";
 
 fn main() -> ExitCode {
@@ -64,6 +69,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
         ["package"] => packages::verify(),
         ["fresh-machine", release] => fresh_machine::run(release),
+        ["results", rest @ ..] => results::run(rest),
         ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
         _ => anyhow::bail!("{USAGE}"),
     }

@@ -1,0 +1,191 @@
+//! Generates docs/results: runs the measurements and writes a page and a JSON file for each part.
+
+mod machine;
+mod page;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::root;
+use crate::shell::{cargo, target_dir};
+use machine::Machine;
+
+/// A page of docs/results and the commands whose output it shows.
+struct Part {
+    /// The name of the page, for `--only`.
+    name: &'static str,
+    title: &'static str,
+    /// Says what the numbers are.
+    about: &'static str,
+    runs: &'static [Run],
+}
+
+/// A measurement, by its words.
+enum Run {
+    /// `./radixvm WORDS`, which takes `--json FILE`.
+    Radixvm(&'static str),
+    /// `cargo bench WORDS`.
+    Native(&'static str),
+}
+
+/// The output of a measurement.
+struct Outcome {
+    command: String,
+    text: String,
+    /// One object for each row. Empty where the program writes no JSON.
+    rows: Vec<Value>,
+}
+
+/// Says what the tables of `radixvm contend` show.
+const COUNTS: &str = "Counts per round do not depend on the speed of the machine. [The meter](../guide/meter.md) explains the \
+                      columns. *predicted* is rounds per second by its cost model.";
+
+const PARTS: [Part; 7] = [
+    Part {
+        name: "local",
+        title: "Threads that map, touch and unmap pages of their own",
+        about: COUNTS,
+        runs: &[Run::Radixvm("contend --cpus 1,2,8 -- local")],
+    },
+    Part {
+        name: "pipeline",
+        title: "Threads that hand pages to their neighbours",
+        about: COUNTS,
+        runs: &[Run::Radixvm("contend --cpus 1,2,8 -- pipeline")],
+    },
+    Part {
+        name: "global",
+        title: "Threads that all touch the same pages",
+        about: COUNTS,
+        runs: &[Run::Radixvm("contend --cpus 1,2,8 -- global")],
+    },
+    Part {
+        name: "forkexit",
+        title: "Fork, exec and exit",
+        about: COUNTS,
+        runs: &[
+            Run::Radixvm("contend --cpus 1,2,8 -- forkexit"),
+            Run::Radixvm("contend --cpus 1,2,8 -- forkexit --exec"),
+        ],
+    },
+    Part {
+        name: "calls",
+        title: "Instructions of single calls",
+        about: "Instructions of the median round on 1 CPU, user and kernel together. \
+                [The guide](../guide/bench.md#calls) says what each row does.",
+        runs: &[Run::Radixvm("bench calls")],
+    },
+    Part {
+        name: "memory",
+        title: "Memory of address spaces",
+        about: "Bytes that the address spaces of real programs need beside their pages. \
+                [The guide](../guide/bench.md#memory) says how they are rebuilt.",
+        runs: &[Run::Radixvm("bench memory")],
+    },
+    Part {
+        name: "native",
+        title: "The crates on the host",
+        about: "Times of the crates' own benchmarks, by threads of the host. They depend on the machine and on what else it does.",
+        runs: &[
+            Run::Native("-p radixvm-vm-testkit"),
+            Run::Native("-p radixvm-radixmap"),
+            Run::Native("-p radixvm-bonsai"),
+            Run::Native("-p radixvm-baselines"),
+        ],
+    },
+];
+
+/// Measures all parts, or those named after `--only`, and writes their pages.
+pub fn run(words: &[&str]) -> Result<bool> {
+    let chosen: Vec<&Part> = match words {
+        [] => PARTS.iter().collect(),
+        ["--only", names] => names.split(',').map(part).collect::<Result<_>>()?,
+        _ => bail!("results takes no option but --only NAME,..."),
+    };
+    ensure!(changes()?.is_empty(), "results are of a commit, and there are changes:\n{}", changes()?);
+    let machine = Machine::here()?;
+    for part in chosen {
+        let outcomes = part.runs.iter().map(measure).collect::<Result<Vec<_>>>()?;
+        write(part, "md", &page::markdown(part, &machine, &outcomes))?;
+        write(part, "json", &page::json(&machine, &outcomes))?;
+    }
+    Ok(true)
+}
+
+fn part(name: &str) -> Result<&'static Part> {
+    let names = || PARTS.map(|part| part.name).join(", ");
+    PARTS
+        .iter()
+        .find(|part| part.name == name)
+        .with_context(|| format!("results has no {name}, but {}", names()))
+}
+
+/// Returns the files that differ from the commit, but for the results.
+fn changes() -> Result<String> {
+    output(Command::new("git").args(["status", "--porcelain", "--", ".", ":!docs/results"]))
+}
+
+fn folder() -> PathBuf {
+    root().join("docs/results")
+}
+
+fn write(part: &Part, ending: &str, text: &str) -> Result<()> {
+    let file = folder().join(part.name).with_extension(ending);
+    fs::write(&file, text).with_context(|| file.display().to_string())
+}
+
+fn measure(run: &Run) -> Result<Outcome> {
+    match run {
+        Run::Radixvm(words) => radixvm(words),
+        Run::Native(words) => native(words),
+    }
+}
+
+fn radixvm(words: &str) -> Result<Outcome> {
+    let file = target_dir("results.json");
+    // Options end at `--`.
+    let (options, program) = words.split_once(" -- ").map_or((words, None), |(all, rest)| (all, Some(rest)));
+    let mut command = Command::new("./radixvm");
+    command.args(options.split(' ')).arg("--json").arg(&file);
+    if let Some(program) = program {
+        command.arg("--").args(program.split(' '));
+    }
+    println!("./radixvm {words}");
+    let text = output(&mut command)?;
+    let rows: Vec<Value> = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    Ok(Outcome {
+        command: format!("./radixvm {words}"),
+        text,
+        rows: rows.into_iter().map(page::compact).collect(),
+    })
+}
+
+fn native(words: &str) -> Result<Outcome> {
+    println!("cargo bench {words}");
+    let text = output(cargo("bench --quiet").args(words.split(' ')))?;
+    Ok(Outcome { command: format!("cargo bench {words}"), text, rows: Vec::new() })
+}
+
+/// Runs a command in the repository and returns what it prints. Its messages go to the terminal.
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.current_dir(root()).stderr(std::process::Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed: {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_found_by_its_name() {
+        assert_eq!(part("calls").unwrap().title, "Instructions of single calls");
+        let error = part("nothing").err().unwrap().to_string();
+        assert!(error.contains("forkexit, calls, memory, native"), "{error}");
+    }
+}
