@@ -13,20 +13,30 @@ use serde::Deserialize;
 use crate::place;
 use crate::progress::Step;
 
-const KERNEL: Package =
-    Package { name: "radixvm-kernel", target: Some("x86_64-unknown-none"), what: "building the kernel" };
+const KERNEL: Package = Package {
+    name: "radixvm-kernel",
+    target: Some("x86_64-unknown-none"),
+    what: "building the kernel",
+    profile: "release",
+};
 const USER: Package = Package {
     name: "radixvm-user",
     target: Some("x86_64-unknown-linux-musl"),
     what: "building the programs",
+    profile: "release",
 };
-const METER: Package = Package { name: "radixvm-meter", target: None, what: "building the meter" };
+const METER: Package =
+    Package { name: "radixvm-meter", target: None, what: "building the meter", profile: "release" };
+/// With the profile of this command, whose dependencies it shares.
+const LABORATORY: Package =
+    Package { name: "radixvm-lab", target: None, what: "building the laboratory", profile: "dev" };
 
 struct Package {
     name: &'static str,
-    /// None: a library for this machine.
+    /// None: this machine.
     target: Option<&'static str>,
     what: &'static str,
+    profile: &'static str,
 }
 
 /// Binaries by name.
@@ -55,6 +65,11 @@ pub fn meter() -> Result<PathBuf> {
     static BUILT: OnceLock<Built> = OnceLock::new();
     let built = once(&BUILT, &METER)?;
     built.values().next().cloned().context("cargo built no plugin")
+}
+
+/// The command behind `radixvm bench`.
+pub fn laboratory() -> Result<PathBuf> {
+    build(&LABORATORY)?.remove(LABORATORY.name).context("cargo built no laboratory")
 }
 
 /// Asks cargo once in the life of this process.
@@ -90,7 +105,7 @@ struct Target {
     crate_types: Vec<String>,
 }
 
-/// Builds every binary of a package for its target, or its shared library for this machine.
+/// Builds a package: every binary, or the shared library.
 fn build(package: &Package) -> Result<Built> {
     let step = Step::quiet(package.what);
     let mut cargo = command(package).spawn().context("cannot start cargo")?;
@@ -107,12 +122,11 @@ fn build(package: &Package) -> Result<Built> {
 fn command(package: &Package) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(place::root());
-    command.args(["build", "--release", "--locked", "--message-format=json-render-diagnostics"]);
-    command.args(["--package", package.name]);
-    match package.target {
-        Some(target) => command.args(["--bins", "--target", target]),
-        None => command.arg("--lib"),
-    };
+    command.args(["build", "--locked", "--message-format=json-render-diagnostics"]);
+    command.args(["--profile", package.profile, "--package", package.name]);
+    if let Some(target) = package.target {
+        command.args(["--target", target]);
+    }
     // What a test run or a model checker set for the host must not reach the guests' builds.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -33,7 +33,7 @@ const ROOMS: [&str; 16] = [
 pub fn check() -> Result<bool> {
     let root = root();
     let mut files = Vec::new();
-    for folder in ["crates", "kernel", "abi", "firmware", "user", "meter", "cli", "xtask"] {
+    for folder in ["crates", "kernel", "abi", "firmware", "user", "meter", "cli", "lab", "xtask"] {
         sources(&root.join(folder), &mut files)?;
     }
     let mut good = true;

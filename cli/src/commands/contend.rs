@@ -7,13 +7,13 @@ use abi::config::{Choice, Huge, Refs};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::exit_status::FAILED;
-use crate::guest::file_arg::FileArg;
-use crate::guest::system::System;
-use crate::meter::experiment::Experiment;
-use crate::meter::row::Cell;
-use crate::meter::{benchmarks, report};
-use crate::{artifacts, options, program, terminal};
+use launch::exit_status::FAILED;
+use launch::guest::file_arg::FileArg;
+use launch::guest::system::System;
+use launch::meter::experiment::Experiment;
+use launch::meter::row::Cell;
+use launch::meter::{benchmarks, report};
+use launch::{artifacts, options, program, terminal};
 
 const HELP: &str = "\
 Guests run under QEMU's translator with a plugin that keeps a directory of cache lines; CPUs are kept in step, so two \

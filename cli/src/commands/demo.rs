@@ -7,16 +7,17 @@ use abi::config::Huge;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::bench::measure::{Report, Task, accel, measure};
-use crate::bench::row::{Counts, median};
-use crate::guest::linux;
-use crate::guest::qemu::Accel;
-use crate::guest::system::{Size, System};
-use crate::meter::benchmarks;
-use crate::meter::model::MOST;
-use crate::progress::Step;
-use crate::table::{Table, count};
-use crate::{artifacts, options, place, terminal};
+use launch::guest::linux;
+use launch::guest::qemu::Accel;
+use launch::guest::system::{Size, System};
+use launch::measure::{Report, Task, accel, measure};
+use launch::meter::benchmarks;
+use launch::meter::model::MOST;
+use launch::meter::row::Row;
+use launch::meter::statistics::median;
+use launch::progress::Step;
+use launch::table::{Table, count};
+use launch::{artifacts, options, place, terminal};
 
 const SYSTEMS: [System; 2] = [System::DEFAULT, System::Linux];
 const MEMORY: u64 = 1 << 30;
@@ -38,8 +39,8 @@ pub struct Arguments {
 struct Entry {
     system: System,
     report: Report,
-    /// By the meter, per round.
-    counts: Counts,
+    /// By the meter, per round, where it ran.
+    counts: Option<Row>,
 }
 
 /// Runs the demo; status 1 if the two systems computed different things.
@@ -96,7 +97,7 @@ fn medians(runs: Vec<Vec<Report>>) -> Result<Vec<Entry>> {
         let digests_differ = runs.windows(2).any(|pair| pair[0].digest != pair[1].digest);
         ensure!(!digests_differ, "two runs on {system} computed different digests");
         let report = median(runs, |report| -report.seconds).context("no runs")?;
-        Ok(Entry { system: *system, report, counts: Counts::default() })
+        Ok(Entry { system: *system, report, counts: None })
     };
     SYSTEMS.iter().zip(runs).map(entry).collect()
 }
@@ -109,7 +110,7 @@ fn count_rounds(cpus: u16, entries: &mut [Entry]) -> Result<()> {
     let cells = benchmarks::experiment("local", &[], &[cpus], &SYSTEMS, MEMORY)?.run()?;
     for entry in entries {
         let cell = cells.iter().find(|cell| cell.system == entry.system);
-        entry.counts = cell.map_or_else(Counts::default, |cell| Counts::new(&cell.row));
+        entry.counts = cell.map(|cell| cell.row.clone());
     }
     Ok(())
 }
@@ -160,8 +161,8 @@ fn row(name: &str, Entry { system, report, counts }: &Entry) -> [String; 8] {
         count(faults as i64),
         known(shootdowns),
         known(report.ipis()),
-        known(counts.instructions.map(|of| of.median as u64)),
-        known(counts.transfers.map(|of| of.median as u64)),
+        known(counts.as_ref().map(|row| row.instructions.median as u64)),
+        known(counts.as_ref().map(|row| row.transfers.median as u64)),
     ]
 }
 
@@ -170,8 +171,9 @@ fn ratios(entries: &[Entry]) -> [String; 8] {
     let [ours, linux] = entries else { return Default::default() };
     let times = |factor: f64| format!("{factor:.1}x");
     let speed = times(linux.report.seconds / ours.report.seconds);
-    let instructions = ours.counts.instructions.zip(linux.counts.instructions);
-    let instructions = instructions.map(|(ours, linux)| times(linux.median / ours.median));
+    let counts = ours.counts.as_ref().zip(linux.counts.as_ref());
+    let instructions =
+        counts.map(|(ours, linux)| times(linux.instructions.median / ours.instructions.median));
     let mut cells: [String; 8] = Default::default();
     cells[0] = "  ratio".to_owned();
     cells[1] = speed.clone();

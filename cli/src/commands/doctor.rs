@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::guest::{kvm, linux, qemu};
-use crate::table::Table;
-use crate::{artifacts, place};
+use launch::guest::{kvm, linux, qemu};
+use launch::table::Table;
+use launch::{artifacts, place};
 
 /// What was found out about one thing.
 struct Finding {

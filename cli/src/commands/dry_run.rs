@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 
-use crate::guest::qemu::{Boot, Port, Qemu};
-use crate::guest::session::Plan;
-use crate::place;
+use launch::guest::qemu::{Boot, Port, Qemu};
+use launch::guest::session::Plan;
+use launch::place;
 
 /// The command as it would run, with the image in a file and the ports where a person can see them.
 pub fn shell_line(plan: &Plan) -> Result<String> {

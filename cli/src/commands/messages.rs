@@ -1,11 +1,11 @@
 //! What `radixvm run` says on stderr, which is the program's own: as little as possible.
 
-use crate::crash;
-use crate::guest::protocol::Line;
-use crate::guest::session::{End, Notice, Outcome};
-use crate::guest::system::{Job, System};
-use crate::program::Program;
-use crate::terminal;
+use launch::crash;
+use launch::guest::protocol::Line;
+use launch::guest::session::{End, Notice, Outcome};
+use launch::guest::system::{Job, System};
+use launch::program::Program;
+use launch::terminal;
 
 /// What a person is told about the run beside the program's own words.
 pub struct Messages {

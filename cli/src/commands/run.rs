@@ -8,17 +8,17 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::messages::Messages;
-use crate::exit_status::{FAILED, NOT_RUNNABLE};
-use crate::guest::channels::Sink;
-use crate::guest::file_arg::FileArg;
-use crate::guest::kvm;
-use crate::guest::protocol::Stats;
-use crate::guest::qemu::Accel;
-use crate::guest::session::{self, End, Outcome, Plan};
-use crate::guest::system::{self, Job, Size, Streams, System};
-use crate::program::{self, Program};
-use crate::table::{Table, count};
-use crate::{artifacts, options, progress, terminal};
+use launch::exit_status::{FAILED, NOT_RUNNABLE};
+use launch::guest::channels::Sink;
+use launch::guest::file_arg::FileArg;
+use launch::guest::kvm;
+use launch::guest::protocol::Stats;
+use launch::guest::qemu::Accel;
+use launch::guest::session::{self, End, Outcome, Plan};
+use launch::guest::system::{self, Job, Size, Streams, System};
+use launch::program::{self, Program};
+use launch::table::{Table, count};
+use launch::{artifacts, options, progress, terminal};
 
 const STATUSES: &str = "\
 Exit status: the program's own; 128+N if signal N killed it or ended the run; 125 if radixvm or the

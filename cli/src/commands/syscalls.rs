@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::table::Table;
+use launch::table::Table;
 
 /// Options of `radixvm syscalls`.
 #[derive(Args)]

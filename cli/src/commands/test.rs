@@ -5,8 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
-use crate::guest::system::word;
-use crate::place;
+use launch::guest::system::word;
+use launch::place;
 
 /// A suite of `cargo xtask test`, quick ones first.
 #[derive(Clone, Copy, ValueEnum)]

@@ -68,7 +68,7 @@ fn fight(pair: &Pair, count: f64, names: &Names<'_>) -> Fight {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use super::*;

@@ -105,7 +105,7 @@ fn ask() -> Result<String> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A kernel with a thousand functions of 16 bytes and a variable.

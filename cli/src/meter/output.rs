@@ -188,7 +188,7 @@ fn together(rows: Vec<Round>) -> Vec<Round> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// What the plugin would write about four rounds of two CPUs, one of which took a tick.

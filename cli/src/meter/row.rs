@@ -228,7 +228,7 @@ fn waiting(output: &Output, instructions: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::meter::output::tests::FIXTURE;
 

@@ -42,6 +42,14 @@ fn rank(sorted: &[f64], part: f64) -> f64 {
     sorted[place.clamp(1, sorted.len()) - 1]
 }
 
+/// The run in the middle by speed: its numbers belong together, which medians of each column would not. Of an
+/// even number of runs the slower one of the two in the middle.
+pub fn median<T>(mut runs: Vec<T>, speed: impl Fn(&T) -> f64) -> Option<T> {
+    runs.sort_by(|a, b| speed(a).total_cmp(&speed(b)));
+    let middle = runs.len().saturating_sub(1) / 2;
+    runs.into_iter().nth(middle)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +70,12 @@ mod tests {
     fn one_value_is_everything_and_none_is_nothing() {
         assert_eq!(Summary::of([7.0]), Summary { median: 7.0, p10: 7.0, p90: 7.0, mean: 7.0 });
         assert_eq!(Summary::of([]), Summary::default());
+    }
+
+    #[test]
+    fn the_median_is_the_run_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0], |speed| *speed), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0], |speed| *speed), Some(2.0));
+        assert_eq!(median(Vec::<f64>::new(), |speed| *speed), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What calls cost, as a multiple of what they cost on stock Linux. The table of calls (`cli/src/bench/calls.rs`) has a target for each
+//! What calls cost, as a multiple of what they cost on stock Linux. The table of calls (`lab/src/calls.rs`) has a target for each
 //! and, where that is not reached yet, what is.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::io::{Write, stderr};
 
 use serde_json::Value;
 
-use crate::harness::{radixvm_within, scratch};
+use crate::harness::{bench, scratch};
 
 /// Seconds: two guests for each call.
 const LIMIT: &str = "3000";
@@ -14,7 +14,7 @@ const LIMIT: &str = "3000";
 #[test]
 fn calls_cost_no_more_than_is_said() {
     let json = scratch("calls").join("calls.json");
-    let output = radixvm_within(LIMIT).args(["bench", "calls", "--json"]).arg(&json).output().unwrap();
+    let output = bench(LIMIT).args(["calls", "--json"]).arg(&json).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rows: Vec<Value> = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert!(rows.len() >= 25, "{rows:?}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{radixvm_within, scratch};
+use crate::harness::{bench, scratch};
 
 const FIGURES: [&str; 15] = [
     "fig4", "fig5", "table2", "tables", "fig6", "fig7", "fig8", "fig9", "fig13", "fig14", "fig15", "table1",
@@ -14,8 +14,8 @@ const FIGURES: [&str; 15] = [
 
 /// The JSON of `radixvm bench figures --quick OPTIONS` in this folder.
 fn figures(folder: &Path, options: &[&str]) -> Value {
-    let mut command = radixvm_within("900");
-    command.args(["bench", "figures", "--quick", "--report"]).arg(folder).args(options);
+    let mut command = bench("900");
+    command.args(["figures", "--quick", "--report"]).arg(folder).args(options);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&fs::read(folder.join("figures.json")).unwrap()).unwrap()
@@ -109,9 +109,8 @@ fn goes_on(folder: &Path, before: &Value) {
     fs::rename(folder.join("figures.json"), &first).unwrap();
     let after = figures(folder, &[]);
     assert_eq!((after["measured"].as_u64(), after["kept"].as_u64()), (Some(1), Some(all - 1)));
-    let mut compare = radixvm_within("60");
-    let output =
-        compare.args(["bench", "figures", "--compare"]).args([first, folder.join("figures.json")]).output();
+    let mut compare = bench("60");
+    let output = compare.args(["figures", "--compare"]).args([first, folder.join("figures.json")]).output();
     let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("counts agree within 5 %"), "{text}");

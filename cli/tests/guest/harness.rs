@@ -25,6 +25,19 @@ pub fn radixvm_within(limit: &str) -> Command {
     command
 }
 
+/// `radixvm bench` with this limit of seconds. The laboratory is built before that counts.
+pub fn bench(limit: &str) -> Command {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
+        let built = command.args(["bench", "--help"]).output().expect("the command starts");
+        assert!(built.status.success(), "{built:?}");
+    });
+    let mut command = radixvm_within(limit);
+    command.arg("bench");
+    command
+}
+
 /// Builds what the command builds when it is first used, and fetches the stock kernel, before any limit of time holds and
 /// before several tests do it at once.
 fn build() {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::harness::{Compiler, compiled, radixvm, run, scratch};
+use crate::harness::{Compiler, bench, compiled, radixvm, run, scratch};
 
 #[test]
 fn the_programs_own() {
@@ -102,7 +102,6 @@ fn bad_words_of_the_other_verbs_are_ours_too() {
     for (words, said) in [
         (&["test", "bogus"][..], "check, unit, asan, guest, bochs, loom, miri"),
         (&["demo", "--repeats", "0"], "1 or more"),
-        (&["bench", "micro", "--json", "/no/such/folder/x"], "/no/such/folder/x: "),
         (
             &["run", "--system", "linux", "-m", "64M", &compiled("hello", Compiler::Static)],
             "at least 128 MiB",
@@ -111,6 +110,13 @@ fn bad_words_of_the_other_verbs_are_ours_too() {
         let (status, text) = refused(words);
         assert_eq!((status, text.contains(said)), (125, true), "{words:?}: {text}");
     }
+}
+
+#[test]
+fn the_laboratory_ends_like_the_other_verbs() {
+    let output = bench("60").args(["micro", "--json", "/no/such/folder/x"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), text.contains("/no/such/folder/x: ")), (Some(125), true), "{text}");
 }
 
 #[test]

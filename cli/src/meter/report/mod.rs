@@ -135,7 +135,7 @@ fn systems(cells: &[Cell]) -> Vec<System> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::meter::row::tests::cell;
 

@@ -1,0 +1,26 @@
+//! `radixvm bench`: becomes the laboratory, a command of its own that is built when it is asked for.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use launch::artifacts;
+
+/// Options of `radixvm bench`.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub struct Arguments {
+    /// What to measure; `radixvm bench --help` lists it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WHAT OPTIONS")]
+    words: Vec<OsString>,
+}
+
+/// Starts the laboratory in place of this process.
+pub fn run(arguments: &Arguments) -> Result<u8> {
+    let laboratory = artifacts::laboratory()?;
+    let error = Command::new(&laboratory).args(&arguments.words).exec();
+    Err(error).with_context(|| laboratory.display().to_string())
+}

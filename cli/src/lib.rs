@@ -1,0 +1,17 @@
+//! Launches and meters guests: what the command `radixvm` and the laboratory (`lab/`) are made of.
+#![forbid(unsafe_code)]
+
+pub mod artifacts;
+pub mod crash;
+pub mod exit_status;
+pub mod front;
+pub mod guest;
+pub mod measure;
+pub mod meter;
+pub mod options;
+pub mod place;
+pub mod program;
+pub mod progress;
+pub mod symbols;
+pub mod table;
+pub mod terminal;

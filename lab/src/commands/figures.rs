@@ -1,0 +1,159 @@
+//! `radixvm bench figures`: the figures of the papers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use super::output::Output;
+use crate::figures::compare::{Comparison, File};
+use crate::figures::identity::{self, Identity};
+use crate::figures::job::Job;
+use crate::figures::measure::Effort;
+use crate::figures::plan::{Extent, Known};
+use crate::figures::results::Results;
+use crate::figures::store::Store;
+use crate::figures::{self, Figure, page};
+use launch::exit_status::FAILED;
+use launch::guest::linux;
+use launch::meter::report::style;
+use launch::{artifacts, options, terminal};
+
+/// Sizes, and those of a quick look.
+const SIZES: [&[u16]; 2] = [&[1, 2, 4, 8, 16], &[1, 2]];
+
+/// Options of `radixvm bench figures`.
+#[derive(Args)]
+#[command(after_help = "\
+Draws the figures of the RadixVM paper (EuroSys 2013: fig4 to fig9, table2, tables) and of the Bonsai paper (ASPLOS 2012: fig13 to \
+fig18) from counts in metered guests and from the cost model; docs/results/figures.md says how. DIR gets index.html, figures.json, a picture \
+of each plot, and a file for each guest that is done: a command that was stopped goes on where it was, unless kernel or programs \
+have changed. A program runs in two to 32 guests, until its mean counts are known.")]
+pub struct Arguments {
+    /// Only these figures
+    #[arg(long, value_delimiter = ',', value_parser = figure, value_name = "FIGURE,...")]
+    only: Vec<&'static Figure>,
+    /// Numbers of virtual CPUs [default: 1,2,4,8,16]
+    #[arg(long, value_delimiter = ',', value_parser = options::metered_cpus, value_name = "N,...")]
+    cpus: Option<Vec<u16>>,
+    /// Folder for page, pictures, JSON and runs
+    #[arg(long, default_value = "figures", value_name = "DIR")]
+    report: PathBuf,
+    /// Write the JSON here, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// 1 and 2 CPUs unless --cpus is given, few rounds, one guest for each run
+    #[arg(long)]
+    quick: bool,
+    /// Do not use runs that are done
+    #[arg(long)]
+    fresh: bool,
+    /// Memory of every guest
+    #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
+    memory: u64,
+    /// Measure nothing: say which counts differ between the JSON of two runs, with status 1 if any does
+    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"])]
+    compare: Option<Vec<PathBuf>>,
+}
+
+fn figure(id: &str) -> Result<&'static Figure, String> {
+    let known = || figures::all().map(|figure| figure.id).collect::<Vec<_>>().join(", ");
+    figures::all().find(|figure| figure.id == id).ok_or_else(|| format!("figures are {}", known()))
+}
+
+/// Measures what is not done yet, and draws all of it.
+pub fn run(arguments: Arguments) -> Result<u8> {
+    if let Some(files) = &arguments.compare {
+        return compare(files);
+    }
+    let json = arguments.json.clone().map(Output::open).transpose()?;
+    let report = arguments.report.clone();
+    let (results, skipped) = prepare(arguments)?.measure()?;
+    let text = serde_json::to_string_pretty(&results)? + "\n";
+    draw(&report, &results, &text)?;
+    json.map_or(Ok(()), |file| file.write(&text))?;
+    terminal::print_plain(format_args!("{}\n", told(&results, &report)))?;
+    Ok(if skipped == 0 { 0 } else { FAILED })
+}
+
+fn compare(files: &[PathBuf]) -> Result<u8> {
+    let read = |path: &PathBuf| -> Result<File> {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| path.display().to_string())
+    };
+    let comparison = Comparison::new(&read(&files[0])?, &read(&files[1])?);
+    terminal::print_plain(format_args!("{comparison}"))?;
+    Ok(u8::from(!comparison.agrees()))
+}
+
+fn told(results: &Results, folder: &Path) -> String {
+    let (measured, kept) = (results.measured, results.kept);
+    format!("{measured} runs done, {kept} found done; {}", folder.join("index.html").display())
+}
+
+/// Builds and fetches, so that what fails every run fails before the first.
+fn prepare(arguments: Arguments) -> Result<Job> {
+    let Arguments { only, cpus, report, quick, fresh, memory, .. } = arguments;
+    let identity = Identity::here();
+    let kind = if quick { "quick" } else { "full" };
+    let linux = linux::kernel().context("cannot get a stock Linux kernel to compare with")?;
+    let mut files = vec![artifacts::kernel()?, artifacts::meter()?, linux];
+    files.extend(artifacts::programs()?.values().cloned());
+    let build = format!("{} {kind} {memory}", identity::digest(&files)?);
+    let store = Store::open(&report, build, fresh)?;
+    Ok(Job {
+        figures: if only.is_empty() { figures::all().collect() } else { only },
+        extent: Extent { cpus: sizes(cpus, quick), quick },
+        effort: Effort { quick, memory },
+        known: Known::load()?,
+        store,
+        identity,
+    })
+}
+
+/// Each number once.
+fn sizes(asked: Option<Vec<u16>>, quick: bool) -> Vec<u16> {
+    let mut cpus = asked.unwrap_or_else(|| SIZES[usize::from(quick)].to_vec());
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
+/// Page, pictures and JSON.
+fn draw(folder: &Path, results: &Results, json: &str) -> Result<()> {
+    let write = |name: &str, text: &str| {
+        let file = folder.join(name);
+        fs::write(&file, text).with_context(|| file.display().to_string())
+    };
+    for figure in &results.figures {
+        for panel in &figure.panels {
+            let name = format!(
+                "{}-{}.svg",
+                figure.id,
+                panel.title.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+            );
+            write(&name, &page::picture(figure, panel).file(style::CSS))?;
+        }
+    }
+    write("index.html", &page::page(results))?;
+    write("figures.json", json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_asked_for_each_once_or_few_for_a_quick_look() {
+        assert_eq!(sizes(Some(vec![4, 1, 4]), true), [1, 4]);
+        assert_eq!((sizes(None, true), sizes(None, false).len()), (vec![1, 2], 5));
+    }
+
+    #[test]
+    fn an_unknown_figure_is_answered_with_the_known_ones() {
+        assert_eq!(figure("fig5").unwrap().id, "fig5");
+        let error = figure("fig1").err().unwrap();
+        assert!(error.contains("fig4, fig5") && error.contains("table2"), "{error}");
+    }
+}

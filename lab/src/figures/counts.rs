@@ -1,0 +1,55 @@
+//! What of a row two runs are compared by, and how far apart is the same.
+
+use launch::meter::model::{TRAP, UPGRADE, answer, send};
+use launch::meter::row::Row;
+use launch::meter::statistics::Summary;
+
+/// Counts may differ by this part of the larger one.
+pub const PART: f64 = 0.05;
+/// Or by what costs this part of a round: a height moves by less for it.
+const COST: f64 = 0.01;
+/// Or by this much: a round has a transfer or it has none.
+const LEAST: f64 = 1.0;
+
+/// A count of a row: the mean, which the figures are drawn from.
+pub struct Count {
+    /// As `contend` calls it.
+    pub name: &'static str,
+    /// How many a round.
+    pub value: f64,
+    /// From a round that nine tenths exceed to one that a tenth does.
+    pub scatter: f64,
+    /// How much of it costs little of its round.
+    little: f64,
+}
+
+impl Count {
+    /// The counts of a row, each with the cycles that one costs at most; what a fault costs is in the other counts.
+    pub fn all(row: &Row) -> [Count; 5] {
+        let cpus = f64::from(row.cpus);
+        let (line, interrupt) = (UPGRADE.cycles(cpus), answer(cpus) + send(cpus) + TRAP);
+        let of = |name, summary: &Summary, cycles: f64| Count {
+            name,
+            value: summary.mean,
+            scatter: summary.p90 - summary.p10,
+            little: COST * row.instructions.mean / cycles,
+        };
+        [
+            of("instructions", &row.instructions, 1.0),
+            of("transfers", &row.transfers, line),
+            of("invalidations", &row.invalidations, line),
+            of("ipi_targets", &row.ipi_targets, interrupt),
+            of("faults", &row.faults, f64::INFINITY),
+        ]
+    }
+
+    /// How far apart the two may be.
+    pub fn tolerance(&self, other: &Count) -> f64 {
+        (PART * self.value.max(other.value)).max(self.little.min(other.little)).max(LEAST)
+    }
+
+    /// Whether the two are the same, as far as it matters.
+    pub fn agrees(&self, other: &Count) -> bool {
+        (self.value - other.value).abs() <= self.tolerance(other)
+    }
+}

@@ -1,0 +1,246 @@
+//! The figures of the papers, drawn anew: RadixVM (EuroSys 2013) and Bonsai (ASPLOS 2012).
+//!
+//! ```text
+//!   radixvm, ideas, bonsai: the figures as data
+//!        │ plan: what this build has, which runs that takes
+//!        ▼
+//!   measure ──▶ store: a file per boot, found again after a stop
+//!        │ boots: guests differ, so the mean over as many as it takes to know it
+//!        │ value, curve: points where something was counted, the cost model between and beyond
+//!        ▼
+//!   results, with claims: the papers' numbers beside ours ──▶ JSON, page ──▶ compare
+//! ```
+//!
+//! To add a program, a design or a scheme of counting to a figure is to add a line to its table; what this build does not know is
+//! listed in the results as not in it.
+
+pub mod bonsai;
+pub mod boots;
+pub mod claims;
+pub mod compare;
+pub mod counts;
+pub mod curve;
+pub mod identity;
+pub mod job;
+pub mod measure;
+pub mod page;
+pub mod plan;
+pub mod radixvm;
+pub mod radixvm_5_5;
+pub mod results;
+pub mod store;
+pub mod tables;
+pub mod times;
+pub mod value;
+
+use abi::config::{Choice, Design, Refs, Tables};
+
+use claims::Claim;
+use launch::guest::system::System;
+use times::Split;
+
+/// A figure or table of a paper.
+pub struct Figure {
+    /// As on the command line: fig5, table2.
+    pub id: &'static str,
+    /// Which paper, and where in it.
+    pub paper: &'static str,
+    /// Its caption there.
+    pub title: &'static str,
+    /// What differs here.
+    pub note: &'static str,
+    /// What it shows.
+    pub content: Content,
+}
+
+/// What a figure shows.
+pub enum Content {
+    /// Curves.
+    Curves(Axes, &'static [Panel]),
+    /// Times of jobs, user, system and idle: the Bonsai paper's table 1.
+    Times(&'static [Timed]),
+    /// Bytes of address spaces of real programs: table 2.
+    Memory,
+}
+
+/// Jobs whose time is split.
+pub struct Timed {
+    /// What runs, on what.
+    pub panel: Panel,
+    /// The paper's numbers for the first series.
+    pub paper: &'static [Split],
+}
+
+impl Content {
+    /// What is to be run for it, and what is varied.
+    pub fn panels(&self) -> (Across, Vec<&'static Panel>) {
+        match self {
+            Content::Curves(axes, panels) => (axes.across, panels.iter().collect()),
+            Content::Times(jobs) => (Across::Cores, jobs.iter().map(|job| &job.panel).collect()),
+            Content::Memory => (Across::Cores, Vec::new()),
+        }
+    }
+}
+
+/// What is varied and what is drawn.
+pub struct Axes {
+    /// From left to right.
+    pub across: Across,
+    /// Upwards.
+    pub up: &'static str,
+}
+
+/// What is varied from left to right.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Across {
+    /// The number of CPUs.
+    Cores,
+    /// A word of the arguments, `{x}`, on the largest number of CPUs.
+    Argument(&'static str, &'static [&'static str]),
+}
+
+/// One plot of a figure.
+pub struct Panel {
+    /// What tells it from the others.
+    pub title: &'static str,
+    /// What is drawn.
+    pub plot: Plot,
+    /// The curves, as the paper names them.
+    pub series: &'static [Series],
+    /// What the paper says of them.
+    pub claims: &'static [Claim],
+}
+
+/// How a value comes from counts or from a report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Plot {
+    /// Rounds per second, times this.
+    PerRound(f64),
+    /// The same, times this of each CPU.
+    PerRoundAndCore(f64),
+    /// Jobs per hour; all rounds are one job: every thread's share, or files, or blocks.
+    Jobs,
+    /// Cycles that a round takes a CPU.
+    Cycles,
+    /// Cycles of a page fault of those who only fault, as a multiple of the first.
+    FaultRelative,
+    /// Look-ups per second; every reader does so many.
+    Lookups(f64),
+    /// Frames of page tables, as our kernel counts them.
+    TablePages,
+}
+
+impl Plot {
+    /// Whether it needs the meter's counts; otherwise the program's own report will do.
+    pub fn is_metered(self) -> bool {
+        self != Plot::TablePages
+    }
+}
+
+/// One curve.
+pub struct Series {
+    /// Its name in the paper.
+    pub label: &'static str,
+    /// What it runs on.
+    pub on: Machine,
+    /// What runs.
+    pub work: Work,
+}
+
+/// A kernel, by the words of options and command lines: they may name what this build has not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Machine {
+    /// Ours.
+    Ours {
+        /// `vm=`
+        design: &'static str,
+        /// `tables=`
+        tables: &'static str,
+        /// How references to pages are counted.
+        refs: &'static str,
+    },
+    /// The distribution's.
+    Linux,
+}
+
+/// The paper's RadixVM.
+pub const RADIX: Machine = ours("radix", "percore", "refcache");
+/// RadixVM with one page table.
+pub const SHARED: Machine = ours("radix", "shared", "refcache");
+/// Bonsai's pure RCU.
+pub const BONSAI: Machine = ours("bonsai", "shared", "refcache");
+
+/// One of ours.
+pub const fn ours(design: &'static str, tables: &'static str, refs: &'static str) -> Machine {
+    Machine::Ours { design, tables, refs }
+}
+
+impl Machine {
+    /// The system, or what of it this build has not.
+    pub fn system(self) -> Result<System, String> {
+        let Machine::Ours { design, tables, refs } = self else { return Ok(System::Linux) };
+        let known = Design::named(design).ok_or_else(|| format!("design {design}"))?;
+        let tables = Tables::named(tables).ok_or_else(|| format!("tables {tables}"))?;
+        let refs = Refs::named(refs).ok_or_else(|| format!("counters {refs}"))?;
+        Ok(System::Radixvm(known, tables, refs))
+    }
+
+    /// Words that name it.
+    pub fn words(self) -> Vec<&'static str> {
+        match self {
+            Machine::Ours { design, tables, refs } => vec![design, tables, refs],
+            Machine::Linux => vec!["linux"],
+        }
+    }
+}
+
+/// A program of `user/` and what it works on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// Its name.
+    pub program: &'static str,
+    /// Its arguments. `{file}` is the path below, `{size}` how many times over it is to do its work, `{x}` what is varied.
+    pub arguments: &'static [&'static str],
+    /// A file or folder of this repository.
+    pub reads: Option<&'static str>,
+    /// Threads that do something else than what is drawn.
+    pub apart: u16,
+}
+
+impl Work {
+    /// Work without files, the same for all threads.
+    pub const fn new(program: &'static str, arguments: &'static [&'static str]) -> Self {
+        Work { program, arguments, reads: None, apart: 0 }
+    }
+}
+
+/// All figures, paper by paper.
+pub fn all() -> impl Iterator<Item = &'static Figure> {
+    radixvm::FIGURES.iter().chain(&radixvm_5_5::FIGURES).chain(&bonsai::FIGURES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn figures_have_names_of_their_own_and_claims_name_series() {
+        let ids: BTreeSet<_> = all().map(|figure| figure.id).collect();
+        assert_eq!(ids.len(), all().count());
+        for panel in all().flat_map(|figure| figure.content.panels().1) {
+            let labels: BTreeSet<_> = panel.series.iter().map(|series| series.label).collect();
+            assert_eq!(labels.len(), panel.series.len(), "{}", panel.title);
+            let known = |claim: &Claim| claim.ours.labels().iter().all(|label| labels.contains(label));
+            assert!(panel.claims.iter().all(known), "{}", panel.title);
+        }
+    }
+
+    #[test]
+    fn what_this_build_has_not_is_named() {
+        assert_eq!(RADIX.system(), Ok(System::PERCORE));
+        assert_eq!(Machine::Linux.system(), Ok(System::Linux));
+        assert_eq!(ours("none", "percore", "refcache").system(), Err("design none".to_owned()));
+        assert_eq!(ours("radix", "percore", "two").system(), Err("counters two".to_owned()));
+    }
+}

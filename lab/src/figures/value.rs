@@ -1,0 +1,96 @@
+//! What a run is worth: the load of what is drawn, and from the model's rate of it the value on the axis.
+
+use super::Plot;
+use super::measure::Measured;
+use launch::meter::model::{FREQUENCY, Load};
+use launch::meter::output::ROUNDS_KEPT;
+use launch::meter::part::Part;
+use launch::meter::row::Row;
+
+/// The phase of `faultstorm` that faults.
+const FAULTING: u8 = 0;
+/// The phase of `treelookup` that looks up.
+const LOOKING: u8 = 1;
+
+/// What is drawn for one run; `apart` of its CPUs do something else.
+pub fn value(plot: Plot, apart: u16, measured: &Measured, cpus: u16) -> Option<f64> {
+    match measured {
+        Measured::Metered { .. } => {
+            let (rate, _) = load(plot, apart, measured)?.throughput(cpus.into());
+            Some(of_rate(plot, apart, rate, cpus))
+        }
+        Measured::Reported(counters) => counters.get("table_pages").map(|pages| *pages as f64),
+    }
+}
+
+/// The load of what `plot` counts: a round; a job, which is all rounds of the window; a fault; a look-up.
+pub fn load(plot: Plot, apart: u16, measured: &Measured) -> Option<Load> {
+    let Measured::Metered { row, load } = measured else { return None };
+    let phase = |number| row.phases.iter().find(|phase| phase.phase == number).map(|phase| &phase.part);
+    match plot {
+        Plot::Jobs => Some(load.times(ended(row))),
+        Plot::FaultRelative => {
+            phase(FAULTING).filter(|of| of.faults > 0.0).map(|of| load_of(of).times(1.0 / of.faults))
+        }
+        Plot::Lookups(each) => {
+            let lookups = each * f64::from(row.cpus.checked_sub(apart)?);
+            phase(LOOKING).map(|of| load_of(of).times(ended(row) / lookups))
+        }
+        _ => Some(*load),
+    }
+}
+
+/// The rounds that a mean is of: those counted, and the first of each CPU where that is not.
+pub fn ended(row: &Row) -> f64 {
+    let (rounds, cpus) = (row.rounds as f64, f64::from(row.cpus));
+    if rounds > ROUNDS_KEPT as f64 * cpus { rounds + cpus } else { rounds }
+}
+
+/// A phase tells no kinds of transfers: all are taken as loads of lines modified elsewhere.
+pub fn load_of(part: &Part) -> Load {
+    let &Part { instructions, string_iterations: iterations, transfers, ipi_targets, .. } = part;
+    Load { instructions, iterations, read_modified: transfers, targets: ipi_targets, ..Load::default() }
+}
+
+/// What is drawn for so many of them per second if all CPUs did that.
+pub fn of_rate(plot: Plot, apart: u16, rate: f64, cpus: u16) -> f64 {
+    let all = f64::from(cpus);
+    match plot {
+        Plot::PerRound(each) => rate * each,
+        Plot::PerRoundAndCore(each) => rate * each * all,
+        Plot::Jobs => rate * 3600.0,
+        Plot::Cycles | Plot::FaultRelative => all * FREQUENCY / rate,
+        Plot::Lookups(_) => rate * (all - f64::from(apart)).max(0.0) / all,
+        Plot::TablePages => rate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::cell;
+    use launch::guest::system::System;
+
+    fn run(cpus: u16) -> Measured {
+        let cell = cell(System::PERCORE, cpus);
+        Measured::Metered { row: Box::new(cell.row), load: cell.load }
+    }
+
+    #[test]
+    fn lookups_are_those_of_the_cpus_that_look_up() {
+        // Phase 1 has 1500 instructions and two transfers in each of four rounds.
+        let each = load(Plot::Lookups(60.0), 1, &run(2)).unwrap();
+        assert_eq!((each.instructions, each.read_modified), (1500.0 * 4.0 / 60.0, 2.0 * 4.0 / 60.0));
+        let of_both = each.throughput(2.0).0;
+        assert_eq!(value(Plot::Lookups(60.0), 1, &run(2), 2), Some(of_both / 2.0));
+        assert_eq!(of_rate(Plot::Lookups(60.0), 5, 1.0, 4), 0.0);
+    }
+
+    #[test]
+    fn a_phase_without_faults_has_no_cost_of_one() {
+        assert!(value(Plot::FaultRelative, 0, &run(2), 2).unwrap() > 0.0);
+        let Measured::Metered { mut row, load } = run(2) else { panic!("metered") };
+        row.phases.clear();
+        assert_eq!(value(Plot::FaultRelative, 0, &Measured::Metered { row, load }, 2), None);
+    }
+}
