@@ -36,6 +36,9 @@ usage: cargo xtask VERB
   SUITE              one suite
   mutants orderings CRATE [--only FILE:LINE] [--survivors] [--list]
                      weaken each atomic ordering of the crate and run its loom models; results in target/mutants
+  mutants logic CRATE [--shard K/N]
+                     change the logic of the crate by cargo-mutants, one place at a time, and run its tests;
+                     results in target/mutants
   package            builds each crate from its package and with the oldest Rust that Cargo.toml promises; looks for unused
                      dependencies with cargo-machete. A tool that is missing is named and skipped.
   fresh-machine RELEASE
@@ -67,6 +70,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
             suites::run(words)
         }
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
+        ["mutants", "logic", rest @ ..] => mutants::logic::run(rest),
         ["package"] => packages::verify(),
         ["fresh-machine", release] => fresh_machine::run(release),
         ["results", rest @ ..] => results::run(rest),

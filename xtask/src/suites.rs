@@ -172,15 +172,25 @@ fn fuzz(words: &[&str]) -> Result<Tally> {
     Ok(total)
 }
 
-/// Weakens the atomic orderings of each crate that has loom models and one of these parts in its name. A crate counts as a
-/// test that passes if all of its mutants were run: which of them survive is for a person to judge.
+/// Weakens the atomic orderings of each crate that has loom models, and runs today's shard of the mutants of logic, for
+/// the crates with one of these parts in their names. A crate counts as a test that passes if all of its mutants were
+/// run: a person judges the mutants that survive.
 fn mutants(names: &[&str]) -> Result<Tally> {
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part));
     let mut total = Tally::default();
     for package in packages_with("loom")? {
         let name = package.trim_start_matches("radixvm-");
-        if names.is_empty() || names.iter().any(|part| name.contains(part)) {
+        if wanted(name) {
             total += Tally::one(mutants::orderings(&[name])?);
         }
+    }
+    if !mutants::logic::is_possible() {
+        println!("skipped: no cargo-mutants here (cargo install cargo-mutants --locked)");
+        total += Tally::skip();
+        return Ok(total);
+    }
+    for name in mutants::logic::crates().filter(|name| wanted(name)) {
+        total += Tally::one(mutants::logic::run_today(name)?);
     }
     Ok(total)
 }
