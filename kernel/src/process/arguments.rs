@@ -1,4 +1,4 @@
-//! Arguments and environment on their way from one program to the next.
+//! The arguments and the environment of a program that is started.
 
 use alloc::vec::Vec;
 
@@ -9,32 +9,33 @@ use crate::fs::bytes::after;
 use crate::fs::fallible;
 use crate::mm::user;
 
-/// The longest string, its NUL included.
+/// The bytes of the longest string, with its NUL.
 const LONGEST: usize = 128 << 10;
-/// Bytes of all strings and the pointers to them.
+/// The bytes of all strings and the pointers to them.
 const MOST: usize = STACK_BYTES as usize / 4;
-/// Bytes that a pointer takes.
+/// The bytes of a pointer.
 const POINTER: usize = size_of::<u64>();
 
 /// Strings, each with a NUL, back to back.
 #[derive(Debug, Default)]
 pub struct Strings {
-    /// Arguments.
+    /// The arguments.
     pub argv: Vec<u8>,
-    /// Environment.
+    /// The environment.
     pub envp: Vec<u8>,
-    /// How many there are of both.
+    /// The number of strings in both.
     count: usize,
 }
 
 impl Strings {
-    /// These.
+    /// Creates them from their bytes.
     pub fn new(argv: Vec<u8>, envp: Vec<u8>) -> Self {
         let count = argv.iter().chain(&envp).filter(|&&byte| byte == 0).count();
         Self { argv, envp, count }
     }
 
-    /// Those that the arrays of pointers at `argv` and `envp` lead to; no array is an empty one.
+    /// Reads the strings that the arrays of pointers at `argv` and `envp` lead to. An address of 0 is an
+    /// empty array.
     ///
     /// # Errors
     /// E2BIG, EFAULT, ENOMEM.
@@ -42,7 +43,7 @@ impl Strings {
         let mut strings = Self::default();
         strings.argv = strings.read_array(argv)?;
         if strings.argv.is_empty() {
-            // Programs expect one.
+            // Programs expect at least one argument.
             strings.argv = fallible::zeroes(1)?;
         }
         strings.envp = strings.read_array(envp)?;
@@ -67,13 +68,16 @@ impl Strings {
         Ok(all)
     }
 
-    /// E2BIG if there is too much, `more` bytes not counted yet.
+    /// Checks the size of all strings, with `more` bytes that are not counted yet.
+    ///
+    /// # Errors
+    /// E2BIG if it is too large.
     fn check(&self, more: usize) -> Result<(), Errno> {
         let bytes = self.argv.len() + self.envp.len() + more + self.count * POINTER;
         if bytes > MOST { Err(Errno::E2BIG) } else { Ok(()) }
     }
 
-    /// Puts `first` in the place of the first argument.
+    /// Replaces the first argument by `first`.
     ///
     /// # Errors
     /// E2BIG, ENOMEM.

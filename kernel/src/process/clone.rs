@@ -17,20 +17,20 @@ use crate::counters::{Counter, sum};
 use crate::fs::{FdTable, FsContext, fallible};
 use crate::sched::{self, Task};
 
-/// A child as it is asked for. Flags are consistent.
+/// The arguments of a `clone`, with consistent flags.
 #[derive(Clone, Copy, Debug)]
 pub struct Clone {
     /// `CLONE_*`.
     pub flags: u64,
-    /// Its registers.
+    /// The child's registers.
     pub frame: TrapFrame,
-    /// Its thread-local storage.
+    /// The child's thread-local storage.
     pub fs_base: u64,
-    /// Where it writes its number first; 0 for nowhere.
+    /// The address where the child first writes its number, or 0.
     pub set_tid: u64,
-    /// Which word to clear when it exits; 0 for none.
+    /// The address of the word to clear when the child exits, or 0.
     pub clear_tid: u64,
-    /// What a child process tells its parent with when it ends, or 0.
+    /// The signal that a child process sends its parent when it ends, or 0.
     pub exit_signal: u32,
 }
 
@@ -40,11 +40,12 @@ impl Clone {
     }
 }
 
-/// A thread or a process like `task`, which runs; calls `meet` with it while the call may still fail, then what that
-/// returns, before it runs; and for CLONE_VFORK waits for it. Its number.
+/// Makes a thread or a process like the running `task` and returns its number. Calls `meet` with it while the
+/// call may still fail. Calls the result of `meet` when the call cannot fail any more, before the child runs.
+/// For CLONE_VFORK waits for the child.
 ///
 /// # Errors
-/// EAGAIN beyond a limit or if the caller is ending, ENOMEM; what `meet` says: there is no child then.
+/// EAGAIN beyond a limit or if the caller is ending, ENOMEM, and those of `meet`. There is no child then.
 pub fn clone<Then: FnOnce()>(
     task: &Task,
     wanted: &Clone,
@@ -65,7 +66,7 @@ pub fn clone<Then: FnOnce()>(
     Ok(tid)
 }
 
-/// RLIMIT_NPROC. All processes are one user's; counted only where there is a limit.
+/// Checks RLIMIT_NPROC. All processes belong to one user. They are counted only if there is a limit.
 fn check_limit(process: &Process) -> Result<(), Errno> {
     let limit = process.limits.get(RLIMIT_NPROC).map_or(RLIM_INFINITY, |limit| limit.current);
     let within = limit == RLIM_INFINITY || (sum(Counter::Tasks).max(0) as u64) < limit;
@@ -95,7 +96,7 @@ fn make(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Ta
     }
 }
 
-/// What the child shares is shared, what not is copied.
+/// Returns the shared state of the child: the parent's own for the flags in `wanted`, copies of the rest.
 fn share(task: &Task, wanted: &Clone) -> Result<Shared, Errno> {
     let parent = task.shared();
     Ok(Shared {
@@ -106,7 +107,7 @@ fn share(task: &Task, wanted: &Clone) -> Result<Shared, Errno> {
 }
 
 impl Process {
-    /// A process like this one, of which nobody knows yet.
+    /// Creates a process like this one. It is not in any table yet.
     fn make_child(&self, wanted: &Clone) -> Result<Arc<Process>, Errno> {
         fallible::arc(Process {
             number: Pid::new()?,
@@ -127,21 +128,21 @@ impl Process {
     }
 }
 
-/// From now on the child is found. Without memory nothing has happened.
+/// Makes the child known to the other tasks. Changes nothing if it fails.
 fn join(task: &Task, wanted: &Clone, child: &Arc<Task>) -> Result<(), Errno> {
     let process = child.process();
     if wanted.has(CLONE_THREAD) {
         return process.add_thread(child);
     }
     adopt(task.process(), wanted, process)?;
-    // There is room for it, and nobody knows the process who could end it.
+    // Its list has room, and no task knows the process and could end it.
     process.add_thread(child)?;
     process.number.publish(process, true);
     process.end_if_late(task.process());
     Ok(())
 }
 
-/// CLONE_PARENT makes the child the caller's sibling.
+/// Makes `child` a child of `process`, or its sibling for CLONE_PARENT.
 fn adopt(process: &Arc<Process>, wanted: &Clone, child: &Arc<Process>) -> Result<(), Errno> {
     if !wanted.has(CLONE_PARENT) {
         return process.adopt(child).map(drop);

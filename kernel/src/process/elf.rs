@@ -21,45 +21,45 @@ const INTERPRETER: u32 = 3;
 const FILE_HEADER_SIZE: usize = 64;
 const HEADER_SIZE: usize = 56;
 
-/// Where a position-independent program goes, as on Linux without randomisation.
+/// The base of a position-independent program, as on Linux without randomisation.
 pub const PROGRAM_BASE: u64 = 0x5555_5555_4000;
-/// Where its interpreter goes: below the stack, out of the way of the heap.
+/// The base of its interpreter, below the stack and away from the heap.
 pub const INTERPRETER_BASE: u64 = 0x7fff_e000_0000;
 
-/// Why a file is no program that can run here, in words.
+/// The reason, in words, why a file is no program that can run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaw(pub &'static str);
 
 const SHORT: Flaw = Flaw("the file ends before what its headers promise");
-/// For the loader to say, too.
+/// Used by the loader too.
 pub const OUTSIDE: Flaw = Flaw("a segment lies outside of user space");
 
 /// A program that can be loaded.
 pub struct Elf<'a> {
     file: &'a dyn Content,
-    /// What is added to every address in the file.
+    /// The difference between addresses in memory and those in the file.
     pub bias: u64,
-    /// Where it starts.
+    /// The address where it starts.
     pub entry: u64,
     headers_at: u64,
     headers: Vec<u8>,
-    /// How many program headers there are.
+    /// The number of program headers.
     pub header_count: u16,
 }
 
-/// One part to load, in whole pages at its start: as on Linux, what the file has before the part on its
-/// first page is loaded too.
+/// A part to load. It begins at a page boundary: as on Linux, the bytes of the file before the part on its
+/// first page are loaded too.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Where, in the address space. Page-aligned.
+    /// The address in memory, page-aligned.
     pub address: u64,
-    /// Bytes in memory.
+    /// The bytes in memory.
     pub size: u64,
-    /// Where the bytes are in the file.
+    /// The offset of the bytes in the file.
     pub offset: u64,
-    /// How many it has; zeroes follow.
+    /// The bytes in the file. Zeroes follow them in memory.
     pub file_size: u64,
-    /// Rights.
+    /// The rights.
     pub prot: Prot,
 }
 
@@ -85,7 +85,7 @@ impl Header {
         })
     }
 
-    /// Whether there is something to load. An empty segment may have any address.
+    /// Returns whether it describes a part to load. An empty segment may have any address.
     fn loads(&self) -> bool {
         self.kind == LOAD && (self.file_size, self.memory_size) != (0, 0)
     }
@@ -121,7 +121,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Flaw> {
     field(bytes, at).map(u64::from_le_bytes)
 }
 
-/// Reads what the file must have.
+/// Reads bytes that the file must have.
 fn read(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
     let end = offset.checked_add(into.len() as u64);
     if end.is_none_or(|end| end > file.len()) {
@@ -131,10 +131,10 @@ fn read(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Refused>
 }
 
 impl<'a> Elf<'a> {
-    /// The program in `file`, which goes to `base` if it may go anywhere.
+    /// Parses the program in `file`. It is loaded at `base` if it is position-independent.
     ///
     /// # Errors
-    /// For anything but an x86-64 program with something to load.
+    /// For a file that is not an x86-64 program with something to load.
     pub fn parse(file: &'a dyn Content, base: u64) -> Result<Self, Refused> {
         let mut header = [0; FILE_HEADER_SIZE];
         let header = prefix_mut(&mut header, file.len());
@@ -153,7 +153,8 @@ impl<'a> Elf<'a> {
         Ok(elf)
     }
 
-    /// The path of the program that is to be started instead, with this one in its hands.
+    /// Returns the path of the interpreter, if the program has one. It is started instead and runs the
+    /// program.
     ///
     /// # Errors
     /// ENOEXEC, ENOMEM.
@@ -173,7 +174,7 @@ impl<'a> Elf<'a> {
         }
     }
 
-    /// Bytes of one program header.
+    /// Returns the bytes of one program header.
     pub fn header_size(&self) -> u64 {
         HEADER_SIZE as u64
     }
@@ -182,7 +183,7 @@ impl<'a> Elf<'a> {
         self.headers.chunks_exact(HEADER_SIZE).map(Header::read)
     }
 
-    /// The parts to load.
+    /// Returns the parts to load.
     pub fn segments(&self) -> impl Iterator<Item = Result<Segment, Flaw>> {
         let loads = |header: &Result<Header, Flaw>| header.as_ref().map_or(true, Header::loads);
         self.headers().filter(loads).map(|header| self.segment(&header?))
@@ -206,7 +207,8 @@ impl<'a> Elf<'a> {
         Ok(Segment { address: address - lead, size, offset, file_size, prot: rights(header.flags) })
     }
 
-    /// Where the program headers are in memory: in the segment that has their place in the file.
+    /// Returns the address of the program headers in memory, in the segment that contains their place in the
+    /// file.
     pub fn headers_address(&self) -> u64 {
         let at = self.headers_at;
         let holds = |segment: &Segment| (segment.offset..segment.offset + segment.file_size).contains(&at);
@@ -215,7 +217,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// ELF's execute, write, read are bits 0, 1, 2.
+/// Returns the rights for the flags of a segment. ELF's execute, write, read are bits 0, 1, 2.
 fn rights(flags: u32) -> Prot {
     let right = |bit: u32, prot| if flags & bit != 0 { prot } else { Prot::NONE };
     right(4, Prot::READ) | right(2, Prot::WRITE) | right(1, Prot::EXEC)

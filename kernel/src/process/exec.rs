@@ -1,10 +1,11 @@
 //! Running another program: a new task with new memory takes the place of the running one.
 //!
-//! 1. All that can fail comes first, in the new memory and the new task: an error leaves the caller as it was.
-//! 2. Then the process's other threads end. From here on the call returns only to die.
-//! 3. The new task stands in the list of threads instead of the old one, in one step under the list's lock: whoever sends
-//!    a signal finds the one or the other, and a signal to the thread alone is added under that lock too. The old one exits
-//!    without a word; the new one goes on with what was sent to it, and with what it was told of.
+//! 1. Everything that can fail is done first, in the new memory and the new task. An error leaves the caller
+//!    unchanged.
+//! 2. Then the process's other threads end. From here on the call fails only if the process ends.
+//! 3. The new task replaces the old one in the list of threads in one step under the list's lock. A sender of
+//!    a signal finds the one or the other, and a signal to the thread alone is added under that lock too. The
+//!    old task exits without notifying anyone. The new one takes over its pending signals and notifications.
 
 use alloc::sync::Arc;
 
@@ -20,11 +21,12 @@ use crate::fs::bytes::{copy_prefix, prefix};
 use crate::fs::{Executable, FdTable, fallible};
 use crate::sched::{self, Task, attention};
 
-/// Scripts whose interpreters are scripts.
+/// The deepest nesting of scripts whose interpreters are scripts.
 const DEEPEST: usize = 5;
 
-/// Makes the process of the running `task` run the program in `file`, which was asked for by `name`. When it returns
-/// without an error, the task is nobody's any more and must leave by `sched::exit`.
+/// Makes the process of the running `task` run the program in `file`, whose given path is `name`. If it
+/// returns without an error, the task does not belong to its process any more and must leave by
+/// `sched::exit`.
 ///
 /// # Errors
 /// EACCES, ENOENT, ENOEXEC, ELOOP, ENOMEM, E2BIG: nothing has changed. EINTR if the process ends.
@@ -43,14 +45,14 @@ pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Res
     process.executed.store(true, Ordering::Relaxed);
     process.relations.exit_signal.store(abi::signal::SIGCHLD, Ordering::Relaxed);
     new.thread.signals.take_over(&task.thread.signals);
-    // The old task was told of signals, and of a stop, that it did not come to look at.
+    // The old task may have been notified of signals and of a stop that it did not handle.
     new.attention.raise(attention::SIGNAL | attention::STOPPED);
     sched::enqueue_here(new);
     task.shared().memory.release();
     Ok(())
 }
 
-/// Follows scripts to a program that is none.
+/// Follows scripts to a program that is not a script.
 fn find_program(
     task: &Task,
     mut file: Executable,
@@ -73,7 +75,7 @@ fn find_program(
     Err(Errno::ELOOP)
 }
 
-/// The task to be, which the process does not know yet.
+/// Creates the new task, which is not in the process's list yet.
 fn prepare(task: &Task, file: &Executable, name: &[u8], strings: Strings) -> Result<Arc<Task>, Errno> {
     let loaded = load(file, name, strings).map_err(|refused| refused.0)?;
     let old = task.shared();
@@ -97,7 +99,7 @@ fn prepare(task: &Task, file: &Executable, name: &[u8], strings: Strings) -> Res
     new.make(task.process()).map_err(|_| Errno::ENOMEM)
 }
 
-/// What a thread is called that runs the program at `path`.
+/// Returns the name of a thread that runs the program at `path`.
 pub fn name_of(path: &[u8]) -> [u8; NAME_BYTES] {
     let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let mut name = [0; NAME_BYTES];

@@ -1,4 +1,4 @@
-//! Exceptions of programs: page faults that are resolved, and everything that ends in a signal.
+//! Exceptions of programs: page faults, and those that raise a signal.
 
 use abi::signal::*;
 use percore::pin;
@@ -13,7 +13,7 @@ use crate::control::{self, Crash};
 use crate::mm::epoch;
 use crate::sched::{self, Task};
 
-/// A page fault in user mode.
+/// Handles a page fault in user mode.
 #[inline]
 pub fn from_user(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
     let resolved = sched::with_current(|task| resolve(task, address, access));
@@ -22,8 +22,8 @@ pub fn from_user(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
     }
 }
 
-/// A fault inside a copy to or from user memory: whether to try again. Memory that is not there is waited for, if the
-/// caller may wait.
+/// Handles a page fault inside a copy to or from user memory, and returns whether to try again. If memory is
+/// short, waits for it unless the caller holds a lock.
 pub fn from_kernel(address: VirtAddr, access: Access) -> bool {
     let resolved = arch::with_current(|task| resolve_in_time(task, address, access));
     matches!(resolved, Some(Ok(())))
@@ -48,8 +48,8 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
     }
 }
 
-/// The access may not be; unless the page is one that is being moved: then it is as if the access came when the move is over.
-/// Who holds a lock does not wait for that.
+/// Handles an access that is not allowed. The page may be one that is being moved. Then the access is tried
+/// again when the move is over, unless the caller holds a lock.
 #[cold]
 fn refused(task: &Task, address: VirtAddr, access: Access, error: FaultError) -> Result<(), FaultError> {
     let memory = &task.shared().memory;
@@ -63,8 +63,8 @@ fn refused(task: &Task, address: VirtAddr, access: Access, error: FaultError) ->
     }
 }
 
-/// Tries again as long as looking for memory finds enough to be worth it: a page or two would soon be lost
-/// to the tables that were dropped for them.
+/// Tries again as long as reclaim finds enough to be worth it. A page or two would soon be needed again for
+/// the tables that were dropped to get them.
 #[cold]
 fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     let mut reclaim = Reclaim::new();
@@ -98,7 +98,7 @@ fn name(access: Access) -> &'static str {
     }
 }
 
-/// Any other exception in user mode.
+/// Handles any other exception in user mode.
 pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
     let at = frame.rip;
     let (signal, code, value) = match vector {
@@ -115,7 +115,7 @@ pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
     raise(frame, signal, Origin::new(code, value), Access::Exec);
 }
 
-/// `si_code` of floating point exceptions: the first of them in Linux's order.
+/// Returns the `si_code` of floating point exceptions, for the first of them in Linux's order.
 fn complained(of: u16) -> i32 {
     let codes = [
         (complaint::INVALID, FPE_FLTINV),
@@ -127,15 +127,15 @@ fn complained(of: u16) -> i32 {
     codes.into_iter().find(|(bits, _)| of & bits != 0).map_or(FPE_FLTINV, |(_, code)| code)
 }
 
-/// The program handles the signal of its fault, or dies of it.
+/// Delivers the signal of a fault to the program's handler, or ends the program.
 #[cold]
 fn raise(frame: &mut TrapFrame, signal: u32, origin: Origin, access: Access) {
     let fault = Fault { signal, origin, address: origin.value, access };
     sched::with_current(|task| meet(task, signal::force(task, frame, fault), frame));
 }
 
-/// The running thread, whose registers are `frame`, meets its fate: its process ends unless it lives, and if that is
-/// its own fault, its last moments are told.
+/// Carries out `fate` of the running thread, whose registers are `frame`. Ends the process unless it lives,
+/// and reports a crash to the host.
 pub fn meet(task: &Task, fate: Fate, frame: &TrapFrame) {
     match fate {
         Fate::Lives => {}

@@ -1,5 +1,5 @@
-//! Process groups and sessions: numbers that processes carry, and nothing else. Whoever sends a signal to a group looks at
-//! all processes, so that `fork` and `exit` touch nothing that the group has in common.
+//! Process groups and sessions. They are only numbers that processes carry. A sender to a group looks at all
+//! processes, so that `fork` and `exec` touch no state that the group shares.
 
 use alloc::sync::Arc;
 
@@ -15,29 +15,29 @@ pub struct Groups {
     session: AtomicU32,
 }
 
-/// Held while groups and sessions change, so that what was checked stays true.
+/// The lock under which groups and sessions change, so that a check stays true until the change.
 static CHANGES: SpinLock<()> = SpinLock::new(());
 
 impl Groups {
-    /// Those with these numbers.
+    /// Creates those with these numbers.
     pub fn new(group: u32, session: u32) -> Self {
         Self { group: AtomicU32::new(group), session: AtomicU32::new(session) }
     }
 }
 
 impl Process {
-    /// The number of its group.
+    /// Returns the number of its group.
     pub fn group(&self) -> u32 {
         self.groups.group.load(Ordering::Relaxed)
     }
 
-    /// The number of its session.
+    /// Returns the number of its session.
     pub fn session(&self) -> u32 {
         self.groups.session.load(Ordering::Relaxed)
     }
 
-    /// Moves this process, or a child of it that runs the same program still, to a group: its own, if `group` is its
-    /// number, or one of this session.
+    /// Moves `target` to `group`. `target` is this process, or a child of it that still runs the same
+    /// program. `group` is the number of `target`, or a group of this session.
     ///
     /// # Errors
     /// ESRCH, EACCES, EPERM.
@@ -62,10 +62,10 @@ impl Process {
         any(|process| process.group() == group && process.session() == self.session())
     }
 
-    /// Makes it the leader of a new session and group.
+    /// Makes it the leader of a new session and group, and returns their number.
     ///
     /// # Errors
-    /// EPERM if it is a leader already, or its number is a group's.
+    /// EPERM if it is a leader already, or its number is in use for a group.
     pub fn lead_session(&self) -> Result<u32, Errno> {
         let _changes = CHANGES.lock();
         let pid = self.pid();

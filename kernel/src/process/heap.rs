@@ -1,4 +1,4 @@
-//! The data segment: `brk` moves its end.
+//! The heap of a program: `brk` moves its end.
 
 use percore::pin;
 use sync::SpinLock;
@@ -9,12 +9,14 @@ use super::pieces::in_pieces;
 use super::{Growth, within_limits};
 use crate::sched::{self, Task};
 
-/// From the end of the program's image to the break.
+/// The range from the end of the program's image to the break.
 ///
-/// Their lock is also that of the memory as a whole: who copies it has it, or who moves a mapping piece by piece; and pauses.
+/// Its lock is also the lock of the memory as a whole: a task that copies the memory, or moves a mapping
+/// piece by piece, holds it and may pause.
 pub struct Heap {
     bounds: SpinLock<Bounds>,
-    /// Whether a mapping was ever moved piece by piece. Relaxed: told before a page is held; who finds such a page knows.
+    /// Set if a mapping was ever moved piece by piece. Relaxed: it is set before a page is held for the move,
+    /// and a task that finds such a page sees it.
     has_moved: AtomicBool,
 }
 
@@ -24,13 +26,13 @@ struct Bounds {
     end: u64,
 }
 
-/// The first page that begins at or after `address`.
+/// Returns the first page that begins at or after `address`.
 fn page_up(address: u64) -> PageNum {
     VirtAddr::new(address.next_multiple_of(PAGE_SIZE)).page()
 }
 
 impl Heap {
-    /// An empty one at `start`.
+    /// Creates an empty heap at `start`.
     pub fn new(start: u64) -> Self {
         Self::with(Bounds { start, end: start })
     }
@@ -39,39 +41,40 @@ impl Heap {
         Self { bounds: SpinLock::new(bounds), has_moved: AtomicBool::new(false) }
     }
 
-    /// Where it starts and ends.
+    /// Returns its start and its end.
     pub fn bounds(&self) -> (u64, u64) {
         let bounds = sched::lock(&self.bounds);
         (bounds.start, bounds.end)
     }
 
-    /// One with the same bounds, and what `copied` makes of the memory while the break stays where it is.
+    /// Returns a heap with the same bounds, and the result of `copied`, which copies the memory while the
+    /// break does not move.
     pub fn copy_with<R>(&self, copied: impl FnOnce() -> R) -> (Self, R) {
         let bounds = sched::lock(&self.bounds);
         let memory = copied();
         (Self::with(*bounds), memory)
     }
 
-    /// Does `what` while nobody makes such a copy.
+    /// Calls `what` while no task copies the memory.
     pub fn while_not_copied<R>(&self, what: impl FnOnce() -> R) -> R {
         let _bounds = sched::lock(&self.bounds);
         what()
     }
 
-    /// Moves a mapping by `what`, while nobody copies the memory, or moves another one.
+    /// Calls `what`, which moves a mapping, while no other task copies the memory or moves a mapping.
     pub fn move_alone<R>(&self, what: impl FnOnce() -> R) -> R {
         let _bounds = sched::lock(&self.bounds);
         self.has_moved.store(true, Ordering::Relaxed);
         what()
     }
 
-    /// Whether a page that may not be accessed may be one that is on its way elsewhere.
+    /// Returns whether a page that may not be accessed may be one that is being moved.
     pub fn may_have_moved(&self) -> bool {
         self.has_moved.load(Ordering::Relaxed)
     }
 
-    /// Moves the break to `wanted` if that is possible; says where it is then. Never moves below the start,
-    /// nor over a mapping. `what` is what new pages are.
+    /// Moves the break to `wanted` if that is possible, and returns the break. Never moves it below the
+    /// start, nor over a mapping. New pages are mapped as `what`.
     pub fn set_break(&self, task: &Task, wanted: u64, what: Mapping) -> u64 {
         let mut bounds = sched::lock(&self.bounds);
         let reachable = wanted >= bounds.start && wanted <= crate::mm::user::USER_END;

@@ -1,4 +1,4 @@
-//! Putting bytes into an address space that need not be the one this core runs.
+//! Writing into an address space that need not be the one this core runs.
 
 use abi::Errno;
 use percore::pin;
@@ -9,11 +9,11 @@ use crate::fs::bytes::{after, after_mut, copy_prefix, prefix_mut};
 use crate::fs::content::Content;
 use crate::mm::frames;
 
-/// Gives the `pages` mapped and still untouched pages from `start` on their contents: `read` fills a page
-/// of zeroes, given its index.
+/// Fills the `pages` pages from `start` on, which are mapped and not touched yet. `read` gets the index of a
+/// page and zeroes to fill.
 ///
 /// # Errors
-/// ENOMEM; what `read` says. The pages before are filled then.
+/// ENOMEM, and those of `read`. The pages before are filled then.
 pub fn fill(
     space: &dyn AddressSpace,
     start: PageNum,
@@ -43,7 +43,7 @@ fn install(space: &dyn AddressSpace, page: PageNum, frame: FrameNum) -> Result<(
 /// Fills the pages from `start` on with the `bytes` bytes of `file` from `offset` on.
 ///
 /// # Errors
-/// ENOMEM; what reading says, EIO if the file is shorter by now.
+/// ENOMEM, those of reading, EIO if the file is shorter by now.
 pub fn read_in(
     space: &dyn AddressSpace,
     start: PageNum,
@@ -57,10 +57,10 @@ pub fn read_in(
     })
 }
 
-/// Reads all of `into`.
+/// Fills `into` with the bytes of `file` from `offset` on.
 ///
 /// # Errors
-/// EIO if the file ends before.
+/// EIO if the file ends before, and those of reading.
 pub fn read_exactly(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
     let mut done = 0;
     while done < into.len() {
@@ -72,7 +72,7 @@ pub fn read_exactly(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<
     Ok(())
 }
 
-/// Writes `bytes` at `address`, into mapped and still untouched pages.
+/// Writes `bytes` at `address`, into pages that are mapped and not touched yet.
 ///
 /// # Errors
 /// ENOMEM.
@@ -81,7 +81,7 @@ pub fn write(space: &dyn AddressSpace, address: u64, bytes: &[u8]) -> Result<(),
     let skip = address.offset() as usize;
     let pages = (skip + bytes.len()).div_ceil(PAGE_SIZE as usize) as u64;
     fill(space, address.page(), pages, |index, page| {
-        // Page `index` begins `index` pages after a point `skip` bytes before the first byte.
+        // Page `index` begins `index` pages after an address that is `skip` bytes before the first byte.
         let from = (index as usize * page.len()).saturating_sub(skip);
         let at = if index == 0 { skip } else { 0 };
         copy_prefix(after_mut(page, at), after(bytes, from));

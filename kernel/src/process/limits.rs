@@ -1,9 +1,9 @@
-//! Limits of a process: kept and told. Those of processes are enforced by `clone`, of open files by `fs`, and of memory
-//! (RLIMIT_AS, RLIMIT_DATA) here.
+//! The resource limits of a process. `clone` enforces the limit of processes, `fs` that of open files, and
+//! this module those of memory (RLIMIT_AS, RLIMIT_DATA). The others are only stored and reported.
 //!
-//! A process without limits of memory looks at a flag, and nothing else is touched. In one that has some, calls that add
-//! memory take turns, and each counts what is mapped before it adds. Memory that goes meanwhile may be counted still; none
-//! is ever missed, so a limit is never exceeded.
+//! A process without limits of memory reads one flag. In a process with such a limit, calls that add memory
+//! take turns, and each counts the mapped pages before it adds some. It may still count memory that is
+//! unmapped meanwhile. It never misses any, so a limit is never exceeded.
 
 use abi::process::{
     RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_DATA, RLIMIT_NLIMITS, RLIMIT_NOFILE, RLIMIT_STACK, Rlimit,
@@ -15,15 +15,15 @@ use vm::{Detail, Flags, Mapping, PAGE_SIZE, Prot, VmError};
 use super::{Pages, STACK_BYTES};
 use crate::sched::{self, Task};
 
-/// See the module.
+/// The limits of a process.
 pub struct Limits {
     all: SpinLock<[Rlimit; RLIMIT_NLIMITS as usize]>,
-    /// Whether memory is limited. Relaxed: a limit binds calls that begin after it was set.
+    /// Set if memory is limited. Relaxed: a limit applies to calls that begin after it was set.
     memory: AtomicBool,
 }
 
 impl Limits {
-    /// Those of the first process.
+    /// Returns the limits of the first process.
     pub fn new() -> Self {
         let same = |bytes| Rlimit { current: bytes, maximum: bytes };
         let mut all = [same(RLIM_INFINITY); RLIMIT_NLIMITS as usize];
@@ -38,18 +38,18 @@ impl Limits {
         Self { all: SpinLock::new(all), memory: AtomicBool::new(false) }
     }
 
-    /// The same for a child.
+    /// Returns the same limits for a child.
     pub fn copy(&self) -> Self {
         let memory = AtomicBool::new(self.memory.load(Ordering::Relaxed));
         Self { all: SpinLock::new(*self.all.lock()), memory }
     }
 
-    /// The limit of a resource, if there is such a one.
+    /// Returns the limit of a resource, if that exists.
     pub fn get(&self, resource: u64) -> Option<Rlimit> {
         self.all.lock().get(resource as usize).copied()
     }
 
-    /// Sets the limit of a resource that there is.
+    /// Sets the limit of a resource, if that exists.
     pub fn set(&self, resource: u64, limit: Rlimit) {
         if let Some(place) = self.all.lock().get_mut(resource as usize) {
             *place = limit;
@@ -62,7 +62,7 @@ impl Limits {
         self.get(resource).map_or(RLIM_INFINITY, |limit| limit.current)
     }
 
-    /// Whether a process that uses `used` may have `more`.
+    /// Returns whether a process that uses `used` may have `more`.
     fn allow(&self, used: &Pages, more: Growth) -> bool {
         let fits = |resource, pages: u64| pages <= self.current(resource) / PAGE_SIZE;
         (more.pages == 0 || fits(RLIMIT_AS, used.mapped + more.pages))
@@ -70,27 +70,27 @@ impl Limits {
     }
 }
 
-/// Pages that a call adds.
+/// The pages that a call adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Growth {
-    /// All.
+    /// All pages.
     pub pages: u64,
-    /// Private ones that may be written.
+    /// Private pages that may be written.
     pub data: u64,
 }
 
 impl Growth {
-    /// `pages` more of a mapping.
+    /// Returns the growth by `pages` pages of `mapping`.
     pub fn of(mapping: Mapping, pages: u64) -> Self {
         let is_data = mapping.prot().contains(Prot::WRITE) && !mapping.flags().contains(Flags::SHARED);
         Self { pages, data: if is_data { pages } else { 0 } }
     }
 }
 
-/// Calls `add`, which adds as much to the memory of `task` as `more` says, if that is within its limits.
+/// Calls `add`, which adds `more` pages to the memory of `task`, if that is within its limits.
 ///
 /// # Errors
-/// `NoSpace` if it is not; what `add` says.
+/// `NoSpace` if it is not, and those of `add`.
 #[inline]
 pub fn within_limits<R>(
     task: &Task,
@@ -101,7 +101,7 @@ pub fn within_limits<R>(
         return add();
     }
     let memory = &task.shared().memory;
-    // Who has it may pause: others give way meanwhile.
+    // The holder may pause, and other tasks run meanwhile.
     let _turn = sched::lock(&memory.growing);
     match task.process().limits.allow(&memory.pages(Detail::Mappings), more()) {
         true => add(),

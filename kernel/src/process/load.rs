@@ -1,4 +1,4 @@
-//! From a program's file to memory that can run it.
+//! Loading a program: from its file to memory that can run it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle};
 use crate::mm::user::USER_END;
 
-/// Why a program cannot be run: an error, and what is wrong with the file if it is that.
+/// The reason why a program cannot be run: an error, and the flaw of the file if there is one.
 #[derive(Debug)]
 pub struct Refused(pub Errno, Option<Flaw>);
 
@@ -48,17 +48,17 @@ impl fmt::Display for Refused {
 pub struct Loaded {
     /// The memory.
     pub memory: Arc<Memory>,
-    /// Where it starts.
+    /// The address where it starts.
     pub entry: u64,
     /// Its stack pointer.
     pub sp: u64,
 }
 
-/// Loads the program in `file`, started by the name `path`, into new memory. If it names an interpreter, that is loaded
-/// too and starts first.
+/// Loads the program in `file`, whose given path is `name`, into new memory. If it has an interpreter, that
+/// is loaded too and starts first.
 ///
 /// # Errors
-/// ENOEXEC, ENOMEM, E2BIG; ENOENT for the interpreter.
+/// ENOEXEC, ENOMEM, E2BIG, and ENOENT for the interpreter.
 pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, Refused> {
     let elf = Elf::parse(file.content()?, PROGRAM_BASE)?;
     let space = space::new().ok_or(Errno::ENOMEM)?;
@@ -87,7 +87,7 @@ fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, Refu
     Ok(Start { entry: elf.entry, base: elf.bias })
 }
 
-/// Loads the segments; returns where the heap starts: after the last.
+/// Loads the segments and returns the page boundary after the last one, where the heap starts.
 fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> Result<u64, Refused> {
     elf.segments().try_fold(0, |heap, segment| {
         let end = load_segment(space, file, &segment?)?;
@@ -95,7 +95,7 @@ fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> 
     })
 }
 
-/// Loads one; returns the page boundary after it.
+/// Loads a segment and returns the page boundary after it.
 fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) -> Result<u64, Refused> {
     let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
     if segment.address < STACK.end && STACK.start < end {
@@ -114,8 +114,8 @@ fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) 
     Ok(end.next_multiple_of(PAGE_SIZE))
 }
 
-/// Maps the segment's pages from `start` on that are the file's from end to end; what follows the file's part in the last
-/// one may be the file's too, if memory ends there. How many that are.
+/// Maps pages of the file for the segment's pages from `start` on, and returns how many. They are the pages
+/// that the file covers as a whole, and the last one if the segment has no zeroes after the file's part.
 fn show_file(
     space: &Arc<SpaceHandle>,
     file: &Executable,

@@ -1,4 +1,4 @@
-//! What tasks that share an address space share with it.
+//! An address space and the state that its tasks share with it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,51 +28,52 @@ pub struct Program {
     pub argv: Vec<u8>,
     /// Its environment, each with a NUL.
     pub envp: Vec<u8>,
-    /// What was added to the addresses in its file.
+    /// The difference between addresses in memory and those in its file.
     pub load_bias: u64,
 }
 
-/// An address space with what runs in it.
+/// An address space with the program that runs in it.
 pub struct Memory {
     /// The space.
     pub space: Arc<SpaceHandle>,
     /// The end of the data segment.
     pub heap: Heap,
-    /// Whose it is.
+    /// The program that runs in it.
     pub program: RefcacheArc<Program>,
-    /// `MCL_*`: whether what will be mapped is locked. Relaxed: it binds calls that begin later.
+    /// `MCL_*`: whether future mappings are locked. Relaxed: it applies to calls that begin later.
     pub locks: AtomicU64,
-    /// Whether its tasks are frozen, for a copy.
+    /// Freezes its tasks during a copy.
     pub freezer: Freezer,
-    /// Held by who adds memory in a process with limits.
+    /// Held by calls that add memory in a process with limits.
     pub growing: SpinLock<()>,
 }
 
 /// A mapping, as it was at one moment.
 pub struct Mapped {
-    /// What the space knows.
+    /// The region as the space reports it.
     pub region: Region,
-    /// What it shows; none: memory of the program's own.
+    /// The file or shared memory behind it, or `None` for private anonymous memory.
     pub source: Option<Source>,
 }
 
-/// What a mapping shows.
+/// The pages that a mapping shows.
 pub struct Source {
     /// An open file, or memory that is shared without one.
     shown: file_mapping::Source,
-    /// The first page of it.
+    /// The first page shown.
     pub first: u64,
 }
 
 impl Source {
-    /// The open file, if it is one.
+    /// Returns the open file, if it is one.
     pub fn file(&self) -> Option<&StaticOrArc<OpenFile>> {
         self.shown.opened()
     }
 }
 
 impl Mapped {
-    /// The caller is pinned since the region was looked at: what it shows then, whoever unmaps it, is not freed yet.
+    /// Creates a mapping. The caller has been pinned since it looked at the region, so the backing is not
+    /// freed yet even if another task unmaps it.
     fn new(_pin: &Pinned, region: &Region) -> Self {
         let start = region.pages.start();
         let source = region.mapping.backing().map(|backing| {
@@ -84,44 +85,45 @@ impl Mapped {
         Self { region: *region, source }
     }
 
-    /// The open file that it shows, if it shows one.
+    /// Returns the open file that it shows, if there is one.
     pub fn file(&self) -> Option<&StaticOrArc<OpenFile>> {
         self.source.as_ref()?.file()
     }
 
-    /// Whether it is the main thread's stack.
+    /// Returns whether it is the main thread's stack.
     pub fn is_stack(&self) -> bool {
         self.source.is_none() && is_stack(&self.region)
     }
 }
 
-/// Whether pages of the program's own are of the main thread's stack.
+/// Returns whether an anonymous region belongs to the main thread's stack.
 pub fn is_stack(region: &Region) -> bool {
     STACK.contains(&(region.pages.end().get() * vm::PAGE_SIZE - 1))
 }
 
-/// A space with this many radix nodes is given up in pieces. Up to 128 MiB of small pages need fewer.
+/// A space with this many radix nodes is unmapped in pieces. Spaces of up to 128 MiB of small pages need
+/// fewer.
 const LARGE: u64 = 96;
 
-/// Mappings that are looked at together.
+/// The mappings that are looked at together.
 const BATCH: usize = 16;
 
-/// What is mapped, from the left, each mapping as it was when the walk came by. Nothing is locked, and the
-/// caller is pinned only while it fetches the next ones: a bounded number of steps.
+/// Iterates over the mappings from the left, each as it was when the walk reached it. Nothing is locked, and
+/// the caller is pinned only while it fetches the next batch, for a bounded number of steps.
 pub struct Mappings<'m> {
     memory: &'m Memory,
     detail: Detail,
-    /// What has not been looked at.
+    /// The pages that have not been looked at.
     rest: PageRange,
-    /// What was looked at: those before `next` have gone.
+    /// The batch that was fetched. Those before `next` have been returned.
     found: [Option<Mapped>; BATCH],
     next: usize,
-    /// The mapping that may go on in what comes next.
+    /// The mapping that may continue in the next one.
     open: Option<Mapped>,
 }
 
 impl Mappings<'_> {
-    /// Looks at the next ones, now that all that were found have gone.
+    /// Fetches the next batch. All of the last one have been taken.
     fn fetch(&mut self) {
         let (pin, mut places) = (pin(), self.found.iter_mut());
         let end = self.memory.space.overview(&pin, self.rest, self.detail, BATCH, &mut |region| {
@@ -133,7 +135,7 @@ impl Mappings<'_> {
         self.next = 0;
     }
 
-    /// The next one that was found.
+    /// Takes the next one of the batch.
     fn take(&mut self) -> Option<Mapped> {
         let next = self.found.get_mut(self.next)?.take();
         self.next += 1;
@@ -163,7 +165,7 @@ impl Iterator for Mappings<'_> {
 }
 
 impl Memory {
-    /// The memory of a program that was just loaded.
+    /// Creates the memory of a program that was just loaded.
     pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: RefcacheArc<Program>) -> Self {
         Self {
             space,
@@ -175,21 +177,21 @@ impl Memory {
         }
     }
 
-    /// What is mapped from `start` on.
+    /// Returns the mappings from `start` on.
     pub fn mappings(&self, start: PageNum, detail: Detail) -> Mappings<'_> {
         let rest = PageRange::between(start.max(user_pages().start()), user_pages().end());
         Mappings { memory: self, detail, rest, found: [const { None }; BATCH], next: 0, open: None }
     }
 
-    /// How much is mapped, and used if `detail` says so.
+    /// Returns the numbers of mapped pages, and of resident pages if `detail` says so.
     pub fn pages(&self, detail: Detail) -> Pages {
         let mut pages = Pages::default();
         self.each_part(detail, |region, shown| pages.add(region, shown, &self.program.file));
         pages
     }
 
-    /// Shows what is mapped to `visit`, from the left, as parts of mappings, and what these show. Nothing is
-    /// locked, and the caller is pinned for a bounded number of steps at a time.
+    /// Calls `visit` with the parts of mappings, from the left, and what these show. Nothing is locked, and
+    /// the caller is pinned for a bounded number of steps at a time.
     pub fn each_part(&self, detail: Detail, mut visit: impl FnMut(&Region, Option<&file_mapping::Source>)) {
         let mut rest = user_pages();
         while !rest.is_empty() {
@@ -203,16 +205,18 @@ impl Memory {
         }
     }
 
-    /// A copy, page for page, that changes independently, by `task`, which runs here. What it will map is not locked.
+    /// Copies the memory for a fork by `task`, which runs here. The copy changes independently. Its future
+    /// mappings are not locked.
     ///
     /// # Errors
-    /// ENOMEM; EINTR if the task is killed meanwhile.
+    /// ENOMEM, EINTR if the task is killed meanwhile.
     pub fn fork(self: &Arc<Self>, task: &Task) -> Result<Arc<Self>, Errno> {
         let (heap, space) = self.heap.copy_with(|| self.fork_space(task));
         fallible::arc(Self::new(space?, heap, self.program.clone()))
     }
 
-    /// In one step if it is a short one: other threads that fault meanwhile spin. Else piece by piece: then they freeze.
+    /// Copies the space. If other threads run here, a short copy is done in one step, while threads that
+    /// fault spin. A long one is done piece by piece with the other threads frozen.
     fn fork_space(self: &Arc<Self>, task: &Task) -> Result<Arc<SpaceHandle>, Errno> {
         if self.is_mine_alone() {
             return space::fork_in_pieces(&self.space, Others::None);
@@ -224,8 +228,8 @@ impl Memory {
         self.with_others_frozen(task, || space::fork_in_pieces(&self.space, Others::Freeze))
     }
 
-    /// Unmaps what is mapped, piece by piece, if that is much and the caller is the last thread that runs here. So the
-    /// thread takes its own time for it, and not that of a task that runs where the last reference goes.
+    /// Unmaps everything piece by piece, if that is much and the caller is the last thread that runs here. So
+    /// the work is done by this thread, and not by a task on the core where the last reference is dropped.
     pub fn release(self: &Arc<Self>) {
         let nodes = self.space.nodes().total();
         if nodes.created - nodes.collapsed < LARGE {
@@ -242,20 +246,23 @@ impl Memory {
         }
     }
 
-    /// A fault by a call of another process: before a copy or after it, which may count on nobody else being here. Or one that
-    /// waits until no mapping is on its way.
+    /// Handles a page fault for a call of another process, or one for the page of a mapping that is being
+    /// moved. The fault comes before or after a copy or a move: a copy may assume that no other task changes
+    /// the memory.
     ///
     /// # Errors
-    /// As for the program's own.
+    /// Those of the program's own faults.
     pub fn fault_from_outside(&self, at: VirtAddr, access: Access) -> Result<Fault, FaultError> {
         self.heap.while_not_copied(|| self.space.fault(&pin(), at, access))
     }
 
-    /// Whether the caller is the only thread that runs here: each has a reference. Nobody else can make one of it; who looks
-    /// at the memory from outside has one, or waits until it is copied.
+    /// Returns whether the caller is the only thread that runs here. Each thread has a reference, and no
+    /// other task can clone one: a task that looks at the memory from outside has one, or waits until the
+    /// copy is done.
     pub fn is_mine_alone(self: &Arc<Self>) -> bool {
         let alone = Arc::strong_count(self) == 1;
-        // Acquire: pairs with the Release by which a thread that ended gave its reference up. What it mapped is seen.
+        // Acquire: pairs with the Release by which a thread that ended dropped its reference, so its mappings
+        // are seen.
         fence(Ordering::Acquire);
         alone
     }

@@ -1,21 +1,22 @@
-//! Processes: what the threads of one program share, how it starts and how it ends.
+//! Processes: how they start, the state that their threads share, and how they end.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `pid` | pids and tids, and their processes |
-//! | `thread` | what a task is to its process; how it leaves |
+//! | `pid` | pids and tids, and the table from them to processes |
+//! | `thread` | the part of a task that belongs to its process |
 //! | `clone`, `vfork` | making threads and processes |
-//! | `memory`, `heap` | an address space with its program; `brk` |
-//! | `pages`, `limits` | how much memory is used; how much may be |
-//! | `start`, `exec`, `script`, `arguments` | running a program: the first one, another one |
-//! | `load`, `elf`, `image`, `stack` | from a file to memory that can run |
-//! | `end`, `shutdown` | the end of a process; of the first one, and so of the machine |
-//! | `parent`, `wait`, `usage` | parents and children; waiting; what was used |
+//! | `memory`, `heap` | an address space with its program, `brk` |
+//! | `freeze` | freezing threads while their memory is copied |
+//! | `pages`, `limits` | the memory in use, its limits |
+//! | `start`, `exec`, `script`, `arguments` | running the first program, and another one |
+//! | `load`, `elf`, `image`, `stack` | loading a program into memory |
+//! | `end`, `shutdown` | the end of a process, and of the machine with the first process |
+//! | `parent`, `wait`, `usage` | parents and children, waiting for children, resource usage |
 //! | `pidfd` | descriptors of processes |
-//! | `groups`, `stop` | groups and sessions; stopping and going on |
-//! | `fault`, `oom`, `oom_badness` | exceptions of programs; the kill when there is no memory for a page; what a process has of it |
+//! | `groups`, `stop` | groups and sessions, stopping and continuing |
+//! | `fault`, `oom`, `oom_badness` | exceptions of programs, the OOM kill, the badness of a process |
 //! | `signal` | signals and their handlers |
-//! | `reclaim` | freeing memory when it is short, and trying again |
+//! | `reclaim`, `page_out` | freeing memory when it is short |
 //! | `pieces` | operations on long ranges |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
@@ -88,95 +89,99 @@ pub use thread::{NAME_BYTES, Shared, Thread, exit_thread};
 pub use usage::{Total, Usage};
 pub use wait::{Found, Kind, Wanted, Who};
 
-/// Bytes of stack that a main thread may count on.
+/// The bytes of stack that a main thread can use.
 pub const STACK_BYTES: u64 = 8 << 20;
-/// The main thread's stack: below the program, so that who runs on both needs no upper tables more. It ends a few pages into the
-/// block where the program begins, which has a leaf of the radix map anyway, that each fork copies. Below it has whole blocks,
-/// which stay folded until they are used.
+/// The main thread's stack. It is below the program, so that a core that uses both needs no more upper
+/// tables. It ends a few pages into the block where the program begins, because that block needs a leaf of
+/// the radix map anyway, which each fork copies. Below that it has whole blocks, which stay folded until they
+/// are used.
 const STACK: Range<u64> = STACK_BLOCKS_END - STACK_BYTES..STACK_BLOCKS_END + 64 * PAGE_SIZE;
 const STACK_BLOCKS_END: u64 = elf::PROGRAM_BASE & !(HUGE_PAGES * PAGE_SIZE - 1);
 const _: () = assert!(STACK_BYTES.is_multiple_of(HUGE_PAGES * PAGE_SIZE));
 
-/// The number of the first process, with which the machine ends.
+/// The number of the first process. The machine ends when it does.
 pub const FIRST: u32 = 1;
 
-/// One program in execution, or what is left of it until its parent has asked.
+/// A program in execution, or a zombie.
 pub struct Process {
     number: Pid,
     /// Its parent and children.
     pub relations: Relations,
     groups: Groups,
-    /// What it does about signals, and those sent to all of it.
+    /// Its actions for signals, and the pending signals of the whole process.
     pub signals: ProcessSignals,
     stop: Stop,
-    /// Limits.
+    /// Its limits.
     pub limits: Limits,
-    /// Threads by rising tid.
+    /// Its threads by rising tid.
     threads: SpinLock<Vec<Arc<Task>>>,
     ending: EndingCell,
-    /// The thread that runs another program and wants to be the only one, or 0. Written under the lock of `threads`.
+    /// The thread that runs another program and ends the others meanwhile, or 0. Written under the lock of
+    /// `threads`.
     executor: AtomicU32,
-    /// Whether it ever ran another program. Relaxed: it orders nothing.
+    /// Set if it ever ran another program. Relaxed: it orders nothing.
     executed: AtomicBool,
-    /// What the main thread said when it exited alone: the process's status if no thread ends it otherwise.
+    /// The status with which the main thread exited alone. It is the process's if no thread ends the process
+    /// otherwise.
     pub main_status: AtomicU8,
     /// The name of the last thread that left.
     last_name: SpinLock<[u8; NAME_BYTES]>,
-    /// What threads used that are gone.
+    /// The resources that past threads used.
     past: Total,
-    /// What children used that were waited for.
+    /// The resources that children used that were waited for.
     pub children_usage: Total,
 }
 
 impl Process {
-    /// Its number.
+    /// Returns its number.
     pub fn pid(&self) -> u32 {
         self.number.get()
     }
 
-    /// One of its threads, the main thread if that is there; none once it has ended.
+    /// Returns one of its threads, the main thread if that still runs, or `None` once the process has ended.
     pub fn any_thread(&self) -> Option<Arc<Task>> {
         self.threads.lock().first().cloned()
     }
 
-    /// Its memory; none once it has ended.
+    /// Returns its memory, or `None` once it has ended.
     pub fn memory(&self) -> Option<Arc<Memory>> {
         self.any_thread().map(|task| task.shared().memory.clone())
     }
 
-    /// How many pages it has, and has in memory, without a walk; none once it has ended.
+    /// Returns how many pages it has mapped and in memory, without a walk. They are 0 once it has ended.
     pub fn page_counts(&self) -> vm::Usage {
         self.memory().map(|memory| memory.space.usage()).unwrap_or_default()
     }
 
-    /// How much memory it has, by kinds, and uses if `detail` says so; none once it has ended.
+    /// Returns its pages by kinds, and those in memory if `detail` says so. They are 0 once it has ended.
     pub fn pages(&self, detail: vm::Detail) -> Pages {
         self.memory().map(|memory| memory.pages(detail)).unwrap_or_default()
     }
 
-    /// Frames in its page tables.
+    /// Returns the number of frames in its page tables.
     pub fn table_pages(&self) -> u64 {
         self.memory().map_or(0, |memory| memory.space.table_pages())
     }
 
-    /// How many threads it has.
+    /// Returns the number of its threads.
     pub fn count_threads(&self) -> usize {
         self.threads.lock().len()
     }
 
-    /// The lowest number of a thread from `from` on.
+    /// Returns the lowest number of a thread from `from` on.
     pub fn next_tid(&self, from: u32) -> Option<u32> {
         self.first_thread_from(from).map(|task| task.tid())
     }
 
-    /// The thread that has it.
+    /// Returns the thread with the lowest number from `from` on.
     fn first_thread_from(&self, from: u32) -> Option<Arc<Task>> {
         let threads = self.threads.lock();
         let at = threads.partition_point(|task| task.tid() < from);
         threads.get(at).cloned()
     }
 
-    /// Returns the name of its main thread, or the last one if it has ended. Takes one lock at a time: a thread that ends takes both.
+    /// Returns the name of its main thread, or the name of its last thread if it has ended. Takes one lock at
+    /// a time, because a thread that ends takes both.
     pub fn name(&self) -> [u8; NAME_BYTES] {
         match self.any_thread() {
             Some(task) => *task.thread.name.lock(),
@@ -184,27 +189,27 @@ impl Process {
         }
     }
 
-    /// Whether one of its threads runs.
+    /// Returns whether one of its threads runs.
     pub fn is_running(&self) -> bool {
         self.threads.lock().iter().any(|task| task.is_running())
     }
 
-    /// Whether it is stopped.
+    /// Returns whether it is stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_stopped()
     }
 
-    /// Whether it ever ran another program.
+    /// Returns whether it ever ran another program.
     pub fn has_executed(&self) -> bool {
         self.executed.load(Ordering::Relaxed)
     }
 
-    /// The thread with this number.
+    /// Returns the thread with this number.
     pub fn thread(&self, tid: u32) -> Option<Arc<Task>> {
         self.with_thread(tid, Arc::clone).ok()
     }
 
-    /// Calls `f` with the thread with this number, which stays in its place meanwhile.
+    /// Calls `f` with the thread with this number, which stays in the list meanwhile.
     ///
     /// # Errors
     /// ESRCH if there is none.
@@ -220,7 +225,7 @@ impl Process {
     }
 }
 
-/// What the running task was notified of: the end of its process or of itself, a stop, signals.
+/// Handles what the running task was notified of: the end of its process or of itself, a stop, signals.
 pub fn attend(frame: &mut TrapFrame) {
     let is_wanted = sched::with_current(|task| {
         task.attention.clear(attention::SIGNAL);

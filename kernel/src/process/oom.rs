@@ -1,10 +1,10 @@
-//! Out of memory: if none is left for a page that a program may touch, the program that has most
-//! (`oom_badness.rs`) is killed, and only that.
+//! The OOM kill: if no memory is left for a page that a program may touch, the program with the highest
+//! badness (`oom_badness.rs`) is killed, and no other.
 //!
-//! The task that asked faults again, and finds what comes back. Or it waits once more for the victim: until
-//! its space is gone and Refcache has seen the epochs go by that it needs, or another program would be killed
-//! for nothing. A call that finds no memory for a page of a program waits in the kernel in the same way,
-//! unless it holds a lock.
+//! The task that asked faults again, and finds the memory that was freed. Or it waits once more for the
+//! victim, until its space is gone and enough Refcache epochs have passed. Otherwise another program would be
+//! killed for nothing. A call that finds no memory for a page of a program waits in the kernel in the same
+//! way, unless it holds a lock.
 
 use alloc::sync::{Arc, Weak};
 
@@ -18,9 +18,10 @@ use crate::mm::{epoch, frames};
 use crate::sched::{self, Task};
 use crate::{arch, control};
 
-/// Epochs after which whatever a program gave up is free; they may not turn if there is nothing to free.
+/// The epochs after which all memory that a program released is free. They may not turn if there is nothing
+/// to free.
 const EPOCHS: u64 = 4;
-/// Long enough, whatever the epochs do.
+/// The time after which the memory counts as free even if no epoch turned.
 const SETTLED_NS: u64 = 1_000_000_000;
 
 /// The last victim. Locked by the task that selects the next one. No task waits for this lock.
@@ -29,12 +30,12 @@ static LAST_VICTIM: SpinLock<Option<Victim>> = SpinLock::new(None);
 struct Victim {
     process: Weak<Process>,
     space: Weak<SpaceHandle>,
-    /// The epoch and the time by which all is back, once it has let go of everything.
+    /// The epoch and the time by which all memory is free, once it has released everything.
     back: Option<(u64, u64)>,
 }
 
 impl Victim {
-    /// Whether some of its memory is still to come.
+    /// Returns whether some of its memory is still to be freed.
     fn has_more(&mut self) -> bool {
         let runs = self.process.upgrade().is_some_and(|process| process.count_threads() > 0);
         if runs || self.space.strong_count() > 0 {
@@ -46,16 +47,16 @@ impl Victim {
     }
 }
 
-/// Kills the program that has most memory, or lets others run if one was just killed: there is no memory for
-/// the page of the running `task` at `address`.
+/// Kills the program with the highest badness because there is no memory for the page of the running `task`
+/// at `address`. If a program was killed just before, lets other tasks run instead.
 pub fn handle_oom(task: &Task, address: u64) {
     if !kill_largest(task, address) {
         sched::give_way();
     }
 }
 
-/// Does the same in the middle of a call of `task`, and returns whether to try again: not if the caller holds
-/// a lock, nor if the task is killed.
+/// Does the same in the middle of a call of `task`, and returns whether to try again. It returns false if the
+/// caller holds a lock or the task is killed.
 pub fn wait_for_oom(task: &Task, address: u64) -> bool {
     let may_wait = epoch::may_reclaim() && !task.is_killed();
     if may_wait {
@@ -64,13 +65,13 @@ pub fn wait_for_oom(task: &Task, address: u64) -> bool {
     may_wait
 }
 
-/// Whether memory is to come from a victim, or a victim is being selected.
+/// Returns whether a victim's memory is still to be freed, or a victim is being selected.
 pub fn is_kill_pending() -> bool {
     LAST_VICTIM.try_lock().is_none_or(|mut last| last.as_mut().is_some_and(Victim::has_more))
 }
 
-/// Kills the program that has most memory unless memory is to come from another victim. Returns whether it
-/// did.
+/// Kills the program with the highest badness, unless memory is still to come from the last victim. Returns
+/// whether it did.
 fn kill_largest(task: &Task, address: u64) -> bool {
     let Some(mut last) = LAST_VICTIM.try_lock() else { return false };
     if last.as_mut().is_some_and(Victim::has_more) {
@@ -82,8 +83,8 @@ fn kill_largest(task: &Task, address: u64) -> bool {
     true
 }
 
-/// Returns the process with most memory, that of `task` if others have as much, and its pages; `None` if one
-/// is being killed already, or `task` is.
+/// Returns the process with the highest badness, and its pages. The process of `task` is preferred among
+/// equals. Returns `None` if a process is being killed already, or `task` is.
 fn select_victim(task: &Task) -> Option<(Arc<Process>, u64)> {
     let mut largest = candidate(task.process());
     let mut dying = false;
@@ -104,19 +105,19 @@ fn select_victim(task: &Task) -> Option<(Arc<Process>, u64)> {
 struct Candidate {
     process: Arc<Process>,
     pages: u64,
-    /// The pages, or 0 for a process that is spared.
+    /// The badness, or 0 for a process that is spared.
     rank: u64,
 }
 
-/// Returns `process` as a candidate. The machine ends with the first process: while that has less than half
-/// of all memory, it is spared.
+/// Returns `process` as a candidate. The machine ends with the first process, so that is spared as long as it
+/// has less than half of all memory.
 fn candidate(process: &Arc<Process>) -> Candidate {
     let pages = process.oom_badness();
     let is_spared = process.pid() == FIRST && pages < frames::total() / 2;
     Candidate { process: process.clone(), pages, rank: if is_spared { 0 } else { pages } }
 }
 
-/// Kills `victim` and all that share its memory, which would not come back otherwise.
+/// Kills `victim` and all processes that share its memory, because that is freed only with the last.
 fn oom_kill(victim: &Arc<Process>, pages: u64, address: u64) -> Victim {
     let memory = victim.memory();
     let shares = |other: &Option<Arc<Memory>>| match (&memory, other) {

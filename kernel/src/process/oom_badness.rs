@@ -1,11 +1,13 @@
-//! The badness of a process, in pages, as Linux calls it: what would come back if the process went.
+//! The badness of a process (Linux's word): the number of pages that would be freed if the process ended.
 //!
-//! That is its own pages, compressed ones as if they were in memory, and all of the shared memory and files
-//! without a name that it maps or has open, mapped or not. It is also what the kernel has for it: its page
-//! tables, the nodes of its map, and what each thread needs, a kernel stack above all.
+//! It counts the process's own pages, compressed ones as if they were in memory, and all pages of the shared
+//! memory and of the unnamed files that it maps or has open, mapped or not. It also counts the kernel's
+//! memory for it: its page tables, the nodes of its map, and the memory of each thread, which is mostly the
+//! kernel stack.
 //!
-//! Memory that several hold counts for each of them, once: it comes back when the last one goes. Files with a name stay, and
-//! pages of the boot image go without anybody's end, so neither counts.
+//! Memory that several processes hold counts once for each of them, because it is freed with the last one.
+//! Files with a name stay, and pages of the boot image can be dropped without ending a process, so neither
+//! counts.
 
 use alloc::sync::Arc;
 
@@ -18,22 +20,22 @@ use crate::fs::FdTable;
 use crate::fs::content::Content;
 use crate::sched::Task;
 
-/// The number of the last scan. Relaxed: only uniqueness matters. Two at once may count a file twice.
+/// The number of the last scan. Relaxed: only uniqueness matters. Two scans at once may count a file twice.
 static SCANS: AtomicU64 = AtomicU64::new(0);
 
-/// Frames that the kernel has for a thread: its stack, its vector registers, its task.
+/// The frames that the kernel needs for a thread: its stack, its vector registers, its task.
 const THREAD: u64 = KernelStack::FRAMES + (size_of::<FpuState>() + size_of::<Task>()).div_ceil(PAGE) as u64;
 const PAGE: usize = PAGE_SIZE as usize;
 
 impl Process {
-    /// Returns how many pages would come back if it went; 0 once its threads are gone.
+    /// Returns how many pages would be freed if it ended, or 0 once its threads are gone.
     pub fn oom_badness(&self) -> u64 {
         let scan = SCANS.fetch_add(1, Ordering::Relaxed) + 1;
         let memory = self.memory().map_or(0, |memory| memory.oom_badness(scan));
         memory + self.count_threads() as u64 * THREAD + self.open_badness(scan)
     }
 
-    /// Counts what its threads have open, whose tables of descriptors are mostly one and the same.
+    /// Counts the open files of its threads. Most threads share one table of descriptors.
     fn open_badness(&self, scan: u64) -> u64 {
         let (mut open, mut last) = (0, None);
         let mut next = self.first_thread_from(0);

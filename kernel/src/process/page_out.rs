@@ -1,7 +1,9 @@
-//! Memory is short, and what can be made again is gone: pages that nobody has touched for a turn of the clock are compressed
-//! (option `compress`). One hand goes round the memory of all processes; what a step does is the space's affair.
+//! Paging out: pages that have not been touched for a turn of the clock hand are compressed (option
+//! `compress`). This runs when memory is short and nothing that can be made again is left. One hand goes
+//! through the memory of all processes, and each space does its own steps (`AddressSpace::page_out`).
 //!
-//! Cores that look at once start at the same place and disturb nobody: slots are locked, and the hand is a hint.
+//! Cores that page out at once start at the same place and do not disturb each other: slots are locked, and
+//! the hand is only a hint.
 
 use percore::pin;
 use sync::SpinLock;
@@ -10,14 +12,15 @@ use vm::PageNum;
 use super::{Process, pid};
 use crate::mm::{compressed, epoch, frames};
 
-/// Pages at the first time: what was tried before was in vain, and is tried before the next.
+/// The pages that the first try compresses. Each further try of a call takes twice as many as the one before.
 const WANTED: u64 = 512;
-/// The part of all memory that goes at a time at most.
+/// The fraction of all memory that one try compresses at most.
 const PART: u64 = 8;
-/// Turns after which there is nothing: part of one, one that makes pages idle, and one that takes them.
+/// The turns after which there are no more pages: part of one, one that makes pages idle, and one that
+/// compresses them.
 const TURNS: usize = 3;
 
-/// Where the next step begins.
+/// The position of the next step.
 #[derive(Clone, Copy)]
 struct Hand {
     pid: u32,
@@ -29,7 +32,8 @@ impl Hand {
         Self { pid, page: PageNum::new(0) }
     }
 
-    /// Goes on through the memory of `process`, the next one, to its end or until `wanted` pages have gone: how many have.
+    /// Goes on through the memory of `process`, the next one, until its end or until `wanted` pages are
+    /// compressed. Returns how many were compressed.
     fn go_on(&mut self, process: &Process, wanted: u64) -> u64 {
         if process.pid() != self.pid {
             *self = Self::at(process.pid());
@@ -50,9 +54,10 @@ impl Hand {
 
 static HAND: SpinLock<Hand> = SpinLock::new(Hand::at(0));
 
-/// Compresses some pages, if the user of the kernel wants that; twice as many as the time before if that was not enough, which it
-/// was `tried` times. Whether that found enough to try again: memory, or what pages of programs left to the kernel as long as
-/// many could be compressed. The caller holds no lock, or has said so (`epoch::without_reclaim`).
+/// Compresses some pages, if the option allows it: twice as many for each of the `tried` tries that came
+/// before. Returns whether memory was found that is worth a retry: frames, or the reserve that pages of
+/// programs leave to the kernel as long as many can be compressed. The caller holds no lock, or has said so
+/// (`epoch::without_reclaim`).
 pub fn page_out(tried: usize) -> bool {
     if !epoch::may_reclaim() {
         return false;
@@ -63,7 +68,7 @@ pub fn page_out(tried: usize) -> bool {
     enough || was_left
 }
 
-/// Goes on until `wanted` pages have gone: how many have.
+/// Moves the hand until `wanted` pages are compressed, and returns how many were.
 fn take_turns(wanted: u64) -> u64 {
     let mut hand = *HAND.lock();
     let (mut gone, mut turns) = (0, 0);

@@ -1,4 +1,4 @@
-//! How much memory a program uses: sums over its mappings.
+//! The pages that a program has mapped and in memory, as sums over its mappings.
 
 use vm::{Flags, Prot, Region};
 
@@ -8,38 +8,38 @@ use crate::fs::StaticOrArc;
 use crate::fs::node::Volume;
 use crate::mm::file_mapping::Source;
 
-/// Pages of a program.
+/// The pages of a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pages {
-    /// All that are mapped.
+    /// All mapped pages.
     pub mapped: u64,
-    /// Those locked in memory.
+    /// Pages locked in memory.
     pub locked: u64,
-    /// Private ones that may be written, without the stack.
+    /// Private pages that may be written, without the stack.
     pub data: u64,
     /// The main thread's stack.
     pub stack: u64,
-    /// Code of the program itself.
+    /// Code of the program.
     pub code: u64,
-    /// Code of others.
+    /// Code of other files.
     pub library: u64,
-    /// In memory: the program's own.
+    /// Resident anonymous pages.
     pub anonymous: u64,
-    /// In memory: a file's.
+    /// Resident pages of files.
     pub file: u64,
-    /// In memory: shared memory's, and those of files that live in memory.
+    /// Resident pages of shared memory, and of files in memory.
     pub shared: u64,
-    /// Compressed, and not in memory: the program's own.
+    /// Compressed anonymous pages.
     pub compressed: u64,
 }
 
 impl Pages {
-    /// Those in memory.
+    /// Returns the number of resident pages.
     pub fn resident(&self) -> u64 {
         self.anonymous + self.file + self.shared
     }
 
-    /// Counts part of a mapping of the program in `program`, and what it shows.
+    /// Counts `region`, which is part of a mapping of the program in `program` and shows `shown`.
     pub fn add(&mut self, region: &Region, shown: Option<&Source>, program: &StaticOrArc<OpenFile>) {
         let (pages, flags) = (region.pages.pages(), region.mapping.flags());
         self.mapped += pages;
@@ -52,7 +52,7 @@ impl Pages {
         self.add_resident(region, shown);
     }
 
-    /// The sum of the mappings that are of the same kind, as Linux tells them apart.
+    /// Returns the sum for mappings of this kind, by Linux's rules.
     fn kind(
         &mut self,
         region: &Region,

@@ -1,26 +1,28 @@
 //! Parents and children.
 //!
 //! ```text
-//!   parent ──children─────▶ child      counted: a process that ended stays until its parent has asked for it
+//!   parent ──children─────▶ child      counted: a process that ended stays until its parent has reaped it
 //!   child  ──parent_link──▶ parent     weak
 //! ```
 //! | lock | guards |
 //! |---|---|
-//! | a process's `children` | who they are; whether it still takes any |
-//! | a process's `parent_link` | its parent; whether it has ended; its stops that nobody asked for |
+//! | a process's `children` | the list, and whether it is closed |
+//! | a process's `parent_link` | its parent, whether it has ended, and its stops that are not yet reported |
 //!
-//! A parent link is locked under the parent's children, never the other way round; of two processes never
-//! both children.
+//! A parent link is locked under the parent's `children`, never the other way round. The `children` of two
+//! processes are never locked at once.
 //!
-//! 1. A process may end while its parent ends. The process says so in its parent link and reads there which
-//!    parent to tell. A process that adopts it writes itself there and reads whether to be told. One of the
-//!    two comes second, so exactly one tells the new parent.
+//! 1. A process may end while its parent ends. The process records its end in its parent link and reads there
+//!    which parent to notify. A process that adopts it writes itself there and reads whether to be notified.
+//!    One of the two comes second, so exactly one notifies the new parent.
 //! 2. A process that has ended adopts no children any more. They go to the next ancestor that does. If there
-//!    is none, they have no parent and vanish as they end.
-//! 3. Whether the parent wants to know of the end is settled under the parent link, with the end or with the
-//!    parent. A child that is not wanted is never found by a wait, though it is on the list for a moment yet.
-//! 4. A parent that waits looks at its children after it has taken its place in `changed`. A child that
-//!    changes its state changes its parent link before it wakes the parent: no change is slept through.
+//!    is none, they have no parent and are freed as they end.
+//! 3. Under the parent link it is settled whether the parent ignores the end, either when the child ends or
+//!    when the parent is set. A wait never finds a child whose end is ignored, though it may still be on the
+//!    list for a moment.
+//! 4. A parent that waits looks at its children after it has registered in `changed`. A child that changes
+//!    its state changes its parent link before it wakes the parent. So the parent does not sleep through a
+//!    change.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -40,14 +42,14 @@ use crate::sched::WaitQueue;
 pub struct Relations {
     parent_link: SpinLock<ParentLink>,
     children: SpinLock<Children>,
-    /// Where its threads wait for children.
+    /// The threads that wait for children.
     pub changed: WaitQueue,
-    /// PR_SET_CHILD_SUBREAPER: orphans among its descendants become its children. Relaxed, as the two below: it orders
-    /// nothing.
+    /// PR_SET_CHILD_SUBREAPER: orphans among its descendants become its children. Relaxed, as the two below:
+    /// it orders nothing.
     pub adopts: AtomicBool,
     /// PR_SET_PDEATHSIG, or 0.
     pub death_signal: AtomicU32,
-    /// What its parent is told with when it ends, or 0.
+    /// The signal that its parent gets when it ends, or 0.
     pub exit_signal: AtomicU32,
 }
 
@@ -55,7 +57,7 @@ pub struct Relations {
 struct ParentLink {
     parent: Weak<Process>,
     ended: Option<Ending>,
-    /// Whether its parent wants to know nothing of its end.
+    /// Set if the parent ignores its end.
     unwanted: bool,
     news: Option<News>,
 }
@@ -65,12 +67,12 @@ struct Children {
     closed: bool,
 }
 
-/// What a parent is told of a child.
+/// The state of a child, as reported to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It ended, and how.
+    /// It ended.
     Ended(Ending),
-    /// It stopped or goes on.
+    /// It stopped or continued.
     Changed(News),
 }
 
@@ -94,7 +96,7 @@ impl Relations {
 }
 
 impl Process {
-    /// Its parent, while that lives.
+    /// Returns its parent, while that lives.
     pub fn parent(&self) -> Option<Arc<Process>> {
         self.relations.parent_link.lock().parent.upgrade()
     }
@@ -102,7 +104,7 @@ impl Process {
     /// Makes `child` a child of this process and returns how it has ended, if it has.
     ///
     /// # Errors
-    /// ENOMEM; EAGAIN if this process has ended.
+    /// ENOMEM, EAGAIN if this process has ended.
     pub fn adopt(self: &Arc<Self>, child: &Arc<Process>) -> Result<Option<Ending>, Errno> {
         let mut children = self.relations.children.lock();
         if children.closed {
@@ -115,13 +117,13 @@ impl Process {
         Ok(parent_link.ended)
     }
 
-    /// Calls `f` with every child until it gives something; for `f` the list stands still.
+    /// Calls `f` with every child until it returns a value. The list does not change meanwhile.
     pub fn find_child<R>(&self, f: impl FnMut(&Arc<Process>) -> Option<R>) -> Option<R> {
         self.relations.children.lock().list.iter().find_map(f)
     }
 
-    /// What there is to say of this process to who asks for `ended`, `stopped`, `continued` children. Unless the news is
-    /// to `stay`, it is old from then on.
+    /// Returns the state of this process if it is `wanted`. A stop or a continue is reported only once, unless
+    /// it is to `stay`.
     pub fn state(&self, wanted: impl Fn(State) -> bool, stay: bool) -> Option<State> {
         let mut parent_link = self.relations.parent_link.lock();
         if let Some(ending) = parent_link.ended {
@@ -134,18 +136,17 @@ impl Process {
         Some(State::Changed(news))
     }
 
-    /// Whether it has ended, all its threads.
+    /// Returns whether all its threads have ended.
     pub fn has_ended(&self) -> bool {
         self.relations.parent_link.lock().ended.is_some()
     }
 
-    /// Whether it has ended and its parent has asked for it.
+    /// Returns whether it has ended and its parent has reaped it.
     pub fn is_reaped(&self) -> bool {
         self.number.is_retired()
     }
 
-    /// Reaps its child `child`, which has ended and of which a thread was told. Returns whether it was still
-    /// there.
+    /// Reaps `child`, whose end was reported to a thread of this process. Returns whether it was still there.
     pub fn reap(&self, child: &Process) -> bool {
         let mut children = self.relations.children.lock();
         let at = children.list.iter().position(|other| core::ptr::eq(&raw const **other, child));
@@ -157,8 +158,8 @@ impl Process {
         true
     }
 
-    /// Gives the children another parent and tells its own parent of its `ending`, after its last thread has
-    /// gone.
+    /// Gives the children another parent and notifies its own parent of its `ending`, after its last thread
+    /// has left.
     pub(super) fn notify_exit(self: &Arc<Self>, ending: Ending) {
         self.reparent_children();
         let parent = {
@@ -211,7 +212,7 @@ impl Process {
         }
     }
 
-    /// The nearest ancestor that takes orphans: the first process does.
+    /// Returns the nearest ancestor that adopts orphans. The first process does.
     fn next_reaper(&self) -> Option<Arc<Process>> {
         let mut ancestor = self.parent();
         while let Some(process) = ancestor {
@@ -223,7 +224,7 @@ impl Process {
         None
     }
 
-    /// Whether it wants to know nothing of the end of `child`, whose parent link the caller has locked.
+    /// Returns whether it ignores the end of `child`, whose parent link the caller has locked.
     fn ignores_end_of(&self, child: &Process) -> bool {
         let action = self.signals.action(SIGCHLD);
         let ignored = action.handler == SIG_IGN || action.flags & SA_NOCLDWAIT != 0;
@@ -244,8 +245,8 @@ impl Process {
         self.relations.changed.wake_all();
     }
 
-    /// Tells the parent that this process stopped, or goes on, by SIGCHLD unless it does not want that. The
-    /// parent is not told what is not true any more.
+    /// Notifies the parent that this process stopped or continued, with SIGCHLD unless the parent refuses
+    /// that. Does nothing if that is not true any more.
     pub(super) fn notify_parent(self: &Arc<Self>, news: News) {
         let parent = {
             let mut parent_link = self.relations.parent_link.lock();

@@ -13,7 +13,7 @@ use crate::fs::node::{Node, Volume};
 
 struct PidFd(Arc<Process>);
 
-/// An open file that stands for `process`.
+/// Opens a file that stands for `process`.
 ///
 /// # Errors
 /// ENOMEM.
@@ -21,7 +21,7 @@ pub fn open(process: Arc<Process>, flags: u32) -> Result<StaticOrArc<OpenFile>, 
     OpenFile::new(Node::file(Volume::System, 0o600, PidFd(process))?, O_RDWR | flags)
 }
 
-/// The process that `file` stands for.
+/// Returns the process that `file` stands for.
 ///
 /// # Errors
 /// EBADF if it stands for none.

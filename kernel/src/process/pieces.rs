@@ -1,7 +1,7 @@
 //! Operations on long ranges of memory, a piece at a time.
 //!
-//! Each piece is one step for everybody else. A piece ends where a page is mapped, so what `mmap` puts anywhere meanwhile lies in
-//! one piece: a long munmap takes it away as a whole or not at all.
+//! Each piece is one atomic step for other tasks. A piece ends where a page is mapped, so a mapping that
+//! `mmap` places meanwhile is in one piece: a long munmap removes it as a whole or not at all.
 
 use percore::pin;
 use vm::{PageRange, VmError};
@@ -10,14 +10,14 @@ use super::reclaim::retry;
 use crate::mm::space::SpaceHandle;
 use crate::sched::pause;
 
-/// So many pages are one piece: what most calls are about does not even ask.
+/// Ranges of at most this many pages are one piece. Most calls are so short and need not ask the space.
 pub const SHORT: u64 = 512;
 
-/// Does `operation` with one piece of `pages` after the other, each again if memory was found after it ran out. The caller
-/// holds no lock. A task that is killed meanwhile leaves the rest.
+/// Calls `operation` with one piece of `pages` after the other, and again for each that failed if reclaim
+/// found memory. The caller holds no lock. If the task is killed meanwhile, the rest is left.
 ///
 /// # Errors
-/// What `operation` says first. The pieces before are done.
+/// The first error of `operation`. The pieces before are done.
 #[inline]
 pub fn in_pieces(
     space: &SpaceHandle,
@@ -38,10 +38,10 @@ pub fn in_pieces(
     }
 }
 
-/// The same for an operation that goes on behind a hole, and tells of it at the end.
+/// Does the same for an operation that goes on behind a hole, and reports the hole at the end.
 ///
 /// # Errors
-/// `NotMapped` if a piece has a hole; what else `operation` says first.
+/// `NotMapped` if a piece has a hole, and the first other error of `operation`.
 pub fn over_holes(
     space: &SpaceHandle,
     pages: PageRange,

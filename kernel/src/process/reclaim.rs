@@ -1,7 +1,7 @@
-//! Reclaim: what a task does when memory is short, a few times, and never with a lock held.
+//! Reclaim: a task that is short of memory frees some, a few times, and never with a lock held.
 //!
 //! Reclaim forces epochs, and those turn only when every core ticks. A core that spins on a lock does not
-//! tick, so a task that holds one must not reclaim: user memory is reached under a lock with [`under_lock`].
+//! tick, so a task that holds a lock must not reclaim. It accesses user memory with [`under_lock`].
 
 use core::ops::Range;
 
@@ -16,10 +16,10 @@ use super::page_out::page_out;
 use crate::mm::{epoch, frames};
 use crate::{arch, sched};
 
-/// Tries to reclaim before a call fails, or a program is killed for lack of memory. What one finds may be of
-/// no use, such as frames that lie apart where two side by side are wanted.
+/// The tries to reclaim before a call fails, or a program is killed. The memory that one try finds may be of
+/// no use, such as frames that are not adjacent if two adjacent ones are wanted.
 const TRIES: usize = 8;
-/// Rounds in each that leave the tables of running programs alone.
+/// The rounds in each try that leave the tables of running programs alone.
 const MODEST: usize = 2;
 
 /// The shortest time without reclaim after a task has reclaimed in vain.
@@ -31,12 +31,13 @@ static BACKOFF_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Held by the task that reclaims, which stays on its core meanwhile.
 static RECLAIMING: SpinLock<()> = SpinLock::new(());
 
-/// Whether a task has just reclaimed in vain, no memory has come since, and not much is on its way.
+/// Returns whether a task has just reclaimed in vain, no memory has been freed since, and not much is about
+/// to be.
 fn is_backing_off() -> bool {
     arch::now_ns() < BACKOFF_UNTIL.load(Ordering::Relaxed) && !frames::has_plenty() && !epoch::is_much_dead()
 }
 
-/// Ends the time without reclaim: memory was found, or a program is killed whose memory will come back.
+/// Ends the time without reclaim: memory was found, or a program was killed and its memory will be freed.
 pub fn note_progress() {
     BACKOFF_UNTIL.store(0, Ordering::Relaxed);
 }
@@ -44,7 +45,7 @@ pub fn note_progress() {
 /// The tries to reclaim that one call has.
 pub struct Reclaim {
     left: usize,
-    /// Whether the call fails at once if another task has just reclaimed in vain.
+    /// Set if the call fails at once when another task has just reclaimed in vain.
     may_fail: bool,
     /// The time of the first try, in nanoseconds since boot.
     since: Option<u64>,
@@ -75,7 +76,7 @@ impl Reclaim {
         }
         let turn = if self.left > 0 && epoch::may_reclaim() { wait_for_turn() } else { None };
         if turn.is_none() || self.may_fail && is_backing_off() {
-            // Better than nothing is what pages leave to the kernel.
+            // The reserve that pages left to the kernel is better than nothing.
             return frames::reserve(false);
         }
         if is_kill_pending() {
@@ -104,14 +105,14 @@ impl Reclaim {
 /// Reclaims once, after `tried` tries.
 fn reclaim_once(tried: usize) -> bool {
     let found = (0..MODEST).any(|_| epoch::reclaim(false));
-    // A few frames that other cores kept ready are soon with another core again, and what the last try gave back was not
-    // enough for it: pages make room even so.
+    // Frames from other cores' magazines are soon in a magazine again, and if this is not the first try, the
+    // memory of the last one was not enough. So pages are compressed as well.
     let enough = found && tried == 0 && !frames::is_low();
     enough || page_out(tried) || found || epoch::reclaim(true)
 }
 
-/// Lets others run until no other task reclaims, and keeps others from it. Returns `None` if the running task
-/// is not to go on. The caller holds no lock.
+/// Lets other tasks run until none of them reclaims, and then locks reclaim. Returns `None` if the running
+/// task is not to go on. The caller holds no lock.
 fn wait_for_turn() -> Option<SpinGuard<'static, ()>> {
     while is_wanted() {
         if let Some(turn) = RECLAIMING.try_lock() {
@@ -123,15 +124,15 @@ fn wait_for_turn() -> Option<SpinGuard<'static, ()>> {
     None
 }
 
-/// Whether the running task is to go on. Lets others run first, if that is due.
+/// Returns whether the running task is to go on. Lets other tasks run first, if that is due.
 fn is_wanted() -> bool {
     let ends = arch::with_current(|task| task.process().ending.is_set());
     ends != Some(true) && sched::pause()
 }
 
-/// Errors of which some say that there is no memory.
+/// An error type with a value for a lack of memory.
 pub trait Shortage {
-    /// Whether this one does.
+    /// Returns whether this is that value.
     fn is_shortage(&self) -> bool;
 }
 
@@ -153,7 +154,8 @@ impl Shortage for FaultError {
     }
 }
 
-/// Does `operation`, and again if memory was reclaimed after it ran out. The caller holds no lock.
+/// Calls `operation`, and again whenever it fails for lack of memory and reclaim finds some. The caller holds
+/// no lock.
 ///
 /// # Errors
 /// Those of `operation`.
@@ -175,8 +177,8 @@ fn retry_with<R, E: Shortage>(
     }
 }
 
-/// Does `allocate`, and again while it fails with ENOMEM, as a fault at `at` would, unless the caller holds a
-/// lock or is killed.
+/// Calls `allocate`, and again while it fails with ENOMEM, as a fault at `at` would, unless the caller holds
+/// a lock or is killed.
 ///
 /// # Errors
 /// Those of `allocate`.
@@ -189,11 +191,11 @@ pub fn retry_on_enomem<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> R
     }
 }
 
-/// Does `locked`, which takes spin locks and reaches the user memory at `at` under them, without reclaim. If
-/// that makes it fail (EFAULT), the page is brought in without the locks, and `locked` is done again.
+/// Calls `locked`, which takes spin locks and accesses the user memory at `at` under them, without reclaim.
+/// If it fails with EFAULT, faults the page in without the locks and calls `locked` again.
 ///
 /// # Errors
-/// What `locked` says; EAGAIN if the page is lost again each time.
+/// Those of `locked`, and EAGAIN if the page is lost again each time.
 pub fn under_lock<R>(
     at: u64,
     access: Access,
@@ -202,7 +204,7 @@ pub fn under_lock<R>(
     under_lock_over(&mut (), access, |()| at..at.saturating_add(1), |()| locked())
 }
 
-/// The same for what is known only when `locked` has failed: the pages of `span` are brought in.
+/// Does the same if the pages are known only when `locked` has failed. Those of `span` are faulted in.
 ///
 /// # Errors
 /// See [`under_lock`].
@@ -221,7 +223,7 @@ pub fn under_lock_over<S, R>(
     Err(Errno::EAGAIN)
 }
 
-/// Whether all pages of `span` may be accessed, and are there.
+/// Faults in all pages of `span`, and returns whether they may be accessed.
 fn bring_in(span: Range<u64>, access: Access) -> bool {
     let first = span.start - span.start % PAGE_SIZE;
     (first..span.end).step_by(PAGE_SIZE as usize).all(|page| fault::from_kernel(VirtAddr::new(page), access))

@@ -1,4 +1,5 @@
-//! Robust futexes: a list in the program's memory of the locks a thread holds, released when it dies.
+//! Robust futexes: a list, in the program's memory, of the locks that a thread holds. They are released when
+//! it dies.
 
 use abi::Errno;
 use abi::process::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, RobustListHead};
@@ -8,7 +9,7 @@ use super::futex::{self, Word};
 use crate::mm::user;
 use crate::sched::Task;
 
-/// The longest list that is walked: it may be a circle.
+/// The longest list that is walked, because it may be circular.
 const LIMIT: usize = 2048;
 /// Bit 0 of a pointer marks a priority-inheritance lock, which we do not have.
 const MARK: u64 = 1;

@@ -4,15 +4,15 @@ use abi::Errno;
 
 use crate::fs::bytes::prefix;
 
-/// How much of a file is looked at.
+/// The bytes of a file that are looked at.
 pub const HEAD: usize = 256;
 
-/// What the first line asks for.
+/// The contents of the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script<'a> {
     /// The path of the program that runs it.
     pub interpreter: &'a [u8],
-    /// All that follows, as one argument.
+    /// The rest of the line, as one argument.
     pub argument: Option<&'a [u8]>,
 }
 
@@ -27,7 +27,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
 }
 
 impl<'a> Script<'a> {
-    /// What a file that begins with `head` asks for; `None` if it is no script.
+    /// Parses a file that begins with `head`. Returns `None` if it is no script.
     ///
     /// # Errors
     /// ENOEXEC if the line names no interpreter, or its path is truncated.

@@ -1,10 +1,12 @@
-//! Shutdown: the end of the first process is the end of the machine. The others are killed, everything is
-//! given back, and the report says how it ended.
+//! Shutdown. The machine ends with the first process. The other processes are killed, all memory is freed,
+//! and the report tells how the first process ended.
 //!
 //! ```text
-//!   first process: ENDING := true    look at all numbers: kill, wait      fork: publish the child's number   ENDING? → kill it
+//!   first process: ENDING := true   look at all numbers: kill, wait
+//!   fork: publish the child's number   ENDING? → kill it
 //! ```
-//! SeqCst on both sides: a child that the look misses was published after it, so its maker sees ENDING.
+//! SeqCst on both sides: if the scan misses a child, the child was published after it, so its parent sees
+//! ENDING.
 
 use alloc::sync::Arc;
 
@@ -23,12 +25,12 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// The last thread of the first process, while it waits for the others.
 static WAITING: SpinLock<Option<Arc<Task>>> = SpinLock::new(None);
 
-/// Whether the machine is about to end. See above.
+/// Returns whether the machine is about to end. See the module.
 pub fn is_ending() -> bool {
     ENDING.load(Ordering::SeqCst)
 }
 
-/// Notes that a process is gone, which the last thread of the first process may wait for.
+/// Wakes the last thread of the first process if it waits for others: a process is gone.
 pub fn note_process_gone() {
     if is_ending()
         && let Some(task) = &*WAITING.lock()
@@ -54,7 +56,7 @@ pub fn shut_down(task: &Task, ending: Ending) -> ! {
     arch::exit(0)
 }
 
-/// Whether there were any that have not ended yet.
+/// Kills all other processes, and returns whether there were any that had not ended yet.
 fn kill_others() -> bool {
     let mut found = false;
     pid::for_each(|process| {
@@ -66,8 +68,8 @@ fn kill_others() -> bool {
     found
 }
 
-/// Waits until every other task is freed: each core frees those that exited on it. This one lets tasks run that still give up
-/// the memory that they had before an exec: nobody knows them.
+/// Waits until every other task is freed. Each core frees the tasks that exited on it. This core lets tasks
+/// run that still free the memory that they had before an exec, and that are in no table.
 fn wait_for_memory(task: &Task) {
     while counters::sum(Counter::Spaces) > 1 || Arc::strong_count(&task.shared().memory) > 1 {
         sched::give_way();
@@ -92,7 +94,7 @@ fn report(task: &Task) {
 }
 
 impl Process {
-    /// A child that is made while the machine ends, or its parent, ends too.
+    /// Ends a child that was made while the machine or its parent is ending.
     pub(super) fn end_if_late(&self, parent: &Process) {
         if is_ending() || parent.ending.is_set() {
             self.end(Ending::Signal(abi::signal::SIGKILL));

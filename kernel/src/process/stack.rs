@@ -1,5 +1,5 @@
-//! The main thread's stack as a program finds it: argc, argv, envp, the auxiliary vector, and what they
-//! point to.
+//! The main thread's stack at the start of a program: argc, argv, envp, the auxiliary vector, and the strings
+//! that they point to.
 
 use alloc::vec::Vec;
 
@@ -12,12 +12,12 @@ use super::elf::Elf;
 use crate::arch;
 use crate::fs::fallible;
 
-/// What the auxiliary vector tells a program of itself.
+/// The properties of a program that its auxiliary vector reports.
 pub struct Told<'a> {
     pub elf: &'a Elf<'a>,
-    /// Where its interpreter is, or 0.
+    /// The address of its interpreter, or 0.
     pub interpreter_base: u64,
-    /// The path it was started by.
+    /// The path by which it was started.
     pub name: &'a [u8],
 }
 
@@ -25,14 +25,14 @@ pub struct Told<'a> {
 pub const TICKS_PER_SECOND: u64 = 100;
 const PLATFORM: &[u8] = b"x86_64\0";
 
-/// The bytes of the stack from the stack pointer, which is returned too, up to `top`.
+/// Builds the stack up to `top`. Returns the stack pointer and the bytes from there on.
 ///
 /// ```text
 ///   sp -> argc | argv.. 0 | envp.. 0 | auxv.. 0 0 | (pad) | random | platform | path | envp | argv <- top
 /// ```
 ///
 /// # Errors
-/// E2BIG if they fill more than a quarter of the stack; ENOMEM.
+/// E2BIG if it fills more than a quarter of the stack, ENOMEM.
 pub fn build(top: u64, strings: &Strings, told: &Told<'_>) -> Result<(u64, Vec<u8>), Errno> {
     let mut random = [0; 16];
     arch::fill_random(&mut random);
@@ -58,7 +58,7 @@ pub fn build(top: u64, strings: &Strings, told: &Told<'_>) -> Result<(u64, Vec<u
     Ok((sp, bytes))
 }
 
-/// Where each part begins, the first at `base`.
+/// Returns the address of each part, the first of which is at `base`.
 fn addresses<const N: usize>(base: u64, parts: &[&[u8]; N]) -> [u64; N] {
     let mut next = base;
     parts.map(|part| {
@@ -108,7 +108,7 @@ impl Words {
         fallible::push(&mut self.0, word)
     }
 
-    /// The address of each of `strings`, which lie at `at`, and a zero.
+    /// Adds the address of each of `strings`, which start at `at`, and a zero.
     fn pointers(&mut self, at: u64, strings: &[u8]) -> Result<(), Errno> {
         let mut start = at;
         for (index, _) in strings.iter().enumerate().filter(|(_, byte)| **byte == 0) {

@@ -15,7 +15,8 @@ use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, FsContext, fallible};
 use crate::sched;
 
-/// Starts the program that the boot image names. Needs: epochs with this core in them, files, address spaces.
+/// Starts the program that the boot image names. This core must be in the epochs, and files and address
+/// spaces must work.
 ///
 /// # Errors
 /// ENOEXEC, ENOENT, ENOMEM, E2BIG: nothing was started.

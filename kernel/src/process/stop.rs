@@ -1,15 +1,16 @@
-//! Stopping and going on: SIGSTOP and its like, SIGCONT.
+//! Stopping and continuing: SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, and SIGCONT.
 //!
-//! A stopped process runs no user instruction: each of its threads parks on its way to user mode, and one that sleeps in a
-//! call sleeps on there. A thread that took a signal that stops may be overtaken by a SIGCONT before it stops; so it
-//! counts those before it takes the signal, and if there is one more when it is about to stop, goes on.
+//! A stopped process runs no user instruction: each of its threads parks on its way to user mode, and one
+//! that sleeps in a call sleeps on. A SIGCONT may come after a thread has taken a signal that stops and
+//! before it stops. So the thread reads the number of SIGCONTs before it takes the signal, and does not stop
+//! if the number is higher when it is about to.
 //!
-//! 1. Who joins a process looks, under the lock of its threads, whether it is stopped: either it does, or whoever stops the
-//!    process finds it among the threads.
-//! 2. News is written under the lock of the parent link, and only if it is still true there: of a stop and a
-//!    SIGCONT that meet, the later one is told last.
+//! 1. A thread that joins a process checks, under the lock of its threads, whether it is stopped. Either it
+//!    sees the stop, or the task that stops the process finds it among the threads.
+//! 2. News is written under the lock of the parent link, and only if it is still true there. If a stop and a
+//!    SIGCONT meet, the later one is reported last.
 //!
-//! The first process does not stop: nobody could make it go on.
+//! The first process does not stop, because no process could continue it.
 
 use alloc::sync::Arc;
 
@@ -18,41 +19,41 @@ use sync::SpinLock;
 use super::Process;
 use crate::sched::{self, Task, attention};
 
-/// A change that a parent may ask for.
+/// A change of state that a parent may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A signal stopped it.
     Stopped(u32),
-    /// SIGCONT made it go on.
+    /// SIGCONT continued it.
     Continued,
 }
 
 struct State {
     stopped: bool,
-    /// How often SIGCONT was sent.
+    /// The number of SIGCONTs sent.
     continued: u64,
 }
 
-/// Whether a process may run.
+/// The stop state of a process.
 pub struct Stop(SpinLock<State>);
 
 impl Stop {
-    /// It may.
+    /// Creates the state of a process that is not stopped.
     pub fn new() -> Self {
         Self(SpinLock::new(State { stopped: false, continued: 0 }))
     }
 
-    /// How often SIGCONT was sent so far.
+    /// Returns the number of SIGCONTs sent so far.
     pub fn continued(&self) -> u64 {
         self.0.lock().continued
     }
 
-    /// Whether it is stopped.
+    /// Returns whether it is stopped.
     pub fn is_stopped(&self) -> bool {
         self.0.lock().stopped
     }
 
-    /// Whether this stopped it: not if SIGCONT came after the first `continued` ones.
+    /// Stops it unless more than `continued` SIGCONTs were sent, and returns whether this stopped it.
     fn begin(&self, continued: u64) -> bool {
         let mut state = self.0.lock();
         let stops = !state.stopped && state.continued == continued;
@@ -60,7 +61,7 @@ impl Stop {
         stops
     }
 
-    /// Whether it was stopped.
+    /// Counts a SIGCONT, ends a stop, and returns whether there was one.
     fn end(&self) -> bool {
         let mut state = self.0.lock();
         state.continued += 1;
@@ -69,7 +70,7 @@ impl Stop {
 }
 
 impl Process {
-    /// `signal`, taken when SIGCONT had been sent `continued` times, stops the process.
+    /// Stops the process by `signal`, which was taken when SIGCONT had been sent `continued` times.
     pub(super) fn stop_by(self: &Arc<Self>, signal: u32, continued: u64) {
         if self.pid() != super::FIRST && self.stop.begin(continued) {
             self.for_each_thread(|task| Task::notify(task, attention::STOPPED));
@@ -77,14 +78,14 @@ impl Process {
         }
     }
 
-    /// `task` has joined the process; the lock of the threads is held.
+    /// Notifies `task`, which has joined the process, if that is stopped. The lock of the threads is held.
     pub(super) fn stop_if_late(&self, task: &Task) {
         if self.stop.is_stopped() {
             task.attention.raise(attention::STOPPED);
         }
     }
 
-    /// SIGCONT was sent.
+    /// Handles a SIGCONT: continues the process if it is stopped.
     pub(super) fn go_on(self: &Arc<Self>) {
         if self.stop.end() {
             self.for_each_thread(|task| {
@@ -95,7 +96,7 @@ impl Process {
     }
 }
 
-/// Parks the running thread while its process is stopped; SIGKILL ends that too.
+/// Parks the running thread while its process is stopped. SIGKILL ends that too.
 pub fn rest(task: &Task) {
     task.attention.clear(attention::STOPPED);
     while task.process().stop.is_stopped() && !task.attention.has(attention::KILLED) {

@@ -1,4 +1,4 @@
-//! A task as its process sees it: how it joins, what it carries, how it leaves.
+//! The part of a task that belongs to its process: how it joins, its state, how it leaves.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,7 +21,7 @@ use crate::sched::{self, Start, Task, attention};
 /// Bytes of a thread's name, the NUL included.
 pub const NAME_BYTES: usize = 16;
 
-/// What a task may share with others, each part on its own.
+/// The state that a task may share with others, each part on its own.
 #[derive(Clone)]
 pub struct Shared {
     /// CLONE_VM.
@@ -32,31 +32,31 @@ pub struct Shared {
     pub fs: Arc<FsContext>,
 }
 
-/// What a thread has.
+/// The state of a thread.
 pub struct Thread {
-    /// Its number, unless it is the main thread: then it is the process's.
+    /// Its number, or `None` for the main thread, which has the process's number.
     number: Option<Pid>,
-    /// What it shares.
+    /// The state that it shares.
     pub shared: Shared,
-    /// Its mask and what was sent to it alone.
+    /// Its mask, and the signals sent to it alone.
     pub signals: ThreadSignals,
-    /// Its place in a futex's queue.
+    /// Its entry in a futex's queue.
     pub futex: Waiter,
     /// `set_robust_list`.
     pub robust_list: AtomicU64,
-    /// `set_tid_address`: a word to clear and wake when it exits; 0 for none.
+    /// `set_tid_address`: the address of a word to clear and wake when it exits, or 0.
     pub clear_tid: AtomicU64,
-    /// CLONE_CHILD_SETTID: where it writes its number before anything else; 0 for nowhere.
+    /// CLONE_CHILD_SETTID: the address where it writes its number before anything else, or 0.
     set_tid: AtomicU64,
     /// `PR_SET_NAME`.
     pub name: SpinLock<[u8; NAME_BYTES]>,
-    /// The parent that sleeps while this thread runs in its memory.
+    /// The latch of the parent that sleeps while this thread runs in its memory.
     latch: Option<Arc<Latch>>,
 }
 
-/// A thread to be.
+/// A thread that is about to be made.
 pub struct NewThread {
-    /// None: the main thread.
+    /// Its number, or `None` for the main thread.
     pub number: Option<Pid>,
     pub shared: Shared,
     pub name: [u8; NAME_BYTES],
@@ -71,7 +71,7 @@ pub struct NewThread {
 }
 
 impl NewThread {
-    /// Makes it a task of `process`, of which that knows nothing yet.
+    /// Makes a task of `process`, which is not in the list of threads yet.
     ///
     /// # Errors
     /// ENOMEM.
@@ -100,13 +100,14 @@ impl NewThread {
 }
 
 impl Process {
-    /// Makes `task` one of its threads.
+    /// Adds `task` to its threads.
     ///
     /// # Errors
-    /// ENOMEM; EAGAIN if the process is ending.
+    /// ENOMEM, EAGAIN if the process is ending.
     pub(super) fn add_thread(self: &Arc<Self>, task: &Arc<Task>) -> Result<(), Errno> {
         let mut threads = self.threads.lock();
-        // Under the lock that `end` takes after its decision: it sees us, or we see it.
+        // Under the lock that `end` takes after its decision: either `end` finds this task, or this task sees
+        // the decision.
         self.refuse_if_ending()?;
         let at = threads.partition_point(|other| other.tid() < task.tid());
         crate::fs::fallible::insert(&mut threads, at, task.clone())?;
@@ -118,13 +119,13 @@ impl Process {
         Ok(())
     }
 
-    /// Whether that was the last one.
+    /// Removes `leaving` from its threads, and returns whether it was the last one.
     fn remove_thread(&self, leaving: &Task) -> bool {
         let mut threads = self.threads.lock();
         let at = threads.iter().position(|task| core::ptr::eq(&raw const **task, leaving));
         let gone = at.map(|at| threads.remove(at));
         let is_last = threads.is_empty();
-        // One lock at a time: a guard lives to the end of its statement.
+        // One lock at a time: a guard is dropped at the end of its statement.
         let name = *leaving.thread.name.lock();
         *self.last_name.lock() = name;
         let faults = if is_last { faults(leaving.space()) } else { 0 };
@@ -145,7 +146,7 @@ impl Process {
         {
             let threads = self.threads.lock();
             self.refuse_if_ending().map_err(|_| Errno::EINTR)?;
-            // Relaxed: under the lock, and `notify` orders it for who is notified.
+            // Relaxed: this is under the lock, and `notify` orders it for the threads that are notified.
             self.executor.store(task.tid(), Ordering::Relaxed);
             let others = threads.iter().filter(|other| other.tid() != task.tid());
             others.for_each(|other| Task::notify(other, attention::KILLED));
@@ -156,7 +157,7 @@ impl Process {
         if self.ending.is_set() { Err(Errno::EINTR) } else { Ok(()) }
     }
 
-    /// Puts `new`, which has the process's number, in the place of its only thread `old`.
+    /// Replaces its only thread `old` by `new`, which has the process's number.
     ///
     /// # Errors
     /// EINTR if the process ends.
@@ -174,13 +175,13 @@ impl Process {
     }
 }
 
-/// Ends the running thread; its process ends with the last one. Holds no counted reference across the end,
-/// which never returns to drop it.
+/// Ends the running thread. The process ends with its last one. No counted reference is held here at the end,
+/// because this function never returns to drop it.
 pub fn exit_thread() -> ! {
     sched::with_current(|task| {
         leave_memory(task);
         let process = task.process();
-        // What the first process leaves is looked at.
+        // The memory of the first process is still needed for the report.
         if process.pid() != FIRST {
             task.shared().memory.release();
         }
@@ -193,7 +194,7 @@ pub fn exit_thread() -> ! {
     sched::exit()
 }
 
-/// The last thread leaves.
+/// Ends the process after its last thread has left.
 fn end_process(task: &Task, process: &Arc<Process>) {
     process.ending.set(Ending::Status(process.main_status.load(Ordering::Relaxed)));
     let Some(ending) = process.ending.get() else { return };
@@ -204,7 +205,7 @@ fn end_process(task: &Task, process: &Arc<Process>) {
     shutdown::note_process_gone();
 }
 
-/// The running thread will not touch its memory again: it exits, or runs another program.
+/// Leaves the memory: the running thread will not touch it again, because it exits or runs another program.
 pub(super) fn leave_memory(task: &Task) {
     robust::release(task);
     announce(task);
@@ -216,8 +217,8 @@ pub(super) fn leave_memory(task: &Task) {
     }
 }
 
-/// CLONE_CHILD_CLEARTID: what `pthread_join` waits for, as on Linux if somebody else has the memory. A bad address is the program's
-/// problem.
+/// Clears and wakes the word for which `pthread_join` waits (CLONE_CHILD_CLEARTID). As on Linux, only if
+/// other threads use the memory. A bad address is ignored.
 fn announce(task: &Task) {
     let at = task.thread.clear_tid.load(Ordering::Relaxed);
     if at == 0 || task.shared().memory.is_mine_alone() {
@@ -228,7 +229,7 @@ fn announce(task: &Task) {
     }
 }
 
-/// The running thread's first act.
+/// Writes the thread's number for CLONE_CHILD_SETTID, before it first runs in user mode.
 pub fn introduce(task: &Task) {
     task.attention.clear(attention::BORN);
     let at = task.thread.set_tid.swap(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What processes have used: CPU time and page faults.
+//! The resources that processes have used: CPU time and page faults.
 
 use sync::atomic::{AtomicU64, Ordering};
 use vm::Event;
@@ -6,7 +6,7 @@ use vm::Event;
 use super::Process;
 use crate::mm::space::SpaceHandle;
 
-/// An amount.
+/// An amount of resources.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// CPU time, in nanoseconds.
@@ -15,7 +15,8 @@ pub struct Usage {
     pub faults: u64,
 }
 
-/// A sum that grows. Relaxed: a statistic, and whoever needs it exact reads it under a lock that orders it.
+/// A sum that grows. Relaxed: it is a statistic, and callers that need an exact value read it under a lock
+/// that orders it.
 #[derive(Debug, Default)]
 pub struct Total {
     cpu_ns: AtomicU64,
@@ -23,39 +24,39 @@ pub struct Total {
 }
 
 impl Total {
-    /// Adds to it.
+    /// Adds `usage`.
     pub fn add(&self, usage: &Usage) {
         self.cpu_ns.fetch_add(usage.cpu_ns, Ordering::Relaxed);
         self.faults.fetch_add(usage.faults, Ordering::Relaxed);
     }
 
-    /// The sum so far.
+    /// Returns the sum so far.
     pub fn get(&self) -> Usage {
         Usage { cpu_ns: self.cpu_ns.load(Ordering::Relaxed), faults: self.faults.load(Ordering::Relaxed) }
     }
 }
 
-/// Page faults in a space.
+/// Returns the number of page faults in a space.
 pub fn faults(space: &SpaceHandle) -> u64 {
     let counters = space.counters();
     counters[Event::AllocFault] + counters[Event::HugeFault] + counters[Event::FillFault]
 }
 
 impl Process {
-    /// CPU time of all its threads, in nanoseconds.
+    /// Returns the CPU time of all its threads, in nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
         let mut sum = self.past.get().cpu_ns;
         self.for_each_thread(|task| sum += task.cpu_ns());
         sum
     }
 
-    /// What it used.
+    /// Returns the resources that it used.
     pub fn usage(&self) -> Usage {
         let space_faults = self.memory().map_or(0, |memory| faults(&memory.space));
         Usage { cpu_ns: self.cpu_ns(), faults: self.past.get().faults + space_faults }
     }
 
-    /// What it and the children it waited for used.
+    /// Returns the resources that it and the children that it waited for used.
     pub fn whole_usage(&self) -> Usage {
         let (own, children) = (self.usage(), self.children_usage.get());
         Usage { cpu_ns: own.cpu_ns + children.cpu_ns, faults: own.faults + children.faults }

@@ -8,14 +8,14 @@ use sync::SpinLock;
 use crate::fs::fallible;
 use crate::sched::{self, Task, attention};
 
-/// Opens once: when the child has left the memory for another program, or ended.
+/// A latch that opens once, when the child has left the memory for another program or has ended.
 ///
-/// A closed one holds the parent. An open one holds nobody: a task that exits has opened its own, so tasks that are freed
-/// free no others, however long the chain of those that wait for one another was.
+/// A closed latch holds a reference to the parent. An open one holds none. A task that exits has opened its
+/// own, so freeing a task frees no others, however long the chain of tasks that waited for one another was.
 pub struct Latch(SpinLock<Option<Arc<Task>>>);
 
 impl Latch {
-    /// A closed one, for the running task to wait at.
+    /// Creates a closed latch, for the running task to wait at.
     ///
     /// # Errors
     /// ENOMEM.
@@ -23,7 +23,7 @@ impl Latch {
         fallible::arc(Self(SpinLock::new(Some(sched::current()))))
     }
 
-    /// Lets the parent go on, which sees what the child wrote: by the lock.
+    /// Opens it and wakes the parent, which sees the child's writes because of the lock.
     pub fn open(&self) {
         let parent = self.0.lock().take();
         if let Some(parent) = parent {
@@ -31,7 +31,8 @@ impl Latch {
         }
     }
 
-    /// Sleeps until it is open. Only the end of the process comes between: a handler would run in the child's memory.
+    /// Sleeps until it is open. Only the end of the process ends that earlier, because a handler would run in
+    /// the child's memory.
     pub fn wait(&self, parent: &Task) {
         while self.0.lock().is_some() && !parent.attention.has(attention::KILLED) {
             sched::park();

@@ -11,7 +11,7 @@ use super::stop::News;
 use super::usage::Usage;
 use super::{Ending, Process};
 
-/// Whom to wait for.
+/// The children to wait for.
 #[derive(Clone, Copy, Debug)]
 pub enum Who {
     /// Any child.
@@ -22,42 +22,42 @@ pub enum Who {
     Group(u32),
 }
 
-/// Children by what they tell their parent when they end.
+/// Kinds of children, by the signal that they send when they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// SIGCHLD.
     Usual,
-    /// Anything else.
+    /// Any other signal, or none.
     Clone,
     /// Either.
     Any,
 }
 
-/// What a call waits for.
+/// The condition that a call waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Whom.
+    /// The children.
     pub who: Who,
-    /// Which kind of them.
+    /// Their kind.
     pub kind: Kind,
-    /// Whether for those that end,
+    /// Set to wait for children that end.
     pub ended: bool,
-    /// stop,
+    /// Set to wait for children that stop.
     pub stopped: bool,
-    /// or go on.
+    /// Set to wait for children that continue.
     pub continued: bool,
-    /// Whether the child is left as it is.
+    /// Set to leave the child unreaped and its news unread (WNOWAIT).
     pub stay: bool,
 }
 
-/// What was found.
+/// A child that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The child.
+    /// Its number.
     pub pid: u32,
-    /// What it did.
+    /// The change of its state.
     pub state: State,
-    /// What it, and whom it waited for, used.
+    /// The resources that it and the children that it waited for used.
     pub usage: Usage,
 }
 
@@ -86,10 +86,10 @@ impl Wanted {
 }
 
 impl Process {
-    /// Waits for a child, or, unless it `may_wait`, only looks.
+    /// Waits for a child. Only looks if `may_wait` is false, and returns `None` if there is none.
     ///
     /// # Errors
-    /// ECHILD if there is none to wait for, EINTR.
+    /// ECHILD if there is no child that it can wait for, EINTR.
     pub fn wait_for(&self, wanted: &Wanted, may_wait: bool) -> Result<Option<Found>, Errno> {
         match self.look_for(wanted) {
             Some(found) => found.map(Some),
@@ -98,8 +98,11 @@ impl Process {
         }
     }
 
-    /// A child that did what is wanted; ECHILD if there is none that ever can. Of threads that look at the same time
-    /// one gets it.
+    /// Returns a child with a wanted change of state, or `None` if there is none yet. If several threads look
+    /// at the same time, one gets it.
+    ///
+    /// # Errors
+    /// ECHILD if there is no child that can have such a change.
     fn look_for(&self, wanted: &Wanted) -> Option<Result<Found, Errno>> {
         loop {
             let mut is_parent = false;
@@ -116,7 +119,7 @@ impl Process {
         }
     }
 
-    /// Whether it was ours to take.
+    /// Takes `child`, and returns whether no other thread has reaped it before.
     fn take(&self, child: &Process, found: &Found, wanted: &Wanted) -> bool {
         wanted.stay || !matches!(found.state, State::Ended(_)) || self.reap(child)
     }
@@ -128,7 +131,7 @@ fn found(child: &Arc<Process>, wanted: &Wanted) -> Option<(Arc<Process>, Found)>
 }
 
 impl Ending {
-    /// As `wait4` tells it.
+    /// Returns it as `wait4` encodes it.
     pub fn wait_status(self) -> u32 {
         match self {
             Self::Status(status) => u32::from(status) << 8,
@@ -138,7 +141,7 @@ impl Ending {
 }
 
 impl State {
-    /// As `wait4` tells it.
+    /// Returns it as `wait4` encodes it.
     pub fn wait_status(self) -> u32 {
         match self {
             Self::Ended(ending) => ending.wait_status(),

@@ -1,4 +1,4 @@
-//! Where sleepers hang: buckets, each with a lock on its own cache lines.
+//! The buckets of sleeping tasks, each with a lock on its own cache lines.
 
 use alloc::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::sched::{Task, TaskList, WaitChain};
 
 const BUCKETS: usize = 256;
 
-/// Sleepers of one bucket, first come, first woken.
+/// The sleepers of one bucket, in the order in which they came.
 pub struct Sleepers {
     list: TaskList<WaitChain>,
-    /// How many came so far.
+    /// The number of tasks that came so far.
     came: u64,
 }
 
@@ -21,14 +21,14 @@ impl Sleepers {
         Self { list: TaskList::new(), came: 0 }
     }
 
-    /// Adds a task that is in no bucket, asleep on the word `key`.
+    /// Adds a task, which is in no bucket, asleep on the word `key`.
     pub fn push(&mut self, task: Arc<Task>, key: Key) {
         self.came += 1;
         task.thread.futex.enter(key, self.came);
         self.list.push(task);
     }
 
-    /// Takes a task that gives up.
+    /// Removes a task that stops waiting.
     pub fn remove(&mut self, task: &Arc<Task>) {
         self.list.remove(task);
         task.thread.futex.leave();
@@ -39,7 +39,7 @@ static TABLE: Table = Table([const { CachePadded::new(SpinLock::new(Sleepers::ne
 
 struct Table([CachePadded<SpinLock<Sleepers>>; BUCKETS]);
 
-/// The number of a bucket: in range whatever word a program chose.
+/// The number of a bucket. It is in range whatever word a program chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Index(usize);
 
@@ -56,22 +56,22 @@ impl Table {
     }
 }
 
-/// The bucket of the word `key`, locked.
+/// Returns the bucket of the word `key`, locked.
 pub fn bucket(key: Key) -> SpinGuard<'static, Sleepers> {
     TABLE.lock(Index::of(key))
 }
 
-/// Whom one call is about: those who sleep when it first looks. Who comes later, perhaps woken by this very call
-/// and asleep again, is not, or the call need never end.
+/// The sleepers that one call concerns: those that sleep at its first look. Tasks that come later are left
+/// out. They may have been woken by this call and be asleep again, and the call might never end.
 pub struct Wanted {
     key: Key,
     bits: u32,
-    /// How many had come to the bucket at the first look.
+    /// The number of tasks that had come to the bucket at the first look.
     came: Option<u64>,
 }
 
 impl Wanted {
-    /// The sleepers on the word `key` whose bits meet `bits`.
+    /// Selects the sleepers on the word `key` whose bits intersect `bits`.
     pub fn new(key: Key, bits: u32) -> Self {
         Self { key, bits, came: None }
     }
@@ -85,15 +85,15 @@ impl Wanted {
     }
 }
 
-/// Tasks taken out of their bucket, and woken when this is dropped: after the bucket is unlocked, since
-/// waking may interrupt other cores, and that takes its time.
+/// Tasks that were removed from their bucket. They are woken when this is dropped, after the bucket is
+/// unlocked, because waking may interrupt other cores and takes long.
 #[derive(Default)]
 pub struct Batch([Option<Arc<Task>>; Batch::MOST]);
 
 impl Batch {
     const MOST: usize = 8;
 
-    /// Takes up to `count` tasks, as far as they fit.
+    /// Removes up to `count` tasks, as far as they fit.
     pub fn take(sleepers: &mut Sleepers, wanted: &mut Wanted, count: usize) -> Self {
         let mut batch = Self::default();
         for place in batch.0.iter_mut().take(count) {
@@ -105,12 +105,12 @@ impl Batch {
         batch
     }
 
-    /// How many.
+    /// Returns the number of tasks.
     pub fn len(&self) -> usize {
         self.0.iter().flatten().count()
     }
 
-    /// Whether there may be more.
+    /// Returns whether there may be more tasks.
     pub fn is_full(&self) -> bool {
         self.len() == Self::MOST
     }
@@ -131,7 +131,7 @@ pub enum Pair {
 }
 
 impl Pair {
-    /// The buckets of two words.
+    /// Locks the buckets of two words.
     pub fn lock(first: Key, second: Key) -> Self {
         let (a, b) = (Index::of(first), Index::of(second));
         if a == b {
@@ -141,7 +141,7 @@ impl Pair {
         if a < b { Self::Two(low, high) } else { Self::Two(high, low) }
     }
 
-    /// That of the first word.
+    /// Returns the bucket of the first word.
     pub fn first(&mut self) -> &mut Sleepers {
         match self {
             Self::One(sleepers) | Self::Two(sleepers, _) => sleepers,
@@ -154,7 +154,7 @@ impl Pair {
         }
     }
 
-    /// Moves up to `count` sleepers to the word `to`; how many.
+    /// Moves up to `count` sleepers to the word `to`, and returns how many.
     pub fn transfer(&mut self, wanted: &mut Wanted, to: Key, count: usize) -> usize {
         let count = if wanted.key == to { 0 } else { count };
         let mut moved = 0;

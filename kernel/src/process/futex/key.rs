@@ -1,4 +1,4 @@
-//! What makes a futex word the same word for several threads.
+//! Keys: the identity of a futex word for several threads.
 
 use alloc::sync::Arc;
 
@@ -9,20 +9,20 @@ use vm::{Flags, Mapping, PAGE_SIZE, VirtAddr};
 use crate::mm::{file_mapping, user};
 use crate::sched::Task;
 
-/// A word as a call names it.
+/// A word as a call specifies it.
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
-    /// Its address. Aligned and in user space.
+    /// Its address, aligned and in user space.
     at: u64,
-    /// Only threads of one address space are meant.
+    /// Set if only threads of one address space use it.
     is_private: bool,
 }
 
 impl Word {
-    /// The word at `at`.
+    /// Returns the word at `at`.
     ///
     /// # Errors
-    /// EINVAL, EFAULT.
+    /// EINVAL if it is not aligned, EFAULT if it is not in user space.
     pub fn new(at: u64, is_private: bool) -> Result<Self, Errno> {
         match (at % 4, at) {
             (0, 1..user::USER_END) => Ok(Self { at, is_private }),
@@ -31,37 +31,37 @@ impl Word {
         }
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn at(self) -> u64 {
         self.at
     }
 }
 
-/// A word: where it is, and in what.
+/// The identity of a word: the object that contains it, and the position there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Names an address space, by its place in memory, which its threads keep; or what shared memory shows, by a number that is
-    /// never used again: who sleeps there may have unmapped it.
+    /// The address space, by its kernel address, which stays the same as long as it has threads. Or the file
+    /// or shared memory, by a number that is never used again, because a sleeper may have unmapped it.
     pub home: u64,
-    /// The address, or the offset and one. Never 0.
+    /// The address in the space, or the offset in the file plus one. Never 0.
     pub at: u64,
 }
 
 impl Key {
-    /// That of `word` in the memory of `task`.
+    /// Returns the key of `word` in the memory of `task`.
     pub fn of(task: &Task, word: Word) -> Self {
         let shared = if word.is_private { None } else { shared(task, word.at) };
         shared.unwrap_or(Self { home: Arc::as_ptr(task.space()) as u64, at: word.at })
     }
 
-    /// Any number below 256, seldom the same for two words.
+    /// Returns a hash below 256.
     pub fn hash(self) -> usize {
         // Fibonacci hashing: the high bits of the product depend on all of the sum.
         ((self.home >> 4).wrapping_add(self.at >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
     }
 }
 
-/// That of a word in shared memory.
+/// Returns the key of a word in shared memory.
 fn shared(task: &Task, at: u64) -> Option<Key> {
     let address = VirtAddr::new(at);
     let mut key = None;

@@ -1,19 +1,20 @@
-//! Sleeping on a word of the program's memory.
+//! Futexes: sleeping on a word of the program's memory.
 //!
-//! Sleepers hang in buckets, chosen by a hash of the word's key, each with a lock on its own cache lines. A
-//! sleeper checks the word and enters the bucket under its lock; a waker, who changed the word before,
-//! searches the bucket under the same lock: the sleeper sees the new word, or the waker sees the sleeper.
+//! Sleepers are in buckets, chosen by a hash of the word's key, each with a lock on its own cache lines. A
+//! sleeper checks the word and enters the bucket under its lock. A waker has changed the word before, and
+//! searches the bucket under the same lock. So the sleeper sees the new word, or the waker sees the sleeper.
 //!
-//! 1. `Waiter::home` and `Waiter::at` are the [`Key`] of the word that a task sleeps on; `at` 0 says that it is in no
-//!    bucket. They change only under the lock of the bucket that they name (a requeue holds both locks).
-//! 2. Whoever takes a task out of its bucket sets `at` to 0: a waker, or the sleeper itself when it
-//!    gives up. A sleeper whose `at` is 0 was woken, even if its time ran out at the same moment: no wake-up
-//!    is swallowed.
-//! 3. A call wakes or moves only who slept when it first had the bucket's lock, known by `Waiter::came`: it lets go of
-//!    the lock while it wakes a batch, and who is woken may be back before the next.
+//! 1. `Waiter::home` and `Waiter::at` are the [`Key`] of the word that a task sleeps on. An `at` of 0 says
+//!    that it is in no bucket. They change only under the lock of the bucket that they name (a requeue holds
+//!    both locks).
+//! 2. A task is removed from its bucket by a waker, or by itself when it stops waiting. Both set `at` to 0. A
+//!    sleeper whose `at` is 0 was woken, even if its time ran out at the same moment. So no wake-up is lost.
+//! 3. A call wakes or moves only tasks that slept when it first had the bucket's lock, known by
+//!    `Waiter::came`. It releases the lock while it wakes a batch, and a woken task may be back before the
+//!    next batch.
 //!
-//! The word is read under the bucket's lock. That may fault, which takes the address space's locks: nobody
-//! who holds those comes here. It does not look for memory, though: see `process::reclaim`.
+//! The word is read under the bucket's lock. That may fault and take the address space's locks, and no holder
+//! of those takes a bucket's lock. The fault does not reclaim memory, though: see `process::reclaim`.
 
 mod bucket;
 mod key;
@@ -33,18 +34,18 @@ pub use key::{Key, Word};
 
 use bucket::{Batch, Pair, Wanted, bucket};
 
-/// A task's place in a bucket.
+/// The entry of a task in a bucket.
 #[derive(Debug)]
 pub struct Waiter {
     home: AtomicU64,
     at: AtomicU64,
     bits: AtomicU32,
-    /// Its number among all that ever came to the bucket.
+    /// Its number among all tasks that came to the bucket.
     came: AtomicU64,
 }
 
 impl Waiter {
-    /// In no bucket.
+    /// Creates an entry in no bucket.
     pub const fn new() -> Self {
         Self {
             home: AtomicU64::new(0),
@@ -54,27 +55,30 @@ impl Waiter {
         }
     }
 
-    /// The word it sleeps on. Exact under the lock of its bucket; else the halves may belong to two words.
+    /// Returns the word it sleeps on. Exact under the lock of its bucket. Otherwise the halves may belong to
+    /// two words.
     fn key(&self) -> Option<Key> {
-        // Acquire pairs with the Release in `leave`: who sees 0 sees what the waker did before.
+        // Acquire pairs with the Release in `leave`: a task that sees 0 sees the waker's earlier writes.
         let at = self.at.load(Ordering::Acquire);
         (at != 0).then(|| Key { home: self.home.load(Ordering::Relaxed), at })
     }
 
-    /// Into a bucket, as the `came`th. Under its lock, like the two below, so Relaxed.
+    /// Notes that it is in the bucket of `key` as the `came`th. Relaxed, like the two below, because the
+    /// bucket is locked.
     fn enter(&self, key: Key, came: u64) {
         self.came.store(came, Ordering::Relaxed);
         self.home.store(key.home, Ordering::Relaxed);
         self.at.store(key.at, Ordering::Relaxed);
     }
 
-    /// Out of it.
+    /// Notes that it is in no bucket.
     fn leave(&self) {
         // Release pairs with the Acquire in `key`.
         self.at.store(0, Ordering::Release);
     }
 
-    /// Whether it is among the first `came`, on the word `key`, and its bits meet `bits`.
+    /// Returns whether it is among the first `came`, sleeps on the word `key`, and has bits that intersect
+    /// `bits`.
     fn matches(&self, key: Key, bits: u32, came: u64) -> bool {
         self.key() == Some(key)
             && self.bits.load(Ordering::Relaxed) & bits != 0
@@ -82,8 +86,7 @@ impl Waiter {
     }
 }
 
-/// Sleeps until woken on `word`, if it is `expected`; until `deadline` (nanoseconds since boot)
-/// at most.
+/// Sleeps on `word` if it is `expected`, until woken or until `deadline` (nanoseconds since boot).
 ///
 /// # Errors
 /// EAGAIN (another value), ETIMEDOUT, EINTR, EINVAL, EFAULT, ENOMEM.
@@ -92,7 +95,7 @@ pub fn wait(word: Word, expected: u32, bits: u32, deadline: Option<u64>) -> Resu
     let key = Key::of(&task, word);
     under_lock(word.at(), Access::Read, || enter(&task, (key, word.at()), expected, bits))?;
     let slept = sleep(&task, deadline);
-    // Still in a bucket: no thread woke us. Else one did, whatever else happened.
+    // If the task is still in a bucket, no thread woke it. Otherwise one did, whatever else happened.
     if dequeue(&task) { slept } else { Ok(()) }
 }
 
@@ -106,7 +109,7 @@ fn enter(task: &Arc<Task>, (key, at): (Key, u64), expected: u32, bits: u32) -> R
     Ok(())
 }
 
-/// Until it is in no bucket, or an error.
+/// Sleeps until the task is in no bucket, or returns an error.
 fn sleep(task: &Task, deadline: Option<u64>) -> Result<(), Errno> {
     while task.thread.futex.key().is_some() {
         task.check_interrupted()?;
@@ -131,7 +134,8 @@ fn dequeue(task: &Arc<Task>) -> bool {
     }
 }
 
-/// Wakes up to `count` sleepers on `word` in the memory of `task` whose bits meet `bits`; how many.
+/// Wakes up to `count` sleepers on `word` in the memory of `task` whose bits intersect `bits`, and returns
+/// how many.
 pub fn wake(task: &Task, word: Word, count: usize, bits: u32) -> usize {
     let key = Key::of(task, word);
     let mut wanted = Wanted::new(key, bits);
@@ -145,8 +149,8 @@ pub fn wake(task: &Task, word: Word, count: usize, bits: u32) -> usize {
     }
 }
 
-/// Wakes up to `wake` sleepers on the word `from` and moves up to `moved` others to the word `to`;
-/// how many in all. With `expected`, only if the word `from` has that value.
+/// Wakes up to `counts.0` sleepers on the word `from` and moves up to `counts.1` others to the word `to`.
+/// Returns how many in all. With `expected`, does so only if the word `from` has that value.
 ///
 /// # Errors
 /// EAGAIN (another value), EFAULT.
@@ -161,7 +165,7 @@ pub fn requeue(
     under_lock(from.at(), Access::Read, || wake_and_move(keys, counts, expected))
 }
 
-/// EFAULT comes before anything is changed.
+/// Does the work of [`requeue`]. If it fails with EFAULT, nothing has changed.
 fn wake_and_move(
     (from, to): (Key, Key),
     (wake, moved): (usize, usize),
@@ -188,8 +192,8 @@ fn wake_and_move(
     }
 }
 
-/// Changes the word `second` as `operation` says and wakes up to `counts.0` sleepers on `first`; if the
-/// old value satisfies the operation's comparison, also up to `counts.1` on `second`. How many in all.
+/// Changes the word `second` by `operation` and wakes up to `counts.0` sleepers on `first`. If the old value
+/// satisfies the operation's comparison, also wakes up to `counts.1` on `second`. Returns how many in all.
 ///
 /// # Errors
 /// ENOSYS (unknown operation), EFAULT.

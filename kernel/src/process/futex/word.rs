@@ -1,15 +1,15 @@
-//! FUTEX_WAKE_OP's little language: change a word, compare what it was.
+//! The operations of FUTEX_WAKE_OP: changing a word, and comparing its old value.
 
 use abi::Errno;
 
 use crate::mm::user;
 
-/// The operand fields of FUTEX_WAKE_OP are 12 bits, signed.
+/// Sign-extends an operand field of FUTEX_WAKE_OP, which has 12 bits.
 fn signed_12(bits: u32) -> i32 {
     (bits << 20) as i32 >> 20
 }
 
-/// Changes the word at `at`; what it was.
+/// Changes the word at `at` and returns its old value.
 ///
 /// # Errors
 /// ENOSYS (unknown operation), EFAULT.
@@ -36,7 +36,7 @@ pub fn update(at: u64, operation: u32) -> Result<u32, Errno> {
     }
 }
 
-/// Whether `old` satisfies the operation's comparison.
+/// Returns whether `old` satisfies the operation's comparison.
 ///
 /// # Errors
 /// ENOSYS (unknown comparison).

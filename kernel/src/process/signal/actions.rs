@@ -1,4 +1,4 @@
-//! What is done about each signal. Threads share it, and processes may.
+//! The actions for each signal. Threads share them, and so do processes after `clone` with CLONE_SIGHAND.
 
 use alloc::sync::Arc;
 use core::mem::replace;
@@ -16,7 +16,7 @@ type Table = [Sigaction; NSIG as usize];
 /// One action for each signal.
 pub struct Actions(SpinLock<Table>);
 
-/// Where that of `signal` is, from 1 on.
+/// Returns the index of `signal`, which counts from 1.
 pub(super) fn place(signal: u32) -> usize {
     (signal as usize).wrapping_sub(1)
 }
@@ -26,12 +26,12 @@ impl Actions {
         fallible::arc(Self(SpinLock::new(table)))
     }
 
-    /// That of `signal`.
+    /// Returns the action for `signal`.
     pub fn get(&self, signal: u32) -> Sigaction {
         self.0.lock().get(place(signal)).copied().unwrap_or_default()
     }
 
-    /// Sets that of `signal`; what it was.
+    /// Sets the action for `signal` and returns the old one.
     pub fn replace(&self, signal: u32, action: Sigaction) -> Sigaction {
         self.0.lock().get_mut(place(signal)).map_or_else(Sigaction::default, |old| replace(old, action))
     }
@@ -40,7 +40,7 @@ impl Actions {
         *self.0.lock()
     }
 
-    /// The same without handlers.
+    /// Returns a copy without handlers.
     fn unhandled(&self) -> Result<Arc<Self>, Errno> {
         let mut table = self.table();
         for action in &mut table {
@@ -52,7 +52,7 @@ impl Actions {
 }
 
 impl ProcessSignals {
-    /// The default for all; nothing waits.
+    /// Creates the default for all signals, with none pending.
     ///
     /// # Errors
     /// ENOMEM.
@@ -64,7 +64,7 @@ impl ProcessSignals {
         Self { actions: SpinLock::new(actions), pending: Pending::new() }
     }
 
-    /// Those of a child that is made with `flags`.
+    /// Returns the actions of a child that is made with `flags`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -77,7 +77,8 @@ impl ProcessSignals {
         }))
     }
 
-    /// What another program begins with: what was handled has its default again.
+    /// Returns the actions of another program that this process will run: handled signals have their default
+    /// again.
     ///
     /// # Errors
     /// ENOMEM.
@@ -85,7 +86,7 @@ impl ProcessSignals {
         self.actions.lock().clone().unhandled()
     }
 
-    /// From now on `actions` are what is done.
+    /// Replaces the actions.
     pub fn replace_actions(&self, actions: Arc<Actions>) {
         let _old = replace(&mut *self.actions.lock(), actions);
     }

@@ -1,26 +1,27 @@
-//! The alternate stack of a thread: who is on it, and who may change it.
+//! The alternate signal stack of a thread: when it is in use, and how it changes.
 //!
-//! One that disarms itself (SS_AUTODISARM) is none once a handler has begun, until that returns: the handler may
-//! leave it for another flow of control, which may take signals, and set another one.
+//! A stack that disarms itself (SS_AUTODISARM) is none from the begin of a handler until that returns. The
+//! handler may switch from it to another flow of control, which may take signals and set another stack.
 
 use abi::Errno;
 use abi::signal::*;
 
-/// There is none.
+/// No alternate stack.
 pub const NONE: SignalStack = SignalStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
 
-/// Whether a stack pointer `sp` is on `stack`. It grows down: its end is on it, its lowest address is not.
+/// Returns whether a stack pointer `sp` is on `stack`. It grows down, so its end is on it and its lowest
+/// address is not.
 pub fn covers(stack: &SignalStack, sp: u64) -> bool {
     sp > stack.base && sp - stack.base <= stack.size
 }
 
-/// Whether a thread with the stack pointer `sp` uses `stack`, so that a handler goes below `sp`, and the stack
-/// must stay what it is.
+/// Returns whether a thread with the stack pointer `sp` uses `stack`. Then a handler's frame goes below `sp`,
+/// and the stack must not change.
 pub fn in_use(stack: &SignalStack, sp: u64) -> bool {
     stack.flags & SS_AUTODISARM == 0 && covers(stack, sp)
 }
 
-/// The alternate stack as a program is told of it.
+/// Returns the alternate stack as `sigaltstack` reports it.
 pub fn told(stack: &SignalStack, sp: u64) -> SignalStack {
     let state = match stack.size {
         0 => SS_DISABLE,
@@ -30,7 +31,7 @@ pub fn told(stack: &SignalStack, sp: u64) -> SignalStack {
     SignalStack { flags: state | stack.flags & SS_AUTODISARM, ..*stack }
 }
 
-/// What becomes of `old` when a thread with the stack pointer `sp` asks for `new`.
+/// Returns the new alternate stack when a thread with the stack pointer `sp` and the stack `old` sets `new`.
 ///
 /// # Errors
 /// EPERM while it is in use, EINVAL (flags), ENOMEM (too small).

@@ -1,4 +1,4 @@
-//! Taking signals on the way to user mode, and forcing those of faults.
+//! Delivering signals on the way to user mode, and forcing those of faults.
 
 use abi::Errno;
 use abi::signal::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIG_DFL, SIG_IGN, SIGSEGV, Sigaction};
@@ -9,31 +9,31 @@ use super::{IGNORED, Origin, STOPPING, bit};
 use crate::arch::TrapFrame;
 use crate::sched::Task;
 
-/// What becomes of a process when it gets a signal.
+/// The effect of a signal on a process.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
     /// It goes on, perhaps in a handler.
     Lives,
     /// It ends by this signal.
     Dies(u32),
-    /// It ends by its own fault, of which it cannot be told.
+    /// It ends by its own fault, because no handler can run.
     Crashes(Fault),
 }
 
-/// A thread's own fault.
+/// A fault of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// What it raises.
+    /// The signal that it raises.
     pub signal: u32,
-    /// What the handler is told.
+    /// The origin that the handler gets.
     pub origin: Origin,
-    /// What the thread touched, for who looks for the mistake.
+    /// The address that the thread accessed, for the crash report.
     pub address: u64,
-    /// And how.
+    /// The kind of access.
     pub access: Access,
 }
 
-/// Delivers what is deliverable to the running thread, whose user registers are `frame`.
+/// Delivers all deliverable signals to the running thread, whose user registers are `frame`.
 pub fn deliver(task: &Task, frame: &mut TrapFrame) -> Fate {
     while let Some((signal, origin, continued)) = next(task) {
         let fate = act(task, frame, signal, origin, continued);
@@ -46,7 +46,7 @@ pub fn deliver(task: &Task, frame: &mut TrapFrame) -> Fate {
     Fate::Lives
 }
 
-/// A signal to deliver, and how many times SIGCONT had been sent before it was taken.
+/// Takes a signal to deliver, and returns how many SIGCONTs had been sent before.
 fn next(task: &Task) -> Option<(u32, Origin, u64)> {
     let (signals, process) = (&task.thread.signals, task.process());
     let continued = process.stop.continued();
@@ -71,7 +71,7 @@ fn act(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, continue
 fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, action: &Sigaction) -> Fate {
     restart(task, frame, Some(action));
     let signals = &task.thread.signals;
-    // The handler's return restores the mask before rt_sigsuspend, if that is what delivers.
+    // The handler's return restores the mask before rt_sigsuspend, if this delivery ends that.
     if let Err(trouble) = frame::enter(task, frame, signal, origin, action, signals.lasting_mask()) {
         return suffer(task, frame, Some(signal), trouble);
     }
@@ -84,7 +84,7 @@ fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, actio
     Fate::Lives
 }
 
-/// Makes an interrupted call again, unless a handler that does not ask for it comes first.
+/// Restarts an interrupted call, unless a handler comes first that does not ask for it (SA_RESTART).
 fn restart(task: &Task, frame: &mut TrapFrame, handler: Option<&Sigaction>) {
     let interrupted = frame.is_syscall() && frame.result() == Errno::EINTR.to_result();
     let wished = handler.is_none_or(|action| action.flags & SA_RESTART != 0);
@@ -93,8 +93,8 @@ fn restart(task: &Task, frame: &mut TrapFrame, handler: Option<&Sigaction>) {
     }
 }
 
-/// A fault of the running thread, which cannot be blocked or ignored: it is handled now, or the process
-/// dies of it.
+/// Forces a fault of the running thread, which cannot be blocked or ignored: it is handled now, or the
+/// process dies of it.
 pub fn force(task: &Task, frame: &mut TrapFrame, fault: Fault) -> Fate {
     let action = task.process().signals.action(fault.signal);
     let blocked = task.thread.signals.mask() & bit(fault.signal) != 0;
@@ -104,7 +104,7 @@ pub fn force(task: &Task, frame: &mut TrapFrame, fault: Fault) -> Fate {
     handle(task, frame, fault.signal, fault.origin, &action)
 }
 
-/// `rt_sigreturn`: goes on where the handler was entered.
+/// Handles `rt_sigreturn`: continues where the handler was entered.
 pub fn return_from_handler(task: &Task, frame: &mut TrapFrame) -> Fate {
     match frame::restore(task, frame) {
         Ok(()) => Fate::Lives,
@@ -112,11 +112,12 @@ pub fn return_from_handler(task: &Task, frame: &mut TrapFrame) -> Fate {
     }
 }
 
-/// A frame that cannot be made, for the handler of `signal`, or be read is a fault of the program, of which it is
-/// told by SIGSEGV; unless that is what it could not be told.
+/// Raises SIGSEGV because a frame cannot be read, or cannot be made for the handler of `signal`. If that is
+/// SIGSEGV itself, the process crashes.
 fn suffer(task: &Task, frame: &mut TrapFrame, signal: Option<u32>, trouble: Trouble) -> Fate {
     if task.is_killed() {
-        // It may be for that only that there was no memory, and it never sees user mode again.
+        // The frame may have failed for lack of memory only because the task is killed. It never sees user
+        // mode again.
         return Fate::Lives;
     }
     let origin = Origin::new(SI_KERNEL, 0);

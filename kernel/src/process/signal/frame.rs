@@ -1,4 +1,4 @@
-//! The frame that a handler runs on: Linux's `rt_sigframe`, byte for byte, since programs read and change it.
+//! The stack frame of a handler: Linux's `rt_sigframe`, byte for byte, because programs read and change it.
 //!
 //! ```text
 //!   higher   [ red zone of the interrupted function, or the top of the alternate stack ]
@@ -18,18 +18,18 @@ use crate::mm::user::{self, USER_END};
 use crate::process::fault;
 use crate::sched::Task;
 
-/// Bytes below the stack pointer that a function may use.
+/// The bytes below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
 const INFO: u64 = 8 + size_of::<Ucontext>() as u64;
 const FRAME: u64 = INFO + size_of::<Siginfo>() as u64;
 const FPU_ALIGN: u64 = 64;
 
-/// AT_MINSIGSTKSZ: a frame at its worst alignment. What the handler itself wants comes on top.
+/// Returns AT_MINSIGSTKSZ: a frame at its worst alignment. The handler's own needs come on top.
 pub fn min_stack() -> u64 {
     (FRAME + FpuState::user_bytes() as u64 + FPU_ALIGN + 16).next_multiple_of(16)
 }
 
-/// Why a frame cannot be made or read: the program may not do this there, or has no room there.
+/// The reason why a frame cannot be made or read: the address may not be accessed so, or is beyond the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
     pub address: u64,
@@ -37,7 +37,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Of a copy from or to `bytes` of user memory at `at` that failed.
+    /// Finds the page that made a copy from or to `bytes` bytes of user memory at `at` fail.
     fn find(at: u64, bytes: u64, access: Access) -> Self {
         let last = at.saturating_add(bytes - 1);
         let mut pages = (at..=last).step_by(PAGE_SIZE as usize).chain([last]);
@@ -46,17 +46,17 @@ impl Trouble {
     }
 }
 
-/// There is extended floating point state; the stack segment is valid, and is restored.
+/// Flags of `ucontext_t`: there is extended floating point state, and the stack segment is valid and is
+/// restored.
 const UC_FLAGS: u64 = 1 | 2 | 4;
-/// Trap, direction and resume flags: off in a handler.
+/// The trap, direction and resume flags, which are off in a handler.
 const HANDLER_CLEARS: u64 = 1 << 8 | 1 << 10 | 1 << 16;
 const SYSCALL_TRAP: u64 = 0;
 
-/// Makes `frame` enter the handler of `action`; returning from it restores what `frame` was, and blocks
-/// `mask`.
+/// Makes `frame` enter the handler of `action`. Returning from it restores the old `frame` and blocks `mask`.
 ///
 /// # Errors
-/// There is no stack for it, or no way back.
+/// If there is no room on the stack, or no restorer.
 pub fn enter(
     task: &Task,
     frame: &mut TrapFrame,
@@ -130,10 +130,10 @@ fn save_fpu(at: u64) -> Result<(), Errno> {
     user::copy_out(at + state.len() as u64, mark)
 }
 
-/// What a program is told of `signal`.
+/// Returns the `siginfo_t` of `signal`.
 pub fn info(signal: u32, origin: Origin) -> Siginfo {
     let mut fields = [0; 14];
-    // `si_addr`, or `si_pid` with a zero `si_uid`; then `si_status`.
+    // `si_addr`, or `si_pid` with a zero `si_uid`. Then `si_status`.
     (fields[0], fields[1]) = (origin.value, u64::from(origin.status as u32));
     Siginfo { signo: signal as i32, errno: 0, code: origin.code, padding: 0, fields }
 }
@@ -163,13 +163,13 @@ fn registers(frame: &TrapFrame, origin: Origin, mask: u64, fpstate: u64) -> Sigc
     }
 }
 
-/// `rt_sigreturn`: makes `frame` what the frame on the user's stack says.
+/// Handles `rt_sigreturn`: restores `frame` from the frame on the user's stack.
 ///
 /// # Errors
-/// There is none.
+/// If that frame cannot be read.
 pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Trouble> {
     let unread = |at: u64, bytes: usize| Trouble::find(at, bytes as u64, Access::Read);
-    // The handler's `ret` took the restorer's address off.
+    // The handler's `ret` popped the restorer's address.
     let context: Ucontext = user::read(frame.rsp).map_err(|_| unread(frame.rsp, size_of::<Ucontext>()))?;
     let saved = &context.registers;
     match saved.fpstate {
@@ -184,7 +184,7 @@ pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Trouble> {
     frame.sanitize();
     let signals = &task.thread.signals;
     signals.set_mask(task, context.mask & !UNSTOPPABLE);
-    // Not if it is in use, by a handler within the handler, or is none.
+    // Fails, and changes nothing, if the stack is in use by a handler within the handler, or is invalid.
     if let Ok(stack) = altstack::replace(&signals.stack(), &context.stack, frame.rsp) {
         signals.set_stack(stack);
     }

@@ -1,9 +1,9 @@
-//! Signals: who is told, when, and what then happens.
+//! Signals: sending, taking and handling them.
 //!
-//! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its
-//! way to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its
-//! whole process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Each number
-//! is pending at most once, real-time signals too.
+//! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its way
+//! to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its whole
+//! process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Each number is
+//! pending at most once, real-time signals too.
 
 mod actions;
 mod altstack;
@@ -27,7 +27,7 @@ pub use deliver::{Fate, Fault, deliver, force, return_from_handler};
 pub use frame::{info, min_stack};
 pub use pending::{Origin, Pending};
 
-/// The bit of a signal in a mask.
+/// Returns the bit of a signal in a mask.
 pub const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
@@ -40,20 +40,20 @@ const IGNORED: u64 = bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGCONT);
 /// Signals whose default is to stop the process.
 const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 
-/// What a process has.
+/// The signal state of a process.
 pub struct ProcessSignals {
-    /// Processes may share them (CLONE_SIGHAND).
+    /// The actions. Processes may share them (CLONE_SIGHAND).
     actions: SpinLock<Arc<Actions>>,
     pending: Pending,
 }
 
 impl ProcessSignals {
-    /// What is to be done about `signal`.
+    /// Returns the action for `signal`.
     pub fn action(&self, signal: u32) -> Sigaction {
         self.actions.lock().get(signal)
     }
 
-    /// Sets it; what it was.
+    /// Sets the action for `signal` and returns the old one.
     pub fn set_action(&self, signal: u32, action: Sigaction) -> Sigaction {
         let old = self.actions.lock().replace(signal, action);
         if self.ignores(signal) {
@@ -71,22 +71,22 @@ impl ProcessSignals {
     }
 }
 
-/// What a thread has.
+/// The signal state of a thread.
 pub struct ThreadSignals {
     mask: AtomicU64,
-    /// What `rt_sigtimedwait` waits for.
+    /// The signals that `rt_sigtimedwait` waits for.
     wanted: AtomicU64,
     pending: Pending,
-    /// The mask to go back to once `rt_sigsuspend` or `ppoll` has delivered.
+    /// The mask to restore when `rt_sigsuspend` or `ppoll` has delivered a signal.
     suspended: SpinLock<Option<u64>>,
     /// `sigaltstack`.
     stack: SpinLock<SignalStack>,
-    /// The call that was interrupted may be made again.
+    /// Set if the interrupted call may be restarted.
     restartable: AtomicBool,
 }
 
 impl ThreadSignals {
-    /// Of a thread that blocks `mask`.
+    /// Creates the state of a thread that blocks `mask`.
     pub fn new(mask: u64) -> Self {
         Self {
             mask: AtomicU64::new(mask),
@@ -98,7 +98,8 @@ impl ThreadSignals {
         }
     }
 
-    /// Those of a child: it blocks the same, and handles signals on the same stack if that is `its_own` too.
+    /// Returns the state of a child. It blocks the same signals, and has the same alternate stack if it has
+    /// `its_own` memory.
     pub fn inherit(&self, its_own: bool) -> Self {
         let child = Self::new(self.lasting_mask());
         if its_own {
@@ -107,21 +108,22 @@ impl ThreadSignals {
         child
     }
 
-    /// Goes on with the signals that wait for `old`.
+    /// Takes over the pending signals of `old`.
     pub fn take_over(&self, old: &Self) {
         self.pending.take_over(&old.pending);
     }
 
-    /// The blocked signals. Only the thread itself changes them.
+    /// Returns the blocked signals. Only the thread itself changes them.
     ///
-    /// A mask and the pending set, both SeqCst: a thread writes its mask (or what it wants) and then looks
-    /// at what is pending; a sender adds to that and then looks at the masks. One of them sees the other.
+    /// The mask and the pending set are SeqCst. A thread writes its mask (or the signals that it waits for)
+    /// and then looks at the pending set. A sender adds to that and then looks at the masks. One of them sees
+    /// the other.
     pub fn mask(&self) -> u64 {
         self.mask.load(Ordering::SeqCst)
     }
 
-    /// The running thread blocks `mask` from now on, and looks at what that lets through. What it takes no
-    /// more, and may have been told of, another thread is told of.
+    /// Blocks `mask` for the running thread, and looks at the signals that this unblocks. Signals that it
+    /// newly blocks, and of which it may have been notified, are passed to another thread.
     pub fn set_mask(&self, task: &Task, mask: u64) {
         let new = mask & !UNSTOPPABLE;
         // SeqCst: see `mask`.
@@ -132,13 +134,14 @@ impl ThreadSignals {
         retarget(task.process(), new & !old);
     }
 
-    /// The running thread is about to sleep until it can take one of `wanted`, blocked or not.
+    /// Notes that the running thread is about to sleep until it can take one of `wanted`, blocked or not.
     pub fn want(&self, wanted: u64) {
         // SeqCst: see `mask`.
         self.wanted.store(wanted, Ordering::SeqCst);
     }
 
-    /// No more. What it left, and may have been told of, another thread is told of.
+    /// Ends that wait. Signals that it did not take, and of which it may have been notified, are passed to
+    /// another thread.
     pub fn want_nothing(&self, task: &Task) {
         let wanted = self.wanted.swap(0, Ordering::SeqCst);
         retarget(task.process(), wanted & self.mask());
@@ -158,7 +161,7 @@ impl ThreadSignals {
         self.set_mask(task, mask);
     }
 
-    /// Blocks again what was blocked before [`Self::suspend`], if that still waits.
+    /// Restores the mask from before [`Self::suspend`], if that was not done yet.
     pub fn resume(&self, task: &Task) {
         let before = self.suspended.lock().take();
         if let Some(mask) = before {
@@ -166,17 +169,17 @@ impl ThreadSignals {
         }
     }
 
-    /// The mask to go back to.
+    /// Returns the mask to restore.
     fn lasting_mask(&self) -> u64 {
         self.suspended.lock().unwrap_or(self.mask())
     }
 
-    /// Signals that wait, of the thread and its process.
+    /// Returns the pending signals of the thread and its process.
     pub fn pending(&self, process: &ProcessSignals) -> u64 {
         self.pending.set() | process.pending.set()
     }
 
-    /// Whether one of them is not blocked.
+    /// Returns whether one of them is not blocked.
     pub fn deliverable(&self, process: &ProcessSignals) -> bool {
         self.pending(process) & !self.mask() != 0
     }
@@ -186,18 +189,18 @@ impl ThreadSignals {
         self.pending.take(wanted).or_else(|| process.pending.take(wanted))
     }
 
-    /// The alternate stack.
+    /// Returns the alternate stack.
     pub fn stack(&self) -> SignalStack {
         *self.stack.lock()
     }
 
-    /// Sets it.
+    /// Sets the alternate stack.
     pub fn set_stack(&self, stack: SignalStack) {
         *self.stack.lock() = stack;
     }
 
-    /// The call that now returns EINTR may be made again after a handler that asks for that (SA_RESTART),
-    /// or after none.
+    /// Allows the call that now returns EINTR to be restarted after a handler with SA_RESTART, or if no
+    /// handler runs.
     pub fn allow_restart(&self) {
         self.restartable.store(true, Ordering::Relaxed);
     }
@@ -207,7 +210,7 @@ impl ThreadSignals {
     }
 }
 
-/// Signal number `number`, if there is one.
+/// Checks that signal `number` exists.
 ///
 /// # Errors
 /// EINVAL.
@@ -218,7 +221,8 @@ pub fn checked(number: u64) -> Result<u32, Errno> {
     }
 }
 
-/// SIGCONT makes the process go on, whatever becomes of the signal; it and those that stop undo one another.
+/// Prepares sending: SIGCONT and the signals that stop discard one another, and SIGCONT continues the
+/// process, however it is handled.
 fn before_sending(process: &Arc<Process>, signal: u32) {
     let undone = match bit(signal) {
         sent if STOPPING & sent != 0 => bit(SIGCONT),
@@ -243,7 +247,7 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
         return Ok(());
     }
     before_sending(process, signal);
-    // Under the lock that changes one thread for another: what the old one has by then, the new one takes over.
+    // Under the lock that replaces one thread by another: the new one takes over the signals of the old one.
     process.with_thread(tid, |task| {
         if task.thread.signals.blocks(signal) || !process.signals.ignores(signal) {
             task.thread.signals.pending.add(signal, origin);
@@ -252,7 +256,8 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
     })
 }
 
-/// Who takes `signal` if it is sent to `process`: who waits for it, else who does not block it.
+/// Returns the thread that takes `signal` if it is sent to `process`: one that waits for it, or else one that
+/// does not block it.
 fn taker(process: &Process, signal: u32) -> Option<Arc<Task>> {
     let (mut waiting, mut open) = (None, None);
     process.for_each_thread(|task| {
@@ -266,8 +271,8 @@ fn taker(process: &Process, signal: u32) -> Option<Arc<Task>> {
     waiting.or(open)
 }
 
-/// Tells of each of `signals` that is pending for `process` a thread that takes it. The caller takes them no
-/// more: its mask says so, or it has left the process.
+/// Notifies a thread for each of `signals` that is pending for `process`. The caller does not take them any
+/// more: its mask blocks them, or it has left the process.
 pub fn retarget(process: &Process, signals: u64) {
     let mut left = process.signals.pending.set() & signals;
     while left != 0 {
@@ -282,7 +287,7 @@ fn tell(process: &Process, signal: u32) {
     }
 }
 
-/// Sends `signal` to `process`: some thread that waits for it, or does not block it, takes it.
+/// Sends `signal` to `process`. A thread that waits for it, or does not block it, takes it.
 pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
     if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
@@ -293,7 +298,7 @@ pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
     if process.signals.ignores(signal) && taker(process, signal).is_some_and(in_vain) {
         return;
     }
-    // Added first, told second: who is open for it only now is told, or sees it.
+    // Added first, notified second: a thread that unblocks it meanwhile is notified, or sees it.
     process.signals.pending.add(signal, origin);
     tell(process, signal);
 }

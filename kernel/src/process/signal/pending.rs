@@ -1,4 +1,4 @@
-//! Signals that were sent and not yet taken.
+//! Signals that were sent and not taken yet.
 
 use abi::signal::{CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, NSIG, SIGCONT};
 use sync::SpinLock;
@@ -8,7 +8,7 @@ use super::actions::place;
 use super::bit;
 use crate::process::{Ending, News, Process, State};
 
-/// Where a signal came from.
+/// The origin of a signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
     /// `si_code`.
@@ -20,17 +20,17 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// A fault, or the kernel, says `value`.
+    /// Creates the origin of a signal from a fault or from the kernel.
     pub const fn new(code: i32, value: u64) -> Self {
         Self { code, value, status: 0 }
     }
 
-    /// Sent by `process`.
+    /// Creates the origin of a signal that `process` sends.
     pub fn sent_by(process: &Process, code: i32) -> Self {
         Self::new(code, process.pid().into())
     }
 
-    /// What the child `pid` tells its parent.
+    /// Creates the origin of the signal that the child `pid` sends its parent.
     pub fn of_child(pid: u32, state: State) -> Self {
         let (code, status) = match state {
             State::Ended(Ending::Status(status)) => (CLD_EXITED, i32::from(status)),
@@ -49,14 +49,14 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// None.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self { set: AtomicU64::new(0), origins: SpinLock::new([Origin::new(0, 0); NSIG as usize]) }
     }
 
-    /// Which.
+    /// Returns the pending signals as a mask.
     pub fn set(&self) -> u64 {
-        // SeqCst: the sender's `notify` argues with it.
+        // SeqCst: paired with the sender's notification (see `ThreadSignals::mask`).
         self.set.load(Ordering::SeqCst)
     }
 
@@ -71,7 +71,7 @@ impl Pending {
         }
     }
 
-    /// Takes the lowest of `wanted`.
+    /// Takes the lowest of `wanted` that is pending.
     pub fn take(&self, wanted: u64) -> Option<(u32, Origin)> {
         if self.set() & wanted == 0 {
             return None;
@@ -83,12 +83,12 @@ impl Pending {
         Some((signal, origins.get(place(signal)).copied().unwrap_or_default()))
     }
 
-    /// Forgets those of `signals`.
+    /// Removes `signals`.
     pub fn discard(&self, signals: u64) {
         while self.take(signals).is_some() {}
     }
 
-    /// Adds all that wait in `other`, which is the poorer for it.
+    /// Moves all pending signals of `other` here.
     pub fn take_over(&self, other: &Pending) {
         while let Some((signal, origin)) = other.take(u64::MAX) {
             self.add(signal, origin);
