@@ -1,7 +1,9 @@
-//! The control port: one JSON object per line out; standard input comes in on it (`fs::console` reads it).
+//! The control port. One JSON object per line is written to it. Standard input arrives on it and is read by
+//! `fs::console`.
 //!
-//! A line is written straight to the port, piece by piece, so nothing here allocates and all of it may be called
-//! at any time outside interrupt handlers, from a panic too. How the lines of several cores do not mix is said in [`line`].
+//! A line is written straight to the port, piece by piece. So nothing here allocates, and all of it may be
+//! called at any time outside interrupt handlers, also from a panic. [`line`] explains why the lines of
+//! several cores do not mix.
 
 mod line;
 
@@ -14,10 +16,10 @@ use crate::arch::{self, TrapFrame};
 use crate::counters;
 use crate::mm::space::SpaceHandle;
 
-/// The most bytes of the stack that a crash shows.
+/// The bytes of the stack that a crash report contains at most.
 const STACK_SHOWN: u64 = 32 << 10;
 
-/// How a program ended.
+/// The way a program ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Ended {
     /// By `exit` with this status.
@@ -31,63 +33,63 @@ pub enum Ended {
 pub struct Crash<'a> {
     /// The signal that killed it.
     pub signal: u32,
-    /// The path of its program; empty if there is no memory to tell.
+    /// The path of its program, or empty if there is no memory for it.
     pub program: &'a [u8],
-    /// Process.
+    /// The process.
     pub pid: u32,
-    /// Thread.
+    /// The thread.
     pub tid: u32,
-    /// The address it touched.
+    /// The address that it accessed.
     pub address: u64,
     /// "read", "write" or "exec".
     pub access: &'a str,
     /// Its registers.
     pub frame: &'a TrapFrame,
-    /// What was added to the addresses in the program's file.
+    /// The difference between addresses in memory and those in the program's file.
     pub load_bias: u64,
 }
 
-/// A byte arrived on the port. Interrupts are off.
+/// Handles a byte that arrived on the port. Interrupts are off.
 pub fn on_receive() {
     crate::fs::on_input();
 }
 
-/// The kernel runs on `cpus` cores.
+/// Reports that the kernel runs on `cpus` cores.
 pub fn booted(cpus: usize, memory_bytes: u64) {
     Line::new("booted").number("cpus", cpus as u64).number("memory_bytes", memory_bytes);
 }
 
-/// The program wants more of its standard input.
+/// Requests more of the program's standard input.
 pub fn ask_for_input() {
     Line::new("stdin");
 }
 
-/// Something to know.
+/// Reports a warning.
 pub fn warn(text: impl Display) {
     Line::new("log").text("level", "warn").text("text", text);
 }
 
-/// The program made a call that does not exist here.
+/// Reports a system call that is not implemented.
 pub fn unknown_syscall(number: u64, args: [u64; 6]) {
     Line::new("unknown_syscall").number("number", number).list("args", args.into_iter(), Line::hex_value);
 }
 
-/// Memory ran out and the program dies of it.
+/// Reports that memory ran out and that a process is killed for it.
 pub fn oom(text: impl Display) {
     Line::new("oom").text("text", text);
 }
 
-/// The kernel fails.
+/// Reports that the kernel failed.
 pub fn panic(text: impl Display) {
     Line::urgent("panic").text("text", text);
 }
 
-/// The program cannot be run. Nothing follows.
+/// Reports that the program cannot be run. No other line follows.
 pub fn refused(why: impl Display) {
     Line::new("refused").text("text", why);
 }
 
-/// The program is gone.
+/// Reports how the program ended.
 pub fn exit(how: Ended) {
     let mut line = Line::new("exit");
     match how {
@@ -96,7 +98,7 @@ pub fn exit(how: Ended) {
     };
 }
 
-/// Every counter, summed up over all spaces that there were, and what the program left behind.
+/// Reports every counter, summed over all spaces that existed, and the leaks of the program.
 pub fn stats(space: &SpaceHandle, leaked_frames: u64, leaked_nodes: u64) {
     let mut line = Line::new("stats");
     line.begin("counters", '{');
@@ -106,7 +108,7 @@ pub fn stats(space: &SpaceHandle, leaked_frames: u64, leaked_nodes: u64) {
     line.end('}').number("leaked_frames", leaked_frames).number("leaked_nodes", leaked_nodes);
 }
 
-/// Who owns what physical memory: `each` is given whom to tell a range and its kind.
+/// Reports the owners of physical memory. `each` is called with a function that takes a range and its kind.
 pub fn owners(each: impl FnOnce(&mut dyn FnMut((u64, u64), &dyn Display))) {
     let mut line = Line::new("owners");
     line.begin("ranges", '[');
@@ -114,7 +116,7 @@ pub fn owners(each: impl FnOnce(&mut dyn FnMut((u64, u64), &dyn Display))) {
     line.end(']');
 }
 
-/// The program dies of its own fault; its address space is the current one, so that its stack can be read.
+/// Reports that a thread crashed. Its address space is the current one, so that its stack can be read.
 pub fn crash(crash: &Crash<'_>) {
     let (frame, stack) = (crash.frame, crash.frame.rsp);
     let mut line = Line::new("crash");

@@ -1,4 +1,5 @@
-//! Per-core counters: counting is one plain add to a line of the core's own; reading disturbs nobody's count.
+//! Per-core counters. Counting is a plain add to a cache line of the core's own, and readers do not disturb
+//! it.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
@@ -8,50 +9,51 @@ use vm::Counters as Events;
 
 use crate::mm::space::SpaceHandle;
 
-/// What is counted here; the address space counts its own events (`vm::Event`).
+/// The events that the kernel counts. The address space counts its own events (`vm::Event`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// Calls of programs.
+    /// System calls of programs.
     Syscalls,
     /// Switches from one task to another.
     ContextSwitches,
-    /// Loads of a space's table with what the TLB still had of it.
+    /// Loads of a space's table that kept its TLB entries.
     KeptTlbs,
     /// Timer interrupts.
     Ticks,
-    /// Timers that rang more than a millisecond before this core looked up: somebody kept it too long.
+    /// Timers that rang more than a millisecond before this core handled them, because some code ran for too
+    /// long.
     LateTimers,
     /// Interrupts sent to other cores.
     Ipis,
     /// Times this core flushed its reference counts.
     Epochs,
-    /// Frames of programs: allocated less freed here, so one core's number may be negative.
+    /// Frames of programs: allocated minus freed here, so one core's number may be negative.
     FramesUsed,
-    /// Pages of files, in frames: made less dropped.
+    /// Pages of files, in frames: made minus dropped.
     FilePages,
-    /// Those of them that can be made again: the boot image's.
+    /// Clean pages of files, which can be made again: those of the boot image.
     CleanPages,
-    /// Clean pages of files that were dropped for their memory.
+    /// Clean pages of files that were dropped to reclaim memory.
     PagesReclaimed,
     /// Frames zeroed.
     FramesZeroed,
-    /// Frames of page tables: allocated less freed.
+    /// Frames of page tables: allocated minus freed.
     TablePages,
-    /// Radix nodes: allocated less freed.
+    /// Radix nodes: allocated minus freed.
     LiveNodes,
-    /// Pages whose contents are compressed: gone less brought back or forgotten.
+    /// Compressed pages: compressed minus restored or freed.
     CompressedPages,
-    /// Frames that these are in: taken less freed.
+    /// Frames that hold compressed pages: taken minus freed.
     CompressedFrames,
-    /// Tasks: made less freed.
+    /// Tasks: made minus freed.
     Tasks,
-    /// Address spaces: made less freed.
+    /// Address spaces: made minus freed.
     Spaces,
 }
 
 const COUNTERS: usize = Counter::Spaces as usize + 1;
 
-/// The counters that are shown, and as what.
+/// The counters that are reported, and their names.
 const NAMES: [(Counter, &str); 14] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
@@ -72,7 +74,7 @@ const NAMES: [(Counter, &str); 14] = [
 static CELLS: [CachePadded<[AtomicI64; COUNTERS]>; MAX_CORES] =
     [const { CachePadded::new([const { AtomicI64::new(0) }; COUNTERS]) }; MAX_CORES];
 
-/// Adds to this core's count. Relaxed, and no read-modify-write: nobody else writes the cell.
+/// Adds to this core's count. Relaxed, and no read-modify-write, because only this core writes the cell.
 #[inline(always)]
 pub fn add(pin: &Pinned, counter: Counter, amount: i64) {
     let cell = &CELLS[pin.core().index()][counter as usize];
@@ -85,12 +87,12 @@ pub fn bump(counter: Counter) {
     add(&percore::pin(), counter, 1);
 }
 
-/// The count of one core.
+/// Returns the count of one core.
 pub fn of(core: CoreId, counter: Counter) -> i64 {
     CELLS[core.index()][counter as usize].load(Ordering::Relaxed)
 }
 
-/// The count of all cores.
+/// Returns the count of all cores.
 pub fn sum(counter: Counter) -> i64 {
     (0..crate::arch::cores()).map(|core| of(CoreId::new(core), counter)).sum()
 }
@@ -98,14 +100,15 @@ pub fn sum(counter: Counter) -> i64 {
 /// Takes a counter's name and its count by core.
 type Visit<'a> = dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64) + 'a;
 
-/// Calls `f(name, count by core)` for every counter there is, those of `space` included, in the order of
-/// `/proc/radixvm/counters`. A count that went below zero on one core shows as its two's complement.
+/// Calls `f(name, count by core)` for every counter, those of `space` included, in the order of
+/// `/proc/radixvm/counters`. A count that is negative on one core is passed as its two's complement.
 pub fn for_each(space: &SpaceHandle, f: &mut Visit<'_>) {
     let nodes = |core| (space.nodes().of(core).created, space.nodes().of(core).collapsed);
     each(&|core| space.core_counters(core), &nodes, f);
 }
 
-/// The same with what spaces counted that are gone: by the core on which they ended. All their nodes are gone, too.
+/// Does the same, and adds the counts of ended spaces, by the core on which they ended. All their nodes are
+/// freed.
 pub fn for_each_of_all(space: &SpaceHandle, f: &mut Visit<'_>) {
     let ended = |core: CoreId| ENDED.of(core).lock().unwrap_or_default();
     let events = |core| {
@@ -131,19 +134,19 @@ fn each(events: &dyn Fn(CoreId) -> Events, nodes: &dyn Fn(CoreId) -> (u64, u64),
     f("radix_nodes_collapsed", &|core| nodes(core).1);
 }
 
-/// What spaces counted that are gone.
+/// The counts of ended spaces.
 #[derive(Clone, Copy, Default)]
 struct Ended {
     events: Events,
-    /// Radix nodes that they made.
+    /// The radix nodes that they made.
     nodes: u64,
 }
 
-/// By the core on which they ended; only that takes the lock, before the machine ends.
+/// The counts by the core on which spaces ended. Only that core takes the lock before the machine ends.
 static ENDED: AllCores<SpinLock<Option<Ended>>> =
     AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
 
-/// A space is gone: what it counted is kept.
+/// Keeps the counts of a space that has ended.
 pub fn keep(pin: &Pinned, events: Events, nodes: u64) {
     let mut kept = ENDED.mine(pin).lock();
     let kept = kept.get_or_insert_default();

@@ -1,7 +1,8 @@
 //! The RadixVM kernel: runs one static Linux program on an address space whose operations do not serialise.
 //!
-//! `kernel_main` is the boot, a flat list; each step says what it needs. From then on the kernel is entered by
-//! syscalls, faults and interrupts (`arch::traps`), and by cores that have nothing to do (`sched::enter_idle`).
+//! `kernel_main` boots the machine, as a flat list in which each step names its requirements. After that the
+//! kernel is entered by syscalls, faults and interrupts (`arch::traps`), and by cores that have nothing to do
+//! (`sched::enter_idle`).
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -26,7 +27,8 @@ use options::Options;
 
 const COMMAND_LINE_BYTES: usize = 1024;
 
-/// The boot core, from its first Rust line. `start_info` is where the boot loader left its word.
+/// Runs on the boot core, from its first Rust line. `start_info` is the address of the boot loader's
+/// information.
 extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     arch::init_first(); // needs: nothing
     let boot = BootInfo::at(start_info); // needs: the boot map
@@ -58,12 +60,12 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     sched::enter_idle() // needs: interrupts off, this stack for ever
 }
 
-/// Every other core, from its first Rust line; its own tables, traps and clock are ready.
+/// Runs on every other core, from its first Rust line. Its tables, traps and clock are ready.
 fn core_main() -> ! {
     sched::enter_idle()
 }
 
-/// Ends the machine for a reason that lies in what it was given, not in the kernel.
+/// Ends the machine because its input cannot be used. The kernel is not at fault.
 fn refuse(reason: impl core::fmt::Display) -> ! {
     control::panic(reason);
     arch::exit(panic::EXIT_CODE)

@@ -3,37 +3,38 @@
 use abi::config::{Choice, Design, Huge, Refs, Tables};
 use sync::{CachePadded, SetOnce};
 
-/// What the user of the kernel chose.
+/// The options that the user of the kernel chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `vm=DESIGN`. It comes with its default tables.
+    /// `vm=DESIGN`. It selects the default tables of the design.
     pub design: Design,
-    /// `tables=TABLES`, after the design.
+    /// `tables=TABLES`, which comes after the design.
     pub tables: Tables,
     /// `refs=COUNTER`.
     pub refs: Refs,
     /// `huge=MEMORY`.
     pub huge: Huge,
-    /// `compress`: pages that nobody touches are compressed when memory is short.
+    /// `compress`: pages that are not touched are compressed when memory is short.
     pub compress: bool,
-    /// `norandmaps`: address spaces are laid out alike in every boot, as on Linux with this word.
+    /// `norandmaps`: address spaces have the same layout in every boot, as on Linux with this option.
     pub norandmaps: bool,
-    /// `probe`: boot, say so, and stop.
+    /// `probe`: boot, report that, and stop.
     pub probe: bool,
-    /// `stats`: counters and leaks at the end.
+    /// `stats`: report counters and leaks at the end.
     pub stats: bool,
-    /// `fail-alloc`: a device that lets allocations fail.
+    /// `fail-alloc`: a device that makes allocations fail.
     pub fail_alloc: bool,
-    /// `skew`: the counters of all cores but the first are set wrong, where the CPU lets them be, to test that clocks agree.
+    /// `skew`: the time stamp counters of all cores but the first are set wrong, if the CPU allows it, to
+    /// test that clocks agree.
     pub skew: bool,
-    /// `meter`: who owns what memory, at the end.
+    /// `meter`: report the owners of memory at the end.
     pub meter: bool,
 }
 
-/// Read all the time: what lies beside it must not be written.
+/// Read all the time, so data that is written must not share its cache line.
 static OPTIONS: CachePadded<SetOnce<Options>> = CachePadded::new(SetOnce::new());
 
-/// The options of this boot; the defaults before they are known.
+/// Returns the options of this boot, or the defaults before they are known.
 pub fn get() -> Options {
     OPTIONS.get().copied().unwrap_or(Options::DEFAULT)
 }
@@ -53,11 +54,11 @@ impl Options {
         meter: false,
     };
 
-    /// Reads the command line; [`get`] knows the options from now on.
+    /// Reads the command line and sets the options that [`get`] returns.
     ///
     /// # Panics
-    /// On a key or a value that does not exist, or what does not go together: a measurement of something else than was asked
-    /// for is worse than none.
+    /// If a key or a value is unknown, or options exclude each other. Running with other options than the
+    /// given ones would measure something else.
     pub fn read(command_line: &[u8]) -> Self {
         let text = str::from_utf8(command_line).expect("the kernel's command line is text");
         let options = text.split_ascii_whitespace().fold(Self::DEFAULT, Self::with);

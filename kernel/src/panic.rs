@@ -1,11 +1,11 @@
-//! The kernel's own failure: one JSON line, and the machine ends.
+//! Panics of the kernel: they write one JSON line and end the machine.
 
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{arch, control};
 
-/// What QEMU's exit status tells of a panic.
+/// The exit status of QEMU after a panic.
 pub const EXIT_CODE: u8 = 0x7f;
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
@@ -13,7 +13,7 @@ static PANICKED: AtomicBool = AtomicBool::new(false);
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     arch::interrupts::disable();
-    // Relaxed: only one may win. A panic in a panic, or a second core's, has nothing to add.
+    // Relaxed: only one core reports. A panic within a panic, or one on a second core, is not reported.
     if !PANICKED.swap(true, Ordering::Relaxed) {
         arch::stop_other_cores();
         control::panic(format_args!("core {}: {info}", arch::core().index()));

@@ -1,7 +1,7 @@
 //! A line of the control port: an object that is written piece by piece.
 //!
-//! Lines of several cores do not mix: a [`Line`] holds [`PORT`]. Only a panic does not wait for it for ever, because the
-//! holder may be the code that panicked; it then begins on a line of its own.
+//! Lines of several cores do not mix, because a [`Line`] holds [`PORT`]. A panic waits for it only for a
+//! bounded time, because the holder may be the code that panicked. It then begins a new line.
 
 use core::fmt::{self, Display, Write};
 
@@ -14,13 +14,13 @@ use crate::mm;
 /// Held while a line is written.
 static PORT: SpinLock<()> = SpinLock::new(());
 
-/// Tries of a panic to lock the port before it takes it.
+/// The number of times that a panic tries to lock the port before it writes without the lock.
 const PORT_TRIES: u32 = 1 << 22;
 
-/// A line being written; ended when dropped.
+/// A line that is being written. It ends when this is dropped.
 pub(super) struct Line {
     _port: Option<SpinGuard<'static, ()>>,
-    /// Whether the next item follows another one.
+    /// Set if the next item follows another one.
     comma: bool,
 }
 
@@ -68,7 +68,7 @@ impl Line {
     pub fn text(&mut self, key: &str, text: impl Display) -> &mut Self {
         self.key(key);
         put("\"");
-        // The writer never fails; a Display that does leaves the string short.
+        // The writer never fails. A `Display` that fails leaves the string short.
         let _ = write!(Escaped, "{text}");
         put("\"");
         self
@@ -86,7 +86,7 @@ impl Line {
         self
     }
 
-    /// A core that gives back more than it took counts below zero.
+    /// Prints a count that may be negative: a core may give back more than it took.
     pub fn signed_value(value: u64) {
         print(format_args!("{}", value as i64));
     }
@@ -104,7 +104,7 @@ impl Line {
         self.end(']');
     }
 
-    /// A value of a list: a range of addresses, and what it is.
+    /// Adds a value to a list: a range of addresses and its kind.
     pub fn range(&mut self, (start, end): (u64, u64), kind: &dyn Display) {
         self.separate();
         print(format_args!("[\"{start:#x}\",\"{end:#x}\",\"{kind}\"]"));
@@ -123,12 +123,12 @@ impl Line {
         self
     }
 
-    /// The program's memory from `at` on in hexadecimal, as far as it can be read.
+    /// Adds the program's memory from `at` on in hexadecimal, as far as it can be read.
     pub fn memory(&mut self, at: u64, most: u64) -> &mut Self {
         const STEP: u64 = 16;
         for at in (at..at.saturating_add(most)).step_by(STEP as usize) {
             let mut bytes = [0; STEP as usize];
-            // The port is locked.
+            // The port is locked, so this must not reclaim.
             if mm::epoch::without_reclaim(|| mm::user::copy_in(&mut bytes, at)) == Err(Errno::EFAULT) {
                 break;
             }
@@ -162,7 +162,7 @@ impl Write for Plain {
     }
 }
 
-/// The inside of a JSON string.
+/// Escapes text for the inside of a JSON string.
 struct Escaped;
 
 impl Write for Escaped {

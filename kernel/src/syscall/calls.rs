@@ -1,4 +1,4 @@
-//! The handlers by their Linux names, for the table to find.
+//! The handlers by their Linux names, for the dispatch table.
 
 pub use super::clock::*;
 pub use super::clone::*;

@@ -1,4 +1,4 @@
-//! Telling the time and sleeping.
+//! Clocks and sleeping.
 
 use abi::Errno;
 use abi::time::*;
@@ -11,7 +11,7 @@ use crate::sched::{self, Task};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The time on `clock`, in nanoseconds.
+/// Returns the time on `clock`, in nanoseconds.
 fn read(task: &Task, clock: u64) -> Result<u64, Errno> {
     match clock {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_TAI => Ok(arch::wall_ns()),
@@ -22,7 +22,8 @@ fn read(task: &Task, clock: u64) -> Result<u64, Errno> {
     }
 }
 
-/// The clock of a thread or process by its number, as `pthread_getcpuclockid` makes it: `~id << 3 | kind`.
+/// Reads the clock of a thread or process by its number, as `pthread_getcpuclockid` encodes it:
+/// `~id << 3 | kind`.
 fn thread_clock(task: &Task, clock: i32) -> Result<u64, Errno> {
     const PER_THREAD: i32 = 4;
     const KIND: i32 = 3;
@@ -39,14 +40,14 @@ fn thread_clock(task: &Task, clock: i32) -> Result<u64, Errno> {
     }
 }
 
-/// Tells the time on a clock.
+/// Writes the time on a clock.
 pub fn clock_gettime(call: &mut Call<'_>) -> Outcome {
     let now = read(call.task, call.arg(0) as u32 as i32 as u64)?;
     user::write(call.arg(1), &Timespec::from_ns(now))?;
     Ok(0)
 }
 
-/// Every clock counts nanoseconds; the coarse ones too.
+/// Writes the resolution of a clock. Every clock counts nanoseconds, also the coarse ones.
 pub fn clock_getres(call: &mut Call<'_>) -> Outcome {
     read(call.task, call.arg(0) as u32 as i32 as u64)?;
     if call.arg(1) != 0 {
@@ -55,7 +56,7 @@ pub fn clock_getres(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// The wall clock in microseconds. Time zones are the C library's.
+/// Writes the wall clock in microseconds. Time zones are left to the C library.
 pub fn gettimeofday(call: &mut Call<'_>) -> Outcome {
     let now = Timespec::from_ns(arch::wall_ns());
     if call.arg(0) != 0 {
@@ -68,7 +69,7 @@ pub fn gettimeofday(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// The wall clock in seconds.
+/// Returns the wall clock in seconds.
 pub fn time(call: &mut Call<'_>) -> Outcome {
     let now = arch::wall_ns() / NS_PER_SECOND;
     if call.arg(0) != 0 {
@@ -77,12 +78,12 @@ pub fn time(call: &mut Call<'_>) -> Outcome {
     Ok(now)
 }
 
-/// Sleeps for a while.
+/// Sleeps for a given time.
 pub fn nanosleep(call: &mut Call<'_>) -> Outcome {
     sleep(arch::now_ns(), call.arg(0), call.arg(1))
 }
 
-/// Sleeps for a while or until a time, on a clock that goes on while we sleep.
+/// Sleeps for a given time or until a point in time, on a clock that runs during the sleep.
 pub fn clock_nanosleep(call: &mut Call<'_>) -> Outcome {
     let clock = call.arg(0) as u32 as i32 as u64;
     let now = match clock {
@@ -98,7 +99,7 @@ pub fn clock_nanosleep(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// For the time at `request`; what is left when a signal ends it goes to `remaining`.
+/// Sleeps for the time at `request`. If a signal ends the sleep, writes the rest of the time to `remaining`.
 fn sleep(now: u64, request: u64, remaining: u64) -> Outcome {
     let time = user::read::<Timespec>(request)?.to_ns().ok_or(Errno::EINVAL)?;
     let until = now.saturating_add(time);
@@ -109,7 +110,7 @@ fn sleep(now: u64, request: u64, remaining: u64) -> Outcome {
     slept.map(|()| 0)
 }
 
-/// A point in time that a program gave as one on the wall clock or since boot: nanoseconds since boot.
+/// Converts a point in time on the wall clock or since boot to nanoseconds since boot.
 pub(super) fn deadline(time: u64, on_wall_clock: bool) -> u64 {
     let now = arch::now_ns();
     if on_wall_clock { now.saturating_add(time.saturating_sub(arch::wall_ns())) } else { time }

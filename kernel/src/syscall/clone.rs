@@ -13,7 +13,7 @@ use crate::fs::{OpenFile, Reserved};
 use crate::mm::user::{self, USER_END};
 use crate::process::{self, Clone, FIRST, Process, pidfd, retry};
 
-/// Flags that change nothing here, or that we do.
+/// Flags that are implemented, or that have no effect here.
 const KNOWN: u64 = CLONE_VM
     | CLONE_FS
     | CLONE_FILES
@@ -31,15 +31,15 @@ const KNOWN: u64 = CLONE_VM
     | CLONE_DETACHED
     | CLONE_UNTRACED
     | CLONE_IO;
-/// What has no bit in `clone`, whose low byte is a signal.
+/// Flags that `clone` cannot express, because its low byte is a signal.
 const EXTENDED: u64 = CLONE_CLEAR_SIGHAND;
 
-/// A copy of the process.
+/// Makes a copy of the process.
 pub fn fork(call: &mut Call<'_>) -> Outcome {
     make(call, &CloneArgs { exit_signal: SIGCHLD.into(), ..CloneArgs::default() })
 }
 
-/// A process in the memory of this one, which sleeps meanwhile.
+/// Makes a process in the memory of this one, which sleeps meanwhile.
 pub fn vfork(call: &mut Call<'_>) -> Outcome {
     let flags = CLONE_VM | CLONE_VFORK;
     make(call, &CloneArgs { flags, exit_signal: SIGCHLD.into(), ..CloneArgs::default() })
@@ -48,7 +48,7 @@ pub fn vfork(call: &mut Call<'_>) -> Outcome {
 /// Makes a thread or a process.
 pub fn clone(call: &mut Call<'_>) -> Outcome {
     let flags = u64::from(call.arg(0) as u32);
-    // One place for two words.
+    // Both would be written to the same address.
     if flags & (CLONE_PIDFD | CLONE_PARENT_SETTID) == CLONE_PIDFD | CLONE_PARENT_SETTID {
         return Err(Errno::EINVAL);
     }
@@ -65,7 +65,7 @@ pub fn clone(call: &mut Call<'_>) -> Outcome {
     make(call, &args)
 }
 
-/// The same, as a structure says that may grow: what we do not know must be zero.
+/// Does the same with a structure that may grow: its unknown part must be zero.
 pub fn clone3(call: &mut Call<'_>) -> Outcome {
     let args = read_args(call.arg(0), call.arg(1))?;
     let is_known = args.set_tid_size == 0 && args.exit_signal <= NSIG.into();
@@ -96,7 +96,7 @@ fn read_args(at: u64, size: u64) -> Result<CloneArgs, Errno> {
     Ok(abi::zerocopy::transmute!(bytes))
 }
 
-/// `args.stack` is the stack pointer, 0 for the caller's.
+/// Makes a thread or a process. `args.stack` is the stack pointer, or 0 for the caller's.
 fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
     check_flags(call, args.flags)?;
     let has = |flag| args.flags & flag != 0;
@@ -122,7 +122,7 @@ fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
     Ok(made?.into())
 }
 
-/// A descriptor to be for `child`, whose number is told at `at`.
+/// Prepares a descriptor for `child`, and writes its number to `at`.
 fn prepare<'c>(
     call: &'c Call<'_>,
     child: &Arc<Process>,
@@ -133,8 +133,10 @@ fn prepare<'c>(
     Ok((fd, file))
 }
 
+/// Checks the flags.
+///
 /// # Errors
-/// EINVAL for flags that need or exclude one another, or that nobody knows.
+/// EINVAL for flags that require or exclude one another, or that are unknown.
 fn check_flags(call: &Call<'_>, flags: u64) -> Result<(), Errno> {
     let lacks = |flag, needed| flags & flag != 0 && flags & needed == 0;
     let both = |pair| flags & pair == pair;
@@ -143,14 +145,14 @@ fn check_flags(call: &Call<'_>, flags: u64) -> Result<(), Errno> {
         () if lacks(CLONE_SIGHAND, CLONE_VM) || lacks(CLONE_THREAD, CLONE_SIGHAND) => Err(Errno::EINVAL),
         () if both(CLONE_SIGHAND | CLONE_CLEAR_SIGHAND) => Err(Errno::EINVAL),
         () if flags & CLONE_PIDFD != 0 && flags & (CLONE_THREAD | CLONE_DETACHED) != 0 => Err(Errno::EINVAL),
-        // It has no parent whose child that could be.
+        // The first process has no parent whose child this could be.
         () if flags & CLONE_PARENT != 0 && is_first => Err(Errno::EINVAL),
         () if flags & !(KNOWN | EXTENDED) != 0 => Err(Errno::EINVAL),
         () => Ok(()),
     }
 }
 
-/// The child goes on where the parent does, with another stack and a result of 0.
+/// Returns the registers of the child: the parent's with another stack and a result of 0.
 fn child_frame(parent: &TrapFrame, stack: u64) -> TrapFrame {
     let mut frame = *parent;
     frame.set_result(0);
@@ -160,7 +162,10 @@ fn child_frame(parent: &TrapFrame, stack: u64) -> TrapFrame {
     frame
 }
 
-/// An FS base that a program may have.
+/// Checks an FS base that a program sets.
+///
+/// # Errors
+/// EPERM if it is not in user space.
 pub fn check_base(base: u64) -> Result<u64, Errno> {
     if base < USER_END { Ok(base) } else { Err(Errno::EPERM) }
 }

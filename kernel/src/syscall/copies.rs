@@ -1,4 +1,4 @@
-//! From file to file inside the kernel.
+//! Copying from file to file inside the kernel: sendfile, copy_file_range.
 
 use abi::Errno;
 use abi::file::S_IFREG;
@@ -11,10 +11,11 @@ use crate::fs::content::WriteAt;
 use crate::fs::transfer;
 use crate::mm::user;
 
-/// What one call copies at most; programs go on after a short copy. Nothing else runs on the core meanwhile.
+/// The bytes that one call copies at most. Programs continue after a short copy.
 const MOST: u64 = 1 << 20;
 
-/// One end of a copy: a file, and where the program keeps the offset; at 0 it is the file's own.
+/// One end of a copy: a file, and the address where the program keeps the offset, or 0 for the file's own
+/// position.
 struct End {
     file: StaticOrArc<OpenFile>,
     offset_at: u64,
@@ -28,7 +29,7 @@ impl End {
         }
     }
 
-    /// The position of the file itself is not locked during the copy, which may wait.
+    /// Stores the offset. The position of the file itself is not locked during the copy, which may wait.
     fn finish(&self, start: u64, done: usize) -> Result<(), Errno> {
         let end = start + done as u64;
         match self.offset_at {
@@ -69,7 +70,10 @@ pub fn copy_file_range(call: &mut Call<'_>) -> Outcome {
     copy(&from, &to, call.arg(4))
 }
 
-/// EOVERFLOW for a range that wraps, EINVAL for two of one file that overlap, as far as the file goes.
+/// Checks the ranges, as far as the source goes.
+///
+/// # Errors
+/// EOVERFLOW for a range that wraps, EINVAL for two ranges of one file that overlap.
 fn check_ranges(from: &End, to: &End, len: u64) -> Result<(), Errno> {
     to.file.writable()?;
     let (source, sink) = (from.start()?, to.start()?);

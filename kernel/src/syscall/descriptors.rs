@@ -1,4 +1,4 @@
-//! Descriptors: duplicates, flags, pipes, and what devices are asked.
+//! Descriptors: duplicates, flags, pipes, ioctl.
 
 use alloc::sync::Arc;
 
@@ -99,18 +99,19 @@ fn dup_from(call: &Call<'_>, file: StaticOrArc<OpenFile>, close_on_exec: bool) -
     Ok(call.files().add(file, lowest, close_on_exec)? as u64)
 }
 
-/// The pages of a file, which may know seals.
+/// Returns the pages of a file that may have seals.
 fn pages(file: &OpenFile) -> Result<&Arc<PageCache>, Errno> {
     file.node().content().and_then(Content::pages).ok_or(Errno::EINVAL)
 }
 
-/// Says in a `struct flock` that nothing is locked.
+/// Writes to a `struct flock` that nothing is locked.
 fn no_lock(at: u64) -> Outcome {
     const F_UNLCK: u16 = 2;
     user::write(at, &F_UNLCK).map(|()| 0)
 }
 
-/// The size stays what it is, but a pipe that holds more than is wanted says so.
+/// Handles F_SETPIPE_SZ. The size does not change. A pipe that holds more bytes than the wanted size returns
+/// EBUSY.
 fn pipe_size(file: &OpenFile, wanted: u64) -> Outcome {
     let wanted = u64::from(wanted as u32).next_multiple_of(PAGE as u64).max(PAGE as u64);
     match file.node().content().map_or(0, |content| content.waiting(0)) {
@@ -120,7 +121,7 @@ fn pipe_size(file: &OpenFile, wanted: u64) -> Outcome {
     }
 }
 
-/// Every lock is granted.
+/// Handles flock: every lock is granted.
 pub fn flock(call: &mut Call<'_>) -> Outcome {
     call.file(0).map(|_| 0)
 }

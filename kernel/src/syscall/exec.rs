@@ -17,7 +17,7 @@ pub fn execve(call: &mut Call<'_>) -> Outcome {
     execute(call, AT_FDCWD, 0, 0)
 }
 
-/// The same, found from a directory or a descriptor.
+/// Runs another program, which is found from a directory or is an open file.
 pub fn execveat(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(4) as u32;
     if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
@@ -26,10 +26,10 @@ pub fn execveat(call: &mut Call<'_>) -> Outcome {
     execute(call, call.int(0), 1, flags)
 }
 
-/// The path is argument `path`; the arrays follow it.
+/// Runs the program whose path is argument `path`. The arrays of arguments and environment follow it.
 fn execute(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Outcome {
     run(call, directory, path, flags)?;
-    // The task is nobody's any more.
+    // The task does not belong to a process any more.
     sched::exit()
 }
 
@@ -51,7 +51,7 @@ fn find(call: &Call<'_>, directory: i32, name: &[u8], follow: bool) -> Result<Ex
     if is_link { Err(Errno::ELOOP) } else { Executable::found(found) }
 }
 
-/// The name under which a program is told that it was started.
+/// Returns the name under which the program is started.
 fn told_name(directory: i32, name: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut told = Text::default();
     if directory != AT_FDCWD && !name.starts_with(b"/") {

@@ -1,4 +1,4 @@
-//! What file calls have in common: descriptors and paths as arguments.
+//! Arguments of file calls: descriptors and paths.
 
 use alloc::vec::Vec;
 
@@ -13,30 +13,30 @@ use crate::fs::{FdTable, FsContext, OpenFile};
 use crate::mm::user;
 
 impl Call<'_> {
-    /// The caller's descriptors.
+    /// Returns the caller's descriptors.
     pub(super) fn files(&self) -> &FdTable {
         &self.task.shared().files
     }
 
-    /// Where the caller is in the tree of names.
+    /// Returns the caller's root, directory and umask.
     pub(super) fn fs_context(&self) -> &FsContext {
         &self.task.shared().fs
     }
 
-    /// The file whose descriptor argument `index` is.
+    /// Returns the file whose descriptor is argument `index`.
     pub(super) fn file(&self, index: usize) -> Result<StaticOrArc<OpenFile>, Errno> {
         self.files().get(self.int(index))
     }
 
-    /// The path that argument `index` points to.
+    /// Returns the path that argument `index` points to.
     pub(super) fn path(&self, index: usize) -> Result<Vec<u8>, Errno> {
         user::read_cstr(self.arg(index), PATH_MAX)
     }
 
-    /// What `path` leads to, from directory `from` (a descriptor or `AT_FDCWD`).
+    /// Looks `path` up from the directory `from` (a descriptor or `AT_FDCWD`).
     pub(super) fn find_from(&self, from: i32, path: &[u8], follow: bool) -> Result<Found, Errno> {
         let start = match from {
-            // Where an absolute path is counted from does not matter.
+            // The start of an absolute path does not matter.
             _ if path.first() == Some(&b'/') => self.fs_context().directory(),
             AT_FDCWD => self.fs_context().directory(),
             fd => self.files().get(fd)?.node().clone(),
@@ -44,17 +44,18 @@ impl Call<'_> {
         self.fs_context().find(&start, path, follow)
     }
 
-    /// What the path in argument `path` leads to, from the current directory.
+    /// Looks the path in argument `path` up from the current directory.
     pub(super) fn find(&self, path: usize, follow: bool) -> Result<Found, Errno> {
         self.find_from(AT_FDCWD, &self.path(path)?, follow)
     }
 
-    /// What the path in argument `path` leads to, from the directory in argument `directory`.
+    /// Looks the path in argument `path` up from the directory in argument `directory`.
     pub(super) fn find_at(&self, directory: usize, path: usize, follow: bool) -> Result<Found, Errno> {
         self.find_from(self.int(directory), &self.path(path)?, follow)
     }
 
-    /// The existing node of a path, or, for an empty path if `flags` allow that, of the descriptor itself.
+    /// Returns the existing node of a path. For an empty path, if `flags` allow that, it is that of the
+    /// descriptor itself.
     pub(super) fn node_at(
         &self,
         directory: usize,

@@ -1,4 +1,4 @@
-//! futex: the operations of `process::futex` by their Linux numbers.
+//! futex: the operations of `process::futex`, by their Linux numbers.
 
 use abi::Errno;
 use abi::process::*;
@@ -12,7 +12,7 @@ use crate::process::futex::{Word, requeue, wait, wake, wake_op};
 
 const ANY: u32 = FUTEX_BITSET_MATCH_ANY;
 
-/// Sleeping on words, waking, requeueing.
+/// Sleeps on words, wakes and requeues sleepers.
 pub fn futex(call: &mut Call<'_>) -> Outcome {
     let operation = call.arg(1) & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) & 0xffff_ffff;
     if call.arg(1) & FUTEX_CLOCK_REALTIME != 0 && operation != FUTEX_WAIT_BITSET {
@@ -37,7 +37,7 @@ fn is_private(call: &Call<'_>) -> bool {
     call.arg(1) & FUTEX_PRIVATE_FLAG != 0
 }
 
-/// A word. That of a shared futex must lead somewhere, since it is known by what it leads to.
+/// Returns the word in argument `index`. A shared word must be mapped, because its key is what it maps.
 fn word(call: &Call<'_>, index: usize) -> Result<Word, Errno> {
     let (at, is_private) = (call.arg(index), is_private(call));
     if !is_private {
@@ -46,7 +46,7 @@ fn word(call: &Call<'_>, index: usize) -> Result<Word, Errno> {
     Word::new(at, is_private)
 }
 
-/// The two words of the calls that have two.
+/// Returns the words of calls that have two.
 fn words(call: &Call<'_>) -> Result<(Word, Word), Errno> {
     Ok((word(call, 0)?, word(call, 4)?))
 }
@@ -56,12 +56,12 @@ fn move_sleepers(call: &Call<'_>, expected: Option<u32>) -> Result<usize, Errno>
     requeue(call.task, words(call)?, counts, expected)
 }
 
-/// How many to wake: Linux wakes one where it is asked for none or a negative number.
+/// Returns the number of sleepers to wake. Linux wakes one if the number is zero or negative.
 fn count(value: u32) -> usize {
     (value as i32).max(1) as usize
 }
 
-/// How many a requeue wakes and moves.
+/// Returns the numbers of sleepers that a requeue wakes and moves.
 fn counts(call: &Call<'_>) -> Result<(usize, usize), Errno> {
     let exact = |index| usize::try_from(call.int(index)).map_err(|_| Errno::EINVAL);
     Ok((exact(2)?, exact(3)?))

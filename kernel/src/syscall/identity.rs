@@ -1,4 +1,4 @@
-//! Who am I: processes, threads, groups, sessions, users. All are root's.
+//! Numbers of processes, threads, groups, sessions and users. There is one user, root.
 
 use alloc::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::mm::user;
 use crate::process::{Process, pid};
 
 impl Call<'_> {
-    /// The process whose number argument `index` is; 0 is the caller's.
+    /// Returns the process whose number is argument `index`, or the caller's if that is 0.
     pub(super) fn process(&self, index: usize) -> Result<Arc<Process>, Errno> {
         match self.arg(index) as u32 {
             0 => Ok(self.task.process().clone()),
@@ -18,27 +18,27 @@ impl Call<'_> {
     }
 }
 
-/// The process's number.
+/// Returns the process's number.
 pub fn getpid(call: &mut Call<'_>) -> Outcome {
     Ok(call.task.process().pid().into())
 }
 
-/// The thread's number.
+/// Returns the thread's number.
 pub fn gettid(call: &mut Call<'_>) -> Outcome {
     Ok(call.task.tid().into())
 }
 
-/// The parent's number; nobody started the first process.
+/// Returns the parent's number, or 0 for the first process.
 pub fn getppid(call: &mut Call<'_>) -> Outcome {
     Ok(call.task.process().parent().map_or(0, |parent| parent.pid()).into())
 }
 
-/// The number of the process's group.
+/// Returns the number of the process's group.
 pub fn getpgrp(call: &mut Call<'_>) -> Outcome {
     Ok(call.task.process().group().into())
 }
 
-/// The number of a process's group.
+/// Returns the number of a process's group.
 pub fn getpgid(call: &mut Call<'_>) -> Outcome {
     Ok(call.process(0)?.group().into())
 }
@@ -53,7 +53,7 @@ pub fn setpgid(call: &mut Call<'_>) -> Outcome {
     call.task.process().move_to_group(&target, group).map(|()| 0)
 }
 
-/// The number of a process's session.
+/// Returns the number of a process's session.
 pub fn getsid(call: &mut Call<'_>) -> Outcome {
     Ok(call.process(0)?.session().into())
 }
@@ -63,38 +63,38 @@ pub fn setsid(call: &mut Call<'_>) -> Outcome {
     Ok(call.task.process().lead_session()?.into())
 }
 
-/// Root.
+/// Returns root's user.
 pub fn getuid(_call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Root.
+/// Returns root's user.
 pub fn geteuid(_call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Root's.
+/// Returns root's group.
 pub fn getgid(_call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Root's.
+/// Returns root's group.
 pub fn getegid(_call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Root, whichever way it is asked.
+/// Writes root's user three times.
 pub fn getresuid(call: &mut Call<'_>) -> Outcome {
     (0..3).try_for_each(|index| user::write(call.arg(index), &0u32))?;
     Ok(0)
 }
 
-/// See [`getresuid`].
+/// Writes root's group three times.
 pub fn getresgid(call: &mut Call<'_>) -> Outcome {
     getresuid(call)
 }
 
-/// Root has no further groups here.
+/// Returns 0, because root has no further groups here.
 pub fn getgroups(call: &mut Call<'_>) -> Outcome {
     if call.int(0) < 0 { Err(Errno::EINVAL) } else { Ok(0) }
 }

@@ -50,7 +50,10 @@ pub fn pwritev(call: &mut Call<'_>) -> Outcome {
     output(Buffers::many(call.arg(1), call.arg(2))?, offset, &file)
 }
 
-/// The offset in argument 3, which must not be negative.
+/// Returns the offset in argument 3.
+///
+/// # Errors
+/// EINVAL if it is negative.
 fn offset(call: &Call<'_>) -> Result<Offset, Errno> {
     match call.arg(3) {
         at if at > i64::MAX as u64 => Err(Errno::EINVAL),
@@ -66,7 +69,7 @@ fn output(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
     told_if_broken(transfer::write(file, &mut buffers, offset))
 }
 
-/// What a write returns; SIGPIPE goes with EPIPE.
+/// Returns the result of a write, and raises SIGPIPE if that is EPIPE.
 pub(super) fn told_if_broken(outcome: Result<usize, Errno>) -> Outcome {
     if outcome == Err(Errno::EPIPE) {
         let task = sched::current();

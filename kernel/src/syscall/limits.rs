@@ -1,4 +1,4 @@
-//! Resource limits; see `process::limits`.
+//! Resource limits (see `process::limits`).
 
 use abi::Errno;
 use abi::process::Rlimit;
@@ -20,7 +20,7 @@ fn set(process: &Process, resource: u64, limit: Rlimit) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Tells a limit.
+/// Writes a limit.
 pub fn getrlimit(call: &mut Call<'_>) -> Outcome {
     user::write(call.arg(1), &get(call.task.process(), call.arg(0) as u32 as u64)?)?;
     Ok(0)
@@ -33,7 +33,7 @@ pub fn setrlimit(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Sets a limit of any process and tells the old one.
+/// Sets a limit of any process and writes the old one.
 pub fn prlimit64(call: &mut Call<'_>) -> Outcome {
     let resource = call.arg(1) as u32 as u64;
     let process = call.process(0)?;

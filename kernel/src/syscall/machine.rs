@@ -1,4 +1,4 @@
-//! What machine this is: uname, sysinfo, getcpu, random numbers, membarrier.
+//! Properties of the machine: uname, sysinfo, getcpu, random numbers, membarrier.
 
 use abi::Errno;
 use abi::memory::MEMBARRIER_CMD_QUERY;
@@ -12,14 +12,14 @@ use crate::fs::bytes::{copy_prefix, prefix};
 use crate::mm::{frames, user};
 use crate::sched::pause;
 
-/// A field of `uname`: the text, then zeroes.
+/// Returns a field of `uname`: the text, padded with zeroes.
 fn field(text: &str) -> [u8; 65] {
     let mut field = [0; 65];
     copy_prefix(&mut field, text.as_bytes());
     field
 }
 
-/// Says Linux, because programs ask; and the truth in the version.
+/// Writes the system's name. It is Linux, because programs check it. The version names RadixVM.
 pub fn uname(call: &mut Call<'_>) -> Outcome {
     let name = Utsname {
         system: field("Linux"),
@@ -33,7 +33,7 @@ pub fn uname(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Memory and uptime.
+/// Writes sizes of memory and the uptime.
 pub fn sysinfo(call: &mut Call<'_>) -> Outcome {
     let stats = frames::stats();
     let info = Sysinfo {
@@ -48,14 +48,14 @@ pub fn sysinfo(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// The core, and node 0.
+/// Writes the number of the core, and node 0.
 pub fn getcpu(call: &mut Call<'_>) -> Outcome {
     let words = [(call.arg(0), arch::core().index() as u32), (call.arg(1), 0)];
     words.into_iter().filter(|&(at, _)| at != 0).try_for_each(|(at, word)| user::write(at, &word))?;
     Ok(0)
 }
 
-/// Random bytes, as many as the caller's patience and Linux's limit allow.
+/// Writes random bytes, up to Linux's limit or until a signal comes.
 pub fn getrandom(call: &mut Call<'_>) -> Outcome {
     const MOST: u64 = (32 << 20) - 1;
     const CHUNK: usize = 256;
@@ -77,7 +77,7 @@ pub fn getrandom(call: &mut Call<'_>) -> Outcome {
     Ok(done)
 }
 
-/// No command is offered, and a query says so.
+/// Offers no command: a query returns 0.
 pub fn membarrier(call: &mut Call<'_>) -> Outcome {
     if call.arg(0) == MEMBARRIER_CMD_QUERY && call.arg(1) == 0 { Ok(0) } else { Err(Errno::EINVAL) }
 }

@@ -1,4 +1,4 @@
-//! madvise: dropping contents, what children get, holes in files, and hints.
+//! madvise: dropping contents, inheritance by children, holes in files, and hints.
 
 use alloc::sync::Arc;
 use core::ops::ControlFlow;
@@ -18,7 +18,7 @@ use crate::process::pieces::{in_pieces, over_holes};
 use crate::process::retry;
 use crate::sched::{Task, pause};
 
-/// What is only a hint is accepted without effect.
+/// Carries out advice. Advice that is only a hint is checked and has no effect.
 pub fn madvise(call: &mut Call<'_>) -> Outcome {
     let (pages, task) = (range(call.arg(0), call.arg(1), Errno::EINVAL)?, call.task);
     let is_hint = matches!(
@@ -59,8 +59,10 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
     }
 }
 
+/// Checks the mappings of `pages`.
+///
 /// # Errors
-/// EINVAL if one of the mappings is such that the advice is not for it.
+/// EINVAL if `is_refused` holds for one of them.
 fn refuse(task: &Task, pages: PageRange, is_refused: impl Fn(Mapping) -> bool) -> Result<(), Errno> {
     let space = task.space();
     let look = |piece| {
@@ -74,7 +76,7 @@ fn refuse(task: &Task, pages: PageRange, is_refused: impl Fn(Mapping) -> bool) -
     in_pieces(space, pages, look).map_err(|_| Errno::EINVAL)
 }
 
-/// Up to a piece that has a page with one of the flags `refused`.
+/// Drops the contents of `pages`, up to a piece that has a page with one of the flags `refused`.
 fn discard(task: &Task, pages: PageRange, refused: Flags) -> Outcome {
     if pages.is_empty() {
         return Ok(0);
@@ -84,7 +86,7 @@ fn discard(task: &Task, pages: PageRange, refused: Flags) -> Outcome {
     done(in_user_space(pages, |pages| over_holes(space, pages, discard)))
 }
 
-/// `AddressSpace::advise`.
+/// Sets and clears flags of the mappings (`AddressSpace::advise`).
 pub(super) fn advise(task: &Task, pages: PageRange, set: Flags, clear: Flags) -> Outcome {
     if pages.is_empty() {
         return Ok(0);
@@ -94,7 +96,7 @@ pub(super) fn advise(task: &Task, pages: PageRange, set: Flags, clear: Flags) ->
     done(in_user_space(pages, |pages| over_holes(space, pages, advise)))
 }
 
-/// What madvise and mlock answer.
+/// Converts an outcome to the result of madvise and mlock.
 fn done(outcome: Result<(), VmError>) -> Outcome {
     match outcome {
         Ok(()) => Ok(0),
@@ -103,8 +105,8 @@ fn done(outcome: Result<(), VmError>) -> Outcome {
     }
 }
 
-/// Makes huge pages of the blocks in `pages`, up to the first that cannot be one. Where a mapping begins but does not fill
-/// a block, as on Linux, it is the mapping that is unfit.
+/// Makes huge pages of the blocks in `pages`, up to the first that cannot be one. As on Linux, EINVAL is
+/// returned if the mapping at the start of a block does not fill the block.
 fn collapse(task: &Task, pages: PageRange) -> Outcome {
     let start = pages.start().get().next_multiple_of(HUGE_PAGES);
     let end = pages.end().get();
@@ -128,14 +130,14 @@ fn collapse(task: &Task, pages: PageRange) -> Outcome {
     Ok(0)
 }
 
-/// A stretch of a file that a mapping shows.
+/// A part of a file that a mapping shows.
 struct Stretch {
     file: Arc<PageCache>,
     first: u64,
     pages: PageRange,
 }
 
-/// Punches holes into the files behind shared mappings, up to the first page that is none's.
+/// Punches holes into the files behind shared mappings, up to the first page without such a file.
 fn remove(task: &Task, pages: PageRange) -> Outcome {
     let mut rest = pages;
     while !rest.is_empty() && pause() {
@@ -146,7 +148,8 @@ fn remove(task: &Task, pages: PageRange) -> Outcome {
     Ok(0)
 }
 
-/// The stretch that begins `pages`. The file is held, so that the hole can be made without a lock on them.
+/// Returns the part of a file at the start of `pages`. It holds the file, so that the hole can be punched
+/// without a lock on the pages.
 fn stretch(task: &Task, pages: PageRange) -> Result<Stretch, Errno> {
     let mut found = Err(Errno::ENOMEM);
     task.space().regions(&pin(), pages, &mut |region: &Region| {
@@ -170,7 +173,10 @@ fn shown(region: &Region) -> Result<Stretch, Errno> {
     Ok(Stretch { file, first, pages })
 }
 
-/// Faults the pages in, up to the first that cannot be: EINTR if the process ends meanwhile.
+/// Faults the pages in, up to the first that cannot be.
+///
+/// # Errors
+/// EINTR if the process ends meanwhile, EINVAL, EFAULT, ENOMEM.
 pub(super) fn populate(task: &Task, pages: PageRange, access: Access) -> Outcome {
     for address in pages.iter().map(PageNum::address) {
         if !pause() {

@@ -1,4 +1,5 @@
-//! mmap of files, and of memory that is shared without one: pages come when they are touched, and are the file's own.
+//! mmap of files, and of memory that is shared without a file. Pages are mapped when they are touched, and
+//! are those of the file.
 
 use alloc::sync::Arc;
 
@@ -14,9 +15,9 @@ use crate::fs::page_cache::PageCache;
 use crate::fs::{OpenFile, fallible};
 use crate::mm::file_mapping::{Held, Source};
 
-/// /dev/zero, which is another way to ask for anonymous memory.
+/// /dev/zero. Mapping it is another way to get anonymous memory.
 const ZERO_DEVICE: (u32, u32) = (1, 5);
-/// What MAP_SHARED_VALIDATE lets through: flags from before it.
+/// The flags that MAP_SHARED_VALIDATE accepts: those that are older than it.
 const OLD_FLAGS: u64 = MAP_TYPE
     | MAP_FIXED
     | MAP_ANONYMOUS
@@ -32,14 +33,14 @@ const OLD_FLAGS: u64 = MAP_TYPE
     | MAP_HUGETLB
     | (21 | 30) << MAP_HUGE_SHIFT;
 
-/// Shared memory: a file's pages without a file.
+/// Maps shared memory without a file.
 pub(super) fn map_shared_memory(call: &Call<'_>, request: &Request) -> Outcome {
     let pages = fallible::arc(PageCache::anonymous(request.pages * PAGE_SIZE, false))?;
     let record = Held::new(Source::Memory(pages), call.task.space(), 0, request.pages)?;
     map(call, request, Mapping::shared(request.prot, record.number()))
 }
 
-/// The file's pages from the call's offset on.
+/// Maps the file's pages from the call's offset on.
 pub(super) fn map_file(call: &Call<'_>, file: &StaticOrArc<OpenFile>, request: &Request) -> Outcome {
     check(call, file, request)?;
     let content = file.content().map_err(|_| Errno::ENODEV)?;

@@ -1,4 +1,4 @@
-//! Files without a name, and the memory of files.
+//! Files without a name, and allocating pages of files.
 
 use abi::Errno;
 use abi::file::*;
@@ -13,7 +13,7 @@ use crate::process::retry;
 /// The longest name of a memfd.
 const NAME: usize = NAME_MAX - b"memfd:".len();
 
-/// The name is for `/proc` only.
+/// Creates a file without a name. The given name is for `/proc` only.
 pub fn memfd_create(call: &mut Call<'_>) -> Outcome {
     let flags = u64::from(call.arg(1) as u32);
     if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC) != 0 {
@@ -29,7 +29,7 @@ pub fn memfd_create(call: &mut Call<'_>) -> Outcome {
     Ok(call.files().add(file, 0, flags & MFD_CLOEXEC != 0)? as u64)
 }
 
-/// Memory for a range of a file, or a hole in it.
+/// Allocates pages for a range of a file, or punches a hole.
 pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     let (file, mode) = (call.file(0)?, u64::from(call.arg(1) as u32));
     let (at, len) = (call.arg(2), call.arg(3));

@@ -1,4 +1,4 @@
-//! mmap and brk: making memory.
+//! mmap and brk.
 
 use core::ops::ControlFlow;
 
@@ -17,13 +17,13 @@ use crate::process::pieces::{in_pieces, over_holes};
 use crate::process::{Growth, retry, within_limits};
 use crate::sched::{Task, pause};
 
-/// Where MAP_32BIT mappings end.
+/// The end of MAP_32BIT mappings.
 const LOW_END: PageNum = PageNum::new((1 << 31) / PAGE_SIZE);
 const PROT_KNOWN: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
-/// Logarithms of the sizes of huge pages, as Linux knows them; 0 is the usual one.
+/// Logarithms of the sizes of huge pages on Linux, where 0 is the default one.
 const HUGE_SIZES: [u64; 3] = [0, 21, 30];
 
-/// What an mmap asks for, checked.
+/// The arguments of an mmap, checked.
 pub(super) struct Request {
     pub place: Placement,
     pub pages: u64,
@@ -32,13 +32,13 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Whether what is written is seen by others.
+    /// Returns whether writes are seen by others.
     pub fn is_shared(&self) -> bool {
         self.flags & MAP_TYPE != MAP_PRIVATE
     }
 }
 
-/// Anonymous memory of one's own; the rest is in `map_file`.
+/// Maps memory. Files and shared memory are in `map_file`.
 pub fn mmap(call: &mut Call<'_>) -> Outcome {
     if !call.arg(5).is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
@@ -57,7 +57,7 @@ pub fn mmap(call: &mut Call<'_>) -> Outcome {
     map(call, &request, Mapping::anonymous(request.prot))
 }
 
-/// None are set aside. What is wrong besides comes first.
+/// Returns the error of MAP_HUGETLB. No huge pages are reserved. Errors in other arguments come first.
 #[cold]
 fn no_huge_pages(call: &Call<'_>) -> Errno {
     let size = call.arg(3) >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
@@ -98,8 +98,8 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
     Ok(Placement::Anywhere { hint: (page.get() != 0).then_some(page) })
 }
 
-/// `AddressSpace::map` within the limits, with another try after memory was looked for; and the pages are brought in if that
-/// is asked for.
+/// Calls `AddressSpace::map` within the limits, and again if memory ran out and reclaim found some. Faults
+/// the pages in if that is wanted.
 #[inline]
 pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outcome {
     let locks = Locks::of(call, request.flags);
@@ -111,7 +111,7 @@ pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outco
     Ok(start.get() * PAGE_SIZE)
 }
 
-/// Whether new pages are locked: `MCL_*`.
+/// `MCL_*` for new pages: whether they are locked.
 struct Locks(u64);
 
 impl Locks {
@@ -134,14 +134,14 @@ impl Locks {
 fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
     let space = task.space();
     if let Some(pages) = long_place(space, request) {
-        // All of it at once, before any of the old pages are lost.
+        // The limit is checked for the whole mapping before any of the old pages are lost.
         let all = || growth(space, request.place, request.pages, mapping);
         within_limits(task, all, || Ok(())).map_err(refusal)?;
         if mapping.backing().is_none() {
             replace(task, pages, mapping).map_err(refusal)?;
             return Ok(pages.start());
         }
-        // What the record of a file's mapping says is true of all of it at once.
+        // The record of a file's mapping must hold for all of it at once.
         let _holes = over_holes(space, pages, |piece| space.discard(&pin(), piece));
     }
     let map = || space.map(&pin(), request.place, request.pages, mapping);
@@ -149,7 +149,7 @@ fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Er
         .map_err(refusal)
 }
 
-/// The pages of a fixed place in user space, if there is more to replace than one piece.
+/// Returns the pages of a fixed place in user space, if there is more than one piece to replace.
 fn long_place(space: &SpaceHandle, request: &Request) -> Option<PageRange> {
     let Placement::Fixed(start) = request.place else { return None };
     let top = PageNum::new(USER_END / PAGE_SIZE);
@@ -157,7 +157,8 @@ fn long_place(space: &SpaceHandle, request: &Request) -> Option<PageRange> {
     (space.piece(&pin(), pages) != pages).then_some(pages)
 }
 
-/// Maps over `pages` piece by piece, each in one step: so none of the place is ever free for others.
+/// Maps over `pages` piece by piece. Each piece is one step, so no part of the place is ever free for other
+/// mappings.
 fn replace(task: &Task, pages: PageRange, mapping: Mapping) -> Result<(), VmError> {
     let space = task.space();
     in_pieces(space, pages, |piece| {
@@ -167,7 +168,7 @@ fn replace(task: &Task, pages: PageRange, mapping: Mapping) -> Result<(), VmErro
     })
 }
 
-/// What the mapping adds: what it replaces does not count twice.
+/// Returns the pages that the mapping adds. Pages that it replaces do not count again.
 fn growth(space: &SpaceHandle, place: Placement, pages: u64, mapping: Mapping) -> Growth {
     let mut replaced = 0;
     if let Placement::Fixed(start) = place {
@@ -183,7 +184,7 @@ fn growth(space: &SpaceHandle, place: Placement, pages: u64, mapping: Mapping) -
     Growth::of(mapping, pages.saturating_sub(replaced))
 }
 
-/// Faults the pages in, as far as memory goes and somebody wants them.
+/// Faults the pages in, until memory runs out or the task is killed.
 fn bring_in(task: &Task, pages: PageRange, prot: Prot) {
     let access = if prot.allows(Access::Write) { Access::Write } else { Access::Read };
     let mut addresses = pages.iter().filter_map(PageNum::address);
@@ -191,7 +192,7 @@ fn bring_in(task: &Task, pages: PageRange, prot: Prot) {
     let _enough = addresses.all(comes);
 }
 
-/// Moves the end of the data segment; says where it is, moved or not.
+/// Moves the end of the heap if possible, and returns the end.
 pub fn brk(call: &mut Call<'_>) -> Outcome {
     let (memory, locks) = (&call.task.shared().memory, Locks::of(call, 0));
     let what = locks.mark(Mapping::anonymous(Prot::READ | Prot::WRITE));

@@ -1,8 +1,8 @@
-//! The Linux calls: one file per call or close family, and this table.
+//! The Linux system calls: one file per call or family of calls, and the dispatch table.
 //!
-//! The list of calls lives in `abi::syscalls`, where the host's tools find it too. From the same list
-//! [`route`] is made: a call listed as `full` or `partial` goes to the function of its name in [`calls`],
-//! and its absence is a compile error; every other number answers ENOSYS.
+//! The list of calls is in `abi::syscalls`, where the host's tools find it too. [`route`] is generated from
+//! the same list. A call listed as `full` or `partial` is dispatched to the function of its name in
+//! [`calls`], and a missing function is a compile error. Every other number returns ENOSYS.
 //!
 //! A handler gets a [`Call`] and returns rax or an [`Errno`]. It runs on the thread's kernel stack with
 //! interrupts on, may sleep, and holds no counted reference when it ends the thread.
@@ -50,7 +50,7 @@ use crate::control;
 use crate::counters::{Counter, bump};
 use crate::sched::{self, Task};
 
-/// A call on its way: who asks, and for what.
+/// A call that is being handled.
 pub struct Call<'a> {
     /// The thread that called.
     pub task: &'a Task,
@@ -59,17 +59,17 @@ pub struct Call<'a> {
     args: [u64; 6],
 }
 
-/// What a call leaves in rax.
+/// The result of a call, which goes to rax.
 pub type Outcome = Result<u64, Errno>;
 
 impl Call<'_> {
-    /// Argument `index`, from 0 to 5.
+    /// Returns argument `index`, from 0 to 5.
     #[inline(always)]
     pub fn arg(&self, index: usize) -> u64 {
         self.args.get(index).copied().unwrap_or_default()
     }
 
-    /// Argument `index` as a C `int`: the high half of the register means nothing.
+    /// Returns argument `index` as a C `int`, which ignores the high half of the register.
     #[inline(always)]
     pub fn int(&self, index: usize) -> i32 {
         self.arg(index) as i32
@@ -117,17 +117,17 @@ macro_rules! route {
 
 abi::for_each_syscall!(route);
 
-/// Calls that were named already, one bit each by a hash of the number: a program that tries one in a loop is
-/// heard once.
+/// The calls that were reported already, one bit each by a hash of the number. A program that tries one in a
+/// loop is reported once.
 static NAMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// A call that nobody wrote: the developer hears of it, the program gets ENOSYS.
+/// Reports a call that is not implemented to the host, and returns ENOSYS.
 #[cold]
 fn unknown(call: &mut Call<'_>) -> Outcome {
     let number = call.frame.number();
     let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
     let (word, bit) = (NAMED.get(hash as usize / 64), 1 << (hash % 64));
-    // Relaxed: at worst two cores both name it.
+    // Relaxed: at worst two cores both report it.
     if word.is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0) {
         control::unknown_syscall(number, call.args);
     }

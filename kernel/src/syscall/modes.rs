@@ -1,4 +1,4 @@
-//! Permissions, owners and times. The program is root, so only what is read-only refuses it anything.
+//! Permissions, owners and times. The program is root, so only read-only files refuse it anything.
 
 use abi::Errno;
 use abi::file::{AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, F_OK, R_OK, W_OK, X_OK};
@@ -78,14 +78,14 @@ pub fn fchownat(call: &mut Call<'_>) -> Outcome {
     set_owner(&node, call.arg(2), call.arg(3))
 }
 
-/// Everything is root's and stays root's.
+/// Sets the owner. Everything belongs to root and can belong to nobody else.
 fn set_owner(node: &Node, owner: u64, group: u64) -> Outcome {
     node.must_be_writable()?;
     let stays = |id: u64| matches!(id as u32, 0 | u32::MAX);
     if stays(owner) && stays(group) { Ok(0) } else { Err(Errno::EPERM) }
 }
 
-/// One time is kept per file: the last change.
+/// Sets the time of the last change, which is the only time that a file has.
 pub fn utimensat(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(3) as u32;
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {

@@ -1,4 +1,4 @@
-//! mremap: a mapping shrinks, grows where it is, or moves.
+//! mremap: shrinking a mapping, growing it in place, or moving it.
 
 use alloc::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::process::pieces::{SHORT, in_pieces};
 use crate::process::{Growth, retry, within_limits};
 use crate::sched::{Task, pause};
 
-/// What an mremap asks for, checked.
+/// The arguments of an mremap, checked.
 struct Request {
     old: PageRange,
-    /// Pages of the new mapping.
+    /// The pages of the new mapping.
     pages: u64,
     flags: u64,
-    /// Where it goes, if it moves.
+    /// The place that it moves to, if it moves.
     to: Placement,
 }
 
-/// Moving is for one mapping at a time.
+/// Resizes or moves one mapping.
 pub fn mremap(call: &mut Call<'_>) -> Outcome {
     let request = check(call)?;
     let (task, space) = (call.task, call.task.space());
@@ -62,7 +62,7 @@ fn check(call: &Call<'_>) -> Result<Request, Errno> {
     Ok(Request { old, pages, flags, to })
 }
 
-/// Where a mapping must move to, or best would; it may not meet itself there.
+/// Returns the place that a mapping must or should move to. The old and the new place may not overlap.
 fn target(old: PageRange, to: u64, length: u64, flags: u64) -> Result<Placement, Errno> {
     let new = range(to, length, Errno::EINVAL)?;
     match to {
@@ -73,7 +73,7 @@ fn target(old: PageRange, to: u64, length: u64, flags: u64) -> Result<Placement,
     }
 }
 
-/// Unmaps what the new mapping has no pages for; says what is left.
+/// Unmaps the pages beyond the new size, and returns the rest.
 fn shrink(space: &SpaceHandle, request: &Request) -> Result<PageRange, Errno> {
     let old = request.old;
     let kept = PageRange::new(old.start(), old.pages().min(request.pages)).ok_or(Errno::EINVAL)?;
@@ -117,7 +117,7 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
     moved.map(|()| start.get() * PAGE_SIZE).map_err(moving)
 }
 
-/// Whether there is more to do than one piece, at either place. Small moves do not even ask.
+/// Returns whether a move takes more than one piece, at either place. Short moves do not ask the space.
 fn is_long(space: &SpaceHandle, what: &Remap) -> bool {
     let Some(parts) = space.moves_in_pieces().filter(|_| what.pages > SHORT) else { return false };
     let replaced = match what.to {
@@ -128,7 +128,8 @@ fn is_long(space: &SpaceHandle, what: &Remap) -> bool {
         || replaced.is_some_and(|pages| space.piece(&pin(), pages) != pages)
 }
 
-/// Moves pages piece by piece. The caller keeps others from it. A task that is killed meanwhile leaves them half-way.
+/// Moves pages piece by piece. The caller keeps other moves and copies away. If the task is killed meanwhile,
+/// the move stays unfinished.
 fn in_steps(task: &Task, what: Remap) -> Result<PageNum, VmError> {
     let mut relocation = Relocation::begin(&**task.space().as_ref(), what, u64::MAX).ok_or(VmError::Mixed)?;
     let mut last = None;
@@ -149,14 +150,14 @@ fn in_steps(task: &Task, what: Remap) -> Result<PageNum, VmError> {
     }
 }
 
-/// The mapping that `page` is of.
+/// Returns the mapping of `page`.
 fn mapping(space: &SpaceHandle, page: PageNum) -> Option<Mapping> {
     let mut found = None;
     space.look(&pin(), page, &mut |mapping| found = Some(mapping));
     found
 }
 
-/// An old size of 0: shared memory is mapped a second time, from the old page on.
+/// Handles an old size of 0: maps shared memory a second time, from the old page on.
 fn map_again(task: &Task, mapping: Mapping, request: &Request) -> Outcome {
     if !mapping.flags().contains(Flags::SHARED) {
         return Err(Errno::EINVAL);
@@ -179,7 +180,7 @@ fn map_second(task: &Task, request: &Request, mapping: Mapping) -> Outcome {
     mapped.map(|()| start.get() * PAGE_SIZE).map_err(refusal)
 }
 
-/// A record for what the old page shows, and what follows it.
+/// Creates a record for the file pages from the one on that the old page shows.
 fn second_record(space: &Arc<SpaceHandle>, request: &Request) -> Result<Held, Errno> {
     let (page, mut source) = (request.old.start(), None);
     space.look(&pin(), page, &mut |mapping| {
@@ -191,7 +192,7 @@ fn second_record(space: &Arc<SpaceHandle>, request: &Request) -> Result<Held, Er
     Held::new(source, space, first, request.pages)
 }
 
-/// What is told of pages that cannot move or grow.
+/// Returns the error for pages that cannot move or grow.
 fn moving(error: VmError) -> Errno {
     match error {
         VmError::NotMapped => Errno::EFAULT,

@@ -1,4 +1,4 @@
-//! Names: making, removing and renaming them; the current directory.
+//! Names: creating, removing and renaming them, and the current directory.
 
 use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE};

@@ -25,14 +25,14 @@ pub fn openat(call: &mut Call<'_>) -> Outcome {
 }
 
 fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32) -> Outcome {
-    // With O_PATH the others mean nothing; without it, every file may be large.
+    // With O_PATH the other flags mean nothing. Without it, every file may be large.
     let flags = match flags & O_PATH {
         0 => flags | O_LARGEFILE,
         _ => flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
     };
     let path = call.path(path)?;
     let mode = call.fs_context().masked(mode & 0o7777);
-    // A file that another thread makes just before us was there all along.
+    // If another thread makes the file at the same moment, it is opened as if it had existed before.
     let (node, found) = loop {
         let found = call.find_from(directory, &path, follows(flags))?;
         match node_for(&found, flags, mode) {
@@ -51,7 +51,7 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
     Ok(call.files().add(file, 0, flags & O_CLOEXEC != 0)? as u64)
 }
 
-/// Whether a symbolic link at the end of the path is followed.
+/// Returns whether a symbolic link at the end of the path is followed.
 fn follows(flags: u32) -> bool {
     flags & O_NOFOLLOW == 0 && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL
 }
@@ -78,7 +78,7 @@ fn nameless(directory: &StaticOrArc<Node>, flags: u32, mode: u32) -> Result<Stat
     }
 }
 
-/// Whether what is there may be opened so.
+/// Checks that an existing node may be opened with `flags`.
 fn permit(node: &Node, flags: u32) -> Result<(), Errno> {
     match node.kind() {
         S_IFDIR if wants_to_write(flags) || flags & (O_CREAT | O_PATH) == O_CREAT => Err(Errno::EISDIR),

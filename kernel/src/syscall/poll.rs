@@ -40,12 +40,12 @@ fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let mut polled = read_list(list, count)?;
-    // A deadline even where there is none: a call without one is made again after a handler that asks for
-    // that, and polls never are.
+    // There is always a deadline: a wait without one could be restarted after a signal handler, and polls
+    // never are.
     let deadline = timeout_ns.map_or(u64::MAX, |ns| arch::now_ns().saturating_add(ns));
     let mut look = || Some(look(call.files(), &mut polled)).filter(|&ready| ready > 0);
     let ready = match timeout_ns {
-        // Whoever does not wait need not be woken.
+        // A call that does not wait need not be woken.
         Some(0) => look(),
         _ => readiness::wait_until(deadline, look)?,
     };
@@ -68,7 +68,7 @@ fn read_list(list: u64, count: u64) -> Result<Vec<PollFd>, Errno> {
     Ok(polled)
 }
 
-/// Notes what is ready; says for how many.
+/// Stores the events that are ready, and returns the number of files that have some.
 fn look(files: &FdTable, polled: &mut [PollFd]) -> u64 {
     polled.iter_mut().for_each(|one| one.revents = events(files, one));
     polled.iter().filter(|one| one.revents != 0).count() as u64

@@ -1,4 +1,4 @@
-//! Where in a file, and how long it is.
+//! Positions in files and their lengths.
 
 use abi::Errno;
 use abi::file::{S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
@@ -32,7 +32,8 @@ pub fn lseek(call: &mut Call<'_>) -> Outcome {
     Ok(*position)
 }
 
-/// The next data or hole from `offset` on, which is below the end. What has no pages is all data.
+/// Returns the next data or hole from `offset` on, which is below the end. Contents without pages are all
+/// data.
 fn seek(node: &Node, offset: i64, data: bool) -> Result<i64, Errno> {
     match node.content().and_then(Content::pages) {
         Some(pages) => pages.seek(offset as u64, data).map(|at| at as i64),
@@ -69,7 +70,7 @@ fn set_len(node: &Node, len: u64) -> Outcome {
     Ok(0)
 }
 
-/// Nothing is ever behind: files are in memory.
+/// Does nothing: files are in memory only.
 pub fn fsync(call: &mut Call<'_>) -> Outcome {
     match call.file(0)?.node().content() {
         Some(content) if content.is_stream() => Err(Errno::EINVAL),
@@ -89,7 +90,7 @@ pub fn sync(_call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Advice about files that are in memory anyway.
+/// Checks advice about a file, which has no effect because files are in memory.
 pub fn fadvise64(call: &mut Call<'_>) -> Outcome {
     const KINDS: u64 = 6;
     match call.file(0)?.node().content() {

@@ -1,4 +1,4 @@
-//! prctl: the thread's name, what becomes of orphans, and settings without effect here.
+//! prctl: the thread's name, orphans, and settings without effect here.
 
 use abi::Errno;
 use sync::atomic::Ordering;
@@ -18,7 +18,7 @@ const PR_GET_CHILD_SUBREAPER: u64 = 37;
 const PR_SET_NO_NEW_PRIVS: u64 = 38;
 const PR_GET_NO_NEW_PRIVS: u64 = 39;
 
-/// By option.
+/// Carries out the option in argument 0.
 pub fn prctl(call: &mut Call<'_>) -> Outcome {
     let relations = &call.task.process().relations;
     match call.arg(0) as u32 as u64 {
@@ -46,12 +46,12 @@ pub fn prctl(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// Writes `value` to where argument 1 points.
+/// Writes `value` to the address in argument 1.
 fn told(call: &Call<'_>, value: u32) -> Outcome {
     user::write(call.arg(1), &value).map(|()| 0)
 }
 
-/// Up to 15 bytes and a NUL.
+/// Sets the thread's name: up to 15 bytes and a NUL.
 fn set_name(call: &Call<'_>) -> Outcome {
     let mut name = [0; 16];
     for (index, byte) in name.iter_mut().take(15).enumerate() {

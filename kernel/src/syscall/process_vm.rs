@@ -1,4 +1,4 @@
-//! Memory of other processes: process_vm_readv, process_vm_writev, process_madvise.
+//! Calls on the memory of other processes: process_vm_readv, process_vm_writev, process_madvise.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,7 +38,8 @@ pub fn process_vm_writev(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-/// Moves as many bytes as the slice has, all in one page there: by the memory, the address there, and what we have here.
+/// Moves at most as many bytes as the slice has, all in one page of the other memory, and returns how many.
+/// The arguments are the other memory, the address there, a buffer, and the caller's buffers.
 type Move = fn(&Memory, u64, &mut [u8], &mut Buffers) -> Result<usize, Errno>;
 
 fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
@@ -73,7 +74,7 @@ fn memory_of(tid: u32) -> Result<Arc<Memory>, Errno> {
     task.process().memory().ok_or(Errno::ESRCH)
 }
 
-/// Ranges as they are listed at `list`, of which nobody knows yet whether there is anything.
+/// Reads the ranges listed at `list`. They may not be mapped.
 fn list(list: u64, count: u64) -> Result<Vec<IoVec>, Errno> {
     let count = usize::try_from(count).ok().filter(|&count| count <= IOV_MAX).ok_or(Errno::EINVAL)?;
     let mut ranges = fallible::empty(count)?;
@@ -87,7 +88,7 @@ fn list(list: u64, count: u64) -> Result<Vec<IoVec>, Errno> {
     Ok(ranges)
 }
 
-/// A range split at page ends.
+/// Splits a range at page ends.
 fn pieces(range: IoVec) -> impl Iterator<Item = IoVec> {
     let mut done = 0;
     core::iter::from_fn(move || {
@@ -102,7 +103,8 @@ fn offset(at: u64) -> usize {
     (at % PAGE_SIZE) as usize
 }
 
-/// Shows the frame that `access` to `at` reaches to `visit`; it is made, or copied, if need be, as by a fault there.
+/// Calls `visit` with the frame that `access` to `at` reaches. If there is none, it is made or copied as by a
+/// fault there.
 fn reach(memory: &Memory, at: u64, access: Access, visit: &mut dyn FnMut(FrameNum)) -> Result<(), Errno> {
     let (at, mut reclaim) = (VirtAddr::new(at), Reclaim::new());
     while !memory.space.frame(&pin(), at.page(), access, visit) {
@@ -118,7 +120,8 @@ fn reach(memory: &Memory, at: u64, access: Access, visit: &mut dyn FnMut(FrameNu
     Ok(())
 }
 
-/// Hints about another process's memory, all of them without effect: the ranges are checked. How many bytes that were.
+/// Checks the ranges of hints about another process's memory, which have no effect, and returns the number of
+/// bytes.
 pub fn process_madvise(call: &mut Call<'_>) -> Outcome {
     if call.arg(4) != 0 {
         return Err(Errno::EINVAL);

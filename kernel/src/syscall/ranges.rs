@@ -1,4 +1,4 @@
-//! Calls on a range of existing mappings: munmap, mprotect, msync; and what such calls have in common.
+//! Calls on a range of existing mappings: munmap, mprotect, msync. Helpers for such calls.
 
 use core::ops::ControlFlow;
 
@@ -14,13 +14,13 @@ use crate::process::pieces::in_pieces;
 use crate::process::{Growth, within_limits};
 use crate::sched::Task;
 
-/// Pages that hold `length` bytes; `None` if that is not a number.
+/// Returns the number of pages that hold `length` bytes, or `None` if it overflows.
 #[inline]
 pub(super) fn pages_for(length: u64) -> Option<u64> {
     length.checked_next_multiple_of(PAGE_SIZE).map(|bytes| bytes / PAGE_SIZE)
 }
 
-/// What a caller is told; munmap alone says EINVAL to a range outside user space.
+/// Returns the errno for an error. Only munmap returns EINVAL for a range outside user space.
 pub(super) fn refusal(error: VmError) -> Errno {
     match error {
         VmError::Empty => Errno::EINVAL,
@@ -31,7 +31,7 @@ pub(super) fn refusal(error: VmError) -> Errno {
     }
 }
 
-/// The pages of `length` bytes from the page-aligned `address`.
+/// Returns the pages of `length` bytes from the page-aligned `address` on.
 ///
 /// # Errors
 /// EINVAL for an unaligned address, `overflow` for a range that wraps.
@@ -56,7 +56,8 @@ pub fn munmap(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// The lowest pages can never be mapped, but a program may unmap them.
+/// Unmaps a range that begins below the lowest page that can be mapped. The pages below that are no error.
+/// Other ranges outside of user space are (EINVAL).
 #[cold]
 fn unmap_above_lowest(task: &Task, pages: PageRange) -> Outcome {
     let lowest = VirtAddr::new(LOWEST).page();
@@ -96,7 +97,7 @@ fn protect(task: &Task, pages: PageRange, prot: Prot) -> Result<(), VmError> {
     })
 }
 
-/// Pages that become a program's own data by being given the rights `prot`.
+/// Returns the pages that become private writable pages when they get the rights `prot`.
 fn new_data(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Growth {
     let mut data = 0;
     if !prot.contains(Prot::WRITE) {
@@ -113,7 +114,7 @@ fn new_data(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Growth {
     Growth { pages: 0, data }
 }
 
-/// What lies above user space is a hole like any other: the pages before the first one change.
+/// Changes the pages in user space, and returns ENOMEM as for a hole, because the range goes beyond it.
 #[cold]
 fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
     let top = VirtAddr::new(user::USER_END).page();
@@ -123,10 +124,10 @@ fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
     Err(Errno::ENOMEM)
 }
 
-/// Calls `operation` for those of `pages` that lie in user space. The others are a hole like any other.
+/// Calls `operation` for those of `pages` that are in user space. The others are treated as a hole.
 ///
 /// # Errors
-/// What `operation` says; `NotMapped` if there are others.
+/// Those of `operation`, and `NotMapped` if there are others.
 pub(super) fn in_user_space(
     pages: PageRange,
     operation: impl FnOnce(PageRange) -> Result<(), VmError>,
@@ -139,19 +140,21 @@ pub(super) fn in_user_space(
     if inside == pages { Ok(()) } else { Err(VmError::NotMapped) }
 }
 
+/// Checks that all of the range is mapped.
+///
 /// # Errors
-/// ENOMEM unless all of the range is mapped.
+/// ENOMEM otherwise.
 pub(super) fn check_mapped(task: &Task, pages: PageRange) -> Result<(), Errno> {
     is_mapped(task.space(), pages).then_some(()).ok_or(Errno::ENOMEM)
 }
 
-/// Whether all of `pages` is mapped in `space`: true of each piece when it was looked at.
+/// Returns whether all of `pages` is mapped in `space`. Each piece is checked at another moment.
 pub(super) fn is_mapped(space: &SpaceHandle, pages: PageRange) -> bool {
     let look = |piece| if space.mapped(&pin(), piece) { Ok(()) } else { Err(VmError::NotMapped) };
     pages.is_empty() || in_pieces(space, pages, look).is_ok()
 }
 
-/// Files live in memory, and mappings show their own pages: nothing waits to be written back; the range is checked.
+/// Checks the range. Files are in memory and mappings show their pages, so nothing needs to be written back.
 pub fn msync(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(2);
     let both = MS_ASYNC | MS_SYNC;

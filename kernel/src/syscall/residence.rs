@@ -1,4 +1,4 @@
-//! What is in memory, and stays there: mincore, the mlock family.
+//! Residence of pages in memory: mincore, the mlock family.
 
 use core::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use crate::mm::space::user_pages;
 use crate::mm::{file_mapping, user};
 use crate::sched::{Task, pause};
 
-/// A page is resident if the program has it in memory, or its file has.
+/// Reports which pages are resident. A page is resident if the program or its file has it in memory.
 pub fn mincore(call: &mut Call<'_>) -> Outcome {
     const CHUNK: u64 = 2048;
     let pages = range(call.arg(0), call.arg(1), Errno::ENOMEM)?;
@@ -39,7 +39,7 @@ pub fn mincore(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Notes in `found` which of `pages` show a page of a file that is in memory.
+/// Marks in `found` which of `pages` show a page of a file that is in memory.
 fn note_files(task: &Task, pages: PageRange, found: &mut [u8]) {
     task.space().regions(&pin(), pages, &mut |region| {
         let Some(backing) = region.mapping.backing() else { return ControlFlow::Continue(()) };
@@ -54,10 +54,10 @@ fn note_files(task: &Task, pages: PageRange, found: &mut [u8]) {
     });
 }
 
-/// The pages that a range of bytes touches.
+/// Returns the pages that a range of bytes touches.
 fn touched(call: &Call<'_>) -> Result<PageRange, Errno> {
     let (start, offset) = (call.arg(0) / PAGE_SIZE, call.arg(0) % PAGE_SIZE);
-    // A length that wraps when it is rounded up is none, on Linux too.
+    // A length that overflows when it is rounded up counts as 0, as on Linux.
     let bytes = call.arg(1).checked_add(offset).and_then(|bytes| bytes.checked_next_multiple_of(PAGE_SIZE));
     let end = start + bytes.unwrap_or(0) / PAGE_SIZE;
     if end > u64::MAX / PAGE_SIZE {
@@ -66,14 +66,14 @@ fn touched(call: &Call<'_>) -> Result<PageRange, Errno> {
     Ok(PageRange::between(PageNum::new(start), PageNum::new(end)))
 }
 
-/// Brings the pages in, and notes that they stay: memory of programs is never paged out anyway.
+/// Marks the pages as locked and faults them in.
 pub fn mlock(call: &mut Call<'_>) -> Outcome {
     let pages = touched(call)?;
     advise(call.task, pages, Flags::LOCKED, Flags::NONE)?;
     populate(call.task, pages, Access::Read).map_err(|_| Errno::ENOMEM)
 }
 
-/// See [`mlock`].
+/// Does the same as [`mlock`], or only marks the pages.
 pub fn mlock2(call: &mut Call<'_>) -> Outcome {
     const MLOCK_ONFAULT: u64 = 1;
     match call.arg(2) {
@@ -83,12 +83,12 @@ pub fn mlock2(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// See [`mlock`].
+/// Clears the mark of [`mlock`].
 pub fn munlock(call: &mut Call<'_>) -> Outcome {
     advise(call.task, touched(call)?, Flags::NONE, Flags::LOCKED)
 }
 
-/// Every page that there is, and those to come, are brought in, and noted.
+/// Does the same as [`mlock`] for all pages, for all future ones, or for both.
 pub fn mlockall(call: &mut Call<'_>) -> Outcome {
     let (flags, memory) = (call.arg(0), &call.task.shared().memory);
     if flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags & (MCL_CURRENT | MCL_FUTURE) == 0 {
@@ -105,19 +105,19 @@ pub fn mlockall(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// See [`mlockall`].
+/// Clears the marks of [`mlockall`].
 pub fn munlockall(call: &mut Call<'_>) -> Outcome {
     call.task.shared().memory.locks.store(0, Ordering::Relaxed);
     advise_all(call, Flags::NONE, Flags::LOCKED);
     Ok(0)
 }
 
-/// Advises whatever is mapped; that there are holes is no error.
+/// Sets and clears flags of all mappings. Holes between them are no error.
 fn advise_all(call: &Call<'_>, set: Flags, clear: Flags) {
     let _holes = advise(call.task, user_pages(), set, clear);
 }
 
-/// As far as memory goes, and the pages may be touched.
+/// Faults all pages in, as far as memory goes and the pages may be accessed.
 fn bring_all_in(call: &Call<'_>) {
     for mapped in call.task.shared().memory.mappings(user_pages().start(), Detail::Mappings) {
         let _enough = populate(call.task, mapped.region.pages, Access::Read);

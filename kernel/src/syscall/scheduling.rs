@@ -1,4 +1,4 @@
-//! The scheduler's calls: yielding, affinity, and policies, of which there is one.
+//! Scheduling calls: yielding, affinity, and policies, of which there is one.
 
 use alloc::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::mm::user;
 use crate::process::pid;
 use crate::sched::{self, Task};
 
-/// Lets somebody else run.
+/// Lets another task run.
 pub fn sched_yield(_call: &mut Call<'_>) -> Outcome {
     sched::yield_now();
     Ok(0)
 }
 
-/// The thread with this number, 0 for the caller.
+/// Returns the thread whose number is argument 0, or the caller if that is 0.
 fn target(call: &Call<'_>) -> Result<Arc<Task>, Errno> {
     match call.arg(0) as u32 {
         0 => Ok(sched::current()),
@@ -26,7 +26,8 @@ fn target(call: &Call<'_>) -> Result<Arc<Task>, Errno> {
     }
 }
 
-/// Where a thread may run, one bit a core. Cores that the machine does not have are dropped.
+/// Sets the cores on which a thread may run, one bit for each. Cores that the machine does not have are
+/// ignored.
 pub fn sched_setaffinity(call: &mut Call<'_>) -> Outcome {
     let mut bytes = [0; MAX_CORES / 8];
     user::copy_in(prefix_mut(&mut bytes, u64::from(call.arg(1) as u32)), call.arg(2))?;
@@ -40,12 +41,12 @@ pub fn sched_setaffinity(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// The bit of a core in its byte of a set.
+/// Returns the bit of a core in its byte of a set.
 fn bit(core: CoreId) -> u8 {
     1 << (core.index() % 8)
 }
 
-/// Tells it; returns how many bytes that took.
+/// Writes the cores on which a thread may run, and returns the number of bytes.
 pub fn sched_getaffinity(call: &mut Call<'_>) -> Outcome {
     let size = arch::cores().div_ceil(64) * 8;
     let length = call.arg(1) as u32 as usize;
@@ -66,12 +67,12 @@ const SCHED_RR: i32 = 2;
 const SCHED_BATCH: i32 = 3;
 const SCHED_IDLE: i32 = 5;
 
-/// There is one policy: taking turns.
+/// Returns the only policy, SCHED_OTHER.
 pub fn sched_getscheduler(call: &mut Call<'_>) -> Outcome {
     target(call).map(|_| SCHED_OTHER)
 }
 
-/// The policies without priorities are accepted, all as the one there is.
+/// Accepts the policies without priorities. They all mean SCHED_OTHER.
 pub fn sched_setscheduler(call: &mut Call<'_>) -> Outcome {
     match call.int(1) {
         SCHED_FIFO | SCHED_RR => Err(Errno::EPERM),
@@ -86,24 +87,25 @@ fn set_priority(call: &Call<'_>, at: u64) -> Outcome {
     if priority == 0 { Ok(0) } else { Err(Errno::EINVAL) }
 }
 
-/// Priority 0 is the only one.
+/// Checks the priority, which must be 0.
 pub fn sched_setparam(call: &mut Call<'_>) -> Outcome {
     set_priority(call, call.arg(1))
 }
 
-/// See [`sched_setparam`].
+/// Writes the priority, which is 0.
 pub fn sched_getparam(call: &mut Call<'_>) -> Outcome {
     target(call)?;
     user::write(call.arg(1), &0u32)?;
     Ok(0)
 }
 
-/// As Linux has it: real-time policies go from 1 to 99.
+/// Returns the highest priority of a policy, with Linux's numbers: 99 for real-time policies, and 0 for
+/// others.
 pub fn sched_get_priority_max(call: &mut Call<'_>) -> Outcome {
     priority_bound(call, 99)
 }
 
-/// See [`sched_get_priority_max`].
+/// Returns the lowest priority of a policy: 1 for real-time policies, and 0 for others.
 pub fn sched_get_priority_min(call: &mut Call<'_>) -> Outcome {
     priority_bound(call, 1)
 }
@@ -116,12 +118,12 @@ fn priority_bound(call: &Call<'_>, real_time: u64) -> Outcome {
     }
 }
 
-/// Nice value 0, which this call returns as 20.
+/// Returns the nice value 0, which this call encodes as 20.
 pub fn getpriority(call: &mut Call<'_>) -> Outcome {
     whose_priority(call).map(|()| 20)
 }
 
-/// Accepted; all threads take turns alike.
+/// Checks the arguments. The nice value has no effect.
 pub fn setpriority(call: &mut Call<'_>) -> Outcome {
     whose_priority(call).map(|()| 0)
 }
@@ -132,7 +134,7 @@ fn group_exists(group: u32) -> bool {
     found
 }
 
-/// A thread, a group, or root.
+/// Checks that the thread, group or user exists.
 fn whose_priority(call: &Call<'_>) -> Result<(), Errno> {
     const PRIO_PROCESS: i32 = 0;
     const PRIO_PGRP: i32 = 1;

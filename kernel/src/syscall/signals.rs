@@ -1,4 +1,4 @@
-//! The signal calls.
+//! Signal calls.
 
 use alloc::sync::Arc;
 
@@ -15,16 +15,18 @@ use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked};
 use crate::process::{FIRST, Process, fault, pid, pidfd};
 use crate::sched::{self, Task};
 
-/// Bytes of a signal mask.
+/// The bytes of a signal mask.
 const MASK_BYTES: u64 = 8;
 
+/// Checks the size of a mask.
+///
 /// # Errors
-/// EINVAL unless `size` is that of a mask.
+/// EINVAL if it is wrong.
 pub fn check_size(size: u64) -> Result<(), Errno> {
     if size == MASK_BYTES { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Sets and tells what is done about a signal.
+/// Sets the action for a signal and writes the old one.
 pub fn rt_sigaction(call: &mut Call<'_>) -> Outcome {
     check_size(call.arg(3))?;
     let signal = checked(call.arg(0))?;
@@ -40,7 +42,7 @@ pub fn rt_sigaction(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Sets and tells the thread's mask.
+/// Sets the thread's mask and writes the old one.
 pub fn rt_sigprocmask(call: &mut Call<'_>) -> Outcome {
     check_size(call.arg(3))?;
     let signals = &call.task.thread.signals;
@@ -61,7 +63,7 @@ pub fn rt_sigprocmask(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Which blocked signals wait.
+/// Writes the pending signals that are blocked.
 pub fn rt_sigpending(call: &mut Call<'_>) -> Outcome {
     if call.arg(1) > MASK_BYTES {
         return Err(Errno::EINVAL);
@@ -101,7 +103,7 @@ pub fn rt_sigtimedwait(call: &mut Call<'_>) -> Outcome {
         at => Some(arch::now_ns().saturating_add(user::read::<Timespec>(at)?.to_ns().ok_or(Errno::EINVAL)?)),
     };
     let signals = &call.task.thread.signals;
-    // The mask stays: what it blocks is kept for us though it be ignored by default.
+    // The mask stays: a signal that it blocks becomes pending even if its default is to be ignored.
     signals.want(wanted);
     let taken = take_until(call.task, wanted, deadline);
     signals.want_nothing(call.task);
@@ -125,14 +127,14 @@ fn take_until(task: &Task, wanted: u64, deadline: Option<u64>) -> Result<(u32, O
     }
 }
 
-/// Back from a handler. The result is the interrupted code's rax, whatever that was.
+/// Returns from a handler. The result is the interrupted code's rax.
 pub fn rt_sigreturn(call: &mut Call<'_>) -> Outcome {
     let fate = signal::return_from_handler(call.task, call.frame);
     fault::meet(call.task, fate, call.frame);
     Ok(call.frame.result())
 }
 
-/// Sets and tells the stack that handlers may run on.
+/// Sets the alternate stack for handlers and writes the old one.
 pub fn sigaltstack(call: &mut Call<'_>) -> Outcome {
     let (signals, sp) = (&call.task.thread.signals, call.frame.sp());
     let old = signals.stack();
@@ -146,7 +148,7 @@ pub fn sigaltstack(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Sends a signal to a process, a group, or all others.
+/// Sends a signal to a process, a group, or all other processes.
 pub fn kill(call: &mut Call<'_>) -> Outcome {
     let signal = number(call.arg(1))?;
     match call.int(0) {
@@ -164,7 +166,7 @@ pub fn kill(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// A signal's number, or none: 0 asks only whether somebody is there.
+/// Returns the number of a signal. It is `None` for 0, with which a program checks whether a process exists.
 fn number(number: u64) -> Result<Option<u32>, Errno> {
     if number as u32 == 0 { Ok(None) } else { checked(number).map(Some) }
 }
@@ -175,8 +177,8 @@ fn send_to_process(process: &Arc<Process>, signal: Option<u32>, origin: Origin) 
     }
 }
 
-/// Sends to every process that is `wanted`. Of those that make new ones meanwhile none escapes SIGKILL: each round finds
-/// the children of those that were not killed before, and the last finds none.
+/// Sends a signal to every process that is `wanted`. A process that forks meanwhile does not escape SIGKILL:
+/// each round finds the children of processes that were not killed before, until a round finds none.
 fn send_to_all(call: &Call<'_>, signal: Option<u32>, wanted: impl Fn(&Arc<Process>) -> bool) -> Outcome {
     let (mut found, mut new) = (false, true);
     while new {
@@ -220,7 +222,7 @@ fn send_to_thread(call: &Call<'_>, process: &Arc<Process>, tid: u32, signal: Opt
     Ok(0)
 }
 
-/// A descriptor that stands for a process.
+/// Opens a descriptor that stands for a process.
 pub fn pidfd_open(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(1) as u32;
     if call.int(0) <= 0 || flags & !O_NONBLOCK != 0 {
@@ -232,7 +234,7 @@ pub fn pidfd_open(call: &mut Call<'_>) -> Outcome {
 
 /// Sends a signal to the process that a descriptor stands for.
 pub fn pidfd_send_signal(call: &mut Call<'_>) -> Outcome {
-    // Who brings information of its own may pretend to be somebody else.
+    // Information from the caller is refused, because it could name another sender.
     if call.arg(3) as u32 != 0 || call.arg(2) != 0 {
         return Err(Errno::EINVAL);
     }

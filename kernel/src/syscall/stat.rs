@@ -1,4 +1,4 @@
-//! What a file is, what is in a directory, how big a volume is.
+//! Properties of files, entries of directories, sizes of volumes.
 
 use alloc::vec::Vec;
 
@@ -105,13 +105,13 @@ fn tell_volume(node: &Node, to: u64) -> Outcome {
 }
 
 pub fn getdents64(call: &mut Call<'_>) -> Outcome {
-    /// What one call shows at most.
+    /// The bytes that one call writes at most.
     const MOST: usize = 32 << 10;
     let file = call.file(0)?;
     if !file.node().is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    // No name fits into a negative count.
+    // A negative count has no room for any name.
     let count = usize::try_from(call.int(2)).unwrap_or(0).min(MOST);
     let mut listing = Listing { bytes: fallible::empty(count)?, full: false };
     let at = call.arg(1);
@@ -119,7 +119,7 @@ pub fn getdents64(call: &mut Call<'_>) -> Outcome {
     under_lock_over(&mut listing, Access::Write, span, |listing| list(&file, listing, at))
 }
 
-/// Shows the names from the file's position on at `to`.
+/// Writes the entries from the file's position on to `to`.
 fn list(file: &OpenFile, listing: &mut Listing, to: u64) -> Outcome {
     listing.bytes.clear();
     let mut position = file.position.lock();
@@ -141,12 +141,12 @@ fn list(file: &OpenFile, listing: &mut Listing, to: u64) -> Outcome {
 
 struct Listing {
     bytes: Vec<u8>,
-    /// Whether there was a name that did not fit.
+    /// Set if an entry did not fit.
     full: bool,
 }
 
 impl Listing {
-    /// Adds a `struct linux_dirent64` if there is room.
+    /// Adds a `struct linux_dirent64` if there is room, and returns whether there was.
     fn add(&mut self, listed: &Listed<'_>) -> bool {
         let len = (DIRENT64_HEAD + listed.name.len() + 1).next_multiple_of(8);
         self.full = self.bytes.capacity() - self.bytes.len() < len;

@@ -1,4 +1,4 @@
-//! What belongs to a thread: its identity word, its robust list, its FS base.
+//! The state of a thread: the word that is cleared at its end, its robust list, its FS base.
 
 use abi::Errno;
 use abi::process::{ARCH_GET_FS, ARCH_SET_FS, RobustListHead};
@@ -10,14 +10,14 @@ use crate::arch;
 use crate::mm::user;
 use crate::process::pid;
 
-/// Which word to clear when the thread exits.
+/// Sets the address of the word to clear when the thread exits.
 pub fn set_tid_address(call: &mut Call<'_>) -> Outcome {
-    // Relaxed: only the thread itself looks at it.
+    // Relaxed: only the thread itself reads it.
     call.task.thread.clear_tid.store(call.arg(0), Ordering::Relaxed);
     Ok(call.task.tid().into())
 }
 
-/// Where the list of held robust locks begins.
+/// Sets the head of the list of held robust locks.
 pub fn set_robust_list(call: &mut Call<'_>) -> Outcome {
     if call.arg(1) != size_of::<RobustListHead>() as u64 {
         return Err(Errno::EINVAL);
@@ -26,7 +26,7 @@ pub fn set_robust_list(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Where it begins, of any thread.
+/// Writes the head of that list, of any thread.
 pub fn get_robust_list(call: &mut Call<'_>) -> Outcome {
     let head = match call.arg(0) as u32 {
         0 => Some(call.task.thread.robust_list.load(Ordering::Relaxed)),
@@ -37,7 +37,7 @@ pub fn get_robust_list(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// The FS base.
+/// Sets or writes the FS base.
 pub fn arch_prctl(call: &mut Call<'_>) -> Outcome {
     match call.arg(0) {
         ARCH_SET_FS => arch::set_fs_base(check_base(call.arg(1))?),

@@ -1,4 +1,4 @@
-//! What was used: getrusage, times.
+//! Resource usage: getrusage, times.
 
 use abi::Errno;
 use abi::process::Rusage;
@@ -18,12 +18,13 @@ fn timeval(ns: u64) -> Timeval {
     Timeval { seconds: time.seconds, microseconds: time.nanoseconds / 1000 }
 }
 
-/// CPU time, all of it as user time, and faults.
+/// Returns the usage as `rusage`: CPU time, all of it as user time, and faults.
 pub(super) fn rusage(usage: &Usage) -> Rusage {
     Rusage { user_time: timeval(usage.cpu_ns), minor_faults: usage.faults as i64, ..Rusage::default() }
 }
 
-/// What the process, its thread, or the children it waited for used. Faults are those of the whole process.
+/// Writes the usage of the process, the thread, or the children that were waited for. Faults of a thread are
+/// those of the whole process.
 pub fn getrusage(call: &mut Call<'_>) -> Outcome {
     let process = call.task.process();
     let usage = match call.int(0) {
@@ -36,7 +37,7 @@ pub fn getrusage(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// CPU time in ticks; returns the ticks since boot.
+/// Writes CPU times in ticks, and returns the ticks since boot.
 pub fn times(call: &mut Call<'_>) -> Outcome {
     const NS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
     if call.arg(0) != 0 {

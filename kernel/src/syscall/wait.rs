@@ -13,7 +13,7 @@ use crate::mm::user;
 use crate::process::signal::{self, Origin};
 use crate::process::{Found, Kind, Wanted, Who, pidfd};
 
-/// The bits that say which kinds of children.
+/// The options that select kinds of children.
 const KINDS: u32 = WALL | WCLONE | WNOTHREAD;
 
 fn kind(options: u32) -> Kind {
@@ -24,14 +24,14 @@ fn kind(options: u32) -> Kind {
     }
 }
 
-/// Waits for a child that ends, and, if asked, stops or goes on.
+/// Waits for a child that ends, or, if the options say so, stops or continues.
 pub fn wait4(call: &mut Call<'_>) -> Outcome {
     let options = call.arg(2) as u32;
     if options & !(WNOHANG | WUNTRACED | WCONTINUED | KINDS) != 0 {
         return Err(Errno::EINVAL);
     }
     let who = match call.int(0) {
-        // Its negative is no number.
+        // It has no positive counterpart.
         i32::MIN => return Err(Errno::ESRCH),
         -1 => Who::Anybody,
         0 => Who::Group(call.task.process().group()),
@@ -57,7 +57,7 @@ pub fn wait4(call: &mut Call<'_>) -> Outcome {
     Ok(found.pid.into())
 }
 
-/// Waits for what is asked for, and may leave it to be asked for again.
+/// Waits for the events in the options, and may leave the child to be waited for again.
 pub fn waitid(call: &mut Call<'_>) -> Outcome {
     let (options, events) = (call.arg(3) as u32, WEXITED | WSTOPPED | WCONTINUED);
     if options & !(WNOHANG | WNOWAIT | events | KINDS) != 0 || options & events == 0 {
@@ -94,7 +94,7 @@ fn whom(call: &Call<'_>) -> Result<Who, Errno> {
     }
 }
 
-/// The `siginfo_t` of what was found; no more than its head is written, as on Linux. Zeroes for nothing.
+/// Writes the `siginfo_t` of the child, or zeroes if there is none. Only its head is written, as on Linux.
 fn tell(at: u64, found: Option<&Found>) -> Result<(), Errno> {
     const WRITTEN: usize = 32;
     let info = found.map(|found| signal::info(SIGCHLD, Origin::of_child(found.pid, found.state)));
