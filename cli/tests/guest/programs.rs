@@ -82,10 +82,10 @@ fn what_is_wrong_with_a_file_is_said() {
         (segment("over-the-end", Segment { memory_size: USER_END, ..ALL }), "outside of user space"),
         (segment("below", Segment { address: 0, ..ALL }), "outside of user space"),
         (segment("endless", Segment { memory_size: u64::MAX, ..ALL }), "outside of user space"),
-        (segment("on-the-stack", Segment { address: STACK, ..ALL }), "where the stack goes"),
-        (segment("misplaced", Segment { address: BASE + 1, ..ALL }), "as it is in the file"),
+        (segment("on-the-stack", Segment { address: STACK, ..ALL }), "overlaps the stack"),
+        (segment("misplaced", Segment { address: BASE + 1, ..ALL }), "different offsets"),
         (segment("shrinking", Segment { memory_size: 100, ..ALL }), "longer in the file"),
-        (("idle", stored("idle", &file(FIXED, entry(), [NOTHING; 2]))), "nothing to load"),
+        (("idle", stored("idle", &file(FIXED, entry(), [NOTHING; 2]))), "no segment to load"),
     ];
     for ((name, path), why) in cases {
         let output = radixvm().args(["run", &path]).output().unwrap();

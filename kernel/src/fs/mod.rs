@@ -90,7 +90,7 @@ pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
 /// # Panics
 /// Before [`init`].
 pub fn root() -> StaticOrArc<Node> {
-    FILES.get().expect("fs::init comes first").root.clone()
+    FILES.get().expect("fs::init was called").root.clone()
 }
 
 /// Returns a file of the boot image that is for the kernel, by its whole path `.radixvm/NAME`.

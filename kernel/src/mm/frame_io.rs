@@ -35,6 +35,6 @@ pub fn clear(frame: FrameNum, offset: usize, end: usize) {
 /// Unless `len` bytes from `offset` on lie in a frame of the machine.
 fn place(frame: FrameNum, offset: usize, len: usize) -> *mut u8 {
     let inside = offset.checked_add(len).is_some_and(|end| end <= FRAME as usize);
-    assert!(inside && frames::exists(frame), "bytes that are in no frame");
+    assert!(inside && frames::exists(frame), "bytes outside of a frame");
     phys_to_virt(frame.get() * FRAME + offset as u64)
 }

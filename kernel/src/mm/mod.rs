@@ -80,7 +80,7 @@ pub fn init(boot: &BootInfo) -> u64 {
     page_refs::init(page_refs);
     if free.lost() > 0 {
         control::warn(format_args!(
-            "{} KiB of memory left out: too far away, or in too many pieces",
+            "{} KiB of memory are not used: they are too far away, or in too many pieces",
             free.lost() >> 10
         ));
     }

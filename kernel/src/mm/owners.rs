@@ -40,7 +40,7 @@ type Say<'a> = &'a mut dyn FnMut(Range, &dyn Display);
 /// knows.
 pub fn report(space: &SpaceHandle, objects: &[(&str, Range)]) {
     space::settle(space);
-    let Some(notes) = notes(space) else { return control::warn("no memory to report who owns what") };
+    let Some(notes) = notes(space) else { return control::warn("no memory for the report of memory owners") };
     control::owners(|say| {
         objects.iter().for_each(|(kind, range)| say(*range, kind));
         space.objects().iter().for_each(|(kind, range)| say(*range, kind));

@@ -212,7 +212,7 @@ unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
 /// The header of a descriptor that has a baseline, which lives for `'r`.
 unsafe fn baseline_of<'r>(header: NonNull<Header>) -> &'r BaselineRefs {
     // SAFETY: the caller's promise, and the header begins the descriptor.
-    unsafe { header.cast::<PageRef>().as_ref().baseline.expect("only baselines are heard").as_ref() }
+    unsafe { header.cast::<PageRef>().as_ref().baseline.expect("the page has a baseline").as_ref() }
 }
 
 /// Frees a file's frame to which neither the tree nor a page refers any more.

@@ -30,7 +30,7 @@ pub const INTERPRETER_BASE: u64 = 0x7fff_e000_0000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaw(pub &'static str);
 
-const SHORT: Flaw = Flaw("the file ends before what its headers promise");
+const SHORT: Flaw = Flaw("the file is shorter than its headers say");
 /// Used by the loader too.
 pub const OUTSIDE: Flaw = Flaw("a segment lies outside of user space");
 
@@ -93,9 +93,9 @@ impl Header {
 
 fn check_header(file: &[u8], kind: u16) -> Result<(), Flaw> {
     match () {
-        () if !file.starts_with(MAGIC) => Err(Flaw("it is no 64-bit ELF file")),
-        () if u16_at(file, 18)? != X86_64 => Err(Flaw("it is made for another machine")),
-        () if !matches!(kind, EXECUTABLE | SHARED) => Err(Flaw("it is an ELF file, but no program")),
+        () if !file.starts_with(MAGIC) => Err(Flaw("it is not a 64-bit ELF file")),
+        () if u16_at(file, 18)? != X86_64 => Err(Flaw("it is for another machine")),
+        () if !matches!(kind, EXECUTABLE | SHARED) => Err(Flaw("it is an ELF file, but not a program")),
         () if usize::from(u16_at(file, 54)?) != HEADER_SIZE => {
             Err(Flaw("its program headers have an unknown size"))
         }
@@ -148,7 +148,7 @@ impl<'a> Elf<'a> {
         let entry = u64_at(header, 24)?.wrapping_add(bias);
         let elf = Self { file, bias, entry, headers_at, headers, header_count };
         if elf.segments().next().is_none() {
-            return Err(Flaw("it has nothing to load").into());
+            return Err(Flaw("it has no segment to load").into());
         }
         Ok(elf)
     }
@@ -164,7 +164,7 @@ impl<'a> Elf<'a> {
             return Ok(None);
         };
         if !(2..=PATH_MAX as u64).contains(&header.file_size) {
-            return Err(Flaw("its interpreter has no proper name").into());
+            return Err(Flaw("the path of its interpreter is empty or too long").into());
         }
         let mut name = fallible::zeroes(header.file_size as usize)?;
         read(self.file, header.offset, &mut name)?;
@@ -201,7 +201,7 @@ impl<'a> Elf<'a> {
             return Err(Flaw("a segment is longer in the file than in memory"));
         }
         if address % PAGE_SIZE != lead {
-            return Err(Flaw("a segment is not on a page in memory as it is in the file"));
+            return Err(Flaw("a segment has different offsets in its page in memory and in the file"));
         }
         let (offset, file_size) = (header.offset - lead, header.file_size + lead);
         Ok(Segment { address: address - lead, size, offset, file_size, prot: rights(header.flags) })

@@ -99,7 +99,7 @@ fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> 
 fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) -> Result<u64, Refused> {
     let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
     if segment.address < STACK.end && STACK.start < end {
-        return Err(Flaw("a segment lies where the stack goes").into());
+        return Err(Flaw("a segment overlaps the stack").into());
     }
     let pages =
         PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));

@@ -111,7 +111,7 @@ fn keep_registers() {
 /// Does the second half of a switch, on the stack of the flow that goes on. Interrupts are off.
 pub fn finish_switch() {
     let core = cores::mine();
-    let (task, flow) = arch::take_left().expect("a switch leaves somebody");
+    let (task, flow) = arch::take_left().expect("a switch leaves a flow");
     let departure = *core.departure.lock();
     let Some(task) = task else {
         *core.idle_flow.lock() = Some(flow);

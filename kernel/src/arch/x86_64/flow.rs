@@ -65,7 +65,7 @@ pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
     let old_task = (!old_task.is_null()).then(|| unsafe { Arc::from_raw(old_task) });
     // SAFETY: this core's entry, interrupts are off, and no other reference into it lives.
     let own = unsafe { &mut *current.own.get() };
-    assert!(own.left.is_none(), "somebody left was never taken");
+    assert!(own.left.is_none(), "the flow that was left was not taken");
     let old_stack = ::core::mem::replace(&mut own.stack, stack);
     let old_context = Context::on_stack(old_stack.as_ref());
     let left = own.left.insert((old_task, Suspended { context: old_context, stack: old_stack }));

@@ -141,7 +141,7 @@ pub fn start_others(apic_ids: &[u32]) -> usize {
         ids.retain(|id| {
             let came = came.next() == Some(true);
             if !came {
-                control::warn(format_args!("the CPU with APIC number {id} did not start: left out"));
+                control::warn(format_args!("the CPU with APIC ID {id} did not start and is not used"));
             }
             came
         });
@@ -176,7 +176,7 @@ fn has_come(number: usize, id: u32) -> bool {
         return false;
     }
     time::spin_until(time::now_ns() + GIVE_UP_NS, || state_of(number) == READY);
-    assert!(state_of(number) == READY, "core {number}, APIC number {id}, began to start and did not end");
+    assert!(state_of(number) == READY, "core {number} (APIC ID {id}) began to start and did not finish");
     true
 }
 
@@ -208,7 +208,7 @@ fn check_clock(number: usize) {
     let off = clocks::off_ns(number);
     if off != 0 {
         control::warn(format_args!(
-            "the clock of core {number} is {off} ns ahead of the first core's: corrected"
+            "the clock of core {number} was {off} ns ahead of the first core's and is corrected"
         ));
     }
 }

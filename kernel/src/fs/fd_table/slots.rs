@@ -75,7 +75,7 @@ impl Descriptors {
 
 /// Returns the slots, which the caller does not share.
 pub(super) fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
-    Arc::get_mut(slots).unwrap_or_else(|| unreachable!("slots that others have are copied first"))
+    Arc::get_mut(slots).unwrap_or_else(|| unreachable!("shared slots are copied before a change"))
 }
 
 /// Returns the slots up to the last one in use.
