@@ -60,7 +60,7 @@ pub fn booted(cpus: usize, memory_bytes: u64) {
 }
 
 /// Requests more of the program's standard input.
-pub fn ask_for_input() {
+pub fn request_input() {
     Line::new("stdin");
 }
 

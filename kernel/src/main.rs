@@ -45,7 +45,9 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
     }
     // needs: files, the number of cores
     if !arch::init_random(fs::boot_file(".radixvm/seed").ok()) {
-        control::warn("random numbers are predictable: the CPU has no generator, and the boot image has no seed");
+        control::warn(
+            "random numbers are predictable: the CPU has no generator, and the boot image has no seed",
+        );
     }
     arch::release_cores(); // needs: epochs
     control::booted(arch::cores(), memory_bytes);

@@ -24,8 +24,8 @@ use crate::arch::uart::Port;
 use crate::control;
 use crate::sched::{WaitQueue, attention};
 
-static STDOUT: Turn = Turn::new();
-static STDERR: Turn = Turn::new();
+static STDOUT: OutputLock = OutputLock::new();
+static STDERR: OutputLock = OutputLock::new();
 static STDIN: SpinLock<Input> = SpinLock::new(Input::new());
 /// Set when the input has ended and all of it is read. Relaxed: it never becomes false again. Every C and
 /// Rust program polls its input when it starts. From then on they only read this word.
@@ -33,14 +33,14 @@ static DRAINED: CachePadded<AtomicBool> = CachePadded::new(AtomicBool::new(false
 static READERS: WaitQueue = WaitQueue::new();
 
 /// Bytes that are buffered for `poll` and `FIONREAD`.
-const KEPT: usize = 512;
+const BUFFER_BYTES: usize = 512;
 
 /// Reads of the port's status register for the next byte of a frame.
 const BYTE_TRIES: u32 = 64;
 
 /// The bytes that arrived and were not read yet.
 struct Input {
-    bytes: [u8; KEPT],
+    bytes: [u8; BUFFER_BYTES],
     start: usize,
     len: usize,
     /// The first byte of a frame's length, until the second arrives.
@@ -48,21 +48,21 @@ struct Input {
     /// The bytes that the current frame still has.
     left: u16,
     /// Set while a requested frame is not complete.
-    asked: bool,
+    requested: bool,
     ended: bool,
-    /// Set when bytes came or went, until [`look`] wakes the readers.
+    /// Set when bytes came or went, until [`with_input`] wakes the readers.
     moved: bool,
 }
 
 impl Input {
     const fn new() -> Self {
         Self {
-            bytes: [0; KEPT],
+            bytes: [0; BUFFER_BYTES],
             start: 0,
             len: 0,
             half: None,
             left: 0,
-            asked: false,
+            requested: false,
             ended: false,
             moved: false,
         }
@@ -70,13 +70,13 @@ impl Input {
 
     /// Takes the bytes that the port has, as far as there is room, and requests a frame if there are none.
     fn receive(&mut self) {
-        while self.asked && self.len < KEPT {
+        while self.requested && self.len < BUFFER_BYTES {
             let Some(byte) = self.next_byte() else { break };
             self.accept(byte);
         }
-        if self.len == 0 && !self.asked && !self.ended {
-            self.asked = true;
-            control::ask_for_input();
+        if self.len == 0 && !self.requested && !self.ended {
+            self.requested = true;
+            control::request_input();
         }
     }
 
@@ -91,8 +91,8 @@ impl Input {
         self.moved = true;
         if self.left > 0 {
             self.left -= 1;
-            self.asked = self.left > 0;
-            if let Some(place) = self.bytes.get_mut((self.start + self.len) % KEPT) {
+            self.requested = self.left > 0;
+            if let Some(place) = self.bytes.get_mut((self.start + self.len) % BUFFER_BYTES) {
                 *place = byte;
                 self.len += 1;
             }
@@ -103,7 +103,7 @@ impl Input {
             Some(low) => {
                 self.left = u16::from_le_bytes([low, byte]);
                 self.ended = self.left == 0;
-                self.asked = !self.ended;
+                self.requested = !self.ended;
             }
         }
     }
@@ -116,9 +116,9 @@ impl Input {
             if self.len == 0 {
                 break;
             }
-            let bytes = self.len.min(KEPT - self.start).min(into.len() - done);
+            let bytes = self.len.min(BUFFER_BYTES - self.start).min(into.len() - done);
             copy_prefix(after_mut(into, done), prefix(after(&self.bytes, self.start), bytes as u64));
-            (self.start, self.len) = ((self.start + bytes) % KEPT, self.len - bytes);
+            (self.start, self.len) = ((self.start + bytes) % BUFFER_BYTES, self.len - bytes);
             done += bytes;
             self.moved = true;
         }
@@ -140,7 +140,7 @@ pub fn input_arrived() {
 /// Calls `f` with the input, and wakes the readers if bytes came or went. A reader may have taken bytes from
 /// the port for others, for which no interrupt will come. If it took the last bytes, another reader must
 /// request the next frame.
-fn look<R>(f: impl FnOnce(&mut Input) -> R) -> R {
+fn with_input<R>(f: impl FnOnce(&mut Input) -> R) -> R {
     let mut input = STDIN.lock();
     let result = f(&mut input);
     let moved = core::mem::take(&mut input.moved);
@@ -175,7 +175,7 @@ impl Content for Stdin {
     }
 
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        let mut take = || look(|input| input.take(into));
+        let mut take = || with_input(|input| input.take(into));
         match take() {
             Some(len) => Ok(len),
             None if wait => READERS.wait_until(take),
@@ -187,7 +187,7 @@ impl Content for Stdin {
         if DRAINED.load(Ordering::Relaxed) {
             return POLLHUP;
         }
-        look(|input| {
+        with_input(|input| {
             input.receive();
             let bytes = if input.len > 0 { POLLIN | POLLRDNORM } else { 0 };
             bytes | if input.ended { POLLHUP } else { 0 }
@@ -195,7 +195,7 @@ impl Content for Stdin {
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        look(|input| {
+        with_input(|input| {
             input.receive();
             input.len as u64
         })
@@ -203,18 +203,18 @@ impl Content for Stdin {
 }
 
 /// The lock of an output port. Writing is slow, so other writers sleep.
-struct Turn {
-    taken: SpinLock<()>,
+struct OutputLock {
+    held: SpinLock<()>,
     writers: WaitQueue,
 }
 
-impl Turn {
+impl OutputLock {
     const fn new() -> Self {
-        Self { taken: SpinLock::new(()), writers: WaitQueue::new() }
+        Self { held: SpinLock::new(()), writers: WaitQueue::new() }
     }
 }
 
-struct Output(Port, &'static Turn);
+struct Output(Port, &'static OutputLock);
 
 impl Content for Output {
     fn kind(&self) -> u32 {
@@ -226,11 +226,11 @@ impl Content for Output {
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], _wait: bool) -> Result<usize, Errno> {
-        let Self(port, turn) = self;
-        let mine = turn.writers.wait_until(|| turn.taken.try_lock())?;
+        let Self(port, lock) = self;
+        let guard = lock.writers.wait_until(|| lock.held.try_lock())?;
         port.write(from);
-        drop(mine);
-        turn.writers.wake_all();
+        drop(guard);
+        lock.writers.wake_all();
         Ok(from.len())
     }
 

@@ -31,7 +31,7 @@ use abi::file::{O_RDONLY, O_WRONLY};
 use sync::SpinLock;
 
 pub use self::reserved::Reserved;
-use self::slots::{Descriptor, Descriptors, Slot, Slots, alone, grow};
+use self::slots::{Descriptor, Descriptors, Slot, Slots, exclusive, grow};
 use super::open_file::OpenFile;
 use super::static_or_arc::StaticOrArc;
 use super::{console, fallible};
@@ -77,8 +77,8 @@ impl FdTable {
     /// dropped without the lock, because this may be the last reference to them.
     fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
         let mut descriptors = self.descriptors.lock();
-        let old = descriptors.part(|_| true);
-        let changed = change(alone(&mut descriptors.slots));
+        let old = descriptors.unshare(|_| true);
+        let changed = change(exclusive(&mut descriptors.slots));
         drop(descriptors);
         drop(old);
         changed
@@ -109,10 +109,10 @@ impl FdTable {
     /// # Errors
     /// EBADF if it is not open.
     pub fn get(&self, fd: i32) -> Result<StaticOrArc<OpenFile>, Errno> {
-        self.look_at(fd, |descriptor| descriptor.file.clone())
+        self.with_descriptor(fd, |descriptor| descriptor.file.clone())
     }
 
-    fn look_at<R>(&self, fd: i32, f: impl FnOnce(&Descriptor) -> R) -> Result<R, Errno> {
+    fn with_descriptor<R>(&self, fd: i32, f: impl FnOnce(&Descriptor) -> R) -> Result<R, Errno> {
         let slots = &self.descriptors.lock().slots;
         let slot = usize::try_from(fd).ok().and_then(|fd| slots.get(fd)).ok_or(Errno::EBADF)?;
         match slot {
@@ -148,7 +148,7 @@ impl FdTable {
 
     /// Closes `fd`.
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
-        self.look_at(fd, |_| ())?;
+        self.with_descriptor(fd, |_| ())?;
         let closed = self.change(|slots| {
             let slot = slots.get_mut(fd as usize).filter(|slot| slot.is_open());
             slot.map(|slot| mem::replace(slot, Slot::Free))
@@ -161,7 +161,7 @@ impl FdTable {
         let mut descriptors = self.descriptors.lock();
         // Shared slots are not copied only to be closed.
         let shared = descriptors.room.take().map(|room| mem::replace(&mut descriptors.slots, room));
-        let mine = mem::take(alone(&mut descriptors.slots));
+        let mine = mem::take(exclusive(&mut descriptors.slots));
         drop(descriptors);
         drop((shared, mine));
     }
@@ -192,7 +192,7 @@ impl FdTable {
         let mut from = next(0);
         if from.is_some() {
             // The copy leaves out the files that are closed next, so that they are not counted first.
-            let _old = self.descriptors.lock().part(|slot| !closes(slot));
+            let _old = self.descriptors.lock().unshare(|slot| !closes(slot));
         }
         while let Some(fd) = from {
             let _closed = self.close(fd as i32);
@@ -202,7 +202,7 @@ impl FdTable {
 
     /// Returns whether `fd` closes on exec.
     pub fn close_on_exec(&self, fd: i32) -> Result<bool, Errno> {
-        self.look_at(fd, |descriptor| descriptor.close_on_exec)
+        self.with_descriptor(fd, |descriptor| descriptor.close_on_exec)
     }
 
     /// Sets or clears close-on-exec of `fd`.

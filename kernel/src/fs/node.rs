@@ -42,7 +42,7 @@ pub enum Body {
         /// The directory that contains it.
         parent: FreezeLock<StaticOrWeak<Node>>,
         /// A strong reference to the parent, once this directory was removed: `..` still leads there.
-        kept: SpinLock<Option<StaticOrArc<Node>>>,
+        removed_from: SpinLock<Option<StaticOrArc<Node>>>,
     },
     /// A directory whose names are generated when it is read.
     Folder(Box<dyn Folder>),
@@ -68,12 +68,13 @@ pub struct Node {
 
 /// Per core, the number of nodes that it has made: cores that make nodes share no cache line. Relaxed
 /// everywhere in this file: numbers, times and permissions order nothing.
-static MADE: AllCores<AtomicU64> = AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
+static NODES_MADE: AllCores<AtomicU64> =
+    AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
 
 /// Returns an inode number that no other node has.
 fn new_ino() -> u64 {
     let core = percore::pin().core();
-    MADE.of(core).fetch_add(1, Ordering::Relaxed) * MAX_CORES as u64 + core.index() as u64 + 1
+    NODES_MADE.of(core).fetch_add(1, Ordering::Relaxed) * MAX_CORES as u64 + core.index() as u64 + 1
 }
 
 impl Node {
@@ -95,7 +96,7 @@ impl Node {
         let body = Body::Directory {
             names: FreezeLock::new(Entries::new()),
             parent: FreezeLock::new(StaticOrWeak::new()),
-            kept: SpinLock::new(None),
+            removed_from: SpinLock::new(None),
         };
         Self::new(volume, permissions, body)
     }

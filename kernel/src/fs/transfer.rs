@@ -250,7 +250,7 @@ fn drain(content: &dyn Content, at: WriteAt, buffers: &mut Buffers, wait: bool) 
         let before = buffers.position();
         let got = match buffers.copy_in(&mut bounce) {
             Ok(got) => got,
-            Err(error) => return buffers.stopped(done, reluctance(content, wait).unwrap_or(error)),
+            Err(error) => return buffers.stopped(done, stream_error(content, wait).unwrap_or(error)),
         };
         let written = retry(|| content.write(advanced(at, done), prefix(&bounce, got as u64), wait));
         if written != Ok(got) {
@@ -269,7 +269,7 @@ fn drain(content: &dyn Content, at: WriteAt, buffers: &mut Buffers, wait: bool) 
 }
 
 /// Returns the error of a stream that would not take bytes now. A writer gets it before EFAULT.
-fn reluctance(content: &dyn Content, wait: bool) -> Option<Errno> {
+fn stream_error(content: &dyn Content, wait: bool) -> Option<Errno> {
     match content.ready() {
         ready if ready & POLLERR != 0 => Some(Errno::EPIPE),
         ready if ready & POLLOUT == 0 && !wait => Some(Errno::EAGAIN),

@@ -40,22 +40,22 @@ impl Clone {
     }
 }
 
-/// Makes a thread or a process like the running `task` and returns its number. Calls `meet` with it while the
-/// call may still fail. Calls the result of `meet` when the call cannot fail any more, before the child runs.
+/// Makes a thread or a process like the running `task` and returns its number. Calls `on_made` with it while the
+/// call may still fail. Calls the result of `on_made` when the call cannot fail any more, before the child runs.
 /// For CLONE_VFORK waits for the child.
 ///
 /// # Errors
-/// EAGAIN beyond a limit or if the caller is ending, ENOMEM, and those of `meet`. There is no child then.
+/// EAGAIN beyond a limit or if the caller is ending, ENOMEM, and those of `on_made`. There is no child then.
 pub fn clone<Then: FnOnce()>(
     task: &Task,
     wanted: &Clone,
-    meet: impl FnOnce(&Arc<Process>, u32) -> Result<Then, Errno>,
+    on_made: impl FnOnce(&Arc<Process>, u32) -> Result<Then, Errno>,
 ) -> Result<u32, Errno> {
     check_limit(task.process())?;
     let latch = if wanted.has(CLONE_VFORK) { Some(retry(Latch::new)?) } else { None };
     let child = retry(|| make(task, wanted, latch.clone()))?;
     let tid = child.tid();
-    let then = meet(child.process(), tid)?;
+    let then = on_made(child.process(), tid)?;
     retry(|| join(task, wanted, &child))?;
     then();
     freeze_if_late(&child);

@@ -7,7 +7,7 @@ use abi::file::PATH_MAX;
 use vm::{PAGE_SIZE, Prot};
 
 use super::image::read_exactly;
-use super::load::Refused;
+use super::load::LoadError;
 use crate::fs::bytes::prefix_mut;
 use crate::fs::content::Content;
 use crate::fs::fallible;
@@ -122,7 +122,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Flaw> {
 }
 
 /// Reads bytes that the file must have.
-fn read(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
+fn read(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), LoadError> {
     let end = offset.checked_add(into.len() as u64);
     if end.is_none_or(|end| end > file.len()) {
         return Err(SHORT.into());
@@ -135,7 +135,7 @@ impl<'a> Elf<'a> {
     ///
     /// # Errors
     /// For a file that is not an x86-64 program with something to load.
-    pub fn parse(file: &'a dyn Content, base: u64) -> Result<Self, Refused> {
+    pub fn parse(file: &'a dyn Content, base: u64) -> Result<Self, LoadError> {
         let mut header = [0; FILE_HEADER_SIZE];
         let header = prefix_mut(&mut header, file.len());
         read(file, 0, header)?;
@@ -158,7 +158,7 @@ impl<'a> Elf<'a> {
     ///
     /// # Errors
     /// ENOEXEC, ENOMEM.
-    pub fn interpreter(&self) -> Result<Option<Vec<u8>>, Refused> {
+    pub fn interpreter(&self) -> Result<Option<Vec<u8>>, LoadError> {
         let headers = self.headers().filter_map(Result::ok);
         let Some(header) = headers.into_iter().find(|header| header.kind == INTERPRETER) else {
             return Ok(None);

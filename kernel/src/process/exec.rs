@@ -77,7 +77,7 @@ fn find_program(
 
 /// Creates the new task, which is not in the process's list yet.
 fn prepare(task: &Task, file: &Executable, name: &[u8], strings: Strings) -> Result<Arc<Task>, Errno> {
-    let loaded = load(file, name, strings).map_err(|refused| refused.0)?;
+    let loaded = load(file, name, strings).map_err(|error| error.0)?;
     let old = task.shared();
     let new = NewThread {
         number: None,

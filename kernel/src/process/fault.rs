@@ -25,11 +25,11 @@ pub fn from_user(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
 /// Handles a page fault inside a copy to or from user memory, and returns whether to try again. If memory is
 /// short, waits for it unless the caller holds a lock.
 pub fn from_kernel(address: VirtAddr, access: Access) -> bool {
-    let resolved = arch::with_current(|task| resolve_in_time(task, address, access));
+    let resolved = arch::with_current(|task| resolve_or_wait(task, address, access));
     matches!(resolved, Some(Ok(())))
 }
 
-fn resolve_in_time(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
+fn resolve_or_wait(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     loop {
         match resolve(task, address, access) {
             Err(FaultError::OutOfMemory) if wait_for_oom(task, address.get()) => {}
@@ -43,22 +43,27 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
     let fault = task.space().fault(&pin(), address, access);
     match fault {
         Ok(_) => Ok(()),
-        Err(FaultError::OutOfMemory) => find_memory(task, address, access),
-        Err(error) => refused(task, address, access, error),
+        Err(FaultError::OutOfMemory) => reclaim_and_retry(task, address, access),
+        Err(error) => retry_if_moving(task, address, access, error),
     }
 }
 
 /// Handles an access that is not allowed. The page may be one that is being moved. Then the access is tried
 /// again when the move is over, unless the caller holds a lock.
 #[cold]
-fn refused(task: &Task, address: VirtAddr, access: Access, error: FaultError) -> Result<(), FaultError> {
+fn retry_if_moving(
+    task: &Task,
+    address: VirtAddr,
+    access: Access,
+    error: FaultError,
+) -> Result<(), FaultError> {
     let memory = &task.shared().memory;
     if !memory.heap.may_have_moved() || error == FaultError::BeyondEnd || !epoch::may_reclaim() {
         return Err(error);
     }
     match memory.fault_from_outside(address, access) {
         Ok(_) => Ok(()),
-        Err(FaultError::OutOfMemory) => find_memory(task, address, access),
+        Err(FaultError::OutOfMemory) => reclaim_and_retry(task, address, access),
         Err(error) => Err(error),
     }
 }
@@ -66,14 +71,14 @@ fn refused(task: &Task, address: VirtAddr, access: Access, error: FaultError) ->
 /// Tries again as long as reclaim finds enough to be worth it. A page or two would soon be needed again for
 /// the tables that were dropped to get them.
 #[cold]
-fn find_memory(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
+fn reclaim_and_retry(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     let mut reclaim = Reclaim::new();
     while reclaim.try_reclaim() {
         let fault = task.space().fault(&pin(), address, access);
         match fault {
             Ok(_) => return Ok(()),
             Err(FaultError::OutOfMemory) => {}
-            Err(error) => return refused(task, address, access, error),
+            Err(error) => return retry_if_moving(task, address, access, error),
         }
     }
     Err(FaultError::OutOfMemory)
@@ -106,8 +111,8 @@ pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
         1 => (SIGTRAP, TRAP_TRACE, at),
         3 => (SIGTRAP, SI_KERNEL, 0),
         6 => (SIGILL, ILL_ILLOPN, at),
-        16 => (SIGFPE, complained(arch::x87_complaints()), at),
-        19 => (SIGFPE, complained(arch::vector_complaints()), at),
+        16 => (SIGFPE, float_code(arch::x87_complaints()), at),
+        19 => (SIGFPE, float_code(arch::vector_complaints()), at),
         17 => (SIGBUS, BUS_ADRALN, at),
         11 | 12 => (SIGBUS, SI_KERNEL, 0),
         _ => (SIGSEGV, SI_KERNEL, 0),
@@ -116,7 +121,7 @@ pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
 }
 
 /// Returns the `si_code` of floating point exceptions, for the first of them in Linux's order.
-fn complained(of: u16) -> i32 {
+fn float_code(of: u16) -> i32 {
     let codes = [
         (complaint::INVALID, FPE_FLTINV),
         (complaint::ZERO_DIVIDE, FPE_FLTDIV),
@@ -131,12 +136,12 @@ fn complained(of: u16) -> i32 {
 #[cold]
 fn raise(frame: &mut TrapFrame, signal: u32, origin: Origin, access: Access) {
     let fault = Fault { signal, origin, address: origin.value, access };
-    sched::with_current(|task| meet(task, signal::force(task, frame, fault), frame));
+    sched::with_current(|task| carry_out(task, signal::force(task, frame, fault), frame));
 }
 
 /// Carries out `fate` of the running thread, whose registers are `frame`. Ends the process unless it lives,
 /// and reports a crash to the host.
-pub fn meet(task: &Task, fate: Fate, frame: &TrapFrame) {
+pub fn carry_out(task: &Task, fate: Fate, frame: &TrapFrame) {
     match fate {
         Fate::Lives => {}
         Fate::Dies(signal) => {

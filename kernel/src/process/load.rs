@@ -11,7 +11,7 @@ use vm::{Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VirtAddr, VmEr
 use super::arguments::Strings;
 use super::elf::{Elf, Flaw, INTERPRETER_BASE, OUTSIDE, PROGRAM_BASE, Segment};
 use super::heap::Heap;
-use super::stack::{self, Told};
+use super::stack::{self, AuxInfo};
 use super::{Memory, Program, STACK, image};
 use crate::fs::{self, Executable, fallible};
 use crate::mm::file_mapping::{Held, Source};
@@ -21,21 +21,21 @@ use crate::mm::user::USER_END;
 
 /// The reason why a program cannot be run: an error, and the flaw of the file if there is one.
 #[derive(Debug)]
-pub struct Refused(pub Errno, Option<Flaw>);
+pub struct LoadError(pub Errno, Option<Flaw>);
 
-impl From<Errno> for Refused {
+impl From<Errno> for LoadError {
     fn from(error: Errno) -> Self {
         Self(error, None)
     }
 }
 
-impl From<Flaw> for Refused {
+impl From<Flaw> for LoadError {
     fn from(flaw: Flaw) -> Self {
         Self(Errno::ENOEXEC, Some(flaw))
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for LoadError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self(error, None) => write!(to, "{error}"),
@@ -59,7 +59,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// ENOEXEC, ENOMEM, E2BIG, and ENOENT for the interpreter.
-pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, Refused> {
+pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, LoadError> {
     let elf = Elf::parse(file.content()?, PROGRAM_BASE)?;
     let space = space::new().ok_or(Errno::ENOMEM)?;
     let heap_start = load_segments(&space, &elf, file)?;
@@ -67,8 +67,8 @@ pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, 
         Some(name) => load_interpreter(&space, &name)?,
         None => Start { entry: elf.entry, base: 0 },
     };
-    let told = Told { elf: &elf, interpreter_base: start.base, name };
-    let sp = set_up_stack(&space, &strings, &told)?;
+    let aux = AuxInfo { elf: &elf, interpreter_base: start.base, name };
+    let sp = set_up_stack(&space, &strings, &aux)?;
     let Strings { argv, envp, .. } = strings;
     let program = Program { file: file.file().clone(), argv, envp, load_bias: elf.bias };
     let memory = Memory::new(space, Heap::new(heap_start), RefcacheArc::new(program)?);
@@ -80,7 +80,7 @@ struct Start {
     base: u64,
 }
 
-fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, Refused> {
+fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, LoadError> {
     let file = fs::program(name)?;
     let elf = Elf::parse(file.content()?, INTERPRETER_BASE)?;
     load_segments(space, &elf, &file)?;
@@ -88,7 +88,7 @@ fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, Refu
 }
 
 /// Loads the segments and returns the page boundary after the last one, where the heap starts.
-fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> Result<u64, Refused> {
+fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> Result<u64, LoadError> {
     elf.segments().try_fold(0, |heap, segment| {
         let end = load_segment(space, file, &segment?)?;
         Ok(heap.max(end))
@@ -96,7 +96,7 @@ fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> 
 }
 
 /// Loads a segment and returns the page boundary after it.
-fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) -> Result<u64, Refused> {
+fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) -> Result<u64, LoadError> {
     let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
     if segment.address < STACK.end && STACK.start < end {
         return Err(Flaw("a segment overlaps the stack").into());
@@ -121,7 +121,7 @@ fn show_file(
     file: &Executable,
     segment: &Segment,
     start: PageNum,
-) -> Result<u64, Refused> {
+) -> Result<u64, LoadError> {
     let pages = match segment.size > segment.file_size {
         true => segment.file_size / PAGE_SIZE,
         false => segment.file_size.div_ceil(PAGE_SIZE),
@@ -133,7 +133,7 @@ fn show_file(
     Ok(pages)
 }
 
-fn map(space: &SpaceHandle, pages: PageRange, mapping: Mapping) -> Result<(), Refused> {
+fn map(space: &SpaceHandle, pages: PageRange, mapping: Mapping) -> Result<(), LoadError> {
     match space.map(&pin(), Placement::Fixed(pages.start()), pages.pages(), mapping) {
         Ok(_) => Ok(()),
         Err(VmError::OutOfRange) => Err(OUTSIDE.into()),
@@ -141,10 +141,10 @@ fn map(space: &SpaceHandle, pages: PageRange, mapping: Mapping) -> Result<(), Re
     }
 }
 
-fn set_up_stack(space: &SpaceHandle, strings: &Strings, told: &Told<'_>) -> Result<u64, Refused> {
+fn set_up_stack(space: &SpaceHandle, strings: &Strings, aux: &AuxInfo<'_>) -> Result<u64, LoadError> {
     let stack = PageRange::between(VirtAddr::new(STACK.start).page(), VirtAddr::new(STACK.end).page());
     map(space, stack, Mapping::anonymous(Prot::READ | Prot::WRITE))?;
-    let (sp, bytes): (u64, Vec<u8>) = stack::build(STACK.end, strings, told)?;
+    let (sp, bytes): (u64, Vec<u8>) = stack::build(STACK.end, strings, aux)?;
     image::write(&**space, sp, &bytes)?;
     Ok(sp)
 }

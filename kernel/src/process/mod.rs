@@ -226,19 +226,19 @@ impl Process {
 }
 
 /// Handles what the running task was notified of: the end of its process or of itself, a stop, signals.
-pub fn attend(frame: &mut TrapFrame) {
+pub fn handle_attention(frame: &mut TrapFrame) {
     let is_wanted = sched::with_current(|task| {
         task.attention.clear(attention::SIGNAL);
         freeze::wait_for_thaw(task);
-        thread::introduce(task);
-        stop::rest(task);
+        thread::write_child_tid(task);
+        stop::park_while_stopped(task);
         task.process().wants(task)
     });
     if !is_wanted {
         exit_thread();
     }
     sched::with_current(|task| {
-        fault::meet(task, signal::deliver(task, frame), frame);
-        stop::rest(task);
+        fault::carry_out(task, signal::deliver(task, frame), frame);
+        stop::park_while_stopped(task);
     });
 }

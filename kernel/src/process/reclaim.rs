@@ -216,7 +216,7 @@ pub fn under_lock_over<S, R>(
 ) -> Result<R, Errno> {
     for _ in 0..TRIES {
         match epoch::without_reclaim(|| locked(state)) {
-            Err(Errno::EFAULT) if bring_in(span(state), access) => {}
+            Err(Errno::EFAULT) if fault_in(span(state), access) => {}
             done => return done,
         }
     }
@@ -224,7 +224,7 @@ pub fn under_lock_over<S, R>(
 }
 
 /// Faults in all pages of `span`, and returns whether they may be accessed.
-fn bring_in(span: Range<u64>, access: Access) -> bool {
+fn fault_in(span: Range<u64>, access: Access) -> bool {
     let first = span.start - span.start % PAGE_SIZE;
     (first..span.end).step_by(PAGE_SIZE as usize).all(|page| fault::from_kernel(VirtAddr::new(page), access))
 }

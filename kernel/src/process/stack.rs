@@ -13,7 +13,7 @@ use crate::arch;
 use crate::fs::fallible;
 
 /// The properties of a program that its auxiliary vector reports.
-pub struct Told<'a> {
+pub struct AuxInfo<'a> {
     pub elf: &'a Elf<'a>,
     /// The address of its interpreter, or 0.
     pub interpreter_base: u64,
@@ -33,10 +33,10 @@ const PLATFORM: &[u8] = b"x86_64\0";
 ///
 /// # Errors
 /// E2BIG if it fills more than a quarter of the stack, ENOMEM.
-pub fn build(top: u64, strings: &Strings, told: &Told<'_>) -> Result<(u64, Vec<u8>), Errno> {
+pub fn build(top: u64, strings: &Strings, aux: &AuxInfo<'_>) -> Result<(u64, Vec<u8>), Errno> {
     let mut random = [0; 16];
     arch::fill_random(&mut random);
-    let parts: [&[u8]; 6] = [&random, PLATFORM, told.name, b"\0", &strings.envp, &strings.argv];
+    let parts: [&[u8]; 6] = [&random, PLATFORM, aux.name, b"\0", &strings.envp, &strings.argv];
     let size: usize = parts.iter().map(|part| part.len()).sum();
     let base = top.checked_sub(size as u64).ok_or(Errno::E2BIG)? & !15;
     let [random_at, platform_at, path_at, _, envp_at, argv_at] = addresses(base, &parts);
@@ -45,7 +45,7 @@ pub fn build(top: u64, strings: &Strings, told: &Told<'_>) -> Result<(u64, Vec<u
     words.push(count(&strings.argv))?;
     words.pointers(argv_at, &strings.argv)?;
     words.pointers(envp_at, &strings.envp)?;
-    auxv(told, random_at, platform_at, path_at).into_iter().try_for_each(|word| words.push(word))?;
+    auxv(aux, random_at, platform_at, path_at).into_iter().try_for_each(|word| words.push(word))?;
 
     let sp = base.saturating_sub(words.0.len() as u64 * 8) & !15;
     if top - sp > super::STACK_BYTES / 4 {
@@ -71,14 +71,14 @@ fn count(strings: &[u8]) -> u64 {
     strings.iter().filter(|&&byte| byte == 0).count() as u64
 }
 
-fn auxv(told: &Told<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
-    let elf = told.elf;
+fn auxv(aux: &AuxInfo<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
+    let elf = aux.elf;
     let pairs = [
         (AT_PHDR, elf.headers_address()),
         (AT_PHENT, elf.header_size()),
         (AT_PHNUM, elf.header_count.into()),
         (AT_PAGESZ, PAGE_SIZE),
-        (AT_BASE, told.interpreter_base),
+        (AT_BASE, aux.interpreter_base),
         (AT_FLAGS, 0),
         (AT_ENTRY, elf.entry),
         (AT_UID, 0),

@@ -7,7 +7,7 @@ use sync::SpinLock;
 
 use super::arguments::Strings;
 use super::exec::name_of;
-use super::load::{Refused, load};
+use super::load::{LoadError, load};
 use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
 use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop};
@@ -20,7 +20,7 @@ use crate::sched;
 ///
 /// # Errors
 /// ENOEXEC, ENOENT, ENOMEM, E2BIG: nothing was started.
-pub fn start_first() -> Result<(), Refused> {
+pub fn start_first() -> Result<(), LoadError> {
     let path = fs::boot_file(".radixvm/program")?;
     let path = path.strip_suffix(b"\0").unwrap_or(path);
     let strings = |name| fs::boot_file(name).and_then(fallible::copied);

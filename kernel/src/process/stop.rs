@@ -97,7 +97,7 @@ impl Process {
 }
 
 /// Parks the running thread while its process is stopped. SIGKILL ends that too.
-pub fn rest(task: &Task) {
+pub fn park_while_stopped(task: &Task) {
     task.attention.clear(attention::STOPPED);
     while task.process().stop.is_stopped() && !task.attention.has(attention::KILLED) {
         sched::park();

@@ -208,7 +208,7 @@ fn end_process(task: &Task, process: &Arc<Process>) {
 /// Leaves the memory: the running thread will not touch it again, because it exits or runs another program.
 pub(super) fn leave_memory(task: &Task) {
     robust::release(task);
-    announce(task);
+    clear_child_tid(task);
     if let Some(number) = &task.thread.number {
         number.retire();
     }
@@ -219,7 +219,7 @@ pub(super) fn leave_memory(task: &Task) {
 
 /// Clears and wakes the word for which `pthread_join` waits (CLONE_CHILD_CLEARTID). As on Linux, only if
 /// other threads use the memory. A bad address is ignored.
-fn announce(task: &Task) {
+fn clear_child_tid(task: &Task) {
     let at = task.thread.clear_tid.load(Ordering::Relaxed);
     if at == 0 || task.shared().memory.is_mine_alone() {
         return;
@@ -230,7 +230,7 @@ fn announce(task: &Task) {
 }
 
 /// Writes the thread's number for CLONE_CHILD_SETTID, before it first runs in user mode.
-pub fn introduce(task: &Task) {
+pub fn write_child_tid(task: &Task) {
     task.attention.clear(attention::BORN);
     let at = task.thread.set_tid.swap(0, Ordering::Relaxed);
     if at != 0 {

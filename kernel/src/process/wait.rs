@@ -15,7 +15,7 @@ use super::{Ending, Process};
 #[derive(Clone, Copy, Debug)]
 pub enum Who {
     /// Any child.
-    Anybody,
+    Any,
     /// The child with this number.
     Process(u32),
     /// A child of this group.
@@ -70,7 +70,7 @@ impl Wanted {
             Kind::Any => true,
         };
         kind && match self.who {
-            Who::Anybody => true,
+            Who::Any => true,
             Who::Process(pid) => child.pid() == pid,
             Who::Group(group) => child.group() == group,
         }

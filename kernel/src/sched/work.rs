@@ -42,7 +42,7 @@ fn serve(frame: &mut TrapFrame) {
     }
     let reasons = with_current(|task| task.attention.any());
     if reasons == Some(true) {
-        process::attend(frame);
+        process::handle_attention(frame);
     }
 }
 

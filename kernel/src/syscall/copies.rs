@@ -3,7 +3,7 @@
 use abi::Errno;
 use abi::file::S_IFREG;
 
-use super::io::told_if_broken;
+use super::io::raise_sigpipe;
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
 use crate::fs::StaticOrArc;
@@ -98,5 +98,5 @@ fn copy(from: &End, to: &End, len: u64) -> Outcome {
     from.finish(start, done)?;
     to.finish(to_start, done)?;
     to.file.node().touch();
-    told_if_broken(outcome)
+    raise_sigpipe(outcome)
 }

@@ -36,13 +36,13 @@ fn execute(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Outcome 
 fn run(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Result<(), Errno> {
     let name = call.path(path)?;
     let is_descriptor = name.is_empty() && flags & AT_EMPTY_PATH != 0;
-    let told = told_name(directory, &name)?;
+    let given = given_name(directory, &name)?;
     let file = match is_descriptor {
         true => Executable::open(call.files().get(directory)?)?,
         false => find(call, directory, &name, flags & AT_SYMLINK_NOFOLLOW == 0)?,
     };
     let strings = Strings::read(call.arg(path + 1), call.arg(path + 2))?;
-    process::exec(call.task, file, &told, strings)
+    process::exec(call.task, file, &given, strings)
 }
 
 fn find(call: &Call<'_>, directory: i32, name: &[u8], follow: bool) -> Result<Executable, Errno> {
@@ -52,13 +52,13 @@ fn find(call: &Call<'_>, directory: i32, name: &[u8], follow: bool) -> Result<Ex
 }
 
 /// Returns the name under which the program is started.
-fn told_name(directory: i32, name: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut told = Text::default();
+fn given_name(directory: i32, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut given = Text::default();
     if directory != AT_FDCWD && !name.starts_with(b"/") {
         let slash = if name.is_empty() { "" } else { "/" };
-        write!(told, "/dev/fd/{directory}{slash}").map_err(|_| Errno::ENOMEM)?;
+        write!(given, "/dev/fd/{directory}{slash}").map_err(|_| Errno::ENOMEM)?;
     }
-    told.0.try_reserve(name.len()).map_err(|_| Errno::ENOMEM)?;
-    told.0.extend_from_slice(name);
-    Ok(told.0)
+    given.0.try_reserve(name.len()).map_err(|_| Errno::ENOMEM)?;
+    given.0.extend_from_slice(name);
+    Ok(given.0)
 }

@@ -66,11 +66,11 @@ fn input(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
 }
 
 fn output(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
-    told_if_broken(transfer::write(file, &mut buffers, offset))
+    raise_sigpipe(transfer::write(file, &mut buffers, offset))
 }
 
 /// Returns the result of a write, and raises SIGPIPE if that is EPIPE.
-pub(super) fn told_if_broken(outcome: Result<usize, Errno>) -> Outcome {
+pub(super) fn raise_sigpipe(outcome: Result<usize, Errno>) -> Outcome {
     if outcome == Err(Errno::EPIPE) {
         let task = sched::current();
         signal::send_to_thread(task.process(), task.tid(), SIGPIPE, Origin::default())?;

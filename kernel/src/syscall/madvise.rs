@@ -10,7 +10,7 @@ use vm::{
     Access, FaultError, Flags, HUGE_PAGES, Mapping, PAGE_SIZE, PageNum, PageRange, Region, VirtAddr, VmError,
 };
 
-use super::ranges::{check_mapped, in_user_space, range, refusal};
+use super::ranges::{check_mapped, errno_of, in_user_space, range};
 use super::{Call, Outcome};
 use crate::fs::page_cache::PageCache;
 use crate::mm::file_mapping;
@@ -36,11 +36,11 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
     match call.arg(2) {
         _ if is_hint => check_mapped(task, pages).map(|()| 0),
         MADV_COLD | MADV_PAGEOUT => {
-            refuse(task, pages, is_locked)?;
+            check_advice(task, pages, is_locked)?;
             check_mapped(task, pages).map(|()| 0)
         }
         MADV_FREE => {
-            refuse(task, pages, |mapping| is_locked(mapping) || mapping.backing().is_some())?;
+            check_advice(task, pages, |mapping| is_locked(mapping) || mapping.backing().is_some())?;
             check_mapped(task, pages).map(|()| 0)
         }
         MADV_DONTNEED => discard(task, pages, Flags::LOCKED),
@@ -63,7 +63,7 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// EINVAL if `is_refused` holds for one of them.
-fn refuse(task: &Task, pages: PageRange, is_refused: impl Fn(Mapping) -> bool) -> Result<(), Errno> {
+fn check_advice(task: &Task, pages: PageRange, is_refused: impl Fn(Mapping) -> bool) -> Result<(), Errno> {
     let space = task.space();
     let look = |piece| {
         let mut refused = false;
@@ -101,7 +101,7 @@ fn done(outcome: Result<(), VmError>) -> Outcome {
     match outcome {
         Ok(()) => Ok(0),
         Err(VmError::Mixed) => Err(Errno::EINVAL),
-        Err(error) => Err(refusal(error)),
+        Err(error) => Err(errno_of(error)),
     }
 }
 
@@ -124,14 +124,14 @@ fn collapse(task: &Task, pages: PageRange) -> Outcome {
                 return Err(Errno::EINVAL);
             }
             Err(VmError::Mixed) => return Err(Errno::EINVAL),
-            Err(error) => return Err(refusal(error)),
+            Err(error) => return Err(errno_of(error)),
         }
     }
     Ok(0)
 }
 
 /// A part of a file that a mapping shows.
-struct Stretch {
+struct FilePart {
     file: Arc<PageCache>,
     first: u64,
     pages: PageRange,
@@ -141,16 +141,16 @@ struct Stretch {
 fn remove(task: &Task, pages: PageRange) -> Outcome {
     let mut rest = pages;
     while !rest.is_empty() && pause() {
-        let stretch = stretch(task, rest)?;
-        stretch.file.punch(stretch.first * PAGE_SIZE, stretch.pages.pages() * PAGE_SIZE)?;
-        rest = PageRange::between(stretch.pages.end(), rest.end());
+        let part = part(task, rest)?;
+        part.file.punch(part.first * PAGE_SIZE, part.pages.pages() * PAGE_SIZE)?;
+        rest = PageRange::between(part.pages.end(), rest.end());
     }
     Ok(0)
 }
 
 /// Returns the part of a file at the start of `pages`. It holds the file, so that the hole can be punched
 /// without a lock on the pages.
-fn stretch(task: &Task, pages: PageRange) -> Result<Stretch, Errno> {
+fn part(task: &Task, pages: PageRange) -> Result<FilePart, Errno> {
     let mut found = Err(Errno::ENOMEM);
     task.space().regions(&pin(), pages, &mut |region: &Region| {
         if region.pages.start() == pages.start() {
@@ -161,7 +161,7 @@ fn stretch(task: &Task, pages: PageRange) -> Result<Stretch, Errno> {
     found
 }
 
-fn shown(region: &Region) -> Result<Stretch, Errno> {
+fn shown(region: &Region) -> Result<FilePart, Errno> {
     let (mapping, pages) = (region.mapping, region.pages);
     let backing =
         mapping.backing().filter(|_| !mapping.flags().contains(Flags::LOCKED)).ok_or(Errno::EINVAL)?;
@@ -170,7 +170,7 @@ fn shown(region: &Region) -> Result<Stretch, Errno> {
     }
     let (file, first) =
         file_mapping::with(backing, |record| (record.file().clone(), record.file_page(pages.start())));
-    Ok(Stretch { file, first, pages })
+    Ok(FilePart { file, first, pages })
 }
 
 /// Faults the pages in, up to the first that cannot be.

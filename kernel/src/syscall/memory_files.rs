@@ -45,7 +45,7 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     match mode {
         0 => retry(|| pages.reserve(at, len))?,
-        FALLOC_FL_KEEP_SIZE => pages.check_reach(at, len)?,
+        FALLOC_FL_KEEP_SIZE => pages.check_extension(at, len)?,
         HOLE => pages.punch(at, len)?,
         _ => return Err(Errno::EOPNOTSUPP),
     }

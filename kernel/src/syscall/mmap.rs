@@ -9,7 +9,7 @@ use sync::atomic::Ordering;
 use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
 use super::map_file::{map_file, map_shared_memory};
-use super::ranges::{pages_for, refusal};
+use super::ranges::{errno_of, pages_for};
 use super::{Call, Outcome};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
@@ -104,9 +104,9 @@ fn placement(address: u64, flags: u64) -> Result<Placement, Errno> {
 pub(super) fn map(call: &Call<'_>, request: &Request, mapping: Mapping) -> Outcome {
     let locks = Locks::of(call, request.flags);
     let start = place(call.task, request, locks.mark(mapping))?;
-    if request.flags & MAP_POPULATE != 0 || locks.bring_in() {
+    if request.flags & MAP_POPULATE != 0 || locks.populates() {
         let pages = PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY);
-        bring_in(call.task, pages, request.prot);
+        populate(call.task, pages, request.prot);
     }
     Ok(start.get() * PAGE_SIZE)
 }
@@ -125,7 +125,7 @@ impl Locks {
         if self.0 & MCL_FUTURE != 0 { mapping.with(Flags::LOCKED) } else { mapping }
     }
 
-    fn bring_in(&self) -> bool {
+    fn populates(&self) -> bool {
         self.0 & MCL_FUTURE != 0 && self.0 & MCL_ONFAULT == 0
     }
 }
@@ -136,9 +136,9 @@ fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Er
     if let Some(pages) = long_place(space, request) {
         // The limit is checked for the whole mapping before any of the old pages are lost.
         let all = || growth(space, request.place, request.pages, mapping);
-        within_limits(task, all, || Ok(())).map_err(refusal)?;
+        within_limits(task, all, || Ok(())).map_err(errno_of)?;
         if mapping.backing().is_none() {
-            replace(task, pages, mapping).map_err(refusal)?;
+            replace(task, pages, mapping).map_err(errno_of)?;
             return Ok(pages.start());
         }
         // The record of a file's mapping must hold for all of it at once.
@@ -146,7 +146,7 @@ fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Er
     }
     let map = || space.map(&pin(), request.place, request.pages, mapping);
     retry(|| within_limits(task, || growth(space, request.place, request.pages, mapping), map))
-        .map_err(refusal)
+        .map_err(errno_of)
 }
 
 /// Returns the pages of a fixed place in user space, if there is more than one piece to replace.
@@ -185,7 +185,7 @@ fn growth(space: &SpaceHandle, place: Placement, pages: u64, mapping: Mapping) -
 }
 
 /// Faults the pages in, until memory runs out or the task is killed.
-fn bring_in(task: &Task, pages: PageRange, prot: Prot) {
+fn populate(task: &Task, pages: PageRange, prot: Prot) {
     let access = if prot.allows(Access::Write) { Access::Write } else { Access::Read };
     let mut addresses = pages.iter().filter_map(PageNum::address);
     let comes = |at| pause() && task.space().fault(&pin(), at, access).is_ok();
@@ -198,9 +198,9 @@ pub fn brk(call: &mut Call<'_>) -> Outcome {
     let what = locks.mark(Mapping::anonymous(Prot::READ | Prot::WRITE));
     let old = memory.heap.bounds().1;
     let new = memory.heap.set_break(call.task, call.arg(0), what);
-    if new > old && locks.bring_in() {
+    if new > old && locks.populates() {
         let [old, new] = [old, new].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));
-        bring_in(call.task, PageRange::between(old, new), what.prot());
+        populate(call.task, PageRange::between(old, new), what.prot());
     }
     Ok(new)
 }

@@ -9,7 +9,7 @@ use vm::{
     Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Progress, Relocation, Remap, VmError,
 };
 
-use super::ranges::{pages_for, range, refusal};
+use super::ranges::{errno_of, pages_for, range};
 use super::{Call, Outcome};
 use crate::mm::file_mapping::{self, Held};
 use crate::mm::space::{LOWEST, SpaceHandle};
@@ -34,7 +34,7 @@ pub fn mremap(call: &mut Call<'_>) -> Outcome {
     let (task, space) = (call.task, call.task.space());
     let mapping = mapping(space, request.old.start()).ok_or(Errno::EFAULT)?;
     if request.old.is_empty() {
-        return map_again(task, mapping, &request);
+        return map_second_time(task, mapping, &request);
     }
     let kept = shrink(space, &request)?;
     if request.flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 {
@@ -79,7 +79,7 @@ fn shrink(space: &SpaceHandle, request: &Request) -> Result<PageRange, Errno> {
     let kept = PageRange::new(old.start(), old.pages().min(request.pages)).ok_or(Errno::EINVAL)?;
     let rest = PageRange::between(kept.end(), old.end());
     if !rest.is_empty() {
-        in_pieces(space, rest, |piece| space.unmap(&pin(), piece)).map_err(refusal)?;
+        in_pieces(space, rest, |piece| space.unmap(&pin(), piece)).map_err(errno_of)?;
     }
     Ok(kept)
 }
@@ -93,7 +93,7 @@ fn grow(task: &Task, mapping: Mapping, kept: PageRange, request: &Request) -> Ou
             relocate(task, mapping, kept, request)
         }
         Err(VmError::Exists | VmError::OutOfRange) => Err(Errno::ENOMEM),
-        Err(error) => Err(moving(error)),
+        Err(error) => Err(move_errno(error)),
     }
 }
 
@@ -105,7 +105,7 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
         let growth = || Growth::of(mapping, more);
         let moved =
             task.shared().memory.heap.move_alone(|| within_limits(task, growth, || in_steps(task, what)));
-        return moved.map(|start| start.get() * PAGE_SIZE).map_err(moving);
+        return moved.map(|start| start.get() * PAGE_SIZE).map_err(move_errno);
     }
     let mut start = PageNum::new(0);
     let mut remap = || {
@@ -114,7 +114,7 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
         task.space().remap(&pin, &what, &mut remap_backing).map(|at| start = at)
     };
     let moved = retry(|| within_limits(task, || Growth::of(mapping, more), &mut remap));
-    moved.map(|()| start.get() * PAGE_SIZE).map_err(moving)
+    moved.map(|()| start.get() * PAGE_SIZE).map_err(move_errno)
 }
 
 /// Returns whether a move takes more than one piece, at either place. Short moves do not ask the space.
@@ -158,7 +158,7 @@ fn mapping(space: &SpaceHandle, page: PageNum) -> Option<Mapping> {
 }
 
 /// Handles an old size of 0: maps shared memory a second time, from the old page on.
-fn map_again(task: &Task, mapping: Mapping, request: &Request) -> Outcome {
+fn map_second_time(task: &Task, mapping: Mapping, request: &Request) -> Outcome {
     if !mapping.flags().contains(Flags::SHARED) {
         return Err(Errno::EINVAL);
     }
@@ -177,7 +177,7 @@ fn map_second(task: &Task, request: &Request, mapping: Mapping) -> Outcome {
     let mut start = PageNum::new(0);
     let mut map = || task.space().map(&pin(), request.to, request.pages, mapping).map(|at| start = at);
     let mapped = retry(|| within_limits(task, || Growth::of(mapping, request.pages), &mut map));
-    mapped.map(|()| start.get() * PAGE_SIZE).map_err(refusal)
+    mapped.map(|()| start.get() * PAGE_SIZE).map_err(errno_of)
 }
 
 /// Creates a record for the file pages from the one on that the old page shows.
@@ -193,9 +193,9 @@ fn second_record(space: &Arc<SpaceHandle>, request: &Request) -> Result<Held, Er
 }
 
 /// Returns the error for pages that cannot move or grow.
-fn moving(error: VmError) -> Errno {
+fn move_errno(error: VmError) -> Errno {
     match error {
         VmError::NotMapped => Errno::EFAULT,
-        error => refusal(error),
+        error => errno_of(error),
     }
 }

@@ -32,12 +32,12 @@ pub fn prctl(call: &mut Call<'_>) -> Outcome {
             relations.death_signal.store(signal, Ordering::Relaxed);
             Ok(0)
         }
-        PR_GET_PDEATHSIG => told(call, relations.death_signal.load(Ordering::Relaxed)),
+        PR_GET_PDEATHSIG => write_value(call, relations.death_signal.load(Ordering::Relaxed)),
         PR_SET_CHILD_SUBREAPER => {
             relations.adopts.store(call.arg(1) != 0, Ordering::Relaxed);
             Ok(0)
         }
-        PR_GET_CHILD_SUBREAPER => told(call, relations.adopts.load(Ordering::Relaxed).into()),
+        PR_GET_CHILD_SUBREAPER => write_value(call, relations.adopts.load(Ordering::Relaxed).into()),
         PR_SET_NO_NEW_PRIVS => Ok(0),
         PR_SET_DUMPABLE if call.arg(1) <= 1 => Ok(0),
         PR_GET_DUMPABLE => Ok(1),
@@ -47,7 +47,7 @@ pub fn prctl(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Writes `value` to the address in argument 1.
-fn told(call: &Call<'_>, value: u32) -> Outcome {
+fn write_value(call: &Call<'_>, value: u32) -> Outcome {
     user::write(call.arg(1), &value).map(|()| 0)
 }
 

@@ -22,7 +22,7 @@ use crate::sched::{self, pause};
 /// Reads the memory of another process into the caller's.
 pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
     transfer(call, |memory, at, page, ours| {
-        reach(memory, at, Access::Read, &mut |frame| frame_io::read(frame, offset(at), page))?;
+        with_frame(memory, at, Access::Read, &mut |frame| frame_io::read(frame, offset(at), page))?;
         ours.copy_out(page)
     })
 }
@@ -31,7 +31,7 @@ pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
 pub fn process_vm_writev(call: &mut Call<'_>) -> Outcome {
     transfer(call, |memory, at, page, ours| {
         let len = ours.copy_in(page)?;
-        reach(memory, at, Access::Write, &mut |frame| {
+        with_frame(memory, at, Access::Write, &mut |frame| {
             frame_io::write(frame, offset(at), prefix(page, len as u64))
         })?;
         Ok(len)
@@ -105,7 +105,12 @@ fn offset(at: u64) -> usize {
 
 /// Calls `visit` with the frame that `access` to `at` reaches. If there is none, it is made or copied as by a
 /// fault there.
-fn reach(memory: &Memory, at: u64, access: Access, visit: &mut dyn FnMut(FrameNum)) -> Result<(), Errno> {
+fn with_frame(
+    memory: &Memory,
+    at: u64,
+    access: Access,
+    visit: &mut dyn FnMut(FrameNum),
+) -> Result<(), Errno> {
     let (at, mut reclaim) = (VirtAddr::new(at), Reclaim::new());
     while !memory.space.frame(&pin(), at.page(), access, visit) {
         match memory.fault_from_outside(at, access) {

@@ -21,7 +21,7 @@ pub(super) fn pages_for(length: u64) -> Option<u64> {
 }
 
 /// Returns the errno for an error. Only munmap returns EINVAL for a range outside user space.
-pub(super) fn refusal(error: VmError) -> Errno {
+pub(super) fn errno_of(error: VmError) -> Errno {
     match error {
         VmError::Empty => Errno::EINVAL,
         VmError::Exists => Errno::EEXIST,
@@ -52,7 +52,7 @@ pub fn munmap(call: &mut Call<'_>) -> Outcome {
     match in_pieces(space, pages, |piece| space.unmap(&pin(), piece)) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => unmap_above_lowest(call.task, pages),
-        Err(error) => Err(refusal(error)),
+        Err(error) => Err(errno_of(error)),
     }
 }
 
@@ -86,7 +86,7 @@ pub fn mprotect(call: &mut Call<'_>) -> Outcome {
     match protect(call.task, pages, prot) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => protect_below_top(call.task, pages, prot),
-        Err(error) => Err(refusal(error)),
+        Err(error) => Err(errno_of(error)),
     }
 }
 
@@ -119,7 +119,7 @@ fn new_data(space: &SpaceHandle, pages: PageRange, prot: Prot) -> Growth {
 fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
     let top = VirtAddr::new(user::USER_END).page();
     if pages.start() < top && pages.end() > top {
-        protect(task, PageRange::between(pages.start(), top), prot).map_err(refusal)?;
+        protect(task, PageRange::between(pages.start(), top), prot).map_err(errno_of)?;
     }
     Err(Errno::ENOMEM)
 }

@@ -100,7 +100,7 @@ pub fn mlockall(call: &mut Call<'_>) -> Outcome {
         advise_all(call, Flags::LOCKED, Flags::NONE);
     }
     if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
-        bring_all_in(call);
+        populate_all(call);
     }
     Ok(0)
 }
@@ -118,7 +118,7 @@ fn advise_all(call: &Call<'_>, set: Flags, clear: Flags) {
 }
 
 /// Faults all pages in, as far as memory goes and the pages may be accessed.
-fn bring_all_in(call: &Call<'_>) {
+fn populate_all(call: &Call<'_>) {
     for mapped in call.task.shared().memory.mappings(user_pages().start(), Detail::Mappings) {
         let _enough = populate(call.task, mapped.region.pages, Access::Read);
     }

@@ -130,7 +130,7 @@ fn take_until(task: &Task, wanted: u64, deadline: Option<u64>) -> Result<(u32, O
 /// Returns from a handler. The result is the interrupted code's rax.
 pub fn rt_sigreturn(call: &mut Call<'_>) -> Outcome {
     let fate = signal::return_from_handler(call.task, call.frame);
-    fault::meet(call.task, fate, call.frame);
+    fault::carry_out(call.task, fate, call.frame);
     Ok(call.frame.result())
 }
 
@@ -143,7 +143,7 @@ pub fn sigaltstack(call: &mut Call<'_>) -> Outcome {
         signals.set_stack(signal::replace_stack(&old, &new, sp)?);
     }
     if call.arg(1) != 0 {
-        user::write(call.arg(1), &signal::told(&old, sp))?;
+        user::write(call.arg(1), &signal::reported_stack(&old, sp))?;
     }
     Ok(0)
 }

@@ -19,15 +19,15 @@ use crate::mm::user;
 use crate::process::under_lock_over;
 
 pub fn stat(call: &mut Call<'_>) -> Outcome {
-    tell(call.find(0, true)?.existing()?, call.arg(1))
+    write_stat(call.find(0, true)?.existing()?, call.arg(1))
 }
 
 pub fn lstat(call: &mut Call<'_>) -> Outcome {
-    tell(call.find(0, false)?.existing()?, call.arg(1))
+    write_stat(call.find(0, false)?.existing()?, call.arg(1))
 }
 
 pub fn fstat(call: &mut Call<'_>) -> Outcome {
-    tell(call.file(0)?.node(), call.arg(1))
+    write_stat(call.file(0)?.node(), call.arg(1))
 }
 
 pub fn newfstatat(call: &mut Call<'_>) -> Outcome {
@@ -35,10 +35,10 @@ pub fn newfstatat(call: &mut Call<'_>) -> Outcome {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT) != 0 {
         return Err(Errno::EINVAL);
     }
-    tell(&*call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?, call.arg(2))
+    write_stat(&*call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?, call.arg(2))
 }
 
-fn tell(node: &Node, to: u64) -> Outcome {
+fn write_stat(node: &Node, to: u64) -> Outcome {
     user::write(to, &node.stat()).map(|()| 0)
 }
 
@@ -76,14 +76,14 @@ fn timestamp(time: Timespec) -> StatxTimestamp {
 }
 
 pub fn statfs(call: &mut Call<'_>) -> Outcome {
-    tell_volume(call.find(0, true)?.existing()?, call.arg(1))
+    write_volume(call.find(0, true)?.existing()?, call.arg(1))
 }
 
 pub fn fstatfs(call: &mut Call<'_>) -> Outcome {
-    tell_volume(call.file(0)?.node(), call.arg(1))
+    write_volume(call.file(0)?.node(), call.arg(1))
 }
 
-fn tell_volume(node: &Node, to: u64) -> Outcome {
+fn write_volume(node: &Node, to: u64) -> Outcome {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const READ_ONLY: i64 = 1;
     let writable = node.volume() == Volume::Memory;

@@ -33,7 +33,7 @@ pub fn wait4(call: &mut Call<'_>) -> Outcome {
     let who = match call.int(0) {
         // It has no positive counterpart.
         i32::MIN => return Err(Errno::ESRCH),
-        -1 => Who::Anybody,
+        -1 => Who::Any,
         0 => Who::Group(call.task.process().group()),
         pid @ 1.. => Who::Process(pid as u32),
         group => Who::Group(group.unsigned_abs()),
@@ -64,7 +64,7 @@ pub fn waitid(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let wanted = Wanted {
-        who: whom(call)?,
+        who: who(call)?,
         kind: kind(options),
         ended: options & WEXITED != 0,
         stopped: options & WSTOPPED != 0,
@@ -76,14 +76,14 @@ pub fn waitid(call: &mut Call<'_>) -> Outcome {
         user::write(call.arg(4), &rusage(&found.usage))?;
     }
     if call.arg(2) != 0 {
-        tell(call.arg(2), found.as_ref())?;
+        write_info(call.arg(2), found.as_ref())?;
     }
     Ok(0)
 }
 
-fn whom(call: &Call<'_>) -> Result<Who, Errno> {
+fn who(call: &Call<'_>) -> Result<Who, Errno> {
     match (call.int(0), call.int(1)) {
-        (P_ALL, _) => Ok(Who::Anybody),
+        (P_ALL, _) => Ok(Who::Any),
         (P_PID, pid @ 1..) => Ok(Who::Process(pid as u32)),
         (P_PGID, 0) => Ok(Who::Group(call.task.process().group())),
         (P_PGID, group @ 1..) => Ok(Who::Group(group as u32)),
@@ -95,7 +95,7 @@ fn whom(call: &Call<'_>) -> Result<Who, Errno> {
 }
 
 /// Writes the `siginfo_t` of the child, or zeroes if there is none. Only its head is written, as on Linux.
-fn tell(at: u64, found: Option<&Found>) -> Result<(), Errno> {
+fn write_info(at: u64, found: Option<&Found>) -> Result<(), Errno> {
     const WRITTEN: usize = 32;
     let info = found.map(|found| signal::info(SIGCHLD, Origin::of_child(found.pid, found.state)));
     let bytes: [u8; size_of::<Siginfo>()] = info.map_or([0; _], |info| abi::zerocopy::transmute!(info));

@@ -62,19 +62,19 @@ impl Descriptors {
 
     /// Replaces the slots by copies of those that satisfy `stays`, if they may be shared, and returns the
     /// shared ones.
-    pub fn part(&mut self, stays: impl Fn(&Slot) -> bool) -> Option<Arc<Slots>> {
+    pub fn unshare(&mut self, stays: impl Fn(&Slot) -> bool) -> Option<Arc<Slots>> {
         let mut room = self.room.take()?;
         if Arc::get_mut(&mut self.slots).is_some() {
             return None;
         }
         let copy = |slot: &Slot| if stays(slot) { slot.clone() } else { Slot::Free };
-        alone(&mut room).extend(used(&self.slots).iter().map(copy));
+        exclusive(&mut room).extend(used(&self.slots).iter().map(copy));
         Some(mem::replace(&mut self.slots, room))
     }
 }
 
 /// Returns the slots, which the caller does not share.
-pub(super) fn alone(slots: &mut Arc<Slots>) -> &mut Slots {
+pub(super) fn exclusive(slots: &mut Arc<Slots>) -> &mut Slots {
     Arc::get_mut(slots).unwrap_or_else(|| unreachable!("shared slots are copied before a change"))
 }
 

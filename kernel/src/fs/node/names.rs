@@ -71,14 +71,14 @@ impl Node {
 
     /// Keeps the parent alive as long as this directory, which was removed from it.
     pub fn keep_parent(&self) {
-        if let Body::Directory { kept, .. } = &self.body {
-            *kept.lock() = self.parent();
+        if let Body::Directory { removed_from, .. } = &self.body {
+            *removed_from.lock() = self.parent();
         }
     }
 
-    fn take_kept(&mut self) -> Option<StaticOrArc<Node>> {
+    fn take_removed_from(&mut self) -> Option<StaticOrArc<Node>> {
         match &self.body {
-            Body::Directory { kept, .. } => kept.lock().take(),
+            Body::Directory { removed_from, .. } => removed_from.lock().take(),
             _ => None,
         }
     }
@@ -115,9 +115,9 @@ impl Node {
 /// recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        let mut above = self.take_kept();
+        let mut above = self.take_removed_from();
         while let Some(node) = above {
-            above = node.into_inner().and_then(|mut last| last.take_kept());
+            above = node.into_inner().and_then(|mut last| last.take_removed_from());
         }
     }
 }

@@ -29,7 +29,7 @@ use abi::Errno;
 use percore::pin;
 use sync::SpinGuard;
 
-use super::length::reach;
+use super::length::end_of;
 use super::seals::Seals;
 use super::{PAGE, PageCache, pages};
 use crate::sched;
@@ -48,12 +48,12 @@ impl Changing {
     }
 
     /// Returns whether nothing is under way.
-    pub fn is_calm(&self) -> bool {
-        self.removals == 0 && self.lets_remove()
+    pub fn is_idle(&self) -> bool {
+        self.removals == 0 && self.allows_removal()
     }
 
     /// Returns whether a removal may begin.
-    pub fn lets_remove(&self) -> bool {
+    pub fn allows_removal(&self) -> bool {
         !self.is_reserving
     }
 }
@@ -68,23 +68,23 @@ impl Drop for Removal<'_> {
 }
 
 impl PageCache {
-    /// Locks the file if its state satisfies `suits`.
+    /// Locks the file if its state satisfies `condition`.
     ///
     /// # Errors
     /// EBUSY otherwise.
     pub(super) fn lock_if(
         &self,
-        suits: impl Fn(&Changing) -> bool,
+        condition: impl Fn(&Changing) -> bool,
     ) -> Result<SpinGuard<'_, Changing>, Errno> {
         let state = self.changing.lock();
-        if suits(&state) { Ok(state) } else { Err(Errno::EBUSY) }
+        if condition(&state) { Ok(state) } else { Err(Errno::EBUSY) }
     }
 
-    /// Locks the file once its state satisfies `suits`. The caller holds no lock, because the tasks that it
+    /// Locks the file once its state satisfies `condition`. The caller holds no lock, because the tasks that it
     /// waits for run meanwhile.
-    pub(super) fn lock_when(&self, suits: impl Fn(&Changing) -> bool) -> SpinGuard<'_, Changing> {
+    pub(super) fn lock_when(&self, condition: impl Fn(&Changing) -> bool) -> SpinGuard<'_, Changing> {
         loop {
-            match self.lock_if(&suits) {
+            match self.lock_if(&condition) {
                 Ok(state) => return state,
                 Err(_) => sched::give_way(),
             }
@@ -104,12 +104,12 @@ impl PageCache {
     /// # Errors
     /// EFBIG, EPERM if a seal forbids it, ENOSPC, ENOMEM, EINTR if the task is killed.
     pub fn reserve(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let end = reach(at, len)?;
-        let mut state = self.lock_when(Changing::is_calm);
+        let end = end_of(at, len)?;
+        let mut state = self.lock_when(Changing::is_idle);
         let old = self.len();
         state.seals.allow_len(old, end.max(old))?;
         if end > old {
-            self.clear_rubbish(old, end, end);
+            self.clear_beyond_end(old, end, end);
         }
         state.is_reserving = true;
         drop(state);

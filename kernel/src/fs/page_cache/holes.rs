@@ -17,7 +17,7 @@ impl PageCache {
     /// # Errors
     /// EPERM if a seal forbids writing.
     pub fn punch(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let state = self.lock_when(Changing::lets_remove);
+        let state = self.lock_when(Changing::allows_removal);
         state.seals.allow_write()?;
         let _hole = self.removal(state);
         let end = at.saturating_add(len).min(MAX_LEN);

@@ -15,7 +15,7 @@ use crate::mm::page_tree;
 ///
 /// # Errors
 /// EFBIG if no file can be so long.
-pub(super) fn reach(at: u64, len: u64) -> Result<u64, Errno> {
+pub(super) fn end_of(at: u64, len: u64) -> Result<u64, Errno> {
     at.checked_add(len).filter(|&end| end <= MAX_LEN).ok_or(Errno::EFBIG)
 }
 
@@ -31,7 +31,7 @@ impl PageCache {
             WriteAt::End => len,
         };
         let fits = |len| start(len).saturating_add(from.len() as u64) <= len;
-        let state = self.lock_if(|state| state.is_calm() || fits(self.len()))?;
+        let state = self.lock_if(|state| state.is_idle() || fits(self.len()))?;
         let len = self.len();
         let at = start(len);
         let room = MAX_LEN.saturating_sub(at).min(from.len() as u64);
@@ -39,7 +39,7 @@ impl PageCache {
             return Err(Errno::EFBIG);
         }
         let room = state.seals.room(len, at, room)? as usize;
-        self.clear_rubbish(len, at, at + room as u64);
+        self.clear_beyond_end(len, at, at + room as u64);
         let done = self.put(at, prefix(from, room as u64))?;
         if done > 0 {
             self.len.store(len.max(at + done as u64), Ordering::Release);
@@ -52,17 +52,18 @@ impl PageCache {
         if new > MAX_LEN {
             return Err(Errno::EFBIG);
         }
-        let suits = |state: &Changing| if new > self.len() { state.is_calm() } else { state.lets_remove() };
-        let state = self.lock_when(suits);
+        let condition =
+            |state: &Changing| if new > self.len() { state.is_idle() } else { state.allows_removal() };
+        let state = self.lock_when(condition);
         let len = self.len();
         state.seals.allow_len(len, new)?;
         if new > len {
-            self.clear_rubbish(len, new, new);
+            self.clear_beyond_end(len, new, new);
         }
         self.len.store(new, Ordering::Release);
         if new < len {
             self.clear(new, pages(new) * PAGE as u64);
-            let _cut = self.removal(state);
+            let _removal = self.removal(state);
             self.remove(pages(new), page_tree::END, Copies::Drop);
         }
         Ok(())
@@ -70,7 +71,7 @@ impl PageCache {
 
     /// Prepares raising the end from `len` to `end`: clears the bytes beyond the end, except those from `at`
     /// on, which the caller writes.
-    pub(super) fn clear_rubbish(&self, len: u64, at: u64, end: u64) {
+    pub(super) fn clear_beyond_end(&self, len: u64, at: u64, end: u64) {
         let tail_end = pages(len) * PAGE as u64;
         self.clear(len, at.clamp(len, tail_end));
         self.drop_pages(pages(len), pages(end).max(pages(len)));
@@ -80,8 +81,8 @@ impl PageCache {
     ///
     /// # Errors
     /// EFBIG if no file can, EPERM if a seal forbids it.
-    pub fn check_reach(&self, at: u64, len: u64) -> Result<(), Errno> {
-        let end = reach(at, len)?;
+    pub fn check_extension(&self, at: u64, len: u64) -> Result<(), Errno> {
+        let end = end_of(at, len)?;
         let state = self.changing.lock();
         let old = self.len();
         state.seals.allow_len(old, end.max(old))

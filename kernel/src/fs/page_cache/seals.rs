@@ -3,7 +3,7 @@
 //! They are under the lock `changing`. Every write to a sealable file takes it, also below the end, so when a
 //! seal is set, no earlier write is still under way. For writes through mappings there are two rules:
 //!
-//! 1. A call that maps the file for shared writing counts itself in `coming` under the lock, where it also
+//! 1. A call that maps the file for shared writing counts itself in `mapping_calls` under the lock, where it also
 //!    checks the seals, and counts itself out when the pages are mapped.
 //! 2. A call that seals against writing fails (EBUSY) if, with the lock held, it finds such a call or a page
 //!    that may be written. No new call begins meanwhile, and pages that are moved or forked are found in one
@@ -28,16 +28,16 @@ pub struct Seals {
     /// `F_SEAL_*`.
     set: u32,
     /// The calls that are about to map the file for shared writing.
-    coming: u32,
+    mapping_calls: u32,
 }
 
 impl Seals {
     /// Creates the seals `set`.
     pub const fn new(set: u32) -> Self {
-        Self { set, coming: 0 }
+        Self { set, mapping_calls: 0 }
     }
 
-    fn refuse(&self, seals: u32) -> Result<(), Errno> {
+    fn forbid_if_set(&self, seals: u32) -> Result<(), Errno> {
         if self.set & seals == 0 { Ok(()) } else { Err(Errno::EPERM) }
     }
 
@@ -46,7 +46,7 @@ impl Seals {
     /// # Errors
     /// EPERM if a seal forbids it.
     pub fn allow_write(&self) -> Result<(), Errno> {
-        self.refuse(WRITING)
+        self.forbid_if_set(WRITING)
     }
 
     /// Checks that the length may change from `old` to `new`.
@@ -55,8 +55,8 @@ impl Seals {
     /// EPERM if a seal forbids it.
     pub fn allow_len(&self, old: u64, new: u64) -> Result<(), Errno> {
         match () {
-            () if new < old => self.refuse(F_SEAL_SHRINK),
-            () if new > old => self.refuse(F_SEAL_GROW),
+            () if new < old => self.forbid_if_set(F_SEAL_SHRINK),
+            () if new > old => self.forbid_if_set(F_SEAL_GROW),
             () => Ok(()),
         }
     }
@@ -68,7 +68,7 @@ impl Seals {
     /// EPERM if there are none.
     pub fn room(&self, len: u64, at: u64, bytes: u64) -> Result<u64, Errno> {
         self.allow_write()?;
-        if at + bytes <= len || self.refuse(F_SEAL_GROW).is_ok() {
+        if at + bytes <= len || self.forbid_if_set(F_SEAL_GROW).is_ok() {
             return Ok(bytes);
         }
         let whole = len - len % PAGE as u64;
@@ -97,9 +97,9 @@ impl PageCache {
         if !matches!(self.kind, Kind::Anonymous) || more & !ALL != 0 {
             return Err(Errno::EINVAL);
         }
-        let seals = &mut self.lock_when(Changing::is_calm).seals;
-        seals.refuse(F_SEAL_SEAL)?;
-        if more & F_SEAL_WRITE != 0 && (seals.coming > 0 || self.is_mapped_to_write()) {
+        let seals = &mut self.lock_when(Changing::is_idle).seals;
+        seals.forbid_if_set(F_SEAL_SEAL)?;
+        if more & F_SEAL_WRITE != 0 && (seals.mapping_calls > 0 || self.is_mapped_to_write()) {
             return Err(Errno::EBUSY);
         }
         seals.set |= more;
@@ -118,21 +118,21 @@ impl PageCache {
         if !self.is_sealable {
             return map(false);
         }
-        match self.set_out() {
+        match self.begin_mapping() {
             Err(error) if written => Err(error),
             Err(_) => map(true),
             Ok(()) => {
                 let mapped = map(false);
-                self.changing.lock().seals.coming -= 1;
+                self.changing.lock().seals.mapping_calls -= 1;
                 mapped
             }
         }
     }
 
-    fn set_out(&self) -> Result<(), Errno> {
+    fn begin_mapping(&self) -> Result<(), Errno> {
         let seals = &mut self.changing.lock().seals;
         seals.allow_write()?;
-        seals.coming += 1;
+        seals.mapping_calls += 1;
         Ok(())
     }
 

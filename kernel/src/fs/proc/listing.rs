@@ -12,7 +12,7 @@ use abi::Errno;
 use sync::SpinLock;
 use vm::{Detail, PageNum};
 
-use super::maps::Drafts;
+use super::maps::LineState;
 use crate::fs::bytes::{copy_prefix, prefix};
 use crate::fs::content::{Content, Take, WriteAt};
 use crate::fs::fallible::Text;
@@ -25,7 +25,7 @@ use crate::sched;
 const LINE: usize = 128;
 
 /// Writes a paragraph.
-pub type Paragraph = fn(&Memory, &Mapped, &mut Drafts, &mut Text) -> fmt::Result;
+pub type Paragraph = fn(&Memory, &Mapped, &mut LineState, &mut Text) -> fmt::Result;
 
 /// The text of one open file.
 pub struct Listing {
@@ -98,14 +98,14 @@ impl Cursor {
         }
         // Room for a page of lines and the last line, which is rarely longer than a usual one.
         self.text.0.try_reserve(PAGE + LINE).map_err(|_| Errno::ENOMEM)?;
-        let (mut mappings, mut drafts) = (memory.mappings(self.next, detail), Drafts::default());
+        let (mut mappings, mut state) = (memory.mappings(self.next, detail), LineState::default());
         while self.at < at || self.text.0.len() < PAGE {
             let Some(mapped) = mappings.next() else {
                 self.next = user_pages().end();
                 return Ok(());
             };
             let end = self.text.0.len();
-            if write(memory, &mapped, &mut drafts, &mut self.text).is_err() {
+            if write(memory, &mapped, &mut state, &mut self.text).is_err() {
                 self.text.0.truncate(end);
                 return Err(Errno::ENOMEM);
             }

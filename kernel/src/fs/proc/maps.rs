@@ -32,10 +32,10 @@ const KIB: u64 = PAGE_SIZE / 1024;
 pub fn smaps_paragraph(
     memory: &Memory,
     mapped: &Mapped,
-    drafts: &mut Drafts,
+    state: &mut LineState,
     text: &mut Text,
 ) -> fmt::Result {
-    maps_line(memory, mapped, drafts, text)?;
+    maps_line(memory, mapped, state, text)?;
     write_kib(text, "Size:", mapped.region.pages.pages())?;
     text.write_str("KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n")?;
     Sums::of(mapped).write(text)?;
@@ -47,7 +47,7 @@ pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
     let Some(memory) = process.memory() else { return Ok(()) };
     let (mut sums, mut bounds) = (Sums::default(), (u64::MAX, 0));
     for mapped in memory.mappings(PageNum::new(0), Detail::Resident) {
-        let [start, end] = place(&mapped);
+        let [start, end] = bounds_of(&mapped);
         bounds = (bounds.0.min(start), end);
         sums.add(Sums::of(&mapped));
     }
@@ -59,7 +59,7 @@ pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
     sums.write(text)
 }
 
-fn place(mapped: &Mapped) -> [u64; 2] {
+fn bounds_of(mapped: &Mapped) -> [u64; 2] {
     [mapped.region.pages.start(), mapped.region.pages.end()].map(|page| page.get() * PAGE_SIZE)
 }
 
@@ -71,21 +71,21 @@ fn add_bounds(line: &mut Line, [start, end]: [u64; 2]) {
 
 /// State that one line of maps leaves for the next.
 #[derive(Default)]
-pub struct Drafts {
+pub struct LineState {
     line: Line,
     /// The last file named. Neighbouring mappings are often of one file.
-    named: Option<Named>,
+    named: Option<NamedFile>,
 }
 
 /// The text about a file.
-struct Named {
+struct NamedFile {
     file: StaticOrArc<OpenFile>,
     /// Its device and inode number.
     numbers: Line,
     path: Vec<u8>,
 }
 
-impl Named {
+impl NamedFile {
     /// Returns `last` if it is about `file`, and otherwise replaces it.
     fn get<'n>(last: &'n mut Option<Self>, file: &StaticOrArc<OpenFile>) -> Result<&'n Self, Errno> {
         if last.as_ref().is_some_and(|last| !last.file.is(file)) {
@@ -109,14 +109,14 @@ impl Named {
 }
 
 /// Writes a line of maps.
-pub fn maps_line(memory: &Memory, mapped: &Mapped, drafts: &mut Drafts, text: &mut Text) -> fmt::Result {
-    let Drafts { line, named } = drafts;
+pub fn maps_line(memory: &Memory, mapped: &Mapped, state: &mut LineState, text: &mut Text) -> fmt::Result {
+    let LineState { line, named } = state;
     line.clear();
-    add_bounds(line, place(mapped));
+    add_bounds(line, bounds_of(mapped));
     line.add(&rights(mapped));
     line.hex(mapped.source.as_ref().map_or(0, |source| source.first * PAGE_SIZE), 8);
     if let Some(file) = mapped.file() {
-        let named = Named::get(named, file).map_err(|_| fmt::Error)?;
+        let named = NamedFile::get(named, file).map_err(|_| fmt::Error)?;
         line.add_name(named.numbers.bytes());
         line.pad(NAME_COLUMN);
         return line.end(&named.path, text);
@@ -139,7 +139,7 @@ fn rights(mapped: &Mapped) -> [u8; 6] {
 
 /// Returns the name of a mapping without a file, or nothing if it has none.
 fn name(memory: &Memory, mapped: &Mapped) -> &'static [u8] {
-    let ([start, end], heap) = (place(mapped), memory.heap.bounds());
+    let ([start, end], heap) = (bounds_of(mapped), memory.heap.bounds());
     match &mapped.source {
         Some(_) => b"/dev/zero (deleted)",
         None if mapped.is_stack() => b"[stack]",

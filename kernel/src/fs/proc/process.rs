@@ -40,15 +40,15 @@ const NAMES: [(&[u8], u32); 15] = [
 ];
 
 /// The directory of a process.
-struct One {
+struct ProcessFolder {
     process: Weak<Process>,
 }
 
 pub fn of_process(process: &Arc<Process>) -> Result<StaticOrArc<Node>, Errno> {
-    folder::node(One { process: Arc::downgrade(process) })
+    folder::node(ProcessFolder { process: Arc::downgrade(process) })
 }
 
-impl Folder for One {
+impl Folder for ProcessFolder {
     fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         match name {
@@ -118,7 +118,7 @@ impl Folder for Tasks {
     fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         let task = folder::number(name).and_then(|tid| process.thread(tid)).ok_or(Errno::ENOENT)?;
-        folder::node(OneTask { task: Arc::downgrade(&task) })
+        folder::node(TaskFolder { task: Arc::downgrade(&task) })
     }
 
     fn list(&self, position: u64, show: &mut Show<'_>) {
@@ -133,11 +133,11 @@ impl Folder for Tasks {
 }
 
 /// `/proc/PID/task/TID`: the files that differ between threads.
-struct OneTask {
+struct TaskFolder {
     task: Weak<Task>,
 }
 
-impl Folder for OneTask {
+impl Folder for TaskFolder {
     fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         match name {
             b"comm" => {
@@ -166,16 +166,16 @@ pub struct Processes {
 }
 
 /// Links that depend on the process that reads them.
-const MOVING: [(&[u8], u32); 2] = [(b"self", S_IFLNK), (b"thread-self", S_IFLNK)];
+const SELF_LINKS: [(&[u8], u32); 2] = [(b"self", S_IFLNK), (b"thread-self", S_IFLNK)];
 /// The first position of the numbers: after those links, and before all fixed names, whose positions are
 /// large.
-const FIRST: u64 = DOTS + MOVING.len() as u64 + 1;
+const FIRST: u64 = DOTS + SELF_LINKS.len() as u64 + 1;
 
 impl Folder for Processes {
     fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         match (name, folder::number(name)) {
-            (b"self", _) => moving_link(texts::own_process),
-            (b"thread-self", _) => moving_link(texts::own_thread),
+            (b"self", _) => self_link(texts::own_process),
+            (b"thread-self", _) => self_link(texts::own_thread),
             (_, Some(pid)) => of_process(&pid::process(pid).ok_or(Errno::ENOENT)?),
             (_, None) => self.fixed.lookup(name),
         }
@@ -184,7 +184,7 @@ impl Folder for Processes {
     fn list(&self, position: u64, show: &mut Show<'_>) {
         let next = |from| pid::next_process(from as u32).map(|process| process.pid().into());
         let rest = FIRST + u64::from(pid::LIMIT);
-        if list_names(&MOVING, position, show)
+        if list_names(&SELF_LINKS, position, show)
             && list_numbers(position.max(FIRST), (FIRST, S_IFDIR), next, show)
         {
             // It is a directory.
@@ -197,7 +197,7 @@ impl Folder for Processes {
     }
 }
 
-fn moving_link(target: fn(&mut Text) -> fmt::Result) -> Result<StaticOrArc<Node>, Errno> {
+fn self_link(target: fn(&mut Text) -> fmt::Result) -> Result<StaticOrArc<Node>, Errno> {
     let mut text = Text::default();
     target(&mut text).map_err(|_| Errno::ENOMEM)?;
     link(&text.0)

@@ -13,18 +13,18 @@ const BUCKETS: usize = 256;
 pub struct Sleepers {
     list: TaskList<WaitChain>,
     /// The number of tasks that came so far.
-    came: u64,
+    arrivals: u64,
 }
 
 impl Sleepers {
     const fn new() -> Self {
-        Self { list: TaskList::new(), came: 0 }
+        Self { list: TaskList::new(), arrivals: 0 }
     }
 
     /// Adds a task, which is in no bucket, asleep on the word `key`.
     pub fn push(&mut self, task: Arc<Task>, key: Key) {
-        self.came += 1;
-        task.thread.futex.enter(key, self.came);
+        self.arrivals += 1;
+        task.thread.futex.enter(key, self.arrivals);
         self.list.push(task);
     }
 
@@ -67,18 +67,18 @@ pub struct Wanted {
     key: Key,
     bits: u32,
     /// The number of tasks that had come to the bucket at the first look.
-    came: Option<u64>,
+    arrivals: Option<u64>,
 }
 
 impl Wanted {
     /// Selects the sleepers on the word `key` whose bits intersect `bits`.
     pub fn new(key: Key, bits: u32) -> Self {
-        Self { key, bits, came: None }
+        Self { key, bits, arrivals: None }
     }
 
     fn take(&mut self, sleepers: &mut Sleepers) -> Option<Arc<Task>> {
-        let came = *self.came.get_or_insert(sleepers.came);
-        let matches = |task: &Arc<Task>| task.thread.futex.matches(self.key, self.bits, came);
+        let arrivals = *self.arrivals.get_or_insert(sleepers.arrivals);
+        let matches = |task: &Arc<Task>| task.thread.futex.matches(self.key, self.bits, arrivals);
         let task = sleepers.list.remove_first(matches)?;
         task.thread.futex.leave();
         Some(task)

@@ -42,7 +42,7 @@ impl Word {
 pub struct Key {
     /// The address space, by its kernel address, which stays the same as long as it has threads. Or the file
     /// or shared memory, by a number that is never used again, because a sleeper may have unmapped it.
-    pub home: u64,
+    pub object: u64,
     /// The address in the space, or the offset in the file plus one. Never 0.
     pub at: u64,
 }
@@ -51,13 +51,13 @@ impl Key {
     /// Returns the key of `word` in the memory of `task`.
     pub fn of(task: &Task, word: Word) -> Self {
         let shared = if word.is_private { None } else { shared(task, word.at) };
-        shared.unwrap_or(Self { home: Arc::as_ptr(task.space()) as u64, at: word.at })
+        shared.unwrap_or(Self { object: Arc::as_ptr(task.space()) as u64, at: word.at })
     }
 
     /// Returns a hash below 256.
     pub fn hash(self) -> usize {
         // Fibonacci hashing: the high bits of the product depend on all of the sum.
-        ((self.home >> 4).wrapping_add(self.at >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+        ((self.object >> 4).wrapping_add(self.at >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
     }
 }
 
@@ -70,7 +70,7 @@ fn shared(task: &Task, at: u64) -> Option<Key> {
         key = backing.map(|backing| {
             file_mapping::with(backing, |record| {
                 let offset = record.file_page(address.page()) * PAGE_SIZE + address.offset();
-                Key { home: record.file().name(), at: offset + 1 }
+                Key { object: record.file().name(), at: offset + 1 }
             })
         });
     };

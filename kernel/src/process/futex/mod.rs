@@ -4,13 +4,13 @@
 //! sleeper checks the word and enters the bucket under its lock. A waker has changed the word before, and
 //! searches the bucket under the same lock. So the sleeper sees the new word, or the waker sees the sleeper.
 //!
-//! 1. `Waiter::home` and `Waiter::at` are the [`Key`] of the word that a task sleeps on. An `at` of 0 says
+//! 1. `Waiter::object` and `Waiter::at` are the [`Key`] of the word that a task sleeps on. An `at` of 0 says
 //!    that it is in no bucket. They change only under the lock of the bucket that they name (a requeue holds
 //!    both locks).
 //! 2. A task is removed from its bucket by a waker, or by itself when it stops waiting. Both set `at` to 0. A
 //!    sleeper whose `at` is 0 was woken, even if its time ran out at the same moment. So no wake-up is lost.
 //! 3. A call wakes or moves only tasks that slept when it first had the bucket's lock, known by
-//!    `Waiter::came`. It releases the lock while it wakes a batch, and a woken task may be back before the
+//!    `Waiter::arrival`. It releases the lock while it wakes a batch, and a woken task may be back before the
 //!    next batch.
 //!
 //! The word is read under the bucket's lock. That may fault and take the address space's locks, and no holder
@@ -37,21 +37,21 @@ use bucket::{Batch, Pair, Wanted, bucket};
 /// The entry of a task in a bucket.
 #[derive(Debug)]
 pub struct Waiter {
-    home: AtomicU64,
+    object: AtomicU64,
     at: AtomicU64,
     bits: AtomicU32,
     /// Its number among all tasks that came to the bucket.
-    came: AtomicU64,
+    arrival: AtomicU64,
 }
 
 impl Waiter {
     /// Creates an entry in no bucket.
     pub const fn new() -> Self {
         Self {
-            home: AtomicU64::new(0),
+            object: AtomicU64::new(0),
             at: AtomicU64::new(0),
             bits: AtomicU32::new(0),
-            came: AtomicU64::new(0),
+            arrival: AtomicU64::new(0),
         }
     }
 
@@ -60,14 +60,14 @@ impl Waiter {
     fn key(&self) -> Option<Key> {
         // Acquire pairs with the Release in `leave`: a task that sees 0 sees the waker's earlier writes.
         let at = self.at.load(Ordering::Acquire);
-        (at != 0).then(|| Key { home: self.home.load(Ordering::Relaxed), at })
+        (at != 0).then(|| Key { object: self.object.load(Ordering::Relaxed), at })
     }
 
-    /// Notes that it is in the bucket of `key` as the `came`th. Relaxed, like the two below, because the
+    /// Notes that it is in the bucket of `key` as the `arrival`th. Relaxed, like the two below, because the
     /// bucket is locked.
-    fn enter(&self, key: Key, came: u64) {
-        self.came.store(came, Ordering::Relaxed);
-        self.home.store(key.home, Ordering::Relaxed);
+    fn enter(&self, key: Key, arrival: u64) {
+        self.arrival.store(arrival, Ordering::Relaxed);
+        self.object.store(key.object, Ordering::Relaxed);
         self.at.store(key.at, Ordering::Relaxed);
     }
 
@@ -77,12 +77,12 @@ impl Waiter {
         self.at.store(0, Ordering::Release);
     }
 
-    /// Returns whether it is among the first `came`, sleeps on the word `key`, and has bits that intersect
+    /// Returns whether it is among the first `arrivals`, sleeps on the word `key`, and has bits that intersect
     /// `bits`.
-    fn matches(&self, key: Key, bits: u32, came: u64) -> bool {
+    fn matches(&self, key: Key, bits: u32, arrivals: u64) -> bool {
         self.key() == Some(key)
             && self.bits.load(Ordering::Relaxed) & bits != 0
-            && self.came.load(Ordering::Relaxed) <= came
+            && self.arrival.load(Ordering::Relaxed) <= arrivals
     }
 }
 

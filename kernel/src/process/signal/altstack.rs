@@ -22,7 +22,7 @@ pub fn in_use(stack: &SignalStack, sp: u64) -> bool {
 }
 
 /// Returns the alternate stack as `sigaltstack` reports it.
-pub fn told(stack: &SignalStack, sp: u64) -> SignalStack {
+pub fn reported(stack: &SignalStack, sp: u64) -> SignalStack {
     let state = match stack.size {
         0 => SS_DISABLE,
         _ if in_use(stack, sp) => SS_ONSTACK,

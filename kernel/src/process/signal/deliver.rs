@@ -4,7 +4,7 @@ use abi::Errno;
 use abi::signal::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIG_DFL, SIG_IGN, SIGSEGV, Sigaction};
 use vm::Access;
 
-use super::frame::{self, Trouble};
+use super::frame::{self, FrameError};
 use super::{IGNORED, Origin, STOPPING, bit};
 use crate::arch::TrapFrame;
 use crate::sched::Task;
@@ -72,8 +72,8 @@ fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, actio
     restart(task, frame, Some(action));
     let signals = &task.thread.signals;
     // The handler's return restores the mask before rt_sigsuspend, if this delivery ends that.
-    if let Err(trouble) = frame::enter(task, frame, signal, origin, action, signals.lasting_mask()) {
-        return suffer(task, frame, Some(signal), trouble);
+    if let Err(error) = frame::enter(task, frame, signal, origin, action, signals.lasting_mask()) {
+        return raise_frame_fault(task, frame, Some(signal), error);
     }
     *signals.suspended.lock() = None;
     let own = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
@@ -87,8 +87,8 @@ fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, actio
 /// Restarts an interrupted call, unless a handler comes first that does not ask for it (SA_RESTART).
 fn restart(task: &Task, frame: &mut TrapFrame, handler: Option<&Sigaction>) {
     let interrupted = frame.is_syscall() && frame.result() == Errno::EINTR.to_result();
-    let wished = handler.is_none_or(|action| action.flags & SA_RESTART != 0);
-    if task.thread.signals.take_restart() && interrupted && wished {
+    let wanted = handler.is_none_or(|action| action.flags & SA_RESTART != 0);
+    if task.thread.signals.take_restart() && interrupted && wanted {
         frame.repeat_syscall();
     }
 }
@@ -108,19 +108,19 @@ pub fn force(task: &Task, frame: &mut TrapFrame, fault: Fault) -> Fate {
 pub fn return_from_handler(task: &Task, frame: &mut TrapFrame) -> Fate {
     match frame::restore(task, frame) {
         Ok(()) => Fate::Lives,
-        Err(trouble) => suffer(task, frame, None, trouble),
+        Err(error) => raise_frame_fault(task, frame, None, error),
     }
 }
 
 /// Raises SIGSEGV because a frame cannot be read, or cannot be made for the handler of `signal`. If that is
 /// SIGSEGV itself, the process crashes.
-fn suffer(task: &Task, frame: &mut TrapFrame, signal: Option<u32>, trouble: Trouble) -> Fate {
+fn raise_frame_fault(task: &Task, frame: &mut TrapFrame, signal: Option<u32>, error: FrameError) -> Fate {
     if task.is_killed() {
         // The frame may have failed for lack of memory only because the task is killed. It never sees user
         // mode again.
         return Fate::Lives;
     }
     let origin = Origin::new(SI_KERNEL, 0);
-    let fault = Fault { signal: SIGSEGV, origin, address: trouble.address, access: trouble.access };
+    let fault = Fault { signal: SIGSEGV, origin, address: error.address, access: error.access };
     if signal == Some(SIGSEGV) { Fate::Crashes(fault) } else { force(task, frame, fault) }
 }

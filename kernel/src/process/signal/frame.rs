@@ -31,12 +31,12 @@ pub fn min_stack() -> u64 {
 
 /// The reason why a frame cannot be made or read: the address may not be accessed so, or is beyond the stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Trouble {
+pub struct FrameError {
     pub address: u64,
     pub access: Access,
 }
 
-impl Trouble {
+impl FrameError {
     /// Finds the page that made a copy from or to `bytes` bytes of user memory at `at` fail.
     fn find(at: u64, bytes: u64, access: Access) -> Self {
         let last = at.saturating_add(bytes - 1);
@@ -64,9 +64,9 @@ pub fn enter(
     origin: Origin,
     action: &Sigaction,
     mask: u64,
-) -> Result<(), Trouble> {
+) -> Result<(), FrameError> {
     if action.flags & SA_RESTORER == 0 {
-        return Err(Trouble { address: action.restorer, access: Access::Exec });
+        return Err(FrameError { address: action.restorer, access: Access::Exec });
     }
     let stack = task.thread.signals.stack();
     let layout = FrameLayout::choose(frame.rsp, &stack, action)?;
@@ -74,7 +74,7 @@ pub fn enter(
     let registers = registers(frame, origin, mask, fpu);
     let context = Ucontext { flags: UC_FLAGS, link: 0, stack, registers, mask };
     write(&layout, action.restorer, &context, &info(signal, origin))
-        .map_err(|_| Trouble::find(sp, top - sp, Access::Write))?;
+        .map_err(|_| FrameError::find(sp, top - sp, Access::Write))?;
 
     if stack.flags & SS_AUTODISARM != 0 {
         task.thread.signals.set_stack(altstack::NONE);
@@ -97,14 +97,14 @@ struct FrameLayout {
 impl FrameLayout {
     /// Returns a layout below the red zone of the program, whose stack pointer is `sp`, or on the alternate
     /// stack if `action` wants that.
-    fn choose(sp: u64, stack: &SignalStack, action: &Sigaction) -> Result<Self, Trouble> {
+    fn choose(sp: u64, stack: &SignalStack, action: &Sigaction) -> Result<Self, FrameError> {
         let already = altstack::in_use(stack, sp);
         let switch = action.flags & SA_ONSTACK != 0 && stack.size != 0 && !already;
         let top = if switch { stack.base.wrapping_add(stack.size) } else { sp.wrapping_sub(RED_ZONE) };
-        let trouble = |address| Trouble { address, access: Access::Write };
-        let layout = Self::below(top).ok_or(trouble(top))?;
+        let error = |address| FrameError { address, access: Access::Write };
+        let layout = Self::below(top).ok_or(error(top))?;
         let fits = !(already || switch) || altstack::covers(stack, layout.sp);
-        if fits { Ok(layout) } else { Err(trouble(layout.sp)) }
+        if fits { Ok(layout) } else { Err(error(layout.sp)) }
     }
 
     fn below(top: u64) -> Option<Self> {
@@ -167,8 +167,8 @@ fn registers(frame: &TrapFrame, origin: Origin, mask: u64, fpstate: u64) -> Sigc
 ///
 /// # Errors
 /// If that frame cannot be read.
-pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), Trouble> {
-    let unread = |at: u64, bytes: usize| Trouble::find(at, bytes as u64, Access::Read);
+pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), FrameError> {
+    let unread = |at: u64, bytes: usize| FrameError::find(at, bytes as u64, Access::Read);
     // The handler's `ret` popped the restorer's address.
     let context: Ucontext = user::read(frame.rsp).map_err(|_| unread(frame.rsp, size_of::<Ucontext>()))?;
     let saved = &context.registers;

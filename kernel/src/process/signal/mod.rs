@@ -22,7 +22,7 @@ use super::{Ending, Process};
 use crate::sched::{Task, attention};
 use actions::Actions;
 
-pub use altstack::{replace as replace_stack, told};
+pub use altstack::{replace as replace_stack, reported as reported_stack};
 pub use deliver::{Fate, Fault, deliver, force, return_from_handler};
 pub use frame::{info, min_stack};
 pub use pending::{Origin, Pending};
@@ -258,7 +258,7 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
 
 /// Returns the thread that takes `signal` if it is sent to `process`: one that waits for it, or else one that
 /// does not block it.
-fn taker(process: &Process, signal: u32) -> Option<Arc<Task>> {
+fn receiver(process: &Process, signal: u32) -> Option<Arc<Task>> {
     let (mut waiting, mut open) = (None, None);
     process.for_each_thread(|task| {
         let signals = &task.thread.signals;
@@ -276,13 +276,13 @@ fn taker(process: &Process, signal: u32) -> Option<Arc<Task>> {
 pub fn retarget(process: &Process, signals: u64) {
     let mut left = process.signals.pending.set() & signals;
     while left != 0 {
-        tell(process, left.trailing_zeros() + 1);
+        notify_receiver(process, left.trailing_zeros() + 1);
         left &= left - 1;
     }
 }
 
-fn tell(process: &Process, signal: u32) {
-    if let Some(task) = taker(process, signal) {
+fn notify_receiver(process: &Process, signal: u32) {
+    if let Some(task) = receiver(process, signal) {
         Task::notify(&task, attention::SIGNAL);
     }
 }
@@ -295,10 +295,10 @@ pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
     }
     before_sending(process, signal);
     let in_vain = |task: Arc<Task>| !task.thread.signals.blocks(signal);
-    if process.signals.ignores(signal) && taker(process, signal).is_some_and(in_vain) {
+    if process.signals.ignores(signal) && receiver(process, signal).is_some_and(in_vain) {
         return;
     }
     // Added first, notified second: a thread that unblocks it meanwhile is notified, or sees it.
     process.signals.pending.add(signal, origin);
-    tell(process, signal);
+    notify_receiver(process, signal);
 }
