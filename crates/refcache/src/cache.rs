@@ -118,7 +118,7 @@ mod tests {
     }
 
     /// Three objects with one home.
-    fn rivals(cache: &DeltaCache, headers: &[Header]) -> [NonNull<Header>; 3] {
+    fn same_home(cache: &DeltaCache, headers: &[Header]) -> [NonNull<Header>; 3] {
         let mut at_zero = headers.iter().map(NonNull::from).filter(|&header| cache.at(header) == 0);
         core::array::from_fn(|_| at_zero.next().unwrap())
     }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn what_has_nothing_to_tell_goes_first() {
         let (headers, mut cache) = (headers(), DeltaCache::new(2));
-        let [busy, quiet, new] = rivals(&cache, &headers);
+        let [busy, quiet, new] = same_home(&cache, &headers);
         assert_eq!((cache.insert(busy, 0), cache.insert(quiet, 1)), (None, None), "there is room for two");
         assert_eq!((cache.insert(busy, 1), cache.insert(quiet, 0)), (None, None), "they change places");
         assert!(cache.add(quiet, -1) && !cache.add(busy, 1), "only the last to miss is at home");

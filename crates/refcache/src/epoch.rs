@@ -7,7 +7,7 @@
 //! | a core comes online | +1 | | counts as having flushed in this epoch; its cache is empty |
 //! | a core arrives | | -1 | has just flushed, for the first time in this epoch |
 //! | a core goes offline | -1 | -1, if it has not flushed in this epoch | has just flushed |
-//! | a core dozes, or wakes | | | `seat.rs`; a core that dozes counts as online until another takes it offline |
+//! | a core dozes, or wakes | | | `doze.rs`; a core that dozes counts as online until another takes it offline |
 //! | then, if `remaining` is 0 | | := online | and `epoch` += 1 |
 //!
 //! 1. `remaining` is the number of online cores that have not flushed in this epoch.
@@ -27,18 +27,18 @@ use sync::atomic::{AtomicU64, Ordering};
 
 use crate::Refcache;
 use crate::cache::Evicted;
+use crate::doze::Parked;
 use crate::local::{self, Core, Local};
-use crate::seat::Place;
 
 /// How many epochs [`Refcache::drain`] goes on after it last saw something move. Let that be in epoch e. What is in a
 /// cache then is flushed in e+1 at the latest, and is seen by a look that comes after the turn to e+2. There is such a look
 /// in e+2, after this core's flush. The end of e+1 is not enough: the others may turn it after this core has looked.
-const CALM: u64 = 3;
+const QUIET_EPOCHS: u64 = 3;
 /// How many epochs it waits, at least, for objects that are never found dead.
-const PATIENCE: u64 = 16;
+const IN_USE_EPOCHS: u64 = 16;
 /// How many reviews it waits for, at least, for each of them: most of a long queue may be found dirty once before the first
 /// is found dead.
-const REVIEWS: usize = 2;
+const IN_USE_REVIEWS: usize = 2;
 
 /// epoch (44 bits) | online (10 bits) | remaining (10 bits).
 #[derive(Debug)]
@@ -133,9 +133,9 @@ impl Refcache {
     pub fn online(&self, pin: &Pinned) {
         let core = self.cores.mine(pin);
         let dozed = core.with(pin, |local| {
-            let left = (!local.online).then(|| core.seat.take()).flatten();
+            let left = (!local.online).then(|| core.doze_slot.take()).flatten();
             let dozed = left.is_some();
-            if let Some(Place { queue, flushed }) = left {
+            if let Some(Parked { queue, flushed }) = left {
                 (local.queue, local.flushed) = (queue, flushed);
             } else if !local.online {
                 local.flushed = self.barrier.join();
@@ -145,7 +145,7 @@ impl Refcache {
         });
         if dozed {
             // After the queue's length has been published.
-            core.seat.free();
+            core.doze_slot.free();
         }
     }
 
@@ -168,26 +168,26 @@ impl Refcache {
             local.assert_idle();
             // An entry may be evicted at any time: the barrier need not know.
             local.flush();
-            let may = local.queue.len() <= most && core.seat.is_free();
+            let may = local.queue.len() <= most && core.doze_slot.is_free();
             if may {
                 local.online = false;
-                let place = Place { queue: mem::take(&mut local.queue), flushed: local.flushed };
+                let parked = Parked { queue: mem::take(&mut local.queue), flushed: local.flushed };
                 // SAFETY: this core's seat, found free.
-                unsafe { core.seat.leave(place) };
+                unsafe { core.doze_slot.park(parked) };
             }
             may
         })
     }
 
     /// Takes the cores that doze out of the epochs: they may be what this epoch waits for.
-    pub(crate) fn unseat_all(&self) {
-        self.cores.iter().for_each(|core| self.unseat(core));
+    pub(crate) fn end_dozes(&self) {
+        self.cores.iter().for_each(|core| self.end_doze(core));
     }
 
-    fn unseat(&self, core: &Core) {
-        if let Some(Place { mut queue, flushed }) = core.seat.take() {
+    fn end_doze(&self, core: &Core) {
+        if let Some(Parked { mut queue, flushed }) = core.doze_slot.take() {
             self.orphans.adopt_from(&mut queue);
-            core.seat.free();
+            core.doze_slot.free();
             self.barrier.leave(flushed);
         }
     }
@@ -206,7 +206,7 @@ impl Refcache {
             }
         });
         // It may doze.
-        self.unseat(core);
+        self.end_doze(core);
     }
 
     /// The core is online and idle.
@@ -247,7 +247,8 @@ impl Refcache {
         let epoch = self.epoch();
         let wants = |local: &Local| local.flushed != epoch || local.queue.is_ripe(epoch);
         self.is_online(pin)
-            && (self.cores.mine(pin).look(pin, wants) || self.cores.iter().any(|core| core.seat.is_left()))
+            && (self.cores.mine(pin).look(pin, wants)
+                || self.cores.iter().any(|core| core.doze_slot.is_parked()))
     }
 
     /// Whether somebody [`drain`](Self::drain)s and waits for this epoch to turn. A host that ticks at a
@@ -275,21 +276,21 @@ impl Refcache {
     /// # Panics
     /// As there.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
-        let (mut freed, mut calm_since, mut progress) = (0, self.epoch(), self.progress());
-        while self.epoch() < calm_since + CALM && !self.seem_in_use_since(&progress) && go_on() {
+        let (mut freed, mut quiet_since, mut progress) = (0, self.epoch(), self.progress());
+        while self.epoch() < quiet_since + QUIET_EPOCHS && !self.seem_in_use_since(&progress) && go_on() {
             // Each time: `go_on` and the host's wait may run anything.
             assert!(self.is_online(pin), "a core that is offline cannot force epochs");
-            self.forced.fetch_max(self.epoch() + CALM, Ordering::Relaxed);
+            self.forced.fetch_max(self.epoch() + QUIET_EPOCHS, Ordering::Relaxed);
             let tick = self.tick(pin);
             freed += tick.freed;
             // First: what has left a queue by now counts as released.
             let garbage = self.garbage();
             if self.released() != progress.released {
                 progress = self.progress();
-                calm_since = progress.epoch;
+                quiet_since = progress.epoch;
             }
             if garbage > 0 {
-                calm_since = self.epoch();
+                quiet_since = self.epoch();
             }
             if !tick.flushed {
                 percore::relax();
@@ -305,7 +306,7 @@ impl Refcache {
     /// Whether the objects that wait seem to be in use: none was released since `last`.
     fn seem_in_use_since(&self, last: &Progress) -> bool {
         let reviews = self.reviewed().wrapping_sub(last.reviewed);
-        self.epoch() >= last.epoch + PATIENCE && reviews / REVIEWS >= self.garbage()
+        self.epoch() >= last.epoch + IN_USE_EPOCHS && reviews / IN_USE_REVIEWS >= self.garbage()
     }
 
     /// Applies a delta for a caller on no core, or on one that is offline: as a core of its own would that comes online,

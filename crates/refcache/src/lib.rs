@@ -59,7 +59,7 @@
 //! | `cache.rs` | one core's deltas |
 //! | `local.rs` | one core's part: cache, queue, last flush |
 //! | `epoch.rs` | the barrier word; coming online, going offline, flushing, forcing |
-//! | `seat.rs` | the place in the epochs of a core that dozes |
+//! | `doze.rs` | the place in the epochs of a core that dozes |
 //! | `review.rs` | review queues, orphans, `tick` |
 //! | `weak.rs` | the word that readers and the reviewer race for; `Weak` |
 //! | `object.rs` | `Ref`: a value in a counted block |
@@ -71,12 +71,12 @@ extern crate alloc;
 
 mod cache;
 mod domain;
+mod doze;
 mod epoch;
 mod header;
 mod local;
 mod object;
 mod review;
-mod seat;
 mod weak;
 
 use core::ptr::NonNull;
@@ -165,7 +165,7 @@ impl Refcache {
     /// # Safety
     /// As for [`adjust`](Self::adjust), and the caller holds the references.
     #[inline]
-    pub unsafe fn give_up(&self, object: NonNull<Header>, references: u32) {
+    pub unsafe fn drop_references(&self, object: NonNull<Header>, references: u32) {
         let delta = -i64::from(references);
         let in_cache = percore::try_pin().is_some_and(|pin| {
             let core = self.cores.try_mine(&pin);

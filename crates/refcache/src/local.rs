@@ -7,9 +7,9 @@ use sync::CachePadded;
 use sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cache::{DeltaCache, Evicted};
+use crate::doze::DozeSlot;
 use crate::header::{Header, Verdict};
 use crate::review::Queue;
-use crate::seat::Seat;
 
 /// What a core owns, and the numbers that others may read.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Core {
     /// On a line of its own: reading it does not disturb the owner's deltas.
     shown: CachePadded<Shown>,
     /// On a line of its own: others look at it, and it changes only when the core dozes or wakes.
-    pub(crate) seat: CachePadded<Seat>,
+    pub(crate) doze_slot: CachePadded<DozeSlot>,
 }
 
 /// Statistics that the core keeps for others.
@@ -58,8 +58,8 @@ impl Core {
         };
         let [waiting, released, reviewed] = core::array::from_fn(|_| AtomicUsize::new(0));
         let shown = Shown { waiting, released, reviewed };
-        let seat = CachePadded::new(Seat::new());
-        Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown), seat }
+        let doze_slot = CachePadded::new(DozeSlot::new());
+        Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown), doze_slot }
     }
 
     /// Adds to a delta in the cache, if the object has one.
@@ -121,7 +121,7 @@ impl Core {
 
     /// Length of the review queue, wherever it is.
     pub(crate) fn waiting(&self) -> usize {
-        self.shown.waiting.load(Ordering::Acquire) + self.seat.waiting()
+        self.shown.waiting.load(Ordering::Acquire) + self.doze_slot.waiting()
     }
 
     /// Objects that this core released so far.

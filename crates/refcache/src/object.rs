@@ -84,9 +84,9 @@ impl<T> Handle<T> {
     ///
     /// # Safety
     /// The caller has that count.
-    pub(crate) unsafe fn give_up_strong(self) {
+    pub(crate) unsafe fn drop_strong(self) {
         // SAFETY: as in `add_strong`.
-        unsafe { self.domain().give_up(self.0.cast(), 1) }
+        unsafe { self.domain().drop_references(self.0.cast(), 1) }
     }
 
     /// Adds to the number of `Weak`s.
@@ -99,9 +99,9 @@ impl<T> Handle<T> {
     ///
     /// # Safety
     /// The caller has that count.
-    pub(crate) unsafe fn give_up_weak(self) {
+    pub(crate) unsafe fn drop_weak(self) {
         // SAFETY: the block lives; the rest is the caller's.
-        unsafe { self.domain().give_up(self.weak_header(), 1) }
+        unsafe { self.domain().drop_references(self.weak_header(), 1) }
     }
 
     fn weak_header(self) -> NonNull<Header> {
@@ -207,7 +207,7 @@ impl<T> Drop for Ref<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: gives up the count that this `Ref` has.
-        unsafe { self.0.give_up_strong() }
+        unsafe { self.0.drop_strong() }
     }
 }
 

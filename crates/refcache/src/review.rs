@@ -66,7 +66,7 @@ impl Refcache {
         tick.flushed = self.flush_if_due(pin);
         if !tick.flushed {
             // This epoch has waited for others since the last tick.
-            self.unseat_all();
+            self.end_dozes();
         }
         tick
     }

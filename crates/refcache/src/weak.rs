@@ -145,7 +145,7 @@ impl<T> Clone for Weak<T> {
 impl<T> Drop for Weak<T> {
     fn drop(&mut self) {
         // SAFETY: gives up the count that this `Weak` has.
-        unsafe { self.0.give_up_weak() }
+        unsafe { self.0.drop_weak() }
     }
 }
 

@@ -38,12 +38,12 @@ fn increments_and_decrements_are_flushed_in_any_order() {
 #[test]
 fn the_last_of_two_references() {
     explore(2, 2, Kind::Plain, 2, |core| {
-        let give_up = |core: Core| {
+        let drop_reference = |core: Core| {
             core.read();
             core.add(-1);
             core.ticks(3);
         };
-        let other = core.spawn(1, give_up);
+        let other = core.spawn(1, drop_reference);
         core.read();
         core.add(-1);
         core.ticks(3);

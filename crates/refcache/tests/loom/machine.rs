@@ -149,9 +149,9 @@ impl Core {
     }
 
     /// Gives a reference up as a thread without a core does: under loom nobody has one by the host.
-    pub fn give_up(&self) {
+    pub fn drop_reference(&self) {
         // SAFETY: as in `add`.
-        unsafe { self.refcache().give_up(self.shared.object.cast(), 1) }
+        unsafe { self.refcache().drop_references(self.shared.object.cast(), 1) }
     }
 
     /// Makes a second reference, to hand on.

@@ -3,16 +3,16 @@
 use crate::machine::{Core, Kind, explore};
 
 /// What a thread without a core does: the number is nobody's, and is not used.
-fn give_up(thread: Core) {
+fn drop_reference(thread: Core) {
     thread.read();
-    thread.give_up();
+    thread.drop_reference();
 }
 
 /// A core and a thread without one give up what they have.
 #[test]
 fn the_last_of_two_references_is_outside() {
     explore(2, 1, Kind::Plain, 2, |core| {
-        let outside = core.spawn(1, give_up);
+        let outside = core.spawn(1, drop_reference);
         core.read();
         core.add(-1);
         core.ticks(3);
@@ -27,7 +27,7 @@ fn the_last_of_two_references_is_outside() {
 fn a_zero_made_outside_is_not_believed() {
     explore(2, 1, Kind::Plain, 1, |core| {
         core.add(1);
-        let outside = core.spawn(1, give_up);
+        let outside = core.spawn(1, drop_reference);
         core.ticks(3);
         core.read();
         outside.join().unwrap();
@@ -40,7 +40,7 @@ fn a_zero_made_outside_is_not_believed() {
 #[test]
 fn a_reader_keeps_what_is_given_up_outside() {
     explore(2, 1, Kind::Named, 1, |core| {
-        let outside = core.spawn(1, give_up);
+        let outside = core.spawn(1, drop_reference);
         core.ticks(3);
         let loan = core.refcache().loan(&core.pin);
         let found = core.find();
@@ -63,9 +63,9 @@ fn a_reader_keeps_what_is_given_up_outside() {
 
 /// Two threads outside play the same core that is not there.
 #[test]
-fn two_give_up_outside() {
+fn two_references_dropped_outside() {
     explore(1, 1, Kind::Plain, 2, |core| {
-        let threads = [core.spawn(1, give_up), core.spawn(2, give_up)];
+        let threads = [core.spawn(1, drop_reference), core.spawn(2, drop_reference)];
         core.ticks(2);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         core.expect_release();

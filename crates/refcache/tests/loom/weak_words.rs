@@ -188,9 +188,9 @@ fn renamed_for_another_that_is_marked() {
 /// Core 1 takes the word away and evicts what it gives up. Then core 0's tick makes the count zero, or finds it zero once more.
 /// Core 2 flushes after that, and looks: it does not find the object by the word any more, or the object waits for it. The
 /// cores yield where that order is to be kept.
-fn renamed_before_a_third_core_looks(core: &Core, give_up: fn(&Core)) {
+fn renamed_before_a_third_core_looks(core: &Core, drop_reference: fn(&Core)) {
     let owner = core.spawn(1, move |core| {
-        give_up(&core);
+        drop_reference(&core);
         thread::yield_now();
         core.ticks(1);
     });

@@ -40,7 +40,7 @@ impl History {
         }
         match self.dice.below(20) {
             0..=5 => self.take(core, at),
-            6..=11 => self.give_up(core, at),
+            6..=11 => self.drop_reference(core, at),
             12 => self.find(core, at),
             13 => self.world.refcache.offline(self.world.pin(core)),
             14 => _ = self.world.refcache.doze(self.world.pin(core), at),
@@ -57,7 +57,7 @@ impl History {
         }
     }
 
-    fn give_up(&mut self, core: usize, at: usize) {
+    fn drop_reference(&mut self, core: usize, at: usize) {
         let (object, count) = &mut self.held[at];
         if *count > 0 {
             *count -= 1;

@@ -29,7 +29,7 @@ impl History {
         self.world.refcache.online(self.world.pin(core));
         match self.dice.below(20) {
             0..=2 => self.add(core, at),
-            3..=6 => self.give_up(core, at),
+            3..=6 => self.drop_reference(core, at),
             7 => self.hand_on(core, at),
             8 => self.ask(at),
             9 => self.world.refcache.offline(self.world.pin(core)),
@@ -45,7 +45,7 @@ impl History {
     }
 
     /// The last reference is replaced by one to another object in the same place: the old one goes by itself.
-    fn give_up(&mut self, core: usize, at: usize) {
+    fn drop_reference(&mut self, core: usize, at: usize) {
         let (object, count) = self.held[at];
         self.world.adjust(core, object, -1);
         self.held[at] = match count {

@@ -8,13 +8,13 @@
 //!
 //! ```text
 //!             doze (the owner)              take (anybody)
-//!      FREE -------------------> LEFT -------------------------> TAKEN
+//!      FREE -------------------> PARKED -------------------------> TAKEN
 //!        ^                                                         |   the owner: it is online again
 //!        +---------------------------------------------------------+   another: it gives the queue to the orphans
 //!                         free (who took it)                           and leaves the barrier
 //! ```
 //!
-//! 1. Whoever took it has it alone. LEFT is stored with Release and taken with Acquire, so what the core did before it
+//! 1. Whoever took it has it alone. PARKED is stored with Release and taken with Acquire, so what the core did before it
 //!    dozed is before what is done in its name.
 //! 2. A core that finds another's hand on its seat joins the barrier anew. For the barrier these are two cores: one
 //!    that leaves, after its last flush, and one that comes, with nothing cached.
@@ -26,34 +26,34 @@ use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::review::Queue;
 
 const FREE: u8 = 0;
-const LEFT: u8 = 1;
+const PARKED: u8 = 1;
 const TAKEN: u8 = 2;
 
 /// What a core has in the epochs.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Parked {
     pub(crate) queue: Queue,
     /// The last epoch in which the core told the barrier that it has flushed.
     pub(crate) flushed: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct DozeSlot {
     word: AtomicU8,
     /// Length of the queue that was left here. Whoever finds 0 because the queue has become orphans finds those: Release
     /// in `free`, Acquire in `waiting`.
     waiting: AtomicUsize,
-    place: UnsafeCell<Place>,
+    parked: UnsafeCell<Parked>,
 }
 
-// SAFETY: `place` is its core's while the word is FREE, and belongs to the one who took it from LEFT to TAKEN. A `Place` may be
+// SAFETY: `place` is its core's while the word is FREE, and belongs to the one who took it from PARKED to TAKEN. A `Parked` may be
 // sent.
-unsafe impl Sync for Seat {}
+unsafe impl Sync for DozeSlot {}
 
-impl Seat {
+impl DozeSlot {
     pub(crate) fn new() -> Self {
-        let place = UnsafeCell::new(Place::default());
-        Self { word: AtomicU8::new(FREE), waiting: AtomicUsize::new(0), place }
+        let parked = UnsafeCell::new(Parked::default());
+        Self { word: AtomicU8::new(FREE), waiting: AtomicUsize::new(0), parked }
     }
 
     /// Whether the owner may doze. Acquire: partner of the Release in `free`.
@@ -65,27 +65,27 @@ impl Seat {
     ///
     /// # Safety
     /// The caller is the owner, and has found the seat free.
-    pub(crate) unsafe fn leave(&self, place: Place) {
+    pub(crate) unsafe fn park(&self, parked: Parked) {
         // Relaxed: after this the core shows that its own queue is empty, by a Release.
-        self.waiting.store(place.queue.len(), Ordering::Relaxed);
+        self.waiting.store(parked.queue.len(), Ordering::Relaxed);
         // SAFETY: a free seat's place is the owner's.
-        self.place.with_mut(|left| unsafe { *left = place });
-        self.word.store(LEFT, Ordering::Release);
+        self.parked.with_mut(|slot| unsafe { *slot = parked });
+        self.word.store(PARKED, Ordering::Release);
     }
 
     /// Whether something lies here. Relaxed: a hint.
     #[inline]
-    pub(crate) fn is_left(&self) -> bool {
-        self.word.load(Ordering::Relaxed) == LEFT
+    pub(crate) fn is_parked(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == PARKED
     }
 
     /// Takes what lies here, if anything does. The caller then calls [`free`](Self::free).
     #[inline]
-    pub(crate) fn take(&self) -> Option<Place> {
-        let taken = self.is_left()
-            && self.word.compare_exchange(LEFT, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        // SAFETY: this flow has turned LEFT into TAKEN, so it is alone here until it frees the seat.
-        taken.then(|| self.place.with_mut(|place| unsafe { core::mem::take(&mut *place) }))
+    pub(crate) fn take(&self) -> Option<Parked> {
+        let taken = self.is_parked()
+            && self.word.compare_exchange(PARKED, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // SAFETY: this flow has turned PARKED into TAKEN, so it is alone here until it frees the seat.
+        taken.then(|| self.parked.with_mut(|parked| unsafe { core::mem::take(&mut *parked) }))
     }
 
     /// The seat is the owner's again. What was taken is shown elsewhere by now.
