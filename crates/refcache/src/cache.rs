@@ -1,11 +1,13 @@
-//! A core's delta cache: from an object to what this core has not told its global count yet.
+//! A core's delta cache: it maps an object to the change that this core has not applied to the global count
+//! yet.
 //!
-//! Only the owner core touches it, so nothing here is atomic. An entry stays when its delta comes back to
-//! zero: it witnesses that the core touched the object, and the flush must say so.
+//! Only the owner core accesses it, so nothing here is atomic. An entry stays when its delta comes back to
+//! zero, because it records that the core touched the object, and the flush must apply that.
 //!
-//! An object's entry is in one of two slots: *at home*, or in the slot *beside*, which is the home of others. Only the home is
-//! looked at in passing; an entry beside comes home by a miss. Of two that are in the way, one goes that has nothing to tell:
-//! to apply its delta of zero writes no line that other cores read.
+//! An object's entry is in one of two slots: its *home* slot, or the *neighbour* slot, which is the home of
+//! other objects. The fast path looks at the home only. A miss swaps a neighbour entry into the home. When
+//! both slots are taken by other objects, the one with a delta of zero is evicted if there is one: applying a
+//! zero writes no line that other cores read.
 
 use alloc::boxed::Box;
 use core::mem;
@@ -13,18 +15,18 @@ use core::ptr::NonNull;
 
 use crate::header::Header;
 
-/// What leaves the cache: an object and the delta to apply to it.
+/// An entry that leaves the cache: an object and the delta to apply to it.
 pub(crate) type Evicted = (NonNull<Header>, i64);
 
 #[derive(Debug)]
 pub(crate) struct DeltaCache {
-    /// A power of two of them. If it is one, home and beside are the same.
+    /// The slots, whose number is a power of two. If it is one, home and neighbour are the same.
     entries: Box<[Option<Evicted>]>,
-    /// How many are not empty.
+    /// The number of slots that are not empty.
     used: usize,
 }
 
-// SAFETY: the entries point to objects, and those are shared by all cores anyway.
+// SAFETY: the entries point to objects, and all cores share those anyway.
 unsafe impl Send for DeltaCache {}
 
 impl DeltaCache {
@@ -33,7 +35,7 @@ impl DeltaCache {
         Self { entries: (0..slots).map(|_| None).collect(), used: 0 }
     }
 
-    /// Adds `delta` to the object's entry, if it is at home.
+    /// Adds `delta` to the object's entry, if it is in its home slot.
     #[inline(always)]
     pub(crate) fn add(&mut self, object: NonNull<Header>, delta: i64) -> bool {
         match self.home(object) {
@@ -45,8 +47,8 @@ impl DeltaCache {
         }
     }
 
-    /// The same for an object that is not at home: it comes home, and what was there goes beside. That may evict one of the
-    /// two that were there. Who was beside found its home taken.
+    /// Adds `delta` for an object that is not in its home slot, and brings it home. The entry that was there
+    /// moves to the neighbour slot. One of the two entries that were there may be evicted, which is returned.
     pub(crate) fn insert(&mut self, object: NonNull<Header>, delta: i64) -> Option<Evicted> {
         if self.home(object).is_some() {
             self.swap(object);
@@ -62,7 +64,7 @@ impl DeltaCache {
         evicted
     }
 
-    /// Evicts everything.
+    /// Evicts all entries.
     pub(crate) fn flush(&mut self, mut evict: impl FnMut(Evicted)) {
         let mut left = mem::take(&mut self.used);
         let mut entries = self.entries.iter_mut();
@@ -90,12 +92,12 @@ impl DeltaCache {
         self.entries.swap(at, self.next_to(at));
     }
 
-    /// The number of the object's home: the length is a power of two, so it is not 0, and nothing masked by one less reaches
-    /// it.
+    /// Returns the index of the object's home. It is in range: the length is a power of two, so it is not 0,
+    /// and a number masked by the length minus one is less than the length.
     #[inline(always)]
     fn at(&self, object: NonNull<Header>) -> usize {
         // Fibonacci hashing: objects lie at multiples of their size, and the product's high bits depend on
-        // all of them.
+        // all bits of the address.
         let hash = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         hash as usize & (self.entries.len() - 1)
     }
@@ -117,7 +119,7 @@ mod tests {
         core::array::from_fn(|_| Header::new(1, None, |_, _, _| unreachable!("nothing is released")))
     }
 
-    /// Three objects with one home.
+    /// Returns three objects with the same home.
     fn same_home(cache: &DeltaCache, headers: &[Header]) -> [NonNull<Header>; 3] {
         let mut at_zero = headers.iter().map(NonNull::from).filter(|&header| cache.at(header) == 0);
         core::array::from_fn(|_| at_zero.next().unwrap())

@@ -1,11 +1,12 @@
-//! Ways to reach a domain.
+//! Pointers to a domain.
 
 use alloc::sync::Arc;
 use core::ops::Deref;
 
 use crate::Refcache;
 
-/// A pointer to a [`Refcache`] that always leads to the same one: who counts objects with it may rely on that.
+/// A pointer to a [`Refcache`] that always leads to the same one. A structure that counts its objects with it
+/// may rely on that.
 pub trait Domain: Deref<Target = Refcache> + sealed::Sealed {}
 
 impl Domain for &Refcache {}

@@ -1,24 +1,24 @@
-//! Epochs: the barrier, and a core's dealings with it.
+//! Epochs: the barrier, and the calls by which a core takes part in it.
 //!
 //! The whole barrier is one word, `epoch | online | remaining`, changed only by compare-and-swap:
 //!
 //! | event | online | remaining | the core |
 //! |---|---|---|---|
-//! | a core comes online | +1 | | counts as having flushed in this epoch; its cache is empty |
+//! | a core comes online | +1 | | counts as having flushed in this epoch, since its cache is empty |
 //! | a core arrives | | -1 | has just flushed, for the first time in this epoch |
 //! | a core goes offline | -1 | -1, if it has not flushed in this epoch | has just flushed |
-//! | a core dozes, or wakes | | | `doze.rs`; a core that dozes counts as online until another takes it offline |
+//! | a core dozes, or wakes | | | see `doze.rs`: a core that dozes counts as online until another takes it offline |
 //! | then, if `remaining` is 0 | | := online | and `epoch` += 1 |
 //!
 //! 1. `remaining` is the number of online cores that have not flushed in this epoch.
 //! 2. An online core's last flush was in this epoch or in the one before: an epoch ends only when every core
 //!    that was online at its beginning has flushed in it, or has flushed and left.
-//! 3. Offline cores hold no deltas and no loans, and nobody waits for them. A domain without online cores
-//!    stands still.
+//! 3. Offline cores hold no deltas and no loans, and no core waits for them. In a domain without online cores
+//!    the epoch does not change.
 //!
-//! Orderings: `update` is AcqRel and `epoch` is Acquire; they pair with each other. Whatever a core did
-//! before it arrived (or left) in epoch e happens before whatever any core does after it saw (or joined)
-//! epoch e+1. The rest of this crate leans on that, and on little else.
+//! Orderings: `update` is AcqRel, `epoch` is Acquire, and they pair with each other. Everything that a core
+//! did before it arrived (or left) in epoch e happens before everything that any core does after it saw (or
+//! joined) epoch e+1. The rest of this crate depends on that, and on few other orderings.
 
 use core::mem;
 
@@ -30,14 +30,15 @@ use crate::cache::Evicted;
 use crate::doze::Parked;
 use crate::local::{self, Core, Local};
 
-/// How many epochs [`Refcache::drain`] goes on after it last saw something move. Let that be in epoch e. What is in a
-/// cache then is flushed in e+1 at the latest, and is seen by a look that comes after the turn to e+2. There is such a look
-/// in e+2, after this core's flush. The end of e+1 is not enough: the others may turn it after this core has looked.
+/// Epochs for which [`Refcache::drain`] goes on after it last saw an object wait or be released. Let that be
+/// in epoch e. A delta that is in a cache then is flushed in e+1 at the latest, and a look after the turn to
+/// e+2 sees the object. There is such a look in e+2, after this core's flush. The end of e+1 is not enough:
+/// the others may turn it after this core has looked.
 const QUIET_EPOCHS: u64 = 3;
-/// How many epochs it waits, at least, for objects that are never found dead.
+/// The smallest number of epochs that a drain waits for objects that are never found dead.
 const IN_USE_EPOCHS: u64 = 16;
-/// How many reviews it waits for, at least, for each of them: most of a long queue may be found dirty once before the first
-/// is found dead.
+/// The smallest number of reviews that a drain waits for, per waiting object. Most of a long queue may be
+/// found dirty once before the first object is found dead.
 const IN_USE_REVIEWS: usize = 2;
 
 /// epoch (44 bits) | online (10 bits) | remaining (10 bits).
@@ -53,7 +54,7 @@ struct State {
 
 const FIELD: u32 = 10;
 const FIELD_MASK: u64 = (1 << FIELD) - 1;
-/// All cores, and one for those who have none.
+/// The field counts all cores, and one more for threads that have no core.
 const _: () = assert!((percore::MAX_CORES as u64) < FIELD_MASK);
 
 impl Barrier {
@@ -63,23 +64,23 @@ impl Barrier {
         }
     }
 
-    /// The current epoch. Acquire: see the file's head.
+    /// Returns the current epoch. Acquire: see the module.
     #[inline]
     fn epoch(&self) -> u64 {
         State::unpack(self.0.load(Ordering::Acquire)).epoch
     }
 
-    /// A core has flushed, for the first time in this epoch.
+    /// Records that a core has flushed, for the first time in this epoch.
     fn arrive(&self) {
         self.update(|state| state.remaining -= 1);
     }
 
-    /// A core comes. Returns the epoch in which it counts as having flushed.
+    /// Adds a core. Returns the epoch in which it counts as having flushed.
     fn join(&self) -> u64 {
         self.update(|state| state.online += 1).epoch
     }
 
-    /// A core goes that has flushed just now, and before that in epoch `flushed`.
+    /// Removes a core that has just flushed, and flushed before that in epoch `flushed`.
     fn leave(&self, flushed: u64) {
         self.update(|state| {
             state.online -= 1;
@@ -87,7 +88,7 @@ impl Barrier {
         });
     }
 
-    /// Changes the state, and turns the epoch if that leaves nobody to wait for. Returns the state before.
+    /// Changes the state, and turns the epoch if no core is left to wait for. Returns the state before.
     fn update(&self, change: impl Fn(&mut State)) -> State {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -95,7 +96,7 @@ impl Barrier {
             let mut after = before;
             change(&mut after);
             after.turn_if_complete();
-            // AcqRel: see the file's head.
+            // AcqRel: see the module.
             match self.0.compare_exchange_weak(seen, after.pack(), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return before,
                 Err(now) => seen = now,
@@ -122,14 +123,15 @@ impl State {
 }
 
 impl Refcache {
-    /// The current epoch.
+    /// Returns the current epoch.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.barrier.epoch()
     }
 
-    /// This core takes part from now on. It must, before it adjusts a count or takes a [`Loan`](crate::Loan). Epochs then wait
-    /// for its ticks until it goes [`offline`](Self::offline), also when the thread that played it has gone.
+    /// Makes this core take part from now on. A core must be online before it adjusts a count or takes a
+    /// [`Loan`](crate::Loan). Epochs then wait for its ticks until it goes [`offline`](Self::offline), even
+    /// after the thread that played it has ended.
     pub fn online(&self, pin: &Pinned) {
         let core = self.cores.mine(pin);
         let dozed = core.with(pin, |local| {
@@ -144,21 +146,21 @@ impl Refcache {
             dozed
         });
         if dozed {
-            // After the queue's length has been published.
+            // This follows the store that publishes the queue's length.
             core.doze_slot.free();
         }
     }
 
-    /// This core flushes, and is offline until it calls [`online`](Self::online); but it keeps its place in the epochs and its review
-    /// queue, and takes them up again if nobody needed them: then neither this nor `online` writes what other cores read. Another
-    /// core, whose epoch waits for this one, takes it [`offline`](Self::offline) for good. For a core that is about to idle, and may be
-    /// back soon.
+    /// Flushes, and takes this core offline until it calls [`online`](Self::online), but keeps its place in
+    /// the epochs and its review queue. `online` restores both if no other core needed them. Then neither
+    /// call writes a line that other cores read. A core whose epoch waits for this one takes it
+    /// [`offline`](Self::offline) for good. Meant for a core that is about to idle and may be back soon.
     ///
-    /// It does not do so, and returns false, if more than `most` objects wait for its review: if all cores doze, nobody
-    /// reviews them. A core that is offline stays so.
+    /// Does nothing and returns false if more than `most` objects wait for this core's review: if all cores
+    /// doze, no core reviews them. A core that is offline stays offline.
     ///
     /// # Panics
-    /// If the core has a [`Loan`](crate::Loan), or is inside of a release.
+    /// Panics if the core has a [`Loan`](crate::Loan), or is inside a release.
     pub fn doze(&self, pin: &Pinned, most: usize) -> bool {
         let core = self.cores.mine(pin);
         core.with(pin, |local| {
@@ -166,20 +168,20 @@ impl Refcache {
                 return true;
             }
             local.assert_idle();
-            // An entry may be evicted at any time: the barrier need not know.
+            // An entry may be evicted at any time, so the barrier need not be told.
             local.flush();
             let may = local.queue.len() <= most && core.doze_slot.is_free();
             if may {
                 local.online = false;
                 let parked = Parked { queue: mem::take(&mut local.queue), flushed: local.flushed };
-                // SAFETY: this core's seat, found free.
+                // SAFETY: the slot is this core's own, and was found free.
                 unsafe { core.doze_slot.park(parked) };
             }
             may
         })
     }
 
-    /// Takes the cores that doze out of the epochs: they may be what this epoch waits for.
+    /// Takes the cores that doze out of the epochs, since this epoch may wait for them.
     pub(crate) fn end_dozes(&self) {
         self.cores.iter().for_each(|core| self.end_doze(core));
     }
@@ -192,11 +194,12 @@ impl Refcache {
         }
     }
 
-    /// This core flushes, hands on the objects that wait for its review, and takes no part any more: epochs
-    /// turn without it. For a core about to idle, or a thread about to block.
+    /// Flushes, hands the objects that wait for this core's review to the orphans, and takes the core out of
+    /// the epochs, which turn without it. Meant for a core that is about to idle, or a thread that is about
+    /// to block.
     ///
     /// # Panics
-    /// If the core has a [`Loan`](crate::Loan), or is inside of a release.
+    /// Panics if the core has a [`Loan`](crate::Loan), or is inside a release.
     pub fn offline(&self, pin: &Pinned) {
         let core = self.cores.mine(pin);
         core.with(pin, |local| {
@@ -205,11 +208,11 @@ impl Refcache {
                 self.leave(local);
             }
         });
-        // It may doze.
+        // The core may be dozing.
         self.end_doze(core);
     }
 
-    /// The core is online and idle.
+    /// Takes a core offline that is online and idle.
     fn leave(&self, local: &mut Local) {
         local.flush();
         self.orphans.adopt_from(&mut local.queue);
@@ -217,11 +220,11 @@ impl Refcache {
         local.online = false;
     }
 
-    /// Calls `f` with this core online, which afterwards is as it was before.
+    /// Calls `f` with this core online, and restores the core's state afterwards.
     ///
     /// # Panics
-    /// If `f` does, or leaves a [`Loan`](crate::Loan) on a core that was offline. The core then stays online if it has a
-    /// loan.
+    /// Panics if `f` does, or if `f` leaves a [`Loan`](crate::Loan) on a core that was offline. The core then
+    /// stays online if it has a loan.
     pub fn while_online<R>(&self, pin: &Pinned, f: impl FnOnce() -> R) -> R {
         if self.is_online(pin) {
             return f();
@@ -234,14 +237,14 @@ impl Refcache {
         result
     }
 
-    /// Whether this core takes part.
+    /// Returns whether this core takes part.
     #[inline]
     pub fn is_online(&self, pin: &Pinned) -> bool {
         self.cores.mine(pin).look(pin, |local| local.online)
     }
 
-    /// Whether [`tick`](Self::tick) has something to do: this core has not flushed in this epoch, an
-    /// object that waits for its review is ripe, or the epoch may wait for a core that [`doze`](Self::doze)s.
+    /// Returns whether [`tick`](Self::tick) has work: this core has not flushed in this epoch, an object that
+    /// waits for its review is ripe, or the epoch may wait for a core that [`doze`](Self::doze)s.
     #[inline]
     pub fn wants_tick(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
@@ -251,39 +254,42 @@ impl Refcache {
                 || self.cores.iter().any(|core| core.doze_slot.is_parked()))
     }
 
-    /// Whether somebody [`drain`](Self::drain)s and waits for this epoch to turn. A host that ticks at a
-    /// leisurely pace ticks at once when it sees this. Relaxed: a hint.
+    /// Returns whether a [`drain`](Self::drain) waits for this epoch to turn. A host that ticks rarely should
+    /// tick at once when it sees this. Relaxed: a hint.
     #[inline]
     pub fn is_forced(&self) -> bool {
         self.epoch() < self.forced.load(Ordering::Relaxed)
     }
 
-    /// Forces epochs, one upon the other, until no object waits for review on any core, or none of them was released, here
-    /// or elsewhere, for 16 epochs and two reviews of each: they seem to be in use. Others that go on releasing keep it
-    /// going, too. Returns how many objects this core released.
+    /// Forces epochs, one after the other, until no object waits for review on any core. Gives up when no
+    /// core has released an object for 16 epochs and two reviews of each waiting object: they seem to be in
+    /// use. So the drain goes on as long as any core releases objects. Returns the number of objects that
+    /// this core released.
     ///
-    /// For shutdown, and for when memory is short. It waits for the other online cores to tick: call it with
-    /// no lock held, and with nothing that they wait for.
+    /// Meant for shutdown, and for when memory is short. It waits for the other online cores to tick: call it
+    /// with no lock held, and with nothing that they wait for.
     ///
     /// # Panics
-    /// If this core is offline (its epochs might never turn), has a [`Loan`](crate::Loan), or is inside of a release.
+    /// Panics if this core is offline (its epochs might never turn), has a [`Loan`](crate::Loan), or is
+    /// inside a release.
     pub fn drain(&self, pin: &Pinned) -> usize {
         self.drain_while(pin, || true)
     }
 
-    /// [`drain`](Self::drain), as long as `go_on` says so: for a host that may not wait for ever.
+    /// Drains as [`drain`](Self::drain) does, but only while `go_on` returns true. Meant for a host whose
+    /// wait must be bounded.
     ///
     /// # Panics
-    /// As there.
+    /// Panics where [`drain`](Self::drain) does.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
         let (mut freed, mut quiet_since, mut progress) = (0, self.epoch(), self.progress());
         while self.epoch() < quiet_since + QUIET_EPOCHS && !self.seem_in_use_since(&progress) && go_on() {
-            // Each time: `go_on` and the host's wait may run anything.
+            // Checked in each round, since `go_on` and the host's wait may run any code.
             assert!(self.is_online(pin), "a core that is offline cannot force epochs");
             self.forced.fetch_max(self.epoch() + QUIET_EPOCHS, Ordering::Relaxed);
             let tick = self.tick(pin);
             freed += tick.freed;
-            // First: what has left a queue by now counts as released.
+            // Read first: an object that has left a queue by now counts as released.
             let garbage = self.garbage();
             if self.released() != progress.released {
                 progress = self.progress();
@@ -303,14 +309,15 @@ impl Refcache {
         Progress { epoch: self.epoch(), released: self.released(), reviewed: self.reviewed() }
     }
 
-    /// Whether the objects that wait seem to be in use: none was released since `last`.
+    /// Returns whether the waiting objects seem to be in use, because none was released since `last`.
     fn seem_in_use_since(&self, last: &Progress) -> bool {
         let reviews = self.reviewed().wrapping_sub(last.reviewed);
         self.epoch() >= last.epoch + IN_USE_EPOCHS && reviews / IN_USE_REVIEWS >= self.garbage()
     }
 
-    /// Applies a delta for a caller on no core, or on one that is offline: as a core of its own would that comes online,
-    /// touches the object and goes. One caller at a time plays it, under the lock of the orphans.
+    /// Applies a delta for a caller on no core, or on one that is offline. The call does the work of an extra
+    /// core that comes online, touches the object and goes offline. The orphans' lock lets one caller at a
+    /// time be that core.
     #[cold]
     pub(crate) fn evict_from_outside(&self, evicted: Evicted) {
         self.orphans.with(|queue| {
@@ -320,7 +327,7 @@ impl Refcache {
         });
     }
 
-    /// Flushes, unless this core is offline or has flushed in this epoch; tells whether it did.
+    /// Flushes, unless this core is offline or has flushed in this epoch. Returns whether it flushed.
     pub(crate) fn flush_if_due(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
         let due = self.cores.mine(pin).with(pin, |local| {
@@ -332,21 +339,22 @@ impl Refcache {
             due
         });
         if due {
-            // After the queue's length has been published: a drain that sees the epoch turn sees what the flush has found.
+            // This follows the store that publishes the queue's length: a drain that sees the epoch turn sees
+            // the objects that the flush queued.
             self.barrier.arrive();
         }
         due
     }
 }
 
-/// What a drain saw when it last saw an object released.
+/// The state that a drain saw when it last saw an object released.
 struct Progress {
     epoch: u64,
     released: usize,
     reviewed: usize,
 }
 
-/// A core is online for the time of a call that may panic. Dropped when it does.
+/// Keeps a core online during a call that may panic. It is dropped only if the call panics.
 struct Visit<'a> {
     domain: &'a Refcache,
     pin: &'a Pinned,

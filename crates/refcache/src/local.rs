@@ -11,25 +11,25 @@ use crate::doze::DozeSlot;
 use crate::header::{Header, Verdict};
 use crate::review::Queue;
 
-/// What a core owns, and the numbers that others may read.
+/// A core's own state, and the numbers that others may read.
 #[derive(Debug)]
 pub(crate) struct Core {
     local: OwnerCell<Local>,
-    /// On a line of its own: reading it does not disturb the owner's deltas.
+    /// Kept on a line of its own: reading it does not disturb the owner's deltas.
     shown: CachePadded<Shown>,
-    /// On a line of its own: others look at it, and it changes only when the core dozes or wakes.
+    /// Kept on a line of its own: others read it, and it changes only when the core dozes or wakes.
     pub(crate) doze_slot: CachePadded<DozeSlot>,
 }
 
-/// Statistics that the core keeps for others.
+/// Statistics that the core publishes for others.
 #[derive(Debug)]
 struct Shown {
-    /// Length of the review queue. Release and Acquire: a length without an object that was released comes after the count
-    /// with it, so that a drain sees one of the two.
+    /// Length of the review queue. Release and Acquire: a length that lacks a released object is published
+    /// after the count of released objects that includes it, so that a drain sees one of the two.
     waiting: AtomicUsize,
     /// Objects released so far. Relaxed everywhere.
     released: AtomicUsize,
-    /// Reviews done so far, by ticks that have ended. Relaxed everywhere.
+    /// Reviews done so far by ticks that have ended. Relaxed everywhere.
     reviewed: AtomicUsize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Local {
     pub(crate) flushed: u64,
     pub(crate) online: bool,
     loans: u64,
-    /// A dead object is being taken apart, which may run anybody's code.
+    /// Set while a dead object is being taken apart, which may run any code.
     releasing: bool,
 }
 
@@ -62,23 +62,23 @@ impl Core {
         Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown), doze_slot }
     }
 
-    /// Adds to a delta in the cache, if the object has one.
+    /// Adds to a delta in the cache, if the object has one. Returns whether it did.
     #[inline(always)]
     pub(crate) fn add(&self, pin: &Pinned, object: NonNull<Header>, delta: i64) -> bool {
-        // SAFETY: the closure does not come back here.
+        // SAFETY: the closure does not access this cell again.
         unsafe { self.local.with(pin, |local| local.cache.add(object, delta)) }
     }
 
-    /// Looks at the core's state.
+    /// Reads the core's state.
     #[inline]
     pub(crate) fn look<R>(&self, pin: &Pinned, f: impl FnOnce(&Local) -> R) -> R {
-        // SAFETY: callers in this crate pass closures that do not come back here.
+        // SAFETY: callers in this crate pass closures that do not access this cell again.
         unsafe { self.local.with(pin, |local| f(local)) }
     }
 
     /// Changes the core's state, and publishes the length of its queue.
     pub(crate) fn with<R>(&self, pin: &Pinned, f: impl FnOnce(&mut Local) -> R) -> R {
-        // SAFETY: callers in this crate pass closures that do not come back here.
+        // SAFETY: callers in this crate pass closures that do not access this cell again.
         unsafe {
             self.local.with(pin, |local| {
                 let result = f(local);
@@ -88,10 +88,10 @@ impl Core {
         }
     }
 
-    /// Changes the core's state, but for its queue.
+    /// Changes the core's state, except its queue.
     #[inline(always)]
     fn change(&self, pin: &Pinned, change: impl FnOnce(&mut Local)) {
-        // SAFETY: the closures in this file do not come back here.
+        // SAFETY: the closures in this file do not access this cell again.
         unsafe { self.local.with(pin, change) }
     }
 
@@ -107,62 +107,62 @@ impl Core {
         })
     }
 
-    /// Takes the next ripe object off the queue and judges it. A dead one counts as released.
+    /// Takes the next ripe object off the queue and reviews it. A dead object counts as released.
     pub(crate) fn review(&self, pin: &Pinned, epoch: u64) -> Option<(NonNull<Header>, Verdict)> {
         self.with(pin, |local| {
             let judged = local.review(epoch);
             if let Some((_, Verdict::Dead)) = judged {
-                // By the owner only.
+                // Only the owner stores.
                 self.shown.released.store(self.released().wrapping_add(1), Ordering::Relaxed);
             }
             judged
         })
     }
 
-    /// Length of the review queue, wherever it is.
+    /// Returns the length of the review queue, wherever the queue is.
     pub(crate) fn waiting(&self) -> usize {
         self.shown.waiting.load(Ordering::Acquire) + self.doze_slot.waiting()
     }
 
-    /// Objects that this core released so far.
+    /// Returns the number of objects that this core has released so far.
     pub(crate) fn released(&self) -> usize {
         self.shown.released.load(Ordering::Relaxed)
     }
 
-    /// Reviews that this core's ticks have done so far.
+    /// Returns the number of reviews that this core's ticks have done so far.
     pub(crate) fn reviewed(&self) -> usize {
         self.shown.reviewed.load(Ordering::Relaxed)
     }
 
-    /// Adds the reviews of a tick. By the owner only.
+    /// Adds the reviews of a tick. Called by the owner only.
     pub(crate) fn note_reviewed(&self, reviews: usize) {
         self.shown.reviewed.store(self.reviewed().wrapping_add(reviews), Ordering::Relaxed);
     }
 }
 
 impl Local {
-    /// The object has no entry: makes one. `cold`, so that the hit stays small where it is inlined.
+    /// Makes an entry for an object that has none. `cold` keeps the hit small where it is inlined.
     #[cold]
     pub(crate) fn miss(&mut self, object: NonNull<Header>, delta: i64) {
-        // Going offline empties the cache, so that the first touch afterwards comes here.
+        // Going offline empties the cache, so that the first access afterwards comes here.
         assert!(self.online, "a count was adjusted on a core that is offline");
         if let Some(evicted) = self.cache.insert(object, delta) {
             evict(&mut self.queue, self.flushed + 1, evicted);
         }
     }
 
-    /// Applies every delta to its object. This is where a loan would be broken: its core lets the epoch pass. So the check
-    /// is here, and nobody's code runs between it and the change of the barrier.
+    /// Applies every delta to its object. A flush would break a loan, because it lets the epoch pass. So the
+    /// check is here, and no foreign code runs between it and the change of the barrier.
     pub(crate) fn flush(&mut self) {
         self.assert_no_loans();
         let Self { cache, queue, flushed, .. } = self;
         cache.flush(|evicted| evict(queue, *flushed + 1, evicted));
     }
 
-    /// Takes the next ripe object off the queue and judges it.
+    /// Takes the next ripe object off the queue and reviews it.
     fn review(&mut self, epoch: u64) -> Option<(NonNull<Header>, Verdict)> {
         let object = self.queue.pop_ripe(epoch)?;
-        // SAFETY: an object on a queue lives, and nobody else judges it.
+        // SAFETY: an object on a queue lives, and no other core reviews it.
         let verdict = unsafe { object.as_ref() }.review();
         if verdict == Verdict::Again {
             self.queue.push(object, self.flushed + 1);
@@ -170,19 +170,20 @@ impl Local {
         Some((object, verdict))
     }
 
-    /// Whether the core may flush, and take objects apart.
+    /// Returns whether the core may flush, and take objects apart.
     pub(crate) fn is_idle(&self) -> bool {
         self.loans == 0 && !self.releasing
     }
 
-    /// The core may flush, and take objects apart: what is taken apart must not do so in turn, or the stack would end before the
-    /// objects do.
+    /// Checks that the core may flush, and take objects apart. A release must not do either, or the recursion
+    /// could overflow the stack.
     pub(crate) fn assert_idle(&self) {
         self.assert_no_loans();
         assert!(!self.releasing, "a value's Drop, or a release, must neither tick nor drain nor go offline");
     }
 
-    /// Objects found by weak words may be in use on this core: it must not let the epoch pass.
+    /// Checks that no object found by a weak word can be in use on this core, which must not let the epoch
+    /// pass while one is.
     fn assert_no_loans(&self) {
         assert!(
             self.loans == 0,
@@ -191,7 +192,7 @@ impl Local {
     }
 }
 
-/// A dead object is being taken apart, until this is dropped.
+/// Marks the core as taking a dead object apart, until this is dropped.
 pub(crate) struct Releasing<'a> {
     core: &'a Core,
     pin: &'a Pinned,
@@ -205,17 +206,18 @@ impl<'a> Releasing<'a> {
 }
 
 impl Drop for Releasing<'_> {
-    /// Also when the release panics.
+    /// Runs also when the release panics.
     fn drop(&mut self) {
         self.core.change(self.pin, |local| local.releasing = false);
     }
 }
 
-/// Applies a delta to its object. `epoch` is what a low count is dated: the epoch after this core's last flush,
-/// which is the current one or, if the core has flushed in the current one, the next. It needs no look at the
-/// barrier, and the epoch cannot pass it before this core has come to the barrier again.
+/// Applies a delta to its object. `epoch` is the date of an object that becomes low: the epoch after this
+/// core's last flush. That is the current epoch or, if the core has flushed in the current one, the next. It
+/// can be computed without reading the barrier, and the epoch cannot pass it before this core has come to the
+/// barrier again.
 pub(crate) fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {
-    // SAFETY: an object in a delta cache lives: it is not released before a whole epoch without an entry for
+    // SAFETY: an object in a delta cache lives: it is released only after a whole epoch without an entry for
     // it.
     let header = unsafe { object.as_ref() };
     if header.apply(delta) {
@@ -224,10 +226,10 @@ pub(crate) fn evict(queue: &mut Queue, epoch: u64, (object, delta): Evicted) {
     }
 }
 
-/// Leave to use objects found by weak words, without counting them: as long as it is held, this core stays
-/// online and does not flush, and so nothing that was alive when it was read is released. To `tick` meanwhile
-/// is an error, and so is a value's `Drop` that keeps a loan while it runs in a tick: the flush panics. A loan that is
-/// forgotten stays for ever.
+/// Permission to use objects found by weak words without counting them. As long as it is held, this core
+/// stays online and does not flush, so no object that was alive when it was read is released. Calling `tick`
+/// meanwhile is an error, and so is a value's `Drop` that keeps a loan while it runs in a tick: the flush
+/// panics. A loan that is leaked stays for ever.
 #[derive(Debug)]
 pub struct Loan<'a> {
     core: &'a Core,

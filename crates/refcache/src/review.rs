@@ -1,14 +1,14 @@
-//! Review queues: objects whose global count became low, waiting until it can be believed.
+//! Review queues: objects whose global count became low, waiting until the count can be believed.
 //!
 //! A queue is a list through the objects' own headers, so that queueing allocates nothing. Each core has one,
-//! and the domain has one more for *orphans*, the objects of cores that went offline, and of threads that play
-//! none. The next core that ticks adopts them all.
+//! and the domain has one more for *orphans*: the objects of cores that went offline, and of threads that
+//! play no core. The next core that ticks adopts them all.
 //!
 //! 1. An object is on one queue at most (`QUEUED` in its header), and stays alive while it is.
-//! 2. An object dated e is judged in epoch e+2 or later: every core has flushed in e+1, or was offline.
-//! 3. Judging takes the object off; what is dead is released after the core's own state has been let go of,
-//!    so that a release may adjust other counts. Their zeros are found in a later flush: releasing never
-//!    recurses.
+//! 2. An object dated e is reviewed in epoch e+2 or later: every core has flushed in e+1, or was offline.
+//! 3. A review takes the object off its queue. A dead object is released after the borrow of the core's own
+//!    state has ended, so that a release may adjust other counts. A later flush finds the zeros that it
+//!    makes: releasing never recurses.
 
 use core::mem;
 use core::ptr::NonNull;
@@ -21,26 +21,27 @@ use crate::Refcache;
 use crate::header::{Header, Link, Verdict};
 use crate::local::{Core, Releasing};
 
-/// What one [`Refcache::tick`] did.
+/// The work that one [`Refcache::tick`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
     /// Whether this core flushed its deltas.
     pub flushed: bool,
-    /// How many objects it reviewed.
+    /// The number of objects that it reviewed.
     pub reviewed: usize,
-    /// How many of them it released.
+    /// The number of objects that it released.
     pub freed: usize,
 }
 
 impl Refcache {
-    /// A core's regular duty: reviews ripe objects, at most `review_budget` of them, and flushes, unless it
-    /// has flushed in this epoch: then it takes those offline that [`doze`](Self::doze). Does nothing on a core that is offline.
+    /// Does a core's regular work: reviews ripe objects, at most `review_budget` of them, and flushes unless
+    /// the core has flushed in this epoch. In that case it takes the cores offline that [`doze`](Self::doze).
+    /// Does nothing on a core that is offline.
     ///
-    /// The flush comes last, so that what the released objects referred to is on its way in the same epoch.
+    /// The flush comes last, so that the references of the released objects are flushed in the same epoch.
     ///
     /// # Panics
-    /// If the core has a [`Loan`](crate::Loan), or is inside of a release. If a value's `Drop` panics: the value counts as
-    /// released, and the next tick goes on with those after it.
+    /// Panics if the core has a [`Loan`](crate::Loan), or is inside a release. Panics if a value's `Drop`
+    /// does: the value counts as released, and the next tick continues with the following objects.
     pub fn tick(&self, pin: &Pinned) -> Tick {
         let mut tick = Tick::default();
         if !self.is_online(pin) {
@@ -56,7 +57,7 @@ impl Refcache {
             if verdict == Verdict::Dead {
                 tick.freed += 1;
                 let _releasing = Releasing::begin(self.cores.mine(pin), pin);
-                // SAFETY: nobody refers to a dead object, and this is the only time that it is found dead.
+                // SAFETY: no reference to a dead object is left, and an object is found dead only once.
                 unsafe { (object.as_ref().release)(self, pin, object) }
             }
         }
@@ -65,29 +66,30 @@ impl Refcache {
         }
         tick.flushed = self.flush_if_due(pin);
         if !tick.flushed {
-            // This epoch has waited for others since the last tick.
+            // This epoch has waited for other cores since the last tick.
             self.end_dozes();
         }
         tick
     }
 
-    /// How many objects wait for review, in use or not: a sum over counters that the cores keep for it, read without
-    /// disturbing them.
+    /// Returns the number of objects that wait for review, in use or not. It sums counters that each core
+    /// publishes, so it does not disturb the cores.
     pub fn garbage(&self) -> usize {
         self.cores.iter().map(Core::waiting).sum::<usize>() + self.orphans.waiting()
     }
 
-    /// How many objects all cores have released so far; it wraps around.
+    /// Returns the number of objects that all cores have released so far. It wraps around.
     pub(crate) fn released(&self) -> usize {
         self.cores.iter().map(Core::released).fold(0, usize::wrapping_add)
     }
 
-    /// How many reviews the ticks of all cores have done so far; it wraps around.
+    /// Returns the number of reviews that the ticks of all cores have done so far. It wraps around.
     pub(crate) fn reviewed(&self) -> usize {
         self.cores.iter().map(Core::reviewed).fold(0, usize::wrapping_add)
     }
 
-    /// How many objects wait for review that were left by cores that went offline: the next core that ticks adopts them.
+    /// Returns the number of objects waiting for review that cores left when they went offline. The next core
+    /// that ticks adopts them.
     pub fn orphaned(&self) -> usize {
         self.orphans.waiting()
     }
@@ -98,14 +100,14 @@ impl Refcache {
     }
 }
 
-/// Objects that wait for review, in the order they came.
+/// Objects that wait for review, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     ends: Option<(NonNull<Header>, NonNull<Header>)>,
     len: usize,
 }
 
-// SAFETY: the queue owns the links of its objects, and objects are shared by all cores anyway.
+// SAFETY: the queue owns the links of its objects, and all cores share the objects anyway.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -119,7 +121,7 @@ impl Queue {
         self.append(Queue { ends: Some((object, object)), len: 1 });
     }
 
-    /// Appends another queue. Its objects may be older than those in front of them: they wait a little
+    /// Appends another queue. Its objects may be older than those in front of them, and then wait a little
     /// longer.
     fn append(&mut self, other: Queue) {
         self.ends = match (self.ends, other.ends) {
@@ -132,12 +134,12 @@ impl Queue {
         self.len += other.len;
     }
 
-    /// Whether the first object may be judged in `epoch`.
+    /// Returns whether the first object may be reviewed in `epoch`.
     pub(crate) fn is_ripe(&self, epoch: u64) -> bool {
         self.ends.is_some_and(|(first, _)| epoch >= link(first).epoch + 2)
     }
 
-    /// Takes the first object off, if it may be judged in `epoch`.
+    /// Takes the first object off, if it may be reviewed in `epoch`.
     pub(crate) fn pop_ripe(&mut self, epoch: u64) -> Option<NonNull<Header>> {
         let (first, last) = self.ends.filter(|_| self.is_ripe(epoch))?;
         self.ends = link(first).next.map(|second| (second, last));
@@ -156,12 +158,12 @@ fn set_link(object: NonNull<Header>, new: Link) {
     unsafe { object.as_ref().link.with_mut(|link| *link = new) }
 }
 
-/// The queue of cores that went offline, and of threads that play none.
+/// The queue of objects from cores that went offline, and from threads that play no core.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     queue: SpinLock<Queue>,
-    /// Its length, changed under the lock. Relaxed everywhere: a hint that the lock is worth taking, and a
-    /// statistic.
+    /// The queue's length, changed under the lock. Relaxed everywhere: a hint that the lock is worth taking,
+    /// and a statistic.
     waiting: AtomicUsize,
 }
 
@@ -181,14 +183,15 @@ impl Orphans {
         }
     }
 
-    /// Changes the queue. One caller at a time.
+    /// Changes the queue, under its lock.
     pub(crate) fn with(&self, change: impl FnOnce(&mut Queue)) {
         let mut orphans = self.queue.lock();
         change(&mut orphans);
         self.waiting.store(orphans.len(), Ordering::Relaxed);
     }
 
-    /// Gives all orphans to a core that ticks; if another core is busy with them, it is welcome.
+    /// Gives all orphans to a core that ticks. Does nothing if another core has the lock, because that core
+    /// takes them.
     pub(crate) fn hand_to(&self, queue: &mut Queue) {
         if self.waiting() > 0
             && let Some(mut orphans) = self.queue.try_lock()
