@@ -1,10 +1,11 @@
 //! A configuration that every core reads all the time and one core replaces.
 //!
-//! Four threads play four cores. Each clones and drops a `Ref` to the configuration many times. With `Arc` every clone
-//! would write the one counter, and its cache line would travel between the cores. Here a clone writes the core's own
-//! delta cache. The price is shown at the end: the old configuration is dropped some epochs after its last reference went.
+//! Four threads play four cores. Each clones and drops a `Ref` to the configuration many times. With `Arc`
+//! every clone would write the one counter, and its cache line would travel between the cores. Here a clone
+//! writes the core's own delta cache. The end shows the price: the old configuration is dropped some epochs
+//! after its last reference.
 //!
-//! Run it: `cargo run --example shared_config`
+//! Run it with `cargo run --example shared_config`.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use refcache::{Config, Ref, Refcache};
 const CORES: usize = 4;
 const CLONES: usize = 100;
 
-/// A domain lives for ever, as a kernel's does: references point to it.
+/// A domain lives for ever, as a kernel's does, because references point to it.
 static DOMAIN: LazyLock<Refcache> =
     LazyLock::new(|| Refcache::new(Config { cores: CORES, cache_slots: 64, review_budget: 64 }));
 
@@ -72,7 +73,7 @@ fn main() {
     domain.drain(&pin);
 }
 
-/// Plays `core`, clones the current settings, and counts how often.
+/// Plays `core` and clones the current settings many times. Returns the number of clones.
 fn on_core(domain: &Refcache, core: usize, current: &Mutex<Ref<Settings>>) -> usize {
     let _core = percore::threads::enter(CoreId::new(core));
     let pin = percore::pin();

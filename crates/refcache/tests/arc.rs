@@ -9,7 +9,7 @@ use refcache::{Config, Ref, Refcache, Weak};
 
 const CORES: usize = 16;
 
-/// A domain for one test, and a core for its thread.
+/// Returns a domain for one test, and a core for its thread.
 fn start(domain: &'static OnceLock<Refcache>) -> (&'static Refcache, ThreadCore) {
     let config = Config { cores: CORES, cache_slots: 64, review_budget: 100 };
     let domain = domain.get_or_init(|| Refcache::new(config));
@@ -22,7 +22,7 @@ fn drain(domain: &Refcache) -> usize {
     domain.drain(&percore::pin())
 }
 
-/// Counts its own end.
+/// A value that counts its drop.
 struct Mourned(&'static AtomicU32);
 
 impl Drop for Mourned {

@@ -1,5 +1,5 @@
-//! What the sole holder is for: pages shared by fork and copied when they are written, by real threads. A page that is
-//! written in place while somebody else reads it as it was shows a stranger's number.
+//! The use of sole holders: real threads share pages by fork and copy them when they write. A page that is
+//! written in place while another space still reads it shows a number from that other space.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
@@ -14,29 +14,30 @@ const THREADS: usize = 4;
 const SPACES: usize = 6;
 const ROUNDS: u64 = if cfg!(miri) { 200 } else { 200_000 };
 
-/// A counted page; its content is for its holders to read, and for a sole holder to write.
+/// A counted page. Its holders may read the content, and a sole holder may write it.
 #[repr(C)]
 struct Page {
     header: Header,
     content: Cell<u64>,
-    /// Whether it ever had two holders.
+    /// Whether the page ever had two holders.
     forked: AtomicBool,
 }
 
-/// A space of one page, which holds a reference, and what its program wrote there last.
+/// A space of one page, to which it holds a reference, and the number that its program wrote there last.
 struct Space {
     page: NonNull<Page>,
     written: u64,
 }
 
-// SAFETY: pages are made to be shared; their content is written by sole holders only, which is what the test is about.
+// SAFETY: pages are made to be shared. Their content is written by sole holders only, which is the subject of
+// the test.
 unsafe impl Send for Space {}
 
 static SPACE: [Mutex<Option<Space>>; SPACES] = [const { Mutex::new(None) }; SPACES];
 static DOMAIN: OnceLock<Refcache> = OnceLock::new();
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static FREED: AtomicUsize = AtomicUsize::new(0);
-/// How often a page that had been shared was written by the last to hold it.
+/// Number of times that the last holder wrote a page in place that had been shared.
 static REUSED: AtomicUsize = AtomicUsize::new(0);
 
 fn domain() -> &'static Refcache {
@@ -48,7 +49,7 @@ fn space(at: usize) -> MutexGuard<'static, Option<Space>> {
 }
 
 unsafe fn free(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
-    // SAFETY: nobody holds the page, which was made by `Space::new`.
+    // SAFETY: no space holds the page, which was made by `Space::new`.
     drop(unsafe { Box::from_raw(header.cast::<Page>().as_ptr()) });
     FREED.fetch_add(1, Ordering::Relaxed);
 }
@@ -75,7 +76,7 @@ impl Space {
 
     fn fork(&self) -> Self {
         self.page().forked.store(true, Ordering::Relaxed);
-        // SAFETY: this space has a reference; the new one is the child's.
+        // SAFETY: this space has a reference, and the new one is the child's.
         unsafe { domain().add_references(&percore::pin(), self.page.cast(), 1) };
         Self { ..*self }
     }
@@ -92,7 +93,7 @@ impl Space {
 
     fn exit(self) {
         self.check();
-        // SAFETY: gives up the space's reference.
+        // SAFETY: drops the space's reference.
         unsafe { domain().adjust(&percore::pin(), self.page.cast(), -1) }
     }
 }
@@ -129,7 +130,7 @@ fn play(thread: u64) {
     domain().offline(&percore::pin());
 }
 
-/// When all is quiet, a page that was shared is not copied for ever.
+/// When nothing else runs, a page that was shared is not copied for ever.
 fn the_last_of_a_family() {
     let mut parent = Space::new(1);
     parent.fork().exit();

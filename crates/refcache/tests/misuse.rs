@@ -1,4 +1,4 @@
-//! Misuse by safe code: it ends in a panic that names it, or works. Nothing stays behind.
+//! Misuse by safe code ends in a panic that names it, or works. Nothing is leaked.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
@@ -12,13 +12,13 @@ use percore::{CoreId, Pinned};
 use refcache::{Config, Loan, Ref, Refcache};
 use test_memory::{Failing, owned};
 
-/// Counts what a thread has allocated.
+/// Counts the allocations of each thread.
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
 const CORES: usize = 32;
 
-/// A domain of one core, which is online.
+/// Returns a domain of one core, which is online.
 fn alone() -> (&'static Refcache, ThreadCore) {
     let domain = domain(CORES);
     let core = threads::enter_any(CORES);
@@ -30,7 +30,7 @@ fn domain(cores: usize) -> &'static Refcache {
     forever(Refcache::new(Config { cores, cache_slots: 64, review_budget: 64 }))
 }
 
-/// Drains, whatever panics meanwhile, and returns the messages.
+/// Drains, even if values panic meanwhile, and returns the messages.
 fn drain(domain: &Refcache) -> Vec<String> {
     let pin = percore::pin();
     let mut messages = Vec::new();
@@ -60,7 +60,7 @@ thread_local! {
     static PIN: Cell<Option<&'static Pinned>> = const { Cell::new(None) };
 }
 
-/// A core lets no epoch pass while it has a loan, whenever that began.
+/// A core lets no epoch pass while it has a loan, no matter when the loan began.
 #[test]
 fn a_value_keeps_a_loan() {
     let test = || {
@@ -85,7 +85,7 @@ fn a_value_keeps_a_loan() {
         assert_eq!(domain.epoch(), dropped_in, "the epoch passed a core with a loan");
         KEPT.take();
         assert!(drain(domain).is_empty());
-        // Pinned for ever.
+        // The thread stays pinned for ever.
         std::mem::forget(core);
     };
     thread::spawn(test).join().unwrap();
@@ -132,8 +132,8 @@ fn values_that_panic_are_released() {
     domain.offline(&percore::pin());
 }
 
-/// The last references go where nothing can be counted: on a thread without a core, also when it panics, on a core that
-/// is offline, and on one that the domain does not have.
+/// The last references are dropped where nothing can be counted: on a thread without a core, also when it
+/// panics, on a core that is offline, and on one that the domain does not have.
 #[test]
 fn references_are_dropped_anywhere() {
     let (domain, _core) = alone();
@@ -191,7 +191,7 @@ fn sizes_that_cannot_be() {
     assert_eq!(new(1, 64, 0), "a tick must be allowed to review something");
 }
 
-/// What runs inside of a drain takes the core offline: the drain does not wait for ever.
+/// Code that runs inside a drain takes the core offline: the drain does not wait for ever.
 #[test]
 fn a_drain_on_a_core_that_leaves_meanwhile() {
     let (domain, _core) = alone();

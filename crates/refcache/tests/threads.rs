@@ -1,4 +1,4 @@
-//! Real threads, each playing a core: values travel, are lost and found, cores come and go.
+//! Real threads, each playing a core: values travel, are lost and found, and cores come and go.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use refcache::{Config, Ref, Refcache, Weak};
 const THREADS: usize = 4;
 const PLACES: usize = 6;
 const ROUNDS: u64 = if cfg!(miri) { 60 } else { 200_000 };
-/// More values than a core frees in the epochs for which a drain waits for none to go.
+/// More values than a core frees in the epochs for which a drain waits without any release.
 const MANY: usize = 400;
 const ALIVE: u64 = 0x600d;
 
@@ -18,7 +18,7 @@ static DOMAIN: OnceLock<Refcache> = OnceLock::new();
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// A value that knows whether it is alive, if it can be asked at all.
+/// A value that can tell whether it is alive, if its memory can be read at all.
 struct Value(AtomicU64);
 
 impl Value {
@@ -39,9 +39,9 @@ impl Drop for Value {
     }
 }
 
-/// Where threads leave values for each other.
+/// The places where threads leave values for each other.
 static VALUES: [Mutex<Option<Ref<Value>>>; PLACES] = [const { Mutex::new(None) }; PLACES];
-/// Names of values that may be gone.
+/// Weak references to values that may be gone.
 static NAMES: [Mutex<Option<Weak<Value>>>; PLACES] = [const { Mutex::new(None) }; PLACES];
 
 fn domain() -> &'static Refcache {
@@ -88,7 +88,7 @@ fn rest() {
     domain().online(&percore::pin());
 }
 
-/// A thread's whole part in the first test.
+/// One thread's whole part in the first test.
 fn play(thread: usize) {
     let _core = threads::enter_any(2 * THREADS);
     domain().online(&percore::pin());
@@ -114,7 +114,8 @@ fn nothing_is_lost_and_nothing_dropped_twice() {
     assert_eq!(DROPPED.load(Ordering::Relaxed), made);
 }
 
-/// A core that ticks only when it is asked to, and once an epoch, follows a drain, and a drain waits for all that it frees.
+/// A core that ticks only when it is asked to, and once an epoch, follows a drain, and a drain waits for all
+/// objects that such a core frees.
 #[test]
 fn a_drain_carries_the_others_along() {
     static DOMAIN: OnceLock<Refcache> = OnceLock::new();

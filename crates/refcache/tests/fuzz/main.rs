@@ -12,10 +12,11 @@ use refcache::{Config, Refcache};
 
 use crate::shared::Shelf;
 
-/// More than the tests of this file use at a time.
+/// More cores than the tests of this file use at a time.
 const CORES: usize = 16;
 
-/// Sizes of caches and of reviews, each once: a domain lives for ever.
+/// Returns a domain for each combination of cache size and review budget, made once since a domain lives for
+/// ever.
 fn domains() -> Vec<&'static Refcache> {
     let sizes = [1, 2, 8].into_iter().flat_map(|slots| [1, 8].map(|budget| (slots, budget)));
     let domain = |(cache_slots, review_budget)| Config { cores: CORES, cache_slots, review_budget };
@@ -26,13 +27,13 @@ fn shelf(domains: &[&'static Refcache], dice: &mut Dice) -> Arc<Shelf> {
     Arc::new(Shelf::new(domains[dice.below(domains.len())]))
 }
 
-/// On a thread of its own, which plays a core for that.
+/// Closes the shelf on a thread of its own, which plays a core for that.
 fn close(shelf: Arc<Shelf>) {
     let shelf = Arc::into_inner(shelf).expect("all threads are over");
     thread::spawn(|| shelf.close()).join().unwrap();
 }
 
-/// Each thread takes, names and gives up values that all of them reach.
+/// Each thread takes, names and drops values that all of them reach.
 #[test]
 fn threads_share_values() {
     let domains = domains();
@@ -48,7 +49,7 @@ fn threads_share_values() {
     });
 }
 
-/// One of two keeps loans across calls, and out of values' drops.
+/// One of two threads keeps loans across calls, and takes loans in values' drops that outlive the drop.
 #[test]
 fn loans_are_kept() {
     let test = || {

@@ -1,4 +1,4 @@
-//! Values that threads share, and what a thread does with them.
+//! Values that threads share, and the actions of a thread on them.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -13,7 +13,7 @@ use crate::CORES;
 const PLACES: usize = 6;
 const CANARY: u64 = 0x00c0_ffee_0dd5_eed5;
 
-/// Messages that name a misuse, and the values' own.
+/// The messages that name a misuse, and the values' own.
 const EXPECTED: [&str; 8] = [
     "this thread plays no core: call percore::threads::enter first",
     "a core with a Loan must not flush: it may use objects that it has not counted",
@@ -25,7 +25,7 @@ const EXPECTED: [&str; 8] = [
     "a visit that panics",
 ];
 
-/// Runs what may be misuse; a panic must name it.
+/// Runs an action that may be misuse. A panic must name the misuse.
 pub fn dare<R>(act: impl FnOnce() -> R) -> Option<R> {
     attempt(act)
         .inspect_err(|message| assert!(EXPECTED.contains(&message.as_str()), "unexpected: {message}"))
@@ -34,7 +34,7 @@ pub fn dare<R>(act: impl FnOnce() -> R) -> Option<R> {
 
 thread_local! {
     static DICE: RefCell<Dice> = RefCell::new(Dice::new(0));
-    /// What this thread uses in a round.
+    /// The shelf that this thread uses in a round.
     static SHELF: RefCell<Option<Arc<Shelf>>> = const { RefCell::new(None) };
     /// The token of a thread that keeps its core for ever, and so may keep loans.
     static PIN: Cell<Option<&'static Pinned>> = const { Cell::new(None) };
@@ -45,7 +45,7 @@ fn roll(end: usize) -> usize {
     DICE.with_borrow_mut(|dice| dice.below(end))
 }
 
-/// What a value does when it is dropped.
+/// The action of a value's drop.
 #[derive(Clone, Copy)]
 enum Will {
     Nothing,
@@ -54,7 +54,7 @@ enum Will {
     Drain,
     Leave,
     KeepLoan,
-    /// Any step, which may take, make and give up other values.
+    /// Any step, which may take, make and drop other values.
     Step,
 }
 
@@ -70,11 +70,11 @@ fn will() -> Will {
     }
 }
 
-/// A value that knows whether it is still there.
+/// A value that can tell whether it is still there.
 pub struct Value {
     canary: Box<u64>,
     alive: Arc<AtomicIsize>,
-    /// Goes with the value.
+    /// Dropped with the value.
     _child: Option<Ref<Value>>,
     will: Will,
 }
@@ -90,7 +90,7 @@ impl Drop for Value {
         self.check();
         *self.canary = 0;
         self.alive.fetch_sub(1, Ordering::Relaxed);
-        // What closes a round does nothing more.
+        // A value that is dropped while a round closes does nothing more.
         let Some(shelf) = SHELF.with_borrow(Clone::clone) else { return };
         let pin = percore::pin();
         match self.will {
@@ -119,8 +119,8 @@ impl Shelf {
         Self { domain, strong: Default::default(), weak: Default::default(), alive: Arc::default() }
     }
 
-    /// Uses the values for a while, on a core most of the time; what is held in the end is given up there, or later, without
-    /// a core.
+    /// Uses the values for a while, on a core most of the time. The references held at the end are dropped
+    /// there, or later, without a core.
     pub fn visit(self: &Arc<Self>, dice: Dice) {
         DICE.set(dice);
         SHELF.set(Some(self.clone()));
@@ -135,7 +135,8 @@ impl Shelf {
         SHELF.set(None);
     }
 
-    /// Uses the values for a while, on a core that this thread never gives up. Loans may be kept from one step to the next.
+    /// Uses the values for a while, on a core that this thread never gives back. Loans may be kept from one
+    /// step to the next.
     pub fn visit_for_ever(self: &Arc<Self>, dice: Dice) {
         DICE.set(dice);
         SHELF.set(Some(self.clone()));
@@ -156,7 +157,7 @@ impl Shelf {
         (0..40).for_each(|_| _ = dare(|| self.step(bag)));
     }
 
-    /// Nobody waits for this core any more.
+    /// Takes the core out of the epochs, so that no core waits for it.
     fn leave(&self, pin: &Pinned) {
         SHELF.take();
         self.domain.offline(pin);
@@ -224,7 +225,7 @@ impl Shelf {
         Ref::new(self.domain, value)
     }
 
-    /// Empties all places: nothing stays.
+    /// Empties all places, and checks that no value stays.
     pub fn close(self) {
         let _core = threads::enter_any(CORES);
         let pin = percore::pin();
@@ -236,7 +237,7 @@ impl Shelf {
     }
 }
 
-/// What a host may run in a wait.
+/// Does an action that a host may run in a wait.
 fn in_a_wait() {
     if let Some(shelf) = SHELF.with_borrow(Clone::clone)
         && roll(6) == 0
@@ -245,7 +246,7 @@ fn in_a_wait() {
     }
 }
 
-/// A step that panics leaves the place as it was, or empty.
+/// Locks a place. A step that panics leaves the place as it was, or empty, so a poisoned lock is usable.
 fn lock<T>(place: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     place.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

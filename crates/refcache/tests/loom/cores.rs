@@ -2,7 +2,7 @@
 
 use crate::machine::{Core, Kind, explore};
 
-/// A core takes a reference, goes offline with it, comes back and gives it up, while the other turns epochs.
+/// A core takes a reference, goes offline with it, comes back and drops it, while the other turns epochs.
 #[test]
 fn a_reference_is_kept_through_an_absence() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -70,7 +70,8 @@ fn going_offline_is_a_flush() {
     });
 }
 
-/// The core that found the zero goes; whoever ticks adopts the object. Nobody releases it twice.
+/// The core that found the zero goes offline, and the next core that ticks adopts the object. It is released
+/// once.
 #[test]
 fn orphans_are_adopted() {
     explore(2, 2, Kind::Plain, 2, |core| {
@@ -102,7 +103,7 @@ fn one_of_two_adopts() {
     });
 }
 
-/// Everybody goes, in any order; what they leave is found by the next to come.
+/// All cores go, in any order, and the next core to come finds the objects that they leave.
 #[test]
 fn the_last_one_out() {
     explore(3, 2, Kind::Plain, 2, |core| {
@@ -118,10 +119,11 @@ fn the_last_one_out() {
     });
 }
 
-/// Room for every object.
+/// A budget that covers every object.
 const MANY: usize = 8;
 
-/// A core that dozes while another needs the epochs; it reads as soon as it is back, with its old place or a new one.
+/// A core dozes while another needs the epochs. It reads as soon as it is back, with its old place or a new
+/// one.
 #[test]
 fn a_reader_that_dozed() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -144,7 +146,7 @@ fn a_reader_that_dozed() {
     });
 }
 
-/// A core takes a reference, dozes with it, comes back and gives it up, while the other turns epochs.
+/// A core takes a reference, dozes with it, comes back and drops it, while the other turns epochs.
 #[test]
 fn a_reference_is_kept_through_a_doze() {
     explore(2, 2, Kind::Plain, 2, |core| {
@@ -166,7 +168,8 @@ fn a_reference_is_kept_through_a_doze() {
     });
 }
 
-/// The core that found the zero dozes; one of two that tick takes it offline, and somebody adopts the object.
+/// The core that found the zero dozes. One of two cores that tick takes it offline, and some core adopts the
+/// object.
 #[test]
 fn what_a_dozing_core_left_is_adopted() {
     explore(1, 3, Kind::Plain, 2, |core| {
@@ -184,7 +187,7 @@ fn what_a_dozing_core_left_is_adopted() {
     });
 }
 
-/// It comes back for its queue at the moment at which the other takes it offline.
+/// A core comes back for its queue at the moment at which the other takes it offline.
 #[test]
 fn a_queue_is_taken_up_again_or_adopted() {
     explore(3, 2, Kind::Plain, 1, |core| {
@@ -204,8 +207,8 @@ fn a_queue_is_taken_up_again_or_adopted() {
     });
 }
 
-/// The core that dozes goes offline, and hands its queue on: whoever counts what waits finds the object on its seat, or
-/// among the orphans.
+/// A dozing core is taken offline, which hands its queue on. A core that counts the waiting objects finds the
+/// object in the doze slot, or among the orphans.
 #[test]
 fn a_queue_that_is_handed_on_is_counted() {
     explore(3, 2, Kind::Plain, 1, |core| {
@@ -220,7 +223,8 @@ fn a_queue_that_is_handed_on_is_counted() {
     });
 }
 
-/// A core dozes with an object on its queue: whoever counts what waits finds it on the core's queue, or on its seat.
+/// A core dozes with an object on its queue. A core that counts the waiting objects finds it on the core's
+/// queue, or in its doze slot.
 #[test]
 fn a_queue_that_is_left_is_counted() {
     explore(3, 2, Kind::Plain, 1, |core| {

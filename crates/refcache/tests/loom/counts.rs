@@ -17,7 +17,7 @@ fn announce(steps: &AtomicUsize, step: usize) {
     steps.store(step, Ordering::Release);
 }
 
-/// Core 0 makes a reference for core 1, which gives it up: the decrement may be flushed before the increment.
+/// Core 0 makes a reference for core 1, which drops it: the decrement may be flushed before the increment.
 #[test]
 fn increments_and_decrements_are_flushed_in_any_order() {
     explore(2, 2, Kind::Plain, 1, |core| {
@@ -34,7 +34,7 @@ fn increments_and_decrements_are_flushed_in_any_order() {
     });
 }
 
-/// Both give up what they have; one of the two finds the zero, and one releases.
+/// Both cores drop their references. One of the two finds the zero, and one releases the object.
 #[test]
 fn the_last_of_two_references() {
     explore(2, 2, Kind::Plain, 2, |core| {
@@ -105,7 +105,7 @@ fn a_reference_that_dodges_by_conflicts() {
 }
 
 /// The global count leaves zero and comes back within the epoch, while core 0 has a reference that is not
-/// flushed. A review that does not mind the dirt fails here.
+/// flushed. A review that ignores DIRTY fails here.
 #[test]
 fn a_dirty_zero() {
     explore(3, 2, Kind::Plain, 1, |core| {
@@ -127,9 +127,9 @@ fn a_dirty_zero() {
     });
 }
 
-/// Core 0 finds the zero by a conflict, when it has flushed already and the epoch may have turned without it.
-/// A zero that is dated by a look at the epoch, instead of by the core's own last flush, fails here: core 1
-/// has flushed in that epoch before it takes its reference.
+/// Core 0 finds the zero by a conflict, after it has flushed, when the epoch may have turned without it. An
+/// implementation that dates the zero by a look at the epoch, instead of by the core's own last flush, fails
+/// here: core 1 has flushed in that epoch before it takes its reference.
 #[test]
 fn a_zero_found_between_two_flushes() {
     explore(2, 2, Kind::Plain, 1, |core| {
@@ -148,8 +148,8 @@ fn a_zero_found_between_two_flushes() {
     });
 }
 
-/// Core 0 reviews the object, finds it in use and lets go of it, while core 1 gives up the last reference: the object
-/// goes from one queue to the other, or stays on the first.
+/// Core 0 reviews the object, finds it in use and takes it off its queue, while core 1 drops the last
+/// reference. The object moves from one queue to the other, or stays on the first.
 #[test]
 fn from_one_queue_to_another() {
     explore(2, 2, Kind::Plain, 1, |core| {
@@ -170,8 +170,8 @@ fn from_one_queue_to_another() {
     });
 }
 
-/// A drain that sees the epoch turn must see what the flushes of that epoch have found. A core that arrives before it publishes
-/// the length of its queue fails here.
+/// A drain that sees the epoch turn must see the objects that the flushes of that epoch have found. A core
+/// that arrives before it publishes the length of its queue fails here.
 #[test]
 fn garbage_is_seen_after_the_turn() {
     explore(2, 2, Kind::Plain, 1, |core| {

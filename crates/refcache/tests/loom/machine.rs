@@ -1,6 +1,6 @@
-//! A machine of two or three cores, each played by one loom thread, and one object whose payload tells when it is
-//! reached too late: loom reports a release that is not ordered after every read, and a read after the release finds
-//! the payload spoilt.
+//! A machine of two or three cores, each played by one loom thread, and one object whose payload detects late
+//! accesses. Loom reports a release that is not ordered after every read, and a read after the release finds
+//! the payload changed.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
     Plain,
-    /// It has a weak word.
+    /// The object has a weak word.
     Named,
-    /// It can tell its sole holder.
+    /// The object can tell its sole holder.
     Watched,
 }
 
-/// What names something else.
+/// The weak word's value when it names something else.
 const ELSE: u64 = 8;
 
 #[repr(C, align(64))]
@@ -46,7 +46,7 @@ unsafe impl Sync for Shared {}
 impl Drop for Shared {
     fn drop(&mut self) {
         for object in [self.object, self.bystander] {
-            // SAFETY: made by `Box`; the last user is this.
+            // SAFETY: made by `Box`, and not used after this.
             drop(unsafe { Box::from_raw(object.as_ptr()) });
         }
     }
@@ -71,7 +71,8 @@ fn new_object(count: i64, kind: Kind) -> NonNull<Object> {
 }
 
 unsafe fn release(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
-    // SAFETY: the objects here live as long as the machine, and loom checks that nobody else is at the payload.
+    // SAFETY: the objects here live as long as the machine, and loom checks that no other thread accesses the
+    // payload.
     unsafe { header.cast::<Object>().as_ref().releases.with_mut(|releases| *releases += 1) }
 }
 
@@ -109,7 +110,8 @@ pub fn explore(
 
 impl Core {
     fn new(shared: &Arc<Shared>, core: usize) -> Self {
-        // SAFETY: a core is played by one thread: `spawn` starts one for each, and `everywhere` follows the joins.
+        // SAFETY: one thread plays a core: `spawn` starts one thread for each, and `everywhere` follows the
+        // joins.
         Self { shared: Arc::clone(shared), pin: unsafe { Pinned::assume(CoreId::new(core)) } }
     }
 
@@ -129,7 +131,7 @@ impl Core {
         act(&Core::new(&self.shared, core));
     }
 
-    /// Plays every core in turn. Only while no other thread plays one.
+    /// Plays every core in turn. Called only while no other thread plays one.
     fn everywhere(&self, act: impl Fn(&Core)) {
         (0..self.shared.cores).for_each(|core| act(&Core::new(&self.shared, core)));
     }
@@ -139,16 +141,16 @@ impl Core {
     }
 
     fn object(&self) -> &Object {
-        // SAFETY: lives as long as the machine.
+        // SAFETY: the object lives as long as the machine.
         unsafe { self.shared.object.as_ref() }
     }
 
     pub fn add(&self, delta: i64) {
-        // SAFETY: that references are held as claimed is what the models are about; the memory stays.
+        // SAFETY: the models check that references are held as claimed, and the memory stays.
         unsafe { self.refcache().adjust(&self.pin, self.shared.object.cast(), delta) }
     }
 
-    /// Gives a reference up as a thread without a core does: under loom nobody has one by the host.
+    /// Drops a reference as a thread without a core does. Under loom no thread has a core by the host.
     pub fn drop_reference(&self) {
         // SAFETY: as in `add`.
         unsafe { self.refcache().drop_references(self.shared.object.cast(), 1) }
@@ -164,8 +166,8 @@ impl Core {
         self.object().header.is_sole()
     }
 
-    /// Does with the object what only its sole holder may: loom checks that nobody else is at the payload. Tells whether
-    /// it did.
+    /// Writes the payload if the object is sole, as only a sole holder may: loom checks that no other thread
+    /// accesses it. Returns whether it wrote.
     pub fn take_if_sole(&self) -> bool {
         let sole = self.is_sole();
         if sole {
@@ -187,7 +189,7 @@ impl Core {
         }
     }
 
-    /// Uses the object: it must be alive.
+    /// Uses the object, which must be alive.
     pub fn read(&self) {
         assert_eq!(self.releases(), 0, "a released object was used");
     }
@@ -197,12 +199,12 @@ impl Core {
         self.object().word.revive(&self.pin) == self.shared.object.addr().get() as u64
     }
 
-    /// Takes the weak word for something else, which Refcache must not touch.
+    /// Uses the weak word for something else, which Refcache must not change.
     pub fn rename(&self) {
         self.rename_to(ELSE);
     }
 
-    /// Takes the weak word for something else that is marked, as if another object were found dead already.
+    /// Uses the weak word for something else that is marked, as if another object were found dead already.
     pub fn rename_and_mark(&self) {
         self.rename_to(ELSE | DYING);
     }
@@ -212,49 +214,52 @@ impl Core {
         self.object().word.0.swap(word, Ordering::Release);
     }
 
-    /// Whether the weak word is what `rename` made it.
+    /// Returns whether the weak word has the value that `rename` gave it.
     pub fn is_renamed(&self) -> bool {
         self.object().word.0.load(Ordering::Relaxed) == ELSE
     }
 
-    /// Whether the weak word is what `rename_and_mark` made it.
+    /// Returns whether the weak word has the value that `rename_and_mark` gave it.
     pub fn is_renamed_and_marked(&self) -> bool {
         self.object().word.0.load(Ordering::Relaxed) == ELSE | DYING
     }
 
-    /// Whether the weak word names nothing any more.
+    /// Returns whether the weak word names nothing any more.
     pub fn is_gone(&self) -> bool {
         self.object().word.0.load(Ordering::Acquire) == 0
     }
 
     fn releases(&self) -> u32 {
-        // SAFETY: loom checks that nobody writes meanwhile.
+        // SAFETY: loom checks that no thread writes meanwhile.
         self.object().releases.with(|releases| unsafe { *releases })
     }
 
-    /// What belongs to the weak word, and is read by those who find the object.
+    /// Returns data that belongs to the weak word, and that readers of the object read.
     fn side(&self) -> &UnsafeCell<u32> {
-        // SAFETY: lives as long as the machine, and is not released in the models that use this.
+        // SAFETY: the bystander lives as long as the machine, and is not released in the models that use
+        // this.
         unsafe { &self.shared.bystander.as_ref().releases }
     }
 
     pub fn read_side(&self) {
-        // SAFETY: loom checks that nobody writes meanwhile.
+        // SAFETY: loom checks that no thread writes meanwhile.
         self.side().with(|side| unsafe { assert_eq!(*side, 0) });
     }
 
     pub fn write_side(&self) {
-        // SAFETY: loom checks that nobody else is there.
+        // SAFETY: loom checks that no other thread accesses it.
         self.side().with_mut(|side| unsafe { *side = 1 });
     }
 
-    /// After all threads have been joined: nobody holds the object, so it goes, once.
+    /// Checks, after all threads have been joined, that no reference is left, so that the object is released,
+    /// once.
     pub fn expect_release(&self) {
         self.settle();
         assert_eq!(self.releases(), 1, "never released, or twice");
     }
 
-    /// After all threads have been joined: somebody holds the object, so it stays; until that is given up.
+    /// Checks, after all threads have been joined, that the object stays while references are left, and is
+    /// released after `references` are dropped.
     pub fn expect_release_after(&self, references: i64) {
         self.settle();
         self.read();
@@ -262,13 +267,14 @@ impl Core {
         self.expect_release();
     }
 
-    /// After all threads have been joined: there is one reference, and that is found out.
+    /// Checks, after all threads have been joined, that there is one reference and that its holder is told
+    /// so.
     pub fn expect_sole(&self) {
         self.settle();
         assert!(self.is_sole(), "the sole holder was not told");
     }
 
-    /// Epochs enough for any review.
+    /// Turns enough epochs for any review.
     fn settle(&self) {
         self.everywhere(|core| core.refcache().online(&core.pin));
         (0..7).for_each(|_| self.everywhere(|core| core.ticks(1)));

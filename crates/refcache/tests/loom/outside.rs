@@ -1,14 +1,14 @@
-//! References given up by threads that play no core.
+//! References dropped by threads that play no core.
 
 use crate::machine::{Core, Kind, explore};
 
-/// What a thread without a core does: the number is nobody's, and is not used.
+/// Does the part of a thread without a core. Its number belongs to no core, and is not used.
 fn drop_reference(thread: Core) {
     thread.read();
     thread.drop_reference();
 }
 
-/// A core and a thread without one give up what they have.
+/// A core and a thread without one drop their references.
 #[test]
 fn the_last_of_two_references_is_outside() {
     explore(2, 1, Kind::Plain, 2, |core| {
@@ -21,8 +21,8 @@ fn the_last_of_two_references_is_outside() {
     });
 }
 
-/// The core's increment is in its cache when the thread outside gives that reference up: the global count is zero, and
-/// false.
+/// The core's increment is in its cache when the outside thread drops that reference: the global count is
+/// zero, and false.
 #[test]
 fn a_zero_made_outside_is_not_believed() {
     explore(2, 1, Kind::Plain, 1, |core| {
@@ -35,8 +35,8 @@ fn a_zero_made_outside_is_not_believed() {
     });
 }
 
-/// A reader finds the object by its weak word and keeps it, while a thread outside gives up the last other reference: what
-/// that thread leaves behind must not be older than the core's last flush.
+/// A reader finds the object by its weak word and keeps it, while an outside thread drops the last other
+/// reference. The entry that this thread queues must not be older than the core's last flush.
 #[test]
 fn a_reader_keeps_what_is_given_up_outside() {
     explore(2, 1, Kind::Named, 1, |core| {
@@ -61,7 +61,7 @@ fn a_reader_keeps_what_is_given_up_outside() {
     });
 }
 
-/// Two threads outside play the same core that is not there.
+/// Two outside threads play the same extra core.
 #[test]
 fn two_references_dropped_outside() {
     explore(1, 1, Kind::Plain, 2, |core| {

@@ -1,8 +1,8 @@
-//! Who holds the last reference, and what it is told.
+//! The holder of the last reference, and the answer that it gets.
 
 use crate::machine::{Core, Kind, explore};
 
-/// Gives up one of two references, as core 0, so that its next tick reviews the one that is left.
+/// Drops one of two references, as core 0, so that its next tick reviews the one that is left.
 fn until_the_review_is_due(core: &Core) {
     core.add(-1);
     for _ in 0..2 {
@@ -11,8 +11,9 @@ fn until_the_review_is_due(core: &Core) {
     }
 }
 
-/// Core 0's review makes the object sole, while core 1, which holds it, makes a reference for core 0: that is in no
-/// flush yet. A holder that does not look at the header, or minds only one of the two states, fails here.
+/// Core 0's review makes the object sole, while core 1, which holds it, makes a reference for core 0 that no
+/// flush has told yet. A holder that does not look at the header, or considers only one of the two states,
+/// fails here.
 #[test]
 fn a_reference_added_during_the_review() {
     explore(3, 2, Kind::Watched, 2, |core| {
@@ -25,8 +26,8 @@ fn a_reference_added_during_the_review() {
     });
 }
 
-/// The global count leaves one and comes back within the epoch, and a reference was added while it was away: the header
-/// was not told. A review that does not mind the dirt fails here.
+/// The global count leaves one and comes back within the epoch. A reference was added while it was away,
+/// which did not change the header. A review that ignores DIRTY fails here.
 #[test]
 fn a_dirty_one() {
     explore(3, 2, Kind::Watched, 2, |core| {
@@ -47,7 +48,7 @@ fn a_dirty_one() {
     });
 }
 
-/// The holder is offline, and has nothing but the header to learn from that the other's use is over.
+/// The holder is offline, and learns from the header alone that the other core's use is over.
 #[test]
 fn a_sole_holder_comes_after_all_others() {
     explore(3, 2, Kind::Watched, 2, |core| {
@@ -65,7 +66,7 @@ fn a_sole_holder_comes_after_all_others() {
     });
 }
 
-/// The one is found while the holder is offline. It comes back, and makes a second reference at once.
+/// The one is found while the holder is offline. The holder comes back, and makes a second reference at once.
 #[test]
 fn a_holder_just_come_online() {
     explore(2, 2, Kind::Watched, 2, |core| {
@@ -82,8 +83,8 @@ fn a_holder_just_come_online() {
     });
 }
 
-/// Core 0 reviews the one and lets go of the object, while core 1 gives it up: the object goes from one queue to the
-/// other, or stays on the first, and dies.
+/// Core 0 reviews the one and takes the object off its queue, while core 1 drops the reference. The object
+/// moves from one queue to the other, or stays on the first, and is released.
 #[test]
 fn from_sole_to_dying() {
     explore(2, 2, Kind::Watched, 2, |core| {
@@ -99,8 +100,8 @@ fn from_sole_to_dying() {
     });
 }
 
-/// Core 0 hands its reference to core 1, and the decrement is flushed first, or not: a zero that is false becomes a one
-/// that is true, and core 1 takes the object when it may. Nobody releases it.
+/// Core 0 hands its reference to core 1, and the decrement is flushed first, or not. A zero that is false
+/// becomes a one that is true, and core 1 takes the object when it may. The object is not released.
 #[test]
 fn from_dying_to_sole() {
     explore(2, 2, Kind::Watched, 1, |core| {

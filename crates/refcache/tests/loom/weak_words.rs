@@ -10,7 +10,7 @@ use test_memory::Watched;
 
 use crate::machine::{Core, Kind, explore};
 
-/// A reader counts what it finds, while the object's review is due.
+/// A reader counts a reference that it finds, while the object's review is due.
 #[test]
 fn revive_during_review() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -39,8 +39,8 @@ fn revive_during_review() {
     });
 }
 
-/// A reader never counts: what it finds stays while it does not flush. Its core has flushed in the epoch of the
-/// mark already, so it may hold on until the end of the next one, when the review is due.
+/// A reader never counts: an object that it finds stays while its core does not flush. Its core has flushed
+/// in the epoch of the mark already, so it may hold on until the end of the next one, when the review is due.
 #[test]
 fn a_pinned_reader_counts_nothing() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -82,8 +82,8 @@ fn a_reader_that_comes_back() {
     });
 }
 
-/// The word is taken for something else while the object's review is due, by one who has just found it: he may use
-/// the object as long as he has references, and the word is left alone.
+/// The word is used for something else while the object's review is due, by a core that has just found it.
+/// That core may use the object as long as it has references, and Refcache does not change the word.
 #[test]
 fn renamed_during_review() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -111,7 +111,8 @@ fn renamed_during_review() {
     });
 }
 
-/// The holder takes the word for something else and lets go: who still finds the object by it may read it.
+/// The holder uses the word for something else and drops the object. A reader that still finds the object by
+/// the word may read it.
 #[test]
 fn renamed_before_a_reader_comes() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -137,7 +138,7 @@ fn renamed_before_a_reader_comes() {
     });
 }
 
-/// A zero that is false is marked while the word is taken for something else.
+/// A false zero is marked while the word is used for something else.
 #[test]
 fn renamed_while_it_is_marked() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -158,7 +159,8 @@ fn renamed_while_it_is_marked() {
     });
 }
 
-/// The review is slow, and the word names another object by then, which is marked: that one is left alone, too.
+/// The review is slow. By then the word names another object, which is marked: that word is not changed
+/// either.
 #[test]
 fn renamed_for_another_that_is_marked() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -185,9 +187,9 @@ fn renamed_for_another_that_is_marked() {
     });
 }
 
-/// Core 1 takes the word away and evicts what it gives up. Then core 0's tick makes the count zero, or finds it zero once more.
-/// Core 2 flushes after that, and looks: it does not find the object by the word any more, or the object waits for it. The
-/// cores yield where that order is to be kept.
+/// Core 1 takes the word away and evicts the references that it drops. Then core 0's tick makes the count
+/// zero, or finds it zero once more. Core 2 flushes after that, and looks: either it does not find the object
+/// by the word any more, or the object waits for it. The cores yield where that order is to be kept.
 fn renamed_before_a_third_core_looks(core: &Core, drop_reference: fn(&Core)) {
     let owner = core.spawn(1, move |core| {
         drop_reference(&core);
@@ -211,7 +213,8 @@ fn renamed_before_a_third_core_looks(core: &Core, drop_reference: fn(&Core)) {
     core.expect_release();
 }
 
-/// Core 0 has the last reference. An evict that does not release, or one that finds the zero and does not acquire, fails here.
+/// Core 0 has the last reference. An evict that does not release, or one that finds the zero and does not
+/// acquire, fails here.
 #[test]
 fn renamed_before_another_finds_the_zero() {
     explore(1, 3, Kind::Named, 2, |core| {
@@ -253,7 +256,7 @@ fn renamed_before_another_reviews_the_zero() {
     });
 }
 
-/// An owner that finds 0 uses what belongs to the word again: the readers of the old object are done with it.
+/// An owner that finds 0 uses the data of the word again: the readers of the old object are done with it.
 #[test]
 fn a_word_that_is_free_again() {
     explore(2, 2, Kind::Named, 1, |core| {
@@ -267,7 +270,7 @@ fn a_word_that_is_free_again() {
             drop(loan);
             core.ticks(1);
         });
-        // It plays no core.
+        // This thread plays no core.
         let owner = core.spawn(2, |core| {
             if core.is_gone() {
                 core.write_side();
@@ -283,7 +286,7 @@ fn a_word_that_is_free_again() {
 const NAME: u64 = 64;
 const OTHER_NAME: u64 = 128;
 
-/// An owner publishes an object in a word that contained `before`, which a reader may still have seen.
+/// Publishes an object in a word that contained `before`, which a reader may still have seen.
 fn publish(before: u64, published: u64) {
     loom::model(move || {
         let shared = Arc::new((WeakWord(AtomicU64::new(before)), Watched::default()));
@@ -302,7 +305,7 @@ fn publish(before: u64, published: u64) {
         let pin = unsafe { Pinned::assume(CoreId::new(0)) };
         match word.revive(&pin) {
             0 | OTHER_NAME => {}
-            // Nobody writes to the payload of what the reader kept from being taken.
+            // No thread writes the payload of an object that the reader kept from being taken.
             NAME => assert!(payload.get() <= 1),
             word => panic!("a word that nobody wrote: {word:#x}"),
         }
@@ -321,7 +324,8 @@ fn a_reader_finds_the_next_object() {
     publish(OTHER_NAME | DYING, NAME);
 }
 
-/// The next object has the address of the last one, and is dying, too: the reader takes it for that.
+/// The next object has the address of the last one, and is dying, too: the reader mistakes it for the last
+/// one.
 #[test]
 fn a_reader_finds_the_next_object_at_the_same_address() {
     publish(NAME | DYING, NAME | DYING);

@@ -59,7 +59,7 @@ fn orphans_survive_a_time_without_any_core() {
     assert!(object.is_released());
 }
 
-/// Nobody needs the epoch: it stands still through any number of short sleeps.
+/// No core needs the epoch: it stands still through any number of short sleeps.
 #[test]
 fn a_core_that_dozes_keeps_its_place() {
     let mut world = World::new(roomy(2));
@@ -80,7 +80,7 @@ fn a_core_that_dozes_keeps_its_place() {
     assert!(object.is_released());
 }
 
-/// It holds an epoch up for one tick of another core, which then takes it offline.
+/// A dozing core holds an epoch up for one tick of another core, which then takes it offline.
 #[test]
 fn a_core_that_dozes_does_not_hold_the_epoch() {
     let mut world = World::new(roomy(3));
@@ -101,7 +101,7 @@ fn a_core_that_dozes_does_not_hold_the_epoch() {
     assert!(!world.refcache.wants_tick(world.pin(2)), "it has come anew");
 }
 
-/// The last one awake forces epochs, and what dozing cores left goes too.
+/// The last core that is awake forces epochs, and the objects that dozing cores parked are released too.
 #[test]
 fn a_drain_takes_what_dozing_cores_left() {
     let mut world = World::new(roomy(3));
@@ -175,7 +175,7 @@ fn drain_frees_a_whole_chain() {
     assert!(chain.iter().all(|link| link.is_released()));
 }
 
-/// It looks for what others may have in their caches, and not longer.
+/// A drain waits as long as other cores may have deltas in their caches, and not longer.
 #[test]
 fn a_drain_of_nothing_takes_three_epochs() {
     let world = World::new(roomy(1));
@@ -219,8 +219,8 @@ fn drain_ends_although_an_object_stays() {
     assert_eq!(world.refcache.garbage(), 1);
 }
 
-/// Each is found dirty when it is first reviewed, since its count changed while it waited, and a tick reviews only a few: no
-/// object is released for much longer than a drain waits for a single one.
+/// Each object is found dirty when it is first reviewed, since its count changed while it waited, and a tick
+/// reviews only a few. So no object is released for much longer than a drain waits for a single one.
 #[test]
 fn a_drain_reviews_a_long_queue_to_its_end() {
     let mut world = World::new(Config { review_budget: 2, ..roomy(1) });

@@ -66,7 +66,7 @@ fn a_decrement_that_overtakes_an_increment_frees_nothing() {
 
 /// The hole in the paper's figure 2, which flushes only deltas that are not zero. One reference travels
 /// between two cores, always just ahead of the flushes: every delta is back at zero when its core flushes. If
-/// those flushes say nothing, the global count is zero and clean for a whole epoch, while the reference is
+/// those flushes record nothing, the global count is zero and clean for a whole epoch, while the reference is
 /// there all the time.
 #[test]
 fn a_reference_that_dodges_every_flush_keeps_its_object() {
@@ -197,8 +197,8 @@ fn counts_may_move_by_many() {
     assert!(object.is_released());
 }
 
-/// Space is objects + cores: a header is the same few words however many cores there are, and a queue needs
-/// no more.
+/// Space is objects + cores: a header is the same few words for any number of cores, and a queue needs no
+/// more.
 #[test]
 fn space_is_objects_plus_cores() {
     assert!(size_of::<refcache::Header>() <= 64, "{} bytes", size_of::<refcache::Header>());

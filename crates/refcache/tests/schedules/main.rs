@@ -1,5 +1,5 @@
-//! Refcache on a simulated machine: one thread plays all cores, so every schedule here is exact and repeats
-//! itself.
+//! Refcache on a simulated machine: one thread plays all cores, so every schedule here is exact and
+//! repeatable.
 #![cfg(not(loom))]
 
 mod cores;

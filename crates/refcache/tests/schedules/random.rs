@@ -1,11 +1,11 @@
-//! Random legal histories against an oracle that knows the true counts: nothing with a reference is released,
-//! and everything without one is, once. Cores come and go, caches are tiny, references travel.
+//! Random legal histories against an oracle that knows the true counts: no object with a reference is
+//! released, and every object without one is, once. Cores come and go, caches are tiny, references travel.
 
 use refcache::Config;
 
 use crate::world::{Name, World, roomy};
 
-/// xorshift64*: enough to pick schedules, and the same everywhere.
+/// The generator xorshift64*, which is enough to pick schedules, and the same everywhere.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ struct History {
     world: World,
     cores: usize,
     dice: Dice,
-    /// The objects, and how many references each has.
+    /// The objects, and the number of references to each.
     held: Vec<(Name, i64)>,
 }
 
@@ -65,7 +65,7 @@ impl History {
         }
     }
 
-    /// A reader finds the object by its weak word, and may count it.
+    /// Finds the object by its weak word, and may count a reference.
     fn find(&mut self, core: usize, at: usize) {
         let (object, count) = &mut self.held[at];
         let found = self.world.revive(core, *object);
@@ -82,7 +82,7 @@ impl History {
         }
     }
 
-    /// Gives up every reference; then everything must go.
+    /// Drops every reference and checks that every object is released.
     fn end(mut self) {
         (0..self.cores).for_each(|core| self.world.refcache.online(self.world.pin(core)));
         for (object, count) in self.held.iter().filter(|(_, count)| *count > 0) {

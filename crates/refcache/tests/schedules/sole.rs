@@ -1,4 +1,4 @@
-//! What a holder is told, schedule by schedule.
+//! The answers that holders get, schedule by schedule.
 
 use refcache::Config;
 
@@ -37,8 +37,8 @@ fn the_last_of_two_holders_knows_two_epochs_after_the_flush() {
     assert_eq!((object.is_sole(), object.is_released(), world.refcache.garbage()), (true, false, 0));
 }
 
-/// The holder added a reference when the object was sole, and that was given up before the flush: what the header
-/// was told then must not count against the one that the flush finds.
+/// The holder added a reference when the object was sole, and that reference was dropped before the flush.
+/// The mark that the header got then must not count against the reference that the flush finds.
 #[test]
 fn a_reference_that_came_and_went_delays_no_more_than_one_that_went() {
     let mut world = World::new(roomy(2));

@@ -1,5 +1,6 @@
-//! Random legal histories of objects that tell their sole holders, against the true counts: who is told so is alone,
-//! and the domain has forgotten the object, so that its header may be made anew; and whoever stays alone is told.
+//! Random legal histories of objects that tell their sole holders, against the true counts. A holder that is
+//! told so is alone, and the domain has no record of the object, so that its header may be made anew. A
+//! holder that stays alone is told.
 
 use refcache::Config;
 
@@ -10,9 +11,9 @@ struct History {
     world: World,
     cores: usize,
     dice: Dice,
-    /// The objects, and how many references each has: at least one.
+    /// The objects, and the number of references to each, which is at least one.
     held: Vec<(Name, i64)>,
-    /// How often a holder was told, and made the object anew.
+    /// Number of times that a holder was told, and made the object anew.
     renewed: usize,
 }
 
@@ -44,7 +45,8 @@ impl History {
         self.world.share(core, self.held[at].0);
     }
 
-    /// The last reference is replaced by one to another object in the same place: the old one goes by itself.
+    /// Drops a reference. The last one is replaced by a reference to a new object in the same place, and the
+    /// old object is released by itself.
     fn drop_reference(&mut self, core: usize, at: usize) {
         let (object, count) = self.held[at];
         self.world.adjust(core, object, -1);
@@ -54,7 +56,7 @@ impl History {
         };
     }
 
-    /// A reference travels to `core` by being counted there.
+    /// Hands a reference on to `core` by counting it there.
     fn hand_on(&mut self, core: usize, at: usize) {
         let from = self.dice.below(self.cores);
         self.world.refcache.online(self.world.pin(from));
@@ -80,7 +82,7 @@ impl History {
         }
     }
 
-    /// All but one reference of each object go; then every holder is told.
+    /// Drops all but one reference of each object, and checks that every holder is told.
     fn end(mut self) -> usize {
         (0..self.cores).for_each(|core| self.world.refcache.online(self.world.pin(core)));
         for (object, count) in self.held.iter().filter(|(_, count)| *count > 1) {

@@ -1,5 +1,5 @@
-//! A small machine for tests: one thread plays all cores, one call at a time, so that every schedule can be
-//! written down exactly; and objects that remember whether they were released.
+//! A small machine for tests. One thread plays all cores, one call at a time, so that every schedule can be
+//! written down exactly. The objects remember whether they were released.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,22 +19,22 @@ pub struct Object {
     next: Option<Name>,
 }
 
-/// How tests speak of an object; good until the world ends.
+/// The name by which tests refer to an object, valid until the world is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name(NonNull<Object>);
 
 impl Name {
     pub fn object(&self) -> &Object {
-        // SAFETY: objects are freed with the world, and nobody has a `&mut` to one.
+        // SAFETY: objects are freed with the world, and no `&mut` to one exists.
         unsafe { self.0.as_ref() }
     }
 
-    /// What a holder is told.
+    /// Returns the answer that a holder gets.
     pub fn is_sole(self) -> bool {
         self.object().header.is_sole()
     }
 
-    /// Whether it was released; never twice.
+    /// Returns whether it was released. Panics if it was released twice.
     pub fn is_released(self) -> bool {
         let times = self.object().released.get();
         assert!(times <= 1, "released {times} times");
@@ -46,7 +46,7 @@ unsafe fn release(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let name = Name(header.cast());
     name.object().released.set(name.object().released.get() + 1);
     if let Some(next) = name.object().next {
-        // SAFETY: the reference of this object, given up with it.
+        // SAFETY: this object's reference is dropped with it.
         unsafe { refcache.adjust(pin, next.0.cast(), -1) }
     }
 }
@@ -58,18 +58,18 @@ pub struct World {
     objects: Vec<Name>,
 }
 
-/// Whether `act` panics.
+/// Returns whether `act` panics.
 pub fn panics<R>(act: impl FnOnce() -> R) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// A roomy cache, no limit on reviews.
+/// Returns a configuration with a roomy cache and no limit on reviews.
 pub fn roomy(cores: usize) -> Config {
     Config { cores, cache_slots: 64, review_budget: usize::MAX }
 }
 
 impl World {
-    /// All cores online, at the beginning of an epoch.
+    /// Makes a world in which all cores are online, at the beginning of an epoch.
     pub fn new(config: Config) -> Self {
         // SAFETY: one thread plays all cores.
         let pins = (0..config.cores).map(|core| unsafe { Pinned::assume(CoreId::new(core)) }).collect();
@@ -83,22 +83,22 @@ impl World {
         &self.pins[core]
     }
 
-    /// An object with `count` references and no weak word.
+    /// Makes an object with `count` references and no weak word.
     pub fn object(&mut self, count: i64) -> Name {
         self.make(|_| Header::new(count, None, release), None)
     }
 
-    /// An object with `count` references that its weak word names.
+    /// Makes an object with `count` references that its weak word names.
     pub fn weak_object(&mut self, count: i64) -> Name {
         self.make(|word| Header::new(count, Some(word), release), None)
     }
 
-    /// An object with `count` references that can tell its sole holder.
+    /// Makes an object with `count` references that can tell its sole holder.
     pub fn watched_object(&mut self, count: i64) -> Name {
         self.make(|_| Header::with_sole(count, release), None)
     }
 
-    /// An object that holds a reference to `next`.
+    /// Makes an object that holds a reference to `next`.
     pub fn object_holding(&mut self, count: i64, next: Name) -> Name {
         self.make(|_| Header::new(count, None, release), Some(next))
     }
@@ -121,7 +121,7 @@ impl World {
 
     pub fn adjust(&self, core: usize, name: Name, delta: i64) {
         assert!(!name.is_released(), "a test touched a released object");
-        // SAFETY: the object lives; that references are held as claimed is what the tests are about.
+        // SAFETY: the object lives, and the tests check that references are held as claimed.
         unsafe { self.refcache.adjust(self.pin(core), name.0.cast(), delta) }
     }
 
@@ -132,7 +132,7 @@ impl World {
         unsafe { self.refcache.add_references(self.pin(core), name.0.cast(), 1) }
     }
 
-    /// What its sole holder may do to an object: its header is made anew, with one reference.
+    /// Makes an object's header anew, with one reference, as its sole holder may.
     pub fn renew(&self, name: Name) {
         assert!(name.is_sole());
         // SAFETY: the test holds a reference, there is no other, and the domain has forgotten the object.
@@ -156,12 +156,12 @@ impl World {
         (0..epochs).for_each(|_| self.turn());
     }
 
-    /// What a reader on `core` finds behind the object's weak word.
+    /// Returns whether a reader on `core` finds the object by its weak word.
     pub fn revive(&self, core: usize, name: Name) -> bool {
         name.object().word.revive(self.pin(core)) != 0
     }
 
-    /// Whether the object's weak word is marked.
+    /// Returns whether the object's weak word is marked.
     pub fn is_dying(&self, name: Name) -> bool {
         name.object().word.0.load(Ordering::Relaxed) & refcache::DYING != 0
     }
