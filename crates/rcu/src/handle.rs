@@ -1,11 +1,12 @@
-//! Ways to reach a domain.
+//! Pointers to a domain.
 
 use alloc::sync::Arc;
 use core::ops::Deref;
 
 use crate::Domain;
 
-/// A pointer to a [`Domain`] that always leads to the same one: who retires objects in it may rely on that.
+/// A pointer to a [`Domain`] that always leads to the same one. A structure that retires its objects in it
+/// may rely on that.
 pub trait Handle: Deref<Target = Domain> + sealed::Sealed {}
 
 impl Handle for &Domain {}

@@ -1,16 +1,18 @@
-//! RCU: readers that write nothing, and memory that waits for them.
+//! RCU: readers that write nothing shared, and memory that is freed after they have finished.
 //!
 //! # The problem
 //!
-//! A reader follows pointers without a lock, so a writer that takes an object out of a structure may not free it:
-//! somebody may have found it a moment ago. It must wait until every reader that could have is done, for a *grace
-//! period*. A count of readers would tell when, and would be the shared line that the reader's lock was.
+//! A reader follows pointers without a lock, so a writer that takes an object out of a structure may not free
+//! it at once: a reader may have found it a moment ago. The writer must wait until every such reader has
+//! finished, for a *grace period*. A count of readers would tell when, and would be as shared a line as the
+//! readers' lock.
 //!
 //! # How a grace period is known
 //!
-//! Readers are not counted; cores tell when they are *quiescent*, in no read section. A kernel core is quiescent on
-//! its way to user mode and in its idle loop, a host thread where it says so ([`Domain::quiesce`]). When all cores
-//! have been quiescent once, all sections that were open are closed, and what was unlinked before is out of reach.
+//! Readers are not counted. Each core announces when it is *quiescent*, that is, in no read section. A kernel
+//! core is quiescent on its way to user mode and in its idle loop, and a host thread where it says so
+//! ([`Domain::quiesce`]). When all cores have been quiescent once, all sections that were open are closed,
+//! and no reader can reach an object that was unlinked before.
 //!
 //! ```text
 //!  epoch    5                6                  7                  8
@@ -19,17 +21,17 @@
 //!  core 2   offline                          [read]--q-----------------
 //!
 //!  q  the core is quiescent, and says which epoch it saw: one store to its own line, once in an epoch
-//!  When every core that is online has said 6, somebody turns the epoch to 7.
+//!  When every core that is online has said 6, one of them turns the epoch to 7.
 //! ```
 //!
-//! An epoch is turned only by somebody who waits for it. In a domain in which nothing is deferred the epoch stands
-//! still, and to be quiescent is one load of a line that nobody writes.
+//! Only a core that waits for an epoch turns it. In a domain in which nothing is deferred the epoch stands
+//! still, and being quiescent costs one load of a line that no core writes.
 //!
 //! # Use
 //!
-//! A reader takes a [`Guard`]. A writer unlinks an [`Owned`] value and hands it to [`Domain::retire`]; nothing is
-//! allocated for that, the room is in the block. A structure that lays out its own objects embeds a [`Head`] and
-//! calls [`Domain::defer`].
+//! A reader takes a [`Guard`]. A writer unlinks an [`Owned`] value and hands it to [`Domain::retire`]. That
+//! allocates nothing, since the block has room for the callback. A structure that lays out its own objects
+//! embeds a [`Head`] and calls [`Domain::defer`].
 //!
 //! ```
 //! use std::sync::atomic::{AtomicPtr, Ordering};
@@ -59,12 +61,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `epoch.rs` | the protocol: what cores tell, who turns the epoch; online and offline |
+//! | `epoch.rs` | the protocol: the announcements, turning the epoch, online and offline |
 //! | `local.rs` | one core's part: its sections, its queue |
-//! | `queue.rs` | callbacks that wait for their epoch; orphans |
+//! | `queue.rs` | callbacks that wait for their epoch, and orphans |
 //! | `reclaim.rs` | deferring, running, forcing, waiting |
 //! | `owned.rs` | a value in a block with room for its callback |
-//! | `handle.rs` | how a structure holds on to its domain |
+//! | `handle.rs` | how a structure holds its domain |
 #![cfg_attr(not(loom), no_std)]
 #![warn(missing_debug_implementations)]
 
@@ -89,11 +91,11 @@ pub use queue::{Callback, Head};
 /// The sizes of a [`Domain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many cores there are.
+    /// The number of cores.
     pub cores: usize,
-    /// The most callbacks that one [`Domain::quiesce`] runs.
+    /// The largest number of callbacks that one [`Domain::quiesce`] runs.
     pub batch: usize,
-    /// A core on which more callbacks wait than this asks all others to hurry.
+    /// A core with more waiting callbacks than this asks all others for a grace period at once.
     pub bound: usize,
 }
 
@@ -104,7 +106,7 @@ pub struct Config {
 pub struct Domain {
     cores: PerCore<local::Core>,
     epoch: CachePadded<AtomicU64>,
-    /// Epochs below this one are wanted at once.
+    /// Epochs below this one are to be forced.
     forced: CachePadded<AtomicU64>,
     orphans: CachePadded<queue::Orphans>,
     batch: usize,
@@ -112,10 +114,10 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// A domain with every core offline.
+    /// Makes a domain with every core offline.
     ///
     /// # Panics
-    /// If there are no cores or more than [`percore::MAX_CORES`], or `batch` is 0.
+    /// Panics if there are no cores or more than [`percore::MAX_CORES`], or `batch` is 0.
     pub fn new(config: Config) -> Self {
         assert!(config.cores > 0, "a domain needs a core");
         assert!(config.batch > 0, "a quiescent core must be allowed to run something");
@@ -129,7 +131,7 @@ impl Domain {
         }
     }
 
-    /// How many cores there are.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.cores.cores()
     }

@@ -8,14 +8,14 @@ use crate::Domain;
 use crate::epoch::{self, Scan};
 use crate::queue::Queue;
 
-/// What a core owns, and the two words that others may read.
+/// A core's own state, and the two words that others may read.
 #[derive(Debug)]
 pub(crate) struct Core {
     local: OwnerCell<Local>,
-    /// What the core tells about itself, see `epoch.rs`. Written once in an epoch.
+    /// The core's announcement, see `epoch.rs`. Written once in an epoch.
     pub(crate) told: CachePadded<AtomicU64>,
-    /// Length of the queue. Relaxed everywhere: a statistic. On a line of its own, so that deferring does not disturb
-    /// those who read `told`.
+    /// Length of the queue. Relaxed everywhere: a statistic. Kept on a line of its own, so that deferring
+    /// does not disturb the cores that read `told`.
     waiting: CachePadded<AtomicUsize>,
 }
 
@@ -25,10 +25,10 @@ pub(crate) struct Local {
     /// The epoch in which this core was last quiescent. The current epoch is this one or the next.
     pub(crate) seen: u64,
     pub(crate) online: bool,
-    /// How far this core has come in its look at the others.
+    /// This core's progress in its scan of the others.
     pub(crate) scan: Scan,
     readers: u64,
-    /// A callback runs, which may run anybody's code.
+    /// Set while a callback runs, which may run any code.
     running: bool,
 }
 
@@ -49,21 +49,21 @@ impl Core {
         }
     }
 
-    /// Looks at the core's state.
+    /// Reads the core's state.
     #[inline(always)]
     pub(crate) fn look<R>(&self, pin: &Pinned, f: impl FnOnce(&Local) -> R) -> R {
-        // SAFETY: callers in this crate pass closures that do not come back here.
+        // SAFETY: callers in this crate pass closures that do not access this cell again.
         unsafe { self.local.with(pin, |local| f(local)) }
     }
 
-    /// Changes the core's state, but for its queue.
+    /// Changes the core's state, except its queue.
     #[inline(always)]
     pub(crate) fn with<R>(&self, pin: &Pinned, f: impl FnOnce(&mut Local) -> R) -> R {
-        // SAFETY: callers in this crate pass closures that do not come back here.
+        // SAFETY: callers in this crate pass closures that do not access this cell again.
         unsafe { self.local.with(pin, f) }
     }
 
-    /// Changes the core's state, and publishes the length of its queue if that is another one.
+    /// Changes the core's state, and publishes the length of its queue if that has changed.
     pub(crate) fn with_queue<R>(&self, pin: &Pinned, f: impl FnOnce(&mut Local) -> R) -> R {
         self.with(pin, |local| {
             let before = local.queue.len();
@@ -75,16 +75,16 @@ impl Core {
         })
     }
 
-    /// Length of the queue.
+    /// Returns the length of the queue.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 }
 
 impl Local {
-    /// The core may say that it is quiescent: it takes part, and uses no object that was unlinked. Whoever says so asks this in
-    /// the same look at the core's state, so that nobody's code runs in between. A callback must not, or the stack would end
-    /// before the callbacks do.
+    /// Checks that the core may announce that it is quiescent: it takes part, and uses no object that was
+    /// unlinked. The caller checks and announces in the same access to the core's state, so that no foreign
+    /// code runs in between. A callback must not announce, or the recursion could overflow the stack.
     pub(crate) fn assert_quiescent(&self) {
         assert!(self.online, "a core that is offline cannot wait for a grace period");
         assert!(self.readers == 0, "a core is not quiescent inside a read section");
@@ -92,7 +92,7 @@ impl Local {
     }
 }
 
-/// A callback runs, until this is dropped.
+/// Marks the core as running a callback, until this is dropped.
 pub(crate) struct Running<'a> {
     core: &'a Core,
     pin: &'a Pinned,
@@ -106,15 +106,16 @@ impl<'a> Running<'a> {
 }
 
 impl Drop for Running<'_> {
-    /// Also when the callback panics.
+    /// Runs also when the callback panics.
     fn drop(&mut self) {
         self.core.with(self.pin, |local| local.running = false);
     }
 }
 
-/// A read section: as long as it is held, this core stays online and is not quiescent, and what it finds by pointers
-/// that it loads meanwhile is not freed. To [`quiesce`](Domain::quiesce) meanwhile is an error, and so is to keep a guard from
-/// code that runs inside of [`synchronize`](Domain::synchronize): that panics. A guard that is forgotten stays for ever.
+/// A read section. As long as it is held, this core stays online and is not quiescent, and no object is freed
+/// that the core finds by pointers that it loads meanwhile. Calling [`quiesce`](Domain::quiesce) meanwhile is
+/// an error, and so is a guard that code run inside [`synchronize`](Domain::synchronize) keeps: both panic. A
+/// guard that is leaked stays for ever.
 #[derive(Debug)]
 pub struct Guard<'a> {
     core: &'a Core,

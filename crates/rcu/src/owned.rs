@@ -1,4 +1,4 @@
-//! A value in a block that has room for its own callback: retiring it needs no memory.
+//! A value in a block that has room for its own callback, so that retiring it needs no memory.
 
 use alloc::alloc::alloc;
 use alloc::boxed::Box;
@@ -14,7 +14,7 @@ use percore::Pinned;
 use crate::Domain;
 use crate::queue::Head;
 
-/// There is no memory for this.
+/// The error of an allocation that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -33,7 +33,7 @@ struct Block<T> {
     head: Head,
 }
 
-/// Like `Box`, and made to be published by a pointer and [retired](Domain::retire) later.
+/// Like `Box`, but made to be published by a pointer and [retired](Domain::retire) later.
 #[derive(Debug)]
 pub struct Owned<T> {
     block: NonNull<Block<T>>,
@@ -42,14 +42,14 @@ pub struct Owned<T> {
 
 // SAFETY: it owns its value, and nothing else.
 unsafe impl<T: Send> Send for Owned<T> {}
-// SAFETY: shared, it gives `&T`.
+// SAFETY: a shared `Owned` gives `&T`.
 unsafe impl<T: Sync> Sync for Owned<T> {}
 
 impl<T> Owned<T> {
     /// Moves `value` into a block of its own.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; `value` is dropped.
+    /// Returns [`OutOfMemory`], and drops `value`.
     pub fn try_new(value: T) -> Result<Self, OutOfMemory> {
         // SAFETY: a block has a head, so its size is not 0.
         let memory = unsafe { alloc(Layout::new::<Block<T>>()) };
@@ -59,16 +59,17 @@ impl<T> Owned<T> {
         Ok(Self { block, _owns: PhantomData })
     }
 
-    /// Lets go of the value, for the caller to publish. [`from_raw`](Self::from_raw) takes it back.
+    /// Releases ownership of the value, so that the caller can publish it. [`from_raw`](Self::from_raw) takes
+    /// it back.
     pub fn into_raw(self) -> NonNull<T> {
         mem::ManuallyDrop::new(self).block.cast()
     }
 
-    /// Takes back what [`into_raw`](Self::into_raw) let go of.
+    /// Takes back a value that [`into_raw`](Self::into_raw) released.
     ///
     /// # Safety
-    /// The pointer comes from `into_raw`, and was not taken back yet. As long as others may use the value, all that
-    /// the caller does with the result is to retire it, on the terms of [`Domain::defer`].
+    /// The pointer comes from `into_raw`, and was not taken back yet. As long as others may use the value,
+    /// the caller only retires the result, under the conditions of [`Domain::defer`].
     pub unsafe fn from_raw(value: NonNull<T>) -> Self {
         Self { block: value.cast(), _owns: PhantomData }
     }
@@ -91,7 +92,7 @@ impl<T> DerefMut for Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: the block is ours alone, and this is the end of it.
+        // SAFETY: the block is ours alone, and is not used after this.
         unsafe { free(self.block) }
     }
 }
@@ -100,28 +101,31 @@ impl Domain {
     /// Drops the value after a grace period, on some core.
     ///
     /// # Panics
-    /// If this core is offline. The value is leaked then: others may be using it.
+    /// Panics if this core is offline. The value is leaked then, because others may be using it.
     pub fn retire<T: Send + 'static>(&self, pin: &Pinned, value: Owned<T>) {
         let block = mem::ManuallyDrop::new(value).block;
-        // SAFETY: within the block.
+        // SAFETY: the pointer stays within the block.
         let head = unsafe { NonNull::new_unchecked(&raw mut (*block.as_ptr()).head) };
-        // SAFETY: nobody but its owner could retire the value, so this is the first time; `reclaim` frees this block.
+        // SAFETY: only its owner can retire the value, so this is the first time. `reclaim` frees this block.
         unsafe { self.defer(pin, head) }
     }
 }
 
-/// A grace period has passed.
+/// Frees a block after its grace period.
 ///
 /// # Safety
 /// Called once, with the head of a `Block<T>` that was retired.
 unsafe fn reclaim<T>(head: NonNull<Head>) {
-    // SAFETY: the head lies in a block of ours, and its pointer is good for all of it; no reader is left.
+    // SAFETY: the head lies in a block of ours, and its pointer is good for all of it. No reader is left.
     unsafe { free(head.byte_sub(offset_of!(Block<T>, head)).cast::<Block<T>>()) }
 }
 
+/// Frees a block and drops its value.
+///
 /// # Safety
 /// The block is the caller's alone, and is not used again.
 unsafe fn free<T>(block: NonNull<Block<T>>) {
-    // SAFETY: the caller's; allocated as a box is. A box is freed also if its value's drop panics.
+    // SAFETY: the caller owns the block, which was allocated as a box is. A box is freed even if its value's
+    // drop panics.
     drop(unsafe { Box::from_raw(block.as_ptr()) });
 }

@@ -1,8 +1,8 @@
 //! Callbacks that wait for their epoch.
 //!
-//! A queue is a list through the heads themselves, so that deferring allocates nothing. Each core has one, and the
-//! domain has one more for *orphans*, the callbacks of cores that went offline; whoever is quiescent next adopts them
-//! all.
+//! A queue is a list through the heads themselves, so that deferring allocates nothing. Each core has one,
+//! and the domain has one more for *orphans*: the callbacks of cores that went offline. The next core that is
+//! quiescent adopts them all.
 //!
 //! 1. A head is on one queue at most, and its link belongs to that queue.
 //! 2. A head is dated by the epoch in which its callback may run, see `epoch.rs`.
@@ -13,18 +13,19 @@ use core::ptr::NonNull;
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::{SpinLock, UnsafeCell};
 
-/// Does what was deferred. Called once, by [`Domain::quiesce`](crate::Domain::quiesce), with nothing of the domain
-/// held. It may read and defer; to be quiescent or go offline panics. It may panic, and is not called again.
+/// Runs a deferred action. Called once, by [`Domain::quiesce`](crate::Domain::quiesce), with nothing of the
+/// domain held. It may read and defer. Calls of `quiesce` or `offline` from it panic. If it panics, it is not
+/// called again.
 pub type Callback = unsafe fn(NonNull<Head>);
 
-/// What makes an object deferrable: a field of it.
+/// The field of an object that lets it be deferred.
 #[derive(Debug)]
 pub struct Head {
     link: UnsafeCell<Link>,
     callback: Callback,
 }
 
-/// A place on a queue.
+/// A head's link in a queue.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     next: Option<NonNull<Head>>,
@@ -32,14 +33,15 @@ struct Link {
     date: u64,
 }
 
-// SAFETY: the link belongs to one queue at a time, and queues are handed over by a lock; the rest is constant.
+// SAFETY: the link belongs to one queue at a time, and queues are handed over by a lock. The rest is
+// constant.
 unsafe impl Send for Head {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Head {}
 
 impl Head {
     sync::const_unless_loom! {
-        /// A head that is on no queue.
+        /// Makes a head that is on no queue.
         pub fn new(callback: Callback) -> Self {
             Self { link: UnsafeCell::new(Link { next: None, date: 0 }), callback }
         }
@@ -48,23 +50,24 @@ impl Head {
     /// Runs the callback.
     ///
     /// # Safety
-    /// The head was on a queue, and is not any more; its date has come.
+    /// The head was on a queue, and is not any more. Its date has come.
     pub(crate) unsafe fn run(this: NonNull<Self>) {
-        // SAFETY: it lives until its callback, which whoever deferred it answers for.
+        // SAFETY: the caller of `defer` promised that the head lives until its callback.
         unsafe { (this.as_ref().callback)(this) }
     }
 }
 
-/// Heads in the order they came.
+/// Heads in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     ends: Option<(NonNull<Head>, NonNull<Head>)>,
     len: usize,
-    /// The greatest date of all that came since it was empty: adopted orphans may be older than those in front.
+    /// The greatest date of all heads that came since the queue was empty. Adopted orphans may be older than
+    /// the heads in front of them.
     latest: u64,
 }
 
-// SAFETY: the queue owns the links of its heads, and whoever deferred them let any core run them.
+// SAFETY: the queue owns the links of its heads, and the caller of `defer` allowed any core to run them.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -78,7 +81,8 @@ impl Queue {
         self.append(Queue { ends: Some((head, head)), len: 1, latest: date });
     }
 
-    /// Appends another queue. Its heads may be older than those in front of them: they wait a little longer.
+    /// Appends another queue. Its heads may be older than those in front of them, and then wait a little
+    /// longer.
     pub(crate) fn append(&mut self, other: Queue) {
         self.ends = match (self.ends, other.ends) {
             (Some((first, middle)), Some((next, last))) => {
@@ -91,12 +95,12 @@ impl Queue {
         self.latest = self.latest.max(other.latest);
     }
 
-    /// Whether the first callback may run in `epoch`.
+    /// Returns whether the first callback may run in `epoch`.
     pub(crate) fn is_ripe(&self, epoch: u64) -> bool {
         self.ends.is_some_and(|(first, _)| link(first).date <= epoch)
     }
 
-    /// An epoch in which all callbacks may run; 0 if there are none.
+    /// Returns an epoch in which all callbacks may run, or 0 if there are none.
     pub(crate) fn latest(&self) -> u64 {
         self.latest
     }
@@ -128,11 +132,12 @@ fn set_link(head: NonNull<Head>, new: Link) {
     unsafe { head.as_ref().link.with_mut(|link| *link = new) }
 }
 
-/// The queue of cores that went offline.
+/// The queue of callbacks from cores that went offline.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     queue: SpinLock<Queue>,
-    /// Its length, changed under the lock. Relaxed everywhere: a hint that the lock is worth taking, and a statistic.
+    /// The queue's length, changed under the lock. Relaxed everywhere: a hint that the lock is worth taking,
+    /// and a statistic.
     waiting: AtomicUsize,
 }
 
@@ -154,7 +159,7 @@ impl Orphans {
         }
     }
 
-    /// Gives all orphans to a core; if another core is busy with them, it is welcome.
+    /// Gives all orphans to a core. Does nothing if another core has the lock, because that core takes them.
     pub(crate) fn hand_to(&self, queue: &mut Queue) {
         if self.waiting() > 0
             && let Some(mut orphans) = self.queue.try_lock()

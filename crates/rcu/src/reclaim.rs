@@ -1,4 +1,4 @@
-//! Deferring, and what becomes of it.
+//! Deferring callbacks, running them, and waiting for grace periods.
 
 use core::ptr::NonNull;
 
@@ -11,15 +11,16 @@ use crate::local::{Core, Local, Running};
 use crate::queue::{Head, Queue};
 
 impl Domain {
-    /// Has the head's callback run after a grace period, on some core. Needs no memory.
+    /// Defers the head's callback: it runs after a grace period, on some core. Needs no memory.
     ///
     /// # Panics
-    /// If this core is offline.
+    /// Panics if this core is offline.
     ///
     /// # Safety
-    /// The head is deferred for the first time, or again after its callback ran; it lives until then, and the
-    /// callback may be called from any core. The caller has unlinked the object that it is for, or will before this
-    /// core is quiescent next: no read section that begins afterwards may find it.
+    /// The head is deferred for the first time, or again after its callback ran. It lives until the callback
+    /// runs, and the callback may be called from any core. The caller has unlinked the object that the
+    /// callback is for, or will before this core is quiescent next: no read section that begins afterwards
+    /// may find it.
     pub unsafe fn defer(&self, pin: &Pinned, head: NonNull<Head>) {
         let waiting = self.cores.mine(pin).with_queue(pin, |local| {
             assert!(local.online, "something was deferred on a core that is offline");
@@ -31,12 +32,13 @@ impl Domain {
         }
     }
 
-    /// A core's regular duty: it is in no read section. Runs callbacks whose grace period is over, at most `batch`;
-    /// if some wait, goes on with the grace period. Returns how many it ran. Does nothing on a core that is offline.
+    /// Does a core's regular work in a quiescent state. Runs callbacks whose grace period is over, at most
+    /// `batch` of them, and advances the grace period if callbacks wait. Returns the number that it ran. Does
+    /// nothing on a core that is offline.
     ///
     /// # Panics
-    /// Inside a read section, or a callback. If a callback does: it counts as run, and the next call goes on with those after
-    /// it.
+    /// Panics inside a read section, or a callback. Panics if a callback does: it counts as run, and the next
+    /// call continues with the following callbacks.
     pub fn quiesce(&self, pin: &Pinned) -> usize {
         if !self.is_online(pin) {
             return 0;
@@ -54,14 +56,14 @@ impl Domain {
         let ripe = self.cores.mine(pin).with_queue(pin, |local| local.queue.pop_ripe(local.seen));
         ripe.map(|head| {
             let _running = Running::begin(self.cores.mine(pin), pin);
-            // SAFETY: just taken off. Its date is an epoch that this core has seen.
+            // SAFETY: the head was just taken off. Its date is an epoch that this core has seen.
             unsafe { Head::run(head) }
         })
         .is_some()
     }
 
-    /// Whether [`quiesce`](Self::quiesce) has something to do: this core has not been quiescent in this epoch, or
-    /// callbacks wait, here or without a core.
+    /// Returns whether [`quiesce`](Self::quiesce) has work: this core has not been quiescent in this epoch,
+    /// or callbacks wait, on this core or as orphans.
     #[inline]
     pub fn wants_quiesce(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
@@ -69,25 +71,27 @@ impl Domain {
         self.cores.mine(pin).look(pin, wants) || self.orphans.waiting() > 0
     }
 
-    /// How many callbacks wait: a sum over counters that the cores keep for it, read without disturbing readers.
+    /// Returns the number of waiting callbacks. It sums counters that each core publishes, so it does not
+    /// disturb readers.
     pub fn backlog(&self) -> usize {
         self.cores.iter().map(Core::waiting).sum::<usize>() + self.orphans.waiting()
     }
 
-    /// Whether more callbacks wait on this core than the bound. A writer that sees it, and holds no lock, may
-    /// [`synchronize`](Self::synchronize) instead of adding to them.
+    /// Returns whether more callbacks wait on this core than the bound. A writer that sees it, and holds no
+    /// lock, may [`synchronize`](Self::synchronize) instead of adding to them.
     pub fn is_over_bound(&self, pin: &Pinned) -> bool {
         self.cores.mine(pin).look(pin, |local| local.queue.len() > self.bound)
     }
 
-    /// Whether somebody waits for epochs to turn. A host that calls [`quiesce`](Self::quiesce) at a leisurely pace
-    /// calls it at once when it sees this. Relaxed: a hint.
+    /// Returns whether a core waits for epochs to turn. A host that calls [`quiesce`](Self::quiesce) rarely
+    /// should call it at once when it sees this. Relaxed: a hint.
     #[inline]
     pub fn is_forced(&self) -> bool {
         self.epoch() < self.forced.load(Ordering::Relaxed)
     }
 
-    /// Asks all cores for a whole grace period at once. Written once in a grace period, however many ask.
+    /// Asks all cores for a whole grace period at once. Written once in a grace period, no matter how many
+    /// cores ask.
     fn hurry(&self) {
         let wanted = self.epoch() + GRACE;
         if !self.is_forced() {
@@ -95,12 +99,12 @@ impl Domain {
         }
     }
 
-    /// Waits until every read section that is open now has ended, on all cores. It waits for the other online cores
-    /// to be quiescent: call it with no lock held, and with nothing that they wait for.
+    /// Waits until every read section that is open now has ended, on all cores. It waits for the other online
+    /// cores to be quiescent: call it with no lock held, and with nothing that they wait for.
     ///
     /// # Panics
-    /// Inside a read section or a callback, or if this core is offline; also if it comes to that while it waits, by what the
-    /// host runs then.
+    /// Panics inside a read section or a callback, or if this core is offline. Panics also if code that the
+    /// host runs during the wait brings the core into one of these states.
     pub fn synchronize(&self, pin: &Pinned) {
         let target = self.cores.mine(pin).look(pin, |local| {
             local.assert_quiescent();
@@ -112,16 +116,16 @@ impl Domain {
         }
     }
 
-    /// Forces grace periods, one upon the other, until no callback waits on any core, as long as `go_on` says so.
-    /// Returns how many callbacks this core ran. For shutdown, and for when memory is short; on the terms of
-    /// [`synchronize`](Self::synchronize).
+    /// Forces grace periods, one after the other, until no callback waits on any core, or `go_on` returns
+    /// false. Returns the number of callbacks that this core ran. Meant for shutdown, and for when memory is
+    /// short. The conditions of [`synchronize`](Self::synchronize) hold.
     ///
     /// # Panics
-    /// As there.
+    /// Panics where [`synchronize`](Self::synchronize) does.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
         let mut ran = 0;
         while self.backlog() > 0 && go_on() {
-            // Each time: `go_on` and the host's wait may run anything.
+            // Checked in each round, since `go_on` and the host's wait may run any code.
             self.cores.mine(pin).look(pin, Local::assert_quiescent);
             self.hurry();
             match self.quiesce(pin) {
@@ -134,18 +138,18 @@ impl Domain {
 }
 
 impl Drop for Domain {
-    /// Guards borrow the domain, so no read section is open: every date has come. If a callback panics, those after it do not
-    /// run, and what they would free is leaked.
+    /// Runs all callbacks. Guards borrow the domain, so no read section is open, and every date has come. If
+    /// a callback panics, the following ones do not run, and the memory that they would free is leaked.
     fn drop(&mut self) {
         let mut left = Queue::default();
         self.orphans.hand_to(&mut left);
         for core in (0..self.cores()).map(CoreId::new) {
-            // SAFETY: the domain is ours alone, so nobody plays the core in it.
+            // SAFETY: the domain is ours alone, so no thread plays the core in it.
             let pin = unsafe { Pinned::assume(core) };
             self.cores.of(core).with(&pin, |local| left.append(core::mem::take(&mut local.queue)));
         }
         while let Some(head) = left.pop() {
-            // SAFETY: just taken off, and no reader is left.
+            // SAFETY: the head was just taken off, and no reader is left.
             unsafe { Head::run(head) }
         }
     }

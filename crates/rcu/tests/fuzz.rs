@@ -1,8 +1,9 @@
-//! Random calls of the public functions: threads that publish, read and retire values, that come and go; values and waits that call
-//! back; misuse.
+//! Random calls of the public functions: threads that publish, read and retire values, and that come and go,
+//! values and waits that call back, and misuse.
 //!
-//! Safe code cannot publish a pointer. So a place is a lock with the value in it, and a reader takes the value's mark from there:
-//! the mark says whether the value has been dropped, which must not happen before the reader's section ends.
+//! Safe code cannot publish a pointer. So a place is a lock with the value in it, and a reader takes the
+//! value's mark from there. The mark says whether the value has been dropped, which must not happen before
+//! the reader's section ends.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
@@ -15,11 +16,11 @@ use fuzzing::{Dice, attempt, rounds};
 use percore::{Pinned, threads};
 use rcu::{Config, Domain, Owned};
 
-/// More than the tests of this file use at a time.
+/// More cores than the tests of this file use at a time.
 const CORES: usize = 16;
 const PLACES: usize = 4;
 
-/// Messages that name a misuse, and the values' own.
+/// The messages that name a misuse, and the values' own.
 const EXPECTED: [&str; 5] = [
     "a core is not quiescent inside a read section",
     "a core that is offline cannot wait for a grace period",
@@ -28,7 +29,7 @@ const EXPECTED: [&str; 5] = [
     "a value that panics",
 ];
 
-/// Runs what may be misuse; a panic must name it.
+/// Runs an action that may be misuse. A panic must name the misuse.
 fn dare<R>(act: impl FnOnce() -> R) -> Option<R> {
     attempt(act)
         .inspect_err(|message| assert!(EXPECTED.contains(&message.as_str()), "unexpected: {message}"))
@@ -37,7 +38,7 @@ fn dare<R>(act: impl FnOnce() -> R) -> Option<R> {
 
 thread_local! {
     static DICE: RefCell<Dice> = RefCell::new(Dice::new(0));
-    /// What this thread plays a core of.
+    /// The round in which this thread plays a core.
     static SHARED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
@@ -45,7 +46,7 @@ fn roll(end: usize) -> usize {
     DICE.with_borrow_mut(|dice| dice.below(end))
 }
 
-/// What a value does when it is dropped.
+/// The action of a value's drop.
 #[derive(Clone, Copy)]
 enum Will {
     Nothing,
@@ -73,7 +74,7 @@ fn will() -> Will {
 
 /// A value that tells when it is dropped.
 struct Value {
-    /// AddressSanitizer sees a second drop.
+    /// Lets AddressSanitizer see a second drop.
     _block: Box<u64>,
     ended: Arc<AtomicBool>,
     alive: Arc<AtomicIsize>,
@@ -84,7 +85,8 @@ impl Drop for Value {
     fn drop(&mut self) {
         assert!(!self.ended.swap(true, Ordering::AcqRel), "a value was dropped twice");
         self.alive.fetch_sub(1, Ordering::Relaxed);
-        // Only on a thread that plays a core in a round, and not while a panic is under way: two abort.
+        // The action runs only on a thread that plays a core in a round, and not during a panic, since a
+        // second panic aborts.
         let Some(shared) = SHARED.with_borrow(Clone::clone) else { return };
         if thread::panicking() {
             return;
@@ -103,7 +105,7 @@ impl Drop for Value {
     }
 }
 
-/// What the threads of a round share.
+/// The state that the threads of a round share.
 struct Shared {
     domain: Domain,
     places: [Mutex<Option<Owned<Value>>>; PLACES],
@@ -159,7 +161,8 @@ impl Shared {
         Owned::try_new(value).expect("there is memory")
     }
 
-    /// Puts another value into a place and retires the one before. On a core that is offline that would leak it.
+    /// Puts another value into a place and retires the one before. Does nothing on a core that is offline,
+    /// where retiring would leak it.
     fn replace(&self, pin: &Pinned, new: Option<Owned<Value>>) {
         if !self.domain.is_online(pin) {
             return;
@@ -188,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// What a host may run in a wait.
+    /// Does an action that a host may run in a wait.
     fn in_a_wait(&self) {
         let pin = percore::pin();
         match roll(12) {
@@ -200,7 +203,8 @@ impl Shared {
         }
     }
 
-    /// Nothing stays, when all threads have gone. A domain that is dropped runs what still waits.
+    /// Checks that no value stays when all threads have ended. A domain that is dropped runs the callbacks
+    /// that still wait.
     fn close(self, drains: bool) {
         let Self { domain, places, alive } = self;
         drop(places);
@@ -217,7 +221,7 @@ impl Shared {
     }
 }
 
-/// A step that panics leaves the place as it was.
+/// Locks a place. A step that panics leaves the place as it was, so a poisoned lock is usable.
 fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }

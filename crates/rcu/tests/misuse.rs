@@ -1,4 +1,4 @@
-//! Misuse by safe code: it ends in a panic that names it, or works. Nothing stays behind.
+//! Misuse by safe code ends in a panic that names it, or works. Nothing is leaked.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use percore::{CoreId, Pinned};
 use rcu::{Config, Domain, Guard, Owned};
 use test_memory::{Failing, owned};
 
-/// Counts what a thread has allocated.
+/// Counts the allocations of each thread.
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
@@ -36,7 +36,7 @@ fn retire(domain: &Domain, pin: &Pinned, act: impl Fn() + Send + 'static) {
     domain.retire(pin, Owned::try_new(OnDrop(act)).unwrap());
 }
 
-/// Drains, whatever panics meanwhile, and returns the messages.
+/// Drains, even if callbacks panic meanwhile, and returns the messages.
 fn drain(domain: &Domain, pin: &Pinned) -> Vec<String> {
     let mut messages = Vec::new();
     while let Err(message) = attempt(|| domain.drain_while(pin, || true)) {
@@ -47,7 +47,7 @@ fn drain(domain: &Domain, pin: &Pinned) -> Vec<String> {
     messages
 }
 
-/// What runs while a core waits, and what it runs on.
+/// The domain and the core of code that runs while the core waits.
 #[derive(Clone, Copy)]
 struct Waiting {
     domain: &'static Domain,
@@ -60,8 +60,8 @@ thread_local! {
     static KEPT: RefCell<Option<Guard<'static>>> = const { RefCell::new(None) };
 }
 
-/// Has `act` run while this core waits for a grace period that another core holds up until then; returns why the wait
-/// ended early.
+/// Runs `act` while this core waits for a grace period that another core holds up until then. Returns the
+/// reason why the wait ended early.
 fn while_it_waits(act: fn(Waiting)) -> String {
     static ACTED: AtomicBool = AtomicBool::new(false);
     let wait = move |domain: &'static Domain| {
@@ -79,7 +79,7 @@ fn while_it_waits(act: fn(Waiting)) -> String {
         ACTED.store(true, Ordering::Release);
         drop(KEPT.take());
         domain.offline(pin);
-        // Pinned for ever.
+        // The thread stays pinned for ever.
         std::mem::forget(core);
         refused.expect_err("a grace period passed by a core that was not quiescent")
     };
@@ -101,7 +101,7 @@ fn while_it_waits(act: fn(Waiting)) -> String {
     waiter.join().unwrap()
 }
 
-/// A core that waits for others says again and again that it is quiescent: each time it must be.
+/// A core that waits for others announces again and again that it is quiescent, and must be so each time.
 #[test]
 fn what_runs_in_a_wait_keeps_a_reader_or_leaves() {
     let message = while_it_waits(|waiting| KEPT.set(Some(waiting.domain.read(waiting.pin))));
@@ -123,7 +123,7 @@ fn a_value_is_quiescent_or_leaves() {
         |domain, pin| domain.offline(pin),
     ];
     for act in acts {
-        // A drain of nothing does nothing: something waits behind them.
+        // A drain of nothing does nothing, so one more callback waits behind them.
         (0..3).for_each(|_| retire(domain, &pin, move || act(domain, &percore::pin())));
         retire(domain, &pin, || ());
         let messages = drain(domain, &pin);
@@ -156,7 +156,7 @@ fn values_that_panic_are_freed() {
     drop((pin, core));
 }
 
-/// What runs inside of a drain takes the core offline: the drain does not wait for ever.
+/// Code that runs inside a drain takes the core offline: the drain does not wait for ever.
 #[test]
 fn a_drain_on_a_core_that_leaves_meanwhile() {
     let domain = domain();

@@ -17,15 +17,15 @@ impl Drop for Tracked {
     }
 }
 
-/// Cores, all online, and how many values were dropped.
+/// A machine of cores, all online, and the number of values that were dropped.
 struct Machine {
     domain: Domain,
     drops: Arc<AtomicUsize>,
 }
 
-/// The test is the only flow of control, and plays every core.
+/// Returns the token of a core. The test is the only flow of control, and plays every core.
 fn core(core: usize) -> Pinned {
-    // SAFETY: as said.
+    // SAFETY: one thread plays all cores, as said above.
     unsafe { Pinned::assume(CoreId::new(core)) }
 }
 
@@ -119,7 +119,8 @@ fn a_younger_value_is_not_forgotten() {
     assert_eq!(machine.domain.epoch(), epoch);
 }
 
-/// What is adopted may be older than what waits already: the grace period goes on for the younger one all the same.
+/// Adopted callbacks may be older than those that wait already: the grace period continues for the younger
+/// ones all the same.
 #[test]
 fn old_orphans_hold_nothing_up() {
     let machine = machine(2, 10);
@@ -143,7 +144,8 @@ fn batches_are_bounded() {
 #[test]
 fn a_backlog_asks_for_haste_until_it_had_a_grace_period() {
     let machine = machine(2, 2);
-    // The epoch is a late one: haste lasts for a grace period, however many there were before.
+    // The epoch is a late one: a request to hurry lasts for one grace period, no matter how many there were
+    // before.
     (0..5).for_each(|_| {
         machine.retire(1);
         machine.rounds(4);

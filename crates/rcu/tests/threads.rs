@@ -12,7 +12,7 @@ const THREADS: usize = 4;
 const ROUNDS: u64 = if cfg!(miri) { 60 } else { 40_000 };
 const PLACES: usize = 3;
 
-/// Spoilt when dropped.
+/// A value whose words change when it is dropped.
 struct Value {
     words: [u64; 2],
     live: Arc<AtomicUsize>,
@@ -48,13 +48,13 @@ impl World {
     fn read(&self, at: usize) {
         let pin = percore::pin();
         let _guard = self.domain.read(&pin);
-        // SAFETY: linked when it was loaded, inside the section.
+        // SAFETY: the value was linked when it was loaded, inside the section.
         unsafe { &*self.places[at].load(Ordering::Acquire) }.check();
     }
 
     fn replace(&self, at: usize, word: u64) {
         let old = self.places[at].swap(Value::publish(word, &self.live), Ordering::AcqRel);
-        // SAFETY: made by `publish`, and the swap has made it this thread's.
+        // SAFETY: made by `publish`, and the swap has given it to this thread.
         let old = unsafe { Owned::from_raw(NonNull::new(old).unwrap()) };
         self.domain.retire(&percore::pin(), old);
     }
@@ -108,7 +108,7 @@ fn nothing_is_used_after_its_end_and_nothing_is_lost() {
     assert_eq!(world.live.load(Ordering::Relaxed), PLACES, "only what is still linked lives");
     for place in &world.places {
         let value = NonNull::new(place.load(Ordering::Relaxed)).unwrap();
-        // SAFETY: nobody else is left.
+        // SAFETY: no other thread is left.
         drop(unsafe { Owned::from_raw(value) });
     }
 }

@@ -1,8 +1,8 @@
-//! Callbacks run once, on whatever core.
+//! Callbacks run once, on any core.
 
 use crate::machine::explore;
 
-/// Two cores adopt what a third leaves behind.
+/// Two cores adopt the callbacks that a third leaves behind.
 #[test]
 fn one_of_two_adopts() {
     explore(1, 3, |core| {
@@ -19,7 +19,7 @@ fn one_of_two_adopts() {
     });
 }
 
-/// What is left behind waits for readers like anything else.
+/// Orphaned callbacks wait for readers like all others.
 #[test]
 fn orphans_wait_for_readers() {
     explore(2, 2, |core| {
@@ -38,7 +38,7 @@ fn orphans_wait_for_readers() {
     });
 }
 
-/// Both turn epochs at once.
+/// Both cores turn epochs at once.
 #[test]
 fn two_cores_wait() {
     explore(2, 2, |core| {
@@ -55,7 +55,7 @@ fn two_cores_wait() {
     });
 }
 
-/// Everybody goes, in any order; the next to come finds what they leave.
+/// All cores go, in any order, and the next core to come finds the callbacks that they leave.
 #[test]
 fn the_last_one_out() {
     explore(3, 2, |core| {

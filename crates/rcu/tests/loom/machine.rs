@@ -1,6 +1,6 @@
-//! A machine of two or three cores, each played by one loom thread, and an object that is linked until somebody
-//! unlinks it. Its payload tells when it is reached too late: loom reports a callback that is not ordered after every
-//! read, and a read after the callback finds the payload spoilt.
+//! A machine of two or three cores, each played by one loom thread, and an object that is linked until a core
+//! unlinks it. Its payload detects late accesses. Loom reports a callback that is not ordered after every
+//! read, and a read after the callback finds the payload changed.
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -18,7 +18,7 @@ struct Object {
 }
 
 struct Shared {
-    /// First, so that callbacks that still wait are run while the object is there.
+    /// The first field, so that callbacks that still wait are run while the object is there.
     domain: Domain,
     cores: usize,
     linked: AtomicBool,
@@ -32,13 +32,13 @@ unsafe impl Sync for Shared {}
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: made by `Box`; the domain has run its callbacks, or the model has seen that there are none.
+        // SAFETY: made by `Box`. The domain has run its callbacks, or the model has seen that there are none.
         drop(unsafe { Box::from_raw(self.object.as_ptr()) });
     }
 }
 
 unsafe fn free(head: NonNull<Head>) {
-    // SAFETY: the head of an object, which lives as long as the machine; loom checks that nobody reads it.
+    // SAFETY: the head of an object, which lives as long as the machine. Loom checks that no thread reads it.
     unsafe {
         let object = head.byte_sub(offset_of!(Object, head)).cast::<Object>();
         object.as_ref().freed.with_mut(|freed| *freed += 1);
@@ -72,7 +72,8 @@ pub fn explore(preemptions: usize, cores: usize, model: impl Fn(Core) + Send + S
 
 impl Core {
     fn new(shared: &Arc<Shared>, core: usize) -> Self {
-        // SAFETY: a core is played by one thread: `spawn` starts one for each, and `everywhere` follows the joins.
+        // SAFETY: one thread plays a core: `spawn` starts one thread for each, and `everywhere` follows the
+        // joins.
         Self { shared: Arc::clone(shared), pin: unsafe { Pinned::assume(CoreId::new(core)) } }
     }
 
@@ -87,7 +88,7 @@ impl Core {
         act(&Core::new(&self.shared, 1));
     }
 
-    /// Plays every core in turn. Only while no other thread plays one.
+    /// Plays every core in turn. Called only while no other thread plays one.
     fn everywhere(&self, act: impl Fn(&Core)) {
         (0..self.shared.cores).for_each(|core| act(&Core::new(&self.shared, core)));
     }
@@ -96,7 +97,7 @@ impl Core {
         &self.shared.domain
     }
 
-    /// A read section: finds the object, or not, and uses it.
+    /// Looks for the object in a read section, and uses it if it is linked.
     pub fn read(&self) {
         let guard = self.domain().read(&self.pin);
         if self.shared.linked.load(Ordering::Acquire) {
@@ -110,20 +111,20 @@ impl Core {
     }
 
     pub fn defer(&self) {
-        // SAFETY: within the object.
+        // SAFETY: the pointer stays within the object.
         let head = unsafe { NonNull::new_unchecked(&raw mut (*self.shared.object.as_ptr()).head) };
         // SAFETY: the models defer it once, and unlink it.
         unsafe { self.domain().defer(&self.pin, head) }
     }
 
-    /// Defers something else, so that epochs turn.
+    /// Defers another callback, so that epochs turn.
     pub fn bystander(&self) {
         self.domain().retire(&self.pin, Owned::try_new(()).unwrap());
     }
 
     /// Frees the object at once.
     pub fn free_now(&self) {
-        // SAFETY: loom checks that nobody reads it.
+        // SAFETY: loom checks that no thread reads it.
         unsafe { self.shared.object.as_ref().freed.with_mut(|freed| *freed += 1) }
     }
 
@@ -137,13 +138,13 @@ impl Core {
         self.domain().offline(&self.pin);
     }
 
-    /// How often the object was freed. Loom checks that nobody frees it meanwhile.
+    /// Returns the number of times that the object was freed. Loom checks that no thread frees it meanwhile.
     pub fn frees(&self) -> u32 {
         // SAFETY: the object lives as long as the machine.
         unsafe { self.shared.object.as_ref().freed.with(|freed| *freed) }
     }
 
-    /// After all threads have been joined: the object is freed, once.
+    /// Checks, after all threads have been joined, that the object is freed, once.
     pub fn expect_one_free(&self) {
         self.everywhere(|core| core.domain().online(&core.pin));
         (0..5).for_each(|_| self.everywhere(|core| core.quiesces(1)));

@@ -20,8 +20,8 @@ fn a_reader_is_waited_for() {
     });
 }
 
-/// The other core waits for something too. It has turned the epoch, and said the new one, before the object is
-/// unlinked.
+/// The other core waits for a grace period too. It has turned the epoch, and announced the new one, before
+/// the object is unlinked.
 #[test]
 fn an_epoch_that_others_have_seen_already() {
     explore(3, 2, |core| {
@@ -41,7 +41,7 @@ fn an_epoch_that_others_have_seen_already() {
     });
 }
 
-/// The same, but the reader goes offline after its section, and is back before anybody looks.
+/// As above, but the reader goes offline after its section, and is back before another core looks.
 #[test]
 fn a_reader_that_was_away_for_a_moment() {
     explore(3, 2, |core| {
@@ -62,7 +62,7 @@ fn a_reader_that_was_away_for_a_moment() {
     });
 }
 
-/// The last turn is done by a third core, which alone has looked at the reader's word.
+/// A third core does the last turn, and it alone has looked at the reader's word.
 #[test]
 fn a_turn_by_somebody_else() {
     explore(2, 3, |core| {
@@ -103,7 +103,7 @@ fn deferred_then_unlinked() {
     });
 }
 
-/// A reader comes from offline, whom nobody waited for until then.
+/// A reader comes online. No core waited for it until then.
 #[test]
 fn a_reader_just_come_online() {
     explore(2, 2, |core| {
@@ -155,7 +155,7 @@ fn three_cores() {
     });
 }
 
-/// A writer that waits by itself.
+/// A writer waits by itself.
 #[test]
 fn synchronize_waits_for_readers() {
     explore(2, 2, |core| {
