@@ -1,8 +1,8 @@
-//! Pairs of inc and dec of one shared object by 1, 2, 4, ... host threads, for every counter: RadixVM's
-//! figure 8.
+//! Pairs of inc and dec of one shared object by 1, 2, 4, ... host threads, for every counter (RadixVM's
+//! figure 8).
 //!
-//! `cargo bench -p radixvm-baselines --bench counters [-- THREADS]`. The runs of all counters are
-//! interleaved, and the median of them is shown. Times depend on the machine. The bytes do not.
+//! `cargo bench -p radixvm-baselines --bench counters [-- THREADS]` runs it. The runs of all counters are
+//! interleaved, and the table shows their median. Times depend on the machine. The bytes do not.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -14,7 +14,7 @@ use refcache::Config;
 
 const PAIRS: u64 = 1_000_000;
 const RUNS: usize = 5;
-/// How often a core ticks.
+/// Number of pairs between two ticks of a core.
 const TICK: u64 = 10_000;
 
 /// A row of the table.
@@ -25,7 +25,7 @@ struct Row {
     bytes: fn(usize) -> usize,
 }
 
-/// A row for a scheme made by `$scheme`; the count comes first, because it lives longer.
+/// Makes a row for a scheme. `$scheme` makes the scheme after the count, because the count must live longer.
 macro_rules! row {
     ($kind:ty, $threads:ident, $scheme:expr) => {
         Row {

@@ -1,8 +1,10 @@
 //! Floor lookups per second by 1, 2, 4, ... host threads, beside 0 to 2 writers that map and unmap other
-//! regions: RadixVM's figures 6 and 7, for the radix map, Bonsai, our skip list, and peers from the registry.
+//! regions (RadixVM's figures 6 and 7), for the radix map, Bonsai, our skip list, and peers from the
+//! registry.
 //!
-//! `cargo bench -p radixvm-baselines --bench lookups [-- THREADS]`. The runs of all maps are interleaved, and
-//! the median of them is shown. A lookup of the radix map locks the page's slot, as a page fault does.
+//! `cargo bench -p radixvm-baselines --bench lookups [-- THREADS]` runs it. The runs of all maps are
+//! interleaved, and the table shows their median. A lookup of the radix map locks the page's slot, as a page
+//! fault does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, RwLock};
@@ -17,7 +19,7 @@ use rangemap::RangeMap;
 use refcache::Refcache;
 use scc::TreeIndex;
 
-/// Of each reader.
+/// Lookups by each reader.
 const LOOKUPS: u64 = 1_000_000;
 const RUNS: usize = 3;
 /// Regions that are always there, of 8 pages each, every 16 pages. The writers' regions lie beyond.
@@ -36,7 +38,7 @@ trait Map: Sync {
     fn finds(&self, pin: &Pinned, page: u64) -> bool;
 }
 
-/// The epochs of both worlds.
+/// The domains of both reclamation schemes.
 struct Machine {
     rcu: rcu::Domain,
     refcache: Refcache,
@@ -49,7 +51,7 @@ impl Machine {
         Self { rcu, refcache: Refcache::new(config) }
     }
 
-    /// This thread as a core.
+    /// Runs `act` on this thread as a core.
     fn as_core<R>(&self, core: usize, act: impl FnOnce(&Pinned) -> R) -> R {
         let _core = threads::enter(CoreId::new(core));
         let pin = percore::pin();
@@ -148,13 +150,13 @@ impl Map for TreeIndex<u64, u64> {
     fn unmap(&self, _: &Pinned, page: u64) {
         self.remove_sync(&page);
     }
-    /// It goes up only, so it is asked for the region's own start.
+    /// Asks for the region's own start, because this map has no floor lookup.
     fn finds(&self, _: &Pinned, page: u64) -> bool {
         self.peek_with(&(page - page % STRIDE), |_, _| ()).is_some()
     }
 }
 
-/// Different for different numbers, and without a pattern. (The finish of SplitMix64.)
+/// Maps numbers to scattered keys, different ones for different numbers. (The finish of SplitMix64.)
 fn scattered(number: u64) -> u64 {
     let mut key = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -162,7 +164,7 @@ fn scattered(number: u64) -> u64 {
     key ^ key >> 31
 }
 
-/// One reader's part.
+/// Runs one reader.
 fn look_up(map: &impl Map, machine: &Machine, pin: &Pinned, seed: u64) -> Duration {
     let begin = Instant::now();
     for at in 0..LOOKUPS {

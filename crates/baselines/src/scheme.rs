@@ -7,7 +7,7 @@ use crate::OutOfMemory;
 /// The call that reports that the last reference is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zero {
-    /// The [`Scheme::dec`] that gives it up.
+    /// The [`Scheme::dec`] that drops it.
     AtOnce,
     /// The first [`Scheme::settle`] after it.
     WhenAsked,
@@ -21,9 +21,9 @@ pub enum Zero {
 /// core of the machine is in the scheme itself.
 ///
 /// The holder of a reference may take another ([`inc`](Self::inc)), hand it to another core by
-/// synchronisation, and gives each up once ([`dec`](Self::dec)). In return exactly one call of `dec` or
-/// [`settle`](Self::settle) says that the object has no reference left, and all that its users did happens
-/// before that answer.
+/// synchronisation, and drops each once ([`dec`](Self::dec)). In return exactly one call of `dec` or
+/// [`settle`](Self::settle) says that the object has no reference left, and everything that its users did
+/// happens before that answer.
 ///
 /// A scheme may remember counts by their address: they stay where they are for `'c`, which is longer than the
 /// scheme.
@@ -57,7 +57,7 @@ pub trait Scheme<'c>: Sync {
     /// Takes a reference. The caller has one.
     fn inc(&self, pin: &Pinned, count: &'c Self::Count) -> Self::Place;
 
-    /// Gives up a reference. True: it was the last.
+    /// Drops a reference. Returns true if it was the last.
     fn dec(&self, pin: &Pinned, count: &'c Self::Count, place: Self::Place) -> bool;
 
     /// Returns whether the last reference is gone, for an object that cannot be found any more, so that only
@@ -66,12 +66,12 @@ pub trait Scheme<'c>: Sync {
         false
     }
 
-    /// This core begins to use counts.
+    /// Tells the scheme that this core begins to use counts.
     fn online(&self, _pin: &Pinned) {}
 
-    /// This core does not use counts until it is online again.
+    /// Tells the scheme that this core does not use counts until it is online again.
     fn offline(&self, _pin: &Pinned) {}
 
-    /// A core's regular duty.
+    /// Does a core's regular work.
     fn tick(&self, _pin: &Pinned) {}
 }

@@ -16,16 +16,16 @@ use refcache::Config;
 const CORES: usize = 5;
 const THREADS: u64 = 3;
 const ROUNDS: u64 = if cfg!(miri) { 50 } else { 200_000 };
-/// Ticks of all cores after which an epoch's verdict is there.
+/// Ticks of all cores after which a review by epochs has decided.
 const PATIENCE: usize = 20;
 const SLOPPY: Sloppy = Sloppy { threshold: 3 };
 
-/// With one entry for each core, two objects are in each other's way.
+/// Makes a scheme with one entry for each core, so that two objects conflict.
 fn paygo() -> PayGo {
     PayGo::new(CORES, 1)
 }
 
-/// The same.
+/// Makes a scheme with one entry for each core, so that two objects conflict.
 fn deltas<'c>() -> Deltas<'c> {
     Deltas::new(Config { cores: CORES, cache_slots: 1, review_budget: 4 })
 }
@@ -63,7 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..if cfg!(miri) { 30 } else { 200 })
 }
 
-/// The calling thread as a core. It is the only one.
+/// Returns the token of a core for the calling thread, which is the only one.
 fn as_core(core: usize) -> Pinned {
     // SAFETY: one thread plays all cores of the scheme, in turn.
     unsafe { Pinned::assume(CoreId::new(core)) }
@@ -111,7 +111,7 @@ impl<'c, S: Scheme<'c>> World<'c, S> {
         self.told[object] += usize::from(last);
     }
 
-    /// Gives up what is held. Each object was reported free once, as soon as it may be.
+    /// Drops all references. Checks that each object was reported free once, as soon as it may be.
     fn end(mut self) {
         for object in 0..2 {
             while !self.held[object].is_empty() {
@@ -157,7 +157,7 @@ proptest! {
     }
 }
 
-/// Objects that threads pass around. They are spoilt once they are reported free.
+/// Objects that threads pass around. They are overwritten once they are reported free.
 struct Shelf<'c, S: Scheme<'c>> {
     scheme: &'c S,
     counts: &'c [S::Count; 2],
@@ -167,7 +167,7 @@ struct Shelf<'c, S: Scheme<'c>> {
 }
 
 impl<'c, S: Scheme<'c>> Shelf<'c, S> {
-    /// A reference of one's own, by the one on the shelf.
+    /// Takes a reference for the caller, by the one on the shelf.
     fn take(&self, object: usize, pin: &Pinned) -> S::Place {
         let shelf = self.places[object].lock().unwrap();
         assert!(shelf.is_some(), "the shelf is emptied at the end");
@@ -175,7 +175,7 @@ impl<'c, S: Scheme<'c>> Shelf<'c, S> {
         self.scheme.inc(pin, &self.counts[object])
     }
 
-    /// Puts one's own reference on the shelf, and drops what was there.
+    /// Puts the caller's reference on the shelf, and drops the one that was there.
     fn swap(&self, object: usize, place: S::Place, pin: &Pinned) {
         let before = self.places[object].lock().unwrap().replace(place);
         self.dec(object, before.unwrap(), pin);
@@ -192,7 +192,7 @@ impl<'c, S: Scheme<'c>> Shelf<'c, S> {
         self.told[object].fetch_add(last.into(), Ordering::Relaxed);
     }
 
-    /// The caller or the shelf has a reference.
+    /// Checks that an object is in use. The caller or the shelf has a reference.
     fn check(&self, object: usize) {
         let told = self.told[object].load(Ordering::Relaxed);
         assert_eq!(told, 0, "{}: an object in use is said to be nobody's", S::NAME);
@@ -267,7 +267,7 @@ fn what_is_not_counted_is_never_nobodys() {
     assert!(!Uncounted.settle(&pin, &()));
 }
 
-/// The table in the crate's head.
+/// Checks the table in the crate's documentation.
 #[test]
 fn the_bytes_of_an_object() {
     for cores in [1, 4, 64] {

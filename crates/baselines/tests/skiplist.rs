@@ -13,10 +13,10 @@ use rcu::{Config, Domain};
 const THREADS: u64 = 4;
 const CORES: usize = 16;
 const ROUNDS: u64 = if cfg!(miri) { 25 } else { 100_000 };
-/// Few, so that threads meet. Every eighth is never removed.
+/// The number of keys, which is small so that threads collide. Every eighth key is never removed.
 const KEYS: u64 = 64;
 
-/// A value that knows its key, is spoilt when dropped, and counts the live ones.
+/// A value that knows its key, is overwritten when dropped, and counts the live ones.
 struct Value {
     key: u64,
     check: u64,
@@ -40,7 +40,7 @@ impl Drop for Value {
 
 type List<'d> = SkipList<Value, &'d Domain>;
 
-/// The key of what was found, which is whole.
+/// Returns the key of an entry that was found, after checking that the value is intact.
 fn key(found: Option<(u64, &Value)>) -> Option<u64> {
     found.map(|(at, value)| {
         assert_eq!((at, !at), (value.key, value.check), "another key's value, or one after its end");
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// A list, and how many of each key were inserted and not removed, by the answers of the calls.
+/// A list, and for each key the number of insertions minus removals, by the answers of the calls.
 struct World<'d> {
     domain: &'d Domain,
     list: List<'d>,

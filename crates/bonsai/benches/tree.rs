@@ -47,7 +47,7 @@ fn domain(cores: usize) -> Domain {
     Domain::new(Config { cores, batch: 64, bound: 10_000 })
 }
 
-/// Calls `change` for each number below `entries`; returns how many nodes were made and how many updated in
+/// Calls `change` for each number below `entries`. Returns how many nodes were made and how many updated in
 /// place, per call.
 fn per_change(
     tree: &Tree<'_>,

@@ -111,8 +111,8 @@ mod tests {
         tree.stats()
     }
 
-    /// Returns what `check` says of the tree while `node` has these children and claims this number of
-    /// entries.
+    /// Returns the error that `check` finds in the tree while `node` has these children and claims this
+    /// number of entries.
     fn broken(
         writer: &Writer<'_, u64, ()>,
         node: Found<'_, u64, ()>,

@@ -2,7 +2,7 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Mutex, PoisonError};
 
-/// The objects that live for ever. Miri reports memory that no static leads to as a leak.
+/// The leaked objects. Miri reports memory that no static leads to as a leak.
 static ALL: Mutex<Vec<AtomicPtr<()>>> = Mutex::new(Vec::new());
 
 /// Keeps a value until the process ends.

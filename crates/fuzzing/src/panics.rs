@@ -22,7 +22,7 @@ pub fn attempt<R>(act: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-/// Replaces the panic hook by one that says nothing inside of `attempt`.
+/// Replaces the panic hook by one that prints nothing inside `attempt`.
 fn hush_attempts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -7,7 +7,7 @@ use crate::Dice;
 /// Calls `round` with one seed after the other: `usual` times, once under Miri, or for `FUZZ_SECONDS`.
 ///
 /// # Panics
-/// If `round` does, or a variable is no number.
+/// Panics if `round` does, or a variable is no number.
 pub fn rounds(usual: u64, mut round: impl FnMut(&mut Dice)) {
     let first = number("FUZZ_SEED").unwrap_or(0);
     let usual = if cfg!(miri) { 1 } else { usual };

@@ -1,4 +1,4 @@
-/// The most cores one machine may have (8 bits name a core in a page's tracker).
+/// The largest number of cores of a machine (8 bits name a core in a page's tracker).
 pub const MAX_CORES: usize = 256;
 
 /// A core's number, dense from 0.
@@ -6,10 +6,10 @@ pub const MAX_CORES: usize = 256;
 pub struct CoreId(u8);
 
 impl CoreId {
-    /// Core number `index`.
+    /// Makes the number of core `index`.
     ///
     /// # Panics
-    /// If `index` is not below [`MAX_CORES`].
+    /// Panics if `index` is not below [`MAX_CORES`].
     #[inline(always)]
     pub const fn new(index: usize) -> Self {
         assert!(index < MAX_CORES, "a machine has at most 256 cores");

@@ -10,12 +10,12 @@ impl CoreSet {
     /// The empty set.
     pub const EMPTY: Self = Self([0; WORDS]);
 
-    /// Cores 0 to `count - 1`.
+    /// Returns the set of cores 0 to `count - 1`.
     pub fn first(count: usize) -> Self {
         (0..count).map(CoreId::new).collect()
     }
 
-    /// The set whose bits these are: core 0 is the lowest of the first.
+    /// Returns the set with these bits: core 0 is the lowest bit of the first word.
     #[inline]
     pub const fn from_words(words: [u64; WORDS]) -> Self {
         Self(words)
@@ -53,7 +53,7 @@ impl CoreSet {
         self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
-    /// Returns how many cores are in the set.
+    /// Returns the number of cores in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

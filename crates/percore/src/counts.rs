@@ -1,4 +1,4 @@
-//! Numbers that are added up where no two cores meet.
+//! Counters that every core adds to without sharing a cache line.
 
 use core::array;
 
@@ -6,9 +6,9 @@ use sync::atomic::{AtomicU64, Ordering};
 
 use crate::{CoreId, LazyPerCore, Pinned};
 
-/// `N` numbers. Each core adds to cells of its own, which begin when it first counts something.
+/// `N` numbers. Each core adds to cells of its own, which are allocated when it first counts something.
 ///
-/// All is relaxed: numbers, no messages. They may lag, and are never torn.
+/// All accesses are relaxed: the numbers synchronise nothing. They may lag, and are never torn.
 #[derive(Debug)]
 pub struct Counts<const N: usize> {
     own: LazyPerCore<Cells<N>>,
@@ -47,7 +47,7 @@ impl<const N: usize> Counts<N> {
         }
     }
 
-    /// Returns what `core` counted in cells of its own.
+    /// Returns the counts of `core` in cells of its own.
     pub fn of(&self, core: CoreId) -> [u64; N] {
         self.own.of(core).map_or([0; N], read)
     }
@@ -59,7 +59,7 @@ impl<const N: usize> Counts<N> {
             .fold(read(&self.common), |sum, own| array::from_fn(|at| sum[at].wrapping_add(value(&own[at]))))
     }
 
-    /// Returns how many cores there are.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.own.cores()
     }
@@ -77,7 +77,7 @@ fn value(cell: &AtomicU64) -> u64 {
     cell.load(Ordering::Relaxed)
 }
 
-/// Only the owner core writes its cells, so no read-modify-write is needed.
+/// Adds to a cell. Only the owner core writes its cells, so no read-modify-write is needed.
 #[inline(always)]
 fn add_to(cell: &AtomicU64, more: u64) {
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);

@@ -4,7 +4,7 @@ use crate::{CoreId, CoreSet, MAX_CORES};
 
 const WORDS: usize = MAX_CORES / 64;
 
-/// The cores of which a condition may be true, for searches that would otherwise look at every core.
+/// The cores for which a condition may be true. A search reads this set instead of a word of every core.
 ///
 /// The truth itself, such as "this core idles", is a word of the core's own. A core joins the set when its
 /// truth becomes true, and stays there when it becomes false. Only a core that looks, and finds it false,
@@ -14,13 +14,15 @@ const WORDS: usize = MAX_CORES / 64;
 /// | event | action |
 /// |---|---|
 /// | the truth of a core becomes true | writes the truth, then [`announce`](Self::announce)s the core |
-/// | a core looks for others | reads the set, then the truth of each core in it; it [`withdraw`](Self::withdraw)s those where it is false |
+/// | a core looks for others | reads the set, then the truth of each core in it, and [`withdraw`](Self::withdraw)s those where it is false |
 ///
 /// 1. *A core whose truth is true, and that has returned from `announce`, is in the set, or another core is
-///    inside of `withdraw` for it, and finds the truth.* Both write one of the two words and read the other,
-///    with a fence in between: the truth and then the set, the set and then the truth.
-/// 2. `announce` is a fence: a core that looks for something else afterwards sees what was written before a
-///    look at the set that did not find it. So is `withdraw`.
+///    inside `withdraw` for it, and finds the truth.* Both write one of the two words and read the other,
+///    with a fence in between: `announce` follows the write of the truth and accesses the set, and `withdraw`
+///    writes the set and then reads the truth.
+/// 2. `announce` is a fence. If a look at the set does not find a core, then that core, if it reads other
+///    data after its `announce`, sees everything that was written before the look. `withdraw` is such a fence
+///    too.
 #[derive(Debug)]
 pub struct Hints([AtomicU64; WORDS]);
 
@@ -36,7 +38,7 @@ impl Default for Hints {
 
 impl Hints {
     sync::const_unless_loom! {
-        /// No core.
+        /// Makes a set without cores.
         pub fn new() -> Self {
             Self([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)])
         }
@@ -55,9 +57,9 @@ impl Hints {
         is_new
     }
 
-    /// Takes out `core`, whose truth the caller has found false, unless `is_true` says that it is true by
-    /// now. Then it stays in the set, and `withdraw` returns true. Others may have missed it meanwhile, so
-    /// the caller acts like a core that has just announced it.
+    /// Takes out `core`, whose truth the caller has found false, unless `is_true` now returns true. Then it
+    /// stays in the set, and `withdraw` returns true. Others may have missed it meanwhile, so the caller acts
+    /// like a core that has just announced it.
     pub fn withdraw(&self, core: CoreId, is_true: impl FnOnce() -> bool) -> bool {
         let (word, bit) = place(core);
         self.0[word].fetch_and(!bit, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The seam to the machine: four functions that the final binary defines once.
+//! The interface to the machine: four functions that the final binary defines once.
 
 use core::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::CoreId;
 /// pinned section may begin on that core, except nested inside this one by the same flow of control. Code
 /// that depends on that may check it at any time: [`Pinned::assert_here`].
 pub unsafe trait Host {
-    /// Keeps the caller on its core (preemption off, interrupts as they are) and names the core.
+    /// Keeps the caller on its core (preemption off, interrupts as they are) and returns the core.
     fn pin() -> CoreId;
     /// Does the same for a caller that may run on no core at all, and returns `None` if it does not. Kernel
     /// code always runs on one.
@@ -22,8 +22,9 @@ pub unsafe trait Host {
     }
     /// Undoes one `pin`, or one `try_pin` that named a core.
     fn unpin();
-    /// One turn of a wait for another core. May let others run. Must not unpin, and must take what other
-    /// cores send here meanwhile (shootdowns), or two cores that wait for each other wait for ever.
+    /// Runs one turn of a wait for another core. It may let other tasks run. It must not unpin, and must
+    /// serve requests that other cores send here meanwhile (shootdowns), or two cores that wait for each
+    /// other wait for ever.
     fn relax();
 }
 
@@ -34,10 +35,10 @@ unsafe extern "Rust" {
     fn _radixvm_percore_relax();
 }
 
-/// The number of no core.
+/// The return value that stands for no core.
 const NO_CORE: usize = usize::MAX;
 
-/// Makes `$host` (a type that implements [`Host`]) the machine of this binary. Once per binary.
+/// Makes `$host` (a type that implements [`Host`]) the machine of this binary. Used once per binary.
 #[macro_export]
 macro_rules! set_host {
     ($host:ty) => {
@@ -77,11 +78,11 @@ impl Pinned {
         self.core
     }
 
-    /// Checks that the caller is on the core where it is pinned, as a host promises, for code that would do
-    /// harm elsewhere.
+    /// Checks that the caller is on the core where it is pinned, as a host promises. Meant for code that
+    /// would do harm on another core.
     ///
     /// # Panics
-    /// If it runs on another core.
+    /// Panics if it runs on another core.
     #[track_caller]
     pub fn assert_here(&self) {
         let (here, there) = (pin().core().index(), self.core.index());
@@ -116,14 +117,14 @@ pub fn try_pin() -> Option<Pinned> {
     (core != NO_CORE).then(|| Pinned { core: CoreId::new(core), release: true, _stays_here: PhantomData })
 }
 
-/// Pins the caller to its core, if that is one of the first `cores`: for destructors of what has a part for
-/// each of them.
+/// Pins the caller to its core, if that is one of the first `cores`. Meant for destructors of data that has a
+/// part for each of them.
 #[inline]
 pub fn try_pin_below(cores: usize) -> Option<Pinned> {
     try_pin().filter(|pin| pin.core().index() < cores)
 }
 
-/// One turn of a wait for another core.
+/// Runs one turn of a wait for another core.
 #[inline]
 pub fn relax() {
     #[cfg(loom)]

@@ -1,9 +1,9 @@
-//! Per-core data that begins when its core first asks for it.
+//! Per-core data that is allocated when its core first asks for it.
 //!
-//! A part that is made ahead costs its time and its memory once for every core of the machine, and most
-//! processes never leave the core where they began. So there is one word ahead for each core, and the part is
-//! made at its first use. The words lie side by side, as they are written once each: cores that only use
-//! their parts share them unchanged. The existing parts form a list, so visiting or dropping all of them does
+//! A part that is allocated ahead costs time and memory once for every core of the machine, and most
+//! processes never leave the core where they began. So only one word per core is allocated ahead, and the
+//! part at its first use. The words lie side by side, as each is written once: cores that only use their
+//! parts share the words unchanged. The existing parts form a list, so visiting or dropping all of them does
 //! not read every core's word.
 //!
 //! A core that looks for another core's part and finds none may draw a conclusion from that:
@@ -58,7 +58,7 @@ impl<T: Send + Sync> LazyPerCore<T> {
         Some(Self { parts: parts.into_boxed_slice(), newest, owns: PhantomData })
     }
 
-    /// Returns the caller's own, if it has one. Relaxed: it made it itself.
+    /// Returns the caller's own part, if it has one. Relaxed: the same core stored it.
     #[inline(always)]
     pub fn mine(&self, pin: &Pinned) -> Option<&T> {
         self.part(pin.core(), Ordering::Relaxed)
@@ -86,7 +86,7 @@ impl<T: Send + Sync> LazyPerCore<T> {
         iter::successors(newest, |part| unsafe { part.before.as_ref() }).map(|part| &part.value)
     }
 
-    /// Returns how many cores there are.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.parts.len()
     }
@@ -95,12 +95,12 @@ impl<T: Send + Sync> LazyPerCore<T> {
     fn part(&self, core: CoreId, order: Ordering) -> Option<&T> {
         let Some(part) = self.parts.get(core.index()) else { made_for_fewer(core, self.cores()) };
         let part = part.load(order);
-        // SAFETY: what `begin` stored is a part, which lives as long as `self`.
+        // SAFETY: `begin` stores pointers to parts only, and a part lives as long as `self`.
         unsafe { part.as_ref() }.map(|part| &part.value)
     }
 
-    /// Makes the caller's part. Its core alone stores there, and has none. Release, partner of the Acquire in
-    /// `of`.
+    /// Makes the caller's part. Only its core stores there, and it has no part yet. Release, partner of the
+    /// Acquire in `of`.
     #[cold]
     fn begin(&self, pin: &Pinned, make: impl FnOnce(CoreId) -> T) -> Option<&T> {
         let value = make(pin.core());
@@ -115,7 +115,7 @@ impl<T: Send + Sync> LazyPerCore<T> {
         self.mine(pin)
     }
 
-    /// Puts a part in front of those that there are.
+    /// Puts a part at the front of the list.
     fn link(&self, mut part: NonNull<Padded<T>>) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
@@ -136,9 +136,9 @@ impl<T: Send + Sync> LazyPerCore<T> {
     }
 }
 
-/// `Box::new`, with its pointer, if there is memory.
+/// Boxes a part, or returns `None` if there is no memory.
 fn boxed<T>(part: Part<T>) -> Option<NonNull<Padded<T>>> {
-    // SAFETY: padded, so it has a size.
+    // SAFETY: padded, so its size is not 0.
     let place = NonNull::new(unsafe { alloc(Layout::new::<Padded<T>>()) })?.cast();
     // SAFETY: fresh memory for such a value.
     unsafe { place.write(CachePadded::new(part)) };
@@ -146,11 +146,11 @@ fn boxed<T>(part: Part<T>) -> Option<NonNull<Padded<T>>> {
 }
 
 impl<T> Drop for LazyPerCore<T> {
-    /// Relaxed: the caller that drops it has seen what all cores did with it.
+    /// Relaxed: the caller of the drop has synchronised with all cores that used it.
     fn drop(&mut self) {
         let mut next = self.newest.load(Ordering::Relaxed);
         while !next.is_null() {
-            // SAFETY: `boxed` made it, as a box is made, and no core uses it any more.
+            // SAFETY: `boxed` made it as a box is made, and no core uses it any more.
             let part = unsafe { Box::from_raw(next) };
             next = part.before;
         }

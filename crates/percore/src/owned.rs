@@ -2,7 +2,7 @@ use sync::UnsafeCell;
 
 use crate::{CoreId, Pinned};
 
-/// Data that only its owner core touches, and only while pinned: no atomics, no locks.
+/// Data that only its owner core accesses, and only while pinned, so that it needs neither atomics nor locks.
 #[derive(Debug)]
 pub struct OwnerCell<T> {
     owner: CoreId,
@@ -13,7 +13,7 @@ pub struct OwnerCell<T> {
 unsafe impl<T: Send> Sync for OwnerCell<T> {}
 
 impl<T> OwnerCell<T> {
-    /// Data of `owner`.
+    /// Wraps data of `owner`.
     pub fn new(owner: CoreId, value: T) -> Self {
         Self { owner, value: UnsafeCell::new(value) }
     }
@@ -21,10 +21,10 @@ impl<T> OwnerCell<T> {
     /// Calls `f` with the data.
     ///
     /// # Panics
-    /// If the caller is pinned to another core.
+    /// Panics if the caller is pinned to another core.
     ///
     /// # Safety
-    /// `f` must not reach this cell again: the borrow it gets is exclusive.
+    /// `f` must not access this cell again: the borrow that it gets is exclusive.
     #[inline(always)]
     pub unsafe fn with<R>(&self, pin: &Pinned, f: impl FnOnce(&mut T) -> R) -> R {
         assert!(pin.core() == self.owner, "an OwnerCell was used from another core");

@@ -10,7 +10,7 @@ use crate::{CoreId, Pinned};
 pub struct PerCore<T>(Box<[CachePadded<T>]>);
 
 impl<T> PerCore<T> {
-    /// `make(core)` for each of `cores` cores.
+    /// Calls `make(core)` for each of `cores` cores and keeps the results.
     pub fn new(cores: usize, mut make: impl FnMut(CoreId) -> T) -> Self {
         Self((0..cores).map(|core| CachePadded::new(make(CoreId::new(core)))).collect())
     }
@@ -23,25 +23,25 @@ impl<T> PerCore<T> {
         Some(Self(all.into_boxed_slice()))
     }
 
-    /// Returns the caller's own.
+    /// Returns the value of the caller's core.
     ///
     /// # Panics
-    /// If it was made for fewer cores.
+    /// Panics if there are values for fewer cores only.
     #[inline(always)]
     pub fn mine(&self, pin: &Pinned) -> &T {
         self.of(pin.core())
     }
 
-    /// Returns the caller's own, unless it was made for fewer cores.
+    /// Returns the value of the caller's core, unless there are values for fewer cores only.
     #[inline(always)]
     pub fn try_mine(&self, pin: &Pinned) -> Option<&T> {
         self.0.get(pin.core().index()).map(|padded| &**padded)
     }
 
-    /// Returns the part of `core`. Reading it moves a cache line if `core` writes it.
+    /// Returns the value of `core`. Reading it moves a cache line if `core` writes it.
     ///
     /// # Panics
-    /// If it was made for fewer cores.
+    /// Panics if there are values for fewer cores only.
     #[inline(always)]
     pub fn of(&self, core: CoreId) -> &T {
         match self.0.get(core.index()) {
@@ -50,18 +50,18 @@ impl<T> PerCore<T> {
         }
     }
 
-    /// All of them, core 0 first.
+    /// Returns all values, core 0's first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|padded| &**padded)
     }
 
-    /// Returns how many cores there are.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Per-core data was asked for by a core that it was not made for.
+/// Panics because a core asked for a value that does not exist.
 #[cold]
 #[inline(never)]
 pub(crate) fn made_for_fewer(core: CoreId, cores: usize) -> ! {

@@ -1,7 +1,7 @@
 //! Host threads play cores, for tests, benchmarks and uses of the crates without a kernel.
 //!
-//! A thread that plays a core is alone there, so `pin` has nothing to hold still: it only names the core, and
-//! counts, because a core cannot be given up while a caller is pinned to it. Under loom its model threads
+//! A thread that plays a core is alone there, so `pin` has nothing to hold in place. It returns the core, and
+//! counts, because a core cannot be given back while a caller is pinned to it. Under loom its model threads
 //! play cores.
 
 use core::marker::PhantomData;
@@ -28,13 +28,13 @@ sync::loom::thread_local! {
     static PART: Cell<Option<Part>> = Cell::new(None);
 }
 
-/// The cores that are played. The lock also hands a core over: its next player sees what the last one did as
-/// it.
+/// The cores that are played. The lock also hands a core over: its next player sees every write of the last
+/// one.
 #[cfg(not(loom))]
 static TAKEN: Mutex<CoreSet> = Mutex::new(CoreSet::EMPTY);
 #[cfg(loom)]
 std::thread_local! {
-    /// The cores of the model that this thread runs, all of it.
+    /// The played cores of the model that this thread runs, which is one thread to the host.
     static TAKEN: Mutex<CoreSet> = const { Mutex::new(CoreSet::EMPTY) };
 }
 
@@ -46,12 +46,12 @@ pub struct ThreadCore {
 }
 
 impl ThreadCore {
-    /// Returns the core this thread plays.
+    /// Returns the core that this thread plays.
     pub fn id(&self) -> CoreId {
         self.core
     }
 
-    /// Has `serve` called on every turn of a wait of this thread: where a simulated core takes its
+    /// Calls `serve` on every turn of a wait of this thread, which is where a simulated core takes its
     /// interrupts. A wait inside `serve` does not call it again.
     #[cfg(not(loom))]
     pub fn on_relax(&self, serve: fn()) {
@@ -62,13 +62,13 @@ impl ThreadCore {
 #[cfg(not(loom))]
 fn nothing() {}
 
-/// The thread is in `ON_RELAX`'s function until this is dropped.
+/// Marks the thread as being in `ON_RELAX`'s function, until this is dropped.
 #[cfg(not(loom))]
 struct Serving;
 
 #[cfg(not(loom))]
 impl Serving {
-    /// `None` if it is there already.
+    /// Returns `None` if the thread is there already.
     fn begin() -> Option<Self> {
         (!SERVING.replace(true)).then(|| Self)
     }
@@ -84,7 +84,7 @@ impl Drop for Serving {
 /// Makes this thread play the lowest core below `cores` that no other thread plays.
 ///
 /// # Panics
-/// If all are played, or this thread already plays one.
+/// Panics if all are played, or this thread already plays one.
 pub fn enter_any(cores: usize) -> ThreadCore {
     with_taken(|taken| {
         let free = (0..cores).map(CoreId::new).find(|&core| !taken.contains(core));
@@ -95,7 +95,7 @@ pub fn enter_any(cores: usize) -> ThreadCore {
 /// Makes this thread play `core`.
 ///
 /// # Panics
-/// If another thread plays it, or this thread already plays one.
+/// Panics if another thread plays it, or this thread already plays one.
 pub fn enter(core: CoreId) -> ThreadCore {
     with_taken(|taken| {
         assert!(!taken.contains(core), "core {} is played by another thread", core.index());
@@ -110,7 +110,8 @@ fn play(taken: &mut CoreSet, core: CoreId) -> ThreadCore {
     ThreadCore { core, _stays_here: PhantomData }
 }
 
-/// A panic in this file leaves the set as it should be, so a poisoned lock is as good as any.
+/// Calls `f` with the set of played cores. A panic in this file leaves the set valid, so a poisoned lock is
+/// usable.
 fn with_taken<R>(f: impl FnOnce(&mut CoreSet) -> R) -> R {
     let lock = |taken: &Mutex<CoreSet>| f(&mut taken.lock().unwrap_or_else(PoisonError::into_inner));
     #[cfg(not(loom))]
@@ -120,10 +121,11 @@ fn with_taken<R>(f: impl FnOnce(&mut CoreSet) -> R) -> R {
 }
 
 impl Drop for ThreadCore {
-    /// Gives the core up.
+    /// Gives the core back.
     ///
     /// # Panics
-    /// If the thread is pinned. Then it keeps the core. It keeps it without a word if it panics already.
+    /// Panics if the thread is pinned. Then it keeps the core. If the thread is panicking already, it keeps
+    /// the core without a second panic.
     fn drop(&mut self) {
         let pinned = PART.with(Cell::get).is_some_and(|part| part.pins > 0);
         if pinned && std::thread::panicking() {

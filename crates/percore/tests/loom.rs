@@ -35,7 +35,7 @@ fn each_thread_has_its_core() {
     });
 }
 
-/// Two parts begin at once, while one of the two looks at all there are.
+/// Two parts begin at once, while a core iterates over all parts.
 #[test]
 fn no_part_is_lost() {
     loom::model(|| {
@@ -54,16 +54,16 @@ fn no_part_is_lost() {
     });
 }
 
-/// A machine of which the models below play the cores: core 0 gives work, core 1 goes idle, core 2 looks and
-/// is misled.
+/// A machine whose cores the models below play: core 0 gives work, core 1 goes idle, core 2 looks and is
+/// misled.
 struct Machine {
-    /// True if core 1 idles: the truth behind `idle`.
+    /// True if core 1 idles. This is the truth behind `idle`.
     idles: AtomicBool,
     idle: Hints,
-    /// How many tasks wait for core 0: the truth behind `surplus`.
+    /// The number of tasks that wait for core 0. It is the truth behind `surplus`.
     waiting: AtomicUsize,
     surplus: Hints,
-    /// Another core has claimed core 1, and interrupts it.
+    /// Set when another core has claimed core 1 and interrupts it.
     kicked: AtomicBool,
 }
 
@@ -86,15 +86,15 @@ impl Machine {
         }
     }
 
-    /// Core 0 has one task more than it runs.
+    /// Gives core 0 one task more than it runs.
     fn give(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.surplus.announce(GIVER);
         self.kick_if_idle();
     }
 
-    /// Returns whether there is work to take from core 0. A core that finds it after having been misled tells
-    /// the other cores that may have been.
+    /// Returns whether there is work to take from core 0. A core that finds work after having been misled
+    /// tells the other cores that may have been misled too.
     fn finds_work(&self) -> bool {
         let waits = || self.waiting.load(Ordering::Relaxed) > 0;
         self.surplus.cores().contains(GIVER)
@@ -105,7 +105,7 @@ impl Machine {
                 })
     }
 
-    /// Core 1 goes idle. Looks for work a last time. Returns whether it found some, and stays awake.
+    /// Makes core 1 idle, after a last look for work. Returns whether it found some, and stays awake.
     fn goes_idle(&self) -> bool {
         self.idles.store(true, Ordering::Relaxed);
         self.idle.announce(IDLER);
@@ -138,7 +138,7 @@ fn who_goes_idle_and_who_gives_work_see_each_other() {
     no_work_is_missed(|_| (), |_| ());
 }
 
-/// Core 1 is in the set already, from an idle time before: it writes nothing there, while another takes it
+/// Core 1 is in the set already, from an earlier idle time. It writes nothing there, while another takes it
 /// out.
 #[test]
 fn an_idle_core_that_another_withdraws() {
@@ -148,7 +148,7 @@ fn an_idle_core_that_another_withdraws() {
     no_work_is_missed(was_idle, Machine::kick_if_idle);
 }
 
-/// Core 0 is in the set already, though nothing waits there: it writes nothing there, while another takes it
+/// Core 0 is in the set already, though nothing waits there. It writes nothing there, while another takes it
 /// out.
 #[test]
 fn a_giver_that_another_withdraws() {

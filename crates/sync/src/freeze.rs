@@ -5,7 +5,7 @@ use core::ops::Deref;
 use crate::atomic::{AtomicBool, Ordering};
 use crate::{SpinGuard, SpinLock};
 
-/// See the module.
+/// A lock that can be frozen, see the module.
 #[derive(Debug)]
 pub struct FreezeLock<T> {
     lock: SpinLock<T>,
@@ -13,12 +13,12 @@ pub struct FreezeLock<T> {
     frozen: AtomicBool,
 }
 
-/// A look at the value.
+/// Read access to the value.
 #[derive(Debug)]
 pub enum Look<'a, T> {
-    /// It does not change any more.
+    /// The value does not change any more.
     Frozen(&'a T),
-    /// It does not change meanwhile.
+    /// The value does not change while the guard lives.
     Locked(SpinGuard<'a, T>),
 }
 
@@ -30,7 +30,7 @@ impl<T> FreezeLock<T> {
         }
     }
 
-    /// Looks at the value, with the lock as long as it may change.
+    /// Gives read access to the value, under the lock as long as the value may change.
     #[inline]
     pub fn look(&self) -> Look<'_, T> {
         // Acquire pairs with the Release in `freeze`.
@@ -42,16 +42,16 @@ impl<T> FreezeLock<T> {
         Look::Frozen(unsafe { self.lock.peek() })
     }
 
-    /// Locks the value for a change: `None` if it changes no more.
+    /// Locks the value for a change. Returns `None` if the value is frozen.
     pub fn change(&self) -> Option<SpinGuard<'_, T>> {
         let guard = self.lock.lock();
-        // Relaxed: set with the lock held.
+        // Relaxed: the flag is set with the lock held.
         (!self.frozen.load(Ordering::Relaxed)).then_some(guard)
     }
 }
 
 impl<T: Sync> FreezeLock<T> {
-    /// The value changes no more. Many may look at it at once then, so it must be `Sync`:
+    /// Freezes the value: it does not change any more. Many may then read it at once, so it must be `Sync`:
     ///
     /// ```compile_fail
     /// sync::FreezeLock::new(core::cell::Cell::new(0)).freeze();
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(*first, *second);
     }
 
-    /// A reader that sees it frozen sees the last change: nothing comes after `freeze`.
+    /// A reader that sees the value frozen sees the last change: nothing comes after `freeze`.
     #[test]
     fn a_change_comes_before_the_frost_or_not_at_all() {
         for _ in 0..100 {

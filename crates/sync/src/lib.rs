@@ -1,6 +1,6 @@
-//! The only crate that names `core::sync::atomic` and `UnsafeCell`: under `--cfg loom` the same names are
+//! The only crate that names `core::sync::atomic` and `UnsafeCell`. Under `--cfg loom` the same names are
 //! loom's, so every protocol built on this crate can be model-checked unchanged. (The kernel names them too,
-//! in its machine code, which no model runs: a protocol worth a model belongs in a crate.)
+//! in its machine code, which no model runs. A protocol worth a model belongs in a crate.)
 #![cfg_attr(not(loom), no_std)]
 #![warn(missing_debug_implementations)]
 
@@ -48,8 +48,8 @@ mod cell;
 #[cfg(not(loom))]
 pub use cell::UnsafeCell;
 
-/// One turn of a busy-wait loop. Under loom it yields, so that the model can run the thread that is waited
-/// for.
+/// Runs one turn of a busy-wait loop. Under loom it yields, so that the model can run the thread that is
+/// waited for.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(loom)]

@@ -1,11 +1,11 @@
-//! Loom's atomics, with its blind spot lit.
+//! Loom's atomics, with a second access that makes loom explore more orders.
 //!
 //! Loom tries another order of two accesses only if it sees that they conflict, and it remembers one access
 //! of each atomic: a thread's own load hides the load of another thread before it. In "A loads, B loads and
 //! then swaps" it never tries B first, and nearly every compare-and-swap comes after a load of the same word.
 //! (tokio-rs/loom, issues 166 and 392.) So every load here is announced by a read-modify-write of a second
-//! atomic: those are seen to conflict. They are relaxed, so they order nothing, and what the load may return
-//! is as free as before.
+//! atomic, which loom sees as a conflict. Those are relaxed, so they order nothing and do not restrict the
+//! values that the load may return.
 
 pub use loom::sync::atomic::{Ordering, fence};
 
@@ -31,7 +31,7 @@ macro_rules! announced {
             }
         }
 
-        /// Everything but `load`.
+        /// Gives access to all functions except `load`.
         impl core::ops::Deref for $name {
             type Target = loom::sync::atomic::$name;
             fn deref(&self) -> &Self::Target {
@@ -70,7 +70,7 @@ impl<T> AtomicPtr<T> {
     }
 }
 
-/// Everything but `load`.
+/// Gives access to all functions except `load`.
 impl<T> core::ops::Deref for AtomicPtr<T> {
     type Target = loom::sync::atomic::AtomicPtr<T>;
     fn deref(&self) -> &Self::Target {

@@ -1,14 +1,14 @@
 //! Sleeping without losing a wake-up: one word per task.
 //!
-//! | state    | the task                                    | `wake` makes it                            |
-//! |----------|---------------------------------------------|--------------------------------------------|
-//! | ACTIVE   | runs, or waits in a run queue               | NOTIFIED                                   |
-//! | NOTIFIED | the same; its next park returns at once     | NOTIFIED                                   |
-//! | PARKING  | has decided to sleep, is still on its stack | NOTIFIED: requeued once it is off it       |
-//! | PARKED   | is on no core and in no queue               | ACTIVE: the waker puts it into a run queue |
+//! | state    | the task                                            | `wake` makes it                            |
+//! |----------|-----------------------------------------------------|--------------------------------------------|
+//! | ACTIVE   | runs, or waits in a run queue                       | NOTIFIED                                   |
+//! | NOTIFIED | as ACTIVE, but its next park returns at once        | NOTIFIED                                   |
+//! | PARKING  | has decided to sleep, is still on its stack         | NOTIFIED: requeued once off its stack      |
+//! | PARKED   | is on no core and in no queue                       | ACTIVE: the waker puts it into a run queue |
 //!
 //! ```text
-//!              begin                settle (by whoever runs next on that core)
+//!              begin                settle (by the task that runs next on that core)
 //!   ACTIVE --------------> PARKING ----------------> PARKED
 //!    ^  ^                     |                        |
 //!    |  |   begin, settle     | wake                   | wake
@@ -21,11 +21,12 @@
 //!    word, so they are ordered: a wake before `begin` leaves NOTIFIED behind and the park returns. A wake
 //!    after it finds PARKING or PARKED. None is lost.
 //! 2. Exactly one flow puts a task into a run queue: the waker that turned PARKED into ACTIVE, or the core
-//!    whose `settle` found NOTIFIED. Both come after the task left its stack, so no two cores ever run on
-//!    one stack.
-//! 3. A park may return for no reason (a late wake-up of an earlier sleep): every caller re-checks in a loop.
+//!    whose `settle` found NOTIFIED. Both come after the task left its stack, so no two cores ever run on one
+//!    stack.
+//! 3. A park may return without a cause (a late wake-up of an earlier sleep), so every caller re-checks in a
+//!    loop.
 //!
-//! Orderings: `wake` releases what the waker wrote. `begin` and `settle` acquire it when they find the token,
+//! Orderings: `wake` releases the waker's writes. `begin` and `settle` acquire them when they find the token,
 //! and a waker that enqueues hands it on through the run queue's lock. AcqRel throughout: these are rare
 //! operations.
 
@@ -48,7 +49,7 @@ impl Default for Parking {
 
 impl Parking {
     crate::const_unless_loom! {
-        /// Of a task that is about to be put into a run queue.
+        /// Makes the state of a task that is about to be put into a run queue.
         pub fn new() -> Self {
             Self(AtomicU8::new(ACTIVE))
         }
@@ -65,7 +66,8 @@ impl Parking {
         self.leave_for(PARKING, PARKED)
     }
 
-    /// From `expected` to `next`, or from NOTIFIED, consuming the token, to ACTIVE.
+    /// Changes the state from `expected` to `next`, or from NOTIFIED to ACTIVE, which consumes the token.
+    /// Returns whether it found `expected`.
     fn leave_for(&self, expected: u8, next: u8) -> bool {
         let moved = self.0.compare_exchange(expected, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if !moved {
@@ -75,7 +77,7 @@ impl Parking {
         moved
     }
 
-    /// Wakes the task. True: it slept, and the caller must put it into a run queue.
+    /// Wakes the task. Returns true if it slept, and the caller must put it into a run queue.
     pub fn wake(&self) -> bool {
         let mut state = self.0.load(Ordering::Relaxed);
         loop {

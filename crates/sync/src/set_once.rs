@@ -1,10 +1,10 @@
-//! A value that is set once, before anybody reads it in earnest.
+//! A value that is set once, before it is used.
 
 use crate::UnsafeCell;
 use crate::atomic::{AtomicBool, Ordering};
 
-/// A cell that is empty until [`set`](Self::set), and then a shared reference to the value for ever. Reading
-/// is a load and a branch.
+/// A cell that is empty until [`set`](Self::set), and from then on gives shared references to the value.
+/// Reading is a load and a branch.
 #[derive(Debug)]
 pub struct SetOnce<T> {
     taken: AtomicBool,
@@ -25,7 +25,7 @@ impl<T> SetOnce<T> {
     /// Sets the value.
     ///
     /// # Panics
-    /// If it was set before.
+    /// Panics if it was set before.
     pub fn set(&self, value: T) {
         // Relaxed: only one caller may win. The value it writes is published by `ready`.
         assert!(!self.taken.swap(true, Ordering::Relaxed), "a SetOnce was set twice");

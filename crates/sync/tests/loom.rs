@@ -54,7 +54,7 @@ struct Slot {
     data: UnsafeCell<u64>,
 }
 
-// SAFETY: `data` is touched only while bit 0 of `word` is held; loom checks exactly that.
+// SAFETY: `data` is accessed only while bit 0 of `word` is held. Loom checks that.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -90,7 +90,7 @@ struct Sleeper {
     gift: UnsafeCell<u64>,
 }
 
-// SAFETY: `gift` is written before `ready` is set and read after `ready` was seen; loom checks exactly that.
+// SAFETY: `gift` is written before `ready` is set and read after `ready` was seen. Loom checks that.
 unsafe impl Sync for Sleeper {}
 
 impl Sleeper {
@@ -123,7 +123,7 @@ impl Sleeper {
     }
 
     fn sleep_until(&self, wanted: u64) {
-        // Relaxed: what makes a waker's writes visible is the parking word.
+        // Relaxed: the parking word makes the writes of a waker visible.
         while self.ready.load(Ordering::Relaxed) < wanted {
             self.park();
         }
@@ -172,7 +172,7 @@ fn a_park_that_a_wake_ends_sees_what_the_waker_wrote() {
             waker.gift.with_mut(|gift| unsafe { *gift = 7 });
             waker.wake();
         });
-        // The only wake-up there is: whatever way this returns, it was that one.
+        // This is the only wake-up, however this call returns.
         task.park();
         // SAFETY: the waker has written and will not write again.
         assert_eq!(task.gift.with(|gift| unsafe { *gift }), 7);

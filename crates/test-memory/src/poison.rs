@@ -23,7 +23,7 @@ unsafe impl GlobalAlloc for Poison {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if layout.align() == NODE_ALIGN {
             POISONABLE.set(POISONABLE.get() - 1);
-            // SAFETY: the caller gives up the block.
+            // SAFETY: the caller does not use the block again.
             return unsafe { memory.write_bytes(0x5a, layout.size()) };
         }
         // SAFETY: passed on.

@@ -19,7 +19,7 @@ pub struct Deltas<'c> {
     _counts: PhantomData<fn(&'c ()) -> &'c ()>,
 }
 
-/// Refcache's header, and its verdict.
+/// Refcache's header, and the result of its review.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DeltaCount {
@@ -39,7 +39,7 @@ impl Deltas<'_> {
 impl<'c> Deltas<'c> {
     #[inline(always)]
     fn adjust(&self, pin: &Pinned, count: &'c DeltaCount, delta: i64) {
-        // SAFETY: the count lives longer than the domain, whatever it says, and its header comes first.
+        // SAFETY: the count lives longer than the domain, for any delta, and its header is its first field.
         unsafe { self.domain.adjust(pin, NonNull::from(count).cast(), delta) }
     }
 }

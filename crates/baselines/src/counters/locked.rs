@@ -1,4 +1,4 @@
-//! A number under a lock: what comes before atomics.
+//! A number under a lock, as before atomics.
 
 use core::mem::size_of;
 

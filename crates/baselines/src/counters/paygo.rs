@@ -1,13 +1,13 @@
 //! PayGo: references are counted where they are taken, and pay for migrating when they are dropped elsewhere.
 //!
 //! After Jung, Kim, Ryu, Kang and Jung (Pay Migration Tax to Homeland: Anchor-based Scalable Reference
-//! Counting for Multicores, FAST 2019). We had the idea and the comparison in the LODIC paper (ATC 2021,
-//! section 2.2 and table 1), not the text: how zero is learned below is our own.
+//! Counting for Multicores, FAST 2019). The idea and the comparison come from the LODIC paper (ATC 2021,
+//! section 2.2 and table 1). We did not have the FAST paper's text, so the way to find zero is our own.
 //!
 //! Each core has a table of entries, hashed by object. A reference is counted in the entry of the core where
-//! it is taken, its *anchor*, and the holder remembers which core that was. Dropped there, the entry's local
-//! count goes down, without an atomic change. Dropped elsewhere, the entry's *anchor count* goes up,
-//! atomically: the tax.
+//! it is taken, its *anchor*, and the holder remembers which core that was. If it is dropped there, the
+//! entry's local count goes down, without an atomic change. If it is dropped elsewhere, the entry's *anchor
+//! count* goes up, atomically: that is the migration tax.
 //!
 //! ```text
 //!    core 0's table                    core 1's table                     the object
@@ -16,8 +16,8 @@
 //!
 //! | entry | means |
 //! |---|---|
-//! | object A, local > anchored | that many references to A have their anchor here |
-//! | local = anchored | free, whatever object it names |
+//! | object A, local > anchored | the difference is the number of references to A that have their anchor here |
+//! | local = anchored | free, whichever object it names |
 //!
 //! 1. `local` and `object` are written by the owner core only. `anchored` only grows, and wraps.
 //! 2. An entry names another object only when it is free. So a reference that has its anchor there finds it.
@@ -26,16 +26,15 @@
 //!    `settle` first *closes* the count: from then on references are taken centrally, and an entry found free
 //!    for this object stays so.
 //! 4. All entries together are one reference in the central count. The call of `settle` that finds all of
-//!    them free gives it up, once. So the one subtraction that makes the central count zero is the last of
-//!    all.
+//!    them free drops it, once. So the one subtraction that makes the central count zero is the last of all.
 //!
-//! Two-sided order for 3. `inc` writes the entry, fences (T), then reads `closed`. `settle` writes `closed`,
+//! Two-sided order for 3: `inc` writes the entry, fences (T), then reads `closed`. `settle` writes `closed`,
 //! fences (A), then reads the entries. If T is before A, the entry is seen. If A is before T, `closed` is
-//! seen, and the reference is moved to the central count before any caller has it. Hence a fence in each
+//! seen, and the reference is moved to the central count before any caller has it. This costs a fence in each
 //! `inc`, which a host whose readers are pinned could trade for a grace period in `settle`.
 //!
-//! The entry is read `local` first, then `anchored`. When it is closed, both only come closer, except for
-//! references that are being moved. So if they are the same, the entry is free.
+//! The entry is read `local` first, then `anchored`. When it is closed, the two counts only come closer,
+//! except for references that are being moved. So if they are the same, the entry is free.
 //!
 //! Orderings: a drop is Release in either count, partner of the Acquire loads in `settle`. Central drops are
 //! AcqRel, partners of each other.
@@ -70,7 +69,7 @@ pub struct PayGoCount {
     /// References without an entry, and one for all entries.
     central: AtomicU64,
     closed: AtomicBool,
-    /// The entries' reference was given up.
+    /// Set when the entries' reference was dropped.
     settled: AtomicBool,
 }
 
@@ -84,10 +83,10 @@ pub enum PayGoPlace {
 }
 
 impl Entry {
-    /// Counts a reference to `object`, unless the entry is taken by another. By the owner.
+    /// Counts a reference to `object`, unless the entry is taken by another. Called by the owner.
     #[inline]
     fn take(&self, object: usize) -> bool {
-        // Relaxed: the owner's own. It fences before anybody relies on them.
+        // Relaxed: the words are the owner's own. It fences before another core relies on them.
         let local = self.local.load(Ordering::Relaxed);
         if self.object.load(Ordering::Relaxed) != object {
             if local != self.anchored.load(Ordering::Relaxed) {
@@ -99,7 +98,7 @@ impl Entry {
         true
     }
 
-    /// Drops a reference. By the owner.
+    /// Drops a reference. Called by the owner.
     #[inline]
     fn drop_at_home(&self) {
         let local = self.local.load(Ordering::Relaxed);
@@ -107,7 +106,7 @@ impl Entry {
         self.local.store(local.wrapping_sub(1), Ordering::Release);
     }
 
-    /// Drops a reference. By another core.
+    /// Drops a reference. Called by another core.
     fn drop_abroad(&self) {
         // Release: partner of the Acquire in `is_free_of`.
         self.anchored.fetch_add(1, Ordering::Release);
@@ -122,10 +121,10 @@ impl Entry {
 }
 
 impl PayGo {
-    /// Tables of `slots` entries, a power of two, for each of `cores` cores.
+    /// Makes tables of `slots` entries, a power of two, for each of `cores` cores.
     ///
     /// # Panics
-    /// If `slots` is no power of two.
+    /// Panics if `slots` is no power of two.
     pub fn new(cores: usize, slots: usize) -> Self {
         assert!(slots.is_power_of_two(), "a table needs a power of two of entries");
         let table = |_| (0..slots).map(|_| Entry::default()).collect();

@@ -1,4 +1,4 @@
-//! One atomic word for all cores: what most kernels have.
+//! One atomic word for all cores, as in most kernels.
 
 use core::mem::size_of;
 
@@ -35,7 +35,8 @@ impl Scheme<'_> for Shared {
 
     #[inline(always)]
     fn dec(&self, _pin: &Pinned, count: &AtomicU64, (): ()) -> bool {
-        // AcqRel: partner of itself. The last core to drop sees what the others did before they dropped.
+        // AcqRel: partner of itself. The last core to drop sees all writes that the others did before they
+        // dropped.
         count.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

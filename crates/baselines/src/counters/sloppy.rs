@@ -33,7 +33,7 @@ use crate::{OutOfMemory, Scheme, Zero};
 /// Counts centrally, with spare references for each core.
 #[derive(Clone, Copy, Debug)]
 pub struct Sloppy {
-    /// The most spares that a core keeps of an object.
+    /// The largest number of spares that a core keeps of an object.
     pub threshold: u64,
 }
 

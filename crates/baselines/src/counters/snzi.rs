@@ -1,46 +1,47 @@
 //! SNZI: a tree of counters that keeps most changes away from its root.
 //!
 //! After Ellen, Lev, Luchangco and Moir (Scalable NonZero Indicators, PODC 2007). Each core has a leaf. A
-//! node counts what arrived there and has not departed. Its parent counts the children that are not zero, so
-//! a change goes up only where a node leaves zero or comes back to it.
+//! node counts arrivals that have not departed. Its parent counts the children that are not zero, so a change
+//! goes up only where a node leaves zero or comes back to it.
 //!
 //! ```text
-//!                 root: 2                    who departs last here was the last of all
+//!                 root: 2                    the core that departs last here was the last of all
 //!                /       \
-//!          node: 1       node: 2             not zero is counted once above, however much it is
+//!          node: 1       node: 2             a child that is not zero counts once in its parent
 //!          /    \        /     \
 //!    core 0: 3   0   core 2: 1  core 3: 7
 //! ```
 //!
 //! # The half step
 //!
-//! Leaving zero takes two steps, here and above, and other cores may come in between. A node at 0 that went
-//! to 1 before its parent has counted it would let the next core depart from a tree whose root says zero. So
-//! the first step is to *one half*:
+//! Leaving zero takes two steps, at the node and at its parent, and other cores may come in between. A node
+//! at 0 that went to 1 before its parent has counted it would let the next core depart from a tree whose root
+//! says zero. So the first step is to *one half*:
 //!
 //! | the node | an arrival | a departure |
 //! |---|---|---|
-//! | 0 | makes it ½, and goes on from there | cannot be |
-//! | ½ | arrives at the parent, then makes it 1; if another did that first, the arrival above is taken back | cannot be |
+//! | 0 | makes it ½, and continues as at ½ | cannot happen |
+//! | ½ | arrives at the parent, then makes it 1. If another core did that first, the arrival at the parent is taken back | cannot happen |
 //! | 1 | makes it 2 | makes it 0, then departs from the parent |
 //! | n | makes it n + 1 | makes it n - 1 |
 //!
-//! 1. A node that is 1 or more is counted above.
+//! 1. A node that is 1 or more is counted in its parent.
 //! 2. A core that sees ½ helps: no core waits for the one that stored it.
 //! 3. A node's version changes when it leaves zero. A helper that sleeps, and finds ½ again, would count
 //!    *another* departure from zero by an arrival that it has not made for it. The version tells them apart.
 //! 4. An arrival is taken back only after the same core has arrived: it is never the last departure.
 //! 5. Arrivals at the leaves are all alike. A core that does not know where its reference arrived departs
-//!    from any leaf that has one ([`Snzi::dec_anywhere`]): as many are left as there are references.
+//!    from any leaf that has one ([`Snzi::dec_anywhere`]), so the number of arrivals stays the number of
+//!    references.
 //!
 //! The paper's root also maintains a bit that others may query without reading the root's count. There are no
 //! queries here: the core that drops the last reference learns it from its own subtraction, and the count
 //! never leaves zero again.
 //!
 //! Orderings: departures are AcqRel at every node, partners of each other, so that the last core to depart
-//! from the root sees what all users did. Arrivals are Relaxed upwards, for the arriving core has another
-//! reference, which keeps the root from zero. The step from ½ is Release, partner of the Acquire of a
-//! departure: the arrival above happens before it.
+//! from the root sees all writes of all users. Arrivals are Relaxed upwards, for the arriving core has
+//! another reference, which keeps the root from zero. The step from ½ is Release, partner of the Acquire of a
+//! departure: the arrival at the parent happens before it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -104,7 +105,7 @@ fn inner_nodes(cores: usize) -> usize {
 impl SnziCount {
     fn arrive(&self, node: usize) {
         if node == ROOT {
-            // Relaxed: see the file's head.
+            // Relaxed: see the module.
             self.nodes[ROOT].fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -147,7 +148,7 @@ impl SnziCount {
             }
             node = (node - 1) / FAN;
         }
-        // AcqRel: see the file's head.
+        // AcqRel: see the module.
         self.nodes[ROOT].fetch_sub(1, Ordering::AcqRel) == 1
     }
 
@@ -156,7 +157,7 @@ impl SnziCount {
     fn depart_if_arrived(&self, leaf: usize) -> Option<bool> {
         let mut seen = self.load(leaf);
         while seen.doubled() >= ONE {
-            // AcqRel: see the file's head.
+            // AcqRel: see the module.
             match self.nodes[leaf].compare_exchange(seen.0, seen.0 - ONE, Ordering::AcqRel, Ordering::Relaxed)
             {
                 Ok(_) => return Some(seen.doubled() == ONE && self.depart((leaf - 1) / FAN)),
@@ -166,10 +167,10 @@ impl SnziCount {
         None
     }
 
-    /// Returns what the doubled count was. The caller arrived there, so it is one or more, which a plain
-    /// subtraction cannot spoil.
+    /// Returns the doubled count from before. The caller arrived there, so it is one or more, and a plain
+    /// subtraction is enough.
     fn subtract_one(&self, node: usize) -> u64 {
-        // AcqRel: see the file's head.
+        // AcqRel: see the module.
         State(self.nodes[node].fetch_sub(ONE, Ordering::AcqRel)).doubled()
     }
 
@@ -179,14 +180,14 @@ impl SnziCount {
     }
 
     fn change(&self, node: usize, from: State, to: State) -> bool {
-        // Release: see the file's head.
+        // Release: see the module.
         self.nodes[node].compare_exchange(from.0, to.0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }
 
 impl Snzi {
-    /// Gives up a reference that was taken by [`inc`](Scheme::inc) at an unknown leaf: at this core's leaf,
-    /// if it has one. Returns whether it was the last.
+    /// Drops a reference that was taken by [`inc`](Scheme::inc) at an unknown leaf. Departs from this core's
+    /// leaf if it counts an arrival. Returns whether it was the last.
     pub fn dec_anywhere(&self, pin: &Pinned, count: &SnziCount) -> bool {
         let (home, leaves) = (pin.core().index(), count.nodes.len() - count.first_leaf);
         loop {

@@ -1,10 +1,10 @@
-//! No count at all: what counting costs is the distance from here.
+//! No count at all: the difference from this is the cost of counting.
 
 use percore::Pinned;
 
 use crate::{OutOfMemory, Scheme, Zero};
 
-/// Counts nothing, so objects live for ever.
+/// Counts nothing, so objects are never freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uncounted;
 

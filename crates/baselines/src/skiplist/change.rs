@@ -64,7 +64,7 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
         removed
     }
 
-    /// One party is done with a node. The second unlinks and retires it.
+    /// Records that one party is done with a node. The second party unlinks and retires it.
     fn give_up(&self, pin: &Pinned, node: Found<'_, T>) {
         if node.is_last_party() {
             // SAFETY: the caller is in a section.
@@ -75,7 +75,7 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
     }
 }
 
-/// Leads a node's own link to what comes after the gap. False: the node was removed.
+/// Points a node's own link at the node after the gap. Returns false if the node was removed.
 fn lead<'g, T>(node: Found<'g, T>, level: usize, gap: &Gap<'g, T>) -> bool {
     let seen = node.load(level);
     // Only marking comes in between.

@@ -14,8 +14,8 @@ pub(crate) struct Gap<'g, T> {
 }
 
 impl<T> Tower<T> {
-    /// Down from the head: the last node with a key up to `key` that is not marked. Writes nothing, never
-    /// starts over.
+    /// Returns the last node with a key up to `key` that is not marked, searching down from the head. Writes
+    /// nothing and never starts over.
     ///
     /// # Safety
     /// `'g` ends with a read section.
@@ -54,10 +54,10 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
         unsafe { self.search(|here| here < key) }
     }
 
-    /// Takes out all nodes that are gone, on the way to `key` and with this key.
+    /// Unlinks all nodes that are gone, on the way to `key` and with this key.
     ///
     /// # Safety
-    /// In a read section.
+    /// The caller is in a read section.
     pub(crate) unsafe fn sweep(&self, key: u64) {
         // SAFETY: the caller's promise.
         unsafe { self.search(|here| here <= key) };
@@ -72,7 +72,7 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
         }
     }
 
-    /// None: the way was changed by another core.
+    /// Searches once. Returns `None` if another core has changed the path.
     unsafe fn try_search<'g>(&'g self, is_before: impl Fn(u64) -> bool) -> Option<Gap<'g, T>> {
         let mut gap = Gap { before: array::from_fn(|_| &self.head), after: array::from_fn(|_| None) };
         let mut tower = &self.head;

@@ -13,22 +13,22 @@
 //!
 //! | a node | its links | it is in the map |
 //! |---|---|---|
-//! | new | led to by none; its own not marked | no |
-//! | there | led to at level 0, then at 1 and so on; none marked | yes |
+//! | new | none leads to it, and its own are not marked | no |
+//! | there | one leads to it at level 0, then at 1 and so on, and none is marked | yes |
 //! | going | marked from the top down to 1 | yes |
-//! | gone | all marked; a writer that passes takes it out of the level | no |
-//! | retired | led to by no node that a new search passes | no |
+//! | gone | all marked, and a writer that passes takes it out of the level | no |
+//! | retired | no node that a new search passes leads to it | no |
 //!
 //! 1. A marked link never changes again. A link is changed only by compare-and-swap from an unmarked pointer,
-//!    so nothing is hung into a node that is gone.
+//!    so no node is linked after a node that is gone.
 //! 2. Marking the bottom link removes the node. One core does, and it is the one that removed the key.
 //! 3. A search goes down only from nodes that it saw unmarked on the level above. Such a node was there at
 //!    that moment, and is on every level below. The node that its link below leads to, even if it has been
 //!    marked since, was linked after the search began.
 //! 4. A node is retired once, by the later one of its two *parties*: the inserter, when it is done linking
 //!    the node, and the remover. First it sweeps: one search that passes all nodes with keys **up to and
-//!    including** its own. Another node with the same key may have been hung in before the one that is gone,
-//!    and a search that stops there would leave that linked.
+//!    including** its own. Another node with the same key may have been linked before the one that is gone,
+//!    and a search that stops there would leave that one linked.
 //! 5. After the sweep no core links the node again. A link to it is made by its inserter, which is done, or
 //!    by a core that inserts a new node before it or takes a node out before it. Both need a link that leads
 //!    to it already.
@@ -38,8 +38,8 @@
 //! Insertion and removal are lock-free: a search starts over only because another change succeeded.
 //!
 //! Orderings: a link is loaded by Acquire, and changed by Release, partners of each other: a node is complete
-//! when it is found, and a core that finds a node linked on a level sees it linked below. Giving up a party's
-//! part is AcqRel, partner of the other party's: the sweep sees all links and marks.
+//! when it is found, and a core that finds a node linked on a level sees it linked below. A party's decrement
+//! is AcqRel, partner of the other party's: the sweep sees all links and marks.
 
 mod change;
 mod find;

@@ -13,7 +13,7 @@ pub(crate) const LEVELS: usize = if cfg!(loom) { 2 } else { 12 };
 /// The lowest bit of a pointer to a node.
 const MARK: usize = 1;
 
-/// Inserted and removed: see the module's head, 4.
+/// The two parties of a node, its inserter and its remover: see the module, 4.
 const PARTIES: usize = 2;
 
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub(crate) struct Seen<'g, T> {
     pub marked: bool,
 }
 
-/// Returns how many levels the node of a key is on: a fourth of the keys is on the second, and so on. It
-/// depends on nothing else, so that there is no generator of numbers to share.
+/// Returns the number of levels of a key's node: a fourth of the keys is on the second, and so on. It depends
+/// on the key only, so that no random number generator is shared.
 pub(crate) fn height(key: u64) -> usize {
     // The finish of SplitMix64.
     let mut bits = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -80,7 +80,7 @@ impl<T> Link<T> {
     ///
     /// # Safety
     /// `'g` ends with a read section. The node that this link is in, if it is in one, was found in it on this
-    /// level or the one above. See the module's head, 3.
+    /// level or the one above. See the module, 3.
     #[inline(always)]
     pub unsafe fn load<'g>(&self) -> Seen<'g, T> {
         // Acquire: partner of the Release in `swing` and `mark`.
@@ -90,7 +90,7 @@ impl<T> Link<T> {
         Seen { next, marked: word.addr() & MARK != 0 }
     }
 
-    /// Leads the link to `to`, if it leads to `from` and is not marked.
+    /// Points the link at `to`, if it points at `from` and is not marked. Returns whether it did.
     pub fn swing(&self, from: Next<'_, T>, to: Next<'_, T>) -> bool {
         let (from, to) = (to_pointer(from), to_pointer(to));
         // Release: partner of the Acquire in `load`.
@@ -161,15 +161,15 @@ impl<'g, T> Found<'g, T> {
 
     /// Records that a party is done with linking or unlinking. Returns whether it was the second.
     pub fn is_last_party(self) -> bool {
-        // AcqRel: partner of itself by the other party, see the module's head.
+        // AcqRel: partner of itself by the other party, see the module.
         self.parties.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Takes the node back.
     ///
     /// # Safety
-    /// No other caller does. As long as other cores may have found it, the caller only retires the result,
-    /// after the sweep.
+    /// No other caller takes it back. As long as other cores may have found it, the caller only retires the
+    /// result, after the sweep.
     pub unsafe fn into_owned(self) -> Owned<Node<T>> {
         // SAFETY: made by `made`. The rest is the caller's promise.
         unsafe { Owned::from_raw(self.node) }
@@ -183,13 +183,13 @@ fn to_pointer<T>(next: Next<'_, T>) -> *mut Node<T> {
 /// Frees all nodes of a list.
 ///
 /// # Safety
-/// They are the caller's alone, and not used again.
+/// The nodes are the caller's alone, and not used again.
 pub(crate) unsafe fn free_all<T>(head: &Tower<T>) {
     // SAFETY: as the caller says, there is no other use.
     let mut next = unsafe { head.link(0).load() }.next;
     while let Some(node) = next {
         next = node.load(0).next;
-        // SAFETY: no link is followed to it any more.
+        // SAFETY: no link to it is followed any more.
         drop(unsafe { node.into_owned() });
     }
 }

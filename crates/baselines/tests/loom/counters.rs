@@ -1,6 +1,6 @@
-//! References that are taken, handed over and dropped by two or three cores. The object tells when it is used
-//! after its end: loom reports an end that is not ordered after every use, and a use after the end finds it
-//! spoilt.
+//! References that are taken, handed over and dropped by two or three cores. The object detects a use after
+//! its end. Loom reports an end that is not ordered after every use, and a use after the end finds the object
+//! overwritten.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ where
         Self { object: Arc::clone(object), pin: unsafe { Pinned::assume(CoreId::new(core)) } }
     }
 
-    /// Another core's thread, which has a reference.
+    /// Starts another core's thread, which has a reference.
     fn spawn(&self, core: usize, place: P, run: fn(&Self, P)) -> JoinHandle<()> {
         let object = Arc::clone(&self.object);
         thread::spawn(move || run(&Self::new(&object, core), place))
@@ -78,7 +78,7 @@ where
             .with(|ends| unsafe { assert_eq!(*ends, expected, "used after its end, or ended twice") });
     }
 
-    /// After all threads have been joined: the end came once, or comes with the next `settle`.
+    /// Checks, after all threads have been joined, that the end came once, or comes with the next `settle`.
     fn expect_one_end(&self) {
         self.settle();
         self.check(1);
@@ -125,7 +125,7 @@ fn paygo() -> PayGo {
 }
 
 /// Two threads arrive at the same leaf and depart from it: a thread that finds the half step completes it. (A
-/// leaf may have any number of visitors. In a kernel they are threads that migrated.)
+/// leaf may have any number of users. In a kernel they are threads that migrated.)
 #[test]
 fn snzi_half_steps_at_one_leaf() {
     explore(
@@ -139,7 +139,7 @@ fn snzi_half_steps_at_one_leaf() {
     );
 }
 
-/// The arrival of one core, and the departure of another from the leaf where it arrived.
+/// One core arrives, and another departs from the leaf where it arrived.
 #[test]
 fn snzi_departs_elsewhere() {
     explore(
@@ -154,8 +154,7 @@ fn snzi_departs_elsewhere() {
     );
 }
 
-/// Two threads that do not know where they arrived: one finds the other's arrival, before it is complete or
-/// after.
+/// Two threads do not know where they arrived: one finds the other's arrival, before it is complete or after.
 #[test]
 fn snzi_departs_anywhere() {
     explore(
@@ -185,7 +184,7 @@ fn sloppy_zero_is_exact() {
     });
 }
 
-/// Two ask at once, while a third drops what they wait for.
+/// Two cores settle at once, while a third drops the reference that they wait for.
 #[test]
 fn sloppy_tells_one() {
     explore(2, sloppy, |core: &SloppyCore, ()| {
@@ -227,7 +226,7 @@ fn paygo_is_closed_while_references_are_taken() {
     });
 }
 
-/// The same, with a reference that moves from an entry that is read late to one that is read early.
+/// As above, with a reference that moves from an entry that is read late to one that is read early.
 #[test]
 fn paygo_is_closed_while_a_reference_moves() {
     explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {

@@ -1,5 +1,5 @@
 //! Insertions, removals and lookups of few keys by two or three cores. Nodes that are freed are overwritten,
-//! and values tell when they are used after their end.
+//! and values detect a use after their end.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ struct Core {
 }
 
 impl Core {
-    /// A core that is online. It is played by one thread at a time.
+    /// Makes a core that is online. One thread at a time plays it.
     fn new(domain: &Arc<Domain>, list: &Arc<List>, core: usize) -> Self {
-        // SAFETY: as said.
+        // SAFETY: one thread at a time plays the core, as said above.
         let pin = unsafe { Pinned::assume(CoreId::new(core)) };
         domain.online(&pin);
         Self { domain: Arc::clone(domain), list: Arc::clone(list), pin }
@@ -57,7 +57,7 @@ impl Core {
         })
     }
 
-    /// The core's thread. Its domain does not wait for it afterwards.
+    /// Starts the core's thread. Its domain does not wait for it afterwards.
     fn spawn(self, run: impl FnOnce(&Core) -> bool + 'static) -> JoinHandle<bool> {
         thread::spawn(move || {
             let answer = run(&self);
@@ -67,12 +67,12 @@ impl Core {
     }
 }
 
-/// A key whose tower has two levels in a model, above each other key that there is.
+/// A key whose tower has two levels in a model, greater than every other key there.
 const TALL: u64 = tall(10);
-/// Another, above it.
+/// Another such key, greater than `TALL`.
 const TALLER: u64 = tall(TALL + 1);
 
-/// The first key from `from` on that is on the second level: the list's own rule.
+/// Returns the first key from `from` on that is on the second level, by the list's own rule.
 const fn tall(from: u64) -> u64 {
     let mut key = from;
     loop {
@@ -113,7 +113,7 @@ fn insertion_against_removal_of_a_tall_node() {
     });
 }
 
-/// The same key comes again while the node before is going.
+/// The same key is inserted again while the old node is being removed.
 #[test]
 fn the_same_key_again() {
     explore(3, &[TALL], |[first, second, third]| {
@@ -121,13 +121,13 @@ fn the_same_key_again() {
         let other = second.spawn(|core| core.insert(TALL));
         assert!(first.remove(TALL));
         let again = other.join().unwrap();
-        // The node before is freed, if it is retired. A lookup that passes it goes astray.
+        // The old node is freed, if it is retired. A lookup that passes it fails.
         (0..4).for_each(|_| _ = first.domain.quiesce(&first.pin));
         assert_eq!(first.floor(u64::MAX), again.then_some(TALL));
     });
 }
 
-/// A new node is hung in before one that goes.
+/// A new node is linked before one that is being removed.
 #[test]
 fn insertion_before_a_removal() {
     explore(3, &[TALLER], |[first, second, third]| {
@@ -140,7 +140,7 @@ fn insertion_before_a_removal() {
     });
 }
 
-/// Neighbours go at once.
+/// Neighbours are removed at once.
 #[test]
 fn removal_against_removal() {
     explore(2, &[TALL, TALLER], |[first, second, third]| {
@@ -152,7 +152,7 @@ fn removal_against_removal() {
     });
 }
 
-/// Two remove the same key: one did.
+/// Two cores remove the same key, and one succeeds.
 #[test]
 fn one_removes() {
     explore(3, &[TALL], |[first, second, third]| {
@@ -177,7 +177,7 @@ fn a_lookup_against_a_removal() {
     });
 }
 
-/// The same beside an insertion.
+/// As above, beside an insertion.
 #[test]
 fn a_lookup_against_an_insertion() {
     explore(3, &[5, TALLER], |[first, second, third]| {

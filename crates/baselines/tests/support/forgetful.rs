@@ -1,4 +1,5 @@
-//! SNZI for holders that forget where their references arrived. All but the first one did so at leaves.
+//! SNZI for holders that do not remember where their references arrived. All but the first reference arrived
+//! at leaves.
 
 use baselines::{OutOfMemory, Scheme, Snzi, SnziCount, Zero};
 use percore::Pinned;
