@@ -41,11 +41,11 @@ impl Clock {
         self.started.store(true, Relaxed);
     }
 
-    /// Notes that the first CPU has woken or the last one idles. `deserted` returns which, and is called
+    /// Notes that the first CPU has woken or the last one idles. `is_empty` returns which, and is called
     /// under the clock's lock, so that the last of two callers learns the current state.
-    pub fn turn(&self, now: u64, deserted: impl Fn() -> bool) {
+    pub fn turn(&self, now: u64, is_empty: impl Fn() -> bool) {
         let mut dial = self.dial();
-        match (deserted(), dial.idle_since) {
+        match (is_empty(), dial.idle_since) {
             (true, None) => dial.idle_since = Some(now),
             (false, Some(since)) => {
                 dial.idle += now.saturating_sub(since);

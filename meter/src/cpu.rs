@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::blame::{Blame, Fight, Key};
 use crate::counts::{Counts, Kind, PHASES, Reading};
 use crate::directory::Transfer;
-use crate::gate::Seat;
+use crate::gate::CpuState;
 
 /// Start of the kernel's half of the address space.
 const KERNEL: u64 = 1 << 47;
@@ -45,10 +45,10 @@ pub struct Round {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Cpu {
-    /// Its place at the throttle.
-    pub seat: Seat,
+    /// Its state at the gate.
+    pub gate_state: CpuState,
     /// The condition at which its thread sleeps while it idles: an address, or 0 while it is not known.
-    bed: AtomicU64,
+    idle_condition: AtomicU64,
     counts: [[Counts; PHASES]; 2],
     phase: AtomicU64,
     /// The repeated string instruction that it executes, or 0.
@@ -112,12 +112,12 @@ impl Cpu {
 
     /// Records that its thread sleeps at this condition.
     pub fn set_bed(&self, condition: u64) {
-        self.bed.store(condition, Relaxed);
+        self.idle_condition.store(condition, Relaxed);
     }
 
     /// Returns whether its thread sleeps at this condition.
     pub fn sleeps_at(&self, condition: u64) -> bool {
-        self.bed.load(Relaxed) == condition
+        self.idle_condition.load(Relaxed) == condition
     }
 
     /// Changes the phase. The last `ahead` instructions that are already counted belong to the new phase.
@@ -160,7 +160,7 @@ impl Cpu {
             self.repeating.store(0, Relaxed);
         }
         self.counts(privilege).add(Kind::Instructions, instructions);
-        self.seat.advance(if repeats { self.repeat_time() } else { instructions })
+        self.gate_state.advance(if repeats { self.repeat_time() } else { instructions })
     }
 
     /// Returns the number of instructions that one more repetition takes. One in eight takes one, as on a
@@ -259,7 +259,7 @@ mod tests {
         }
         assert_eq!(total(&cpu, Privilege::Kernel, Kind::Instructions), 2 + 6);
         assert_eq!(total(&cpu, Privilege::Kernel, Kind::RepIterations), 32);
-        assert_eq!(cpu.seat.clock(), 4 + 6, "eight repetitions take the time of one instruction");
+        assert_eq!(cpu.gate_state.clock(), 4 + 6, "eight repetitions take the time of one instruction");
     }
 
     #[test]

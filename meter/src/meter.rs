@@ -9,7 +9,7 @@ use crate::counts::Kind;
 use crate::cpu::{Cpu, Privilege, as_store};
 use crate::decode::Marker;
 use crate::directory::{Access, Directory, LINE_SHIFT, Seen, Transfer};
-use crate::gate::{Crowd, Gate, Seat};
+use crate::gate::{CpuState, CpuStates, Gate};
 use crate::host;
 use crate::window::Window;
 
@@ -57,9 +57,9 @@ pub struct Touch {
     pub pc: u64,
 }
 
-impl Crowd for Vec<Cpu> {
-    fn seats(&self) -> impl Iterator<Item = &Seat> {
-        self.iter().map(|cpu| &cpu.seat)
+impl CpuStates for Vec<Cpu> {
+    fn states(&self) -> impl Iterator<Item = &CpuState> {
+        self.iter().map(|cpu| &cpu.gate_state)
     }
 }
 
@@ -130,24 +130,24 @@ impl Meter {
     pub fn block(&self, cpu: usize, privilege: Privilege, instructions: u64, repeats: bool) {
         let cpu = &self.cpus[cpu];
         if cpu.block(privilege, instructions, repeats) {
-            self.pass(&cpu.seat);
+            self.pass(&cpu.gate_state);
         }
     }
 
     #[cold]
-    fn pass(&self, seat: &Seat) {
-        if self.gate.pass(seat, &self.cpus) {
+    fn pass(&self, cpu: &CpuState) {
+        if self.gate.pass(cpu, &self.cpus) {
             self.turn_clock();
         }
     }
 
     fn turn_clock(&self) {
-        self.clock.turn(host::now(), || self.gate.is_deserted());
+        self.clock.turn(host::now(), || self.gate.is_empty());
     }
 
     /// Handles a CPU that is about to idle.
     pub fn idle(&self, cpu: usize) {
-        if self.gate.leave(&self.cpus[cpu].seat) {
+        if self.gate.leave(&self.cpus[cpu].gate_state) {
             self.turn_clock();
         }
     }
@@ -161,7 +161,7 @@ impl Meter {
     /// Handles the wake-up of the thread that sleeps at this `condition`.
     pub fn wake(&self, condition: u64) {
         for cpu in self.sleepers(condition) {
-            if self.gate.call(&self.cpus[cpu].seat) {
+            if self.gate.call(&self.cpus[cpu].gate_state) {
                 self.turn_clock();
             }
         }

@@ -131,11 +131,11 @@ fn a_cpu_that_is_woken_is_inside_until_it_sleeps_again() {
     meter.block(1, Privilege::User, 1, false);
     meter.sleep(0xbed);
     meter.wake(0xc0de);
-    assert!(meter.gate.is_deserted(), "that was for somebody else");
+    assert!(meter.gate.is_empty(), "that was for somebody else");
     meter.wake(0xbed);
-    assert!(!meter.gate.is_deserted());
+    assert!(!meter.gate.is_empty());
     meter.sleep(0xbed);
-    assert!(meter.gate.is_deserted(), "it was woken for nothing");
+    assert!(meter.gate.is_empty(), "it was woken for nothing");
 }
 
 #[test]

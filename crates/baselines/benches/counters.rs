@@ -70,8 +70,8 @@ fn play<'c, S: Scheme<'c>>(scheme: &S, core: usize, count: &'c S::Count, start: 
     start.wait();
     let begin = Instant::now();
     for pair in 0..PAIRS {
-        let place = black_box(scheme.inc(&pin, black_box(count)));
-        assert!(!scheme.dec(&pin, count, place), "the object has its first reference");
+        let token = black_box(scheme.inc(&pin, black_box(count)));
+        assert!(!scheme.dec(&pin, count, token), "the object has its first reference");
         if pair % TICK == 0 {
             scheme.tick(&pin);
         }

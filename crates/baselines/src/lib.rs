@@ -36,10 +36,10 @@ mod skiplist;
 
 pub use counters::deltas::{DeltaCount, Deltas};
 pub use counters::locked::Locked;
-pub use counters::paygo::{PayGo, PayGoCount, PayGoPlace};
+pub use counters::paygo::{PayGo, PayGoCount, PayGoToken};
 pub use counters::shared::Shared;
 pub use counters::sloppy::{Sloppy, SloppyCount};
-pub use counters::snzi::{Snzi, SnziCount, SnziPlace};
+pub use counters::snzi::{Snzi, SnziCount, SnziToken};
 pub use counters::uncounted::Uncounted;
 pub use rcu::OutOfMemory;
 pub use scheme::{Scheme, Zero};

@@ -30,15 +30,16 @@ pub enum Zero {
 pub trait Scheme<'c>: Sync {
     /// The part of the count that an object carries.
     type Count: Send + Sync + 'c;
-    /// The place where a reference is counted. It goes with the reference, and back to [`dec`](Self::dec).
-    type Place: Copy + Send;
+    /// The part of a reference that says where it is counted. It travels with the reference, back to
+    /// [`dec`](Self::dec).
+    type Token: Copy + Send;
 
     /// Name in tables and on command lines.
     const NAME: &'static str;
     /// The call that reports zero.
     const ZERO: Zero;
-    /// The place where the one reference of a new count is counted.
-    const FIRST: Self::Place;
+    /// The token of the one reference of a new count.
+    const FIRST: Self::Token;
 
     /// Returns a count of one reference, on a machine of `cores` cores.
     ///
@@ -55,10 +56,10 @@ pub trait Scheme<'c>: Sync {
     }
 
     /// Takes a reference. The caller has one.
-    fn inc(&self, pin: &Pinned, count: &'c Self::Count) -> Self::Place;
+    fn inc(&self, pin: &Pinned, count: &'c Self::Count) -> Self::Token;
 
     /// Drops a reference. Returns true if it was the last.
-    fn dec(&self, pin: &Pinned, count: &'c Self::Count, place: Self::Place) -> bool;
+    fn dec(&self, pin: &Pinned, count: &'c Self::Count, token: Self::Token) -> bool;
 
     /// Returns whether the last reference is gone, for an object that cannot be found any more, so that only
     /// holders of references use it. Returns true to one caller. After false, call it again.

@@ -17,7 +17,7 @@ const CORES: usize = 5;
 const THREADS: u64 = 3;
 const ROUNDS: u64 = if cfg!(miri) { 50 } else { 200_000 };
 /// Ticks of all cores after which a review by epochs has decided.
-const PATIENCE: usize = 20;
+const REVIEW_TICKS: usize = 20;
 const SLOPPY: Sloppy = Sloppy { threshold: 3 };
 
 /// Makes a scheme with one entry for each core, so that two objects conflict.
@@ -39,7 +39,7 @@ fn counts<'c, S: Scheme<'c>>() -> [S::Count; 2] {
 struct World<'c, S: Scheme<'c>> {
     scheme: &'c S,
     counts: &'c [S::Count; 2],
-    held: [Vec<S::Place>; 2],
+    held: [Vec<S::Token>; 2],
     told: [usize; 2],
 }
 
@@ -86,16 +86,16 @@ impl<'c, S: Scheme<'c>> World<'c, S> {
 
     fn inc(&mut self, object: usize, core: usize) {
         if !self.held[object].is_empty() {
-            let place = self.scheme.inc(&as_core(core), &self.counts[object]);
-            self.held[object].push(place);
+            let token = self.scheme.inc(&as_core(core), &self.counts[object]);
+            self.held[object].push(token);
         }
     }
 
     fn dec(&mut self, object: usize, core: usize, which: usize) {
         let held = &mut self.held[object];
         if !held.is_empty() {
-            let place = held.swap_remove(which % held.len());
-            let last = self.scheme.dec(&as_core(core), &self.counts[object], place);
+            let token = held.swap_remove(which % held.len());
+            let last = self.scheme.dec(&as_core(core), &self.counts[object], token);
             assert!(S::ZERO != Zero::AtOnce || last == held.is_empty(), "not told at once");
             self.hear(object, last);
         }
@@ -118,7 +118,7 @@ impl<'c, S: Scheme<'c>> World<'c, S> {
                 self.dec(object, CORES - 1, 0);
             }
         }
-        let rounds = if S::ZERO == Zero::ByEpoch { PATIENCE } else { 1 };
+        let rounds = if S::ZERO == Zero::ByEpoch { REVIEW_TICKS } else { 1 };
         for core in (0..rounds).flat_map(|_| 0..CORES) {
             self.scheme.tick(&as_core(core));
         }
@@ -162,13 +162,13 @@ struct Shelf<'c, S: Scheme<'c>> {
     scheme: &'c S,
     counts: &'c [S::Count; 2],
     /// One reference to each object, for any thread to take.
-    places: [Mutex<Option<S::Place>>; 2],
+    places: [Mutex<Option<S::Token>>; 2],
     told: [AtomicUsize; 2],
 }
 
 impl<'c, S: Scheme<'c>> Shelf<'c, S> {
     /// Takes a reference for the caller, by the one on the shelf.
-    fn take(&self, object: usize, pin: &Pinned) -> S::Place {
+    fn take(&self, object: usize, pin: &Pinned) -> S::Token {
         let shelf = self.places[object].lock().unwrap();
         assert!(shelf.is_some(), "the shelf is emptied at the end");
         self.check(object);
@@ -176,14 +176,14 @@ impl<'c, S: Scheme<'c>> Shelf<'c, S> {
     }
 
     /// Puts the caller's reference on the shelf, and drops the one that was there.
-    fn swap(&self, object: usize, place: S::Place, pin: &Pinned) {
-        let before = self.places[object].lock().unwrap().replace(place);
+    fn swap(&self, object: usize, token: S::Token, pin: &Pinned) {
+        let before = self.places[object].lock().unwrap().replace(token);
         self.dec(object, before.unwrap(), pin);
     }
 
-    fn dec(&self, object: usize, place: S::Place, pin: &Pinned) {
+    fn dec(&self, object: usize, token: S::Token, pin: &Pinned) {
         self.check(object);
-        let last = self.scheme.dec(pin, &self.counts[object], place);
+        let last = self.scheme.dec(pin, &self.counts[object], token);
         self.told[object].fetch_add(last.into(), Ordering::Relaxed);
     }
 

@@ -62,7 +62,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
             avoided += u64::from(built.pointer() == node.pointer());
             tree = Some(built);
         }
-        self.tally.add(self.pin, Event::Avoided, avoided);
+        self.events.add(self.pin, Event::Avoided, avoided);
         tree
     }
 
@@ -132,13 +132,13 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
     pub(crate) fn make(&mut self, key: K, value: *mut T, children: [Tree<'a, K, T>; 2]) -> Found<'a, K, T> {
         let mut node = self.spares.take();
         *node = Node::new(key, value, children);
-        self.tally.add(self.pin, Event::Made, 1);
+        self.events.add(self.pin, Event::Made, 1);
         Found::made(node)
     }
 
     /// Retires the node, which leaves the tree. Its value stays.
     pub(crate) fn retire(&mut self, node: Found<'a, K, T>) {
-        self.tally.add(self.pin, Event::Retired, 1);
+        self.events.add(self.pin, Event::Retired, 1);
         // SAFETY: made by `make`. It is unlinked by a store that comes before the writer's end, hence before
         // this core is quiescent next.
         self.domain.retire(self.pin, unsafe { Owned::from_raw(node.pointer()) });

@@ -92,7 +92,7 @@ use rcu::Handle;
 
 use crate::node::{Link, free_subtree};
 use crate::one_writer::WriteLock;
-use crate::stats::Tally;
+use crate::stats::EventCounts;
 
 pub use edit::Update;
 pub use iter::{Broken, Iter};
@@ -109,7 +109,7 @@ impl<K: Ord + Copy + Send + Sync + 'static> Key for K {}
 pub struct Bonsai<K: Key, T: Send + Sync + 'static, D: Handle> {
     root: Link<K, T>,
     writing: WriteLock,
-    tally: Tally,
+    events: EventCounts,
     update: Update,
     domain: D,
 }
@@ -125,8 +125,8 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
     /// # Errors
     /// No memory for what there is one of for each core.
     pub fn try_new(domain: D) -> Result<Self, OutOfMemory> {
-        let tally = Tally::try_new(domain.cores()).ok_or(OutOfMemory)?;
-        Ok(Self::with_tally(domain, Update::InPlace, tally))
+        let events = EventCounts::try_new(domain.cores()).ok_or(OutOfMemory)?;
+        Ok(Self::with_events(domain, Update::InPlace, events))
     }
 
     /// Returns an empty map.
@@ -134,12 +134,12 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
     /// # Panics
     /// If there is no memory for what there is one of for each core.
     pub fn with_update(domain: D, update: Update) -> Self {
-        let tally = Tally::try_new(domain.cores()).expect("memory for a word for each core");
-        Self::with_tally(domain, update, tally)
+        let events = EventCounts::try_new(domain.cores()).expect("memory for a word for each core");
+        Self::with_events(domain, update, events)
     }
 
-    fn with_tally(domain: D, update: Update, tally: Tally) -> Self {
-        Self { root: Link::new(None), writing: WriteLock::new(), tally, update, domain }
+    fn with_events(domain: D, update: Update, events: EventCounts) -> Self {
+        Self { root: Link::new(None), writing: WriteLock::new(), events, update, domain }
     }
 
     /// Begins a read section of the domain.
@@ -162,7 +162,7 @@ impl<K: Key, T: Send + Sync + 'static, D: Handle> Bonsai<K, T, D> {
 
     /// Returns what the writers have done so far.
     pub fn stats(&self) -> Stats {
-        self.tally.sum()
+        self.events.sum()
     }
 }
 

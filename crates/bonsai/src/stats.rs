@@ -22,9 +22,9 @@ pub(crate) enum Event {
 
 /// The cells behind [`Stats`].
 #[derive(Debug)]
-pub(crate) struct Tally(Counts<3>);
+pub(crate) struct EventCounts(Counts<3>);
 
-impl Tally {
+impl EventCounts {
     pub fn try_new(cores: usize) -> Option<Self> {
         Counts::try_new(cores).map(Self)
     }

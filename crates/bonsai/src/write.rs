@@ -29,7 +29,7 @@ use crate::node::{Found, Link, Side, Tree, size};
 use crate::one_writer::Writing;
 use crate::path::Path;
 use crate::spare::Spares;
-use crate::stats::Tally;
+use crate::stats::EventCounts;
 use crate::{Bonsai, Key, Reader};
 
 /// The only writer of the tree. It reads like a [`Reader`].
@@ -38,7 +38,7 @@ pub struct Writer<'a, K: Key, T: Send + Sync + 'static> {
     pub(crate) spares: Spares<K, T>,
     root: &'a Link<K, T>,
     pub(crate) domain: &'a Domain,
-    pub(crate) tally: &'a Tally,
+    pub(crate) events: &'a EventCounts,
     pub(crate) pin: &'a Pinned,
     update: Update,
     _writing: Writing<'a>,
@@ -51,7 +51,7 @@ impl<'a, K: Key, T: Send + Sync + 'static> Writer<'a, K, T> {
             spares: Spares::new(),
             root: &tree.root,
             domain: &tree.domain,
-            tally: &tree.tally,
+            events: &tree.events,
             pin,
             update: tree.update,
             _writing: writing,

@@ -9,7 +9,7 @@
 //! too. A CPU that was not called *enters* with its first block. The whole gate is one word,
 //! `quantum | inside | missing`, changed only by compare-and-swap:
 //!
-//! | event | inside | missing | its seat |
+//! | event | inside | missing | its phase |
 //! |---|---|---|---|
 //! | is called | +1 | +1 | out → called |
 //! | enters | +1; 0 if called | +1; 0 if called | out, called → running |
@@ -19,25 +19,25 @@
 //! | then, if `missing` is 0 and `inside` is not | | := inside | and `quantum` += 1 |
 //!
 //! 1. `missing` is the number of CPUs inside that have not arrived in this quantum.
-//! 2. Only a CPU's own thread changes its seat, except for the step from out to called. A call and an entry
-//!    both count first and then change the seat by compare-and-swap. The one that loses takes its count back.
+//! 2. Only a CPU's own thread changes its state, except for the step from out to called. A call and an entry
+//!    both count first and then change the phase by compare-and-swap. The one that loses takes its count back.
 //! 3. The missing CPU may itself wait for the waiter: QEMU stops all CPUs for a few rare instructions, and a
 //!    waiter does not see that. So a waiter that sees no CPU progress for a while, though no CPU's thread is
 //!    ready to run, *escapes*: it runs another quantum, still counted as arrived. Escapes are counted, and
 //!    results with many of them are worthless.
-//! 4. The check in the common case is one comparison with the seat's own limit.
+//! 4. The check in the common case is one comparison with the CPU's own limit.
 
-mod seat;
+mod cpu_state;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use crate::host;
-use seat::{ARRIVED, CALLED, OUT, RUNNING};
-pub use seat::{Crowd, Seat};
+use cpu_state::{ARRIVED, CALLED, OUT, RUNNING};
+pub use cpu_state::{CpuState, CpuStates};
 
 /// Time without progress of any CPU after which a waiter checks whether it should escape.
-const PATIENCE: Duration = Duration::from_millis(20);
+const STALLED_AFTER: Duration = Duration::from_millis(20);
 
 /// Time that a CPU takes to wake, in instructions or nanoseconds: Linux's table gives two microseconds for
 /// the lightest idle state of Intel's CPUs.
@@ -102,7 +102,7 @@ impl Gate {
 
     /// Lets all CPUs run freely from now on.
     pub fn close(&self) {
-        // Relaxed: a waiter that does not see it yet sleeps for `PATIENCE` once more at most.
+        // Relaxed: a waiter that does not see it yet sleeps for `STALLED_AFTER` once more at most.
         self.open.store(false, Relaxed);
         self.wake();
     }
@@ -113,7 +113,7 @@ impl Gate {
     }
 
     /// Returns whether no CPU is inside.
-    pub fn is_deserted(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.state().inside == 0
     }
 
@@ -122,54 +122,54 @@ impl Gate {
         (self.waits.load(Relaxed), self.escapes.load(Relaxed))
     }
 
-    /// Handles a CPU of the `crowd` that has reached its limit. Returns whether it is the first CPU inside.
+    /// Handles a CPU of the `cpus` that has reached its limit. Returns whether it is the first CPU inside.
     #[cold]
-    pub fn pass(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) -> bool {
-        match seat.place.load(Relaxed) {
-            OUT if self.open.load(Relaxed) => return self.enter(seat),
-            CALLED => self.wake_up(seat, crowd),
+    pub fn pass(&self, cpu: &CpuState, cpus: &(impl CpuStates + ?Sized)) -> bool {
+        match cpu.phase.load(Relaxed) {
+            OUT if self.open.load(Relaxed) => return self.enter(cpu),
+            CALLED => self.wake_up(cpu, cpus),
             _ => {}
         }
-        while seat.is_at_limit() {
+        while cpu.is_at_limit() {
             if !self.open.load(Relaxed) {
-                seat.limit.store(u64::MAX, Relaxed);
+                cpu.limit.store(u64::MAX, Relaxed);
                 break;
             }
-            self.arrive(seat);
-            self.wait(seat, crowd);
-            seat.limit.fetch_add(self.slack, Relaxed);
+            self.arrive(cpu);
+            self.wait(cpu, cpus);
+            cpu.limit.fetch_add(self.slack, Relaxed);
         }
         false
     }
 
     /// Starts the quantum of a CPU that was called, on its own thread. It waits as long as a CPU takes to
     /// wake.
-    fn wake_up(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
-        seat.take(self.slack);
+    fn wake_up(&self, cpu: &CpuState, cpus: &(impl CpuStates + ?Sized)) {
+        cpu.take(self.slack);
         for _ in 0..WAKING.div_ceil(self.slack) {
-            self.arrive(seat);
-            self.wait(seat, crowd);
+            self.arrive(cpu);
+            self.wait(cpu, cpus);
         }
     }
 
-    fn enter(&self, seat: &Seat) -> bool {
-        let first = self.admit(seat, RUNNING);
-        seat.take(self.slack);
+    fn enter(&self, cpu: &CpuState) -> bool {
+        let first = self.admit(cpu, RUNNING);
+        cpu.take(self.slack);
         first
     }
 
     /// Calls a CPU that is being woken. Returns whether it is the first CPU inside.
-    pub fn call(&self, seat: &Seat) -> bool {
-        let idles = seat.place.load(Relaxed) == OUT;
-        idles && self.open.load(Relaxed) && self.admit(seat, CALLED)
+    pub fn call(&self, cpu: &CpuState) -> bool {
+        let idles = cpu.phase.load(Relaxed) == OUT;
+        idles && self.open.load(Relaxed) && self.admit(cpu, CALLED)
     }
 
-    fn admit(&self, seat: &Seat, place: u32) -> bool {
+    fn admit(&self, cpu: &CpuState, phase: u32) -> bool {
         let before = self.update(|state| {
             state.inside += 1;
             state.missing += 1;
         });
-        let admitted = seat.admit(place);
+        let admitted = cpu.admit(phase);
         if !admitted {
             self.update(|state| {
                 state.inside -= 1;
@@ -181,31 +181,31 @@ impl Gate {
 
     /// Removes a CPU that is about to idle, or that was called for nothing. Returns whether no CPU is inside
     /// any more.
-    pub fn leave(&self, seat: &Seat) -> bool {
-        let place = seat.place.load(Relaxed);
-        if place == OUT {
+    pub fn leave(&self, cpu: &CpuState) -> bool {
+        let phase = cpu.phase.load(Relaxed);
+        if phase == OUT {
             return false;
         }
-        let quantum = seat.quantum.load(Relaxed);
+        let quantum = cpu.quantum.load(Relaxed);
         let before = self.update(|state| {
             state.inside -= 1;
-            state.missing -= u64::from(place != ARRIVED || state.quantum != quantum);
+            state.missing -= u64::from(phase != ARRIVED || state.quantum != quantum);
         });
-        seat.sit(OUT, 0);
-        seat.limit.store(0, Relaxed);
+        cpu.set_phase(OUT, 0);
+        cpu.limit.store(0, Relaxed);
         before.inside == 1
     }
 
-    fn arrive(&self, seat: &Seat) {
-        let escaped = seat.place.load(Relaxed) == ARRIVED;
-        let quantum = seat.quantum.load(Relaxed);
+    fn arrive(&self, cpu: &CpuState) {
+        let escaped = cpu.phase.load(Relaxed) == ARRIVED;
+        let quantum = cpu.quantum.load(Relaxed);
         let before = self.update(|state| state.missing -= u64::from(!escaped || state.quantum != quantum));
-        seat.sit(ARRIVED, before.quantum);
+        cpu.set_phase(ARRIVED, before.quantum);
     }
 
     /// Waits until the next quantum, the end, or an escape.
-    fn wait(&self, seat: &Seat, crowd: &(impl Crowd + ?Sized)) {
-        let quantum = seat.quantum.load(Relaxed);
+    fn wait(&self, cpu: &CpuState, cpus: &(impl CpuStates + ?Sized)) {
+        let quantum = cpu.quantum.load(Relaxed);
         let mut seen = None;
         let mut waited = false;
         while self.open.load(Relaxed) {
@@ -213,11 +213,11 @@ impl Gate {
             let turn = self.turn.load(Acquire);
             let now = self.state().quantum;
             if now != quantum {
-                seat.sit(RUNNING, now);
+                cpu.set_phase(RUNNING, now);
                 break;
             }
-            let got_on = Some(crowd.progress());
-            if waited && got_on == seen && !crowd.any_starved(quantum) {
+            let got_on = Some(cpus.progress());
+            if waited && got_on == seen && !cpus.any_starved(quantum) {
                 add(&self.escapes);
                 return;
             }
@@ -226,12 +226,12 @@ impl Gate {
         }
     }
 
-    /// Sleeps for at most `PATIENCE` and returns whether it was woken.
+    /// Sleeps for at most `STALLED_AFTER` and returns whether it was woken.
     fn sleep(&self, turn: u32) -> bool {
         add(&self.waits);
         let before = host::now();
-        host::sleep(&self.turn, turn, PATIENCE);
-        host::now() - before < PATIENCE.as_nanos() as u64
+        host::sleep(&self.turn, turn, STALLED_AFTER);
+        host::now() - before < STALLED_AFTER.as_nanos() as u64
     }
 
     fn wake(&self) {

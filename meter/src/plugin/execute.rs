@@ -46,24 +46,24 @@ pub unsafe extern "C" fn on_access(cpu: u32, info: MemoryInfo, address: u64, pc:
     meter.count_access(cpu, store, pc);
     for (offset, bytes) in parts(address, size) {
         // SAFETY: as above; the second part of an access is as accessible as the first.
-        match unsafe { place(info, address + offset) } {
-            Some(Place::Memory(physical)) => {
+        match unsafe { physical(info, address + offset) } {
+            Some(Physical::Memory(physical)) => {
                 meter.touch(cpu, &Touch { physical, address: address + offset, bytes, store, pc });
             }
-            Some(Place::Device(physical)) => meter.device(cpu, physical, store, pc),
+            Some(Physical::Device(physical)) => meter.device(cpu, physical, store, pc),
             None => {}
         }
     }
 }
 
-enum Place {
+enum Physical {
     Memory(u64),
     Device(u64),
 }
 
 /// # Safety
 /// The call must be inside a memory callback with that `info`.
-unsafe fn place(info: MemoryInfo, address: u64) -> Option<Place> {
+unsafe fn physical(info: MemoryInfo, address: u64) -> Option<Physical> {
     // SAFETY: the caller's promise; the handle is used before the callback returns.
     unsafe {
         let hardware = qemu_plugin_get_hwaddr(info, address);
@@ -72,9 +72,9 @@ unsafe fn place(info: MemoryInfo, address: u64) -> Option<Place> {
         }
         let physical = qemu_plugin_hwaddr_phys_addr(hardware);
         Some(if qemu_plugin_hwaddr_is_io(hardware) {
-            Place::Device(physical)
+            Physical::Device(physical)
         } else {
-            Place::Memory(physical)
+            Physical::Memory(physical)
         })
     }
 }

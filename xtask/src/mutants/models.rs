@@ -11,7 +11,7 @@ use crate::mutants::results::{Outcome, Results};
 use crate::mutants::tree::Tree;
 
 /// A model may take this many times as long on a mutant as without one, and `SLACK` more, on a machine that may be busy.
-const PATIENCE: u32 = 20;
+const SLOWDOWN: u32 = 20;
 const SLACK: Duration = Duration::from_secs(60);
 /// How long one model may take without a mutant.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -67,7 +67,7 @@ impl Models {
     pub fn run(&self, tree: &Tree) -> Result<Outcome> {
         let Some(binaries) = build_all(tree, &self.name)? else { return Ok(Outcome::Unbuilt) };
         for (model, configuration, time) in &self.times {
-            match run(&binaries[*configuration], model, *time * PATIENCE + SLACK)? {
+            match run(&binaries[*configuration], model, *time * SLOWDOWN + SLACK)? {
                 End::Passed => {}
                 End::Failed => return Ok(Outcome::KilledBy(model.clone())),
                 End::TimedOut => return Ok(Outcome::TimedOut(model.clone())),

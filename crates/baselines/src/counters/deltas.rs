@@ -53,7 +53,7 @@ unsafe fn release(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
 
 impl<'c> Scheme<'c> for Deltas<'c> {
     type Count = DeltaCount;
-    type Place = ();
+    type Token = ();
 
     const NAME: &'static str = "refcache";
     const ZERO: Zero = Zero::ByEpoch;

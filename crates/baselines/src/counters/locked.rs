@@ -13,7 +13,7 @@ pub struct Locked;
 
 impl Scheme<'_> for Locked {
     type Count = SpinLock<u64>;
-    type Place = ();
+    type Token = ();
 
     const NAME: &'static str = "locked";
     const ZERO: Zero = Zero::AtOnce;

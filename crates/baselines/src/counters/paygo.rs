@@ -73,9 +73,9 @@ pub struct PayGoCount {
     settled: AtomicBool,
 }
 
-/// The place where a reference is counted.
+/// The part of a reference that says where it is counted.
 #[derive(Clone, Copy, Debug)]
-pub enum PayGoPlace {
+pub enum PayGoToken {
     /// In the object.
     Central,
     /// In the table of a core.
@@ -100,14 +100,14 @@ impl Entry {
 
     /// Drops a reference. Called by the owner.
     #[inline]
-    fn drop_at_home(&self) {
+    fn drop_locally(&self) {
         let local = self.local.load(Ordering::Relaxed);
         // Release: partner of the Acquire in `is_free_of`.
         self.local.store(local.wrapping_sub(1), Ordering::Release);
     }
 
     /// Drops a reference. Called by another core.
-    fn drop_abroad(&self) {
+    fn drop_remotely(&self) {
         // Release: partner of the Acquire in `is_free_of`.
         self.anchored.fetch_add(1, Ordering::Release);
     }
@@ -149,11 +149,11 @@ fn address(count: &PayGoCount) -> usize {
 
 impl Scheme<'_> for PayGo {
     type Count = PayGoCount;
-    type Place = PayGoPlace;
+    type Token = PayGoToken;
 
     const NAME: &'static str = "paygo";
     const ZERO: Zero = Zero::WhenAsked;
-    const FIRST: PayGoPlace = PayGoPlace::Central;
+    const FIRST: PayGoToken = PayGoToken::Central;
 
     fn count(_cores: usize) -> Result<PayGoCount, OutOfMemory> {
         let (closed, settled) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -169,27 +169,27 @@ impl Scheme<'_> for PayGo {
     }
 
     #[inline]
-    fn inc(&self, pin: &Pinned, count: &PayGoCount) -> PayGoPlace {
+    fn inc(&self, pin: &Pinned, count: &PayGoCount) -> PayGoToken {
         let entry = self.entry(pin.core(), address(count));
         if entry.take(address(count)) {
             // T, partner of A in `settle`.
             fence(Ordering::SeqCst);
             if !count.closed.load(Ordering::Relaxed) {
-                return PayGoPlace::Anchor(pin.core());
+                return PayGoToken::Anchor(pin.core());
             }
-            entry.drop_at_home();
+            entry.drop_locally();
         }
         // Relaxed: the caller has another reference, which keeps the count from zero.
         count.central.fetch_add(1, Ordering::Relaxed);
-        PayGoPlace::Central
+        PayGoToken::Central
     }
 
     #[inline]
-    fn dec(&self, pin: &Pinned, count: &PayGoCount, place: PayGoPlace) -> bool {
-        match place {
-            PayGoPlace::Anchor(core) if core == pin.core() => self.entry(core, address(count)).drop_at_home(),
-            PayGoPlace::Anchor(core) => self.entry(core, address(count)).drop_abroad(),
-            PayGoPlace::Central => return count.central.fetch_sub(1, Ordering::AcqRel) == 1,
+    fn dec(&self, pin: &Pinned, count: &PayGoCount, token: PayGoToken) -> bool {
+        match token {
+            PayGoToken::Anchor(core) if core == pin.core() => self.entry(core, address(count)).drop_locally(),
+            PayGoToken::Anchor(core) => self.entry(core, address(count)).drop_remotely(),
+            PayGoToken::Central => return count.central.fetch_sub(1, Ordering::AcqRel) == 1,
         }
         false
     }

@@ -13,7 +13,7 @@ pub struct Shared;
 
 impl Scheme<'_> for Shared {
     type Count = AtomicU64;
-    type Place = ();
+    type Token = ();
 
     const NAME: &'static str = "atomic";
     const ZERO: Zero = Zero::AtOnce;

@@ -66,7 +66,7 @@ fn take(spares: &AtomicU64) -> bool {
 
 impl Scheme<'_> for Sloppy {
     type Count = SloppyCount;
-    type Place = ();
+    type Token = ();
 
     const NAME: &'static str = "sloppy";
     const ZERO: Zero = Zero::WhenAsked;

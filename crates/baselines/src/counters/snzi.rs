@@ -67,9 +67,9 @@ pub struct SnziCount {
     first_leaf: usize,
 }
 
-/// The node at which a reference arrived.
+/// The node at which a reference arrived, which the reference carries.
 #[derive(Clone, Copy, Debug)]
-pub struct SnziPlace(u16);
+pub struct SnziToken(u16);
 
 const ROOT: usize = 0;
 
@@ -189,9 +189,9 @@ impl Snzi {
     /// Drops a reference that was taken by [`inc`](Scheme::inc) at an unknown leaf. Departs from this core's
     /// leaf if it counts an arrival. Returns whether it was the last.
     pub fn dec_anywhere(&self, pin: &Pinned, count: &SnziCount) -> bool {
-        let (home, leaves) = (pin.core().index(), count.nodes.len() - count.first_leaf);
+        let (own, leaves) = (pin.core().index(), count.nodes.len() - count.first_leaf);
         loop {
-            let mut leaf = (home..home + leaves).map(|leaf| count.first_leaf + leaf % leaves);
+            let mut leaf = (own..own + leaves).map(|leaf| count.first_leaf + leaf % leaves);
             if let Some(last) = leaf.find_map(|leaf| count.depart_if_arrived(leaf)) {
                 return last;
             }
@@ -203,11 +203,11 @@ impl Snzi {
 
 impl Scheme<'_> for Snzi {
     type Count = SnziCount;
-    type Place = SnziPlace;
+    type Token = SnziToken;
 
     const NAME: &'static str = "snzi";
     const ZERO: Zero = Zero::AtOnce;
-    const FIRST: SnziPlace = SnziPlace(ROOT as u16);
+    const FIRST: SnziToken = SnziToken(ROOT as u16);
 
     fn count(cores: usize) -> Result<SnziCount, OutOfMemory> {
         let (first_leaf, mut nodes) = (inner_nodes(cores), Vec::new());
@@ -222,14 +222,14 @@ impl Scheme<'_> for Snzi {
     }
 
     #[inline]
-    fn inc(&self, pin: &Pinned, count: &SnziCount) -> SnziPlace {
+    fn inc(&self, pin: &Pinned, count: &SnziCount) -> SnziToken {
         let leaf = count.first_leaf + pin.core().index();
         count.arrive(leaf);
-        SnziPlace(leaf as u16)
+        SnziToken(leaf as u16)
     }
 
     #[inline]
-    fn dec(&self, _pin: &Pinned, count: &SnziCount, SnziPlace(node): SnziPlace) -> bool {
+    fn dec(&self, _pin: &Pinned, count: &SnziCount, SnziToken(node): SnziToken) -> bool {
         count.depart(node.into())
     }
 }

@@ -10,7 +10,7 @@ pub struct Uncounted;
 
 impl Scheme<'_> for Uncounted {
     type Count = ();
-    type Place = ();
+    type Token = ();
 
     const NAME: &'static str = "none";
     const ZERO: Zero = Zero::Never;

@@ -23,7 +23,7 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
         while gap.found(key).is_none() {
             if lead(node, 0, &gap) && gap.before[0].link(0).swing(gap.after[0], Some(node)) {
                 self.raise(node, gap);
-                self.give_up(pin, node);
+                self.finish(pin, node);
                 return Ok(true);
             }
             // SAFETY: in the section.
@@ -59,13 +59,13 @@ impl<T: Send + Sync + 'static, D: Handle> SkipList<T, D> {
         (1..height(key)).rev().for_each(|level| _ = node.tower.link(level).mark());
         let removed = node.tower.link(0).mark();
         if removed {
-            self.give_up(pin, node);
+            self.finish(pin, node);
         }
         removed
     }
 
     /// Records that one party is done with a node. The second party unlinks and retires it.
-    fn give_up(&self, pin: &Pinned, node: Found<'_, T>) {
+    fn finish(&self, pin: &Pinned, node: Found<'_, T>) {
         if node.is_last_party() {
             // SAFETY: the caller is in a section.
             unsafe { self.sweep(node.key) };

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::forgetful::{Arrived, Forgetful};
-use baselines::{PayGo, PayGoCount, PayGoPlace, Scheme, Sloppy, SloppyCount, Snzi, SnziCount, SnziPlace};
+use baselines::{PayGo, PayGoCount, PayGoToken, Scheme, Sloppy, SloppyCount, Snzi, SnziCount, SnziToken};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread::{self, JoinHandle};
@@ -33,7 +33,7 @@ struct Core<S, C> {
 
 impl<S, C, P> Core<S, C>
 where
-    S: for<'c> Scheme<'c, Count = C, Place = P> + Send + 'static,
+    S: for<'c> Scheme<'c, Count = C, Token = P> + Send + 'static,
     C: Send + Sync + 'static,
     P: Copy + Send + 'static,
 {
@@ -43,9 +43,9 @@ where
     }
 
     /// Starts another core's thread, which has a reference.
-    fn spawn(&self, core: usize, place: P, run: fn(&Self, P)) -> JoinHandle<()> {
+    fn spawn(&self, core: usize, token: P, run: fn(&Self, P)) -> JoinHandle<()> {
         let object = Arc::clone(&self.object);
-        thread::spawn(move || run(&Self::new(&object, core), place))
+        thread::spawn(move || run(&Self::new(&object, core), token))
     }
 
     fn inc(&self) -> P {
@@ -53,9 +53,9 @@ where
     }
 
     /// Uses the object, and drops a reference to it.
-    fn dec(&self, place: P) {
+    fn dec(&self, token: P) {
         self.check(0);
-        let last = self.object.scheme.dec(&self.pin, &self.object.count, place);
+        let last = self.object.scheme.dec(&self.pin, &self.object.count, token);
         self.hear(last);
     }
 
@@ -102,7 +102,7 @@ type PayGoCore = Core<PayGo, PayGoCount>;
 /// Explores `model`, which has the first reference and plays core 0.
 fn explore<S, C, P>(preemptions: usize, scheme: fn() -> S, model: fn(&Core<S, C>, P))
 where
-    S: for<'c> Scheme<'c, Count = C, Place = P> + Send + 'static,
+    S: for<'c> Scheme<'c, Count = C, Token = P> + Send + 'static,
     C: Send + Sync + 'static,
     P: Copy + Send + 'static,
 {
@@ -131,7 +131,7 @@ fn snzi_half_steps_at_one_leaf() {
     explore(
         3,
         || Snzi,
-        |core: &SnziCore, first: SnziPlace| {
+        |core: &SnziCore, first: SnziToken| {
             let other = core.spawn(0, Core::new(&core.object, 1).inc(), SnziCore::comes_and_goes);
             core.comes_and_goes(first);
             other.join().unwrap();
@@ -145,7 +145,7 @@ fn snzi_departs_elsewhere() {
     explore(
         3,
         || Snzi,
-        |core: &SnziCore, first: SnziPlace| {
+        |core: &SnziCore, first: SnziToken| {
             let given = core.inc();
             let other = core.spawn(1, given, SnziCore::comes_and_goes);
             core.comes_and_goes(first);
@@ -201,9 +201,9 @@ fn sloppy_tells_one() {
 /// A reference is taken here and dropped there, while its anchor core goes on counting.
 #[test]
 fn paygo_pays_the_tax() {
-    explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {
+    explore(3, paygo, |core: &PayGoCore, first: PayGoToken| {
         let travels = core.inc();
-        assert!(matches!(travels, PayGoPlace::Anchor(_)));
+        assert!(matches!(travels, PayGoToken::Anchor(_)));
         let other = core.spawn(1, travels, PayGoCore::comes_and_goes);
         core.comes_and_goes(first);
         core.settle();
@@ -214,7 +214,7 @@ fn paygo_pays_the_tax() {
 /// The count is closed while another core takes references: they are seen, or are moved.
 #[test]
 fn paygo_is_closed_while_references_are_taken() {
-    explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {
+    explore(3, paygo, |core: &PayGoCore, first: PayGoToken| {
         let given = core.inc();
         let other = core.spawn(1, given, |core, given| {
             core.comes_and_goes(given);
@@ -229,7 +229,7 @@ fn paygo_is_closed_while_references_are_taken() {
 /// As above, with a reference that moves from an entry that is read late to one that is read early.
 #[test]
 fn paygo_is_closed_while_a_reference_moves() {
-    explore(3, paygo, |core: &PayGoCore, first: PayGoPlace| {
+    explore(3, paygo, |core: &PayGoCore, first: PayGoToken| {
         let given = Core::new(&core.object, 1).inc();
         let other = core.spawn(1, first, |core, first| {
             core.dec(first);
@@ -243,17 +243,17 @@ fn paygo_is_closed_while_a_reference_moves() {
 /// The entry serves another object while the first is asked about.
 #[test]
 fn paygo_entries_change_objects() {
-    explore(2, paygo, |core: &PayGoCore, first: PayGoPlace| {
+    explore(2, paygo, |core: &PayGoCore, first: PayGoToken| {
         let given = core.inc();
         let other = core.spawn(1, given, |core, given| {
             let another = PayGo::count(CORES).unwrap();
             let scheme = &core.object.scheme;
             core.dec(core.inc());
-            let place = scheme.inc(&core.pin, &another);
+            let token = scheme.inc(&core.pin, &another);
             let taken = core.inc();
-            assert!(matches!(taken, PayGoPlace::Central), "one entry holds references to two objects");
+            assert!(matches!(taken, PayGoToken::Central), "one entry holds references to two objects");
             core.dec(given);
-            assert!(!scheme.dec(&core.pin, &another, place));
+            assert!(!scheme.dec(&core.pin, &another, token));
             core.dec(taken);
         });
         core.dec(first);

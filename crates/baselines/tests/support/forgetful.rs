@@ -14,7 +14,7 @@ pub enum Arrived {
 
 impl<'c> Scheme<'c> for Forgetful {
     type Count = SnziCount;
-    type Place = Arrived;
+    type Token = Arrived;
 
     const NAME: &'static str = "forgetful snzi";
     const ZERO: Zero = Zero::AtOnce;

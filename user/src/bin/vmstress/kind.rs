@@ -62,7 +62,7 @@ impl Kind {
 }
 
 /// How often each kind was done.
-pub type Tally = [u64; Kind::ALL.len()];
+pub type StepCounts = [u64; Kind::ALL.len()];
 
 #[cfg(test)]
 mod tests {
@@ -70,11 +70,11 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_name_and_its_turn() {
-        let (mut random, mut tally) = (Random::new(1), Tally::default());
-        (0..10_000).for_each(|_| tally[Kind::choose(&mut random) as usize] += 1);
+        let (mut random, mut counts) = (Random::new(1), StepCounts::default());
+        (0..10_000).for_each(|_| counts[Kind::choose(&mut random) as usize] += 1);
         for kind in Kind::ALL {
             assert_eq!(kind.name(), format!("{kind:?}").to_lowercase());
-            assert!(tally[kind as usize] > 10, "{kind:?}");
+            assert!(counts[kind as usize] > 10, "{kind:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ mod probe;
 mod shadow;
 mod stress;
 
-use kind::{Kind, Tally};
+use kind::{Kind, StepCounts};
 use programs::args::{Args, Parsed, options};
 use programs::benchmark::{threads, window_json, window_text};
 use programs::memory::{self, PAGE};
@@ -68,9 +68,9 @@ impl Options {
 fn main() {
     let options = options(USAGE, Options::from);
     let arena = arena(&options);
-    let (tallies, window) = measure(options.threads, |worker| work(worker, &options, &arena));
-    let tally = Kind::ALL.map(|kind| tallies.iter().map(|tally| tally[kind as usize]).sum());
-    if options.json { say(report(&options, &tally, &window)) } else { say(text(&options, &tally, &window)) }
+    let (all_counts, window) = measure(options.threads, |worker| work(worker, &options, &arena));
+    let counts = Kind::ALL.map(|kind| all_counts.iter().map(|counts| counts[kind as usize]).sum());
+    if options.json { say(report(&options, &counts, &window)) } else { say(text(&options, &counts, &window)) }
 }
 
 /// Reserves the range: mapped, but without access, so that nothing else is mapped there meanwhile.
@@ -83,11 +83,11 @@ fn arena(options: &Options) -> Arena {
     Arena { base: room.next_multiple_of(HUGE_PAGE), shadow, file, cpus }
 }
 
-fn work(worker: &Worker, options: &Options, arena: &Arena) -> Tally {
+fn work(worker: &Worker, options: &Options, arena: &Arena) -> StepCounts {
     let mut stress = Stress::new(arena, worker.index, options.seed);
-    let (mut tally, start) = (Tally::default(), Instant::now());
+    let (mut counts, start) = (StepCounts::default(), Instant::now());
     for done in 1.. {
-        tally[stress.step() as usize] += 1;
+        counts[stress.step() as usize] += 1;
         if options.enough(done, start) {
             break;
         }
@@ -96,34 +96,34 @@ fn work(worker: &Worker, options: &Options, arena: &Arena) -> Tally {
     if worker.index == 0 {
         stress.check_all();
     }
-    tally
+    counts
 }
 
-fn report(options: &Options, tally: &Tally, window: &Window) -> Value {
-    let kinds: Map<_, _> = named(tally).map(|(name, count)| (name.to_string(), json!(count))).collect();
+fn report(options: &Options, counts: &StepCounts, window: &Window) -> Value {
+    let kinds: Map<_, _> = named(counts).map(|(name, count)| (name.to_string(), json!(count))).collect();
     let mut report = window_json("vmstress", window);
     report["threads"] = json!(options.threads);
     report["pages"] = json!(options.pages);
     report["seed"] = json!(options.seed);
-    report["operations"] = json!(tally.iter().sum::<u64>());
+    report["operations"] = json!(counts.iter().sum::<u64>());
     report["kinds"] = Value::Object(kinds);
     report
 }
 
-fn text(options: &Options, tally: &Tally, window: &Window) -> String {
-    let kinds: Vec<_> = named(tally).map(|(name, count)| format!("{count} {name}")).collect();
+fn text(options: &Options, counts: &StepCounts, window: &Window) -> String {
+    let kinds: Vec<_> = named(counts).map(|(name, count)| format!("{count} {name}")).collect();
     format!(
         "vmstress: {} threads, {} pages, seed {}: {} operations in {:.3} s, all as they must be\n  {}{}",
         options.threads,
         options.pages,
         options.seed,
-        tally.iter().sum::<u64>(),
+        counts.iter().sum::<u64>(),
         window.seconds,
         kinds.join(", "),
         window_text(window),
     )
 }
 
-fn named(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> {
-    Kind::ALL.into_iter().map(|kind| (kind.name(), tally[kind as usize]))
+fn named(counts: &StepCounts) -> impl Iterator<Item = (&'static str, u64)> {
+    Kind::ALL.into_iter().map(|kind| (kind.name(), counts[kind as usize]))
 }

@@ -1,4 +1,4 @@
-//! A CPU's place at the gate, and all places as a waiter sees them.
+//! A CPU's state at the gate, and all states as a waiter sees them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -13,35 +13,35 @@ pub(super) const RUNNING: u32 = 2;
 /// The CPU has done its quantum.
 pub(super) const ARRIVED: u32 = 3;
 
-/// A CPU's place at the gate. Only its own thread writes it, except for a call.
+/// A CPU's state at the gate. Only its own thread writes it, except for a call.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Seat {
+pub struct CpuState {
     clock: AtomicU64,
     pub(super) limit: AtomicU64,
     pub(super) quantum: AtomicU64,
-    pub(super) place: AtomicU32,
+    pub(super) phase: AtomicU32,
     /// The host's thread ID of its thread.
     pub(super) thread: AtomicU32,
 }
 
 /// All CPUs, as a waiter sees them.
-pub trait Crowd {
-    /// Returns their seats.
-    fn seats(&self) -> impl Iterator<Item = &Seat>;
+pub trait CpuStates {
+    /// Returns their states.
+    fn states(&self) -> impl Iterator<Item = &CpuState>;
 
     /// Returns a number that changes whenever a CPU makes progress.
     fn progress(&self) -> u64 {
-        self.seats().map(Seat::clock).fold(0, u64::wrapping_add)
+        self.states().map(CpuState::clock).fold(0, u64::wrapping_add)
     }
 
     /// Returns whether a CPU that is missing in this `quantum` only waits for a host CPU.
     fn any_starved(&self, quantum: u64) -> bool {
-        self.seats().any(|seat| seat.is_starved(quantum))
+        self.states().any(|cpu| cpu.is_starved(quantum))
     }
 }
 
-impl Seat {
+impl CpuState {
     /// Returns the number of instructions that this CPU has done.
     pub fn clock(&self) -> u64 {
         self.clock.load(Relaxed)
@@ -54,9 +54,9 @@ impl Seat {
     }
 
     /// Returns whether the others wait for this CPU in `quantum`. A CPU that slept while the quantum began
-    /// still holds the place where it arrived, in the quantum before.
+    /// is still in the phase ARRIVED of the quantum before.
     pub(super) fn is_missing(&self, quantum: u64) -> bool {
-        match self.place.load(Relaxed) {
+        match self.phase.load(Relaxed) {
             OUT => false,
             ARRIVED => self.quantum.load(Relaxed) != quantum,
             _ => true,
@@ -75,20 +75,20 @@ impl Seat {
         self.clock.load(Relaxed) >= self.limit.load(Relaxed)
     }
 
-    pub(super) fn sit(&self, place: u32, quantum: u64) {
-        self.place.store(place, Relaxed);
+    pub(super) fn set_phase(&self, phase: u32, quantum: u64) {
+        self.phase.store(phase, Relaxed);
         self.quantum.store(quantum, Relaxed);
     }
 
-    /// Moves from out to `place`, unless another thread was faster. Relaxed: the gate's word orders
+    /// Moves from out to `phase`, unless another thread was faster. Relaxed: the gate's word orders
     /// everything that depends on it.
-    pub(super) fn admit(&self, place: u32) -> bool {
-        self.place.compare_exchange(OUT, place, Relaxed, Relaxed).is_ok()
+    pub(super) fn admit(&self, phase: u32) -> bool {
+        self.phase.compare_exchange(OUT, phase, Relaxed, Relaxed).is_ok()
     }
 
     /// Starts the quantum of the CPU, whose thread runs now.
     pub(super) fn take(&self, slack: u64) {
-        self.place.store(RUNNING, Relaxed);
+        self.phase.store(RUNNING, Relaxed);
         self.thread.store(host::thread(), Relaxed);
         self.limit.store(self.clock() + slack, Relaxed);
     }
