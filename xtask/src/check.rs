@@ -6,17 +6,19 @@ use anyhow::Result;
 
 use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
-use crate::{links, linux_calls, packages, rooms};
+use crate::{arrows, links, linux_calls, packages, rooms};
 
 /// The name of a check and its function.
 type Check = (&'static str, fn() -> Result<bool>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 9] = [
     ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
     ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
     ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
     ("crates can be packaged", packages::check),
     ("unsafe code in its rooms only", rooms::check),
+    ("rooms name only those below", arrows::check),
+    ("ARCHITECTURE.md shows the rooms", arrows::check_pictures),
     ("docs/guide/linux-calls.md is the kernel's table", linux_calls::check),
     ("links of the pages lead somewhere", links::check),
 ];

@@ -1,6 +1,7 @@
 //! The developers' commands: `cargo xtask VERB`. CI and `radixvm test` use them too.
 #![forbid(unsafe_code)]
 
+mod arrows;
 mod check;
 mod failures;
 mod fresh_machine;
@@ -48,7 +49,8 @@ usage: cargo xtask VERB
                      measure, and write docs/results: local, pipeline, global, forkexit, calls, memory, and native
                      (times, for a quiet machine).
                      Refuses changes that are not committed.
-  doc                write docs/guide/linux-calls.md from the kernel's table, and the API pages";
+  arrows             prints the rooms of each unit and how often each names the others
+  doc                write docs/guide/linux-calls.md from the kernel's table, ARCHITECTURE.md's rooms from theirs, and the API pages";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -74,7 +76,12 @@ fn dispatch(words: &[&str]) -> Result<bool> {
         ["package"] => packages::verify(),
         ["fresh-machine", release] => fresh_machine::run(release),
         ["results", rest @ ..] => results::run(rest),
-        ["doc"] => linux_calls::write().and_then(|()| check::api_pages()),
+        ["arrows"] => arrows::print(),
+        ["doc"] => {
+            linux_calls::write()?;
+            arrows::write_pictures()?;
+            check::api_pages()
+        }
         _ => anyhow::bail!("{USAGE}"),
     }
 }

@@ -50,7 +50,8 @@ pub fn check() -> Result<bool> {
     Ok(good)
 }
 
-fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds the Rust files in `folder` and the folders in it.
+pub fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {

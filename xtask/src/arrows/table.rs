@@ -1,0 +1,96 @@
+//! Which rooms each unit has, from the bottom to the top.
+
+/// A crate whose folders are rooms.
+pub struct Unit {
+    /// Its folder of sources, from the repository's root.
+    pub source: &'static str,
+    /// Its rooms, from the bottom to the top.
+    pub rooms: &'static [Room],
+    /// Pairs of rooms of which the lower names the upper all the same.
+    pub exceptions: &'static [Exception],
+}
+
+/// A part of a unit.
+pub struct Room {
+    pub name: &'static str,
+    /// Files and folders below the unit's folder. Where several rooms have a path to a file, the longest counts.
+    pub paths: &'static [&'static str],
+    /// What ARCHITECTURE.md says about it.
+    pub what: &'static str,
+}
+
+/// A pair of rooms that should not be.
+pub struct Exception {
+    pub from: &'static str,
+    pub to: &'static str,
+    /// Why it is still there.
+    pub why: &'static str,
+}
+
+/// The units whose rooms are checked.
+pub const UNITS: [Unit; 1] = [KERNEL];
+
+const KERNEL: Unit = Unit {
+    source: "kernel/src",
+    rooms: &[
+        Room {
+            name: "base",
+            paths: &["counters.rs", "options.rs"],
+            what: "per-core counters, the kernel's command line",
+        },
+        Room {
+            name: "arch",
+            paths: &["arch"],
+            what: "x86-64: CPUs, interrupts, clocks, page tables, copies to and from user memory",
+        },
+        Room {
+            name: "control",
+            paths: &["control.rs", "control"],
+            what: "the control port: one JSON object per line",
+        },
+        Room {
+            name: "mm",
+            paths: &["mm"],
+            what: "frames, the heap, epochs, address spaces, mappings of files",
+        },
+        Room { name: "sched", paths: &["sched"], what: "tasks, run queues, timers, sleeping" },
+        Room { name: "fs", paths: &["fs"], what: "files, folders, pipes, descriptors" },
+        Room {
+            name: "process",
+            paths: &["process"],
+            what: "processes, threads, signals, futexes, faults of programs, reclaim",
+        },
+        Room { name: "procfs", paths: &["fs/proc"], what: "the folder /proc" },
+        Room { name: "syscall", paths: &["syscall"], what: "Linux calls, one function each" },
+        Room {
+            name: "main",
+            paths: &["main.rs", "panic.rs"],
+            what: "the boot, and the kernel's own failure",
+        },
+    ],
+    exceptions: &[
+        known("base", "arch", CYCLE),
+        known("base", "mm", CYCLE),
+        known("arch", "control", CYCLE),
+        known("arch", "mm", CYCLE),
+        known("arch", "sched", CYCLE),
+        known("arch", "process", CYCLE),
+        known("arch", "syscall", CYCLE),
+        known("arch", "main", CYCLE),
+        known("control", "mm", CYCLE),
+        known("control", "fs", CYCLE),
+        known("mm", "sched", CYCLE),
+        known("mm", "fs", CYCLE),
+        known("mm", "process", CYCLE),
+        known("sched", "fs", CYCLE),
+        known("sched", "process", CYCLE),
+        known("fs", "process", CYCLE),
+        known("fs", "procfs", CYCLE),
+    ],
+};
+
+const CYCLE: &str = "they were written together.";
+
+const fn known(from: &'static str, to: &'static str, why: &'static str) -> Exception {
+    Exception { from, to, why }
+}
