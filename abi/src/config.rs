@@ -44,8 +44,8 @@ choices! {
         Radix = "radix": "A radix tree of page slots with range locks: the design of the RadixVM paper",
         Rwlock = "rwlock": "A tree of regions under one reader-writer lock, as in Linux 2.6",
         Faultlock = "faultlock": "The tree of regions, with a lock of their own for page faults",
-        Hybrid = "hybrid": "The tree of regions; page faults lock the tree only to look a region up",
-        Bonsai = "bonsai": "The tree of regions; page faults take no lock (the Bonsai paper)",
+        Hybrid = "hybrid": "The tree of regions, which page faults lock only to look a region up",
+        Bonsai = "bonsai": "The tree of regions, which page faults read without a lock (the Bonsai paper)",
         Pervma = "pervma": "The tree of regions with a lock per region for page faults, as in today's Linux",
     }
 
@@ -70,9 +70,15 @@ choices! {
     Huge, "huge" {
         Never = "never": "None",
         Madvise = "madvise": "Memory that the program advised with MADV_HUGEPAGE",
-        Always = "always": "All but what the program advised with MADV_NOHUGEPAGE",
+        Always = "always": "All memory, except where the program advised MADV_NOHUGEPAGE",
     }
 }
+
+/// The word that switches compression on, on the kernel's command line and as an option.
+pub const COMPRESS: &str = "compress";
+/// The explanation of [`COMPRESS`].
+pub const COMPRESS_HELP: &str =
+    "Compress anonymous pages that nobody touches when memory runs short, as zswap and zram do; radix only";
 
 impl Design {
     /// Returns the page tables of a space of this design by default.

@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use abi::config::{Choice, Design, Huge, Refs, Tables};
+use abi::config::{COMPRESS, Choice, Design, Huge, Refs, Tables};
 use sync::{CachePadded, SetOnce};
 
 /// The options that the user of the kernel chose.
@@ -85,7 +85,7 @@ impl Options {
 
     fn with_flag(self, word: &str) -> Self {
         match word {
-            "compress" => Self { compress: true, ..self },
+            COMPRESS => Self { compress: true, ..self },
             "norandmaps" => Self { norandmaps: true, ..self },
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },

@@ -75,7 +75,7 @@ impl Blame {
     }
 
     /// Takes back one conflict. The bytes that it added stay.
-    pub fn take_back(&mut self, key: &Key, fight: &Fight) {
+    pub fn subtract(&mut self, key: &Key, fight: &Fight) {
         let Some(known) = self.0.get_mut(key) else { return };
         known.count -= 1;
         known.disjoint -= fight.disjoint;
@@ -142,8 +142,8 @@ mod tests {
         let (_, fight) = all.iter().next().unwrap();
         assert_eq!((fight.count, fight.disjoint, fight.invalidations), (2, 1, 4));
         assert_eq!((fight.bytes_from, fight.bytes_to, fight.cpus), (0xff, 0xf0, 1 << 100 | 2));
-        mine.take_back(&key, &apart);
-        mine.take_back(&key, &over);
+        mine.subtract(&key, &apart);
+        mine.subtract(&key, &over);
         assert_eq!(mine.iter().count(), 0);
         assert_eq!(all.iter().count(), 1);
     }

@@ -228,7 +228,7 @@ impl Log {
         let Some((key, mut fight)) = self.last.iter_mut().find(is_load).and_then(Option::take) else {
             return;
         };
-        self.blame.take_back(&key, &fight);
+        self.blame.subtract(&key, &fight);
         fight.invalidations = upgrade.invalidations;
         self.blame.add(Key { kind: as_store(key.kind), ..key }, &fight);
     }

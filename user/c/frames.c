@@ -2,7 +2,7 @@
  * SIGSEGV if there is no room for its handler's frame, or if the frame is gone when the handler returns.
  *
  * frames: prints a line per part. frames overflow|entry|return: dies of SIGSEGV, after "about to die". frames
- * starve: dies for lack of memory for a frame, in a guest that has little. */
+ * exhaust: dies for lack of memory for a frame, in a guest that has little. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -150,7 +150,7 @@ static void overflow(void)
 }
 
 /* Takes all memory by calls, which only fail when there is none, and then needs a page for a frame. */
-static void starve(void)
+static void exhaust(void)
 {
     enum { PAGES = 1 << 18, MAX_REFUSED = 1000 };
     char *all = mmap(NULL, PAGES * 4096L, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -175,8 +175,8 @@ int main(int argc, char **argv)
             enter_without_stack();
         if (strcmp(argv[1], "return") == 0)
             return_without_frame();
-        if (strcmp(argv[1], "starve") == 0)
-            starve();
+        if (strcmp(argv[1], "exhaust") == 0)
+            exhaust();
         printf("frames: FAILED, still alive\n");
         return 1;
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use abi::config::{Design, Huge, Refs, Tables};
+use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, Refs, Tables};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -63,8 +63,7 @@ pub struct Arguments {
     /// Huge pages, for anonymous memory while there is plenty of it; else as the kernel has it: RadixVM always
     #[arg(long, value_parser = options::choice::<Huge>())]
     huge: Option<Huge>,
-    /// Compress anonymous pages that nobody touches when memory runs short, as zswap and zram do; radix only
-    #[arg(long)]
+    #[arg(long = COMPRESS, help = COMPRESS_HELP)]
     compress: bool,
     /// Kernel under the program
     #[arg(long, value_enum, default_value = "radixvm")]
@@ -163,7 +162,7 @@ impl Arguments {
             words.push_str(&system::huge(system, huge));
         }
         if self.compress {
-            words.push_str(system::compress(system)?);
+            words.push_str(&system::compress(system)?);
         }
         if self.fail_alloc {
             words.push_str(" fail-alloc");

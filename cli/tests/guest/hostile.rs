@@ -52,7 +52,7 @@ fn a_break_that_moves_while_it_is_copied() {
 /// The page that is not there is the kernel's to write, for a handler.
 #[test]
 fn memory_that_is_not_there_for_a_signal_is_told() {
-    let run = run(&["-m", "64M"], &[&compiled("frames", Compiler::Static), "starve"]);
+    let run = run(&["-m", "64M"], &[&compiled("frames", Compiler::Static), "exhaust"]);
     assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use abi::config::{Choice, Huge};
+use abi::config::{COMPRESS, Choice, Huge};
 use anyhow::{Result, bail, ensure};
 
 use super::System;
@@ -156,9 +156,9 @@ pub fn huge(system: System, huge: Huge) -> String {
 ///
 /// # Errors
 /// The system has none.
-pub fn compress(system: System) -> Result<&'static str> {
+pub fn compress(system: System) -> Result<String> {
     match system {
-        System::Radixvm(design, ..) if design.compresses() => Ok(" compress"),
+        System::Radixvm(design, ..) if design.compresses() => Ok(format!(" {COMPRESS}")),
         System::Radixvm(design, ..) => bail!("--compress: --vm {} cannot compress pages", design.word()),
         System::Linux => bail!("--compress is for --system radixvm"),
     }

@@ -6,14 +6,14 @@ use crate::machine::explore;
 #[test]
 fn one_of_two_adopts() {
     explore(1, 3, |core| {
-        let heir = core.spawn(1, |core| core.quiesces(3));
+        let adopter = core.spawn(1, |core| core.quiesces(3));
         let leaver = core.spawn(2, |core| {
             core.unlink();
             core.defer();
             core.domain().offline(&core.pin);
         });
         core.quiesces(3);
-        heir.join().unwrap();
+        adopter.join().unwrap();
         leaver.join().unwrap();
         core.expect_one_free();
     });

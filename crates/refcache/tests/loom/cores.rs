@@ -91,13 +91,13 @@ fn orphans_are_adopted() {
 #[test]
 fn one_of_two_adopts() {
     explore(1, 3, Kind::Plain, 1, |core| {
-        let heir = core.spawn(1, |core| core.ticks(2));
+        let adopter = core.spawn(1, |core| core.ticks(2));
         let leaver = core.spawn(2, |core| {
             core.add(-1);
             core.refcache().offline(&core.pin);
         });
         core.ticks(2);
-        heir.join().unwrap();
+        adopter.join().unwrap();
         leaver.join().unwrap();
         core.expect_release();
     });
