@@ -1,4 +1,4 @@
-//! Launches and meters guests: what the command `radixvm` and the laboratory (`lab/`) are made of.
+//! Launching and metering guests, for the command `radixvm` and the laboratory (`lab/`).
 #![forbid(unsafe_code)]
 
 pub mod artifacts;

@@ -1,4 +1,4 @@
-//! One program in one guest, by its own report.
+//! Measuring one program in one guest by its own report.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,54 +17,54 @@ use crate::guest::session::{self, End};
 use crate::guest::system::{self, Job, Size, Streams, System};
 use crate::program::Program;
 
-/// No run of a benchmark is worth more.
+/// The time limit of a benchmark.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A program with its options, and the files it reads.
 #[derive(Clone)]
 pub struct Task {
-    /// A program in `user/`.
+    /// The name of a program in `user/`.
     pub program: &'static str,
-    /// Its options but `--json`.
+    /// Its options, without `--json`.
     pub arguments: Vec<String>,
-    /// Files under the same path in the guest.
+    /// Files that have the same path in the guest.
     pub files: Vec<String>,
 }
 
-/// What a program says with `--json`.
+/// The report of a program with `--json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Report {
-    /// Length of the measured window.
+    /// The length of the measured window.
     pub seconds: f64,
-    /// Pages faulted in.
+    /// The pages that were faulted in.
     pub minor_faults: u64,
-    /// Regions unmapped in the window; 0 from programs that do not work in rounds.
+    /// The regions unmapped in the window, or 0 for programs that do not work in rounds.
     #[serde(default)]
     pub rounds: u64,
-    /// A digest of the result, from programs that have one.
+    /// A digest of the result, if the program has one.
     pub digest: Option<String>,
-    /// What the kernel counted over the window.
+    /// The kernel's counters over the window.
     #[serde(default)]
     pub counters: Option<BTreeMap<String, u64>>,
 }
 
 impl Report {
-    /// A counter by its name.
+    /// Returns a counter by its name.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.as_ref()?.get(name).copied()
     }
 
-    /// Interrupts sent to other cores.
+    /// Returns the interrupts sent to other cores.
     pub fn ipis(&self) -> Option<u64> {
         self.counter("ipis").or_else(|| self.counter("function_calls"))
     }
 
-    /// Faults that took a new frame.
+    /// Returns the faults that took a new frame.
     pub fn alloc_faults(&self) -> u64 {
         self.counter("alloc_faults").unwrap_or(self.minor_faults)
     }
 
-    /// Faults of a core on a page that has its frame already.
+    /// Returns the faults on pages that already had a frame.
     pub fn fill_faults(&self) -> Option<u64> {
         self.counter("fill_faults")
     }
@@ -99,7 +99,7 @@ fn job(task: &Task) -> Result<Job> {
     Ok(job)
 }
 
-/// The accelerator for measurements: KVM where it works.
+/// Returns the accelerator for measurements, which is KVM if it works.
 pub fn accel() -> Result<Accel> {
     let works = crate::guest::kvm::trouble(Path::new(&artifacts::kernel()?)).is_none();
     Ok(if works { Accel::Kvm } else { Accel::Tcg })

@@ -1,4 +1,4 @@
-//! Finding the program that a person named, and telling early if it cannot run.
+//! Finding the program that the user named, and checking early whether it can run.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use crate::exit_status::{NOT_FOUND, NOT_RUNNABLE, StatusError};
 /// A program that can run, read into memory.
 #[derive(Clone)]
 pub struct Program {
-    /// Where it was found.
+    /// The path where it was found.
     pub path: PathBuf,
     /// Its content.
     pub bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl Program {
         };
         let unfit = |why: String| StatusError::error(NOT_RUNNABLE, format!("{shown}: {why}"));
         let metadata = fs::metadata(path).map_err(refused)?;
-        // Before it is read: a named pipe would never end.
+        // Checked before it is read, because a named pipe would never end.
         if !metadata.is_file() {
             return Err(unfit("not a regular file".to_owned()));
         }
@@ -41,13 +41,14 @@ impl Program {
         Ok(Program { path: path.to_owned(), bytes })
     }
 
-    /// The name it goes by in the guest.
+    /// Returns its name in the guest.
     pub fn name(&self) -> String {
         self.path.file_name().map_or_else(|| "program".into(), |name| name.to_string_lossy().into_owned())
     }
 }
 
-/// What a name without a slash may mean: a file in the current directory, then one on the PATH.
+/// Finds a program by its name. A name without a slash is a file in the current directory, or else one on the
+/// PATH.
 pub fn find(name: &str) -> Result<PathBuf> {
     let here = Path::new(name);
     if name.contains('/') || here.is_file() {
@@ -58,7 +59,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
     found.ok_or_else(|| StatusError::error(NOT_FOUND, format!("{name}: no such program here or on the PATH")))
 }
 
-/// Says why these bytes are not a program for us.
+/// Checks that these bytes are a program for the guest, and says why not.
 fn check(bytes: &[u8]) -> Result<(), String> {
     if bytes.starts_with(b"#!") {
         return Err(
@@ -81,7 +82,8 @@ fn check(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The commonest damage; the kernel finds the rest.
+/// Checks that the file holds a whole segment. A truncated file is the most common damage. The kernel finds
+/// the rest.
 fn check_whole(segment: &ProgramHeader64<Endianness>, endian: Endianness, length: u64) -> Result<(), String> {
     let end = segment.p_offset(endian).saturating_add(segment.p_filesz(endian));
     if segment.p_type(endian) != PT_LOAD || end <= length {
@@ -92,7 +94,7 @@ fn check_whole(segment: &ProgramHeader64<Endianness>, endian: Endianness, length
     ))
 }
 
-/// As a shell does, even for root.
+/// Checks the permission to execute as a shell does, even for root.
 fn check_permission(metadata: &Metadata) -> Result<(), String> {
     match metadata.permissions().mode() & 0o111 {
         0 => Err("permission denied: it may not be executed (chmod +x)".to_owned()),
@@ -125,7 +127,7 @@ fn dynamic(interpreter: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The smallest file that passes, with one program header of this type for all of it.
+    /// Returns the smallest file that passes, with one program header of this type for all of it.
     fn image(machine: u16, kind: u16, segment: u32) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56];
         bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");

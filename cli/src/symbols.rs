@@ -6,15 +6,15 @@ use addr2line::{Loader, Location};
 
 use crate::terminal;
 
-/// The symbols of one ELF file; empty if it has none.
+/// The symbols of one ELF file. It is empty if the file has none.
 pub struct Symbols(Option<Loader>);
 
-/// A function with the place in its source.
+/// A function and its place in the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name, demangled and harmless.
+    /// Its name, demangled and escaped for a terminal.
     pub name: String,
-    /// File and line.
+    /// The file and the line.
     pub place: Option<(String, u32)>,
 }
 
@@ -28,12 +28,12 @@ impl Function {
 }
 
 impl Symbols {
-    /// Reads symbol table and line tables.
+    /// Reads the symbol table and the line tables.
     pub fn load(path: &Path) -> Self {
         Symbols(Loader::new(path).ok())
     }
 
-    /// Function and line for an address in the file's own terms; inlined callees come first.
+    /// Returns the function and line at an address of the file. Inlined callees come first.
     pub fn describe(&self, address: u64) -> String {
         let inlined: Vec<String> = self.inlined(address).iter().map(Function::describe).collect();
         match inlined.is_empty() {
@@ -42,7 +42,8 @@ impl Symbols {
         }
     }
 
-    /// The functions at an address from the innermost inlined one outwards, from debug information.
+    /// Returns the functions at an address, from the innermost inlined one outwards, by the debug
+    /// information.
     pub fn inlined(&self, address: u64) -> Vec<Function> {
         let Some(loader) = self.at_code(address) else { return Vec::new() };
         let mut functions = Vec::new();
@@ -55,17 +56,18 @@ impl Symbols {
         functions
     }
 
-    /// The nearest symbol below an address of code.
+    /// Returns the nearest symbol below an address of code.
     pub fn code(&self, address: u64) -> Option<String> {
         symbol(self.at_code(address)?, address)
     }
 
-    /// The nearest symbol below any address.
+    /// Returns the nearest symbol below any address.
     pub fn data(&self, address: u64) -> Option<String> {
         symbol(self.0.as_ref()?, address)
     }
 
-    /// The loader, if the address lies in the program's code; the nearest symbol to any other means nothing.
+    /// Returns the loader if the address is in the program's code. For other addresses the nearest symbol
+    /// means nothing.
     fn at_code(&self, address: u64) -> Option<&Loader> {
         let loader = self.0.as_ref()?;
         let text = loader.get_section_range(b".text");

@@ -1,20 +1,20 @@
-//! Plain text tables: the first column to the left, numbers to the right.
+//! Plain text tables. The first column is aligned to the left, and numbers to the right.
 
 use std::fmt;
 
-/// Rows of cells under a heading.
+/// A table: a heading and rows of cells.
 pub struct Table {
     rows: Vec<Vec<String>>,
     left: usize,
 }
 
 impl Table {
-    /// A table with its heading.
+    /// Creates a table with its heading.
     pub fn new<S: Into<String>>(heading: impl IntoIterator<Item = S>) -> Self {
         Table { rows: vec![heading.into_iter().map(Into::into).collect()], left: 0 }
     }
 
-    /// Sets one more column, of text, to the left.
+    /// Aligns one more column to the left, which has text.
     pub fn left(self, column: usize) -> Self {
         Table { left: column, ..self }
     }
@@ -57,7 +57,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A count with thousands set apart.
+/// Formats a count with commas between thousands.
 pub fn count(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let groups: Vec<&str> =

@@ -3,10 +3,10 @@
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 use object::{Object, ObjectSegment};
 
-/// The longest x86 instruction.
+/// The bytes of the longest x86 instruction.
 const LONGEST: usize = 15;
 
-/// The instruction at `rip`, which is `address` in the file's own terms.
+/// Describes the instruction at `rip`, which is `address` in the file.
 pub fn describe(elf: &[u8], rip: u64, address: u64) -> String {
     let code = bytes_at(elf, address).filter(|code| !code.is_empty());
     code.map_or_else(|| format!("{rip:#x} (outside the program)"), |code| decode(code, rip))
@@ -20,7 +20,7 @@ fn decode(code: &[u8], rip: u64) -> String {
     format!("{rip:#x} {text}")
 }
 
-/// Up to one instruction's bytes of the loaded program at an address.
+/// Returns the bytes of at most one instruction at an address of the loaded program.
 fn bytes_at(elf: &[u8], address: u64) -> Option<&[u8]> {
     let file = object::File::parse(elf).ok()?;
     file.segments().find_map(|segment| {

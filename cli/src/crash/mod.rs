@@ -1,6 +1,8 @@
-//! What a person gets to see when a program dies of a wild access: where, doing what, and how it got there.
+//! The report about a program that dies of a fault: the address, the access, the instruction and the
+//! backtrace.
 //!
-//! The kernel sends registers and a piece of the stack; everything else is worked out here from the ELF file.
+//! The kernel sends the registers and a piece of the stack. Everything else is derived here from the ELF
+//! file.
 
 mod instruction;
 mod unwind;
@@ -15,7 +17,7 @@ use crate::symbols::Symbols;
 use crate::terminal;
 use unwind::Frame;
 
-/// The report, ready for stderr, on one of the programs of `job`.
+/// Returns the report for stderr about one of the programs of `job`.
 pub fn report(crash: &Crash, job: &Job) -> String {
     let program = program(crash, job);
     let name = Path::new(&crash.program)
@@ -30,7 +32,7 @@ pub fn report(crash: &Crash, job: &Job) -> String {
     text
 }
 
-/// The program that died, if it is known here.
+/// Returns the program that died, if its file is known here.
 fn program(crash: &Crash, job: &Job) -> Option<Program> {
     if crash.program.is_empty() || crash.program == job.place() {
         return Some(job.program.clone());
@@ -51,7 +53,7 @@ fn located(crash: &Crash, program: &Program) -> String {
     format!("  instruction  {instruction}\n  thread       {}\n  backtrace\n{calls}", crash.tid)
 }
 
-/// Without the program's file there are no names, and nothing to unwind by.
+/// Reports a crash without the program's file. There are no names, and no unwind information.
 fn unlocated(crash: &Crash) -> String {
     let (rip, path) = (rip(crash), terminal::name(&crash.program));
     format!(
@@ -76,7 +78,7 @@ struct Call {
     text: String,
 }
 
-/// The calls, numbered; a recursion is shown by its first call and how often it came.
+/// Formats the calls with numbers. A recursion is shown by its first call and the number of the others.
 fn folded(calls: &[Call]) -> String {
     let mut number = 0;
     let mut text = String::new();

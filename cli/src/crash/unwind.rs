@@ -1,4 +1,4 @@
-//! The chain of calls, unwound over the piece of stack that the kernel sent, by `.eh_frame`.
+//! The backtrace, unwound by `.eh_frame` over the piece of the stack that the kernel sent.
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, Unwinder};
@@ -6,18 +6,18 @@ use object::{Object, ObjectSection, ObjectSegment};
 
 use crate::guest::protocol::Crash;
 
-/// More is a runaway recursion, which shows in the first few.
+/// The longest backtrace. A longer one is a runaway recursion, which shows in the first frames.
 const MOST: usize = 64;
 
 /// One call on the stack.
 pub struct Frame {
-    /// Where execution stands or returns to.
+    /// The address of the instruction, or the return address.
     pub address: u64,
     /// An address inside the call instruction, to look names up.
     pub lookup: u64,
 }
 
-/// The frames from the crash outwards; at least the crash itself.
+/// Returns the frames from the crash outwards. There is at least the crash itself.
 pub fn frames(elf: &[u8], crash: &Crash) -> Vec<Frame> {
     let register = |name: &str| crash.registers.get(name).copied().unwrap_or(0);
     let stack = Stack { base: crash.stack_base, bytes: unhex(&crash.stack) };
@@ -25,7 +25,7 @@ pub fn frames(elf: &[u8], crash: &Crash) -> Vec<Frame> {
     let (rip, rsp) = (register("rip"), register("rsp"));
     let known = module.as_ref().is_some_and(|module| module.avma_range().contains(&rip));
     match stack.word(rsp) {
-        // A call to nowhere: its return address is still on top of the stack.
+        // The program called an invalid address: the return address is still on top of the stack.
         Some(caller) if !known => {
             let registers = UnwindRegsX86_64::new(caller, rsp.wrapping_add(8), register("rbp"));
             [Frame { address: rip, lookup: rip }]
@@ -50,10 +50,10 @@ fn frame(address: FrameAddress) -> Frame {
     Frame { address: address.address(), lookup: address.address_for_lookup() }
 }
 
-/// The program as the unwinder wants it: code range and unwind sections.
+/// Describes the program for the unwinder: its code range and unwind sections.
 fn module(elf: &[u8], bias: u64) -> Option<Module<Vec<u8>>> {
     let file = object::File::parse(elf).ok()?;
-    // What is not loaded may claim any address, and so may a section.
+    // A segment or section that is not loaded may have any address.
     let loaded = || file.segments().filter(|segment| segment.size() > 0);
     let start = loaded().map(|segment| segment.address()).min()?;
     let end = loaded().map(|segment| segment.address() + segment.size()).max()?;
@@ -88,7 +88,7 @@ impl Stack {
     }
 }
 
-/// Bytes from hexadecimal, up to the first that is not.
+/// Decodes hexadecimal up to the first character that is none.
 fn unhex(text: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs = text.as_bytes().chunks_exact(2);

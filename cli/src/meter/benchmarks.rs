@@ -7,10 +7,10 @@ use super::experiment::Experiment;
 use crate::artifacts;
 use crate::guest::system::System;
 
-/// Slack unless one is asked for or rounds are short.
+/// The default slack. Runs with short rounds use less.
 pub const SLACK: u64 = 200;
 
-/// Names, and the rounds that all threads do together; 0 where they do not work in rounds.
+/// The names, and the rounds of all threads together, or 0 for benchmarks that do not work in rounds.
 const BENCHMARKS: [(&str, u64); 14] = [
     ("calls", 100),
     ("microbench", 2000),
@@ -28,13 +28,13 @@ const BENCHMARKS: [(&str, u64); 14] = [
     ("dedup", 0),
 ];
 
-/// How many rounds all threads of a benchmark do together; None for other programs.
+/// Returns the rounds of all threads of a benchmark together, or `None` for other programs.
 pub fn rounds(name: &str) -> Option<u64> {
     let found = BENCHMARKS.iter().find(|(known, _)| artifacts::is_bundled(name) && *known == name);
     found.map(|(_, rounds)| *rounds)
 }
 
-/// Gives a benchmark of so many rounds the options that it was not given.
+/// Adds the options of a benchmark of `rounds` rounds that were not given.
 pub fn complete(arguments: &[String], rounds: Option<u64>) -> Vec<String> {
     let mut arguments = arguments.to_vec();
     if rounds.is_some() {
@@ -47,7 +47,7 @@ pub fn complete(arguments: &[String], rounds: Option<u64>) -> Vec<String> {
     arguments
 }
 
-/// Adds an option unless it is there, before a `--`.
+/// Adds an option before a `--`, unless it is there.
 fn add(arguments: &mut Vec<String>, name: &str, value: &str) {
     let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
     let given = |word: &String| word.split('=').next() == Some(name);
@@ -56,7 +56,8 @@ fn add(arguments: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// A benchmark with these arguments, run once at each size on each system.
+/// Returns an experiment with a benchmark and these arguments, which runs once for each number of CPUs on
+/// each system.
 pub fn experiment(
     name: &str,
     arguments: &[&str],

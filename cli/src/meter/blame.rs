@@ -1,4 +1,4 @@
-//! The lines that CPUs fought over, with names.
+//! The contended lines, with the names of their owners and of the code.
 
 use serde::Serialize;
 
@@ -7,45 +7,45 @@ use super::output::{Line, Pair};
 use super::owner::Namer;
 use crate::guest::protocol::Owners;
 
-/// Lines and pairs that are named: more is noise.
+/// The lines and pairs that are named. Further ones are noise.
 const LINES: usize = 40;
 const PAIRS: usize = 8;
 
 /// One contended line.
 #[derive(Clone, Debug, Serialize)]
 pub struct Blame {
-    /// Guest-physical address.
+    /// The object that contains it.
     pub address: String,
     /// What it belongs to.
     pub owner: String,
-    /// Per round: times that a CPU asked for it.
+    /// The times per round that a CPU asked for it.
     pub transfers: f64,
-    /// Per round: of these, times that it was there but shared.
+    /// The part of these in which the CPU had it, but shared.
     pub upgrades: f64,
-    /// Per round: copies lost to writers.
+    /// The copies per round that were lost to writers.
     pub invalidations: f64,
-    /// How many CPUs asked.
+    /// The number of CPUs that asked.
     pub cpus: usize,
-    /// Whether they touched different bytes of it.
+    /// Set if they touched different bytes of it.
     pub false_sharing: bool,
     /// The code on both sides.
     pub pairs: Vec<Fight>,
 }
 
-/// Two places in code.
+/// Two places in code that contend for a line.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fight {
-    /// Who had the line.
+    /// The place whose CPU had the line.
     pub from: String,
-    /// Who took it.
+    /// The place whose CPU took it.
     pub to: String,
-    /// How it was taken.
+    /// The kind of transfer.
     pub kind: String,
-    /// Per round.
+    /// The count per round.
     pub count: f64,
 }
 
-/// Names the hottest lines of a run with so many rounds.
+/// Names the hottest lines of a run of `rounds` rounds.
 pub fn name(lines: &[Line], rounds: usize, owners: Option<&Owners>, names: &Names<'_>) -> Vec<Blame> {
     let per_round = |count: u64| count as f64 / rounds.max(1) as f64;
     let namer = Namer::new(names, owners, lines);
@@ -77,7 +77,7 @@ pub(crate) mod tests {
     use crate::meter::output::Output;
     use crate::meter::output::tests::FIXTURE;
 
-    /// The fixture's lines with a made-up kernel's names.
+    /// Returns the fixture's lines with the names of a made-up kernel.
     pub fn fixture() -> Vec<Blame> {
         let output = Output::parse(FIXTURE).unwrap();
         let stock = Kernel::Linux(kernel());

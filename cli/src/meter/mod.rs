@@ -1,4 +1,4 @@
-//! The contention meter: what virtual CPUs take from each other, counted.
+//! The contention meter: it counts the cache lines that virtual CPUs take from each other.
 //!
 //! ```text
 //!   program with markers ──▶ guest under QEMU (one thread per CPU) ── plugin ──▶ JSON
@@ -9,9 +9,9 @@
 //!                                 └──▶ table, JSON rows, HTML page
 //! ```
 //!
-//! One run is one boot of one guest ([`run`]); a cell is a program on a system with a number of CPUs, measured by one or
-//! more runs of which the middle one counts ([`experiment`]). Everything past [`output`] is arithmetic on what the plugin
-//! wrote, and tested without a guest.
+//! One run is one boot of one guest ([`run`]). A cell is a program on a system with a number of CPUs. It is
+//! measured by one or more runs, and the median run counts ([`experiment`]). Everything after [`output`] is
+//! arithmetic on the plugin's output, and is tested without a guest.
 
 pub mod benchmarks;
 pub mod blame;

@@ -1,52 +1,56 @@
 //! The cost model: from counts per round to rounds per second of a large machine.
 //!
-//! The machine is the one of RadixVM's evaluation, eight sockets of ten cores at 2.4 GHz (Intel E7-8870). A round costs its
-//! CPU
+//! The machine is the one of RadixVM's evaluation, eight sockets of ten cores at 2.4 GHz (Intel E7-8870). A
+//! round costs its CPU
 //!
 //! ```text
 //!   cycles = instructions / IPC + iterations of string instructions · ITERATION + Σ transfers of a kind · latency of that kind
 //!          + wait for an interrupt + targets · sending one + received · trap
 //! ```
 //!
-//! and N CPUs do at most, whichever is least,
+//! The speed of N CPUs is at most the least of
 //!
 //! ```text
-//!   N / cycles                      each on its own
-//!   1 / (hottest · latency)         one line is in one place at a time: `hottest` transfers of the hottest line per round
-//!   1 / waiting                     `waiting`: cycles of a round during which the others wait for it, asleep
+//!   N / cycles                      each CPU works on its own
+//!   1 / (hottest · latency)         a line is in one place: `hottest` transfers of the hottest line per round
+//!   1 / waiting                     `waiting`: cycles of a round during which other CPUs wait for it, asleep
 //! ```
 //!
-//! `waiting` is seen only where CPUs sleep: the window's length by the virtual clock, over its rounds, is then more than
-//! `instructions / N`. It is raised in the proportion in which transfers raise the cost of the whole round, because what is done
-//! under a lock is charged like everything else. Instructions of a CPU that spins are counted as instructions already.
+//! `waiting` is visible only where CPUs sleep: the window's length by the virtual clock, divided by its
+//! rounds, is then more than `instructions / N`. It is scaled up by the proportion in which transfers raise
+//! the cost of the whole round, because work under a lock is charged like all other work. Instructions of a
+//! CPU that spins are counted as instructions already.
 //!
-//! Left out: queues in front of a line before it saturates, caches that are full, page walks, memory that is far.
+//! The model leaves out queues in front of a line before it saturates, full caches, page walks, and remote
+//! memory.
 
 use serde::{Deserialize, Serialize};
 
 use super::statistics::Summary;
 
-/// Cycles per second: E7-8870 (RadixVM, EuroSys 2013, section 5.1).
+/// The cycles per second of the E7-8870 (RadixVM, EuroSys 2013, section 5.1).
 pub const FREQUENCY: f64 = 2.4e9;
-/// Instructions per cycle where nothing is transferred: stated, not measured.
+/// The instructions per cycle without transfers. This is an assumption, not a measurement.
 pub const IPC: f64 = 1.0;
-/// Cycles of an iteration of a repeated string instruction, by which both kernels zero and copy pages: its 8 bytes at 16 a cycle,
-/// which is what a store unit of that machine takes. Stated, not measured.
+/// The cycles of an iteration of a repeated string instruction, by which both kernels zero and copy pages: 8
+/// bytes at 16 bytes per cycle, the width of a store unit of that machine. This is an assumption, not a
+/// measurement.
 pub const ITERATION: f64 = 0.5;
-/// Cores of a socket.
+/// The cores of a socket.
 const SOCKET: f64 = 10.0;
 
-/// Cycles that an access to a line in another core's cache takes.
+/// The cycles of an access to a line in another core's cache.
 pub struct Latency {
-    /// What is accessed.
+    /// The kind of access.
     pub kind: &'static str,
-    /// Both cores in one socket.
+    /// The cycles if both cores are in one socket.
     pub near: f64,
-    /// In two sockets: the mean over seven others, three of them one hop away and four two hops.
+    /// The cycles if they are in two sockets: the mean over seven others, three of them one hop away and four
+    /// two hops.
     pub far: f64,
 }
 
-/// The mean over the other sockets.
+/// Returns the mean over the other sockets.
 const fn far(one_hop: f64, two_hops: f64) -> f64 {
     (3.0 * one_hop + 4.0 * two_hops) / 7.0
 }
@@ -56,41 +60,44 @@ const fn far(one_hop: f64, two_hops: f64) -> f64 {
 /// shared one.
 pub const READ_MODIFIED: Latency =
     Latency { kind: "load, modified elsewhere", near: 109.0, far: far(289.0, 400.0) };
-/// The same source.
+/// From the same source.
 pub const READ_CLEAN: Latency = Latency { kind: "load, clean elsewhere", near: 44.0, far: far(223.0, 334.0) };
-/// The same source.
+/// From the same source.
 pub const WRITE: Latency = Latency { kind: "store, copy elsewhere", near: 115.0, far: far(320.0, 431.0) };
-/// The same source.
+/// From the same source.
 pub const UPGRADE: Latency =
     Latency { kind: "store, shared with others", near: 116.0, far: far(318.0, 428.0) };
 
-/// Seconds until an interrupt is answered, with 16 and with 120 cores: Kumar and others: LATR, ASPLOS 2018, section 1.
+/// The seconds until an interrupt is answered, with 16 and with 120 cores: Kumar and others: LATR, ASPLOS
+/// 2018, section 1.
 pub const INTERRUPT: [(f64, f64); 2] = [(16.0, 2.7e-6), (120.0, 6.6e-6)];
-/// Seconds of a shootdown of all others, with as many cores: the same source.
+/// The seconds of a shootdown of all other cores, with 16 and with 120 cores, from the same source.
 pub const SHOOTDOWN: [(f64, f64); 2] = [(16.0, 6e-6), (120.0, 80e-6)];
-/// Cycles of the trap that an interrupt is to its target: Baumann and others: The multikernel, SOSP 2009, section 5.1.
+/// The cycles of the trap at the target of an interrupt: Baumann and others: The multikernel, SOSP 2009,
+/// section 5.1.
 pub const TRAP: f64 = 800.0;
 
 impl Latency {
-    /// The mean over pairs of `cpus` cores that fill one socket after the other.
+    /// Returns the mean over pairs of `cpus` cores that fill one socket after the other.
     pub fn cycles(&self, cpus: f64) -> f64 {
         let near = if cpus <= SOCKET { 1.0 } else { (SOCKET - 1.0) / (cpus - 1.0) };
         self.near * near + self.far * (1.0 - near)
     }
 }
 
-/// A straight line through two points, level to the left of the first.
+/// Returns the value at `x` of a straight line through two points, which is level to the left of the first.
 fn line(points: &[(f64, f64); 2], x: f64) -> f64 {
     let [(x0, y0), (x1, y1)] = *points;
     y0 + (y1 - y0) * ((x - x0) / (x1 - x0)).max(0.0)
 }
 
-/// Cycles that the sender waits for the answers, besides sending.
+/// Returns the cycles that the sender waits for the answers, besides sending.
 pub fn answer(cpus: f64) -> f64 {
     FREQUENCY * line(&INTERRUPT, cpus)
 }
 
-/// Cycles per target: what a shootdown of all takes beyond one interrupt, over the further targets.
+/// Returns the cycles per target: the time of a shootdown of all cores beyond that of one interrupt, divided
+/// by the further targets.
 pub fn send(cpus: f64) -> f64 {
     let per_target = |at: usize| {
         let (cores, shootdown) = SHOOTDOWN[at];
@@ -99,31 +106,32 @@ pub fn send(cpus: f64) -> f64 {
     FREQUENCY * line(&[per_target(0), per_target(1)], cpus)
 }
 
-/// What a round does, on average.
+/// The work of a mean round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// User and kernel.
+    /// The instructions of user and kernel.
     pub instructions: f64,
-    /// Iterations of repeated string instructions.
+    /// The iterations of repeated string instructions.
     pub iterations: f64,
-    /// Loads of lines modified elsewhere.
+    /// The loads of lines that are modified elsewhere.
     pub read_modified: f64,
-    /// Loads of lines clean elsewhere.
+    /// The loads of lines that are clean elsewhere.
     pub read_clean: f64,
-    /// Stores to lines elsewhere.
+    /// The stores to lines that are elsewhere.
     pub write: f64,
-    /// Stores to lines shared with others.
+    /// The stores to lines that are shared with others.
     pub upgrades: f64,
-    /// Interrupts received, which is also how many were sent, counted by target.
+    /// The interrupts received, which equals the interrupts sent, counted by target.
     pub targets: f64,
-    /// Transfers of the hottest line.
+    /// The transfers of the hottest line.
     pub hottest: f64,
-    /// Instructions during which the other CPUs wait asleep.
+    /// The instructions during which the other CPUs wait asleep.
     pub waiting: f64,
 }
 
 impl Load {
-    /// A load between two, or beyond: 0 is this one, 1 the other. Never below nothing.
+    /// Interpolates to `other`, or extrapolates: `part` 0 is this load, and 1 the other. No count becomes
+    /// negative.
     fn toward(&self, other: &Load, part: f64) -> Load {
         let mix = |a: f64, b: f64| (a + (b - a) * part).max(0.0);
         Load {
@@ -139,13 +147,14 @@ impl Load {
         }
     }
 
-    /// So many rounds as one.
+    /// Returns `rounds` rounds of this load as one.
     pub fn times(&self, rounds: f64) -> Load {
         Load::default().toward(self, rounds)
     }
 
-    /// What is to be expected of `grown`, further along a line that ends in this load at `cpus`: what costs less than a
-    /// hundredth of a round here is noise, and stays; and so does what falls, which would end at nothing.
+    /// Returns the load to expect at `grown`, a point further along a line that ends in this load at `cpus`.
+    /// A count that costs less than a hundredth of a round here is noise and stays. A falling count stays
+    /// too, because it would end at zero.
     fn grown(&self, grown: &Load, cpus: f64) -> Load {
         let least = self.cycles(cpus) / 100.0;
         let count =
@@ -163,7 +172,7 @@ impl Load {
         }
     }
 
-    /// Cycles that a round takes on its CPU.
+    /// Returns the cycles that a round takes on its CPU.
     pub fn cycles(&self, cpus: f64) -> f64 {
         let alone = self.instructions / IPC + self.iterations * ITERATION;
         alone + self.transfers(cpus) + self.interrupts(cpus)
@@ -176,12 +185,13 @@ impl Load {
             + self.upgrades * UPGRADE.cycles(cpus)
     }
 
-    /// A round waits for at most one answer: all its targets are asked at once.
+    /// Returns the cycles for interrupts. A round waits for at most one answer, because all its targets are
+    /// asked at once.
     fn interrupts(&self, cpus: f64) -> f64 {
         self.targets.min(1.0) * answer(cpus) + self.targets * (send(cpus) + TRAP)
     }
 
-    /// Cycles per round below which the whole machine cannot come, by what limits it.
+    /// Returns the least cycles per round of the whole machine, by each of its limits.
     pub fn limits(&self, cpus: f64) -> [(Limit, f64); 3] {
         let cycles = self.cycles(cpus);
         let inflation = if self.instructions > 0.0 { cycles / self.instructions } else { 1.0 };
@@ -192,7 +202,7 @@ impl Load {
         ]
     }
 
-    /// Rounds per second of the whole machine, and what limits them.
+    /// Returns the rounds per second of the whole machine, and their limit.
     pub fn throughput(&self, cpus: f64) -> (f64, Limit) {
         let limits = self.limits(cpus);
         let (limit, cycles) = limits.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("three limits");
@@ -200,19 +210,19 @@ impl Load {
     }
 }
 
-/// What more cores would have to get past.
+/// A limit of the speed of the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Nothing: every CPU works on its own.
+    /// The number of CPUs: each works on its own.
     Cores,
     /// The hottest line.
     Line,
-    /// Sleeping waiters.
+    /// Waiters that sleep.
     Lock,
 }
 
 impl Limit {
-    /// For people.
+    /// Returns a description for people.
     pub fn describe(self) -> &'static str {
         match self {
             Limit::Cores => "number of CPUs",
@@ -222,23 +232,23 @@ impl Limit {
     }
 }
 
-/// The CPUs that curves are drawn for.
+/// The largest number of CPUs in a curve.
 pub const MOST: u16 = 128;
 
-/// One place of a predicted curve, in rounds per second.
+/// A point of a predicted curve, in rounds per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Number of CPUs.
+    /// The number of CPUs.
     pub cpus: u16,
-    /// Beyond the measured: if counts per round go on as between the last two numbers of CPUs.
+    /// The speed. Beyond the measured numbers, if counts per round go on as between the last two.
     pub growing: f64,
-    /// Beyond the measured: if counts per round stay as they were last.
+    /// The speed. Beyond the measured numbers, if counts per round stay at the last ones.
     pub steady: f64,
-    /// What limits the first.
+    /// The limit of `growing`.
     pub limit: Limit,
 }
 
-/// The curve through loads at rising numbers of CPUs. Between them counts per round go in straight lines.
+/// Returns the curve through loads at rising numbers of CPUs. Counts per round are interpolated between them.
 pub fn curve(measured: &[(u16, Load)]) -> Vec<Point> {
     let place = |cpus: u16| {
         let (growing, limit) = load_at(measured, cpus, true).throughput(cpus.into());
@@ -264,7 +274,8 @@ fn between((x0, from): &(u16, Load), (x1, to): &(u16, Load), cpus: u16) -> Load 
     from.toward(to, part)
 }
 
-/// The line through the last two, if both are of more than one CPU: the step from one to two tells nothing of the rest.
+/// Extrapolates the line through the last two loads, if both are of more than one CPU. The step from one CPU
+/// to two says nothing about the rest.
 fn beyond(measured: &[(u16, Load)], cpus: u16) -> Option<Load> {
     match measured {
         [.., before, last] if before.0 > 1 => Some(last.1.grown(&between(before, last, cpus), last.0.into())),
@@ -272,8 +283,8 @@ fn beyond(measured: &[(u16, Load)], cpus: u16) -> Option<Load> {
     }
 }
 
-/// Predictions from medians, from means, and from what nine tenths of the rounds stay below and above: a costly round is a slow
-/// one, so the tenth percentile of speed comes from the ninetieth of counts.
+/// Returns predictions from medians, from means, and from the percentiles. A costly round is a slow one, so
+/// the tenth percentile of speed comes from the ninetieth of counts.
 pub fn summary(load: impl Fn(fn(&Summary) -> f64) -> Load, cpus: u16) -> Summary {
     let speed = |pick: fn(&Summary) -> f64| load(pick).throughput(cpus.into()).0;
     Summary {

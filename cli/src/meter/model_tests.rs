@@ -1,4 +1,4 @@
-//! The law at its corners: private work, one hot line, a lock, interrupts, and beyond what was counted.
+//! Tests of the cost model: private work, one hot line, a lock, interrupts, and extrapolation.
 
 use super::*;
 

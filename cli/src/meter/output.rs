@@ -1,4 +1,4 @@
-//! What the plugin writes: totals, one row of counts per round, the most contended lines.
+//! The plugin's output: totals, one row of counts per round, the most contended lines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,93 +8,93 @@ use serde::Deserialize;
 
 use crate::guest::protocol::Address;
 
-/// The format that this reads.
+/// The version of the format.
 const VERSION: u32 = 1;
-/// Kinds that make up `transfers`.
+/// The kinds that make up `transfers`.
 pub const TRANSFERS: [&str; 5] = ["read_modified", "read_clean", "write_modified", "write_clean", "upgrades"];
-/// Kinds that make up `tlb_flushes`.
+/// The kinds that make up `tlb_flushes`.
 pub const FLUSHES: [&str; 2] = ["invlpg", "cr3_loads"];
 
-/// A CPU with so few rounds in the window keeps its first.
+/// A CPU with at most this many rounds in the window keeps its first.
 pub const ROUNDS_KEPT: usize = 2;
 
 /// One metered run.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Output {
     version: u32,
-    /// Virtual CPUs.
+    /// The number of virtual CPUs.
     pub cpus: u16,
-    /// How far a CPU may run ahead, in instructions.
+    /// The instructions that a CPU may run ahead.
     pub slack: u64,
-    /// Whether the program marked a window; if not the whole run counts, as one round.
+    /// Set if the program marked a window. Otherwise the whole run counts, as one round.
     pub marked: bool,
-    /// Times that a CPU was let go although it was too far ahead.
+    /// The times that a CPU was let go although it was too far ahead.
     pub escapes: u64,
-    /// Length of the window by the virtual clock.
+    /// The length of the window by the virtual clock.
     #[serde(default)]
     pub window_virtual_seconds: f64,
-    /// Length of the run by the host's.
+    /// The length of the run by the host's clock.
     #[serde(default)]
     pub host_seconds: f64,
-    /// Further windows, which are not counted.
+    /// The number of further windows, which are not counted.
     #[serde(default)]
     pub ignored_windows: u64,
-    /// Where the program said that its window begins.
+    /// The address of the marker at which the program's window begins.
     #[serde(default)]
     pub begin: Option<Address>,
-    /// Everything in the window, by CPU, privilege and phase.
+    /// All counts in the window, by CPU, privilege and phase.
     #[serde(default)]
     pub totals: Vec<Total>,
     columns: Vec<String>,
     rounds: Vec<Vec<u64>>,
-    /// Most contended first.
+    /// The contended lines, the most contended first.
     #[serde(default)]
     pub lines: Vec<Line>,
 }
 
-/// Counts of one privilege and phase on one CPU.
+/// The counts of one privilege and phase on one CPU.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Total {
-    /// user or kernel.
+    /// "user" or "kernel".
     pub privilege: String,
-    /// 0 at first.
+    /// The phase, which is 0 at first.
     pub phase: u8,
-    /// By kind.
+    /// The counts by kind.
     pub counts: BTreeMap<String, u64>,
 }
 
-/// A line of 64 bytes and who took it from whom.
+/// A line of 64 bytes, and the code that transferred it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Line {
-    /// Guest-physical.
+    /// Its guest-physical address.
     pub address: Address,
-    /// The address by which it was last reached.
+    /// The virtual address by which it was last reached.
     #[serde(rename = "virtual")]
     pub linear: Address,
-    /// Times that a CPU had to ask for it, upgrades among them.
+    /// The times that a CPU had to ask for it, upgrades among them.
     pub transfers: u64,
-    /// Times that a CPU had it but shared.
+    /// The times that a CPU had it, but shared.
     pub upgrades: u64,
-    /// Copies lost to writers.
+    /// The copies that were lost to writers.
     pub invalidations: u64,
-    /// Who asked for it.
+    /// The CPUs that asked for it.
     pub cpus: Vec<u16>,
-    /// Whether they touched different bytes.
+    /// Set if they touched different bytes.
     pub false_sharing: bool,
-    /// Most frequent first.
+    /// The pairs of instructions, the most frequent first.
     pub pairs: Vec<Pair>,
 }
 
-/// Two instructions that fought over a line.
+/// Two instructions that contend for a line.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Pair {
     /// The one that had it.
     pub from: Address,
     /// The one that took it.
     pub to: Address,
-    /// How it was taken: read_modified, upgrade, ...
+    /// The kind of transfer: read_modified, upgrade, ...
     pub kind: String,
-    /// How often.
+    /// The number of times.
     pub count: u64,
 }
 
@@ -107,30 +107,30 @@ impl Round {
         self.0.get("cpu").copied().unwrap_or(0)
     }
 
-    /// A count by its name; 0 if the plugin does not know it.
+    /// Returns a count by its name, or 0 if the plugin does not know it.
     pub fn get(&self, name: &str) -> f64 {
         self.0.get(name).copied().unwrap_or(0) as f64
     }
 
-    /// Of user and kernel.
+    /// Returns the instructions of user and kernel.
     pub fn instructions(&self) -> f64 {
         self.sum(&["user_instructions", "kernel_instructions"])
     }
 
-    /// The sum of some counts.
+    /// Returns the sum of some counts.
     pub fn sum(&self, names: &[&str]) -> f64 {
         names.iter().map(|name| self.get(name)).sum()
     }
 }
 
 impl Output {
-    /// Reads what the plugin left.
+    /// Reads the plugin's file.
     pub fn read(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file).context("the plugin wrote no counts")?;
         Output::parse(&text)
     }
 
-    /// Understands the plugin's JSON.
+    /// Parses the plugin's JSON.
     pub fn parse(text: &str) -> Result<Self> {
         let output: Output = serde_json::from_str(text).context("the plugin's counts cannot be read")?;
         ensure!(
@@ -143,25 +143,26 @@ impl Output {
         Ok(output)
     }
 
-    /// How many rounds ended in the window.
+    /// Returns the number of rounds that ended in the window.
     pub fn ended(&self) -> usize {
         if self.marked { self.rounds.len() } else { 1 }
     }
 
-    /// Everything in the window, per round that ended in it. Rounds that are not whole are in it with what they did: at the
-    /// start they add as much as is missing at the end, and rounds that last longer than the window are not forgotten.
+    /// Returns the counts of the window per round that ended in it. Rounds that are only partly in the window
+    /// count with that part: the parts at the start make up for those missing at the end, and rounds longer
+    /// than the window are not lost.
     pub fn mean(&self, names: &[&str]) -> f64 {
         self.mean_where(names, |_| true)
     }
 
-    /// The same of some of the totals.
+    /// Does the same for some of the totals.
     pub fn mean_where(&self, names: &[&str], wanted: impl Fn(&Total) -> bool) -> f64 {
         let totals = self.totals.iter().filter(|total| wanted(total));
         let counts = totals.flat_map(|total| names.iter().filter_map(|name| total.counts.get(*name)));
         counts.sum::<u64>() as f64 / self.ended().max(1) as f64
     }
 
-    /// The counted rounds. A run without marks is one round, of all CPUs together.
+    /// Returns the counted rounds. A run without marks is one round, of all CPUs together.
     pub fn rounds(&self) -> Vec<Round> {
         let rows = self.rounds.iter().map(|row| self.columns.iter().cloned().zip(row.iter().copied()));
         let rows: Vec<Round> = rows.map(|row| Round(row.collect())).collect();
@@ -169,8 +170,8 @@ impl Output {
     }
 }
 
-/// Without the first round of each CPU that has more than these: the window opened in the middle of it, for all CPUs but the
-/// one that was last to be warm.
+/// Removes the first round of each CPU that has more than [`ROUNDS_KEPT`]. The window opened in the middle of
+/// it, for all CPUs but the one that was the last to be warm.
 fn whole(rows: Vec<Round>) -> Vec<Round> {
     let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
     rows.iter().for_each(|round| *seen.entry(round.cpu()).or_default() += 1);
@@ -191,7 +192,7 @@ fn together(rows: Vec<Round>) -> Vec<Round> {
 pub(crate) mod tests {
     use super::*;
 
-    /// What the plugin would write about four rounds of two CPUs, one of which took a tick.
+    /// Output as of the plugin about four rounds of two CPUs, one of which took a tick.
     pub const FIXTURE: &str = include_str!("fixture.json");
 
     #[test]

@@ -1,9 +1,10 @@
-//! What a contended line belongs to.
+//! The owner of a contended line.
 //!
-//! Our kernel says what each range of physical memory is used for. The stock one does not; there the virtual address tells
-//! the region, by the kernel's documented layout (Documentation/x86/x86_64/mm.rst) without randomisation, with four levels
-//! of page tables and with five. Per-CPU data lies in the direct map, in equal units: lines that several CPUs have at the
-//! same offset of a unit are taken for such, and named by the symbol at that offset.
+//! Our kernel reports what each range of physical memory is used for. The stock kernel does not. There the
+//! virtual address gives the region, by the kernel's documented layout (Documentation/x86/x86_64/mm.rst)
+//! without randomisation, with four levels of page tables and with five. Per-CPU data is in the direct map,
+//! in units of equal size. Lines that several CPUs have at the same offset of a unit are taken for such data,
+//! and are named by the symbol at that offset.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use super::names::{KERNEL_HALF, Kernel, Names};
 use super::output::Line;
 use crate::guest::protocol::Owners;
 
-/// Where our kernel sees its image: physical addresses and this.
+/// The virtual address of our kernel's image, minus its physical address.
 const OUR_IMAGE: u64 = 0xffff_ffff_8000_0000;
 /// The size of Linux's struct page.
 const STRUCT_PAGE: u64 = 64;
@@ -30,7 +31,7 @@ enum Region {
     Fixed,
 }
 
-/// First address, address past the last, what is there.
+/// The first address, the address past the last one, and the region.
 const REGIONS: [(u64, u64, Region); 10] = [
     (0xff11_0000_0000_0000, 0xff91_0000_0000_0000, Region::Direct),
     (0xffa0_0000_0000_0000, 0xffd2_0000_0000_0000, Region::Vmalloc),
@@ -48,12 +49,12 @@ const REGIONS: [(u64, u64, Region); 10] = [
 pub struct Namer<'a> {
     names: &'a Names<'a>,
     owners: Option<&'a Owners>,
-    /// How many lines are at each offset of a unit.
+    /// The number of lines at each offset of a unit.
     units: BTreeMap<u64, usize>,
 }
 
 impl<'a> Namer<'a> {
-    /// For these lines, with what our kernel says of its memory.
+    /// Prepares the names of `lines`, with our kernel's report of its memory.
     pub fn new(names: &'a Names<'a>, owners: Option<&'a Owners>, lines: &[Line]) -> Self {
         let mut units = BTreeMap::new();
         for line in
@@ -64,7 +65,7 @@ impl<'a> Namer<'a> {
         Namer { names, owners, units }
     }
 
-    /// What a line belongs to, in words.
+    /// Returns the owner of a line, in words.
     pub fn name(&self, line: &Line) -> String {
         match (self.names.kernel, self.owners) {
             (Kernel::Ours { .. }, Some(owners)) => self.ours(line, owners),
@@ -78,7 +79,8 @@ impl<'a> Namer<'a> {
         match range.map(|(_, _, kind)| kind.as_str()) {
             Some("image") => self.image(OUR_IMAGE + physical),
             Some("frame") => self.user(linear),
-            // Unmapped before the kernel was asked: the address by which it was reached tells that a program used it.
+            // A frame that was unmapped before the kernel's report. Its virtual address shows that the
+            // program used it.
             Some("free" | "single") if linear < KERNEL_HALF => self.user(linear),
             Some("free" | "single") => "memory that was free again at the end".to_owned(),
             Some(kind) => kind.to_owned(),

@@ -1,17 +1,18 @@
-//! What was done in a part of the window: in each of the phases that a program marks, as a user and in the kernel.
+//! Counts of a part of the window: of each phase that a program marks, and of user and kernel.
 
 use serde::{Deserialize, Serialize};
 
 use super::output::{FLUSHES, Output, TRANSFERS, Total};
 
-/// Counts of a part per round, in the mean: a round may pass through many phases, or a phase last many rounds.
+/// The mean counts of a part per round. A round may pass through many phases, and a phase may last many
+/// rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// Instructions.
     pub instructions: f64,
     /// Iterations of repeated string instructions.
     pub string_iterations: f64,
-    /// Of all kinds.
+    /// Transfers of all kinds.
     pub transfers: f64,
     /// Copies that other CPUs lost to a store.
     pub invalidations: f64,
@@ -30,15 +31,15 @@ pub struct Part {
 /// A phase that a program marked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// As the program numbers it; 0 is the one before all others.
+    /// The program's number of the phase. Phase 0 comes before all others.
     pub phase: u8,
-    /// What was done in it.
+    /// The counts in it.
     #[serde(flatten)]
     pub part: Part,
 }
 
 impl Part {
-    /// What was done with this privilege, user or kernel.
+    /// Returns the counts with this privilege, "user" or "kernel".
     pub fn privileged(output: &Output, privilege: &str) -> Self {
         Part::of(output, |total| total.privilege == privilege)
     }
@@ -59,7 +60,7 @@ impl Part {
     }
 }
 
-/// The phases in the window; none if the program marked none.
+/// Returns the phases in the window, or none if the program marked none.
 pub fn phases(output: &Output) -> Vec<Phase> {
     let mut numbers: Vec<u8> = output.totals.iter().map(|total| total.phase).collect();
     numbers.sort_unstable();

@@ -1,4 +1,5 @@
-//! One result per (program, system, CPUs): what the JSON says, and what table, curves and page are made from.
+//! One result per (program, system, CPUs): the row of the JSON, and the data for the table, the curves and
+//! the page.
 
 use abi::config::{Choice, Huge};
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use super::part::{Part, Phase, phases};
 use super::statistics::Summary;
 use crate::guest::system::System;
 
-/// More elapsed time than this multiple of a CPU's instructions means that CPUs slept.
+/// CPUs slept if the elapsed time is more than this multiple of a CPU's instructions.
 const SLEPT: f64 = 1.25;
 
 /// One object of the JSON output. Counts are per round.
@@ -18,23 +19,23 @@ const SLEPT: f64 = 1.25;
 pub struct Row {
     /// The program's name.
     pub program: String,
-    /// radixvm or linux.
+    /// "radixvm" or "linux".
     pub system: String,
-    /// Address-space design; null on Linux.
+    /// The address-space design, or null on Linux.
     pub design: Option<String>,
-    /// Page tables; null on Linux.
+    /// The kind of page tables, or null on Linux.
     pub tables: Option<String>,
-    /// What counts references to the pages of files; null on Linux.
+    /// The counter of references to the pages of files, or null on Linux.
     pub refs: Option<String>,
-    /// Who gets huge pages, on either kernel.
+    /// The option for huge pages, on either kernel.
     pub huge: String,
-    /// Virtual CPUs.
+    /// The number of virtual CPUs.
     pub cpus: u16,
-    /// Rounds that were counted.
+    /// The number of counted rounds.
     pub rounds: usize,
-    /// User and kernel, without the further iterations of repeated string instructions.
+    /// Instructions of user and kernel, without the further iterations of repeated string instructions.
     pub instructions: Summary,
-    /// Those iterations: pages that are zeroed and copied, by CPUs that idle too.
+    /// Those iterations, by which pages are zeroed and copied, also by idle CPUs.
     pub string_iterations: Summary,
     /// Accesses that another CPU's cache had to serve or give up.
     pub transfers: Summary,
@@ -50,52 +51,52 @@ pub struct Row {
     pub tlb_flushes: Summary,
     /// Lines that no CPU had.
     pub cold: Summary,
-    /// By the cost model, of all CPUs together.
+    /// The prediction of the cost model for all CPUs together.
     pub predicted_rounds_per_s: Summary,
     /// Timer interrupts.
     pub ticks: Summary,
-    /// What the program did itself, per round in the mean.
+    /// The program's own counts, per round in the mean.
     pub user_part: Part,
-    /// What the kernel did.
+    /// The kernel's counts.
     pub kernel_part: Part,
-    /// What it did in each phase, if the program marks any.
+    /// The counts of each phase, if the program marks any.
     pub phases: Vec<Phase>,
-    /// Whether the program marked its rounds; if not, the whole run is one.
+    /// Set if the program marked its rounds. Otherwise the whole run is one.
     pub marked: bool,
-    /// Instructions that a CPU may run ahead of the slowest.
+    /// The instructions that a CPU may run ahead of the slowest.
     pub slack: u64,
-    /// Times that this could not be held.
+    /// The times that a CPU could not be held to that.
     pub escapes: u64,
-    /// The emulator.
+    /// The version of the emulator.
     pub qemu: String,
-    /// The kernel under the program.
+    /// The version of the kernel under the program.
     pub kernel: String,
 }
 
-/// A row with what is behind it.
+/// A row and the data behind it.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// The system.
     pub system: System,
     /// The result.
     pub row: Row,
-    /// For curves: means over rounds.
+    /// The mean load per round, for curves.
     pub load: Load,
-    /// How long the run took on this machine.
+    /// The seconds that the run took on the host.
     pub host_seconds: f64,
-    /// Lines with names.
+    /// The contended lines with names.
     pub blame: Vec<Blame>,
-    /// Counts of the window by CPU, privilege and phase.
+    /// The counts of the window by CPU, privilege and phase.
     pub totals: Vec<Total>,
 }
 
-/// What a result is called and was made with.
+/// The name and the configuration of a result.
 pub struct Label<'a> {
     /// The program's name.
     pub program: &'a str,
     /// The system.
     pub system: System,
-    /// Who gets huge pages.
+    /// The option for huge pages.
     pub huge: Huge,
     /// The emulator's version.
     pub qemu: &'a str,
@@ -104,7 +105,7 @@ pub struct Label<'a> {
 }
 
 impl Cell {
-    /// Works out the result of a run.
+    /// Derives the result of a run.
     pub fn new(label: &Label<'_>, output: &Output, blame: Vec<Blame>) -> Self {
         let rounds = output.rounds();
         let loads = Loads::new(output, &rounds);
@@ -119,7 +120,7 @@ impl Cell {
         }
     }
 
-    /// Cycles of a mean round by the model: what runs are ordered by.
+    /// Returns the cycles of a mean round by the model, by which runs are ordered.
     pub fn cost(&self) -> f64 {
         self.load.cycles(self.row.cpus.into())
     }
@@ -167,12 +168,12 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
     }
 }
 
-/// Percentiles over whole rounds, and the mean of the whole window.
+/// Returns percentiles over whole rounds, and the mean of the whole window.
 fn summary(output: &Output, rounds: &[Round], names: &[&str]) -> Summary {
     Summary::of(rounds.iter().map(|round| round.sum(names))).with_mean(output.mean(names))
 }
 
-/// Summaries of what the model asks for.
+/// Summaries of the inputs of the model.
 struct Loads {
     instructions: Summary,
     iterations: Summary,
@@ -219,8 +220,8 @@ impl Loads {
     }
 }
 
-/// Instructions of a round during which all others waited asleep; 0 if the CPUs were busy all the time. The virtual clock
-/// advances one nanosecond per instruction of the slowest running CPU.
+/// Returns the instructions of a round during which all other CPUs waited asleep, or 0 if the CPUs were busy
+/// all the time. The virtual clock advances one nanosecond per instruction of the slowest running CPU.
 fn waiting(output: &Output, instructions: f64) -> f64 {
     let elapsed = output.window_virtual_seconds * 1e9 / output.ended().max(1) as f64;
     let slept = output.marked && elapsed * f64::from(output.cpus) > SLEPT * instructions;
@@ -232,7 +233,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::meter::output::tests::FIXTURE;
 
-    /// The fixture as the result of a system with so many CPUs.
+    /// Returns the fixture as the result of a system with `cpus` CPUs.
     pub fn cell(system: System, cpus: u16) -> Cell {
         let text = FIXTURE.replacen("\"cpus\":2", &format!("\"cpus\":{cpus}"), 1);
         let label = Label { program: "local", system, huge: Huge::Always, qemu: "7.2", kernel: "6.1" };

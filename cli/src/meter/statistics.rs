@@ -1,4 +1,4 @@
-//! What is said about many rounds: the middle, the tenth from below and above, the mean.
+//! Statistics over rounds: the median, the tenth and the ninetieth percentile, the mean.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ pub struct Summary {
     pub p10: f64,
     /// Nine tenths of the rounds have at most this.
     pub p90: f64,
-    /// All that happened, divided by the number of rounds: bent by rare events, such as timer ticks and lock convoys.
+    /// All counts divided by the number of rounds. Rare events such as timer ticks and lock convoys raise it.
     pub mean: f64,
 }
 
 impl Summary {
-    /// Sums up values; all zero for none.
+    /// Summarises `values`. Everything is 0 if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -30,20 +30,20 @@ impl Summary {
 }
 
 impl Summary {
-    /// The same percentiles with another mean.
+    /// Returns the same percentiles with another mean.
     pub fn with_mean(self, mean: f64) -> Self {
         Summary { mean, ..self }
     }
 }
 
-/// The smallest value that at least this part of the values do not exceed: always one that was counted.
+/// Returns the smallest value that at least this part of the values do not exceed. It is always one of them.
 fn rank(sorted: &[f64], part: f64) -> f64 {
     let place = (part * sorted.len() as f64).ceil() as usize;
     sorted[place.clamp(1, sorted.len()) - 1]
 }
 
-/// The run in the middle by speed: its numbers belong together, which medians of each column would not. Of an
-/// even number of runs the slower one of the two in the middle.
+/// Returns the median run by speed. Its numbers belong together, which the medians of single columns would
+/// not. Of an even number of runs it is the slower one of the two in the middle.
 pub fn median<T>(mut runs: Vec<T>, speed: impl Fn(&T) -> f64) -> Option<T> {
     runs.sort_by(|a, b| speed(a).total_cmp(&speed(b)));
     let middle = runs.len().saturating_sub(1) / 2;

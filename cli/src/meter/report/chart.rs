@@ -1,47 +1,47 @@
-//! A chart as SVG inside a page: curves over numbers of CPUs, or whatever else was varied.
+//! A chart as SVG inside a page: curves over numbers of CPUs, or over another variable.
 
 use std::fmt::Write;
 
 use super::html::escape;
 use super::scale::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, nice, powers_around};
 
-/// Numbers of CPUs that double: 1, 2, 4, ...
+/// An axis of numbers of CPUs that double: 1, 2, 4, ...
 pub const CPUS: (&str, Axis) = ("CPUs", Axis::Logarithmic);
-/// Room for a legend of one line per curve.
+/// The height of one line of the legend. Each curve has one.
 const LEGEND: f64 = 20.0;
 
 /// One curve.
 pub struct Curve {
-    /// What the legend says.
+    /// Its text in the legend.
     pub label: String,
-    /// Which colour.
+    /// Its colour.
     pub color: usize,
-    /// Where, and the value there.
+    /// Its points: place and value.
     pub points: Vec<(f64, f64)>,
-    /// From here on it is a guess, and dashed.
+    /// The place from which on it is extrapolated, and dashed.
     pub known_to: f64,
-    /// Where, and the range that the value may lie in.
+    /// A range of values around it: place, low, high.
     pub band: Vec<(f64, f64, f64)>,
-    /// Places that were measured.
+    /// The measured points.
     pub dots: Vec<(f64, f64)>,
 }
 
 /// A chart with its curves.
 pub struct Chart {
-    /// What was varied, and on which kind of axis.
+    /// The variable and the kind of the horizontal axis.
     pub across: (&'static str, Axis),
-    /// What is drawn, if the caption does not say so, and on which kind of axis.
+    /// The value, if the caption does not name it, and the kind of the vertical axis.
     pub up: (&'static str, Axis),
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The curves.
     pub curves: Vec<Curve>,
-    /// A straight line of perfect scaling through the first point of this curve.
+    /// The curve through whose first point a line of perfect scaling is drawn.
     pub ideal: Option<usize>,
 }
 
 impl Chart {
-    /// The chart as an element of a page.
+    /// Returns the chart as an element of a page.
     pub fn svg(&self) -> String {
         let scale = self.scale();
         let mut svg = format!(
@@ -56,7 +56,7 @@ impl Chart {
         svg + "</svg>"
     }
 
-    /// The chart as a file of its own, with its title and its style.
+    /// Returns the chart as a file of its own, with its title and its style.
     pub fn file(&self, style: &str) -> String {
         let root = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"360\" ";
         let body = self.svg().replacen("<svg ", root, 1);
@@ -96,7 +96,7 @@ impl Chart {
     fn draw_ideal(&self, svg: &mut String, scale: &Scale) {
         let curve = self.ideal.and_then(|place| self.curves.get(place));
         let Some(&(first, value)) = curve.and_then(|curve| curve.points.first()) else { return };
-        // Further than the chart is high it would lie on its edge.
+        // The line ends at the top of the chart.
         let end = scale.right.min(first * scale.high / value.max(f64::MIN_POSITIVE));
         let line = scale.places([(first, value), (end, value * end / first)].into_iter());
         let _ = writeln!(svg, "<polyline class=\"ideal\" points=\"{line}\"/>");
@@ -167,7 +167,7 @@ fn legend(svg: &mut String, curve: &Curve, place: usize) {
     let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", x + 30.0, y + 4.0, escape(&curve.label));
 }
 
-/// 12500 as 12.5k.
+/// Formats a number with few digits: 12500 as 12.5k.
 pub fn short(number: f64) -> String {
     let (number, unit) = match number {
         1e9.. => (number / 1e9, "G"),

@@ -5,9 +5,9 @@ use super::{is_last, number};
 use crate::meter::blame::{Blame, Fight};
 use crate::meter::row::Cell;
 
-/// Lines shown without a click.
+/// The number of lines that are shown without a click.
 const OPEN: usize = 5;
-/// Lines at the largest number of CPUs, the others behind a click.
+/// Formats the lines at the largest number of CPUs. Those of other numbers of CPUs are behind a click.
 pub fn blame(cells: &[Cell]) -> String {
     let most = cells.iter().filter(|cell| is_last(cell, cells));
     let others = cells.iter().filter(|cell| !is_last(cell, cells) && cell.row.cpus > 1);

@@ -9,17 +9,17 @@ use crate::meter::model::{self, Point};
 use crate::meter::row::{Cell, Row};
 use crate::meter::statistics::Summary;
 
-/// Numbers of CPUs that predictions are printed for.
+/// The numbers of CPUs for which predictions are printed.
 const PRINTED: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 80, 128];
 
-/// Loads of one system at rising numbers of CPUs.
+/// Returns the predicted curve of one system.
 fn points(cells: &[Cell], system: System) -> Vec<Point> {
     let loads: Vec<_> =
         cells.iter().filter(|cell| cell.system == system).map(|cell| (cell.row.cpus, cell.load)).collect();
     model::curve(&loads)
 }
 
-/// All charts.
+/// Formats all charts.
 pub fn curves(cells: &[Cell]) -> String {
     let figure = |class: &str, chart: Chart| {
         format!(
@@ -80,12 +80,12 @@ fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
     Chart { across: CPUS, up: ("", Axis::Linear), title: title.to_owned(), curves, ideal: None }
 }
 
-/// The first chart as a picture of its own.
+/// Returns the first chart as a picture of its own.
 pub fn picture(cells: &[Cell]) -> String {
     speeds(cells).file(style::CSS)
 }
 
-/// The first chart in numbers.
+/// Returns the first chart as a table of numbers.
 pub fn predictions(cells: &[Cell]) -> String {
     let row = |system: System| {
         let points = points(cells, system);

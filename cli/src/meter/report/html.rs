@@ -1,11 +1,11 @@
-//! Text for a page.
+//! Text of a page.
 
-/// Text that a browser shows as it is.
+/// Escapes text for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A table: the first cells of rows are headings, numbers go to the right.
+/// Formats a table. The first cell of each row is a heading, and numbers are aligned to the right.
 pub fn table(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let heading: String = heading.iter().map(|text| format!("<th>{}</th>", escape(text))).collect();
     let rows: String = rows.into_iter().map(row).collect();

@@ -1,9 +1,9 @@
-//! The page's account of the cost model: constants with sources, extrapolation, what is not seen.
+//! The page's description of the cost model: constants with sources, extrapolation, and what is not counted.
 
 use super::html::table;
 use crate::meter::model::{self, Latency};
 
-/// All of it.
+/// Returns all of it.
 pub fn model_text() -> String {
     let latency = |latency: &Latency| {
         let at = |cpus| format!("{:.0}", latency.cycles(cpus));

@@ -1,4 +1,4 @@
-//! The results for people: a table in the terminal, a page in a browser.
+//! The results for people: a table in the terminal, and a page in a browser.
 
 pub mod chart;
 mod contended_lines;
@@ -18,14 +18,14 @@ use super::row::{Cell, Row};
 use crate::guest::system::System;
 use crate::table::{Table, count};
 
-/// Below the table.
+/// The notes below the table.
 const NOTES: &str = "\
 Per round: the median; `mean` is that of the transfers, which timer ticks and lock convoys bend. transfers: accesses that
 another CPU's cache had to serve or give up. IPIs, targets, faults, flushes: means. predicted: rounds/s of all CPUs by the
 cost model (RadixVM's 80-core machine), from means. Page walks and instruction fetches are not seen. See docs/guide/meter.md.
 ";
 
-/// Table, hottest lines, notes.
+/// Formats the table, the hottest lines and the notes.
 pub fn text(cells: &[Cell]) -> String {
     let Some(first) = cells.first() else { return String::new() };
     let Row { program, qemu, huge, .. } = &first.row;
@@ -40,7 +40,7 @@ pub fn text(cells: &[Cell]) -> String {
     )
 }
 
-/// One number where all runs had the same, as almost always; else from the least to the most.
+/// Formats the slack: one number if all runs had the same, and otherwise the range.
 fn slack(cells: &[Cell]) -> String {
     let of = || cells.iter().map(|cell| cell.row.slack);
     match (of().min().unwrap_or(0), of().max().unwrap_or(0)) {
@@ -49,7 +49,7 @@ fn slack(cells: &[Cell]) -> String {
     }
 }
 
-/// Nothing where the program marks no phases.
+/// Formats the table of phases, or nothing if the program marks none.
 fn phase_table(cells: &[Cell]) -> String {
     let rows = phases::rows(cells);
     if rows.is_empty() {
@@ -83,19 +83,19 @@ fn table(cells: &[Cell]) -> Table {
     table
 }
 
-/// Predicted speed as a multiple of what the same system does with the fewest CPUs.
+/// Formats the predicted speed as a multiple of that of the same system with the fewest CPUs.
 fn scaling(cell: &Cell, cells: &[Cell]) -> String {
     let first = cells.iter().find(|other| other.system == cell.system);
     let base = first.map_or(0.0, |first| first.row.predicted_rounds_per_s.mean);
     if base > 0.0 { format!("{:.1}x", cell.row.predicted_rounds_per_s.mean / base) } else { String::new() }
 }
 
-/// Whether no result of the same system has more CPUs.
+/// Returns whether no result of the same system has more CPUs.
 fn is_last(cell: &Cell, cells: &[Cell]) -> bool {
     !cells.iter().any(|other| other.system == cell.system && other.row.cpus > cell.row.cpus)
 }
 
-/// The line that moved most and the code that moved it.
+/// Formats the line that moved most, and the code that moved it.
 fn hottest(cell: &Cell) -> Option<String> {
     let Blame { owner, transfers, false_sharing, pairs, .. } = cell
         .blame
@@ -118,7 +118,7 @@ fn arrow(kind: &str) -> String {
     format!("--{}-->", kind.replace(' ', "-"))
 }
 
-/// Two digits behind the point while that says something.
+/// Formats a number with at most two digits behind the point.
 fn number(value: f64) -> String {
     match value {
         100.0.. => count(value.round() as i64),
@@ -127,7 +127,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Systems in the order in which they were measured.
+/// Returns the systems in the order in which they were measured.
 fn systems(cells: &[Cell]) -> Vec<System> {
     let mut systems: Vec<System> = cells.iter().map(|cell| cell.system).collect();
     systems.dedup();
@@ -139,7 +139,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::meter::row::tests::cell;
 
-    /// Two systems with two and four CPUs.
+    /// Returns cells of two systems with two and four CPUs.
     pub fn cells() -> Vec<Cell> {
         [System::PERCORE, System::Linux]
             .into_iter()

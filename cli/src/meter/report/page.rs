@@ -1,4 +1,4 @@
-//! The page: what was measured, curves, who fought over what, the model. One file, nothing from elsewhere.
+//! The page: results, curves, contended lines, the cost model. It is one file and refers to no other.
 
 use super::contended_lines::blame;
 use super::curves::{curves, predictions};
@@ -11,7 +11,7 @@ use crate::meter::output::TRANSFERS;
 use crate::meter::row::{Cell, Row};
 use crate::table::count;
 
-/// The page for results of one command.
+/// Formats the page for the results of one command.
 pub fn page(cells: &[Cell], command: &[String]) -> String {
     let title = format!("Contention of {}", escape(&command.join(" ")));
     let body = [
@@ -97,7 +97,7 @@ fn results(cells: &[Cell]) -> String {
         + "<p class=soft>instructions, transfers and invalidations: medians; IPIs, targets, faults, flushes and predictions: means.</p>\n"
 }
 
-/// Nothing where the program marks no phases.
+/// Formats the counts by phase, or nothing if the program marks no phases.
 fn phases(cells: &[Cell]) -> String {
     let rows = phases::rows(cells);
     if rows.is_empty() {
@@ -109,7 +109,7 @@ fn phases(cells: &[Cell]) -> String {
     )
 }
 
-/// Where the window's counts belong, at the largest number of CPUs.
+/// Formats the counts of the window at the largest number of CPUs.
 fn window(cells: &[Cell]) -> String {
     let rows = cells.iter().filter(|cell| is_last(cell, cells)).flat_map(window_rows);
     let heading = [

@@ -1,4 +1,4 @@
-//! Counts by phase: what the program said that it was doing.
+//! Counts by the phases that the program marks.
 
 use super::{is_last, number};
 use crate::meter::part::{Part, Phase};
@@ -19,7 +19,8 @@ pub const HEADING: [&str; 10] = [
     "flushes",
 ];
 
-/// A row per phase of every system at its largest number of CPUs; none where the program marks no phases.
+/// Returns a row per phase of every system at its largest number of CPUs. There is none if the program marks
+/// no phases.
 pub fn rows(cells: &[Cell]) -> Vec<Vec<String>> {
     let last = cells.iter().filter(|cell| is_last(cell, cells));
     last.flat_map(|cell| cell.row.phases.iter().map(|phase| row(cell, phase))).collect()

@@ -1,45 +1,45 @@
-//! Where values are on a chart's paper.
+//! The scale of a chart: from values to places on the paper.
 
-/// The paper.
+/// The width of the paper.
 pub const WIDTH: f64 = 640.0;
-/// Its height.
+/// The height of the paper.
 pub const HEIGHT: f64 = 360.0;
-/// Room for labels.
+/// Room for labels at the left.
 pub const LEFT: f64 = 72.0;
-/// Room for half a label.
+/// Room for half a label at the right.
 pub const RIGHT: f64 = 16.0;
-/// Room above.
+/// Room at the top.
 pub const TOP: f64 = 16.0;
-/// Room for labels.
+/// Room for labels at the bottom.
 pub const BOTTOM: f64 = 40.0;
 
 /// An axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
-    /// From 0.
+    /// Values from 0.
     Linear,
-    /// Powers: of ten upwards, of two across.
+    /// Powers: of ten on the vertical axis, of two on the horizontal one.
     Logarithmic,
 }
 
-/// Where values are on the paper.
+/// The scale of both axes.
 pub struct Scale {
-    /// Which kind of horizontal axis.
+    /// The kind of horizontal axis.
     pub across: Axis,
-    /// Which kind of vertical axis.
+    /// The kind of vertical axis.
     pub axis: Axis,
-    /// At the right end.
+    /// The value at the right end.
     pub right: f64,
-    /// At the bottom.
+    /// The value at the bottom.
     pub low: f64,
-    /// At the top.
+    /// The value at the top.
     pub high: f64,
-    /// Where the top is.
+    /// The place of the top.
     pub top: f64,
 }
 
 impl Scale {
-    /// From the left.
+    /// Returns the place of a value, from the left.
     pub fn x(&self, value: f64) -> f64 {
         let part = match self.across {
             Axis::Linear => value / self.right,
@@ -48,7 +48,7 @@ impl Scale {
         LEFT + (WIDTH - LEFT - RIGHT) * part
     }
 
-    /// From above.
+    /// Returns the place of a value, from above.
     pub fn y(&self, value: f64) -> f64 {
         let part = match self.axis {
             Axis::Linear => (value - self.low) / (self.high - self.low),
@@ -61,12 +61,12 @@ impl Scale {
         format!("{:.1},{:.1}", self.x(x), self.y(y))
     }
 
-    /// As the points of a line.
+    /// Formats places as the points of a line.
     pub fn places(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         points.map(|point| self.place(point)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Values that are named below the chart.
+    /// Returns the values that are named below the chart.
     pub fn marks(&self) -> Vec<f64> {
         let marks = match self.across {
             Axis::Linear => (0..=8).map(|part| nice(self.right / 8.0) * f64::from(part)).collect::<Vec<_>>(),
@@ -75,7 +75,7 @@ impl Scale {
         marks.into_iter().filter(|value| *value <= self.right).collect()
     }
 
-    /// Values with a line across the chart.
+    /// Returns the values that have a line across the chart.
     pub fn ticks(&self) -> Vec<f64> {
         match self.axis {
             Axis::Linear => (0..=4).map(|part| self.high * f64::from(part) / 4.0).collect(),
@@ -87,7 +87,7 @@ impl Scale {
     }
 }
 
-/// The next of 1, 2, 4, 5, 10, 20, ... times a power of ten.
+/// Returns the next of 1, 2, 4, 5, 8, 10, 20, ... times a power of ten that is not below `value`.
 pub fn nice(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     [1.0, 2.0, 4.0, 5.0, 8.0, 10.0]
@@ -97,7 +97,7 @@ pub fn nice(value: f64) -> f64 {
         .unwrap_or(value)
 }
 
-/// Powers of ten that hold these values between them.
+/// Returns the powers of ten around these values.
 pub fn powers_around(least: f64, high: f64) -> (f64, f64) {
     if high <= 0.0 {
         return (1.0, 10.0);

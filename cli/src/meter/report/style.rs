@@ -1,4 +1,4 @@
-//! How the page looks, by day and by night. Colours of curves differ in lightness as well as hue.
+//! The style of the page, light and dark. Colours of curves differ in lightness as well as in hue.
 
 /// The page's style sheet.
 pub const CSS: &str = "
