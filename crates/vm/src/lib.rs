@@ -6,97 +6,66 @@
 //! between the two. The one here is [`RadixSpace`], after the paper *RadixVM: Scalable address spaces for
 //! multithreaded applications*.
 //!
-//! | file | what it knows |
+//! Each folder is a room. A room may use the rooms that arrows lead to from it, directly or by way of others.
+//! There are no cycles. The doc of each room's `mod.rs` says what it uses.
+//!
+//! ```text
+//!   radix, tree ──▶ protocol ──▶ page_word ──▶ leaf
+//!        │                           └───────▶ space ──▶ machine ──▶ types
+//!        └──▶ placement ───────────────────────────────────────────▶ types
+//! ```
+//!
+//! | room | what it has |
 //! |---|---|
-//! | `page.rs` | numbers with units: addresses, pages, frames, ranges, rights |
-//! | `mapping.rs` | what a mapping is: rights, flags, backing |
-//! | `mmu.rs`, `memory.rs` | the traits a machine implements |
-//! | `space.rs` | the trait a kernel calls, its errors |
-//! | `errors.rs`, `debug.rs` | messages of the errors, `Debug` of what holds a machine |
-//! | `counters.rs` | per-core counts of what happened |
-//! | `tracker.rs`, `meta.rs` | what is kept for each page: mapping, frame, cores that translate it |
-//! | `fill.rs` | a core gets a translation |
-//! | `shootdown_set.rs` | which cores have translations of which pages |
-//! | `contract.rs` | what a machine promises of its calls, checked where debug assertions are on |
-//! | `shootdown.rs` | the protocol: no frame is freed while a core can reach it |
-//! | `sharing.rs` | the protocol: nobody writes what another one shall not see |
-//! | `compressed.rs` | the protocol: contents leave memory and come back, and nobody finds them twice, or not at all |
-//! | `resolve.rs` | a page fault, once its page is locked |
-//! | `region.rs` | what is mapped, as a list |
-//! | `relocation.rs` | the protocol: a mapping moves piece by piece, and nobody finds half of it |
-//! | `linkage.rs`, `leaf_state.rs`, `private_sharers.rs`, `demotion.rs` | the protocol: leaves that serve as page tables, and who walks them |
-//! | `presence.rs` | who runs the space, so that cores that do not are left alone |
-//! | `asid.rs` | the protocol: what a TLB keeps of spaces that its core does not run |
-//! | `arena.rs`, `layout.rs`, `recent.rs`, `sweep.rs`, `hole.rs` | where a mapping goes when the caller does not say |
-//! | `designs/` | address spaces |
+//! | `types/` | numbers with units, mappings, regions, counts |
+//! | `machine/` | the seam below: the traits of a machine, their contract, parts to build a machine from |
+//! | `space/` | the seam above: the trait that a kernel calls, its errors, moves in pieces |
+//! | `placement/` | where a mapping goes when the caller does not say |
+//! | `leaf/` | leaves that serve as page tables, and the cores that walk them |
+//! | `page_word/` | what is kept for each page: mapping, frame, cores that translate it |
+//! | `protocol/` | faults, shootdowns, sharing and moves, on pages whose slots are locked |
+//! | `radix/` | the design: a radix map of page words |
+//! | `tree/` | five designs to compare with: a tree of regions |
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod arena;
-mod asid;
-mod compressed;
-mod contract;
-mod counters;
-mod debug;
-mod demotion;
-mod designs;
-mod errors;
-mod fill;
-mod hole;
-mod layout;
-mod leaf_state;
-mod linkage;
-mod mapping;
-mod memory;
-mod meta;
-mod mmu;
-mod page;
-mod presence;
-mod private_sharers;
-mod recent;
-mod region;
-mod relocation;
-mod resolve;
-mod sharing;
-mod shootdown;
-mod shootdown_set;
+mod leaf;
+mod machine;
+mod page_word;
+mod placement;
+mod protocol;
+mod radix;
 mod space;
-mod sweep;
-mod tracker;
-mod usage;
+mod tree;
+mod types;
 
-/// The types of `shootdown.rs`, for its example that does not compile. Code outside this crate cannot make
-/// them.
+/// The types of the shootdown protocol, for its example that does not compile. Code outside this crate cannot
+/// make them.
 #[doc(hidden)]
 pub mod typestate {
-    pub use crate::meta::Page;
-    pub use crate::shootdown::{Backend, Invalidated, Removed};
+    pub use crate::page_word::Page;
+    pub use crate::protocol::{Backend, Invalidated, Removed};
 }
 
-pub use asid::{Asid, Asids, Given};
-pub use counters::{Counters, Event};
-pub use designs::{Locking, RadixSpace, TreeSpace};
-pub use layout::Layout;
-pub use linkage::Linkage;
-pub use mapping::{BackingNum, Flags, Mapping};
-pub use memory::{BackingError, Backings, Frames, Memory};
-pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
-pub use page::{
-    Access, CompressedNum, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr,
+pub use leaf::{Linkage, PrivateSharers};
+pub use machine::{
+    Asid, Asids, BackingError, Backings, Frames, Given, Memory, Mmu, OutOfMemory, Presence, Shot, Tables,
 };
-pub use presence::Presence;
-pub use private_sharers::PrivateSharers;
+pub use placement::Layout;
+pub use radix::RadixSpace;
 pub use radixmap::NodeCounters;
-pub use region::{Detail, Region, Resident};
-pub use relocation::{MovePieces, Progress, Relocation};
 pub use space::{
-    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Others, Placement, Remap, RemapBacking,
-    VmError,
+    AddressSpace, Copies, Fault, FaultError, ForkBacking, MovePieces, Nodes, Others, Placement, Progress,
+    Relocation, Remap, RemapBacking, VmError,
 };
-pub use usage::Usage;
+pub use tree::{Locking, TreeSpace};
+pub use types::{
+    Access, BackingNum, CompressedNum, Counters, Detail, Event, Flags, FrameNum, HUGE_PAGES, Mapping,
+    PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, Region, Resident, Usage, VirtAddr,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -10,10 +10,10 @@ use self::locking::{Locking, Locks, VmaLock};
 use self::rwlock::RwLock;
 use crate::check;
 
-#[path = "../../src/designs/tree/locking.rs"]
+#[path = "../../src/tree/locking.rs"]
 #[allow(dead_code)]
 mod locking;
-#[path = "../../src/designs/tree/rwlock.rs"]
+#[path = "../../src/tree/rwlock.rs"]
 mod rwlock;
 
 #[derive(Default)]

@@ -1,0 +1,47 @@
+//! What regions and their sums know of page words.
+
+use super::meta::Page;
+use crate::{PageRange, Region, Resident};
+
+impl Resident {
+    #[inline(always)]
+    fn add(&mut self, pages: u64, page: Page) {
+        match (page.frame(), page.is_shown(), page.is_counted()) {
+            (None, ..) if page.compressed().is_some() => self.compressed += pages,
+            (None, ..) => {}
+            (_, true, _) => self.shown += pages,
+            (_, _, true) => self.counted += pages,
+            _ => self.alone += pages,
+        }
+        if page.is_huge() {
+            self.huge += pages;
+        }
+    }
+}
+
+impl Region {
+    /// Returns a region of `pages`, which are all like `page`.
+    pub(crate) fn new(pages: PageRange, page: Page) -> Self {
+        let mut resident = Resident::default();
+        resident.add(pages.pages(), page);
+        Self { pages, mapping: page.mapping(), resident }
+    }
+
+    /// Counts `pages` of the region, which are like `page`.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, pages: PageRange, page: Page) {
+        self.resident.add(pages.pages(), page);
+    }
+
+    /// Adds `pages`, which are like `page`, if they follow and are of the same mapping. Returns whether they
+    /// are.
+    #[inline(always)]
+    pub(crate) fn goes_on(&mut self, pages: PageRange, page: Page) -> bool {
+        let same = self.pages.end() == pages.start() && self.mapping == page.mapping();
+        if same {
+            self.pages = PageRange::between(self.pages.start(), pages.end());
+            self.count(pages, page);
+        }
+        same
+    }
+}

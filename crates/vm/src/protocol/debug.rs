@@ -1,0 +1,23 @@
+//! `Debug` for types that hold what a machine brings, which need not be `Debug` itself.
+
+use core::fmt;
+
+use super::shootdown::{Backend, Invalidated, Removed};
+
+impl<M, F> fmt::Debug for Backend<M, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").finish_non_exhaustive()
+    }
+}
+
+impl<E, P> fmt::Debug for Removed<'_, '_, E, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Removed").finish_non_exhaustive()
+    }
+}
+
+impl<E, P> fmt::Debug for Invalidated<'_, '_, E, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invalidated").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,18 @@
+//! The seam above the crate: the operations that a kernel calls, their arguments, results and errors.
+//!
+//! A long move is a sequence of operations (`relocation.rs`), so it is part of the seam and not of a design.
+//!
+//! This room may use `types` and `machine`.
+
+mod address_space;
+mod debug;
+mod errors;
+mod relocation;
+
+pub(crate) use address_space::PIECE;
+pub use address_space::{
+    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Others, Placement, Remap, RemapBacking,
+    VmError,
+};
+pub(crate) use debug::show_space;
+pub use relocation::{MovePieces, Progress, Relocation};
