@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The clock. `now` is real time and `done` the time that the CPUs have run, both in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// Whether time was ever virtual.
+    /// Set once time is virtual.
     started: AtomicBool,
     dial: Mutex<Dial>,
 }

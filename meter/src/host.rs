@@ -1,4 +1,4 @@
-//! What the meter asks of the host's C library and kernel.
+//! Functions of the host's C library and kernel that the meter needs.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ pub struct Timespec {
 }
 
 impl Timespec {
-    /// From nanoseconds.
+    /// Converts nanoseconds.
     pub fn from_nanoseconds(count: u64) -> Self {
         Self { seconds: (count / 1_000_000_000) as i64, nanoseconds: (count % 1_000_000_000) as i64 }
     }
@@ -62,7 +62,7 @@ pub struct Sparse<T> {
 
 // SAFETY: it is an array, and gives out shared references only.
 unsafe impl<T: Sync> Sync for Sparse<T> {}
-// SAFETY: it owns its memory; no thread is special.
+// SAFETY: it owns its memory, and no thread is special.
 unsafe impl<T: Send> Send for Sparse<T> {}
 
 /// Types whose zero bytes are a value.
@@ -72,10 +72,10 @@ unsafe impl<T: Send> Send for Sparse<T> {}
 pub unsafe trait Zeroed {}
 
 impl<T: Zeroed> Sparse<T> {
-    /// `length` of them, or nothing if the host has no room for so many addresses.
+    /// Reserves room for `length` values, or returns `None` if the host has no room for so many addresses.
     pub fn new(length: usize) -> Option<Self> {
         let size = length.max(1).checked_mul(size_of::<T>())?;
-        // SAFETY: fresh memory at an address that the kernel chooses; pages are aligned enough for any `T` here.
+        // SAFETY: fresh memory at an address that the kernel chooses, and pages are aligned enough for any `T` here.
         let start =
             unsafe { mmap(std::ptr::null_mut(), size, READ_WRITE, PRIVATE_ANONYMOUS_NORESERVE, -1, 0) };
         (start as isize != -1).then_some(Self { start: start.cast(), length })
@@ -94,7 +94,7 @@ impl<T> std::ops::Deref for Sparse<T> {
 
 impl<T> Drop for Sparse<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` in this size; borrows have ended.
+        // SAFETY: mapped by `new` in this size, and all borrows have ended.
         unsafe { munmap(self.start as *mut c_void, self.length.max(1) * size_of::<T>()) };
     }
 }
@@ -108,53 +108,53 @@ pub fn sleep(word: &AtomicU32, seen: u32, patience: Duration) {
 
 /// Wakes all sleepers of `word`.
 pub fn wake(word: &AtomicU32) {
-    // SAFETY: as in `sleep`; waking has no other effect.
+    // SAFETY: as in `sleep`, and waking has no other effect.
     unsafe { syscall(FUTEX, word.as_ptr(), WAKE_PRIVATE, c_int::MAX) };
 }
 
-/// The number of this thread.
+/// Returns the number of this thread.
 pub fn thread() -> u32 {
     // SAFETY: it takes nothing and changes nothing.
     unsafe { syscall(GETTID) as u32 }
 }
 
-/// Whether a thread of this process runs, or waits for nothing but a CPU to run on.
+/// Returns whether a thread of this process runs, or waits for nothing but a CPU to run on.
 pub fn is_ready(thread: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    // The name, in brackets, may contain anything; the state follows it.
+    // The name, in brackets, may contain anything. The state follows it.
     stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('R')))
 }
 
-/// The C library's own `clock_gettime`, whoever stands in front of it.
+/// Calls the C library's own `clock_gettime`, even if another library has replaced it.
 ///
 /// # Safety
 /// `into` may be written.
 pub unsafe fn real_clock(clock: c_int, into: *mut Timespec) -> c_int {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let address = real(&KNOWN, c"clock_gettime");
-    // SAFETY: that is its signature; the caller answers for `into`.
+    // SAFETY: that is its signature, and the caller answers for `into`.
     unsafe { std::mem::transmute::<usize, ClockGettime>(address)(clock, into) }
 }
 
-/// The C library's own `pthread_cond_wait`.
+/// Calls the C library's own `pthread_cond_wait`.
 ///
 /// # Safety
 /// As for that one.
 pub unsafe fn real_condition_wait(condition: *mut c_void, mutex: *mut c_void) -> c_int {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let address = real(&KNOWN, c"pthread_cond_wait");
-    // SAFETY: that is its signature; the caller answers for both.
+    // SAFETY: that is its signature, and the caller answers for both.
     unsafe { std::mem::transmute::<usize, ConditionWait>(address)(condition, mutex) }
 }
 
-/// The C library's own `pthread_cond_broadcast`.
+/// Calls the C library's own `pthread_cond_broadcast`.
 ///
 /// # Safety
 /// As for that one.
 pub unsafe fn real_condition_broadcast(condition: *mut c_void) -> c_int {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let address = real(&KNOWN, c"pthread_cond_broadcast");
-    // SAFETY: that is its signature; the caller answers for the condition.
+    // SAFETY: that is its signature, and the caller answers for the condition.
     unsafe { std::mem::transmute::<usize, ConditionBroadcast>(address)(condition) }
 }
 
@@ -164,7 +164,7 @@ pub fn has_function(name: &CStr) -> bool {
     !unsafe { dlsym(ALL, name.as_ptr()) }.is_null()
 }
 
-/// Where the C library has `name`, looked for once.
+/// Returns the address of the C library's `name`, which is looked up once.
 fn real(known: &AtomicUsize, name: &CStr) -> usize {
     // Relaxed: whoever finds it finds the same address.
     match known.load(Ordering::Relaxed) {
@@ -179,7 +179,7 @@ fn real(known: &AtomicUsize, name: &CStr) -> usize {
     }
 }
 
-/// Real time in nanoseconds since some moment.
+/// Returns real time in nanoseconds since some moment.
 pub fn now() -> u64 {
     let mut time = Timespec::default();
     // SAFETY: `time` is ours.

@@ -51,7 +51,7 @@ pub struct Touch {
     pub address: u64,
     /// The bytes of the line that are accessed, one bit each.
     pub bytes: u64,
-    /// Whether it stores.
+    /// Set for a store.
     pub store: bool,
     /// The address of the instruction.
     pub pc: u64,

@@ -25,7 +25,7 @@ use crate::cpu::{Cpu, Privilege, Snapshot};
 /// The window.
 #[derive(Debug, Default)]
 pub struct Window {
-    /// Whether transfers are blamed on instructions.
+    /// Set if transfers are blamed on instructions.
     recording: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -53,7 +53,7 @@ struct Inner {
 /// The results of the window, at the end.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Whether the program marked it.
+    /// Set if the program marked it.
     pub marked: bool,
     /// Number of windows after the first.
     pub ignored: u64,

@@ -42,7 +42,7 @@ pub const MAX_CPUS: usize = 128;
 pub struct Access {
     /// The CPU that accesses.
     pub cpu: usize,
-    /// Whether it stores.
+    /// Set for a store.
     pub store: bool,
     /// The bytes of the line that are accessed, one bit each.
     pub bytes: u64,

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn on_access(cpu: u32, info: MemoryInfo, address: u64, pc:
     let (store, size) = unsafe { (qemu_plugin_mem_is_store(info), 1 << qemu_plugin_mem_size_shift(info)) };
     meter.count_access(cpu, store, pc);
     for (offset, bytes) in parts(address, size) {
-        // SAFETY: as above; the second part of an access is as accessible as the first.
+        // SAFETY: as above, and the second part of an access is as accessible as the first.
         match unsafe { physical(info, address + offset) } {
             Some(Physical::Memory(physical)) => {
                 meter.touch(cpu, &Touch { physical, address: address + offset, bytes, store, pc });
@@ -64,7 +64,7 @@ enum Physical {
 /// # Safety
 /// The call must be inside a memory callback with that `info`.
 unsafe fn physical(info: MemoryInfo, address: u64) -> Option<Physical> {
-    // SAFETY: the caller's promise; the handle is used before the callback returns.
+    // SAFETY: the caller's promise, and the handle is used before the callback returns.
     unsafe {
         let hardware = qemu_plugin_get_hwaddr(info, address);
         if hardware.is_null() {

@@ -1,4 +1,4 @@
-//! What QEMU calls. Each callback hands over to safe code at once.
+//! The callbacks for QEMU. Each hands over to safe code at once.
 //!
 //! Until the program starts, only markers are looked for, so that the guest boots as fast as without the plugin. RUN asks
 //! QEMU to translate everything anew, at a moment when no CPU runs, and from then on every block and access is seen. When
@@ -69,7 +69,7 @@ fn make(arguments: &[String], cpus: c_int) -> Result<Meter, String> {
     Meter::new(options).ok_or_else(|| "no room for the directory".into())
 }
 
-/// Found out now, not after an hour.
+/// Creates the file now, so that a failure shows at once and not after an hour.
 fn writable(out: &Path) -> Result<(), String> {
     std::fs::write(out, "").map_err(|error| format!("out={}: {error}", out.display()))
 }
@@ -84,10 +84,10 @@ unsafe fn watch_for_run(id: Id) {
     }
 }
 
-/// All CPUs stand still, and all translations are gone.
+/// Begins the run. All CPUs stand still, and all translations are dropped.
 unsafe extern "C" fn on_fresh_start(id: Id) {
     meter().run();
-    // SAFETY: as in `watch_for_run`; a reset has dropped the callbacks from there.
+    // SAFETY: as in `watch_for_run`, and a reset has dropped the callbacks from there.
     unsafe {
         qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
         qemu_plugin_register_vcpu_idle_cb(id, on_idle);

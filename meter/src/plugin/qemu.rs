@@ -76,7 +76,7 @@ impl Code {
         Self { bytes, length }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -87,9 +87,9 @@ pub const NO_REGISTERS: c_int = 0;
 /// A memory callback is for loads and stores.
 pub const LOADS_AND_STORES: c_int = 3;
 
-/// What QEMU calls this plugin.
+/// QEMU's number for this plugin.
 pub type Id = u64;
-/// What an access was: asked with `qemu_plugin_mem_*`.
+/// The kind of an access, which `qemu_plugin_mem_*` decode.
 pub type MemoryInfo = u32;
 
 /// A translation block while it is being translated.
@@ -98,11 +98,11 @@ pub struct Block([u8; 0]);
 /// One of its instructions.
 #[repr(C)]
 pub struct Instruction([u8; 0]);
-/// Where an access went; good until the callback returns.
+/// The place that an access reached. It is valid until the callback returns.
 #[repr(C)]
 pub struct Hardware([u8; 0]);
 
-/// What QEMU says about itself when it loads the plugin.
+/// QEMU's description of itself when it loads the plugin.
 #[repr(C)]
 pub struct Info {
     /// The guest's architecture.
@@ -111,7 +111,7 @@ pub struct Info {
     pub version_min: c_int,
     /// The current one.
     pub version_now: c_int,
-    /// Whether a machine is emulated, not a process.
+    /// Set if a machine is emulated, not a process.
     pub system_emulation: bool,
     /// CPUs at first.
     pub cpus: c_int,
@@ -158,7 +158,7 @@ unsafe extern "C" {
     );
     pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
-    /// Before version 3: where the bytes are. From version 3 on it copies them: see [`Code::of`].
+    /// Returns the address of the bytes before version 3. From version 3 on it copies them (see [`Code::of`]).
     fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
     fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;

@@ -15,7 +15,7 @@ pub unsafe extern "C" fn on_early_translation(id: Id, block: *mut Block) {
     for (_, instruction) in unsafe { instructions(block) } {
         // SAFETY: an instruction of it.
         if decode::marker(unsafe { Code::of(instruction) }.bytes()) == Some(Marker::Run) {
-            // SAFETY: as above; the plugin's name goes with the callback.
+            // SAFETY: as above, and the plugin's name goes with the callback.
             unsafe { on_each(instruction, on_run, id) };
         }
     }
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn on_translation(_id: Id, block: *mut Block) {
         )
     };
     for (index, (pc, instruction)) in instructions.iter().copied().enumerate() {
-        // SAFETY: as above; the address goes with the callback.
+        // SAFETY: as above, and the address goes with the callback.
         unsafe {
             qemu_plugin_register_vcpu_mem_cb(
                 instruction,
@@ -82,7 +82,7 @@ unsafe fn on_special(instruction: *mut Instruction, special: Special, pc: u64, a
 /// # Safety
 /// `instruction` is of the block that is being translated.
 unsafe fn on_each(instruction: *mut Instruction, callback: OnExecution, data: u64) {
-    // SAFETY: the caller's promise; the data are a number, not an address.
+    // SAFETY: the caller's promise, and the data are a number, not an address.
     unsafe {
         qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data as *mut c_void)
     };
@@ -91,7 +91,7 @@ unsafe fn on_each(instruction: *mut Instruction, callback: OnExecution, data: u6
 /// # Safety
 /// `block` is being translated.
 unsafe fn instructions(block: *mut Block) -> impl Iterator<Item = (u64, *mut Instruction)> {
-    // SAFETY: the caller's promise; indices below the number are good.
+    // SAFETY: the caller's promise, and indices below the number are good.
     let instruction = move |index| unsafe { qemu_plugin_tb_get_insn(block, index) };
     // SAFETY: as above.
     let count = unsafe { qemu_plugin_tb_n_insns(block) };

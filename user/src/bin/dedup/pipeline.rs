@@ -90,7 +90,7 @@ pub fn pack(input: &[u8], threads: usize, block: usize) -> (Packed, Window) {
     (packed.swap_remove(0), window)
 }
 
-/// Returns the stages that a thread serves. Those that others wait for come first.
+/// Returns the stages that a thread serves. Stages that others wait for come first.
 fn stages(index: usize) -> &'static [usize] {
     if index == 0 { &[WRITE, MATCH, CUT, PACK, NAME] } else { &[PACK, NAME] }
 }

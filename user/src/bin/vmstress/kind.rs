@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// How often each kind was done.
+/// The number of steps of each kind.
 pub type StepCounts = [u64; Kind::ALL.len()];
 
 #[cfg(test)]

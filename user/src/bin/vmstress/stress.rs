@@ -58,7 +58,7 @@ pub struct Stress<'a> {
     pub probe: Probe,
     /// Room for pages that move, which is the thread's own.
     pub aside: usize,
-    /// How often it has written.
+    /// The number of its writes.
     pub writes: u32,
 }
 
