@@ -72,10 +72,11 @@ unsafe impl<T: Send> Send for Sparse<T> {}
 pub unsafe trait Zeroed {}
 
 impl<T: Zeroed> Sparse<T> {
-    /// Reserves room for `length` values, or returns `None` if the host has no room for so many addresses.
+    /// Maps `length` values. Returns `None` if the host's address space has no room for them.
     pub fn new(length: usize) -> Option<Self> {
         let size = length.max(1).checked_mul(size_of::<T>())?;
-        // SAFETY: fresh memory at an address that the kernel chooses, and pages are aligned enough for any `T` here.
+        // SAFETY: fresh memory at an address that the kernel chooses. Pages are aligned enough for any `T`
+        // here.
         let start =
             unsafe { mmap(std::ptr::null_mut(), size, READ_WRITE, PRIVATE_ANONYMOUS_NORESERVE, -1, 0) };
         (start as isize != -1).then_some(Self { start: start.cast(), length })
@@ -99,7 +100,8 @@ impl<T> Drop for Sparse<T> {
     }
 }
 
-/// Sleeps until somebody wakes sleepers of `word`, unless it is not `seen`, and not for much longer than `patience`.
+/// Sleeps until another thread wakes the sleepers of `word`, or not much longer than `patience`. Returns at
+/// once if `word` is not `seen`.
 pub fn sleep(word: &AtomicU32, seen: u32, patience: Duration) {
     let patience = Timespec::from_nanoseconds(patience.as_nanos() as u64);
     // SAFETY: the word outlives the call, and the kernel only reads it.
@@ -166,7 +168,7 @@ pub fn has_function(name: &CStr) -> bool {
 
 /// Returns the address of the C library's `name`, which is looked up once.
 fn real(known: &AtomicUsize, name: &CStr) -> usize {
-    // Relaxed: whoever finds it finds the same address.
+    // Relaxed: every caller that looks it up finds the same address.
     match known.load(Ordering::Relaxed) {
         0 => {
             // SAFETY: a name that ends in zero.

@@ -1,7 +1,7 @@
 /* Reads /proc/PID/status of processes while they end.
  *
- * exit_readers ROUNDS: forks a child that exits at once, ROUNDS times; three threads read its status meanwhile. A name, where
- * there is one, is this program's. */
+ * exit_readers ROUNDS: forks a child that exits at once, ROUNDS times, while three threads read its status. A
+ * name, where there is one, is this program's. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>

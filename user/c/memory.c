@@ -107,7 +107,7 @@ static void flags(void)
 
 static void code(void)
 {
-    static const unsigned char answer[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* The instructions mov $42, %eax and ret. */
+    static const unsigned char answer[] = { 0xb8, 42, 0, 0, 0, 0xc3 }; /* mov $42, %eax; ret */
     char *at = map(1, RW, PRIVATE);
     memcpy(at, answer, sizeof answer);
     check("rights are given", mprotect(at, PAGE, PROT_READ | PROT_EXEC) == 0);

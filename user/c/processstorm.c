@@ -37,7 +37,7 @@ static unsigned below(unsigned limit)
 
 /* Returns the number of a process in the tree (this one, its parent, the last child that a thread made), of
  * the group, or of no process. Never that of the first process of the tree, nor of one outside. */
-static int somebody(void)
+static int some_process(void)
 {
     int pid = (int[]){getpid(), getppid(), last_child, -getpgrp(), 0x3ffff0}[below(5)];
     return pid == root || pid == -root || pid == 0 || getppid() <= 1 ? getpid() : pid;
@@ -57,16 +57,16 @@ static void handler(int signal)
     (void)signal;
 }
 
-/* Has a process stopped and continued. The process that does this for all is never killed: one that was killed
- * between the two, or whose other thread ended it there, would leave the stopped process so for ever. */
+/* Asks for a process to be stopped and continued. The process that does this for all is never killed. If it
+ * was killed between the two, or ended there by its other thread, the process would stay stopped for ever. */
 static void stop_and_go_on(void)
 {
-    int pid = somebody();
+    int pid = some_process();
     if (pid > 0 && pid != getpid() && write(REQUESTS, &pid, sizeof pid) == sizeof pid)
         waitpid(pid, NULL, WNOHANG | WUNTRACED);
 }
 
-/* Stops and continues each process that is asked for, until there is nobody left to ask. */
+/* Stops and continues each process that is asked for, until no process is left that asks. */
 static void serve_requests(int requests)
 {
     for (int pid, turn = 0; read(requests, &pid, sizeof pid) == sizeof pid; turn++) {
@@ -122,12 +122,12 @@ static void step(void)
     struct rlimit limit = {below(300), 300};
     switch (below(24)) {
     case 0: case 1: case 2: make(); break;
-    case 3: kill(somebody(), some_signal()); break;
-    case 4: below(2) ? (void)syscall(SYS_tgkill, somebody(), somebody(), some_signal()) : stop_and_go_on(); break;
-    case 5: case 6: case 7: waitpid(below(2) ? -1 : somebody(), NULL, OPTIONS[below(6)]); break;
-    case 8: syscall(SYS_waitid, below(5), somebody(), below(2) ? &info : NULL, WNOHANG | (below(2) ? WEXITED : 0xf), NULL); break;
-    case 9: setpgid(below(2) ? 0 : somebody(), below(2) ? 0 : somebody()); break;
-    case 10: below(8) == 0 ? (void)setsid() : (void)getsid(somebody()); break;
+    case 3: kill(some_process(), some_signal()); break;
+    case 4: below(2) ? (void)syscall(SYS_tgkill, some_process(), some_process(), some_signal()) : stop_and_go_on(); break;
+    case 5: case 6: case 7: waitpid(below(2) ? -1 : some_process(), NULL, OPTIONS[below(6)]); break;
+    case 8: syscall(SYS_waitid, below(5), some_process(), below(2) ? &info : NULL, WNOHANG | (below(2) ? WEXITED : 0xf), NULL); break;
+    case 9: setpgid(below(2) ? 0 : some_process(), below(2) ? 0 : some_process()); break;
+    case 10: below(8) == 0 ? (void)setsid() : (void)getsid(some_process()); break;
     case 11: prctl(PR_SET_CHILD_SUBREAPER, below(2)); break;
     case 12: prctl(PR_SET_PDEATHSIG, some_signal()); break;
     case 13: if (pipe(pipes) == 0) { close(pipes[0]); close(pipes[1]); } break;
@@ -135,9 +135,9 @@ static void step(void)
     case 15: signal((int[]){SIGUSR1, SIGTERM, 40, SIGPIPE}[below(4)], below(2) ? SIG_IGN : handler); break;
     case 16: signal(SIGCHLD, below(2) ? SIG_IGN : SIG_DFL); break;
     case 17: if (depth > 0 && below(30) == 0) _exit(below(256)); break;
-    case 18: prlimit(somebody(), RLIMIT_NPROC, below(2) ? &limit : NULL, NULL); break;
+    case 18: prlimit(some_process(), RLIMIT_NPROC, below(2) ? &limit : NULL, NULL); break;
     case 19: {
-        int fd = syscall(SYS_pidfd_open, somebody(), below(2) * O_NONBLOCK);
+        int fd = syscall(SYS_pidfd_open, some_process(), below(2) * O_NONBLOCK);
         struct pollfd polled = {fd, POLLIN, 0};
         poll(&polled, 1, 0);
         syscall(SYS_pidfd_send_signal, fd, some_signal(), NULL, 0);
@@ -147,7 +147,7 @@ static void step(void)
     case 20: {
         char path[64], text[512];
         const char *names[] = {"stat", "status", "cmdline", "maps", "exe", "fd/1", "task", "environ"};
-        snprintf(path, sizeof path, "/proc/%d/%s", somebody(), names[below(8)]);
+        snprintf(path, sizeof path, "/proc/%d/%s", some_process(), names[below(8)]);
         int fd = open(path, O_RDONLY | O_NONBLOCK);
         if (fd > 2) {
             if (read(fd, text, sizeof text) < 0)
@@ -239,7 +239,7 @@ int main(int count, char **words)
         if (tree >= CHILDREN)
             await();
     }
-    /* The stopper ends when nobody can ask it any more. */
+    /* The stopper ends when no process can ask it any more. */
     close(REQUESTS);
     while (await())
         ;

@@ -1,5 +1,5 @@
-/* Threads map a page where another thread's long mremap leaves, use it, and unmap it after the move: then nobody
- * reads it. One of the threads owns the page table there, another has the page in a table of its own.
+/* Threads map a page where another thread's long mremap leaves, use it, and unmap it after the move: then no
+ * thread reads it. One of the threads owns the page table there, another has the page in a table of its own.
  *
  * stale ROUNDS: prints a line when all is over. */
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@
 #define PAGES 4096ul
 #define BLOCK (512 * PAGE)
 
-/* What has happened in a round, in this order. The thread that waits for one makes the next. */
+/* The events of a round, in this order. The thread that waits for one makes the next. */
 enum { BEGUN = 1, OWNED, WRITTEN, READ, MOVED, UNMAPPED, JUDGED };
 
 static char *old, *new, *volatile mine;

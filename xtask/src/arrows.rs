@@ -1,10 +1,11 @@
 //! Rooms of a unit have an order, and a file may name modules of its own room and of rooms below it only.
 //!
-//! The order is a table ([`UNITS`]): one list of rooms per unit, from the bottom to the top. A room is a few files and
-//! folders. A path that goes up is an error, unless its pair of rooms is a known exception. An exception that no path
-//! needs any more is an error too, so their number only shrinks.
+//! The order is a table ([`UNITS`]): one list of rooms per unit, from the bottom to the top. A room is a few
+//! files and folders. A path that goes up is an error, unless its pair of rooms is a known exception. An
+//! exception that no path needs any more is an error too, so their number only shrinks.
 //!
-//! A room that needs something from above declares a trait, which a room above implements: see ARCHITECTURE.md.
+//! A room that needs something from above declares a trait, which a room above implements: see
+//! ARCHITECTURE.md.
 
 mod paths;
 mod table;
@@ -141,7 +142,7 @@ impl Unit {
         Ok(arrows)
     }
 
-    /// Returns what is wrong: paths that go up, and exceptions that nothing needs.
+    /// Returns the errors: paths that go up, and exceptions that nothing needs.
     fn complaints(&self, sources: &[Source]) -> Result<Vec<String>> {
         let arrows = self.arrows(sources)?;
         let name = |room: usize| self.rooms[room].name;
@@ -190,7 +191,8 @@ impl Unit {
     }
 }
 
-/// Returns the path of a file's module: `a::b` for `a/b.rs` and `a/b/mod.rs`, none for `main.rs` and `lib.rs`.
+/// Returns the path of a file's module: `a::b` for `a/b.rs` and `a/b/mod.rs`, none for `main.rs` and
+/// `lib.rs`.
 fn module(file: &str) -> Vec<String> {
     let mut path: Vec<String> = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if path.last().is_some_and(|last| last == "mod") || ["main.rs", "lib.rs"].contains(&file) {

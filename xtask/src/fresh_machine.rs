@@ -1,5 +1,5 @@
-//! `cargo xtask fresh-machine SUITE`: a minimal Debian with git, curl and Rust, and the README's commands in
-//! it.
+//! The command `cargo xtask fresh-machine SUITE` makes a minimal Debian with git, curl and Rust, and runs the
+//! README's commands in it.
 //!
 //! The machine is a chroot that debootstrap makes from this machine's own package mirror, with this machine's
 //! Rust toolchain. Its network settings are this machine's, too. It gets the last commit, not the working
@@ -14,14 +14,14 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::root;
 use crate::shell::{succeeds, target_dir};
 
-/// The commands that a person types on a fresh machine.
+/// The commands that a user types on a fresh machine.
 const COMMANDS: [&str; 2] = ["./radixvm demo", "./radixvm test --quick"];
 
 /// Place of the repository and the toolchain in the chroot.
 const CHECKOUT: &str = "root/radixvm";
 const TOOLCHAIN: &str = "usr/local";
 
-/// Runs in a mount namespace of its own, which takes the mounts along when it ends.
+/// Runs in a mount namespace of its own, whose mounts end with it.
 const ENTER: &str = r#"
 set -e
 mount -t proc proc "$0/proc"

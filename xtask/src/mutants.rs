@@ -1,5 +1,6 @@
-//! `cargo xtask mutants logic CRATE` is in `logic.rs`. `cargo xtask mutants orderings CRATE` weakens the crate's atomic orderings one at a time, in a copy of
-//! the repository, and runs the crate's loom models on each mutant until one of them fails.
+//! The command `cargo xtask mutants logic CRATE` is in `logic.rs`. `cargo xtask mutants orderings CRATE`
+//! weakens the crate's atomic orderings one at a time, in a copy of the repository, and runs the crate's loom
+//! models on each mutant until one of them fails.
 //!
 //! The results stay in `target/mutants/orderings-CRATE.tsv`, and the next call continues from there. They are
 //! discarded when the crate's source changes.

@@ -1,4 +1,4 @@
-//! Checks that each crate under crates/ can be published, and can be used by others.
+//! Checks that each crate under crates/ can be published and used.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Unsafe code lives in a few rooms. This looks for the keyword everywhere else.
+//! Checks that unsafe code is in a few rooms only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 
 use crate::root;
 
-/// Folders and files that may say `unsafe`: the concurrency crates, the parts of the baselines that need it, the
-/// machine, the kernel's memory (frames, heap, the copies to and from user memory); the programs for guests, which
-/// call libc; what QEMU calls in the meter, and what the meter asks of the host; and the tests' own allocators.
+/// Folders and files that may say `unsafe`: the concurrency crates, the parts of the baselines that need it,
+/// the machine, and the kernel's memory (frames, heap, the copies to and from user memory). The programs for
+/// guests call libc. The meter has functions that QEMU calls, and calls the host. The tests have allocators
+/// of their own.
 const ROOMS: [&str; 16] = [
     "crates/sync/",
     "crates/percore/",
@@ -29,7 +30,7 @@ const ROOMS: [&str; 16] = [
     "crates/test-memory/",
 ];
 
-/// Whether no file outside the rooms has unsafe code; names those that do.
+/// Returns whether no file outside the rooms has unsafe code, and prints the files that do.
 pub fn check() -> Result<bool> {
     let root = root();
     let mut files = Vec::new();
@@ -63,7 +64,8 @@ pub fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of the lines with the keyword in code: not in a comment, not as a part of another word, not quoted.
+/// Returns the numbers of the lines with the keyword in code: not in a comment, not as a part of another
+/// word, not quoted.
 fn unsafe_lines(text: &str) -> Vec<usize> {
     let has_keyword = |line: &str| {
         let code = line.split("//").next().unwrap_or("");

@@ -11,13 +11,13 @@ use crate::shell::{cargo, target_dir, tests, tests_of_both};
 use crate::tally::Tally;
 use crate::{check, failures, mutants, root};
 
-/// A suite and how it is run: its tests with one of these parts in their names, or all.
+/// A suite and the function that runs it: its tests with one of these parts in their names, or all.
 struct Suite {
     name: &'static str,
     run: fn(&[&str]) -> Result<Tally>,
 }
 
-/// Quick ones first. The last three take hours: they run only where they are named, and with `--nightly`.
+/// The quick ones first. The last three take hours: they run only where they are named, and with `--nightly`.
 const SUITES: [Suite; 10] = [
     Suite { name: "check", run: check::all },
     Suite { name: "unit", run: unit },
@@ -31,10 +31,11 @@ const SUITES: [Suite; 10] = [
     Suite { name: "mutants", run: mutants },
 ];
 
-/// How many of the suites are the tests that everybody runs.
+/// The number of suites that a run without words includes.
 const USUAL: usize = 7;
 
-/// The guest tests of `--quick`: a program of each kind, each way that a run can end, and a few for the memory.
+/// The guest tests of `--quick`: a program of each kind, each way that a run can end, and a few for the
+/// memory.
 const QUICK_GUESTS: [&str; 8] = [
     "binaries::musl::",
     "crashes::a_read_is",
@@ -46,8 +47,8 @@ const QUICK_GUESTS: [&str; 8] = [
     "streams::stderr",
 ];
 
-/// Runs what the words ask for: a tier, suites, or suites and parts of the names of tests. Without words, each test once.
-/// The last line sums up. Returns whether nothing failed.
+/// Runs the wanted tests: a tier, suites, or suites and parts of the names of tests. Without words, runs each
+/// test once. The last line sums up. Returns whether nothing failed.
 pub fn run(words: &[&str]) -> Result<bool> {
     match words {
         ["--quick"] => run_each(&[("check", &[]), ("unit", &[]), ("guest", &QUICK_GUESTS)]),
@@ -75,7 +76,7 @@ fn chosen<'a>(words: &'a [&'a str]) -> Result<Vec<Part<'a>>> {
     Ok(suites.iter().map(|suite| (*suite, names)).collect())
 }
 
-/// A suite, and parts of the names of the tests to run, none for all.
+/// A suite, and parts of the names of the tests to run. No part stands for all tests.
 type Part<'a> = (&'a str, &'a [&'a str]);
 
 fn run_each(parts: &[Part<'_>]) -> Result<bool> {
@@ -98,33 +99,36 @@ fn run_each(parts: &[Part<'_>]) -> Result<bool> {
     Ok(total.failed == 0)
 }
 
-/// Everything that needs no guest: crates, their property tests, the programs' own tests, on this machine.
+/// Runs everything that needs no guest: crates, their property tests, the programs' own tests, on this
+/// machine.
 fn unit(names: &[&str]) -> Result<Tally> {
     let mut command = cargo("test --locked --workspace --exclude radixvm-kernel --no-fail-fast");
     tests("unit", command.arg("--").args(names))
 }
 
-/// Tests that boot QEMU.
+/// Runs tests that boot QEMU.
 fn guest(names: &[&str]) -> Result<Tally> {
     tests("guest", guests(&format!("--test-threads={}", guests_at_once())).args(names))
 }
 
-/// The tests that boot guests, with these words for their runner.
+/// Returns the command for tests that boot guests, with these words for their runner.
 fn guests(words: &str) -> Command {
     let mut command = cargo("test --locked --package radixvm --features guest --test guest --");
     command.args(words.split_whitespace());
     command
 }
 
-/// How many guests run at a time: one for each two cores, for most guests have two CPUs or more.
+/// Returns the number of guests that run at a time: one for each two cores, because most guests have two CPUs
+/// or more.
 fn guests_at_once() -> usize {
     available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
-/// How long each driver runs under AddressSanitizer, in seconds, unless `FUZZ_SECONDS` says so.
+/// The seconds that each driver runs under AddressSanitizer, unless the variable `FUZZ_SECONDS` says another
+/// number.
 const FUZZ_SECONDS: &str = "5";
 
-/// Every crate with a test named `fuzz`, under AddressSanitizer.
+/// Runs every test named `fuzz` under AddressSanitizer.
 fn asan(names: &[&str]) -> Result<Tally> {
     if !nightly_has("--version") {
         println!(
@@ -137,8 +141,8 @@ fn asan(names: &[&str]) -> Result<Tally> {
     tests("asan", command.args(names))
 }
 
-/// Tests named `fuzz`, built with AddressSanitizer. Its leak detector needs to trace threads, which containers
-/// often forbid, so the drivers count themselves what was not freed.
+/// Returns the command for tests named `fuzz`, built with AddressSanitizer. Its leak detector needs to trace
+/// threads, which containers often forbid, so the drivers count unfreed memory themselves.
 fn drivers() -> Result<Command> {
     let mut command = cargo("test --locked --no-fail-fast --target x86_64-unknown-linux-gnu --test fuzz");
     command.args(packages_with("fuzz")?.iter().flat_map(|name| ["--package", name]));
@@ -156,8 +160,8 @@ fn cpus(names: &[&str]) -> Result<Tally> {
     tests("cpus", guests("--test-threads=1 --ignored --skip bochs:: --skip storms::").args(names))
 }
 
-/// Fuzzes for a long time: each driver under AddressSanitizer, and each of the guest's storms on each number of CPUs.
-/// A number before the names says for how many minutes (10); `FUZZ_SECONDS` comes before it.
+/// Fuzzes for a long time: each driver under AddressSanitizer, and each of the guest's storms on each number
+/// of CPUs. A number before the names is the minutes (10), unless `FUZZ_SECONDS` is set.
 fn fuzz(words: &[&str]) -> Result<Tally> {
     let minutes = words.first().and_then(|word| word.parse().ok());
     let names = &words[usize::from(minutes.is_some())..];
@@ -172,9 +176,9 @@ fn fuzz(words: &[&str]) -> Result<Tally> {
     Ok(total)
 }
 
-/// Weakens the atomic orderings of each crate that has loom models, and runs today's shard of the mutants of logic, for
-/// the crates with one of these parts in their names. A crate counts as a test that passes if all of its mutants were
-/// run: a person judges the mutants that survive.
+/// Weakens the atomic orderings of each crate that has loom models, and runs today's shard of the mutants of
+/// logic, for the crates with one of these parts in their names. A crate counts as a test that passes if all
+/// of its mutants were run: a person judges the mutants that survive.
 fn mutants(names: &[&str]) -> Result<Tally> {
     let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part));
     let mut total = Tally::default();
@@ -195,13 +199,13 @@ fn mutants(names: &[&str]) -> Result<Tally> {
     Ok(total)
 }
 
-/// Whether the nightly toolchain is here and can do this.
+/// Returns whether the nightly toolchain is here and has this command.
 fn nightly_has(words: &str) -> bool {
     let answer = cargo(words).env("RUSTUP_TOOLCHAIN", "nightly").output();
     answer.is_ok_and(|output| output.status.success())
 }
 
-/// The tests for CPUs that QEMU's translator has not.
+/// Runs the tests for CPU features that QEMU's translator lacks.
 fn bochs(names: &[&str]) -> Result<Tally> {
     if Command::new("bochs-bin").arg("--help").output().is_err() {
         println!("skipped: no Bochs here (apt-get install bochs bochsbios vgabios)");
@@ -224,7 +228,7 @@ fn loom(names: &[&str]) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The crates that have a test of this name.
+/// Returns the crates that have a test of this name.
 fn packages_with(test: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root().join("crates"))? {
@@ -238,8 +242,8 @@ fn packages_with(test: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The crates with unsafe code, under the interpreter that checks every access. It forgets dead borrows more often than it
-/// would by itself: the words of nodes are reached by many short ones.
+/// Runs the crates with unsafe code under Miri, which checks every access. It collects dead borrows more
+/// often than by default, because nodes' words are reached by many short borrows.
 fn miri(names: &[&str]) -> Result<Tally> {
     if !nightly_has("miri --version") {
         println!("skipped: no nightly toolchain with Miri here (rustup toolchain install nightly -c miri)");
@@ -251,7 +255,7 @@ fn miri(names: &[&str]) -> Result<Tally> {
     tests_of_both("miri", map.args(names), others.args(names))
 }
 
-/// Miri on these crates.
+/// Returns a command that runs Miri on these crates.
 fn interpreted(crates: &[&str]) -> Command {
     let mut command = cargo("miri test --locked --no-fail-fast");
     command.args(crates.iter().map(|name| format!("--package=radixvm-{name}")));

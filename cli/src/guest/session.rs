@@ -118,7 +118,7 @@ pub enum Notice<'a> {
 type Reader<'a> = dyn FnMut(Notice<'_>) + 'a;
 
 /// A boot takes seconds; under a translator on a busy machine more. After this long it is worth a word.
-const PATIENCE: Duration = Duration::from_secs(30);
+const NOTICE_AFTER: Duration = Duration::from_secs(30);
 
 /// Runs a guest to its end. `notice` gets what is for people.
 pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
@@ -194,7 +194,7 @@ impl Said {
     /// When something is to be done if the guest stays silent, counted from the start.
     fn next_limit(&self, plan: &Plan) -> Option<Duration> {
         let boot = (!self.booted).then_some(plan.boot_limit);
-        let patience = (!self.booted && !self.slow).then_some(PATIENCE);
+        let patience = (!self.booted && !self.slow).then_some(NOTICE_AFTER);
         [boot, patience, plan.limit].into_iter().flatten().min()
     }
 

@@ -1,7 +1,6 @@
 //! New nodes for old, from the bottom of a path up.
 //!
-//! At each node one child has been replaced by a subtree that is one larger or smaller. What becomes of the
-//! node:
+//! At each node one child has been replaced by a subtree that is one larger or smaller. The node changes too:
 //!
 //! | | the node | readers see |
 //! |---|---|---|

@@ -2,7 +2,7 @@
 //!
 //! # The problem
 //!
-//! A page fault asks which region holds an address, and asks often; `mmap` and `munmap` change the regions
+//! A page fault asks which region holds an address, and asks often. `mmap` and `munmap` change the regions
 //! now and then. A reader-writer lock around the tree makes every fault write to the lock's line. Without
 //! one, a lookup that meets a rotation may be led into the wrong subtree, and miss a key that is there all
 //! the time.
@@ -24,9 +24,9 @@
 //! ```
 //!
 //! A purely functional tree would copy the whole path to the root for each change. Where nothing is rotated
-//! that is not needed: the new subtree is hung in by one store into the node that is there (the paper's
-//! section 3.3), and an insertion allocates one node, plus two or three for each rotation. [`Update`]
-//! chooses, and [`Stats::avoided`] counts the copies saved.
+//! that is not needed. The new subtree is linked by one store into the existing node (the paper's section
+//! 3.3), and an insertion allocates one node, plus two or three for each rotation. [`Update`] chooses, and
+//! [`Stats::avoided`] counts the copies saved.
 //!
 //! `docs/design/bonsai.md` has the invariants and the argument.
 //!

@@ -38,14 +38,14 @@ impl<K, T> Spares<K, T> {
     }
 
     fn chain(&self) -> Tree<'_, K, T> {
-        // SAFETY: nobody else knows these nodes.
+        // SAFETY: no other code has a pointer to these nodes.
         unsafe { self.0.get() }
     }
 }
 
 impl<K, T> Drop for Spares<K, T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows these nodes.
+        // SAFETY: no other code has a pointer to these nodes.
         unsafe { free_subtree(&self.0) }
     }
 }

@@ -8,10 +8,10 @@
 //!
 //! ```text
 //!   no child, or one:        the child takes its place
-//!   two:           d                  s'           s, the key next to d on its heavier side, takes its place.
-//!                 / \                / \           The way from d to s is copied, always: were s unlinked in place
-//!                L   b      -->     L   b'         before s' is there, lookups would miss it; and after it, those
-//!                   / \                / \         that are on their way down from d.
+//!   two:           d                  s'           s, the key next to d on its heavier side, takes its place. The
+//!                 / \                / \           way from d to s is copied, always. If s was unlinked in place
+//!                L   b      -->     L   b'         before s' is there, lookups would miss it. If it was after that,
+//!                   / \                / \         so would lookups that are on their way down from d.
 //!                  s   Z              t   Z
 //!                   \
 //!                    t

@@ -102,7 +102,7 @@ struct Shared {
 }
 
 thread_local! {
-    /// What this thread plays a core of.
+    /// The round in which this thread plays a core.
     static TREE: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
     static DICE: RefCell<Dice> = RefCell::new(Dice::new(0));
 }

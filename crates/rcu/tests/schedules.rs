@@ -105,7 +105,8 @@ fn what_a_core_leaves_behind_is_adopted() {
     assert_eq!((machine.drops(), machine.domain.backlog()), (1, 0));
 }
 
-/// The older of two values is dropped first, and the grace period of the younger one continues. Then the epoch stands still.
+/// The older of two values is dropped first, and the grace period of the younger one continues. Then the
+/// epoch stands still.
 #[test]
 fn a_younger_value_is_not_forgotten() {
     let machine = machine(2, 10);

@@ -35,12 +35,11 @@
 //! has that hole.)
 //!
 //! # Weak words
-//!
 //! A [`WeakWord`] names an object without keeping it. When the count becomes zero the object's word is marked
 //! [`DYING`]. A reader clears the mark ([`WeakWord::revive`]), and the reviewer takes the word away only if
 //! the mark is still there. One compare-and-swap decides. A reader that stays pinned needs no `inc` at all:
-//! its core cannot flush, so the epochs that a review must wait for cannot pass. `docs/design/refcache.md` has the
-//! invariants and the proof.
+//! its core cannot flush, so the epochs that a review must wait for cannot pass. `docs/design/refcache.md`
+//! has the invariants and the proof.
 //!
 //! # Sole holders
 //!

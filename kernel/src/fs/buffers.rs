@@ -10,9 +10,9 @@ use core::mem;
 use abi::Errno;
 use abi::file::{IOV_MAX, IoVec, MAX_RW_COUNT};
 
+use super::bytes::{after, after_mut, prefix, prefix_mut};
+use super::fallible;
 use super::page_cache::PAGE;
-use crate::bytes::{after, after_mut, prefix, prefix_mut};
-use crate::mm::fallible;
 use crate::mm::user;
 
 /// The buffers, and how far a call has come in them.
@@ -69,8 +69,9 @@ impl Buffers {
         self.at.left
     }
 
-    /// Returns `done`, the bytes that a transfer has moved before `error` stopped it, or the error if there are
-    /// none. In the first case the transfer counts as stopped half-way: its next piece meets the error again.
+    /// Returns `done`, the bytes that a transfer has moved before `error` stopped it, or the error if there
+    /// are none. In the first case the transfer counts as stopped half-way: its next piece meets the error
+    /// again.
     pub fn stopped(&mut self, done: usize, error: Errno) -> Result<usize, Errno> {
         self.was_stopped = done > 0;
         if done > 0 { Ok(done) } else { Err(error) }

@@ -32,10 +32,9 @@ use sync::SpinLock;
 
 pub use self::reserved::Reserved;
 use self::slots::{Descriptor, Descriptors, Slot, Slots, exclusive, grow};
-use super::console;
 use super::open_file::OpenFile;
-use crate::mm::fallible;
-use crate::mm::static_or_arc::StaticOrArc;
+use super::static_or_arc::StaticOrArc;
+use super::{console, fallible};
 
 /// RLIMIT_NOFILE: every descriptor is below this.
 pub const MAX_FILES: u64 = 1024;

@@ -5,7 +5,7 @@
 //! | [`TREE`] | the parent of each directory | removing or moving a name that may be a directory |
 //! | a directory's names | its entries, and whether it takes new ones | one look or change |
 //!
-//! What boot makes outside `/tmp` is immutable afterwards, and looking at it takes no lock.
+//! The files that boot makes outside `/tmp` are immutable afterwards, and looking them up takes no lock.
 //!
 //! 1. Only a holder of `TREE` locks the names of several directories at once, so their order does not
 //!    matter. They are different directories: the replaced one is not above the moved one.
@@ -20,11 +20,11 @@ use abi::file::RENAME_NOREPLACE;
 use sync::SpinLock;
 
 use super::directory::Entries;
+use super::fallible;
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::path::Found;
-use crate::mm::fallible;
-use crate::mm::static_or_arc::StaticOrArc;
+use super::static_or_arc::StaticOrArc;
 
 static TREE: SpinLock<()> = SpinLock::new(());
 

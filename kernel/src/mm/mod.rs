@@ -9,7 +9,6 @@ mod buddy;
 #[allow(unsafe_code)]
 pub mod compressed;
 pub mod epoch;
-pub mod fallible;
 pub mod fault_injection;
 #[allow(unsafe_code)]
 pub mod file_mapping;
@@ -37,8 +36,6 @@ pub mod remains;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod slab;
 pub mod space;
-pub mod static_or_arc;
-pub mod statistics;
 #[allow(unsafe_code)]
 pub mod user;
 #[allow(unsafe_code, clippy::indexing_slicing)]

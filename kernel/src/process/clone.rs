@@ -13,10 +13,8 @@ use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
 use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{FpuState, TrapFrame};
-use crate::counters::Counter;
-use crate::fs::{FdTable, FsContext};
-use crate::mm::fallible;
-use crate::mm::statistics::sum;
+use crate::counters::{Counter, sum};
+use crate::fs::{FdTable, FsContext, fallible};
 use crate::sched::{self, Task};
 
 /// The arguments of a `clone`, with consistent flags.
@@ -42,9 +40,9 @@ impl Clone {
     }
 }
 
-/// Makes a thread or a process like the running `task` and returns its number. Calls `on_made` with it while the
-/// call may still fail. Calls the result of `on_made` when the call cannot fail any more, before the child runs.
-/// For CLONE_VFORK waits for the child.
+/// Makes a thread or a process like the running `task` and returns its number. Calls `on_made` with it while
+/// the call may still fail. Calls the result of `on_made` when the call cannot fail any more, before the
+/// child runs. For CLONE_VFORK waits for the child.
 ///
 /// # Errors
 /// EAGAIN beyond a limit or if the caller is ending, ENOMEM, and those of `on_made`. There is no child then.

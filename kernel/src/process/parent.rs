@@ -35,8 +35,7 @@ use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::signal::{self, Origin};
 use super::stop::News;
 use super::{Ending, Process};
-use crate::fs::readiness;
-use crate::mm::fallible;
+use crate::fs::{fallible, readiness};
 use crate::sched::WaitQueue;
 
 /// The parent and the children of a process.
@@ -123,8 +122,8 @@ impl Process {
         self.relations.children.lock().list.iter().find_map(f)
     }
 
-    /// Returns the state of this process if it is `wanted`. A stop or a continue is reported only once, unless
-    /// it is to `stay`.
+    /// Returns the state of this process if it is `wanted`. A stop or a continue is reported only once,
+    /// unless it is to `stay`.
     pub fn state(&self, wanted: impl Fn(State) -> bool, stay: bool) -> Option<State> {
         let mut parent_link = self.relations.parent_link.lock();
         if let Some(ending) = parent_link.ended {

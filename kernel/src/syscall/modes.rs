@@ -78,7 +78,7 @@ pub fn fchownat(call: &mut Call<'_>) -> Outcome {
     set_owner(&node, call.arg(2), call.arg(3))
 }
 
-/// Sets the owner. Everything belongs to root and can belong to nobody else.
+/// Sets the owner. Every file belongs to root, and no call can change that.
 fn set_owner(node: &Node, owner: u64, group: u64) -> Outcome {
     node.must_be_writable()?;
     let stays = |id: u64| matches!(id as u32, 0 | u32::MAX);

@@ -20,7 +20,8 @@
 //!
 //! 1. `missing` is the number of CPUs inside that have not arrived in this quantum.
 //! 2. Only a CPU's own thread changes its state, except for the step from out to called. A call and an entry
-//!    both count first and then change the phase by compare-and-swap. The one that loses takes its count back.
+//!    both count first and then change the phase by compare-and-swap. The call that loses takes its count
+//!    back.
 //! 3. The missing CPU may itself wait for the waiter: QEMU stops all CPUs for a few rare instructions, and a
 //!    waiter does not see that. So a waiter that sees no CPU progress for a while, though no CPU's thread is
 //!    ready to run, *escapes*: it runs another quantum, still counted as arrived. Escapes are counted, and

@@ -1,9 +1,10 @@
-//! The callbacks for QEMU. Each hands over to safe code at once.
+//! The functions that QEMU calls. Each callback calls safe code at once.
 //!
-//! Until the program starts, only markers are looked for, so that the guest boots as fast as without the plugin. RUN asks
-//! QEMU to translate everything anew, at a moment when no CPU runs, and from then on every block and access is seen. When
-//! counts are complete, accesses are passed over. Callbacks are not taken away again: QEMU 7.2 frees them while a CPU that left
-//! a block by an exception may still hold their list, and stops itself when it next pushes an exception frame.
+//! Until the program starts, the plugin looks for markers only, so that the guest boots as fast as without
+//! it. RUN asks QEMU to translate everything again, at a moment when no CPU runs, and from then on every
+//! block and access is seen. When the counts are complete, accesses are ignored. Callbacks are not removed
+//! again: QEMU 7.2 frees them while a CPU that left a block by an exception may still hold their list, and
+//! aborts when it next pushes an exception frame.
 
 mod execute;
 mod preload;

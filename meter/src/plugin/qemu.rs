@@ -1,15 +1,16 @@
-//! QEMU's plugin interface, as far as the meter uses it: declared by hand from its documentation.
+//! QEMU's plugin interface, as far as the meter uses it, declared by hand from its documentation.
 //!
-//! | QEMU | speaks versions | what differs for the meter |
+//! | QEMU | versions | difference for the meter |
 //! |---|---|---|
 //! | 7.2 to 8.2 | 0 to 1 | |
 //! | 9.0 | 2 | |
 //! | 9.1 and later | 2 to 3 or more | `qemu_plugin_insn_data` copies into a buffer |
 //!
-//! QEMU reads [`qemu_plugin_version`] after it has loaded the library and before it calls anything in it, and refuses a version
-//! that it does not speak. A function of the library that runs while it is loaded therefore chooses the version: 2 if QEMU
-//! has a function that came with 2. The signature of `qemu_plugin_insn_data` follows the latest version that QEMU speaks, not the
-//! one that the plugin names. The functions are found in the program that loads the plugin.
+//! QEMU reads [`qemu_plugin_version`] after it has loaded the library and before it calls anything in it, and
+//! refuses a version that it does not support. A function of the library that runs while it is loaded
+//! therefore chooses the version: 2 if QEMU has a function that came with 2. The signature of
+//! `qemu_plugin_insn_data` follows the latest version that QEMU supports, not the version that the plugin
+//! names. The functions are found in the program that loads the plugin.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
@@ -17,12 +18,13 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::host;
 
-/// The version of the interface that QEMU finds in this plugin. Relaxed everywhere: the loader's thread writes and reads it.
+/// The version of the interface that QEMU finds in this plugin. Relaxed everywhere: the loader's thread
+/// writes and reads it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is QEMU's")]
 pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
 
-/// The loader calls this before anything else in the library.
+/// The function that the loader calls before any other in the library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHOOSE_VERSION: extern "C" fn() = choose_version;
@@ -33,10 +35,11 @@ extern "C" fn choose_version() {
     }
 }
 
-/// The latest version that QEMU speaks, from [`Info`]. Relaxed: written in `qemu_plugin_install`, before any callback.
+/// The latest version that QEMU supports, from [`Info`]. Relaxed: written in `qemu_plugin_install`, before
+/// any callback.
 static LATEST: AtomicI32 = AtomicI32::new(1);
 
-/// Notes which versions QEMU speaks.
+/// Records the latest version that QEMU supports.
 pub fn set_latest(version: c_int) {
     LATEST.store(version, Relaxed);
 }
@@ -62,7 +65,8 @@ impl Code {
         let function: unsafe extern "C" fn(*const Instruction) -> *const c_void = qemu_plugin_insn_data;
         if LATEST.load(Relaxed) >= 3 {
             type Copy = unsafe extern "C" fn(*const Instruction, *mut c_void, usize) -> usize;
-            // SAFETY: that is the function's type from version 3 on. It writes `length` bytes at most, and there are as many.
+            // SAFETY: this is the function's type from version 3 on. It writes `length` bytes at most, and
+            // the array has room for them.
             unsafe {
                 let copy = mem::transmute::<unsafe extern "C" fn(*const Instruction) -> *const c_void, Copy>(
                     function,
@@ -158,7 +162,8 @@ unsafe extern "C" {
     );
     pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
-    /// Returns the address of the bytes before version 3. From version 3 on it copies them (see [`Code::of`]).
+    /// Returns the address of the bytes before version 3. From version 3 on it copies them (see
+    /// [`Code::of`]).
     fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
     fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;

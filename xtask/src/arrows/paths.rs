@@ -1,6 +1,6 @@
-//! Finds the paths in a source file that lead to modules of the same crate: those that begin with `crate`, `super`,
-//! `self`, or the name of a child module. A reader of tokens, not of all of Rust: comments, strings and characters are
-//! left out.
+//! Finds the paths in a source file that lead to modules of the same crate: those that begin with `crate`,
+//! `super`, `self`, or the name of a child module. It reads tokens, not all of Rust, and skips comments,
+//! strings and characters.
 
 /// A path from the crate's root, and the line on which it stands.
 #[derive(Debug, PartialEq, Eq)]

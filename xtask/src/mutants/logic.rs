@@ -1,8 +1,8 @@
-//! `cargo xtask mutants logic CRATE [--shard K/N]`: changes the logic of a crate at one place after the other,
-//! by cargo-mutants, and runs the crate's tests on each mutant.
+//! The command `cargo xtask mutants logic CRATE [--shard K/N]` changes the logic of a crate at one place
+//! after the other, by cargo-mutants, and runs the crate's tests on each mutant.
 //!
-//! All mutants of the larger crates take days. A shard is every N-th mutant, and the nightly tests run another
-//! shard each day, so that all mutants have been run after N days.
+//! All mutants of the larger crates take days. A shard is every N-th mutant, and the nightly tests run
+//! another shard each day, so that all mutants have been run after N days.
 
 use std::path::Path;
 use std::process::Command;

@@ -10,13 +10,15 @@ use anyhow::{Context, Result, ensure};
 use crate::mutants::results::{Outcome, Results};
 use crate::mutants::tree::Tree;
 
-/// A model may take this many times as long on a mutant as without one, and `SLACK` more, on a machine that may be busy.
+/// The factor by which a model may be slower on a mutant than without one, and an addition, for a busy
+/// machine.
 const SLOWDOWN: u32 = 20;
 const SLACK: Duration = Duration::from_secs(60);
-/// How long one model may take without a mutant.
+/// The longest time of one model without a mutant.
 const LONGEST: Duration = Duration::from_secs(1800);
 
-/// The configurations in which the models of a crate are built. The binary of `loom_wide` has models in radixmap only.
+/// The configurations in which the models of a crate are built. The binary of `loom_wide` has models in
+/// radixmap only.
 const CONFIGURATIONS: [&str; 2] = ["--cfg loom", "--cfg loom --cfg loom_wide"];
 /// The crate with models of its own in the second one.
 const WIDE: &str = "radixmap";
@@ -28,7 +30,7 @@ pub struct Models {
     times: Vec<(String, usize, Duration)>,
 }
 
-/// What became of one run of a model.
+/// The outcome of one run of a model.
 #[derive(PartialEq)]
 enum End {
     Passed,
@@ -93,7 +95,7 @@ fn build(tree: &Tree, name: &str, configuration: &str) -> Result<Option<PathBuf>
     Ok(binary.filter(|_| output.status.success()).map(PathBuf::from))
 }
 
-/// The names of the models in a binary.
+/// Returns the names of the models in a binary.
 fn list(binary: &PathBuf) -> Result<Vec<String>> {
     let output = Command::new(binary).arg("--list").output()?;
     let text = String::from_utf8(output.stdout)?;

@@ -1,4 +1,4 @@
-//! A copy of the repository, in which mutants are built: the working tree stays as it is.
+//! A copy of the repository in which mutants are built, so that the working tree stays as it is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use crate::shell::{cargo, target_dir};
 pub struct Tree(PathBuf);
 
 impl Tree {
-    /// Makes the copy, or makes it equal to the working tree again. Files that are equal already keep their times, so that
-    /// what was built of them stays built.
+    /// Makes the copy, or makes it equal to the working tree again. Files that are equal already keep their
+    /// times, so that their build outputs stay valid.
     pub fn update() -> Result<Self> {
         let tree = Tree(target_dir("mutants").join("tree"));
         let files = working_files()?;
@@ -26,8 +26,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns a command that runs cargo in the copy with these flags for rustc. What it builds is kept beside the copy, in a
-    /// folder for these flags.
+    /// Returns a command that runs cargo in the copy with these flags for rustc. Its build outputs are kept
+    /// beside the copy, in a folder for these flags.
     pub fn cargo(&self, words: &str, flags: &str) -> Command {
         let mut command = cargo(words);
         let folder = format!("build-{}", flags.replace("--cfg ", "").replace(' ', "-"));
@@ -42,7 +42,7 @@ impl Tree {
         Ok(Replaced { tree: self, file, original })
     }
 
-    /// Writes a file, unless that is what it contains.
+    /// Writes a file, unless it has this content.
     fn write(&self, file: &Path, content: &[u8]) -> Result<()> {
         let path = self.0.join(file);
         if fs::read(&path).is_ok_and(|now| now == content) {
@@ -66,7 +66,7 @@ impl Tree {
     }
 }
 
-/// A file is mutated until this is dropped.
+/// Keeps a file mutated until it is dropped.
 pub struct Replaced<'a> {
     tree: &'a Tree,
     file: &'a Path,
@@ -81,7 +81,7 @@ impl Drop for Replaced<'_> {
     }
 }
 
-/// The files that git tracks, or would, relative to the root.
+/// Returns the files that git tracks, or would track, relative to the root.
 fn working_files() -> Result<BTreeSet<PathBuf>> {
     let mut git = Command::new("git");
     git.current_dir(root()).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);

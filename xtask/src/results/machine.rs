@@ -1,4 +1,4 @@
-//! What results were made with.
+//! The commit, the machine and the programs behind results.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub struct Machine {
     pub date: String,
     /// The model of the host's processor.
     pub processor: String,
-    /// How many processors the command may use.
+    /// The number of processors that the command may use.
     pub processors: usize,
     /// QEMU's version.
     pub qemu: String,
@@ -48,7 +48,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     line.split_once(':').map(|(_, value)| value.trim().to_owned())
 }
 
-/// Returns the name of the kernel's file, which has its version, from what `radixvm doctor` prints.
+/// Returns the name of the kernel's file, which contains its version, from the output of `radixvm doctor`.
 fn stock_kernel(doctor: &str) -> String {
     let line = doctor.lines().find(|line| line.starts_with("stock Linux kernel")).unwrap_or_default();
     line.rsplit(['/', ' ']).next().unwrap_or_default().to_owned()

@@ -124,7 +124,7 @@ fn part(name: &str) -> Result<&'static Part> {
         .with_context(|| format!("results has no {name}, but {}", names()))
 }
 
-/// Returns the files that differ from the commit, but for the results.
+/// Returns the files that differ from the commit, except for the results.
 fn changes() -> Result<String> {
     output(Command::new("git").args(["status", "--porcelain", "--", ".", ":!docs/results"]))
 }

@@ -82,8 +82,8 @@ pub struct Core {
     pub pin: Pinned,
 }
 
-/// Explores `model` on a machine of `cores` cores, all online and none flushed in the current epoch, with an object of
-/// `count` references. `model` gets core 0; the other cores are for [`Core::spawn`].
+/// Explores `model` on a machine of `cores` cores, all online and none flushed in the current epoch, with an
+/// object of `count` references. `model` gets core 0. The other cores are for [`Core::spawn`].
 pub fn explore(
     preemptions: usize,
     cores: usize,

@@ -27,9 +27,9 @@ const IDLE: u32 = 0;
 const ASKED: u32 = 1;
 const ANSWERED: u32 = 2;
 
-/// The core whose turn it is, or [`NOBODY`].
-static TURN: AtomicUsize = AtomicUsize::new(NOBODY);
-const NOBODY: usize = 0;
+/// The core whose turn it is, or [`NO_CORE`].
+static TURN: AtomicUsize = AtomicUsize::new(NO_CORE);
+const NO_CORE: usize = 0;
 static STATE: AtomicU32 = AtomicU32::new(IDLE);
 /// Relaxed: published by [`STATE`].
 static THEIRS: AtomicU64 = AtomicU64::new(0);
@@ -70,7 +70,7 @@ pub fn compare_if_asked(number: usize) {
     let behind = offset.value();
     percpu::set_tsc_at_boot(time::boot_tsc().wrapping_sub(behind as u64));
     OFF_NS[number].store(-time::ticks_to_ns(behind), Ordering::Relaxed);
-    TURN.store(NOBODY, Ordering::Release);
+    TURN.store(NO_CORE, Ordering::Release);
 }
 
 /// Passes the boot core's counter to core `number`, whose turn it is, as often as it asks.

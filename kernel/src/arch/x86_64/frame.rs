@@ -1,7 +1,6 @@
 //! The user's registers as the entry code pushes them.
 
-/// One past the last address a program may use.
-pub const USER_END: u64 = 0x7fff_ffff_f000;
+use crate::mm::user::USER_END;
 
 /// A user thread's registers while it is in the kernel. The order is the one `entry` pushes in.
 #[repr(C)]

@@ -46,7 +46,7 @@ global_asm!(
         jmp {entry}
         .set vector, vector + 1
     .endr
-    // Names for whoever counts entries from outside.
+    // Names for tools that count entries from outside.
     .global stub_page_fault, stub_timer, stub_reschedule, stub_shootdown
     .set stub_page_fault, trap_stubs + {stub} * {page_fault}
     .set stub_timer, trap_stubs + {stub} * {timer}

@@ -5,10 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use percore::Pinned;
 use vm::PageRange;
 
-use super::above::KernelFrames;
 use super::page_table::{ENTRIES, TOP, Table, bits, is_any_present, is_huge};
 use super::tlb::Flusher;
-use crate::above::Above;
+use crate::mm::frames;
 
 /// Removes every present entry of the pages of `runs`, and flushes what it removes if this core runs on the
 /// table. A linked leaf keeps its entries: its pages are flushed, or, if all are in one run, it is unlinked.
@@ -174,7 +173,7 @@ unsafe fn free_below(pin: &Pinned, phys: u64, level: u32, entries: usize, left: 
         return false;
     }
     *left -= 1;
-    Above::free_table(pin, phys >> 12);
+    frames::free_table(pin, phys >> 12);
     true
 }
 

@@ -80,8 +80,8 @@ impl PageCache {
         if condition(&state) { Ok(state) } else { Err(Errno::EBUSY) }
     }
 
-    /// Locks the file once its state satisfies `condition`. The caller holds no lock, because the tasks that it
-    /// waits for run meanwhile.
+    /// Locks the file once its state satisfies `condition`. The caller holds no lock, because the tasks that
+    /// it waits for run meanwhile.
     pub(super) fn lock_when(&self, condition: impl Fn(&Changing) -> bool) -> SpinGuard<'_, Changing> {
         loop {
             match self.lock_if(&condition) {

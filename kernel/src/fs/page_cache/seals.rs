@@ -3,8 +3,8 @@
 //! They are under the lock `changing`. Every write to a sealable file takes it, also below the end, so when a
 //! seal is set, no earlier write is still under way. For writes through mappings there are two rules:
 //!
-//! 1. A call that maps the file for shared writing counts itself in `mapping_calls` under the lock, where it also
-//!    checks the seals, and counts itself out when the pages are mapped.
+//! 1. A call that maps the file for shared writing counts itself in `mapping_calls` under the lock, where it
+//!    also checks the seals, and counts itself out when the pages are mapped.
 //! 2. A call that seals against writing fails (EBUSY) if, with the lock held, it finds such a call or a page
 //!    that may be written. No new call begins meanwhile, and pages that are moved or forked are found in one
 //!    place or the other (see `mm::mappings`, 4).

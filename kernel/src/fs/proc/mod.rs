@@ -17,15 +17,13 @@ use percore::CoreId;
 use super::content::Content;
 use super::device::Device;
 use super::fail_alloc::FailAlloc;
+use super::fallible::Text;
 use super::image::BadImage;
 use super::node::{Body, Node, Volume};
 use super::tree;
-use crate::counters::Counter;
-use crate::mm::fallible::Text;
-use crate::mm::static_or_arc::StaticOrArc;
-use crate::mm::statistics;
+use crate::fs::StaticOrArc;
 use crate::process::pid;
-use crate::{arch, mm, options, sched};
+use crate::{arch, counters, mm, options, sched};
 
 pub use folder::Folder;
 
@@ -111,7 +109,7 @@ pub fn opened(node: &Node, make: &Maker) -> Result<StaticOrArc<Node>, Errno> {
 
 /// Writes loads of zero, because the load is not measured.
 fn loadavg(text: &mut Text) -> fmt::Result {
-    writeln!(text, "0.00 0.00 0.00 1/{} 1", statistics::sum(Counter::Tasks))
+    writeln!(text, "0.00 0.00 0.00 1/{} 1", counters::sum(counters::Counter::Tasks))
 }
 
 fn cpuinfo(text: &mut Text) -> fmt::Result {
@@ -148,7 +146,7 @@ fn meminfo(text: &mut Text) -> fmt::Result {
 fn counter_lines(text: &mut Text) -> fmt::Result {
     let mut outcome = Ok(());
     let space = sched::with_current(|task| task.space().clone());
-    statistics::visit(&space, &mut |name, count| {
+    counters::for_each(&space, &mut |name, count| {
         outcome = outcome.and_then(|()| counter_line(text, name, count));
     });
     outcome

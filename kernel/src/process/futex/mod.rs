@@ -77,8 +77,8 @@ impl Waiter {
         self.at.store(0, Ordering::Release);
     }
 
-    /// Returns whether it is among the first `arrivals`, sleeps on the word `key`, and has bits that intersect
-    /// `bits`.
+    /// Returns whether it is among the first `arrivals`, sleeps on the word `key`, and has bits that
+    /// intersect `bits`.
     fn matches(&self, key: Key, bits: u32, arrivals: u64) -> bool {
         self.key() == Some(key)
             && self.bits.load(Ordering::Relaxed) & bits != 0

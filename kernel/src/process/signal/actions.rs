@@ -9,7 +9,7 @@ use abi::signal::{NSIG, SIG_DFL, SIG_IGN, Sigaction};
 use sync::SpinLock;
 
 use super::{Pending, ProcessSignals};
-use crate::mm::fallible;
+use crate::fs::fallible;
 
 type Table = [Sigaction; NSIG as usize];
 
