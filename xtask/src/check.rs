@@ -1,4 +1,4 @@
-//! Runs the checks of the repository's rules that a machine can do.
+//! Runs the checks of the repository's rules.
 
 use std::process::Command;
 
@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
-use crate::{arrows, links, linux_calls, packages, rooms};
+use crate::{arrows, language, links, linux_calls, packages, rooms};
 
 /// The name of a check and its function.
 type Check = (&'static str, fn() -> Result<bool>);
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
     ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
     ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
@@ -21,9 +21,10 @@ const CHECKS: [Check; 9] = [
     ("ARCHITECTURE.md shows the rooms", arrows::check_pictures),
     ("docs/guide/linux-calls.md is the kernel's table", linux_calls::check),
     ("links of the pages lead somewhere", links::check),
+    ("language of comments and pages", language::check),
 ];
 
-/// Does the checks with one of these parts in their name, or all if there are none. Each counts as a test.
+/// Runs the checks with one of these parts in their name, or all if there are none. Each counts as a test.
 pub fn all(names: &[&str]) -> Result<Tally> {
     let mut tally = Tally::default();
     for (name, check) in CHECKS {

@@ -1,18 +1,18 @@
 //! Checks that the relative links of the repository's Markdown files lead to something that exists.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::root;
+use crate::shell::tracked;
 
-/// Returns whether each relative link of each Markdown file leads to a file or a folder, and its fragment to a
-/// heading. Names the links that do not.
+/// Returns whether each relative link of each Markdown file leads to a file or a folder, and its fragment to
+/// a heading. Prints the links that do not.
 pub fn check() -> Result<bool> {
     let mut good = true;
-    for page in pages()? {
+    for page in tracked(&["*.md"])? {
         let text = fs::read_to_string(&page)?;
         for link in links(&text).filter(|link| !leads_somewhere(&page, link)) {
             let name = page.strip_prefix(root()).unwrap_or(&page);
@@ -21,16 +21,6 @@ pub fn check() -> Result<bool> {
         }
     }
     Ok(good)
-}
-
-/// Returns the Markdown files that git knows or would add.
-fn pages() -> Result<Vec<PathBuf>> {
-    let mut git = Command::new("git");
-    git.current_dir(root()).args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"]);
-    let output = git.output().context("cannot run git")?;
-    let names = String::from_utf8(output.stdout)?;
-    let paths = names.lines().map(|name| root().join(name));
-    Ok(paths.filter(|page| page.exists()).collect())
 }
 
 /// Returns the targets of the links and pictures of a page, without those that name a scheme.

@@ -5,6 +5,7 @@ mod arrows;
 mod check;
 mod failures;
 mod fresh_machine;
+mod language;
 mod links;
 mod linux_calls;
 mod mutants;
@@ -23,7 +24,7 @@ use anyhow::Result;
 const USAGE: &str = "\
 usage: cargo xtask VERB
 
-  check              formatting, clippy, rooms (who may do what), generated pages up to date
+  check              formatting, clippy, rooms, language, links, generated pages up to date
   test               each test once
   test --quick       formatting, lints, what needs no guest, and a few guests
   test --nightly     each test once, then the suites cpus, fuzz and mutants, which take hours

@@ -1,4 +1,4 @@
-//! Runs cargo.
+//! Runs cargo and git.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -21,6 +21,16 @@ pub fn cargo(words: &str) -> Command {
 /// Returns the target directory for an unusual purpose, so that the usual builds stay valid.
 pub fn target_dir(purpose: &str) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join(purpose)
+}
+
+/// Returns the files that git knows or would add and whose names match one of `patterns`.
+pub fn tracked(patterns: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["ls-files", "--cached", "--others", "--exclude-standard"]).args(patterns);
+    let output = git.output().context("cannot run git")?;
+    let names = String::from_utf8(output.stdout)?;
+    let paths = names.lines().map(|name| root().join(name));
+    Ok(paths.filter(|path| path.exists()).collect())
 }
 
 /// Returns whether a command succeeds.

@@ -1,0 +1,69 @@
+//! Checks the language of comments and pages: the length of comment lines, words that we replaced by standard
+//! ones, and the glossary.
+
+mod glossary;
+mod paragraphs;
+mod words;
+
+use std::fs;
+
+use anyhow::Result;
+
+use crate::shell::tracked;
+use paragraphs::{of_c, of_page, of_rust};
+
+/// Folders and pages whose sentences do not follow the rules yet. The list may only become shorter.
+const NOT_YET_CLEAN: [&str; 9] = [
+    "cli/",
+    "lab/",
+    "crates/radixmap/",
+    "crates/vm/",
+    "crates/vm-testkit/",
+    "docs/",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "README.md",
+];
+/// Pages about the past, which may name things that are gone.
+const HISTORY: [&str; 2] = ["docs/history/", "CHANGELOG.md"];
+/// The sources of this check, which quote the words.
+const QUOTES: &str = "xtask/src/language/";
+
+/// Returns whether all comments and pages follow the rules, and prints the lines that do not.
+pub fn check() -> Result<bool> {
+    let mut faults = glossary::faults()?;
+    let mut clean = NOT_YET_CLEAN.to_vec();
+    for path in tracked(&["*.rs", "*.c", "*.h", "*.md"])? {
+        let name = path.strip_prefix(crate::root()).unwrap_or(&path).to_string_lossy().into_owned();
+        if name.starts_with(QUOTES) {
+            continue;
+        }
+        let text = fs::read_to_string(&path)?;
+        let is_history = HISTORY.iter().any(|old| name.starts_with(old));
+        let mut found = if is_history { Vec::new() } else { words::old_names(&text) };
+        let strict = sentences_and_columns(&name, &text);
+        match NOT_YET_CLEAN.iter().find(|folder| name.starts_with(*folder)) {
+            None => found.extend(strict),
+            Some(folder) if !strict.is_empty() => clean.retain(|kept| kept != folder),
+            Some(_) => {}
+        }
+        faults.extend(found.into_iter().map(|(line, fault)| format!("{name}:{line}: {fault}")));
+    }
+    clean
+        .iter()
+        .for_each(|folder| println!("{folder} is clean: take it off the list in xtask/src/language.rs"));
+    faults.iter().for_each(|fault| println!("{fault}"));
+    Ok(faults.is_empty())
+}
+
+/// Returns the faults of a file's comments or sentences, with their lines.
+fn sentences_and_columns(name: &str, text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<_> = text.lines().collect();
+    let (paragraphs, width) = match name.rsplit('.').next() {
+        Some("rs") => (of_rust(text), &lines[..]),
+        Some("md") => (of_page(text), &[][..]),
+        _ => (of_c(text), &lines[..]),
+    };
+    let faults = paragraphs.iter().flat_map(|paragraph| [paragraph.long_lines(width), paragraph.faults()]);
+    faults.flatten().collect()
+}
