@@ -13,17 +13,8 @@ use crate::shell::tracked;
 use paragraphs::{of_c, of_page, of_rust};
 
 /// Folders and pages whose sentences do not follow the rules yet. The list may only become shorter.
-const NOT_YET_CLEAN: [&str; 9] = [
-    "cli/",
-    "lab/",
-    "crates/radixmap/",
-    "crates/vm/",
-    "crates/vm-testkit/",
-    "docs/",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "README.md",
-];
+const NOT_YET_CLEAN: [&str; 7] =
+    ["cli/", "lab/", "crates/radixmap/", "docs/", "ARCHITECTURE.md", "CHANGELOG.md", "README.md"];
 /// Pages about the past, which may name things that are gone.
 const HISTORY: [&str; 2] = ["docs/history/", "CHANGELOG.md"];
 /// The sources of this check, which quote the words.

@@ -96,7 +96,7 @@ impl SimMmu {
         self.refuses.store(exhausted, SeqCst);
     }
 
-    /// No core runs the space any more, or ever will: what tables and TLBs say is of no use to anybody.
+    /// Empties the tables and TLBs. No core runs the space any more, or ever will.
     pub fn retire(&self) {
         for cache in self.state.tables.iter().chain(self.state.tlbs.iter()) {
             cache.lock().unwrap().empty(&self.machine.frames);

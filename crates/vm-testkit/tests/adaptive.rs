@@ -35,7 +35,7 @@ fn unmap(world: &World, core: usize, range: PageRange) {
     world.machine.on(core, |pin| world.space.unmap(pin, range).unwrap());
 }
 
-/// What `act` adds to how often `event` happened.
+/// Returns the number of times that `event` happens during `act`.
 fn adds(world: &World, event: Event, act: impl FnOnce()) -> u64 {
     let before = world.count(event);
     act();
@@ -138,8 +138,9 @@ fn a_page_that_many_use_is_no_reason_twice() {
     world.finish();
 }
 
-/// What `wordindex` does to 19 leaves: 16 that one core has filled all read, and of 3 they need a page. How
-/// many fill faults, and how many pages of tables of the cores' own there are then.
+/// Does the accesses of `wordindex` to 19 leaves: all cores read 16 that one core has filled, and each needs
+/// a page of the other 3. Returns the number of fill faults, and the number of pages of tables of the cores'
+/// own that there are then.
 fn index(tables: Tables) -> (u64, usize) {
     let cores = 8;
     let world = World::radix(Setup { cores, ..Setup::new() }, tables);

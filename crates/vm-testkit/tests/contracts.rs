@@ -26,7 +26,7 @@ fn world(design: Design) -> Arc<World> {
     Arc::new(world)
 }
 
-/// What `act` on core 0 fails with.
+/// Returns the message with which `act` on core 0 panics.
 fn failure(world: &World, act: impl FnOnce(&Pinned)) -> String {
     world.machine.on(0, |pin| attempt(|| act(pin))).unwrap_err()
 }

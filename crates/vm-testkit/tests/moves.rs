@@ -1,5 +1,6 @@
-//! Moves of whole leaves in pieces, while other cores do anything at both places. After each step every translation is what
-//! the space says of its page. The machine stops a core that uses what is gone, and at the end all is counted.
+//! Moves of whole leaves in pieces, while other cores do random operations at both places. After each step
+//! every translation agrees with the space. The machine stops a core that uses a stale translation, and at
+//! the end all memory is counted.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -71,7 +72,8 @@ fn range(start: u64, pages: u64) -> PageRange {
     PageRange::new(PageNum::new(start), pages).unwrap()
 }
 
-/// Does anything to pages of the two places. What must not happen beside other threads happens only if it is `alone`.
+/// Does a random operation on pages of the two places. Operations that must not happen beside other threads
+/// happen only if it is `alone`.
 fn act(world: &World, pin: &Pinned, files: &[usize], dice: &mut Dice, alone: bool) {
     let space = &world.space;
     let (at, pages) = (dice.page(), dice.pages());

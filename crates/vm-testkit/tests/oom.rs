@@ -168,8 +168,8 @@ fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
 /// Where a huge page is.
 const HUGE: u64 = 12 * HUGE_PAGES;
 
-/// Runs `verb` on new worlds with memory for no block, one, two, ... until it succeeds. What the pages hold
-/// is the same each time it does not.
+/// Runs `verb` on new worlds with memory for no block, one, two, ... until it succeeds. The contents of the
+/// pages are the same each time it fails.
 fn sweep(design: Design, verb: impl Fn(&World, &Pinned) -> Result<(), VmError>) {
     let touched = [1000, 1511, 1512, 5000, HUGE, HUGE + 300].map(page);
     for blocks in 0.. {

@@ -159,7 +159,7 @@ fn change_something(world: &World, board: &Board, pin: &Pinned, dice: &mut Dice)
     }
 }
 
-/// Anybody's step.
+/// Does a step that any core may do.
 fn visit(world: &World, board: &Board, pin: &Pinned, dice: &mut Dice) {
     let page = PageNum::new(BASE + dice.below(CORES as u64 * STRIPE));
     let access = if dice.below(2) == 0 { Access::Read } else { Access::Write };

@@ -1,5 +1,5 @@
-//! A core with a tagged TLB, its tables of some spaces, and memory that is used again at once. What the core
-//! does is what a kernel does with `vm::Presence` and `vm::Asids`.
+//! A core with a tagged TLB, its tables of some spaces, and memory that is used again at once. The core uses
+//! `vm::Presence` and `vm::Asids` as a kernel does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -15,7 +15,7 @@ pub fn range(at: u64, pages: u64) -> PageRange {
     PageRange::new(page(at), pages).unwrap()
 }
 
-/// What is stored in a word of page `at`.
+/// Returns the number that is stored in a word of page `at`.
 pub fn stamp(at: u64) -> u64 {
     at + 7
 }

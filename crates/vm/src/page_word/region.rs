@@ -1,4 +1,4 @@
-//! What regions and their sums know of page words.
+//! The parts of page words that regions and their sums count.
 
 use super::meta::Page;
 use crate::{PageRange, Region, Resident};

@@ -13,7 +13,8 @@ pub struct Layout {
     pub user: PageRange,
     /// The range where mappings without a fixed address go first and the cores' arenas lie. Within `user`.
     pub anywhere: PageRange,
-    /// A random number, without which the starts of the arenas cannot be guessed (see `docs/design/arenas.md`).
+    /// A random number, without which the starts of the arenas cannot be guessed (see
+    /// `docs/design/arenas.md`).
     pub seed: u64,
 }
 

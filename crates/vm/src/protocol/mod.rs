@@ -1,8 +1,8 @@
 //! The protocols on pages whose slots are locked. Every design is made of them.
 //!
-//! [`Backend`] has the machine and the counters of a space. Each protocol is one file that adds methods to it:
-//! `resolve.rs`, `fill.rs` and `sharing.rs` for faults, `shootdown.rs` and `demotion.rs` for invalidation,
-//! `compressed.rs` for compressed memory, `moving.rs` for moves.
+//! [`Backend`] has the machine and the counters of a space. Each protocol is one file that adds methods to
+//! it: `resolve.rs`, `fill.rs` and `sharing.rs` for faults, `shootdown.rs` and `demotion.rs` for
+//! invalidation, `compressed.rs` for compressed memory, `moving.rs` for moves.
 //!
 //! This room may use `page_word`, `leaf`, `space`, `machine` and `types`.
 

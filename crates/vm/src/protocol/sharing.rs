@@ -5,7 +5,7 @@
 //! | state | frame | others who have it | a translation allows |
 //! |---|---|---|---|
 //! | untouched | none | | nothing |
-//! | alone | owned | nobody | the page's rights |
+//! | alone | owned | none | the page's rights |
 //! | counted | one reference of it | pages of other spaces, after `fork` | the page's rights without writing |
 //! | shown, private | one reference of it | the backing, and who maps it | the page's rights without writing |
 //! | shown, shared | one reference of it | the same | the page's rights |

@@ -270,7 +270,8 @@ pub struct Invalidated<'r, 'g, E, P> {
 /// Makes the leaves that are locked as a whole forget their cores and private sharers.
 ///
 /// # Panics
-/// In debug builds, if a page of such a leaf is linked still: nobody would find its sharers afterwards.
+/// Panics in debug builds, if a page of such a leaf is still linked, because no later unmap would find its
+/// sharers.
 fn abandon_leaves<E: Expand>(guard: &mut RangeGuard<'_, Page, E>) {
     if cfg!(debug_assertions) {
         guard.for_each_used_and_whole_leaf(

@@ -1,13 +1,13 @@
 //! Faults, and the races of those that take no lock which keeps mapping operations out (the Bonsai paper,
 //! section 5.2).
 //!
-//! A fault looks its region up, locks the page's slot, and looks at the region again. What may have happened
-//! in between:
+//! A fault looks its region up, locks the page's slot, and looks at the region again. These races may have
+//! happened in between:
 //!
 //! | race | what the fault finds | what it does |
 //! |---|---|---|
 //! | *split*: a region is shortened, and its upper part is another one since | the region that it found does not have the page | tries again, with the space's lock |
-//! | *fill*: the region was unmapped, and its pages are gone already | the region is closed, or another mapping's | the same: it would fill in a page that nobody ever takes back |
+//! | *fill*: the region was unmapped, and its pages are gone already | the region is closed, or another mapping's | the same: it would fill in a page that no later unmap invalidates |
 //! | *deallocation*: nodes of the resident pages go, or the region itself does | they are there as long as it is pinned, or reads | nothing |
 //!
 //! # Why the second look is enough

@@ -89,7 +89,7 @@ impl World {
         stays
     }
 
-    /// As `radixmap::Leaf::release`, which panics if there are not so many.
+    /// Releases holds as `radixmap::Leaf::release` does, which panics if there are fewer.
     fn release(&self, holds: usize) {
         let left = self.held.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(holds));
         assert!(left.is_ok(), "a leaf was held less often than it was released");
@@ -270,7 +270,8 @@ fn what_is_filled_by_one_store_is_invalidated() {
     });
 }
 
-/// A core that is in the set and did not hold the leaf yet would be released by the owner, which then drops its own tables.
+/// A core that is in the set and did not hold the leaf yet would be released by the owner, which then drops
+/// its own tables.
 #[test]
 fn one_comes_and_the_owner_drops_its_tables() {
     check(2, || {
