@@ -1,4 +1,5 @@
-//! `radixvm bench`: becomes the laboratory, a command of its own that is built when it is asked for.
+//! `radixvm bench`: replaces this process by the laboratory, a command of its own that is built when it is
+//! needed.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! `radixvm syscalls`: the kernel's own dispatch list, printed.
+//! `radixvm syscalls`: prints the kernel's table of system calls.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The name of a call.
+/// Returns the name of a system call.
 pub fn name(number: u64) -> Option<&'static str> {
     abi::syscalls::find(number).map(|entry| entry.name)
 }
@@ -39,7 +39,7 @@ fn object(entry: &Entry) -> Value {
     json!({"number": entry.number, "name": entry.name, "support": support, "missing": missing})
 }
 
-/// Calls that work, then how many do not.
+/// Formats the calls that work, and the number of those that do not.
 fn text() -> String {
     let mut table = Table::new(["call", "number", "support", "missing"]).left(3);
     for entry in TABLE.iter().filter(|entry| entry.support != Support::None) {

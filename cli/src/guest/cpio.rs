@@ -1,4 +1,4 @@
-//! A writer of cpio archives in the "newc" format, the one boot loaders and kernels agree on.
+//! A writer of cpio archives in the "newc" format, which boot loaders and kernels understand.
 
 use anyhow::{Context, Result, ensure};
 
@@ -6,7 +6,7 @@ const FILE: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const TRAILER: &str = "TRAILER!!!";
 
-/// An archive under construction.
+/// An archive that is being written.
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ impl Archive {
         self.entry(name, FILE | (permissions & 0o777), content)
     }
 
-    /// The finished archive.
+    /// Returns the finished archive.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.entry(TRAILER, 0, &[])?;
         Ok(self.bytes)
@@ -43,8 +43,8 @@ impl Archive {
         Ok(())
     }
 
-    /// The magic and thirteen fields: inode, mode, uid, gid, links, mtime, size, four device numbers, length of
-    /// the name with its NUL, checksum (unused).
+    /// Writes the magic and thirteen fields: inode, mode, uid, gid, links, mtime, size, four device numbers,
+    /// the length of the name with its NUL, and the checksum, which is unused.
     fn header(&mut self, fields: &[u32; 13]) {
         self.bytes.extend(b"070701");
         for field in fields {

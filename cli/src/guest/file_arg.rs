@@ -1,22 +1,23 @@
-//! `--file HOST[:GUEST]`: what is handed over, and where it goes.
+//! `--file HOST[:GUEST]`: a file for the guest, and its path there.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 
-/// A file or folder handed over to the guest.
+/// A file or folder to copy into the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileArg {
-    /// On this machine.
+    /// The path on the host.
     pub host: PathBuf,
-    /// In the guest, without the leading slash; empty for the root.
+    /// The path in the guest, without the leading slash. It is empty for the root.
     pub guest: String,
 }
 
 impl FileArg {
-    /// Reads `HOST[:GUEST]`. Without GUEST the path stays the same; a relative one counts from `/`, the program's
-    /// current directory. A GUEST that ends in a slash is a folder for it to go into, as `cp` has it.
+    /// Parses `HOST[:GUEST]`. Without GUEST the path is the same in the guest, and a relative path starts at
+    /// `/`, the program's current directory. A GUEST with a slash at the end is the folder to copy into, as
+    /// with `cp`.
     pub fn parse(text: &str) -> Result<Self> {
         let (host, guest) = match text.rsplit_once(':') {
             Some((host, guest)) if !Path::new(text).exists() => (host, Some(guest)),
@@ -30,14 +31,17 @@ impl FileArg {
         };
         match (normal(place), guest) {
             (Some(guest), _) => Ok(FileArg { host: host.into(), guest }),
-            (None, Some(guest)) => bail!("--file {text}: {guest} has a `..`: give the guest's path without"),
+            (None, Some(guest)) => {
+                bail!("--file {text}: {guest} has a `..`: give the guest's path without it")
+            }
             (None, None) => bail!("--file {text}: say where it goes in the guest, as in --file {text}:/data"),
         }
     }
 }
 
 impl FileArg {
-    /// The file on this machine that the guest has at this path, without the leading slash, if it came by this.
+    /// Returns the path on the host of the guest's file `path` (without the leading slash), if it came with
+    /// this argument.
     pub fn host_of(&self, path: &str) -> Option<PathBuf> {
         let rest = if self.guest.is_empty() { path } else { path.strip_prefix(&self.guest)? };
         match rest.strip_prefix('/') {
@@ -49,13 +53,14 @@ impl FileArg {
     }
 }
 
-/// What a file or folder is called in the folder that it goes into. What is in `FOLDER/.` goes there itself.
+/// Returns the name of a file or folder in the folder that it is copied into. For `FOLDER/.` the contents are
+/// copied.
 fn last_name(host: &str) -> &str {
     let name = Path::new(host).file_name().filter(|_| !host.ends_with("/."));
     name.and_then(OsStr::to_str).unwrap_or_default()
 }
 
-/// A guest path without `.`, doubled slashes and the leading slash; none if it has a `..`.
+/// Returns a guest path without `.`, doubled slashes and the leading slash, or `None` if it has a `..`.
 fn normal(path: &str) -> Option<String> {
     let parts =
         Path::new(path).components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
@@ -99,7 +104,7 @@ mod tests {
     #[test]
     fn the_hint_is_about_the_path_that_is_wrong() {
         assert!(refused("../x").ends_with("as in --file ../x:/data"));
-        assert!(refused("x:/a/../b").ends_with("/a/../b has a `..`: give the guest's path without"));
+        assert!(refused("x:/a/../b").ends_with("/a/../b has a `..`: give the guest's path without it"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The step between `radixvm` and QEMU that ties their lives together.
+//! The guard, a process between `radixvm` and QEMU that ends QEMU with `radixvm`.
 //!
-//! `radixvm` starts itself again with [`ARGUMENT`]; that process asks to be killed when its parent dies and then
-//! becomes QEMU, which keeps the wish. So even a `kill -9` of `radixvm` leaves no QEMU behind.
+//! `radixvm` starts itself again with [`ARGUMENT`]. That process asks to be killed when its parent dies and
+//! then becomes QEMU, which keeps this setting. So even a `kill -9` of `radixvm` leaves no QEMU behind.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,30 +12,32 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::terminal;
 
-/// The first argument that makes `radixvm` a guard; the parent's process id, a program and its arguments follow.
+/// The first argument that makes `radixvm` a guard. The parent's process id, a program and its arguments
+/// follow.
 pub const ARGUMENT: &str = "__guard";
 
-/// A library that the program, but not its guard, is to load before all others: its path is in this variable.
+/// The variable with the path of a library that the program, but not its guard, loads before all others.
 pub const PRELOAD: &str = "RADIXVM_PRELOAD";
 
-/// A command that runs `program` under a guard.
+/// Returns a command that runs `program` under a guard.
 pub fn command(program: &str) -> Result<Command> {
     let own = std::env::current_exe().context("cannot find the radixvm binary itself")?;
     let mut command = Command::new(own);
     command.arg(ARGUMENT).arg(std::process::id().to_string()).arg(program);
-    // A group of its own: a Ctrl-C at the terminal reaches radixvm alone, which then ends the guest in order.
+    // A process group of its own: a Ctrl-C at the terminal reaches only radixvm, which then ends the guest in
+    // order.
     command.process_group(0);
     Ok(command)
 }
 
-/// The guard's main function.
+/// Runs the guard.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next().and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let Some(program) = arguments.next() else { return ExitCode::from(125) };
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
         return ExitCode::from(125);
     }
-    // The parent may have died before the wish was in place.
+    // The parent may have died before the setting was in place.
     if getppid() != parent {
         return ExitCode::from(125);
     }

@@ -1,7 +1,7 @@
-//! The boot image: what the guest finds when it comes up.
+//! The boot image: the files that the guest finds when it starts.
 //!
-//! `.radixvm/argv` and `.radixvm/envp` hold NUL-terminated strings back to back, `.radixvm/program` the path of the
-//! program; everything else is a file that the program sees under `/`.
+//! `.radixvm/argv` and `.radixvm/envp` contain NUL-terminated strings back to back, and `.radixvm/program`
+//! the path of the program. Every other file is one that the program sees under `/`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use super::cpio::Archive;
 use super::file_arg::FileArg;
 use super::skipped::Skipped;
 
-/// Folders that a guest fills itself; on stock Linux they hide what an image has there.
+/// Folders that a guest fills itself. On stock Linux they hide the image's files there.
 const GUESTS_OWN: [&str; 4] = ["dev", "proc", "sys", ".radixvm"];
 /// A folder that every guest has.
 const TEMPORARY: &str = "tmp";
@@ -27,7 +27,7 @@ enum Entry {
     File { permissions: u32, content: Vec<u8> },
 }
 
-/// The tree that becomes the image. Sorted by path, so that every folder comes before what is in it.
+/// The tree that becomes the image, sorted by path so that every folder comes before its contents.
 #[derive(Default)]
 pub struct Tree(BTreeMap<String, Entry>);
 
@@ -38,27 +38,27 @@ impl Tree {
         self.folders_above(path)?;
         match self.0.get(path) {
             Some(Entry::Directory) => bail!("{}", is_a_folder(path)),
-            Some(Entry::File { .. }) => bail!("two files want to be /{path} in the guest"),
+            Some(Entry::File { .. }) => bail!("two files for /{path} in the guest"),
             None => drop(self.0.insert(path.to_owned(), Entry::File { permissions, content })),
         }
         Ok(())
     }
 
-    /// A seed for the guest's random numbers, which may have no other source.
+    /// Adds a seed for the guest's random numbers, which may have no other source.
     pub fn seed(&mut self) -> Result<()> {
         let mut bytes = Vec::new();
         fs::File::open("/dev/urandom")?.take(64).read_to_end(&mut bytes)?;
         self.file(".radixvm/seed", 0o400, bytes)
     }
 
-    /// The three files that tell a guest what to run.
+    /// Adds the three files that tell a guest which program to run.
     pub fn command(&mut self, program: &str, argv: &[OsString], envp: &[OsString]) -> Result<()> {
         self.file(".radixvm/program", 0o444, program.as_bytes().to_vec())?;
         self.file(".radixvm/argv", 0o444, strings(argv))?;
         self.file(".radixvm/envp", 0o444, strings(envp))
     }
 
-    /// Adds a file or, with everything below it, a folder of this machine. Returns what could not come along.
+    /// Adds a file of the host, or a folder with everything below it. Returns the files that were skipped.
     pub fn add_file_arg(&mut self, file_arg: &FileArg) -> Result<Skipped> {
         let mut skipped = Skipped::default();
         self.add_file_arg_to(file_arg, &mut skipped)
@@ -75,14 +75,15 @@ impl Tree {
         self.copy(&file_arg.host, &file_arg.guest, metadata.permissions().mode())
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub fn bytes(&self) -> u64 {
         let content =
             |entry: &Entry| if let Entry::File { content, .. } = entry { content.len() as u64 } else { 0 };
         self.0.values().map(content).sum()
     }
 
-    /// Takes the contents of files that have at least so many bytes: path, permissions, content. Empty files stay.
+    /// Takes the contents of files that have at least `least` bytes: path, permissions, content. Empty files
+    /// stay in the tree.
     pub fn take_large(&mut self, least: usize) -> Vec<(String, u32, Vec<u8>)> {
         let large = |(path, entry): (&String, &mut Entry)| match entry {
             Entry::File { permissions, content } if content.len() >= least => {
@@ -97,7 +98,7 @@ impl Tree {
         let first = guest.split('/').next().unwrap_or_default();
         ensure!(
             !GUESTS_OWN.contains(&first),
-            "/{guest}: /{first} is the guest's own, nothing can be put there"
+            "/{guest}: /{first} is the guest's own, and nothing can be copied there"
         );
         let content = fs::read(host).with_context(|| host.display().to_string())?;
         self.file(guest, permissions, content)
@@ -141,7 +142,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The image's bytes.
+    /// Returns the image's bytes.
     pub fn pack(&self) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         for (path, entry) in &self.0 {
@@ -154,7 +155,7 @@ impl Tree {
     }
 }
 
-/// What a path leads to; a link itself if it leads nowhere.
+/// Returns the metadata of a link's target, or of the link itself if it has no target.
 fn followed(path: &Path) -> io::Result<Metadata> {
     fs::metadata(path)
         .or_else(|error| fs::symlink_metadata(path).ok().filter(Metadata::is_symlink).ok_or(error))
@@ -162,7 +163,7 @@ fn followed(path: &Path) -> io::Result<Metadata> {
 
 fn is_a_folder(path: &str) -> String {
     let slash = if path.is_empty() { "" } else { "/" };
-    format!("/{path} is a folder in the guest: to put something into it, give /{path}{slash}")
+    format!("/{path} is a folder in the guest: to copy something into it, give /{path}{slash}")
 }
 
 fn strings(words: &[OsString]) -> Vec<u8> {
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_taken_are_refused() {
+    fn taken_paths_are_refused() {
         let mut tree = Tree::default();
         tree.file("bin/program", 0o755, vec![]).unwrap();
         let mut refused = |guest: &str| {
@@ -215,19 +216,19 @@ mod tests {
             let why = refused(folder);
             assert!(
                 why.ends_with(&format!(
-                    "is a folder in the guest: to put something into it, give /{folder}/"
+                    "is a folder in the guest: to copy something into it, give /{folder}/"
                 )),
                 "{why}"
             );
         }
-        assert!(refused("bin/program").contains("two files want to be /bin/program"));
+        assert!(refused("bin/program").contains("two files for /bin/program"));
         assert!(refused("bin/program/x").contains("is a file and a folder"));
         let whole = FileArg { host: concat!(env!("CARGO_MANIFEST_DIR"), "/src").into(), guest: "tmp".into() };
         assert!(tree.add_file_arg(&whole).unwrap().sentence().is_none());
     }
 
     #[test]
-    fn what_cannot_come_along_is_told() {
+    fn skipped_files_are_reported() {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path();
         fs::create_dir(folder.join("in")).unwrap();

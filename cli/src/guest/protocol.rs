@@ -1,4 +1,4 @@
-//! What a guest says on its control port: one JSON object per line.
+//! The lines that a guest writes to its control port: one JSON object per line.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line {
-    /// The kernel runs.
+    /// The kernel has started.
     Booted {
-        /// CPUs that came up.
+        /// The number of CPUs that came up.
         cpus: u32,
-        /// Memory that the kernel found.
+        /// The bytes of memory that the kernel found.
         memory_bytes: u64,
     },
-    /// The program reads its standard input: one frame of it, please.
+    /// The program reads its standard input. The host sends one frame.
     Stdin,
-    /// The kernel's log.
+    /// A message of the kernel's log.
     Log {
-        /// error, warn, info, debug.
+        /// error, warn, info or debug.
         level: String,
         /// The message.
         text: String,
     },
-    /// A Linux call without implementation; named once.
+    /// A system call that is not implemented. Each is reported once.
     UnknownSyscall {
         /// Its number.
         number: u64,
@@ -35,28 +35,28 @@ pub enum Line {
     Crash(Box<Crash>),
     /// Memory ran out and the program was killed for it.
     Oom {
-        /// Who and why.
+        /// The page, the process and its memory.
         text: String,
     },
     /// The kernel itself failed.
     Panic {
-        /// Where and why.
+        /// The place and the reason.
         text: String,
     },
     /// The last line instead of `Exit`: the program was not started.
     Refused {
-        /// Why not.
+        /// The reason.
         text: String,
     },
-    /// Counters, when the program is gone.
+    /// Counters, after the program has ended.
     Stats(Stats),
-    /// What the kernel's memory was used for, when the program is gone.
+    /// The owners of physical memory, after the program has ended.
     Owners(Owners),
     /// The last line: how the program ended.
     Exit {
-        /// What it passed to exit.
+        /// The status of `exit`.
         status: Option<i32>,
-        /// The signal that killed it.
+        /// The signal that killed the program.
         signal: Option<i32>,
     },
 }
@@ -64,14 +64,14 @@ pub enum Line {
 /// The state of a thread that crashed.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Crash {
-    /// Where the guest has the program that died; empty if it cannot say.
+    /// The path in the guest of the program that died, or empty if the guest does not know it.
     #[serde(default)]
     pub program: String,
     /// The signal's number.
     pub signal: i32,
     /// The thread.
     pub tid: u32,
-    /// The address that was touched.
+    /// The address that was accessed.
     #[serde(deserialize_with = "hex")]
     pub address: u64,
     /// read, write or exec.
@@ -80,42 +80,43 @@ pub struct Crash {
     /// General registers by name.
     #[serde(deserialize_with = "hex_map")]
     pub registers: BTreeMap<String, u64>,
-    /// Where a position-independent program was loaded; 0 for the others.
+    /// The address where a position-independent program was loaded, or 0 for other programs.
     #[serde(deserialize_with = "hex")]
     pub load_bias: u64,
-    /// Address of the first byte of `stack`.
+    /// The address of the first byte of `stack`.
     #[serde(deserialize_with = "hex")]
     pub stack_base: u64,
     /// Bytes of the stack upwards, in hexadecimal.
     pub stack: String,
 }
 
-/// What the kernel counted.
+/// The kernel's counters.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct Stats {
-    /// By name, one number per core. A core that gives back more than it took counts below zero.
+    /// The counters by name, one number per core. A core that gives back more than it took has a negative
+    /// number.
     pub counters: BTreeMap<String, Vec<i64>>,
-    /// Frames that were not given back.
+    /// The frames that were not freed.
     pub leaked_frames: i64,
-    /// Radix nodes that were not given back.
+    /// The radix nodes that were not freed.
     pub leaked_nodes: i64,
 }
 
 impl Stats {
-    /// A counter summed over cores; 0 if the kernel does not know it.
+    /// Returns a counter summed over cores, or 0 if the kernel does not know it.
     pub fn total(&self, name: &str) -> i64 {
         self.counters.get(name).map_or(0, |cores| cores.iter().sum())
     }
 }
 
-/// What physical memory was used for.
+/// The owners of physical memory.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Owners {
-    /// First address, address past the last, kind: both in hexadecimal.
+    /// The first address, the address past the last one, and the kind. Both addresses are in hexadecimal.
     pub ranges: Vec<(Address, Address, String)>,
 }
 
-/// An address that travels as hexadecimal text.
+/// An address that is encoded as hexadecimal text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 pub struct Address(#[serde(deserialize_with = "hex")] pub u64);
 

@@ -1,7 +1,7 @@
-//! The signals that end a run: Ctrl-C, a polite kill, a closed terminal.
+//! The signals that end a run: SIGINT, SIGTERM, SIGHUP.
 //!
 //! They are caught once for the whole process. While a guest runs they go to its session, which ends it and
-//! reports; at any other time they end the process with the status a shell expects.
+//! reports. At any other time they end the process with the status that a shell expects.
 
 use std::sync::Mutex;
 use std::thread;
@@ -28,7 +28,7 @@ fn deliver(signal: i32) {
     }
 }
 
-/// While this lives, signals go to its action.
+/// A watch for signals. While it lives, signals go to its action.
 pub struct Watch(());
 
 impl Watch {

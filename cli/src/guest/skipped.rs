@@ -1,22 +1,22 @@
-//! What a folder holds that cannot be handed over, counted by kind.
+//! Files of a folder that cannot be copied into the guest, counted by kind.
 
 use std::collections::BTreeMap;
 use std::fs::FileType;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// How many of each kind, and where the first was.
+/// The number of files of each kind, and the path of the first.
 #[derive(Debug, Default)]
 pub struct Skipped(BTreeMap<&'static str, (usize, PathBuf)>);
 
 impl Skipped {
-    /// Counts one.
+    /// Counts a file.
     pub fn note(&mut self, path: &Path, kind: FileType) {
         let (count, _) = self.0.entry(name(kind)).or_insert_with(|| (0, path.to_owned()));
         *count += 1;
     }
 
-    /// What a person is told, if there is something to tell.
+    /// Returns a sentence about them, if there are any.
     pub fn sentence(&self) -> Option<String> {
         let kinds = self.0.iter().map(|(kind, (count, first))| match count {
             1 => format!("1 {kind} ({})", first.display()),

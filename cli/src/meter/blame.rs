@@ -29,12 +29,12 @@ pub struct Blame {
     /// Set if they touched different bytes of it.
     pub false_sharing: bool,
     /// The code on both sides.
-    pub pairs: Vec<Fight>,
+    pub pairs: Vec<CodePair>,
 }
 
 /// Two places in code that contend for a line.
 #[derive(Clone, Debug, Serialize)]
-pub struct Fight {
+pub struct CodePair {
     /// The place whose CPU had the line.
     pub from: String,
     /// The place whose CPU took it.
@@ -57,14 +57,19 @@ pub fn name(lines: &[Line], rounds: usize, owners: Option<&Owners>, names: &Name
         invalidations: per_round(line.invalidations),
         cpus: line.cpus.len(),
         false_sharing: line.false_sharing,
-        pairs: line.pairs.iter().take(PAIRS).map(|pair| fight(pair, per_round(pair.count), names)).collect(),
+        pairs: line
+            .pairs
+            .iter()
+            .take(PAIRS)
+            .map(|pair| code_pair(pair, per_round(pair.count), names))
+            .collect(),
     };
     lines.iter().take(LINES).map(named).collect()
 }
 
-fn fight(pair: &Pair, count: f64, names: &Names<'_>) -> Fight {
+fn code_pair(pair: &Pair, count: f64, names: &Names<'_>) -> CodePair {
     let (from, to) = (names.code(pair.from.0), names.code(pair.to.0));
-    Fight { from, to, kind: pair.kind.replace("upgrades", "upgrade").replace('_', " "), count }
+    CodePair { from, to, kind: pair.kind.replace("upgrades", "upgrade").replace('_', " "), count }
 }
 
 #[cfg(test)]

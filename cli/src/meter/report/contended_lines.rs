@@ -2,7 +2,7 @@
 
 use super::html::escape;
 use super::{is_last, number};
-use crate::meter::blame::{Blame, Fight};
+use crate::meter::blame::{Blame, CodePair};
 use crate::meter::row::Cell;
 
 /// The number of lines that are shown without a click.
@@ -14,8 +14,8 @@ pub fn blame(cells: &[Cell]) -> String {
     let shown: String = most.map(|cell| lines_of(cell, OPEN)).collect();
     let hidden: String = others.map(|cell| lines_of(cell, 0)).collect();
     format!(
-        "<h2>Who fights over what</h2>\n<p>The lines that were transferred most, with the code on both sides: the one that had the \
-             line, and the one that took it. All numbers are per round.</p>\n{shown}{hidden}"
+        "<h2>Contended lines</h2>\n<p>The lines that were transferred most, with the code on both sides: the code that had the \
+             line, and the code that took it. All numbers are per round.</p>\n{shown}{hidden}"
     )
 }
 
@@ -38,7 +38,7 @@ fn lines_of(cell: &Cell, open: usize) -> String {
 
 fn line(line: &Blame) -> String {
     let sharing = if line.false_sharing { " <span class=tag>false sharing</span>" } else { "" };
-    let pair = |pair: &Fight| {
+    let pair = |pair: &CodePair| {
         let code = |text: &str| format!("<code>{}</code>", escape(text));
         format!(
             "<tr><td class=number>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",

@@ -58,7 +58,7 @@ fn speeds(cells: &[Cell]) -> Chart {
         }
     };
     let title = "Predicted rounds per second of all CPUs. Dots: from counts at that number of CPUs. Dashed: beyond what was \
-                 counted, counts going on as before; shaded: up to counts staying as they are. Dotted: perfect scaling.";
+                 counted, if counts go on as before. Shaded: up to the curve of counts that stay as they are. Dotted: perfect scaling.";
     let curves = systems(cells).into_iter().enumerate().map(curve).collect();
     Chart { across: CPUS, up: ("", Axis::Logarithmic), title: title.to_owned(), curves, ideal: Some(0) }
 }

@@ -29,16 +29,16 @@ pub fn model_text() -> String {
     )
 }
 
-const LAW: &str = "<p>Rounds per second are the least of three: <b>N / cycles</b> of a round, each CPU on its own; <b>1 / (transfers of the \
-hottest line · latency)</b>, because a line is in one place at a time; <b>1 / waiting</b>, the time of a round during which other CPUs sleep, \
+const LAW: &str = "<p>Rounds per second are the least of three: <b>N / cycles</b> of a round, if each CPU works on its own, <b>1 / (transfers of the \
+hottest line · latency)</b>, because a line is in one place at a time, and <b>1 / waiting</b>, the time of a round during which other CPUs sleep, \
 where they do. A round's cycles are its instructions, the iterations of string instructions by which pages are zeroed and copied, each kind of transfer times its latency, and its interrupts. Latencies: David, Guerraoui, \
-Trigonakis, <i>Everything you always wanted to know about synchronization but were afraid to ask</i>, SOSP 2013, table 2 (Xeon); for another socket \
+Trigonakis, <i>Everything you always wanted to know about synchronization but were afraid to ask</i>, SOSP 2013, table 2 (Xeon). For another socket it is \
 the mean over seven, three of them one hop away and four two hops.</p>";
 
 const EXTRAPOLATION: &str = "<p><b>Between</b> numbers of CPUs that were counted, counts per round go in straight lines. <b>Beyond</b> the largest, \
-the dashed curve continues the line through the last two (both of more than one CPU), except of what costs less than a hundredth of a round, and of what falls; the shaded area reaches to where counts would stay as they were \
+the dashed curve continues the line through the last two (both of more than one CPU), except for counts that cost less than a hundredth of a round, and for falling counts. The shaded area reaches to the curve of counts that stay as they were \
 last. Only the latencies change then. Queues in front of a line that is not yet saturated, caches that are full, and memory that is far are left out, \
-so real machines are slower; the shape is the prediction.</p>";
+so real machines are slower. The shape is the prediction.</p>";
 
 const UNSEEN: &str = "<p><b>Not seen</b> by the emulator's plugin: instruction fetches, page walks and the accessed and dirty bits that they write, \
 exception frames that the CPU pushes, evictions. Shared page tables cost more on real machines than this page says.</p>";

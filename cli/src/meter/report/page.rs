@@ -94,7 +94,7 @@ fn results(cells: &[Cell]) -> String {
         ]
     };
     table(&heading, cells.iter().map(row))
-        + "<p class=soft>instructions, transfers and invalidations: medians; IPIs, targets, faults, flushes and predictions: means.</p>\n"
+        + "<p class=soft>Instructions, transfers and invalidations are medians. IPIs, targets, faults, flushes and predictions are means.</p>\n"
 }
 
 /// Formats the counts by phase, or nothing if the program marks no phases.
@@ -104,7 +104,7 @@ fn phases(cells: &[Cell]) -> String {
         return String::new();
     }
     format!(
-        "<h2>By phase</h2>\n<p>What the program said that it was doing: means per round.</p>\n{}",
+        "<h2>By phase</h2>\n<p>The phases that the program marks: means per round.</p>\n{}",
         table(&phases::HEADING, rows)
     )
 }
