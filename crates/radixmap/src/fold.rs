@@ -1,33 +1,36 @@
-//! How the tree changes shape: a folded slot expands into a child, a child folds back, an empty one collapses.
+//! Changes of the tree's shape: a folded slot expands into a child, a child folds back, an empty one
+//! collapses.
 //!
 //! ```text
-//!            expand: the slot is held                       collapse: nobody used a slot for an epoch
+//!            expand: the slot is held                       collapse: no slot was used for an epoch
 //!   empty or value, LOCK ──────────────▶ child ──────────────▶ child, DYING ──────────────▶ empty
 //!                        one store by            Refcache, when       Refcache, by CAS;
 //!                        the holder              the count is 0       then `collapse` runs
 //! ```
-//! A node's count is the number of its used slots (a value or a child; a lock is no use), and of what else holds a
-//! [leaf](crate::leaf). The children hold their parent by the slots that they are in, so nodes go from the leaves up, one
-//! level every few epochs, and a root, which its map holds, goes last.
+//! A node's count is the number of its used slots (a value or a child, but not a lock) and, for a
+//! [leaf](crate::leaf), of its holds. The children hold their parent by the slots that they are in. So nodes
+//! are freed from the leaves up, one level every few epochs, and a root, which its map holds, is freed last.
 //!
 //! ```text
 //!            fold: all slots of the child are held
 //!   child, DYING or not ──── CAS by the holder ────▶ value, LOCK         and then each slot of the child ────▶ gone
 //! ```
-//! Whoever waits at a slot of the child, or comes to it by what the parent's slot said before, finds it gone and looks at
-//! the parent's slot again. The child goes to Refcache like any node that nobody uses, but not by the parent's slot,
-//! which is another's.
+//! A core that waits at a slot of the child, or comes to it by an old word of the parent's slot, finds the
+//! slot gone and looks at the parent's slot again. The child goes to Refcache like any unused node, but
+//! without the parent's slot as its name, because that slot has another word.
 //!
-//! 1. Nobody sees a new subtree before it is complete, locked where its maker will hold it, and published by one store.
-//! 2. A count is told of each transition of each slot once, by the slot's holder (who makes or clears it), by the
+//! 1. No core sees a new subtree before it is complete, locked where its maker will hold it, and published by
+//!    one store.
+//! 2. Each transition of each slot is counted once: by the slot's holder (who makes or clears it), by the
 //!    expander (empty to child), or by `collapse` (child to empty).
-//! 3. `collapse` has the node to itself: the count was 0 for an epoch and no core that entered before has kept its loan
-//!    through it; who came later took `DYING` off, and then Refcache's CAS failed. Of a folded node: who came later did
-//!    not find it any more, or told Refcache to wait, by folding it (`unname`).
-//! 4. A folder counts its value in the parent before the child stops being counted there, which is in `collapse`: the
-//!    parent stays as long as the child, whose parent others may ask for.
-//! 5. Nothing is used in a folded node: its slots are told off by the folder, when they are gone. Nobody holds it besides: who
-//!    did was made to give up by whoever folds.
+//! 3. `collapse` has the node to itself. The count was 0 for an epoch, and no core that entered before has
+//!    kept its loan through it. A core that came later cleared `DYING`, and then Refcache's CAS failed. A
+//!    core that came to a folded node later did not find it any more, or told Refcache to wait, by folding it
+//!    (`unname`).
+//! 4. A folder counts its value in the parent before the child stops being counted there, which is in
+//!    `collapse`. So the parent stays as long as the child, whose parent other cores may ask for.
+//! 5. Nothing is used in a folded node: the folder subtracts its slots when they are gone. It has no holds
+//!    either: the folder has made the holders release them.
 
 use alloc::sync::Arc;
 use core::mem;
@@ -43,21 +46,23 @@ use crate::node::{FANOUT, NodeRef, Part, TOP};
 use crate::slot::Word;
 use crate::stats::NodeCounters;
 
-/// Every node starts with this count, and `settle` takes off what is not used: so a node whose slots stay empty falls to
-/// zero like any other, which is what brings it to Refcache's notice.
+/// The count with which every node starts. `settle` subtracts the unused slots, so a node whose slots stay
+/// empty falls to zero like any other, and only then does Refcache review it.
 pub(crate) const HOLD: i64 = FANOUT as i64;
 
-/// Replaces `part.slot`, which the caller holds and which said `word`, by a child (and, along the ends of
-/// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot. The child.
+/// Replaces `part.slot`, which the caller holds and which had `word`, by a child (and, along the ends of
+/// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot.
+/// Returns the child.
 ///
-/// The whole subtree is built in private, its slots locked where the caller will hold them, and then published by
-/// one store. If memory runs out nobody has seen anything: the caller holds the slot as it was.
+/// The whole subtree is built in private, its slots locked where the caller will hold them, and then
+/// published by one store. If memory runs out no other core has seen anything, and the caller holds the slot
+/// as it was.
 pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result<NodeRef<'p>, OutOfMemory> {
     let mut fresh = Fresh::default();
     let seed = Seed { word: word.unlocked(), second: part.second(word), part: here.part };
     let child = fresh.grow(part, &seed)?;
     if !word.is_used() {
-        // Before anybody can see the child, let alone take it away again.
+        // This comes before any core can see the child, or take it away again.
         part.node.count(here, 1);
         part.node.touch(&part.keys);
     }
@@ -66,8 +71,8 @@ pub(crate) fn expand<'p>(here: &Here<'p>, part: &Part<'p>, word: Word) -> Result
     Ok(child)
 }
 
-/// Replaces `node`, all slots of which the caller holds, by a value in `part.slot`, its parent's, which the caller holds
-/// from now on. If there is no memory for the second word nothing has changed.
+/// Replaces `node`, all slots of which the caller holds, by a value in `part.slot`, its parent's slot, which
+/// the caller holds from now on. If there is no memory for the second word, nothing has changed.
 pub(crate) fn fold<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
@@ -88,7 +93,7 @@ pub(crate) fn fold<'p>(
     Ok(())
 }
 
-/// What the slots of new nodes say: what the expanded slot said, or in a leaf their parts of it.
+/// The word for the slots of new nodes: the word of the expanded slot, or in a leaf their parts of it.
 struct Seed {
     word: Word,
     second: u64,
@@ -96,7 +101,7 @@ struct Seed {
 }
 
 impl Seed {
-    /// Memory for a node of this level.
+    /// Allocates memory for a node of this level.
     fn allocate(&self, level: u32) -> Result<Memory, OutOfMemory> {
         let main = self.word.main();
         match self.word.is_used() {
@@ -123,8 +128,8 @@ struct Sapling<'p> {
 }
 
 impl<'p> Fresh<'p> {
-    /// A child for the slot of `part`: every slot has its part of `seed`, those in `part.keys` are locked, and those that
-    /// they cover in part have grown children in turn.
+    /// Makes a child for the slot of `part`. Every slot has its part of `seed`, those in `part.keys` are
+    /// locked, and those that they cover in part have children in turn.
     fn grow(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let at = self.len;
         let node = self.plant(part, seed)?;
@@ -138,11 +143,11 @@ impl<'p> Fresh<'p> {
         Ok(node)
     }
 
-    /// One node for `grow`.
+    /// Makes one node for `grow`.
     fn plant(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
         let level = part.node.level() - 1;
         let memory = seed.allocate(level)?;
-        // SAFETY: fresh memory; it is freed by `Drop` before publication or by `collapse` long after.
+        // SAFETY: fresh memory. It is freed by `Drop` before publication or by `collapse` long after.
         let node = unsafe { memory.init(HOLD, part) };
         node.hold_slots(&part.keys);
         let used = if seed.word.is_used() { HOLD } else { 0 };
@@ -157,7 +162,7 @@ impl<'p> Fresh<'p> {
         Ok(node)
     }
 
-    /// The subtree is published: lets go of its nodes.
+    /// Releases the nodes of a subtree that is published.
     fn settle(mut self, here: &Here<'p>) {
         for sapling in mem::take(&mut self.nodes).into_iter().flatten() {
             sapling.node.counters().created(here.pin);
@@ -171,21 +176,23 @@ impl<'p> Fresh<'p> {
 impl Drop for Fresh<'_> {
     fn drop(&mut self) {
         for sapling in mem::take(&mut self.nodes).into_iter().flatten() {
-            // SAFETY: never published (`settle` takes published ones out), so nobody else knows the memory.
+            // SAFETY: never published (`settle` takes published ones out), so no other core has a pointer to
+            // the memory.
             unsafe { sapling.memory.free() };
         }
     }
 }
 
-/// Refcache's last word on a node: no slot was used for a whole epoch, and the parent's slot has just become
-/// empty, by the same compare-and-swap that made sure of nobody having entered meanwhile.
+/// Frees a node, as its last reviewer in Refcache. No slot was used for a whole epoch, and the parent's slot
+/// has just become empty, by the same compare-and-swap that made sure that no core had entered meanwhile.
 ///
 /// # Safety
 /// Called by Refcache only, once, for a node made by `Memory::init`.
 pub(crate) unsafe fn collapse(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let node = header.cast::<Node>();
-    // SAFETY: the header is the node's first field, the node is initialised and now ours alone; its parent, whose
-    // used slot we were until just now, waits for this decrement, and so does all that is above; the root owns the counters.
+    // SAFETY: the header is the node's first field, and the node is initialised and ours alone now. Its
+    // parent, one of whose used slots it was until just now, waits for this decrement, and so does everything
+    // above. The root owns the counters.
     unsafe {
         let above = node.as_ref().links.above;
         above.counters().as_ref().collapsed(pin);

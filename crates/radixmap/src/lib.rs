@@ -1,12 +1,13 @@
-//! A concurrent map from 36-bit keys to small values, made for address spaces: ranges are locked, filled and cleared
-//! in one piece, and operations on ranges that do not overlap write no common cache line.
+//! A concurrent map from 36-bit keys to small values, made for address spaces: ranges are locked, filled and
+//! cleared as a whole, and operations on ranges that do not overlap write no common cache line.
 //!
-//! The map is a radix tree, 4 levels of 512 slots of one word: a node is one frame, and a second one where values have
-//! second words (see [`Value`]). Where the keys below a slot all have the same value
-//! or none, the slot says so and there is no node below it (it is *folded*). Each slot has a lock bit. A range is locked
-//! slot by slot from left to right; a folded slot that sticks out of the range *expands*, and the lock moves down with
-//! the keys. Nodes that nobody uses *collapse*: [Refcache](refcache) counts the used slots of each node without shared
-//! writes, and takes a node away when none was used for a whole epoch. A descent locks nothing and counts nothing.
+//! The map is a radix tree, 4 levels of 512 slots of one word. A node is one frame, and a second one where
+//! values have second words (see [`Value`]). Where the keys below a slot all have the same value or none, the
+//! slot has that value and there is no node below it (it is *folded*). Each slot has a lock bit. A range is
+//! locked slot by slot from left to right. A folded slot that sticks out of the range *expands*, and the lock
+//! moves down to the keys. Unused nodes *collapse*: [Refcache](refcache) counts the used slots of each node
+//! without shared writes, and frees a node when none was used for a whole epoch. A descent locks nothing and
+//! counts nothing.
 //!
 //! ```
 //! # #[derive(Clone, Copy, Debug, PartialEq)] struct Prot(u64);
@@ -35,11 +36,12 @@
 //! # Ok::<(), radixmap::OutOfMemory>(())
 //! ```
 //!
-//! Files: `slot` (the bits), `section` (slots that say the same as one), `memory` (where nodes live), `side` (second words), `node` (how a key finds its
-//! slot), `lock` (the protocol of ranges), `subtree` (a range below one node), `extent` (how far some
-//! slots reach), `fold` (expansion, folding, collapse), `expand` (what a holder may do), `iter` and `entry` (what it does), `look` (what anybody sees),
-//! `copy` (of a whole map), `leaf` (leaves whose frames serve as page tables), `overlap` (a core that waits
-//! for itself). The arguments are in `docs/design/radix.md`.
+//! The files are `slot` (the bits), `section` (runs of equal slots with one word), `memory` (the memory of
+//! nodes), `side` (second words), `node` (from a key to its slot), `lock` (the protocol of ranges), `subtree`
+//! (a range below one node), `extent` (the keys that some slots cover), `fold` (expansion, folding,
+//! collapse), `expand` (the rights of a holder), `iter` and `entry` (the actions of a holder), `look`
+//! (lookups without a lock), `copy` (copying a whole map), `leaf` (leaves whose frames serve as page tables),
+//! and `overlap` (detection of a core that waits for itself). The arguments are in `docs/design/radix.md`.
 #![no_std]
 #![warn(missing_debug_implementations)]
 
@@ -89,7 +91,7 @@ pub use slot::TAGS;
 use slot::Word;
 pub use stats::{NodeCounters, Stats};
 
-/// Keys have this many bits.
+/// The number of bits of a key.
 pub const KEY_BITS: u32 = if cfg!(loom_wide) {
     4
 } else if cfg!(loom) {
@@ -101,33 +103,37 @@ pub const KEY_BITS: u32 = if cfg!(loom_wide) {
 /// The smallest number that is too large for a key.
 pub const KEY_END: u64 = 1 << KEY_BITS;
 
-/// Keys of a leaf: so many, aligned, are a *block*, which may be folded into one slot.
+/// Number of keys of a leaf. This many aligned keys are a *block*, which may be folded into one slot.
 pub const BLOCK: u64 = node::slot_keys(1);
 
-/// What a node costs that is dismantled besides its used slots, in slots.
+/// The cost of dismantling a node in addition to its used slots, in slots.
 const GONE: u64 = 8;
 
-/// What a map stores for each key: a main word of 60 bits, and a second word for what few keys have.
+/// A value that a map stores for each key: a main word of 60 bits, and a second word for data that few keys
+/// have.
 pub trait Value: Copy {
-    /// The main word, in which the bits of [`TAGS`] are 0, and the second word, in which the lowest bit is 0. If the second
-    /// word is 0 it costs nothing; if it is the same for all keys of a leaf that have one, next to nothing.
+    /// Returns the main word, in which the bits of [`TAGS`] are 0, and the second word, in which the lowest
+    /// bit is 0. A second word of 0 costs nothing. A second word that is the same for all keys of a leaf that
+    /// have one costs almost nothing.
     fn to_words(self) -> (u64, u64);
-    /// The value that `to_words` took apart.
+    /// Returns the value that has these words.
     fn from_words(main: u64, second: u64) -> Self;
-    /// Whether neighbours that have the same value, with this main word, may be shown as one ([`Run`]).
+    /// Returns whether neighbours that have the same value, with this main word, may be shown as one
+    /// ([`Run`]).
     #[inline]
     fn joins(_main: u64) -> bool {
         true
     }
-    /// What key `key` of a folded [`BLOCK`] that has this value has, counted from the block's first key. The second word is
-    /// the same for all. A value whose parts differ is never given to a larger slot.
+    /// Returns the value of key `key` of a folded [`BLOCK`] that has this value, counted from the block's
+    /// first key. The second word is the same for all keys. A value whose parts differ is never given to a
+    /// larger slot.
     #[inline]
     fn part(self, _key: u64) -> Self {
         self
     }
 }
 
-/// No memory for a node.
+/// The error of an allocation of a node that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -139,7 +145,7 @@ impl fmt::Display for OutOfMemory {
 
 impl core::error::Error for OutOfMemory {}
 
-/// What [`RadixMap::peek`] saw.
+/// The answer of [`RadixMap::peek`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peek {
     /// The keys of the slot that covers the key.
@@ -148,28 +154,29 @@ pub struct Peek {
     pub used: bool,
 }
 
-/// See the crate. Every core that calls a method must be online in the map's Refcache domain.
+/// The map: see the crate. Every core that calls a method must be online in the map's Refcache domain.
 #[derive(Debug)]
 pub struct RadixMap<V: Value, R: Domain> {
     refcache: R,
     root: Root,
     id: MapId,
-    /// It was dismantled.
+    /// Whether the map was dismantled.
     is_empty: bool,
     _values: PhantomData<fn(V) -> V>,
 }
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
-    /// An empty map in the domain `refcache`, with counters of its own.
+    /// Makes an empty map in the domain `refcache`, with counters of its own.
     pub fn new(pin: &Pinned, refcache: R) -> Result<Self, OutOfMemory> {
         let counters = Arc::new(NodeCounters::new(refcache.cores()));
         Self::with_counters(pin, refcache, counters)
     }
 
-    /// An empty map that counts its nodes in `counters`, which may be shared with other maps and outlive this one.
+    /// Makes an empty map that counts its nodes in `counters`, which may be shared with other maps and
+    /// outlive this one.
     ///
     /// # Panics
-    /// If the counters are for fewer cores than the domain.
+    /// Panics if the counters are for fewer cores than the domain.
     pub fn with_counters(
         pin: &Pinned,
         refcache: R,
@@ -180,12 +187,12 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         Ok(Self { refcache, root, id: MapId::new(), is_empty: false, _values: PhantomData })
     }
 
-    /// Locks `keys`, left to right, waiting for whoever holds some of them. If memory runs out, nothing is locked, and no
-    /// value has changed.
+    /// Locks `keys`, left to right, and waits for the holders of some of them. If memory runs out, nothing is
+    /// locked, and no value has changed.
     ///
     /// # Panics
-    /// If the range is empty or goes beyond [`KEY_END`]. In debug builds, if this core holds some of the keys already: it would
-    /// wait for ever.
+    /// Panics if the range is empty or goes beyond [`KEY_END`]. In debug builds, panics if this core holds
+    /// some of the keys already, because it would wait for ever.
     #[inline(always)]
     pub fn lock_range<'g, E: Expand>(
         &'g self,
@@ -197,10 +204,10 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         Held::lock(self.here(pin), self.root.node(), keys, E::MODE).map(RangeGuard::new)
     }
 
-    /// Locks `keys` and all of each folded slot that sticks out of them: that needs no memory.
+    /// Locks `keys` and all of each folded slot that sticks out of them, which needs no memory.
     ///
     /// # Panics
-    /// As [`lock_range`](Self::lock_range).
+    /// Panics where [`lock_range`](Self::lock_range) does.
     #[inline(always)]
     pub fn lock_whole<'g>(&'g self, pin: &'g Pinned, keys: Range<u64>) -> RangeGuard<'g, V, Never> {
         match self.lock_range(pin, keys, Never) {
@@ -209,19 +216,20 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         }
     }
 
-    /// Locks all keys, which no slot sticks out of: that needs no memory.
+    /// Locks all keys. No slot sticks out of them, so it needs no memory.
     ///
     /// # Panics
-    /// As [`lock_range`](Self::lock_range).
+    /// Panics where [`lock_range`](Self::lock_range) does.
     pub fn lock_all<'g>(&'g self, pin: &'g Pinned) -> RangeGuard<'g, V> {
         RangeGuard::new(self.lock_whole(pin, 0..KEY_END).into_held())
     }
 
-    /// Locks `key` alone if it has a value, and nothing otherwise: what a page fault needs. If somebody holds the key, it
-    /// waits: a key that is cleared and set again under one lock is never seen without a value.
+    /// Locks `key` alone if it has a value, and nothing otherwise, as a page fault needs. It waits for a
+    /// holder of the key, so a key that is cleared and set again under one lock is never seen without a
+    /// value.
     ///
     /// # Panics
-    /// If the key is not below [`KEY_END`].
+    /// Panics if the key is not below [`KEY_END`].
     #[inline(always)]
     pub fn lock_key<'g>(
         &'g self,
@@ -231,11 +239,11 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         self.lock_key_or_block(pin, key, |_| false)
     }
 
-    /// The same; but if all of the key's [`BLOCK`] is folded, and its value is one that `whole` wants, it locks the block, as
-    /// one slot.
+    /// Locks `key` as [`lock_key`](Self::lock_key) does. But if all of the key's [`BLOCK`] is folded, and
+    /// `whole` returns true for its value, locks the block, as one slot.
     ///
     /// # Panics
-    /// If the key is not below [`KEY_END`].
+    /// Panics if the key is not below [`KEY_END`].
     #[inline(always)]
     pub fn lock_key_or_block<'g>(
         &'g self,
@@ -248,49 +256,52 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         Ok(Held::lock_key(self.here(pin), self.root.node(), key, whole)?.map(RangeGuard::new))
     }
 
-    /// Looks at `key` without a lock: a hint, which may be out of date when it arrives.
+    /// Looks at `key` without a lock. The answer is a hint, which may be out of date when it arrives.
     ///
     /// # Panics
-    /// If the key is not below [`KEY_END`].
+    /// Panics if the key is not below [`KEY_END`].
     pub fn peek(&self, pin: &Pinned, key: u64) -> Peek {
         assert!(key < KEY_END, "not a key");
         lock::peek(self.here(pin), self.root.node(), key)
     }
 
-    /// Where the frame of main words is that has `key` in a leaf, and what a machine reads there that walks it as a page
-    /// table: the main word and the map's tags. None: no leaf covers the key.
+    /// Returns the address of the leaf's frame of main words that has `key`, and the word that a machine
+    /// reads there when it walks the frame as a page table: the main word and the map's tags. Returns `None`
+    /// if no leaf covers the key.
     ///
     /// # Panics
-    /// If the key is not below [`KEY_END`].
+    /// Panics if the key is not below [`KEY_END`].
     pub fn leaf_word(&self, pin: &Pinned, key: u64) -> Option<(usize, u64)> {
         assert!(key < KEY_END, "not a key");
         lock::leaf_word(self.here(pin), self.root.node(), key)
     }
 
-    /// Shows every leaf to `visit`, without a lock: one that comes or goes meanwhile may be missed.
+    /// Shows every leaf to `visit`, without a lock. A leaf that comes or goes meanwhile may be missed.
     pub fn each_leaf(&self, pin: &Pinned, mut visit: impl FnMut(Leaf<'_>)) {
         let here = self.here(pin);
         subtree::each_node(&here, self.root.node(), &mut |node| leaf::show(&here, node, &mut visit));
     }
 
-    /// Looks along `keys` without a lock for a value: the keys of the first slot that has one, which may begin before
-    /// the range. A hint, like [`RadixMap::peek`]; land without nodes costs one step for each empty slot.
+    /// Looks along `keys` without a lock for a value. Returns the keys of the first slot that has one, which
+    /// may begin before the range. The answer is a hint, like that of [`RadixMap::peek`]. A range without
+    /// nodes costs one step for each empty slot.
     ///
     /// # Panics
-    /// If the range is empty or goes beyond [`KEY_END`].
+    /// Panics if the range is empty or goes beyond [`KEY_END`].
     pub fn first_used(&self, pin: &Pinned, keys: Range<u64>) -> Option<Range<u64>> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         lock::first_used(self.here(pin), self.root.node(), keys)
     }
 
-    /// Shows what `keys` have to `visit`, from the left, without a lock: runs of keys whose values have the same second word, and
-    /// the same bits of `mask` in their main words; each run as the value of its first key, each
-    /// slot as it was when the walk came by. Land without nodes costs next to nothing. Nobody waits for the
-    /// walk; it waits for the holder of a slot whose value has a second word. If such a value is replaced and
-    /// comes back while it is read, it may be shown with the second word of the one in between.
+    /// Shows the values of `keys` to `visit`, from the left, without a lock. It shows runs of keys whose
+    /// values have the same second word, and the same bits of `mask` in their main words. Each run has the
+    /// value of its first key, and each slot the word that it had when the walk came by. A range without
+    /// nodes costs almost nothing. No holder waits for the walk, but the walk waits for the holder of a slot
+    /// whose value has a second word. If such a value is replaced and comes back while it is read, it may be
+    /// shown with the second word of the value in between.
     ///
     /// # Panics
-    /// If the range goes beyond [`KEY_END`].
+    /// Panics if the range goes beyond [`KEY_END`].
     pub fn look<B>(
         &self,
         pin: &Pinned,
@@ -307,38 +318,40 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         }
     }
 
-    /// Shows where each frame of the map's nodes begins to `visit`: one for each node, and one more where there are second
-    /// words. An estimate while others work.
+    /// Shows the address of each frame of the map's nodes to `visit`: one for each node, and one more where
+    /// there are second words. It is an estimate while other cores work.
     pub fn each_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {
         let frames = &mut |node: NodeRef<'_>| node.frames().for_each(&mut *visit);
         subtree::each_node(&self.here(pin), self.root.node(), frames);
     }
 
-    /// The domain that counts the nodes.
+    /// Returns the domain that counts the nodes.
     pub fn domain(&self) -> &Refcache {
         &self.refcache
     }
 
-    /// Nodes created and collapsed so far, the root included.
+    /// Returns the numbers of nodes created and collapsed so far, including the root.
     pub fn stats(&self) -> Stats {
         self.counters().total()
     }
 
-    /// The same for each core.
+    /// Returns these numbers for each core.
     pub fn counters(&self) -> &NodeCounters {
         self.root.node().counters()
     }
 
-    /// Takes every value away and shows it to `f`, and every leaf to `leaf`, which gives up what it holds; without a lock:
-    /// the caller has the map exclusively. On whichever core, online or not. The map is empty afterwards, and is meant to go:
-    /// the nodes of what is put into it from then on are never freed.
+    /// Takes every value away and shows it to `f`, and shows every leaf to `leaf`, which releases its holds.
+    /// It takes no lock, because the caller has the map exclusively. It runs on any core, online or not. The
+    /// map is empty afterwards, and is meant to be dropped: nodes for values that are stored later are never
+    /// freed.
     pub fn dismantle(&mut self, pin: &Pinned, f: impl FnMut(Range<u64>, V), leaf: impl FnMut(Leaf<'_>)) {
         let rest = self.dismantle_piece(pin, 0, u64::MAX, f, leaf);
         debug_assert!(rest.is_none(), "there are no more slots");
     }
 
-    /// The same from key `from` on, for about `slots` slots; where the next piece begins, or none: the map is empty. A piece
-    /// ends at a node, which counts as some slots more.
+    /// Dismantles as [`dismantle`](Self::dismantle) does from key `from` on, for about `slots` slots. Returns
+    /// the start of the next piece, or `None` if the map is empty. A piece ends at a node, which counts as
+    /// some slots more.
     pub fn dismantle_piece(
         &mut self,
         pin: &Pinned,
@@ -353,7 +366,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
             f(part.keys.clone(), V::from_words(word.main(), part.second(word)));
         };
         let enter = &mut |left: &mut u64, tally: &Tally<'_, '_>, keys: &Range<u64>| {
-            // The way to the first key is no progress.
+            // The path to the first key is no progress.
             if *left == 0 && keys.start > from {
                 return ControlFlow::Break(keys.start);
             }
@@ -367,12 +380,12 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         }
     }
 
-    /// Whether all of it was dismantled.
+    /// Returns whether all of the map was dismantled.
     pub fn is_dismantled(&self) -> bool {
         self.is_empty
     }
 
-    /// Takes every value from `from` on away, after it was shown, unless `enter` breaks off. Both get `state`.
+    /// Takes away every value from `from` on, after showing it, unless `enter` breaks off. Both get `state`.
     fn empty<S, B>(
         &mut self,
         pin: &Pinned,
@@ -397,12 +410,13 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         emptied
     }
 
-    /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs: as to drop it.
+    /// Takes every value away and gives the nodes to Refcache, which frees them in the next epochs. Dropping
+    /// the map does the same.
     pub fn destroy(mut self, pin: &Pinned) {
         self.discard(pin);
     }
 
-    /// Runs none of the values' code.
+    /// Takes every value away without running code of the values.
     fn discard(&mut self, pin: &Pinned) {
         if !self.is_empty {
             let go_on = &mut |_: &mut (), _: &Tally<'_, '_>, _: &_| ControlFlow::<Infallible>::Continue(());
@@ -422,7 +436,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     }
 }
 
-/// [`Value::part`], on words: the main one.
+/// Applies [`Value::part`] to words, and returns the main word.
 fn part<V: Value>(main: u64, second: u64, key: u64) -> u64 {
     let part = entry::words(V::from_words(main, second).part(key));
     debug_assert!(part.1 == second, "a part has another second word");
@@ -430,8 +444,8 @@ fn part<V: Value>(main: u64, second: u64, key: u64) -> u64 {
 }
 
 impl<V: Value, R: Domain> Drop for RadixMap<V, R> {
-    /// On whichever core, online or not. A thread that plays no core of the domain cannot give the nodes to Refcache: they stay
-    /// for ever.
+    /// Runs on any core, online or not. A thread that plays no core of the domain cannot give the nodes to
+    /// Refcache, so they are leaked.
     fn drop(&mut self) {
         self.id.end();
         let here = percore::try_pin_below(self.refcache.cores());

@@ -1,4 +1,4 @@
-//! Nodes: how a key finds its slot. Where they live is said in [`crate::memory`].
+//! Nodes, and the way from a key to its slot. Their memory is described in [`crate::memory`].
 
 mod parts;
 
@@ -32,29 +32,30 @@ pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
 /// The root's level; leaves are level 0.
 pub(crate) const TOP: u32 = KEY_BITS / LEVEL_BITS - 1;
 
-/// Slots that are looked at together. A word has a bit for each group of a node.
+/// Slots that a search reads together. A word has a bit for each group of a node.
 pub(crate) const GROUP: usize = if FANOUT < 8 { 2 } else { 8 };
 const _: () = assert!(FANOUT <= GROUP * u64::BITS as usize);
 
-/// How many keys one slot of a node at `level` covers.
+/// Returns the number of keys that one slot of a node at `level` covers.
 #[inline(always)]
 pub(crate) const fn slot_keys(level: u32) -> u64 {
     1 << (LEVEL_BITS * level)
 }
 
-/// Which slot of a node at `level` covers `key`.
+/// Returns the index of the slot of a node at `level` that covers `key`.
 #[inline(always)]
 pub(crate) const fn slot_index(key: u64, level: u32) -> usize {
     (key >> (LEVEL_BITS * level)) as usize & (FANOUT - 1)
 }
 
-/// Which slots of a leaf `keys` are, some keys of it.
+/// Returns the indices of a leaf's slots for `keys`, some keys of the leaf.
 #[inline(always)]
 pub(crate) const fn leaf_indices(keys: &Range<u64>) -> Range<usize> {
     slot_index(keys.start, 0)..slot_index(keys.end - 1, 0) + 1
 }
 
-/// The root of a map: held by it with one count, and read by everybody who has a reference to the map.
+/// The root of a map. The map holds it with one count, and every core with a reference to the map may read
+/// it.
 #[derive(Debug)]
 pub(crate) struct Root {
     memory: Memory,
@@ -67,7 +68,7 @@ unsafe impl Send for Root {}
 unsafe impl Sync for Root {}
 
 impl Root {
-    /// An empty root, which owns a reference of `counters`.
+    /// Makes an empty root, which owns a reference of `counters`.
     pub fn new(pin: &Pinned, counters: Arc<NodeCounters>) -> Result<Self, OutOfMemory> {
         let memory = Memory::allocate_empty()?;
         counters.created(pin);
@@ -89,14 +90,14 @@ impl Root {
         self.discarded
     }
 
-    /// Gives up the map's count; `self` is not to be used any more.
+    /// Drops the map's count. `self` must not be used any more.
     pub fn discard(&mut self, here: &Here<'_>) {
         self.discarded = true;
         self.node().count(here, -1);
     }
 }
 
-/// A node that stays where it is for `'p`: while its map lives (the root), or while the caller is pinned.
+/// A node that stays in place for `'p`: while its map lives (the root), or while the caller is pinned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeRef<'p> {
     slots: &'p Slots,
@@ -104,7 +105,7 @@ pub(crate) struct NodeRef<'p> {
     level: u32,
 }
 
-/// What a slot leads to.
+/// The target of a slot.
 pub(crate) enum Step<'p> {
     Child(NodeRef<'p>),
     /// The slot itself: empty or a value, locked or not.
@@ -116,12 +117,12 @@ impl<'p> NodeRef<'p> {
     /// The node is initialised, has this level, and stays for `'p`.
     #[inline(always)]
     pub unsafe fn new(node: NonNull<Node>, level: u32) -> Self {
-        // SAFETY: the caller's promise; the slots stay as long as their node.
+        // SAFETY: the caller's promise. The slots stay as long as their node.
         let slots = unsafe { node.as_ref().links.slots.as_ref() };
         Self { slots, node, level }
     }
 
-    /// The root has the highest level, a leaf has 0.
+    /// Returns the node's level. The root has the highest level, a leaf has 0.
     #[inline(always)]
     pub fn level(self) -> u32 {
         self.level
@@ -137,28 +138,29 @@ impl<'p> NodeRef<'p> {
         unsafe { &self.node.as_ref().links }
     }
 
-    /// The node that has us in a slot; none for the root.
+    /// Returns the node whose slot leads to this one, or `None` for the root.
     pub fn parent(self) -> Option<Self> {
         match self.links().above.get() {
-            // SAFETY: our parent stays as long as we do: we are one of its used slots.
+            // SAFETY: the parent stays as long as this node, which is one of its used slots.
             Hangs::In(parent) => Some(unsafe { Self::new(parent, self.level + 1) }),
             Hangs::Root(_) => None,
         }
     }
 
-    /// Refcache leaves the parent's slot alone from now on.
+    /// Tells Refcache not to use the parent's slot from now on.
     pub fn unname(self) {
         // SAFETY: the node stays for `'p`.
         unsafe { Memory::unname(self.node) }
     }
 
     pub fn counters(self) -> &'p NodeCounters {
-        // SAFETY: the nodes above stay as long as we do, as in `parent`; the root keeps the counters.
+        // SAFETY: the nodes above stay as long as this one, as in `parent`, and the root keeps the counters.
         unsafe { self.links().above.counters().as_ref() }
     }
 
-    /// The slots of an upper node that `keys`, a range inside it, touches may be used from now on. Relaxed: whoever must
-    /// not miss them holds them, or has the map alone, and so comes after whoever unlocked them.
+    /// Records that the slots of an upper node that `keys`, a range inside it, touches may be used from now
+    /// on. Relaxed: a core that must not miss them holds them, or has the map alone, and so comes after the
+    /// core that unlocked them.
     #[inline(always)]
     pub fn touch(self, keys: &Range<u64>) {
         if self.level > 0 {
@@ -171,13 +173,14 @@ impl<'p> NodeRef<'p> {
         let Range { start, end } = self.indices(keys);
         let groups = u64::MAX << (start / GROUP) & u64::MAX >> (u64::BITS as usize - 1 - (end - 1) / GROUP);
         let touched = &self.links().bits[0];
-        // Bits only come, and once they are all there the line is only read.
+        // Bits are only added, and once they are all set the line is only read.
         if touched.load(Ordering::Relaxed) & groups != groups {
             touched.fetch_or(groups, Ordering::Relaxed);
         }
     }
 
-    /// A bit for each group of slots that may ever have been used; of a leaf, which is looked at as a whole, all.
+    /// Returns a bit for each group of slots that may ever have been used. For a leaf, which is searched as a
+    /// whole, returns all bits.
     #[inline(always)]
     fn touched(self) -> u64 {
         match self.level {
@@ -186,7 +189,7 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// What a leaf keeps for the map's user.
+    /// Returns the words that a leaf keeps for the map's user.
     #[inline(always)]
     pub fn annex(self) -> Annex<'p> {
         // SAFETY: the node stays for `'p`.
@@ -194,17 +197,18 @@ impl<'p> NodeRef<'p> {
         Annex { words: &node.words, cores: &node.links.bits }
     }
 
-    /// One more reason why a leaf stays. Relaxed: an epoch ends on a core after it began on all of them, so who takes away what is found
-    /// here does that in no earlier epoch, and Refcache minds the order of epochs only.
+    /// Adds a hold, which keeps a leaf. Relaxed: an epoch ends on a core after it began on all of them. So a
+    /// core that releases a hold found here does that in no earlier epoch, and Refcache depends on the order
+    /// of epochs only.
     pub fn hold(self, here: &Here<'p>) {
         self.count(here, 1);
         self.links().holds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many reasons less.
+    /// Releases this many holds.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// Panics if there are fewer.
     pub fn release(self, here: &Here<'p>, reasons: usize) {
         let less = |holds: u64| holds.checked_sub(reasons as u64);
         // Relaxed: see `hold`.
@@ -213,19 +217,20 @@ impl<'p> NodeRef<'p> {
         self.count(here, -(reasons as i64));
     }
 
-    /// Where the slots are.
+    /// Returns the address of the slots.
     #[inline(always)]
     pub fn address(self) -> usize {
         ptr::from_ref(self.slots).expose_provenance()
     }
 
-    /// The slot that covers `key`.
+    /// Returns the slot that covers `key`.
     #[inline(always)]
     pub fn slot(self, key: u64) -> &'p Slot {
         &self.slots.0[slot_index(key, self.level)]
     }
 
-    /// Makes sure that `second` can be stored here. One word for all is for leaves: other nodes are few.
+    /// Makes sure that `second` can be stored here. One word for all slots is for leaves only, because other
+    /// nodes are few.
     pub fn fit(self, second: u64) -> Result<(), OutOfMemory> {
         match self.level {
             0 => self.links().side.fit(second),
@@ -238,25 +243,27 @@ impl<'p> NodeRef<'p> {
         self.links().side.widen(0)
     }
 
-    /// Stores the second word of the slots of `keys`, which the caller holds, having made sure of the side.
+    /// Stores the second word of the slots of `keys`, which the caller holds. The caller has made sure of the
+    /// side.
     #[inline(always)]
     pub fn set_second(self, keys: &Range<u64>, second: u64) {
         self.links().side.set(self.indices(keys), second);
     }
 
-    /// Whether `second` is the second word of all WIDE slots that were read before. Acquire: pairs with the Release of whoever
-    /// unlocked such a slot with another, and made the side a frame first.
+    /// Returns whether `second` is the second word of all WIDE slots that were read before. Acquire: pairs
+    /// with the Release of a core that unlocked such a slot with another second word, and made the side a
+    /// frame first.
     pub fn still_has_one(self, second: u64) -> bool {
         fence(Ordering::Acquire);
         self.links().side.is_one(second)
     }
 
-    /// Whether any second words can be stored here.
+    /// Returns whether any second words can be stored here.
     pub fn is_wide(self) -> bool {
         self.links().side.is_frame()
     }
 
-    /// Reads `slot`, one of ours, or its section, and enters the child if there is one.
+    /// Reads `slot`, a slot of this node, or its section, and enters the child if there is one.
     #[inline(always)]
     pub fn step(self, here: &Here<'p>, slot: &'p Slot) -> Step<'p> {
         match slot.seen() {
@@ -269,29 +276,30 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// The child in a slot that says `word`, which was entered.
+    /// Returns the child in a slot that has `word`, which was entered.
     #[inline(always)]
     fn child(self, word: Word) -> Self {
         let node = ptr::with_exposed_provenance_mut::<Node>(word.address());
-        // SAFETY: `publish` stored the address of an initialised node in the word that we read with Acquire. We have a
-        // loan and the child was not dying when we read the word (`enter` revives), so Refcache cannot free it before
-        // the loan ends; and only its death lets anybody change the slot. Whoever keeps a `NodeRef` keeps the loan.
+        // SAFETY: `publish` stored the address of an initialised node in the word that we read with Acquire.
+        // We have a loan and the child was not dying when we read the word (`enter` revives), so Refcache
+        // cannot free it before the loan ends. The slot changes only after the child's death. The owner of a
+        // `NodeRef` keeps the loan.
         unsafe { Self::new(NonNull::new_unchecked(node), self.level - 1) }
     }
 
-    /// What `slot` says, which was silent, or had a child that was dying.
+    /// Returns the word of `slot`, which was silent, or had a child that was dying.
     #[cold]
     #[inline(never)]
     fn entered(self, here: &Here<'p>, slot: &'p Slot) -> Word {
         self.slots.enter(self.index_of(slot), here.pin)
     }
 
-    /// Makes `self`, a node that nobody else can see, the child in `slot`, which the caller holds.
+    /// Makes `self`, a node that no other core can see, the child in `slot`, which the caller holds.
     pub fn publish(self, slot: &Slot) {
         slot.publish(self.node.as_ptr().expose_provenance());
     }
 
-    /// Which slots `keys`, a range inside this node, touches.
+    /// Returns the indices of the slots that `keys`, a range inside this node, touches.
     #[inline(always)]
     pub fn indices(self, keys: &Range<u64>) -> Range<usize> {
         match keys.is_empty() {
@@ -300,13 +308,13 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// Whether `keys`, a range inside this node, touches no slot in part only.
+    /// Returns whether `keys`, a range inside this node, covers every slot that it touches as a whole.
     #[inline(always)]
     pub fn is_aligned(self, keys: &Range<u64>) -> bool {
         (keys.start | keys.end) & (slot_keys(self.level) - 1) == 0
     }
 
-    /// Which slots `keys`, a range inside this node, has all keys of.
+    /// Returns the indices of the slots that `keys`, a range inside this node, covers as a whole.
     #[inline(always)]
     pub fn whole_indices(self, keys: &Range<u64>) -> Range<usize> {
         let (all, within) = (self.indices(keys), slot_keys(self.level) - 1);
@@ -314,19 +322,20 @@ impl<'p> NodeRef<'p> {
         all.start + usize::from(keys.start & within != 0)..all.end - cut_at_end.min(all.len())
     }
 
-    /// Every slot.
+    /// Returns all slots.
     #[inline(always)]
     pub fn slots(self) -> &'p Slots {
         self.slots
     }
 
-    /// Makes `slots`, which the caller holds or nobody else can see, say `word`: see [`Slots::set`].
+    /// Stores `word` in `slots`, which the caller holds or no other core can see: see [`Slots::set`].
     #[inline(always)]
     pub fn set_slots(self, slots: Range<usize>, word: Word, folds: bool) {
         self.slots.set(slots, word, folds && word.can_fold() && folds_at(self.level));
     }
 
-    /// Locks the slots of `keys`, of a node that nobody else can see yet. Those that stick out speak for themselves.
+    /// Locks the slots of `keys`, of a node that no other core can see yet. Slots that `keys` covers in part
+    /// get words of their own.
     pub fn hold_slots(self, keys: &Range<u64>) {
         let (all, whole) = (self.indices(keys), self.whole_indices(keys));
         let start = whole.start.min(all.end);
@@ -336,18 +345,18 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// Which of our slots this is.
+    /// Returns the index of a slot of this node.
     #[inline(always)]
     fn index_of(self, slot: &Slot) -> usize {
         (ptr::from_ref(slot).addr() - ptr::from_ref(self.slots).addr()) / size_of::<Slot>()
     }
 
-    /// Where its frames begin: the slots, and the side if there is one.
+    /// Returns the addresses of its frames: the slots, and the side if there is one.
     pub fn frames(self) -> impl Iterator<Item = usize> {
         iter::once(ptr::from_ref(self.slots).addr()).chain(self.links().side.address())
     }
 
-    /// `count`, unless there is nothing to tell.
+    /// Calls `count`, unless `by` is 0.
     #[inline(always)]
     pub fn count_if_changed(self, here: &Here<'p>, by: i64) {
         if by != 0 {
@@ -355,14 +364,14 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// Tells Refcache that `by` more slots are used, or reasons given (see [`crate::leaf`]), than before.
+    /// Adds `by` to Refcache's count of used slots and holds (see [`crate::leaf`]).
     ///
-    /// The caller holds the slots concerned (or is making or discarding the node) and reports every transition
-    /// once: the count keeps the memory of our parent chain alive.
+    /// The caller holds the slots concerned (or is making or discarding the node) and reports every
+    /// transition once: the count keeps the memory of all parents alive.
     #[inline(always)]
     pub fn count(self, here: &Here<'p>, by: i64) {
-        // SAFETY: the node is alive for `'p` and belongs to this domain; the sum of all deltas is the number of
-        // used slots and reasons, by the contract above.
+        // SAFETY: the node is alive for `'p` and belongs to this domain. The sum of all deltas is the number
+        // of used slots and holds, by the contract above.
         unsafe { here.refcache.adjust(here.pin, self.node.cast(), by) }
     }
 }
