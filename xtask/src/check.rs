@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
-use crate::{arrows, language, links, linux_calls, packages, rooms};
+use crate::{arrows, language, links, linux_calls, packages, results, rooms};
 
 /// The name of a check and its function.
 type Check = (&'static str, fn() -> Result<bool>);
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
     ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
     ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
@@ -22,6 +22,7 @@ const CHECKS: [Check; 10] = [
     ("docs/guide/linux-calls.md is the kernel's table", linux_calls::check),
     ("links of the pages lead somewhere", links::check),
     ("language of comments and pages", language::check),
+    ("counts of README.md are those of docs/results", results::check),
 ];
 
 /// Runs the checks with one of these parts in their name, or all if there are none. Each counts as a test.

@@ -47,8 +47,8 @@ usage: cargo xtask VERB
                      make a minimal Debian of this release (bookworm, trixie) by debootstrap, as root, and run
                      `./radixvm demo` and `./radixvm test --quick` of the last commit in it
   results [--only NAME,...]
-                     measure, and write docs/results: local, pipeline, global, forkexit, calls, memory, and native
-                     (times, for a quiet machine).
+                     measure, and write docs/results: local, pipeline, global, forkexit, designs, counters, calls, memory,
+                     and native (times, for a quiet machine).
                      Refuses changes that are not committed.
   arrows             prints the rooms of each unit and how often each names the others
   doc                write docs/guide/linux-calls.md from the kernel's table, ARCHITECTURE.md's rooms from theirs, and the API pages";

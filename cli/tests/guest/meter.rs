@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{Compiler, compiled, radixvm_within, scratch};
 
-/// Sizes at which the design's promise is kept in every build; docs/history/measurements.md has them to 64.
+/// Sizes at which each build keeps the promise of the design.
 const GATED: &str = "2,4,8";
 /// Ticks and epochs may cost a round this much, in the mean.
 const APART: f64 = 0.05;

@@ -2,6 +2,7 @@
 
 mod machine;
 mod page;
+mod readme;
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,6 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+
+pub use readme::check;
 
 use crate::root;
 use crate::shell::{cargo, target_dir};
@@ -44,7 +47,7 @@ struct Outcome {
 const COUNTS: &str = "Counts per round do not depend on the speed of the machine. [The meter](../guide/meter.md) explains the \
                       columns. *predicted* is rounds per second by its cost model.";
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 9] = [
     Part {
         name: "local",
         title: "Threads that map, touch and unmap pages of their own",
@@ -71,6 +74,32 @@ const PARTS: [Part; 7] = [
             Run::Radixvm("contend --cpus 1,2,8 -- forkexit"),
             Run::Radixvm("contend --cpus 1,2,8 -- forkexit --exec"),
         ],
+    },
+    Part {
+        name: "designs",
+        title: "Other designs of an address space",
+        about: "Counts per round on every design, which [its page](../design/designs.md) compares. In `faultstorm` one thread \
+                maps for 10 % of its time while the others fault.",
+        runs: &[
+            Run::Radixvm(
+                "contend --cpus 1,2,8 --systems rwlock,faultlock,hybrid,bonsai,pervma,adaptive -- local",
+            ),
+            Run::Radixvm(
+                "contend --cpus 2,8 --systems rwlock,faultlock,hybrid,bonsai,pervma,adaptive -- pipeline",
+            ),
+            Run::Radixvm(
+                "contend --cpus 2,4,8 --systems rwlock,faultlock,hybrid,bonsai,pervma,adaptive -- faultstorm --mmap-fraction 10",
+            ),
+        ],
+    },
+    Part {
+        name: "counters",
+        title: "Counters of a page that all cores share",
+        about: "Counts per round, in which a thread takes one reference of the page and gives it back. \
+                [The baselines](../design/baselines.md) explains the counters.",
+        runs: &[Run::Radixvm(
+            "contend --cpus 2,4,8 --systems adaptive --refs refcache,sloppy,snzi,atomic,locked,none -- pageshare --keep",
+        )],
     },
     Part {
         name: "calls",
@@ -186,6 +215,6 @@ mod tests {
     fn a_part_is_found_by_its_name() {
         assert_eq!(part("calls").unwrap().title, "Instructions of single calls");
         let error = part("nothing").err().unwrap().to_string();
-        assert!(error.contains("forkexit, calls, memory, native"), "{error}");
+        assert!(error.contains("counters, calls, memory, native"), "{error}");
     }
 }
