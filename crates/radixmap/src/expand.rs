@@ -1,27 +1,29 @@
-//! What a lock does with a folded slot that sticks out of its range. The answer is a type, because it decides what the
-//! holder may do: see [`Entry`](crate::Entry) and [`RangeGuard`](crate::RangeGuard).
+//! The treatment of a folded slot that sticks out of a range to be locked. It is a type, because it decides
+//! which operations the holder has: see [`Entry`](crate::Entry) and [`RangeGuard`](crate::RangeGuard).
 
-/// What to do with a folded slot that sticks out of the range to be locked.
+/// The treatment of a folded slot that sticks out of the range to be locked.
 pub trait Expand: Copy + sealed::Sealed {}
 
-/// Ways to lock under which no slot with a value sticks out of the range: each value that the holder sees is that of keys
-/// of the range alone, and may be changed or taken away.
+/// Treatments under which no slot with a value sticks out of the range. Each value that the holder sees is
+/// that of keys of the range alone, and may be changed or taken away.
 pub trait ExpandUsed: Expand {}
 
-/// Expands it: exactly the range is locked, and every key of it can be set.
+/// Expands the slot: exactly the range is locked, and every key of it can be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Always;
 
-/// Expands it if it has a value, and locks it whole if it is empty. For callers that look, change or clear.
+/// Expands the slot if it has a value, and locks it as a whole if it is empty. Meant for callers that look,
+/// change or clear.
 #[derive(Clone, Copy, Debug)]
 pub struct IfPresent;
 
-/// Expands it if its keys' values differ ([`Value::part`](crate::Value::part)), and locks it whole otherwise. For callers that
-/// change no other slots.
+/// Expands the slot if its keys' values differ ([`Value::part`](crate::Value::part)), and locks it as a whole
+/// otherwise. Meant for callers that change no other slots.
 #[derive(Clone, Copy, Debug)]
 pub struct IfDiffering;
 
-/// Locks it whole, whatever it says: needs no memory. For callers that look, or change leaves.
+/// Locks the slot as a whole, whatever its content, which needs no memory. Meant for callers that look, or
+/// change leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Never;
 
@@ -32,7 +34,7 @@ impl Expand for Never {}
 impl ExpandUsed for Always {}
 impl ExpandUsed for IfPresent {}
 
-/// The same as a value, for the code that locks.
+/// The treatment as a value, for the code that locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Always,
@@ -42,7 +44,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether no slot with a value sticks out of the range.
+    /// Returns whether no slot with a value sticks out of the range.
     pub(crate) const fn expands_used(self) -> bool {
         matches!(self, Self::Always | Self::IfPresent)
     }

@@ -1,13 +1,13 @@
-//! A leaf as a whole: its frame may serve as a page table, and stays while somebody says so.
+//! A leaf as a whole: its frame may serve as a page table, and stays while it is held.
 //!
-//! A leaf's slots fill one frame, and values may be laid out as a machine's page-table entries: so a machine can translate
-//! through the frame itself. Who does is the business of the map's user, who keeps it in the leaf's [`Annex`]; the map sees
-//! to it that the frame does not go meanwhile.
+//! A leaf's slots fill one frame, and values may be laid out as a machine's page-table entries, so a machine
+//! can translate through the frame itself. The map's user records which cores do, in the leaf's [`Annex`].
+//! The map makes sure that the frame stays meanwhile.
 //!
-//! 1. A node's count is its used slots and how often it is [held](Leaf::hold). So a leaf that is held does not collapse,
-//!    and nor does what is above it.
-//! 2. A hold is given up by whoever finds the leaf, but only if there is one (`holds`). It was counted before it could be found,
-//!    so Refcache never hears of an end without its beginning.
+//! 1. A node's count is the number of its used slots and of its [holds](Leaf::hold). So a leaf that is held
+//!    does not collapse, and neither do the nodes above it.
+//! 2. Any core that finds the leaf may release a hold, but only if there is one (`holds`). The hold was
+//!    counted before it could be found, so Refcache never sees a release without its hold.
 
 use core::fmt;
 use core::ops::Range;
@@ -21,9 +21,9 @@ use crate::node::{FANOUT, NodeRef};
 /// Words that a leaf keeps for the map's user, 0 at first.
 #[derive(Clone, Copy, Debug)]
 pub struct Annex<'g> {
-    /// On the cache line of the leaf's count.
+    /// Words on the cache line of the leaf's count.
     pub words: &'g [AtomicU64; 3],
-    /// A bit for each core, on the cache line that descents read: to be written seldom.
+    /// A bit for each core, on the cache line that descents read, so it should be written seldom.
     pub cores: &'g [AtomicU64; MAX_CORES / 64],
 }
 
@@ -40,30 +40,30 @@ impl fmt::Debug for Leaf<'_> {
 }
 
 impl<'a> Leaf<'a> {
-    /// Keys of a leaf.
+    /// The number of keys of a leaf.
     pub const KEYS: u64 = FANOUT as u64;
 
-    /// What the map's user keeps.
+    /// Returns the words of the map's user.
     #[inline(always)]
     pub fn annex(&self) -> Annex<'a> {
         self.node.annex()
     }
 
-    /// Where the frame of main words is.
+    /// Returns the address of the frame of main words.
     #[inline(always)]
     pub fn address(&self) -> usize {
         self.node.address()
     }
 
-    /// Holds the leaf once more: until it is given up as often the leaf stays, used or not.
+    /// Adds a hold. The leaf stays, used or not, until all holds are released.
     pub fn hold(&self) {
         self.node.hold(self.here);
     }
 
-    /// Gives up so many holds.
+    /// Releases this many holds.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// Panics if there are fewer.
     pub fn release(&self, holds: usize) {
         self.node.release(self.here, holds);
     }
@@ -76,7 +76,7 @@ pub(crate) fn show<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut impl FnMu
     }
 }
 
-/// Whether `run`, keys of a leaf, is all of it.
+/// Returns whether `run`, keys of a leaf, is all of it.
 #[inline(always)]
 pub(crate) fn is_whole(run: &Range<u64>) -> bool {
     run.end - run.start == FANOUT as u64

@@ -1,15 +1,15 @@
 //! The range protocol.
 //!
-//! | a slot's state word | state | who may change it, and to what |
+//! | a slot's state word | state | the cores that may change it, and the change |
 //! |---|---|---|
-//! | `OWN` | empty | whoever wants it: CAS to `OWN`, `LOCK` |
+//! | `OWN` | empty | any core: CAS to `OWN`, `LOCK` |
 //! | `OWN`, `LOCK` | empty, held | the holder: to a value, a child, or `OWN` |
-//! | `0` | silent: the first slot of its section speaks for it (`section.rs`) | whoever holds that: to what it says |
-//! | value | a value for every key below the slot | whoever wants it: CAS to value, `LOCK` |
+//! | `0` | silent: the first slot of its section has its word (`section.rs`) | the holder of that slot: to the first slot's content |
+//! | value | a value for every key below the slot | any core: CAS to value, `LOCK` |
 //! | value, `LOCK` | the same, held | the holder: to another value, to nothing, to a child, or unlocked |
-//! | child | its keys live in the child | Refcache: adds `DYING`; who holds all slots of the child: CAS to value, `LOCK` |
-//! | child, `DYING` | the child was found empty | a traversal, or Refcache if it is used again: takes `DYING` off; Refcache: CAS to `OWN`, the child is gone; who holds all slots of the child: as above |
-//! | gone | the slot's node was folded | nobody |
+//! | child | its keys live in the child | Refcache: adds `DYING`. The holder of all slots of the child: CAS to value, `LOCK` |
+//! | child, `DYING` | the child was found empty | a traversal, or Refcache if it is used again: clears `DYING`. Refcache: CAS to `OWN`, the child is gone. The holder of all slots of the child: as above |
+//! | gone | the slot's node was folded | none |
 //!
 //! ```text
 //!  lock 5..7 when slot S holds the folded value v (S covers 4..8):
@@ -20,26 +20,30 @@
 //!      ── CAS ──▶      ── built in private, published by one store ──▶  ── unlock: one store each ──▶
 //! ```
 //!
-//! 1. Every state has one author of its next change, or several who race by CAS. A child slot is never locked.
-//! 2. The holder of a range holds every slot that the range touches and that has no child. Nobody else can lock or
-//!    expand these slots, so the set changes only by the holder's own doing, and a walk over the range finds it again:
-//!    an unlock reaches the slots at whatever level they are by then.
-//! 3. A locker waits only for a slot to the right of everything that it has locked: slots are taken from left to right, and what
-//!    an expansion grows is locked already where it is wanted, and only there. Two lockers that wait for each other
-//!    would each hold something to the right of what they hold: so nobody waits for ever, unless a core holds something
-//!    already when it begins to lock. Then it must keep an order itself (`docs/design/radix.md`).
-//! 4. Two ranges that overlap meet at their leftmost common key: it is under one slot at any time, and whoever holds
-//!    that slot, or one that it was expanded into, goes first.
-//! 5. A waiter reads the word anew at every turn and locks by CAS from exactly what it read. If the slot became a child
-//!    meanwhile the waiter goes down; a lock bit is never set in a word that was judged before.
-//! 6. Who finds a slot gone holds nothing of its node, as a node is folded by the holder of all its slots, and goes by
-//!    the parent's slot again (`fold.rs`).
-//! 7. Whoever uses a node has a loan of the Refcache domain ([`Here`]), and read the word that leads to it without
-//!    `DYING`, or took `DYING` off: the node stays until the loan ends. So nobody counts the nodes on its way.
+//! 1. Every state has one author of its next change, or several that race by CAS. A child slot is never
+//!    locked.
+//! 2. The holder of a range holds every slot that the range touches and that has no child. No other core can
+//!    lock or expand these slots. So the set changes only by the holder's own actions, and a walk over the
+//!    range finds it again: an unlock reaches the slots at any level where they are by then.
+//! 3. A locker waits only for a slot to the right of everything that it has locked. Slots are taken from left
+//!    to right, and the slots that an expansion makes are locked already where they are wanted, and only
+//!    there. Two lockers that wait for each other would each hold a slot to the right of the slots that they
+//!    hold. So no core waits for ever, unless it holds a slot already when it begins to lock. Then it must
+//!    keep an order itself (`docs/design/radix.md`).
+//! 4. Two ranges that overlap compete for their leftmost common key. It is under one slot at any time, and
+//!    the holder of that slot, or of one that it was expanded into, goes first.
+//! 5. A waiter reads the word again at every turn and locks by CAS from exactly the word that it read. If the
+//!    slot became a child meanwhile the waiter goes down. A lock bit is never set in a word that was judged
+//!    before.
+//! 6. A core that finds a slot gone holds nothing of its node, because a node is folded by the holder of all
+//!    its slots. It goes by the parent's slot again (`fold.rs`).
+//! 7. A core that uses a node has a loan of the Refcache domain ([`Here`]), and read the word that leads to
+//!    the node without `DYING`, or cleared `DYING`. So the node stays until the loan ends, and no core counts
+//!    the nodes on its path.
 //!
-//! Orderings. A lock's CAS is Acquire and an unlock's store is Release: each holder sees what the last one wrote.
-//! Publishing a child is Release and reading a word on the way down is Acquire: who enters sees the slots. Writes
-//! under a lock are Relaxed.
+//! Orderings. A lock's CAS is Acquire and an unlock's store is Release: each holder sees all writes of the
+//! last one. Publishing a child is Release and reading a word on the way down is Acquire: a core that enters
+//! a child sees its slots. Writes under a lock are Relaxed.
 
 use core::ops::{ControlFlow, Range};
 
@@ -55,21 +59,22 @@ use crate::subtree::{
 };
 use crate::{BLOCK, OutOfMemory, Peek, fold};
 
-/// Who acts, and by what right: a pinned core that has a loan of its Refcache domain.
+/// The right to use nodes: a pinned core that has a loan of its Refcache domain.
 #[derive(Debug)]
 pub(crate) struct Here<'p> {
     pub refcache: &'p Refcache,
     pub pin: &'p Pinned,
-    /// What a key of a folded block has: what values are is the map's affair.
+    /// Computes the value of a key of a folded block. Only the map knows the values.
     pub part: PartOf,
     map: MapId,
     _loan: Loan<'p>,
 }
 
-/// The main word of a key, from its folded block's main word and second word, and the key, counted from the block's first.
+/// A function from a folded block's main word and second word, and the key, counted from the block's first,
+/// to the key's main word.
 pub(crate) type PartOf = fn(u64, u64, u64) -> u64;
 
-/// Whether all keys of a folded block that has these words have the same.
+/// Returns whether all keys of a folded block that has these words have the same value.
 pub(crate) fn are_alike(part: PartOf, main: u64, second: u64) -> bool {
     part(main, second, 1) == main
 }
@@ -80,24 +85,24 @@ impl<'p> Here<'p> {
         Self { refcache, pin, part, map, _loan: refcache.loan(pin) }
     }
 
-    /// One turn of a wait for whoever holds the slot of `key` in `node`.
+    /// Waits one turn for the holder of the slot of `key` in `node`.
     ///
     /// # Panics
-    /// In debug builds: if that is this core.
+    /// Panics in debug builds, if the holder is this core.
     #[inline(always)]
     pub fn wait(&self, node: NodeRef<'_>, key: u64) {
         self.map.assert_not_held(self.pin, || node.span(key));
         percore::relax();
     }
 
-    /// Remembers that this core holds `keys`.
+    /// Records that this core holds `keys`.
     #[inline(always)]
     pub fn record(&self, keys: &Range<u64>) -> Record {
         Record::new(self.pin, self.map, keys)
     }
 }
 
-/// A range that is held.
+/// A locked range.
 #[derive(Debug)]
 pub(crate) struct Held<'p> {
     pub here: Here<'p>,
@@ -126,7 +131,8 @@ impl<'p> Held<'p> {
         }
     }
 
-    /// Locks `key` alone, if it has a value; or its whole block, if that is folded and `whole` wants its words.
+    /// Locks `key` alone, if it has a value. Locks its whole block, if that is folded and `whole` returns
+    /// true for its words.
     #[inline(always)]
     pub fn lock_key(
         here: Here<'p>,
@@ -152,14 +158,14 @@ impl<'p> Held<'p> {
         }
     }
 
-    /// The caller has locked these keys below `node`.
+    /// Makes the guard of a caller that has locked these keys below `node`.
     #[inline(always)]
     fn new(here: Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Self {
         let record = here.record(&keys);
         Self { here, node, keys, record }
     }
 
-    /// All that is held is one folded slot, which said `word`: from now on it is `key` alone, or its block.
+    /// Narrows a guard that holds one folded slot, which had `word`, to `key` alone or its block.
     fn narrow(&mut self, key: u64, word: Word, whole: impl Fn(u64, u64) -> bool) -> Result<(), OutOfMemory> {
         let start = key & !(BLOCK - 1);
         let alone = self.node.part(key..key + 1);
@@ -180,13 +186,13 @@ impl<'p> Held<'p> {
         self.keys.clone()
     }
 
-    /// Expands what is held until no slot sticks out of `keys`, which are held. Of what grows it holds what is in the range. On
-    /// failure what has grown stays.
+    /// Expands the held slots until no slot sticks out of `keys`, which are held. Of the new slots it holds
+    /// those in the range. On failure the slots that were expanded stay so.
     pub fn split(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         split_below(&self.here, self.node, keys, &self.keys)
     }
 
-    /// The leaf of `key`, which is held, after all above it was expanded.
+    /// Returns the leaf of `key`, which is held, after expanding every slot above it.
     #[inline(always)]
     pub fn leaf_of(&self, key: u64) -> Result<NodeRef<'p>, OutOfMemory> {
         match self.node.level() {
@@ -200,10 +206,10 @@ impl<'p> Held<'p> {
         Ok(descend(&self.here, self.node, &(key..key + 1)))
     }
 
-    /// Gives the keys of `block`, which are held, one value as one slot: the leaf goes.
+    /// Gives the keys of `block`, which are held, one value as one slot, and removes the leaf.
     ///
     /// # Panics
-    /// If they are not those of a leaf.
+    /// Panics if they are not those of a leaf.
     pub fn fold(&mut self, block: Range<u64>, main: u64, second: u64) -> Result<(), OutOfMemory> {
         assert!(block.start & (BLOCK - 1) == 0 && block.end - block.start == BLOCK, "not a block: {block:?}");
         let leaf = descend(&self.here, self.node, &block);
@@ -229,13 +235,13 @@ impl<'p> Held<'p> {
         widened.break_value().map_or(Ok(()), Err)
     }
 
-    /// The node below which everything is held.
+    /// Returns the node below which everything is held.
     pub fn node(&self) -> NodeRef<'p> {
         self.node
     }
 
-    /// Shows what is held of `keys`, which are held, to `visit`, left to right: a node, and a run of keys whose slots in it
-    /// are held.
+    /// Shows the held slots of `keys`, which are held, to `visit`, left to right: a node, and a run of keys
+    /// whose slots in it are held.
     #[inline(always)]
     pub fn walk<B>(
         &self,
@@ -256,7 +262,8 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Where the leaf's frame is that covers `key`, and the slot's word in it, as a machine would read it at this moment.
+/// Returns the address of the frame of the leaf that covers `key`, and the slot's word in it, as a machine
+/// would read it at this moment.
 pub(crate) fn leaf_word<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Option<(usize, u64)> {
     let mut node = root;
     while node.level() > 0 {
@@ -268,7 +275,7 @@ pub(crate) fn leaf_word<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Opti
     Some((node.address(), node.slot(key).walk()))
 }
 
-/// The slot that covers `key`, as it is at this moment.
+/// Returns the slot that covers `key`, as it is at this moment.
 pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
     let mut node = root;
     loop {
@@ -281,7 +288,8 @@ pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
     }
 }
 
-/// The keys of the first slot with a value that `keys` touches: each slot as it is when the walk comes by.
+/// Returns the keys of the first slot with a value that `keys` touches, each slot as it is when the walk
+/// comes by.
 pub(crate) fn first_used<'p>(here: Here<'p>, root: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
     first_used_below(&here, descend(&here, root, &keys), keys)
 }

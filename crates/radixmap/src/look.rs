@@ -1,12 +1,14 @@
-//! A look along many keys that locks nothing: what each slot said when the walk came by.
+//! A look along many keys that takes no lock and shows each slot's word as it was when the walk came by.
 //!
-//! 1. A main word is read in one piece. A second word belongs to the main word beside it as long as that has not
-//!    changed: the main word is read again after the second, and both anew if somebody has come between. So what
-//!    is shown was in the map at one moment, with one exception: if the same main word came back meanwhile, the
-//!    second word may be one that the slot had in between. Both were there after the look began.
-//! 2. A locked slot says what its holder wrote last. If that has a second word, the holder is waited for.
-//! 3. A node that was folded under the walk is left, and its parent's slot is read again from the key that was
-//!    next.
+//! 1. A main word is read at once. A second word belongs to the main word beside it as long as that has not
+//!    changed. So the main word is read again after the second, and both are read anew if the main word has
+//!    changed. The pair that is shown was in the map at one moment, with one exception: if the same main word
+//!    came back meanwhile, the second word may be one that the slot had in between. Both were there after the
+//!    look began.
+//! 2. A locked slot has the last word that its holder wrote. If that has a second word, the walk waits for
+//!    the holder.
+//! 3. If a node is folded under the walk, the walk leaves it and reads its parent's slot again, from the key
+//!    that was next.
 
 use core::ops::{ControlFlow, Range};
 
@@ -17,7 +19,7 @@ use crate::node::{GROUP, NodeRef, Step, slot_index, slot_keys};
 use crate::section::first_of;
 use crate::slot::{Slot, Word};
 
-/// Why a walk below a node ended early.
+/// The reason why a walk below a node ended early.
 pub(crate) enum Stop<B> {
     /// The node was folded when this key was next.
     Gone(u64),
@@ -26,8 +28,8 @@ pub(crate) enum Stop<B> {
 }
 
 /// Shows each used slot below `node` that `keys` touches to `visit`, from the left: its keys in the range,
-/// its main word and its second word. Neighbours in a leaf whose second words are the same, and main words in
-/// the bits of `mask`, come as one that says what the first says.
+/// its main word and its second word. Neighbours in a leaf whose second words are the same, and whose main
+/// words agree in the bits of `mask`, are shown as one with the first slot's words.
 pub(crate) fn look<'p, B>(
     here: &Here<'p>,
     node: NodeRef<'p>,
@@ -75,7 +77,7 @@ fn look_into<'p, B>(
     if node.level() > 0 { look(here, node, keys, mask, visit) } else { look_at_leaf(node, keys, mask, visit) }
 }
 
-/// The same for a leaf, whose slots have no children.
+/// Looks as `look` does in a leaf, whose slots have no children.
 fn look_at_leaf<B>(
     leaf: NodeRef<'_>,
     keys: Range<u64>,
@@ -104,18 +106,19 @@ fn look_at_leaf<B>(
     ControlFlow::Continue(())
 }
 
-/// What the first of a run of slots in a leaf said.
+/// The words of the first slot of a run in a leaf.
 struct Like<'a, 'p> {
     seconds: &'a Seconds<'p>,
     /// It is not locked if it is wide.
     word: Word,
-    /// The bits that tell others apart from it.
+    /// The bits in which other words must agree with it.
     bits: u64,
     second: u64,
 }
 
 impl Like<'_, '_> {
-    /// The first of `slots` that is not like it, or their end: slots that speak for themselves are looked at in groups.
+    /// Returns the first of `slots` that is not like it, or their end. Slots with words of their own are
+    /// compared in groups.
     #[inline(always)]
     fn end(&self, slots: Range<usize>) -> usize {
         let all = self.seconds.node.slots();
@@ -133,7 +136,8 @@ impl Like<'_, '_> {
         end
     }
 
-    /// Where those of `slots`, which begin with slot `at`, end that speak for themselves and are like it, but for the last few.
+    /// Returns the end of those of `slots`, which begin with slot `at`, that have words of their own and are
+    /// like it, except for the last few.
     #[inline(always)]
     fn end_of_groups(&self, mut at: usize, slots: &[Slot]) -> usize {
         for group in slots.as_chunks::<GROUP>().0 {
@@ -152,7 +156,8 @@ impl Like<'_, '_> {
         at
     }
 
-    /// Whether `words` are like it, which `speaker` said for slot `at` and those that follow. A wide one that somebody holds is not.
+    /// Returns whether `words`, which the slots of `speaker` had for slot `at` and the following ones, are
+    /// like it. A wide word that a core holds is not.
     #[inline(always)]
     fn are_like<'s, const N: usize>(
         &self,
@@ -164,7 +169,8 @@ impl Like<'_, '_> {
         words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, words, speaker))
     }
 
-    /// Whether the slots from slot `at` on, which said `words` and were not locked, have its second word beside them.
+    /// Returns whether the slots from slot `at` on, which had `words` and were not locked, have its second
+    /// word beside them.
     #[inline(always)]
     fn have_second<'s, const N: usize>(
         &self,
@@ -192,7 +198,7 @@ impl Like<'_, '_> {
 /// The second words of a node.
 struct Seconds<'p> {
     node: NodeRef<'p>,
-    /// All of them, if each slot has one of its own: then it stays so.
+    /// All second words, if each slot has one of its own, which stays so.
     each: &'p [AtomicU64],
 }
 
@@ -201,7 +207,8 @@ impl<'p> Seconds<'p> {
         Self { node, each: node.seconds() }
     }
 
-    /// The one that belongs to `word`, which slot `index` said, or its section; none if that is to be read again.
+    /// Returns the second word that belongs to `word`, which slot `index` had, or its section. Returns `None`
+    /// if the slot must be read again.
     #[inline(always)]
     fn settled(&self, index: usize, word: Word) -> Option<u64> {
         if !word.is_wide() {
@@ -215,19 +222,19 @@ impl<'p> Seconds<'p> {
         self.still_says(index, word).then_some(second)
     }
 
-    /// Whether slot `index`, or its section, says `word` still.
+    /// Returns whether slot `index`, or its section, still has `word`.
     #[inline(always)]
     fn still_says(&self, index: usize, word: Word) -> bool {
         self.speaker(index, word).still_says(word)
     }
 
-    /// What said `word` for slot `index`.
+    /// Returns the slot that had `word` for slot `index`.
     #[inline(always)]
     fn speaker(&self, index: usize, word: Word) -> &'p Slot {
         &self.node.slots().0[if word.is_folded() { first_of(index) } else { index }]
     }
 
-    /// Relaxed: `still_says` tells whether it was changed.
+    /// Returns the second word of a slot. Relaxed: `still_says` tells whether it was changed.
     #[inline(always)]
     fn get(&self, index: usize, word: Word) -> u64 {
         match self.each.get(index) {

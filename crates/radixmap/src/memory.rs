@@ -1,4 +1,4 @@
-//! Where a node lives.
+//! The memory of a node.
 //!
 //! ```text
 //! parent's slot ──▶ node: Refcache header | words                        128 bytes, two cache lines
@@ -6,8 +6,8 @@
 //!                                   │       └────────▶ side:   512 × 8 bytes, one frame, if there is one
 //!                                   └────────────────▶ slots:  512 × 8 bytes, one frame
 //! ```
-//! A descent reads the node's second line and one slot. The count is on the first line, which Refcache alone touches: it
-//! never dirties what descents read.
+//! A descent reads the node's second line and one slot. The count is on the first line, which only Refcache
+//! accesses, so it never dirties the line that descents read.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -27,7 +27,7 @@ use crate::side::Side;
 use crate::slot::{NODE_ALIGN, Slot, Word};
 use crate::stats::NodeCounters;
 
-/// A node's slots: exactly one frame.
+/// A node's slots, which fill exactly one frame.
 #[cfg_attr(not(loom), repr(align(4096)))]
 #[cfg_attr(loom, repr(align(64)))]
 #[derive(Debug)]
@@ -40,44 +40,44 @@ const _: () = assert!(align_of::<Node>() == NODE_ALIGN);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Node>() == NODE_ALIGN, "a node's annex fits in its two lines");
 
-/// See the module.
+/// A node: see the module.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Counts used slots. First, so that Refcache's pointer is ours.
+    /// Counts used slots. It is the first field, so that Refcache's pointer is the node's.
     header: Header,
     /// The annex's first part.
     pub words: [AtomicU64; 3],
     pub links: Links,
 }
 
-/// What others see of the node beside its slots, and what hardly ever changes.
+/// The fields that other cores read beside the slots, and that rarely change.
 #[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Links {
     pub above: Above,
     pub slots: NonNull<Slots>,
     pub side: Side,
-    /// Reasons why a leaf stays, beside its used slots: see [`crate::leaf`].
+    /// The number of holds of a leaf, which keep it like used slots: see [`crate::leaf`].
     pub holds: AtomicU64,
-    /// Of a leaf: the annex's second part. Of an upper node: in the first word a bit for each group of slots that may ever
-    /// have been used, changed 64 times in the node's life at most.
+    /// In a leaf, the annex's second part. In an upper node, the first word has a bit for each group of slots
+    /// that may ever have been used, and changes 64 times in the node's life at most.
     pub bits: [AtomicU64; MAX_CORES / 64],
 }
 
-/// What a node hangs on, in one word.
+/// The link to a node's parent, or to the root's counters, in one word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Above(NonNull<u8>);
 
-/// Takes an [`Above`] apart.
+/// The decoded form of an [`Above`].
 pub(crate) enum Hangs {
-    /// In a used slot of this node, which so cannot go first.
+    /// In a used slot of this node, which therefore cannot be freed first.
     In(NonNull<Node>),
-    /// It is the root, and owns a reference of the counters that its map counts in.
+    /// The node is the root, and owns a reference of its map's counters.
     Root(NonNull<NodeCounters>),
 }
 
-/// Marks a root's. Neither nodes nor counters have odd addresses.
+/// The mark of a root. Neither nodes nor counters have odd addresses.
 const ROOT: usize = 1;
 const _: () = assert!(align_of::<NodeCounters>() > ROOT && align_of::<Node>() > ROOT);
 
@@ -90,10 +90,10 @@ impl Above {
         Self(counters.cast().map_addr(|address| address | ROOT))
     }
 
-    /// The counters that the root has.
+    /// Returns the root's counters.
     ///
     /// # Safety
-    /// The nodes above are initialised and stay for the time being.
+    /// The nodes above are initialised and stay during the call.
     pub unsafe fn counters(self) -> NonNull<NodeCounters> {
         let mut above = self;
         loop {
@@ -122,17 +122,17 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Memory whose slots are what `word` says of their index; the node is not initialised.
+    /// Allocates slots with the words that `word` returns for their indices. The node is not initialised.
     pub fn allocate(word: impl Fn(usize) -> Word) -> Result<Self, OutOfMemory> {
         Self::around(allocate_words(|index| Slot::new(word(index)))?)
     }
 
-    /// Memory whose slots are empty; the node is not initialised.
+    /// Allocates slots that are empty. The node is not initialised.
     pub fn allocate_empty() -> Result<Self, OutOfMemory> {
         Self::allocate_alike(Word::EMPTY)
     }
 
-    /// Memory whose slots are `word`, that of one slot; the node is not initialised.
+    /// Allocates slots that all have `word`, that of one slot. The node is not initialised.
     #[inline(always)]
     pub fn allocate_alike(word: Word) -> Result<Self, OutOfMemory> {
         let slots = allocate_silent()?;
@@ -141,22 +141,22 @@ impl Memory {
         Self::around(slots)
     }
 
-    /// Memory with these slots, which are given back if there is none.
+    /// Allocates a node for these slots, which are freed if there is no memory for it.
     fn around(slots: NonNull<Slots>) -> Result<Self, OutOfMemory> {
         match allocate() {
             Ok(node) => Ok(Self { node, slots }),
             Err(out_of_memory) => {
-                // SAFETY: the caller's, who has just allocated them; nobody else has the pointer.
+                // SAFETY: the caller has just allocated them, and no other core has the pointer.
                 unsafe { free(slots) };
                 Err(out_of_memory)
             }
         }
     }
 
-    /// Makes a node of it, without a side, that says `count` slots are used and is in the slot of `parent`.
+    /// Initialises a node without a side, which counts `count` used slots and is in the slot of `parent`.
     ///
     /// # Safety
-    /// The memory is fresh from `allocate`, and the caller frees it no sooner than the last use of the node.
+    /// The memory is fresh from `allocate`, and the caller frees it after the last use of the node.
     pub unsafe fn init<'p>(self, count: i64, parent: &Part<'_>) -> NodeRef<'p> {
         let weak = Some(NonNull::from(parent.slot.weak()));
         let above = Above::node(parent.node.memory());
@@ -164,7 +164,7 @@ impl Memory {
         unsafe { self.init_below(count, weak, above, parent.node.level() - 1) }
     }
 
-    /// Makes a root of it, which owns the reference `counters`.
+    /// Initialises a root, which owns the reference `counters`.
     ///
     /// # Safety
     /// As for `init`.
@@ -185,7 +185,7 @@ impl Memory {
         let header = Header::new(count, weak, crate::fold::collapse);
         let holds = AtomicU64::new(0);
         let links = Links { above, slots: self.slots, side: Side::none(), holds, bits: zeroes() };
-        // SAFETY: the allocation is ours alone; after the write, all of it is initialised.
+        // SAFETY: the allocation is ours alone, and after the write all of it is initialised.
         unsafe {
             self.node.write(Node { header, words: zeroes(), links });
             if !folds_at(level) {
@@ -195,16 +195,16 @@ impl Memory {
         }
     }
 
-    /// Tells Refcache that the parent's slot is about to be another's.
+    /// Tells Refcache that the parent's slot is about to name something else.
     ///
     /// # Safety
-    /// The node is initialised and stays for the time being.
+    /// The node is initialised and stays during the call.
     pub unsafe fn unname(node: NonNull<Node>) {
         // SAFETY: the caller's promise.
         unsafe { node.as_ref().header.unname() }
     }
 
-    /// The memory behind `node`.
+    /// Returns the memory of `node`.
     ///
     /// # Safety
     /// The node is initialised.
@@ -213,12 +213,13 @@ impl Memory {
         Self { node, slots: unsafe { node.as_ref().links.slots } }
     }
 
-    /// Gives it back, with the side.
+    /// Frees it, with the side.
     ///
     /// # Safety
-    /// It is a node's, and nobody uses it any more.
+    /// It is a node's, and no core uses it any more.
     pub unsafe fn free(self) {
-        // SAFETY: the node is initialised; both blocks came from `allocate`, and the caller vouches for the rest.
+        // SAFETY: the node is initialised, and both blocks came from `allocate`. The caller promises that
+        // they are unused.
         unsafe {
             self.node.as_ref().links.side.discard();
             free(self.slots);
@@ -231,7 +232,7 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
     array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// A `T` that consists of words, which are what `word` says of their index.
+/// Allocates a `T` that consists of words, with the value that `word` returns for each index.
 pub(crate) fn allocate_words<T, W>(word: impl Fn(usize) -> W) -> Result<NonNull<T>, OutOfMemory> {
     const { assert!(size_of::<T>() >= FANOUT * size_of::<W>()) };
     let fresh = Fresh(allocate::<T>()?);
@@ -244,40 +245,40 @@ pub(crate) fn allocate_words<T, W>(word: impl Fn(usize) -> W) -> Result<NonNull<
     Ok(memory)
 }
 
-/// Memory that is given back if the caller's code panics.
+/// Memory that is freed if the caller's code panics.
 struct Fresh<T>(NonNull<T>);
 
 impl<T> Drop for Fresh<T> {
     fn drop(&mut self) {
-        // SAFETY: from `allocate`, and nobody else has seen it; what is written so far needs no drop.
+        // SAFETY: from `allocate`, and no other core has seen it. The words written so far need no drop.
         unsafe { free(self.0) }
     }
 }
 
 fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {
     const { assert!(size_of::<T>() > 0) };
-    // SAFETY: not of size zero.
+    // SAFETY: the size is not zero.
     NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast()).ok_or(OutOfMemory)
 }
 
-/// Slots that are silent: zeroes.
+/// Allocates slots that are silent, which are zeroes.
 #[cfg(not(loom))]
 fn allocate_silent() -> Result<NonNull<Slots>, OutOfMemory> {
-    // SAFETY: not of size zero.
+    // SAFETY: the size is not zero.
     NonNull::new(unsafe { alloc::alloc::alloc_zeroed(Layout::new::<Slots>()) }.cast()).ok_or(OutOfMemory)
 }
 
-/// Loom's atomics are more than their bits.
+/// Allocates slots that are silent. Loom's atomics have more state than their bits.
 #[cfg(loom)]
 fn allocate_silent() -> Result<NonNull<Slots>, OutOfMemory> {
     allocate_words(|_| Slot::new(Word::SILENT))
 }
 
-/// Gives memory back.
+/// Frees memory.
 ///
 /// # Safety
-/// It was allocated here as a `T`, and nobody uses it any more.
+/// It was allocated here as a `T`, and no core uses it any more.
 pub(crate) unsafe fn free<T>(memory: NonNull<T>) {
-    // SAFETY: allocated with this layout; the caller vouches for the rest.
+    // SAFETY: allocated with this layout. The caller promises that it is unused.
     unsafe { dealloc(memory.as_ptr().cast(), Layout::new::<T>()) }
 }

@@ -1,8 +1,10 @@
-//! Debug builds remember which keys each core holds: a core that waits for itself waits for ever, and is told so.
+//! Records of the keys that each core holds, in debug builds: a core that waits for itself panics instead of
+//! waiting for ever.
 //!
-//! Each core has a few places, which it alone writes; a guard takes one while it lasts. Whoever waits for a slot looks whether
-//! a guard of its own core touches that slot's keys: then that guard holds the slot. What finds no place is not remembered.
-//! All is Relaxed: a core reads what it wrote itself.
+//! Each core has a few records, which it alone writes, and a guard occupies one while it lives. A core that
+//! waits for a slot checks whether a guard of its own covers that slot's keys: then that guard holds the
+//! slot. A guard that finds no free record is not recorded. All accesses are Relaxed: a core reads its own
+//! writes.
 
 pub(crate) use self::kept::{MapId, Record};
 
@@ -13,9 +15,9 @@ mod kept {
     use percore::{MAX_CORES, Pinned};
     use sync::atomic::{AtomicU64, Ordering};
 
-    /// Guards of one core that are remembered at the same time.
+    /// Number of guards of one core that can be recorded at the same time.
     const PLACES: usize = 16;
-    /// No map has this number.
+    /// The number that no map has.
     const FREE: u64 = 0;
 
     #[derive(Debug)]
@@ -56,14 +58,17 @@ mod kept {
             Self(MAPS.fetch_add(1, Ordering::Relaxed) + 1)
         }
 
-        /// The map goes: forgotten guards of it, of any core, hold nothing any more. Nobody else has guards of it.
+        /// Frees the records of leaked guards of this map, of any core, when the map is dropped. No other
+        /// guards of it exist.
         pub fn end(self) {
             let places = HELD.iter().flatten().filter(|place| place.is_of(self.0));
             places.for_each(|place| place.map.store(FREE, Ordering::Relaxed));
         }
 
+        /// Checks that this core does not hold one of the keys `span` itself.
+        ///
         /// # Panics
-        /// If this core holds one of the keys `span` itself.
+        /// Panics if it does.
         pub fn assert_not_held(self, pin: &Pinned, span: impl FnOnce() -> Range<u64>) {
             let (core, span) = (pin.core().index(), span());
             let held = HELD[core].iter().any(|place| place.is_of(self.0) && place.touches(&span));
@@ -71,7 +76,7 @@ mod kept {
         }
     }
 
-    /// Keys of a map that this core holds, until it is dropped.
+    /// The record of keys of a map that this core holds, until it is dropped.
     #[derive(Debug)]
     pub(crate) struct Record(Option<&'static Place>);
 
@@ -85,7 +90,7 @@ mod kept {
             Self(place)
         }
 
-        /// From now on these keys.
+        /// Replaces the recorded keys.
         pub fn change(&self, keys: &Range<u64>) {
             self.0.into_iter().for_each(|place| place.hold(keys));
         }

@@ -1,16 +1,17 @@
 use percore::{CoreId, Counts, Pinned};
 
-/// Nodes made and nodes given back.
+/// Numbers of nodes created and freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Nodes that were created, roots included.
+    /// Number of nodes that were created, including roots.
     pub created: u64,
-    /// Nodes that went away: empty ones that collapsed, and roots of destroyed maps.
+    /// Number of nodes that were freed: empty ones that collapsed, and roots of destroyed maps.
     pub collapsed: u64,
 }
 
 impl Stats {
-    /// Nodes that exist. An estimate while others work: the two numbers are not read at once.
+    /// Returns the number of existing nodes. It is an estimate while other cores work, because the two
+    /// numbers are not read at once.
     pub fn live(self) -> u64 {
         self.created.saturating_sub(self.collapsed)
     }
@@ -24,30 +25,31 @@ const CREATED: usize = 0;
 const COLLAPSED: usize = 1;
 
 impl NodeCounters {
-    /// Zero everywhere, for cores 0 to `cores - 1`.
+    /// Makes counters that are zero, for cores 0 to `cores - 1`.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// Panics if there is no memory for them.
     pub fn new(cores: usize) -> Self {
         Self::try_new(cores).expect("memory for a word for each core")
     }
 
-    /// The same; `None` if there is no memory for it.
+    /// Makes counters as `new` does, or returns `None` if there is no memory for them.
     pub fn try_new(cores: usize) -> Option<Self> {
         Counts::try_new(cores).map(Self)
     }
 
-    /// How many cores there are.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.0.cores()
     }
 
-    /// What `core` did.
+    /// Returns the counts of `core`.
     pub fn of(&self, core: CoreId) -> Stats {
         self.0.of(core).into()
     }
 
-    /// What all cores did. Exact when nobody is creating or collapsing meanwhile.
+    /// Returns the sums over all cores. They are exact when no core is creating or collapsing nodes
+    /// meanwhile.
     pub fn total(&self) -> Stats {
         self.0.sum().into()
     }
