@@ -1,4 +1,4 @@
-//! A copy of a map, or of a range of it, node by node, for one that has nothing there yet: what a fork needs.
+//! A copy of a map, or of a range of it, node by node, into a map that has none of the keys, as a fork needs.
 //!
 //! ```text
 //!   a map                                   its twin
@@ -6,14 +6,16 @@
 //!              │                                       │ published empty
 //!           [ v ] [ - ] [ v ]                       [ w ] [ - ] [ w ]
 //! ```
-//! 1. A guard copies what its keys were at one moment. Whoever knows that nobody else changes it meanwhile, or
-//!    does not mind, holds nothing: each slot that has a value, or each run of a leaf, is locked while it is copied.
-//! 2. A slot of the twin is locked, set and unlocked while what it is copied from is locked: whoever takes a key out of the
-//!    map, and then out of the twin, takes it out of both, though he comes in between. Only empty slots can be set: a key that
-//!    the twin has is a panic. Nobody who holds slots of the twin waits for slots of the map.
-//! 3. A leaf may be folded while nothing of it is held: the copy finds its slots gone, and goes on with what became of the keys
-//!    that it has not copied yet, in a leaf again, as the twin has it.
-//! 4. If memory runs out, both maps are in order. A node of the twin that stays empty collapses.
+//! 1. A guard copies the values of its keys at one moment. A caller that knows that no other core changes the
+//!    map meanwhile, or that permits it, holds nothing: each slot that has a value, or each run of a leaf, is
+//!    locked while it is copied.
+//! 2. A slot of the twin is locked, set and unlocked while its original is locked. So a core that takes a key
+//!    out of the map, and then out of the twin, takes it out of both, even if it does so during the copy.
+//!    Only empty slots can be set: if the twin has a key, the copy panics. A core that holds slots of the
+//!    twin must not wait for slots of the map.
+//! 3. A leaf may be folded while none of its slots is held. The copy then finds its slots gone, and continues
+//!    with the keys that it has not copied yet, in a leaf again, as in the twin.
+//! 4. If memory runs out, both maps are valid. A node of the twin that stays empty collapses.
 
 use core::mem;
 use core::ops::Range;
@@ -33,15 +35,15 @@ use crate::subtree::{Acquired, acquire, unlock_below};
 use crate::{KEY_END, OutOfMemory, RadixMap, Value};
 
 impl<V: Value> RangeGuard<'_, V> {
-    /// Gives `twin`, which has none of the guard's keys, what `copy` makes of each slot that has a value, folded as it is
-    /// here. `copy` may change the slot; what it makes has a second word only if the value has one, and the same one for values
-    /// of one leaf that have the same.
+    /// Gives `twin`, which has none of the guard's keys, the value that `copy` returns for each slot that has
+    /// a value, folded as it is here. `copy` may change the slot. Its result has a second word only if the
+    /// value has one, and the same one for values of one leaf that have the same.
     ///
     /// # Errors
-    /// No memory, or `copy` says so: the copy ends there.
+    /// Returns an error if there is no memory, or if `copy` does. The copy ends there.
     ///
     /// # Panics
-    /// If `twin` is the guard's own map, or has some of the keys.
+    /// Panics if `twin` is the guard's own map, or has some of the keys.
     pub fn copy_to<R: Domain>(
         &mut self,
         pin: &Pinned,
@@ -54,16 +56,17 @@ impl<V: Value> RangeGuard<'_, V> {
 }
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
-    /// The same for `keys`, which no slot with a value sticks out of, without a guard: what `copy` is shown is locked as long
-    /// as it looks. What others change meanwhile the twin has as it was before or after, each slot by itself, and of what is
-    /// new, anything.
+    /// Copies as [`RangeGuard::copy_to`] does, for `keys`, out of which no slot with a value sticks, and
+    /// without a guard. A slot is locked while it is shown to `copy`. If other cores change slots meanwhile,
+    /// the twin gets each slot's value from before or after the change. It may get any of the keys that are
+    /// added meanwhile.
     ///
     /// # Errors
-    /// As [`RangeGuard::copy_to`].
+    /// Returns an error where [`RangeGuard::copy_to`] does.
     ///
     /// # Panics
-    /// If the twin is the map itself, or has some of the keys; if a slot with a value sticks out of the keys, they are none,
-    /// or go beyond [`KEY_END`].
+    /// Panics if the twin is the map itself, or has some of the keys. Panics if a slot with a value sticks
+    /// out of the keys, there are none, or they go beyond [`KEY_END`].
     pub fn copy_to(
         &self,
         pin: &Pinned,
@@ -77,16 +80,16 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     }
 }
 
-/// What of the map is held.
+/// The part of the map that is held.
 enum Hold {
     /// All keys that are copied.
     All,
-    /// What is shown, as long as it is.
+    /// The slots that are shown, while they are.
     Shown,
 }
 
 impl Hold {
-    /// The next slots of `keys`, which are in the node of `from`.
+    /// Returns the next slots of `keys`, which are in the node of `from`.
     #[inline(always)]
     fn next<'p, V: Value>(&self, from: &Tally<'_, 'p>, keys: Range<u64>) -> Result<Option<Found<'p>>, Gone> {
         match self {
@@ -96,10 +99,10 @@ impl Hold {
     }
 }
 
-/// Why a copy ends.
+/// The reason why a copy ends.
 enum Stop {
     NoMemory,
-    /// The node was folded; its keys before this one were copied.
+    /// The node was folded. Its keys before this one were copied.
     Gone(u64),
 }
 
@@ -121,7 +124,8 @@ fn copy_keys<'p, V: Value>(
         .map_err(|_| OutOfMemory)
 }
 
-/// Copies `keys` below the node of `from` into the twin of that node, which is the node of `into` or below it.
+/// Copies `keys` below the node of `from` into the twin of that node, which is the node of `into` or below
+/// it.
 fn copy_below<V: Value>(
     from: &mut Tally<'_, '_>,
     keys: Range<u64>,
@@ -136,7 +140,7 @@ fn copy_below<V: Value>(
     copy_node(from, keys, into, hold, copy)
 }
 
-/// Copies what is below the node of `from`, which has `keys`, into that of `into`.
+/// Copies everything below the node of `from`, which has `keys`, into that of `into`.
 fn copy_node<V: Value>(
     from: &mut Tally<'_, '_>,
     mut keys: Range<u64>,
@@ -167,7 +171,7 @@ fn copy_run<'p, V: Value>(
     let _record = from.here.record(&part.keys);
     let shown = Shown { from, _lock: lock };
     let twin = part.twin(into.node);
-    // First, so that nothing fails that `copy` counts on.
+    // This comes before `copy`, so that nothing can fail after it.
     if part.word().is_wide() {
         make_fit(&part, &twin)?;
     }
@@ -177,7 +181,7 @@ fn copy_run<'p, V: Value>(
     Ok(())
 }
 
-/// Slots that are shown. What became of them is told before they are unlocked, also if somebody's code panics.
+/// Slots that are shown. Their changes are counted before they are unlocked, even if foreign code panics.
 struct Shown<'a, 'h, 'p> {
     from: &'a mut Tally<'h, 'p>,
     _lock: Option<Locked<'p>>,
@@ -190,8 +194,8 @@ impl Drop for Shown<'_, '_, '_> {
     }
 }
 
-/// Copies what is below `child`, which has `keys`, into the child of the twin of its slot: a new one, unless an earlier part of
-/// the map made it.
+/// Copies everything below `child`, which has `keys`, into the child of the twin of its slot. That is a new
+/// child, unless an earlier part of the map made it.
 fn copy_child<'p, V: Value>(
     from: &mut Tally<'_, 'p>,
     (mut child, mut keys): (NodeRef<'p>, Range<u64>),
@@ -212,7 +216,8 @@ fn copy_child<'p, V: Value>(
     }
 }
 
-/// A leaf was folded before these `keys` of it were copied, the last ones: what holds them now, if they have values.
+/// Returns the leaf that has `keys` now, if they have values. A leaf was folded before these keys of it, the
+/// last ones, were copied.
 fn unfold<'p>(from: &Tally<'_, 'p>, keys: &Range<u64>) -> Result<Option<NodeRef<'p>>, OutOfMemory> {
     match acquire(from.here, from.node, keys.start, Word::is_used) {
         Acquired::Child(leaf) => Ok(Some(leaf)),
@@ -229,7 +234,7 @@ fn unfold<'p>(from: &Tally<'_, 'p>, keys: &Range<u64>) -> Result<Option<NodeRef<
     }
 }
 
-/// The child of the node of `into` that has `key`, a new one if it has none.
+/// Returns the child of the node of `into` that has `key`, a new one if it has none.
 fn child_of<'a, 'p>(into: &mut Tally<'a, 'p>, key: u64) -> Result<Tally<'a, 'p>, OutOfMemory> {
     let twin = into.node.part(into.node.span(key));
     let (node, first_count) = match into.node.step(into.here, twin.slot) {
@@ -237,12 +242,13 @@ fn child_of<'a, 'p>(into: &mut Tally<'a, 'p>, key: u64) -> Result<Tally<'a, 'p>,
         Step::Slot(_) => (make_child(into, &twin)?, HOLD),
     };
     let mut child = Tally::new(into.here, node);
-    // Told at the end, so that a new node's first count stands in for whatever others may have told by then.
+    // Counted at the end, so that a new node keeps its first count until then, in addition to the slots that
+    // other cores have counted.
     child.used -= first_count;
     Ok(child)
 }
 
-/// A new node in the slot of `twin`, which is the node's of `into`.
+/// Makes a new node in the slot of `twin`, which is the node's of `into`.
 fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'p>, OutOfMemory> {
     let lock = take(into.here, twin);
     let memory = Memory::allocate_empty()?;
@@ -255,13 +261,13 @@ fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'
     Ok(node)
 }
 
-/// Sees to it that the twin's slots can have second words, as those of the part have. A leaf that has one for all has copies
-/// with one, which needs nothing.
+/// Makes sure that the twin's slots can have second words, as those of the part have. A leaf that has one for
+/// all slots is copied to one, which needs nothing.
 fn make_fit(part: &Part<'_>, twin: &Part<'_>) -> Result<(), OutOfMemory> {
     if part.node.is_wide() { twin.node.widen() } else { Ok(()) }
 }
 
-/// Gives the twin's slots a value; how many they are.
+/// Gives the twin's slots a value. Returns the number of slots.
 #[inline(always)]
 fn put<V: Value>(there: &Here<'_>, twin: &Part<'_>, value: V) -> Result<i64, OutOfMemory> {
     let (main, second) = words(value);

@@ -1,4 +1,4 @@
-//! What the holder of a range does with it.
+//! The operations of the holder of a range.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,8 +13,8 @@ use crate::{Always, Expand, Never, OutOfMemory, Value};
 
 /// A locked range of a map. Dropping it unlocks.
 ///
-/// `E` says how it was locked, and so what the holder may do. Whoever holds exactly the range may do everything. Whoever did not
-/// expand the slots that stick out of it must not change those:
+/// `E` says how it was locked, and so which operations the holder has. A holder of exactly the range has all
+/// of them. A holder that did not expand the slots that stick out of the range must not change those:
 ///
 /// ```compile_fail,E0599
 /// # use radixmap::{Never, RangeGuard, Value};
@@ -34,7 +34,7 @@ use crate::{Always, Expand, Never, OutOfMemory, Value};
 ///     guard.fill(value);
 /// }
 /// ```
-/// but may change the others:
+/// The holder may change the others:
 ///
 /// ```
 /// # use radixmap::{Never, RangeGuard, Value};
@@ -42,8 +42,8 @@ use crate::{Always, Expand, Never, OutOfMemory, Value};
 ///     guard.for_each(|entry| entry.whole().into_iter().for_each(|mut entry| entry.clear()));
 /// }
 /// ```
-/// The guard is tied to the caller's pin: no sleep, and no tick of the Refcache domain on this core, while it is
-/// held. A guard that is forgotten holds its keys, and this core's ticks, for ever.
+/// The guard is tied to the caller's pin: while it is held, the caller must not sleep, and the Refcache
+/// domain must not tick on this core. A guard that is leaked holds its keys, and this core's ticks, for ever.
 pub struct RangeGuard<'g, V, E = Always> {
     held: Held<'g>,
     _types: PhantomData<fn(V, E) -> V>,
@@ -55,15 +55,15 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         Self { held, _types: PhantomData }
     }
 
-    /// The locked keys.
+    /// Returns the locked keys.
     #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
         self.held.keys()
     }
 
-    /// Calls `f` with every held slot, left to right, clipped to the range: a page, or a larger span of keys that all
-    /// have the same value or none. Each slot speaks for itself then: for many keys [`for_each_used`](Self::for_each_used) costs
-    /// less, now and later.
+    /// Calls `f` with every held slot, left to right, clipped to the range: a page, or a larger span of keys
+    /// that all have the same value or none. Each slot gets a word of its own. For many keys,
+    /// [`for_each_used`](Self::for_each_used) costs less, now and later.
     #[inline(always)]
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Entry<'_, V, E>)) {
         let _ = self.try_for_each(|entry| {
@@ -72,7 +72,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         });
     }
 
-    /// The same, until `f` breaks off.
+    /// Calls `f` as [`for_each`](Self::for_each) does, until `f` breaks off.
     #[inline(always)]
     pub fn try_for_each<B>(
         &mut self,
@@ -81,10 +81,10 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         self.visit(self.keys(), f)
     }
 
-    /// The same for `keys`, which slots may stick out of.
+    /// Calls `f` as [`try_for_each`](Self::try_for_each) does, for `keys`, out of which slots may stick.
     ///
     /// # Panics
-    /// If `keys` is not within the range.
+    /// Panics if `keys` is not within the range.
     #[inline(always)]
     pub fn try_for_each_in<B>(
         &mut self,
@@ -107,7 +107,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         })
     }
 
-    /// Calls `f` with every held slot that has a value, left to right, and spends no more than a look on the others.
+    /// Calls `f` with every held slot that has a value, left to right. It only reads the other slots.
     #[inline]
     pub fn for_each_used(&mut self, mut f: impl FnMut(&mut Run<'_, V, E>)) {
         let _ = self.try_for_each_used(|run| {
@@ -116,7 +116,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         });
     }
 
-    /// The same, until `f` breaks off.
+    /// Calls `f` as [`for_each_used`](Self::for_each_used) does, until `f` breaks off.
     #[inline]
     pub fn try_for_each_used<B>(
         &mut self,
@@ -125,10 +125,11 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         self.visit_used(self.keys(), f)
     }
 
-    /// The same for `keys`, which slots may stick out of.
+    /// Calls `f` as [`try_for_each_used`](Self::try_for_each_used) does, for `keys`, out of which slots may
+    /// stick.
     ///
     /// # Panics
-    /// If `keys` is not within the range.
+    /// Panics if `keys` is not within the range.
     #[inline]
     pub fn try_for_each_used_in<B>(
         &mut self,
@@ -151,8 +152,9 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         visit_used(&mut tally, keys, V::joins, &mut (), show, enter)
     }
 
-    /// Calls `used` with every held slot that has a value, as [`for_each_used`](Self::for_each_used) does, and `leaf` with every leaf
-    /// of which all keys are locked, and these keys, before its slots. Both get `state`.
+    /// Calls `used` with every held slot that has a value, as [`for_each_used`](Self::for_each_used) does.
+    /// Before a leaf's slots, calls `leaf` with the leaf and its keys if all of them are locked. Both get
+    /// `state`.
     #[inline]
     pub fn for_each_used_and_whole_leaf<S>(
         &mut self,
@@ -186,31 +188,31 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         self.held.node()
     }
 
-    /// Expands folded slots until none sticks out of `keys`, a range within the locked one: then each of these keys can be
-    /// changed without the keys around. Values do not change, and all of the range stays locked. A slot that stuck out of
-    /// the range does so no more: the keys around it are let go.
+    /// Expands folded slots until none sticks out of `keys`, a range within the locked one. Then each of
+    /// these keys can be changed without the keys around. Values do not change, and all of the range stays
+    /// locked. If a slot stuck out of the range, it does so no more, and the keys around it are unlocked.
     ///
     /// # Panics
-    /// If `keys` is not within the range.
+    /// Panics if `keys` is not within the range.
     pub fn split(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         self.check(&keys);
         self.held.split(keys)
     }
 
-    /// Gets memory for second words of `keys`, a range within the locked one, if it is needed: then their slots, as they
-    /// are folded now, can be set to any values. Nothing else changes.
+    /// Allocates memory for second words of `keys`, a range within the locked one, if it is needed. Then
+    /// their slots, as they are folded now, can be set to any values. Nothing else changes.
     ///
     /// # Panics
-    /// If `keys` is not within the range.
+    /// Panics if `keys` is not within the range.
     pub fn widen(&mut self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         self.check(&keys);
         self.held.widen(keys, NodeRef::widen)
     }
 
-    /// The same for one value: often that needs no memory.
+    /// Allocates memory as [`widen`](Self::widen) does, but for one value, which often needs none.
     ///
     /// # Panics
-    /// As [`widen`](RangeGuard::widen).
+    /// Panics where [`widen`](Self::widen) does.
     pub fn fit(&mut self, keys: Range<u64>, value: V) -> Result<(), OutOfMemory> {
         self.check(&keys);
         match value.to_words() {
@@ -219,11 +221,12 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         }
     }
 
-    /// Gives the keys of `block`, one [`BLOCK`](crate::BLOCK) within the locked range, which must have a leaf, the value
-    /// `value` as one slot: the leaf goes. If there is no memory for a second word nothing has changed.
+    /// Gives the keys of `block`, one [`BLOCK`](crate::BLOCK) within the locked range, which must have a
+    /// leaf, the value `value` as one slot, and removes the leaf. If there is no memory for a second word,
+    /// nothing has changed.
     ///
     /// # Panics
-    /// If `block` is no block within the range, or has no leaf.
+    /// Panics if `block` is no block within the range, or has no leaf.
     pub fn fold(&mut self, block: Range<u64>, value: V) -> Result<(), OutOfMemory> {
         self.check(&block);
         let (main, second) = words(value);
@@ -236,7 +239,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         assert!(held.start <= keys.start && keys.end <= held.end, "keys that are not held");
     }
 
-    /// Calls `visit` with the leaf that all of the range is of, if there is one.
+    /// Calls `visit` with the leaf that contains the whole range, if there is one.
     pub fn with_leaf<R>(&mut self, visit: impl FnOnce(Leaf<'_>) -> R) -> Option<R> {
         let node = self.held.node();
         (node.level() == 0).then(|| visit(Leaf { node, here: &self.held.here }))
@@ -248,7 +251,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         each_whole_leaf(&self.held.here, self.held.node(), self.keys(), visit);
     }
 
-    /// Whether no key of the range has a value.
+    /// Returns whether no key of the range has a value.
     #[inline(always)]
     pub fn is_empty(&mut self) -> bool {
         let unused = |node: NodeRef<'g>, run| {
@@ -263,19 +266,20 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
 }
 
 impl<V: Value> RangeGuard<'_, V> {
-    /// Gives every key of the range the value `value`; a held interior slot stays folded.
+    /// Gives every key of the range the value `value`. A held interior slot stays folded.
     ///
     /// # Panics
-    /// As [`Entry::set`].
+    /// Panics where [`Entry::set`] does.
     #[inline(always)]
     pub fn fill(&mut self, value: V) {
         self.fill_slots(self.keys(), value, |is_aligned| debug_assert!(is_aligned));
     }
 
-    /// The same for `keys`, which no slot may stick out of (see [`split`](Self::split)).
+    /// Gives `keys` the value as [`fill`](Self::fill) does. No slot may stick out of them (see
+    /// [`split`](Self::split)).
     ///
     /// # Panics
-    /// If `keys` is not within the range, or a slot sticks out of it; as [`Entry::set`].
+    /// Panics if `keys` is not within the range, or a slot sticks out of it, and where [`Entry::set`] does.
     #[inline(always)]
     pub fn fill_in(&mut self, keys: Range<u64>, value: V) {
         self.check(&keys);
@@ -284,10 +288,10 @@ impl<V: Value> RangeGuard<'_, V> {
         });
     }
 
-    /// Calls `f` with the slot of `key` alone, after it was split off if it was part of a larger one.
+    /// Calls `f` with the slot of `key` alone, after splitting it off if it is part of a larger one.
     ///
     /// # Panics
-    /// If the range has not the key.
+    /// Panics if the key is not in the range.
     #[inline(always)]
     pub fn with_key<T>(
         &mut self,
@@ -326,7 +330,7 @@ impl<V, E> fmt::Debug for RangeGuard<'_, V, E> {
     }
 }
 
-/// Shows the leaves at or below `node` of which `keys`, which are held, has all keys to `visit`, and these.
+/// Shows each leaf at or below `node`, all keys of which are in the held `keys`, to `visit`, with its keys.
 fn each_whole_leaf<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
@@ -347,8 +351,9 @@ fn each_whole_leaf<'p>(
     }
 }
 
-/// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with what counts those in use. Before that it
-/// asks `enter` at every node on the way whether to go on, with the keys that it would look at there. Both get `state`.
+/// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with the count of those in
+/// use. Before that it asks `enter` at every node on the way whether to go on, with the keys that it would
+/// visit there. Both get `state`.
 #[inline(always)]
 pub(crate) fn visit_used<'p, S, B>(
     tally: &mut Tally<'_, 'p>,
@@ -369,7 +374,7 @@ pub(crate) fn visit_used<'p, S, B>(
     ControlFlow::Continue(())
 }
 
-/// `visit_used` above the leaves.
+/// Visits used slots as `visit_used` does, above the leaves.
 fn visit_used_above<'p, S, B>(
     tally: &mut Tally<'_, 'p>,
     keys: Range<u64>,
@@ -383,7 +388,8 @@ fn visit_used_above<'p, S, B>(
             Step::Child(child) => {
                 visit_used(&mut Tally::new(tally.here, child), part.keys, joins, state, show, enter)?;
             }
-            // A child that nobody had entered may have collapsed since it was found: that told the count.
+            // A child that no core had entered may have collapsed since it was found, which has updated the
+            // count.
             Step::Slot(word) if !word.is_used() => {}
             Step::Slot(_) => show(state, part, tally.here, &mut tally.used)?,
         }
