@@ -1,6 +1,6 @@
 //! Operations per second of the map, by 1, 2, 4, ... host threads, each on pages of its own.
 //!
-//! `cargo bench -p radixvm-radixmap [-- THREADS]`. Times depend on the machine; the counts do not.
+//! `cargo bench -p radixvm-radixmap [-- THREADS]` runs it. Times depend on the machine. The counts do not.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ impl Value for Page {
 
 type Map<'r> = RadixMap<Page, &'r Refcache>;
 
-/// What an operation does to the pages from `page` on.
+/// An operation on the pages from `page` on.
 struct Operation {
     name: &'static str,
     rounds: u64,
@@ -77,7 +77,7 @@ fn fault(map: &Map<'_>, pin: &Pinned, page: u64) {
     guard.for_each(|entry| entry.set(Page(page << 12 | 7)));
 }
 
-/// Rounds per second of all threads together.
+/// Measures the rounds per second of all threads together.
 fn measure(operation: &Operation, threads: usize) -> f64 {
     let refcache = Refcache::new(Config { cores: threads, cache_slots: 256, review_budget: 64 });
     let map = {
@@ -115,7 +115,7 @@ fn measure(operation: &Operation, threads: usize) -> f64 {
 
 fn play(operation: &Operation, refcache: &Refcache, map: &Map<'_>, core: usize, start: &Barrier) -> Duration {
     let _core = percore::threads::enter(CoreId::new(core));
-    // A gigabyte of its own for each thread.
+    // Each thread has a gigabyte of its own.
     let page = (core as u64 + 1) << 18;
     let pin = percore::pin();
     refcache.online(&pin);

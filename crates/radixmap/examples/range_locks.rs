@@ -1,9 +1,10 @@
 //! A map from keys to the users that own them, in ranges.
 //!
-//! Four threads play four cores. Each claims a range of its own at the same time: they lock different slots and wait for
-//! nobody. Then one key in the middle of a range is changed, and the whole range is looked at again.
+//! Four threads play four cores. Each claims a range of its own at the same time: they lock different slots
+//! and do not wait for each other. Then one key in the middle of a range is changed, and the whole range is
+//! read again.
 //!
-//! Run it: `cargo run --example range_locks`
+//! Run it with `cargo run --example range_locks`.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Blocks: folded slots whose keys have values of their own, and faults that take them whole.
+//! Blocks: folded slots whose keys have values of their own, and faults that lock them as a whole.
 #![cfg(not(loom))]
 
 #[allow(dead_code)] // this binary has values of its own
@@ -12,7 +12,7 @@ use refcache::{Config, Refcache};
 
 use common::joined;
 
-/// A number. If a block says `first` it is the first key's, and the others count on from there.
+/// A number. In a block with `first` it is the first key's number, and the others count on from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     number: u64,
@@ -35,10 +35,10 @@ impl Value for Count {
 const FIRST: Count = Count { number: 1000, first: true, second: 0 };
 const SAME: Count = Count { number: 1000, first: false, second: 0 };
 const WIDE: Count = Count { second: 6, ..FIRST };
-/// One of each kind; the one that needs most of a node comes first, and is enough for Miri.
+/// One value of each kind. The one that needs most of a node comes first, and is enough for Miri.
 const KINDS: &[Count] = if cfg!(miri) { &[WIDE] } else { &[WIDE, FIRST, SAME] };
 const START: u64 = 7 * BLOCK;
-/// One slot that many blocks are in.
+/// One slot that covers many blocks.
 const SPAN: Range<u64> = if cfg!(miri) { 0..1 << 18 } else { 0..1 << 27 };
 /// Test threads of one binary play different cores.
 const CORES: usize = 8;
@@ -61,7 +61,7 @@ fn filled(keys: Range<u64>, value: Count, test: impl Fn(&Pinned, &Map<'_>)) {
     refcache.drain(&pin);
 }
 
-/// Slots that `keys` touch, clipped, and what they say.
+/// Returns the slots that `keys` touch, clipped, and their values.
 fn slots(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, Option<Count>)> {
     let mut found = Vec::new();
     let mut guard = map.lock_whole(pin, keys);
@@ -69,7 +69,7 @@ fn slots(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, Opti
     found
 }
 
-/// Each key has its part, except `cut`, which has nothing.
+/// Checks that each key has its part, except `cut`, which has no value.
 fn assert_parts(map: &Map<'_>, pin: &Pinned, of: Count, cut: u64) {
     let parts = (0..BLOCK).map(|key| {
         let value = (key != cut).then(|| of.part(key));
@@ -140,7 +140,7 @@ fn a_block_is_split_under_its_lock() {
     });
 }
 
-/// Every way to hold a block, with or without more around it.
+/// All ways to hold a block, with or without keys around it.
 const HOLDS: [Range<u64>; 3] = [START..START + BLOCK, START - 1..START + BLOCK + 1, 0..1 << 18];
 
 #[test]

@@ -1,4 +1,4 @@
-//! A copy has what was made of each value, folded alike, and no node for nothing.
+//! A copy has the value that was made of each original, folded alike, and no superfluous node.
 #![cfg(not(loom))]
 
 mod common;
@@ -14,7 +14,7 @@ use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
-/// Runs `test` on two empty maps, and sees to it that nothing is left of them.
+/// Runs `test` on two empty maps, and checks that all their memory is freed.
 fn on_two(test: impl FnOnce(&Pinned, &Map<'_>, &Map<'_>)) {
     let _core = percore::threads::enter_any(CORES);
     let pin = percore::pin();
@@ -33,7 +33,7 @@ fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, value: u64) {
     guard.fill(Twin(value));
 }
 
-/// Every slot that has a value: its keys, and the value.
+/// Returns every slot that has a value: its keys, and the value.
 fn slots(map: &Map<'_>, pin: &Pinned) -> Vec<(Range<u64>, u64)> {
     let mut slots = Vec::new();
     map.lock_all(pin).for_each(|entry| {
@@ -42,7 +42,8 @@ fn slots(map: &Map<'_>, pin: &Pinned) -> Vec<(Range<u64>, u64)> {
     slots
 }
 
-/// What the copy makes of a value: nothing of one in four, and a sum of the others, which become wide or not as before.
+/// Makes the copy's value: none for one value in four, and a sum for the others, which stay wide or not as
+/// before.
 fn made(value: u64) -> Option<u64> {
     (value % 8 > 1).then_some(value + 100)
 }
@@ -57,13 +58,13 @@ fn made_of(run: &mut Run<'_, Twin>) -> Result<Option<Twin>, OutOfMemory> {
     Ok(made(value).map(Twin))
 }
 
-/// What is held of a map while it is copied.
+/// The part of a map that is held while it is copied.
 #[derive(Clone, Copy, Debug)]
 enum Held {
     All,
-    /// Part by part, each of one leaf, or of one folded slot more.
+    /// Part by part, each of one leaf, or of one more folded slot.
     Parts,
-    /// What is shown. Part by part as well.
+    /// The slots that are shown. Part by part as well.
     Shown,
 }
 
@@ -96,14 +97,15 @@ fn copy_parts(
     Ok(())
 }
 
-/// Ranges of a key, of a few, and of whole slots of each level.
+/// Makes ranges of one key, of a few, and of whole slots of each level.
 fn range() -> impl Strategy<Value = Range<u64>> {
     let start = prop_oneof![0u64..1500, (1u64 << 27) - 3..(1 << 27) + 3, Just(5 << 18), Just(1 << 30)];
     let size = prop_oneof![1u64..4, 500u64..1100, Just(1 << 18), Just(1 << 27)];
     (start, size).prop_map(|(start, size)| start..(start + size).min(KEY_END))
 }
 
-/// Somebody looks for keys in the twin while it is made: what is locked there is waited for, and not taken for a key.
+/// A core looks for keys in the twin while it is made. It waits for locked slots there, and does not mistake
+/// them for keys.
 #[test]
 fn who_looks_at_the_twin_is_waited_for() {
     for _ in 0..if cfg!(miri) { 1 } else { 200 } {
@@ -122,7 +124,8 @@ fn who_looks_at_the_twin_is_waited_for() {
     }
 }
 
-/// Holds all of an empty map until somebody is about to copy into it, who finds some of it locked yet.
+/// Holds all of an empty map until the other core is about to copy into it, which then finds some of it still
+/// locked.
 fn look(twin: &Map<'_>, looks: &AtomicBool, copies: &AtomicBool) {
     let _core = percore::threads::enter_any(CORES);
     let pin = percore::pin();
@@ -163,7 +166,7 @@ proptest! {
     }
 }
 
-/// It has no side, and needs none for the copy.
+/// The leaf has no side, and needs none for the copy.
 #[test]
 fn a_leaf_with_one_second_word_has_a_copy_with_one() {
     for &held in HELD {
@@ -194,7 +197,7 @@ fn a_node_for_nothing_goes() {
     }
 }
 
-/// Who clears a key of the map and then of the twin, while it is copied, has cleared it in both.
+/// A core that clears a key of the map and then of the twin, while the map is copied, has cleared it in both.
 #[test]
 fn what_is_taken_from_both_is_in_neither() {
     HELD.iter().for_each(|&held| taken_from_both(held));
@@ -235,8 +238,8 @@ fn a_twin_must_be_empty() {
     });
 }
 
-/// A part has one leaf, or as many folded slots as were asked for, or one more run of them that say the same, and ends where the next
-/// key with a value is.
+/// A part has one leaf, or as many folded slots as were asked for, or one more run of equal ones, and ends at
+/// the next key with a value.
 #[test]
 fn a_part_ends_at_a_key_with_a_value() {
     on_two(|pin, map, _| {

@@ -1,4 +1,5 @@
-//! Looking along keys without a lock: what a guard would show, and beside threads that change everything.
+//! Looking along keys without a lock: it shows the same as a guard, also beside threads that change
+//! everything.
 #![cfg(not(loom))]
 
 mod common;
@@ -13,7 +14,8 @@ use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
-/// What a look shows, with neighbours that have the same value joined: how they are split is not promised.
+/// Returns the result of a look, with neighbours that have the same value joined, because the map does not
+/// promise how they are split.
 fn seen(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, Twin)> {
     let mut seen: Vec<(Range<u64>, Twin)> = Vec::new();
     let _all = map.look(pin, keys, u64::MAX, |keys, value| {
@@ -69,8 +71,8 @@ fn a_look_shows_what_is_set_in_order_and_no_more() {
     settle(&refcache, &pin);
 }
 
-/// A run ends where the bits of the mask, the second word or the kind of value do, and nowhere else: whole groups of slots are
-/// looked at together, so runs begin and end at odd places.
+/// A run ends where the bits of the mask, the second word or the kind of value do, and nowhere else. Whole
+/// groups of slots are compared together, so runs begin and end at odd places.
 #[test]
 fn values_that_agree_in_the_bits_of_the_mask_are_one_run() {
     let _core = percore::threads::enter_any(CORES);
@@ -118,14 +120,15 @@ const FOLDED: u64 = 2 * BLOCK - 7;
 const ROUNDS: u64 = if cfg!(miri) { 20 } else { 20_000 };
 const LOOKS: u64 = if cfg!(miri) { 2 } else { 300 };
 
-/// Sets, clears and folds blocks between the keys that stay, a new value each time, until `looks` are enough.
+/// Sets, clears and folds blocks between the keys that stay, a new value each time, until there are enough
+/// `looks`.
 fn churn(map: &Map<'_>, refcache: &Refcache, looks: &AtomicU64, over: &AtomicBool) {
     let _core = percore::threads::enter_any(CORES);
     refcache.online(&pin());
     let mut round = 0;
     while round < ROUNDS || looks.load(Relaxed) < LOOKS && !over.load(Relaxed) {
         round += 1;
-        // Odd, and no two have the same second word.
+        // The value is odd, and no two have the same second word.
         let (pin, value) = (pin(), Twin(128 * round + 1));
         let start = 1 + round * 37 % (BLOCK - 1);
         set(map, &pin, start..start + 1 + round % 90, value);
@@ -139,7 +142,7 @@ fn churn(map: &Map<'_>, refcache: &Refcache, looks: &AtomicU64, over: &AtomicBoo
     refcache.offline(&pin());
 }
 
-/// The block gets a leaf, and loses it again.
+/// Gives the block a leaf, and folds it again.
 fn fold(map: &Map<'_>, pin: &Pinned, block: Range<u64>, value: Twin) {
     set(map, pin, block.start..block.start + 3, value);
     let mut guard = map.lock_range(pin, block.clone(), Always).unwrap();
@@ -150,8 +153,8 @@ fn fold(map: &Map<'_>, pin: &Pinned, block: Range<u64>, value: Twin) {
     }
 }
 
-/// Values are whole, keys in order, and what nobody changes is always there: also in a leaf that is folded,
-/// or collapses, meanwhile. A value that was torn is a panic of the test's `Twin`.
+/// Values are whole, keys are in order, and a key that no core changes is always there, also in a leaf that
+/// is folded, or collapses, meanwhile. A value that was torn is a panic of the test's `Twin`.
 #[test]
 fn a_look_beside_threads_that_change_everything() {
     let refcache = domain();

@@ -1,4 +1,5 @@
-//! What is no use of the map is a panic, or harmless: never a slot that is locked for ever, and never a node in use that goes.
+//! Misuse of the map is a panic, or harmless. It never leaves a slot locked for ever, and never frees a node
+//! in use.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
@@ -17,11 +18,11 @@ use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
-/// A span that one slot of the root has, far from its first.
+/// A span that one slot of the root covers, far from the root's first.
 const FAR: Range<u64> = 20 << 27..21 << 27;
 const BACKWARDS: Range<u64> = Range { start: 5, end: 3 };
 
-/// Runs `test` on an empty map, and sees to it that everything can be locked, and that nothing is left of it.
+/// Runs `test` on an empty map, and checks that all keys can be locked, and that all its memory is freed.
 fn on_map(test: impl FnOnce(&Pinned, &Map<'_>)) {
     let _core = percore::threads::enter_any(CORES);
     let pin = percore::pin();
@@ -109,7 +110,7 @@ fn a_part_of_a_slot_is_not_changed() {
     });
 }
 
-/// Somebody else gets at the keys around, and the holder keeps its own.
+/// Another core gets at the keys around, and the holder keeps its own.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of slots by ways that the others take too")]
 fn a_split_lets_the_keys_around_the_range_go() {
@@ -134,7 +135,8 @@ fn a_split_lets_the_keys_around_the_range_go() {
     }
 }
 
-/// Slots that say the same are one run at every level, except those that stick out of the range; a change reaches all of them.
+/// Slots with the same value are one run at every level, except those that stick out of the range. A change
+/// reaches all of them.
 #[test]
 fn neighbours_that_say_the_same_are_one_run() {
     let folded = 8 * BLOCK..12 * BLOCK;
@@ -209,7 +211,8 @@ fn a_run_is_counted_once_whatever_is_done_to_it() {
     });
 }
 
-/// A value in an upper node that nobody had used there before: walks that skip what was never used must find it.
+/// A value is in an upper node that no core had used there before. Walks that skip slots that were never used
+/// must find it.
 #[test]
 fn a_value_that_is_set_far_from_others_is_found() {
     on_map(|pin, map| {
@@ -245,7 +248,7 @@ fn a_leaf_is_given_up_as_often_as_it_was_held() {
     });
 }
 
-/// Words that nobody should make.
+/// Words that no value should have.
 #[derive(Clone, Copy, Debug)]
 struct Raw(u64, u64);
 
@@ -288,7 +291,7 @@ fn bits_of_the_map_s_own_are_refused() {
     assert_eq!(refcache.garbage(), 0);
 }
 
-/// In a release build it waits for ever.
+/// In a release build the core waits for ever.
 #[cfg(debug_assertions)]
 #[test]
 fn who_waits_for_himself_is_told_so() {
@@ -308,7 +311,7 @@ fn who_waits_for_himself_is_told_so() {
             message(&|| map.copy_to(pin, &other, 0..KEY_END, |_| Ok(None)).unwrap())
                 .contains("which it holds itself")
         );
-        // Others' keys, and the same keys of another map.
+        // Keys of other cores, and the same keys of another map.
         drop(map.lock_range(pin, 0..2, Always).unwrap());
         drop(other.lock_range(pin, 0..4, Always).unwrap());
         drop(guards);
@@ -358,7 +361,7 @@ fn keys_are_where_they_are() {
     });
 }
 
-/// What is remembered of guards that were forgotten goes with their maps.
+/// The records of leaked guards are freed with their maps.
 #[cfg(debug_assertions)]
 #[test]
 fn forgotten_guards_do_not_make_a_core_forget_others() {
@@ -373,7 +376,7 @@ fn forgotten_guards_do_not_make_a_core_forget_others() {
     });
 }
 
-/// What a forgotten guard holds is held for ever; all else goes on, and the map goes.
+/// The keys of a leaked guard are held for ever. All others can be used, and the map can be dropped.
 #[test]
 #[cfg_attr(miri, ignore = "what is leaked is found")]
 fn a_guard_may_be_forgotten() {
@@ -411,7 +414,7 @@ fn a_map_that_was_taken_apart_is_empty() {
     assert_eq!(refcache.garbage(), 0);
 }
 
-/// Pieces end between nodes, each takes something away, and the last one says that it is the last.
+/// Pieces end between nodes, each takes some values away, and the last one returns that it is the last.
 #[test]
 fn a_map_is_taken_apart_piece_by_piece() {
     const PLACES: u64 = 30;
@@ -421,7 +424,7 @@ fn a_map_is_taken_apart_piece_by_piece() {
     refcache.online(&pin);
     let mut map = Map::new(&pin, &refcache).unwrap();
     let places = |step: u64| (0..PLACES).map(move |place| place * step..place * step + 3);
-    // In leaves side by side, and in leaves far apart.
+    // The keys are in adjacent leaves, and in leaves far apart.
     for step in [BLOCK, 1 << 27] {
         places(step).skip(1).for_each(|keys| fill(&map, &pin, keys, 2));
     }
@@ -443,7 +446,7 @@ fn a_map_is_taken_apart_piece_by_piece() {
     assert_eq!(refcache.garbage(), 0);
 }
 
-/// It is leaked there, also while the thread unwinds.
+/// The map is leaked there, also while the thread unwinds.
 #[test]
 #[cfg_attr(miri, ignore = "what is leaked is found")]
 fn a_map_may_be_dropped_by_whoever_has_it() {

@@ -28,7 +28,7 @@ enum Op {
     Tick(usize),
 }
 
-/// Keys near the boundaries of every level, and anywhere.
+/// Makes keys near the boundaries of every level, and anywhere.
 fn key() -> impl Strategy<Value = u64> {
     let edge = prop::sample::select(vec![0, 1 << 9, 3 << 9, 1 << 18, 1 << 27, 5 << 27, 1 << 35, KEY_END - 4]);
     prop_oneof![
@@ -43,7 +43,7 @@ fn keys() -> impl Strategy<Value = Range<u64>> {
     prop_oneof![3 => short, 2 => long]
 }
 
-/// A range, and another one within it.
+/// Makes a range, and another one within it.
 fn nested() -> impl Strategy<Value = (Range<u64>, Range<u64>)> {
     let within = |keys: Range<u64>| {
         let (start, end) = (keys.start, keys.end);
@@ -166,7 +166,7 @@ fn fold(map: &Map<'_>, model: &mut Model, pin: &Pinned, keys: Range<u64>, value:
     }
 }
 
-/// The fault path: only a key that has a value is locked, and then alone.
+/// Does the fault path: only a key that has a value is locked, and then alone.
 fn change_key(map: &Map<'_>, model: &mut Model, pin: &Pinned, key: u64, value: Option<u64>) {
     let guard = map.lock_key(pin, key).unwrap();
     assert_eq!(guard.is_some(), model.get(key).is_some());
@@ -214,7 +214,7 @@ proptest! {
         refcache.offline(&pin);
     }
 
-    /// Destroying a map that still has values gives every node back too.
+    /// Destroying a map that still has values frees every node too.
     #[test]
     fn destroy_leaks_nothing(fills in prop::collection::vec(keys(), 1..if cfg!(miri) { 3 } else { 12 }), ticks in 0..4usize) {
         let _core = percore::threads::enter_any(CORES);

@@ -1,4 +1,4 @@
-//! The n-th allocation fails, for every n: the operation says so, and the map is as it was.
+//! The n-th allocation fails, for every n: the operation returns the error, and the map is as it was.
 // Miri would need many minutes for all these nodes, and has seen their memory come and go in the other tests.
 #![cfg(not(any(loom, miri)))]
 
@@ -19,7 +19,7 @@ static ALLOCATOR: Failing = Failing;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
-/// All values, in order, neighbours joined. Hangs if a slot was left locked.
+/// Returns all values, in order, neighbours joined. It hangs if a slot was left locked.
 fn contents(map: &Map<'_>, pin: &Pinned) -> Vec<(Range<u64>, u64)> {
     let mut segments: Vec<(Range<u64>, u64)> = Vec::new();
     map.lock_range(pin, 0..KEY_END, IfPresent).unwrap().for_each(|entry| {
@@ -118,7 +118,7 @@ fn what_was_locked_is_unlocked() {
     assert_eq!(needed, 6, "nothing is there at the right end");
 }
 
-/// What was held before is held still, and unlocked in the end.
+/// The slots that were held before are still held, and unlocked in the end.
 #[test]
 fn a_split_of_what_is_held() {
     let needed = fails_cleanly(
@@ -181,8 +181,8 @@ fn a_fault_in_a_folded_value_with_a_second_word() {
     assert_eq!(needed, 8, "three nodes of two blocks each, and the sides of those two that are no leaves");
 }
 
-/// As above, but every node in which slots are held gets a side too: at the left end those of three levels, and the two
-/// between, and at the right end one of the three new nodes.
+/// As above, but every node in which slots are held gets a side too. At the left end these are the nodes of
+/// three levels, and the two between, and at the right end one of the three new nodes.
 #[test]
 fn what_was_locked_for_second_words_is_unlocked() {
     let needed = fails_cleanly(
@@ -207,7 +207,7 @@ fn a_new_map() {
     assert_eq!((Arc::strong_count(&counters), counters.total().created), (1, 0));
 }
 
-/// What was copied before is there, and all of it goes with the twin.
+/// The keys that were copied before the failure are there, and all of them are freed with the twin.
 #[test]
 fn a_copy() {
     let _core = percore::threads::enter_any(CORES);

@@ -1,4 +1,4 @@
-//! A panic of whatever the map calls leaves no slot locked, no count wrong, and no memory behind.
+//! A panic of any code that the map calls leaves no slot locked, no count wrong, and no memory leaked.
 // Miri would need many minutes for all these maps.
 #![cfg(not(any(loom, miri)))]
 #![forbid(unsafe_code)]
@@ -21,14 +21,14 @@ type Map<'r> = RadixMap<Trap, &'r Refcache>;
 
 /// Test threads of one binary play different cores.
 const CORES: usize = 16;
-/// A block, parted and wide, in a gigabyte of which nothing else is used.
+/// A block, parted and wide, in a gigabyte of which no other key is used.
 const PARTED: Range<u64> = 3 * BLOCK..4 * BLOCK;
 const FOLDED: Range<u64> = 1 << 27..2 << 27;
 const PART: Trap = Trap { number: WIDE, parted: true };
 /// Keys of a leaf.
 const PAGES: Range<u64> = 9 * BLOCK + 5..9 * BLOCK + 14;
 
-/// Something of everything.
+/// Fills a map with one thing of each kind.
 fn prepare(map: &Map<'_>, pin: &Pinned) {
     let fill = |keys: Range<u64>, value: Trap| {
         let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();
@@ -40,7 +40,7 @@ fn prepare(map: &Map<'_>, pin: &Pinned) {
     PAGES.for_each(|key| fill(key..key + 1, Trap::new(key % 4)));
 }
 
-/// Runs `act`, in which the call number `after` of this kind panics. Whether it came to that.
+/// Runs `act`, in which the call number `after` of this kind panics. Returns whether it did.
 fn with_trap(call: Call, after: usize, act: impl FnOnce()) -> bool {
     trap(call, after);
     let outcome = fuzzing::attempt(act);
@@ -49,7 +49,8 @@ fn with_trap(call: Call, after: usize, act: impl FnOnce()) -> bool {
     sprung
 }
 
-/// Lets the first, second, ... call of each kind panic in `operation`, each time on new maps, until none is left.
+/// Makes the first, second, ... call of each kind panic in `operation`, each time on new maps, until there
+/// are no more calls.
 fn panics_cleanly(operation: impl Fn(&Map<'_>, &Map<'_>, &Pinned)) {
     let _core = percore::threads::enter_any(CORES);
     let pin = percore::pin();
@@ -61,7 +62,7 @@ fn panics_cleanly(operation: impl Fn(&Map<'_>, &Map<'_>, &Pinned)) {
         prepare(&map, &pin);
         let sprung = with_trap(call, after, || operation(&map, &twin, &pin));
         for map in [&map, &twin] {
-            // Waits for ever for a slot that was left locked.
+            // This waits for ever for a slot that was left locked.
             map.lock_range(&pin, 0..KEY_END, IfPresent).unwrap().for_each(|entry| entry.clear());
         }
         (0..32).for_each(|_| _ = refcache.tick(&pin));
@@ -72,7 +73,7 @@ fn panics_cleanly(operation: impl Fn(&Map<'_>, &Map<'_>, &Pinned)) {
         assert_eq!(owned(), before, "{call:?} {after}: memory was leaked");
         sprung
     };
-    // Once for what panics allocate when they come first.
+    // Runs once for the memory that the first panic of a process allocates.
     with_trap(Call::Closure, 0, || step(Call::Closure));
     let calls = CALLS.map(|call| (0..40).take_while(|&after| sprung(call, after)).count());
     assert!(calls.iter().sum::<usize>() > 0, "nothing panicked");
@@ -184,7 +185,7 @@ fn holding_leaves() {
     });
 }
 
-/// It can be taken apart once more, or dropped as it is.
+/// The map can be dismantled once more, or dropped as it is.
 #[test]
 fn taking_a_map_apart() {
     panics_cleanly(|map, _, pin| {

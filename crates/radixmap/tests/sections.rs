@@ -1,4 +1,4 @@
-//! Slots that say the same as one section: what others make of them must not tell.
+//! Slots that have the same value as one section: other operations on them must not show the difference.
 // Miri has seen sections in the other tests.
 #![cfg(not(any(loom, miri)))]
 
@@ -46,7 +46,7 @@ fn fill<V: Value>(map: &Map<'_, V>, pin: &Pinned, keys: Range<u64>, value: V) {
     guard.fill(value);
 }
 
-/// An empty node that is about to go is one slot of its parent, and hides none of its neighbours.
+/// An empty node that is about to be freed is one slot of its parent, and hides none of its neighbours.
 #[test]
 fn a_dying_node_is_no_section() {
     on_a_core(|pin, refcache| {
@@ -61,7 +61,7 @@ fn a_dying_node_is_no_section() {
     });
 }
 
-/// A leaf and its parent that an expansion made say a value as sections, whether or not it joins.
+/// A leaf and its parent that an expansion made have a value as sections, whether or not it joins.
 #[test]
 fn values_that_do_not_join_are_copied_one_by_one() {
     on_a_core(|pin, refcache| {
@@ -80,7 +80,8 @@ fn values_that_do_not_join_are_copied_one_by_one() {
     });
 }
 
-/// A copy of keys that cut the last slot of a section, or the first, panics, and leaves nothing locked.
+/// A copy of keys that contain only a part of a section, without its last slot or its first, panics, and
+/// leaves nothing locked.
 #[test]
 fn a_section_that_sticks_out_is_not_copied() {
     on_a_core(|pin, refcache| {
@@ -91,7 +92,7 @@ fn a_section_that_sticks_out_is_not_copied() {
             fill(&map, pin, all.clone(), Twin(2));
             let copy = || map.copy_to(pin, &twin, keys.clone(), |run| Ok(Some(run.value())));
             assert!(catch_unwind(AssertUnwindSafe(copy)).is_err());
-            // Waits for ever for a slot that was left locked.
+            // This waits for ever for a slot that was left locked.
             [&map, &twin].into_iter().for_each(|map| fill(map, pin, all.clone(), Twin(4)));
         }
     });

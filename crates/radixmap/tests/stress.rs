@@ -15,12 +15,12 @@ use radixmap::{Always, BLOCK, ExpandUsed, IfPresent, RadixMap, RangeGuard};
 use refcache::Refcache;
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
-/// All threads do some rounds, then all let a few epochs pass, so that what is empty then goes.
+/// All threads do some rounds, then all let a few epochs pass, so that empty nodes are freed.
 const PHASES: usize = if cfg!(miri) { 1 } else { 400 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 50 };
 
-/// The keys of the test: islands, each across a boundary between two leaves, in nodes far apart. Nobody is on most of
-/// them most of the time, so their nodes collapse and grow again.
+/// The keys of the test are islands, each across a boundary between two leaves, in nodes far apart. Most of
+/// them are unused most of the time, so their nodes collapse and are made again.
 const ISLANDS: u64 = if cfg!(miri) { 2 } else { 8 };
 const ISLAND: u64 = 24;
 const DISTANCE: u64 = 3 << 26;
@@ -43,13 +43,14 @@ fn cells(keys: Range<u64>) -> impl Iterator<Item = usize> {
 
 struct Arena {
     refcache: Refcache,
-    /// For each island key: its value plus one, or 0. Relaxed: only the key's holder touches it, which is the test.
+    /// For each island key its value plus one, or 0. Relaxed: only the key's holder accesses it, which the
+    /// test checks.
     expected: Vec<AtomicU64>,
-    /// For each island key: who holds it.
+    /// For each island key the number of its holder.
     holder: Vec<AtomicU64>,
 }
 
-/// Others would wait at the barrier for ever for a thread that failed.
+/// Aborts on a panic: other threads would wait at the barrier for ever for a thread that failed.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -62,7 +63,7 @@ impl Drop for AbortOnPanic {
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
 
-/// xorshift
+/// The generator xorshift.
 struct Random(u64);
 
 impl Random {
@@ -85,7 +86,8 @@ impl Arena {
         Self { refcache: domain(), expected: cells(), holder: cells() }
     }
 
-    /// Claims the keys of a guard, shows each entry to `change`, which returns the new value, and lets go.
+    /// Claims the keys of a guard, shows each entry to `change`, which returns the new value, and releases
+    /// them.
     fn change<E: ExpandUsed>(
         &self,
         pin: &Pinned,
@@ -111,7 +113,7 @@ impl Arena {
         hand_over(me, 0, guard.keys());
     }
 
-    /// What a core of an address space does: map, unmap, fault, look.
+    /// Does the operations of a core of an address space: map, unmap, fault, look.
     fn round(&self, map: &Map<'_>, pin: &Pinned, random: &mut Random, keys: Range<u64>) {
         let part = random.part_of(keys);
         let lock = |keys| map.lock_range(pin, keys, Always).unwrap();
@@ -154,7 +156,7 @@ impl Arena {
         leaves.into_iter().for_each(|start| guard.fold(start..start + BLOCK, Twin(value)).unwrap());
     }
 
-    /// One thread's life as `core`, on the islands `mine`.
+    /// Runs one thread as `core`, on the islands `mine`.
     fn play(&self, map: &Map<'_>, core: usize, everybody: &Barrier, mine: Range<u64>) {
         let _abort = AbortOnPanic;
         let _core = percore::threads::enter(CoreId::new(core));
@@ -177,7 +179,8 @@ impl Arena {
     }
 }
 
-/// `first` is the first core: the tests of this file run at the same time. `islands(thread)` are a thread's islands.
+/// Runs a test. `first` is the first core, because the tests of this file run at the same time.
+/// `islands(thread)` are a thread's islands.
 fn stress(first: usize, islands: impl Fn(u64) -> Range<u64>) {
     let arena = Arena::new();
     let _core = percore::threads::enter(CoreId::new(first));

@@ -1,4 +1,4 @@
-//! What the tests of the map share.
+//! The common part of the tests of the map.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use percore::Pinned;
 use radixmap::Value;
 use refcache::{Config, Refcache};
 
-/// Test threads of one binary play different cores of this many.
+/// Number of cores. Test threads of one binary play different ones.
 pub const CORES: usize = 32;
 
-/// A small number; an odd one has a second word.
+/// A small number. An odd one has a second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin(pub u64);
 
@@ -24,7 +24,7 @@ impl Value for Twin {
     }
 }
 
-/// Runs of keys, each with what it says, where neighbours that say the same are one.
+/// Joins neighbouring runs of keys that have the same value.
 #[allow(dead_code)] // not every binary compares runs
 pub fn joined<T: PartialEq>(runs: impl IntoIterator<Item = (Range<u64>, T)>) -> Vec<(Range<u64>, T)> {
     let mut joined: Vec<(Range<u64>, T)> = Vec::new();
@@ -41,7 +41,8 @@ pub fn domain() -> Refcache {
     Refcache::new(Config { cores: CORES, cache_slots: 64, review_budget: 64 })
 }
 
-/// Enough epochs for a whole path of empty nodes to go, one level after the other. No other core is online.
+/// Turns enough epochs for a whole path of empty nodes to be freed, one level after the other. No other core
+/// is online.
 pub fn settle(refcache: &Refcache, pin: &Pinned) {
     for _ in 0..32 {
         refcache.tick(pin);

@@ -24,7 +24,7 @@ impl Model {
         self.0.insert(keys.end, after);
     }
 
-    /// The segments with values in `keys`, neighbours of equal value joined.
+    /// Returns the segments with values in `keys`, neighbours of equal value joined.
     pub fn used(&self, keys: Range<u64>) -> Vec<(Range<u64>, u64)> {
         let mut segments = Segments::default();
         let starts = self.0.range(keys.start + 1..keys.end).map(|(start, _)| *start);
@@ -37,7 +37,7 @@ impl Model {
     }
 }
 
-/// Keys that have values, and the values: neighbours of equal value come as one.
+/// Keys that have values, and the values. Neighbours of equal value come as one.
 #[derive(Default)]
 pub struct Segments(pub Vec<(Range<u64>, u64)>);
 

@@ -1,10 +1,10 @@
-//! A value whose code panics when the test says so.
+//! A value whose code panics when the test wants it.
 
 use std::cell::Cell;
 
 use radixmap::Value;
 
-/// Where a map calls its user.
+/// A function of its user that a map calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     ToWords,
@@ -17,21 +17,21 @@ pub enum Call {
 pub const CALLS: [Call; 5] = [Call::ToWords, Call::FromWords, Call::Joins, Call::Part, Call::Closure];
 
 thread_local! {
-    /// Where this thread's next panic comes, after how many more calls.
+    /// The kind of this thread's next panic, and the number of calls before it.
     static ARMED: Cell<Option<(Call, usize)>> = const { Cell::new(None) };
 }
 
-/// After this many more calls of this kind one panics.
+/// Makes a call of this kind panic, after this many more calls.
 pub fn trap(call: Call, after: usize) {
     ARMED.set(Some((call, after)));
 }
 
-/// None panics any more. Whether it was to come.
+/// Disarms the trap. Returns whether a panic was still to come.
 pub fn disarm() -> bool {
     ARMED.replace(None).is_some()
 }
 
-/// The map calls its user.
+/// Records a call of the map's user.
 pub fn step(call: Call) {
     if let Some((_, left)) = ARMED.get().filter(|(armed, _)| *armed == call) {
         ARMED.set((left > 0).then(|| (call, left - 1)));
@@ -39,7 +39,8 @@ pub fn step(call: Call) {
     }
 }
 
-/// A number. If a block is `parted` that is its first key's, and the others count on from there. An odd one has a second word.
+/// A number. If a block is `parted` the number is its first key's, and the others count on from there. An odd
+/// one has a second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trap {
     pub number: u64,
@@ -56,7 +57,7 @@ impl Trap {
     }
 }
 
-/// Bits of the number that the second word repeats: parts of a block have the same.
+/// Bits of the number that the second word repeats. Parts of a block have the same ones.
 const SAME: u64 = 1 << 20;
 
 impl Value for Trap {

@@ -1,4 +1,4 @@
-//! One core: the model is told of each change as it happens, so it knows what a panic has left.
+//! One core: the model gets each change as it happens, so it agrees with the map after a panic.
 
 use std::mem;
 use std::ops::{ControlFlow, Range};
@@ -30,7 +30,7 @@ pub fn round(dice: &mut Dice) {
     }
     trial.judge(0..END);
     if dice.one_in(4) && !cfg!(miri) {
-        // Its keys, and the domain's epochs, stand still: the map can go all the same.
+        // The map's keys, and the domain's epochs, do not change. The map can be dropped all the same.
         mem::forget(trial.map.lock_range(&pin, keys(dice), Always).unwrap());
         return;
     }
@@ -69,13 +69,13 @@ impl Trial<'_> {
         self.judge(keys);
     }
 
-    /// Whether the map says what the model does.
+    /// Checks that the map has the model's values.
     fn judge(&self, keys: Range<u64>) {
         assert_eq!(contents(&mut self.map.lock_whole(self.pin, keys.clone())), self.model.used(keys));
     }
 }
 
-/// What the keys of a slot have.
+/// Adds the values of the keys of a slot.
 fn told(segments: &mut Segments, keys: Range<u64>, value: Option<Trap>) {
     match value.filter(|value| value.parted) {
         Some(Trap { number, .. }) => {
@@ -91,7 +91,7 @@ fn contents<E: Expand>(guard: &mut RangeGuard<'_, Trap, E>) -> Vec<(Range<u64>, 
     segments.0
 }
 
-/// Whatever may be done to a range that is held exactly.
+/// Does random operations on a range that is held exactly.
 fn exactly(guard: &mut RangeGuard<'_, Trap>, model: &mut Model, dice: &mut Dice) {
     for _ in 0..1 + dice.below(4) {
         let (held, value) = (guard.keys(), value(dice));
@@ -139,7 +139,7 @@ fn exactly(guard: &mut RangeGuard<'_, Trap>, model: &mut Model, dice: &mut Dice)
     }
 }
 
-/// Each key of a folded block may have another number.
+/// Folds a block, each key of which may have another number.
 fn fold(guard: &mut RangeGuard<'_, Trap>, model: &mut Model, block: Range<u64>, dice: &mut Dice) {
     let value = Trap { parted: dice.one_in(2), ..value(dice) };
     guard.fold(block.clone(), value).unwrap();
@@ -202,7 +202,7 @@ fn whole_slots<E: Expand>(mut guard: RangeGuard<'_, Trap, E>, model: &mut Model,
     assert_eq!(contents(&mut guard), model.used(guard.keys()));
 }
 
-/// A fault, of a key or of its block.
+/// Does a fault, of a key or of its block.
 fn one_key(map: &Map<'_>, model: &mut Model, pin: &Pinned, dice: &mut Dice) {
     let (key, wanted) = (key(dice), dice.one_in(2));
     let whole = |_| {
@@ -226,7 +226,7 @@ fn look(map: &Map<'_>, model: &Model, pin: &Pinned, keys: Range<u64>) {
     map.each_frame(pin, &mut |_| step(Call::Closure));
 }
 
-/// Into a map that is taken apart then.
+/// Copies into a map that is then dismantled.
 fn copy(map: &Map<'_>, model: &mut Model, pin: &Pinned, dice: &mut Dice) {
     let mut twin = Map::new(pin, map.domain()).unwrap();
     let made = |run: &mut Run<'_, Trap>| {
@@ -243,7 +243,7 @@ fn copy(map: &Map<'_>, model: &mut Model, pin: &Pinned, dice: &mut Dice) {
     assert_eq!(segments.0, model.used(0..END));
 }
 
-/// A second guard of keys that are held, in builds that notice.
+/// Makes a second guard of keys that are held, in builds that detect it.
 fn wait_for_oneself(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, dice: &mut Dice) {
     let mut guard = map.lock_whole(pin, keys.clone());
     if cfg!(debug_assertions) {

@@ -1,5 +1,5 @@
-//! Random calls of the map's public functions, with misuse and with callbacks that panic: by one core, judged by a model, and by
-//! several at once.
+//! Random calls of the map's public functions, with misuse and with callbacks that panic: by one core,
+//! checked by a model, and by several at once.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
@@ -18,11 +18,11 @@ use radixmap::{BLOCK, KEY_END, RadixMap};
 use refcache::{Config, Refcache};
 use trap::{CALLS, Trap, WIDE, trap};
 
-/// The keys that are used. Miri, for which a walk over every level takes minutes, sees two blocks.
+/// The end of the keys that are used. Miri, for which a walk over every level takes minutes, sees two blocks.
 const END: u64 = if cfg!(miri) { 2 * BLOCK } else { KEY_END };
 const LEVELS: usize = if cfg!(miri) { 2 } else { 4 };
 
-/// The tests of this file use different ones at the same time.
+/// Number of cores. The tests of this file use different ones at the same time.
 const CORES: usize = 16;
 
 type Map<'r> = RadixMap<Trap, &'r Refcache>;
@@ -31,14 +31,14 @@ fn domain(dice: &mut Dice) -> Refcache {
     Refcache::new(Config { cores: CORES, cache_slots: 1 << dice.below(7), review_budget: 1 + dice.below(64) })
 }
 
-/// Near the ends of slots of every level, or anywhere.
+/// Returns a key near the ends of slots of every level, or anywhere.
 fn key(dice: &mut Dice) -> u64 {
     const EDGES: [u64; 8] = [0, BLOCK, 3 * BLOCK, 1 << 18, 1 << 27, 20 << 27, 1 << 35, KEY_END - 4];
     let edge = EDGES[dice.below(EDGES.len())].min(END - 4) + dice.below(8) as u64;
     if dice.one_in(100) { dice.next_u64() % END } else { edge.saturating_sub(4).min(END - 1) }
 }
 
-/// A few keys, one slot of some level, or anything.
+/// Returns a few keys, one slot of some level, or any range.
 fn keys(dice: &mut Dice) -> Range<u64> {
     let start = key(dice);
     match dice.below(4) {
@@ -54,7 +54,7 @@ fn keys(dice: &mut Dice) -> Range<u64> {
     }
 }
 
-/// Some of `keys`; seldom others.
+/// Returns some of `keys`, and rarely others.
 fn part_of(keys: &Range<u64>, dice: &mut Dice) -> Range<u64> {
     if dice.one_in(12) {
         return self::keys(dice);
@@ -72,7 +72,7 @@ fn value(dice: &mut Dice) -> Trap {
     Trap::new(dice.below(9) as u64 + if dice.one_in(4) { WIDE } else { 0 })
 }
 
-/// Everything that nobody uses any more goes.
+/// Turns epochs until all unused nodes are freed.
 fn settle(refcache: &Refcache, pin: &Pinned) {
     for _ in 0..10_000 {
         refcache.tick(pin);
@@ -83,7 +83,7 @@ fn settle(refcache: &Refcache, pin: &Pinned) {
     panic!("{} nodes are left", refcache.garbage());
 }
 
-/// What a misuse, or a trap, may say. All else is a mistake of the map's.
+/// The messages of misuse, and of a trap. All others are a mistake of the map.
 const EXPECTED: [&str; 8] = [
     "sprung",
     "keys that are not held",
@@ -95,7 +95,7 @@ const EXPECTED: [&str; 8] = [
     "which it holds itself",
 ];
 
-/// Runs `act`, in which what the map calls may panic, or which may be a misuse.
+/// Runs `act`, which may be a misuse, or in which functions that the map calls may panic.
 fn provoke(dice: &mut Dice, act: impl FnOnce(&mut Dice)) {
     if dice.one_in(3) {
         trap(CALLS[dice.below(CALLS.len())], dice.below(12));

@@ -1,4 +1,5 @@
-//! Several cores at once: nobody judges what a key has, but values are whole, all keys can be locked in the end, and all goes.
+//! Several cores at once. No model checks the values, but they are whole, all keys can be locked in the end,
+//! and all memory is freed.
 
 use std::ops::Range;
 use std::thread;
@@ -70,7 +71,7 @@ fn act(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, dice: &mut Dice) {
             locked.into_iter().for_each(|mut guard| exactly(&mut guard, dice));
         }
         9 => {
-            // To the right of all that is held.
+            // The range is to the right of all held keys.
             let _left = map.lock_range(pin, keys.clone(), IfPresent).unwrap();
             let right = keys.end.min(END - 1)..END.min(keys.end + 9);
             if right.start == keys.end {

@@ -1,4 +1,4 @@
-//! An empty leaf is taken away while somebody comes to it.
+//! An empty leaf is freed while a core comes to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,8 +7,9 @@ use loom::thread;
 
 use crate::machine::{World, model, pin, race};
 
-/// An empty leaf is about to be taken away while somebody uses it again: either the use finds the leaf and keeps it,
-/// or it finds an empty slot and grows a new one. The value is never lost, and nobody touches freed memory.
+/// An empty leaf is about to be freed while a core uses it again. Either the core finds the leaf and keeps
+/// it, or it finds an empty slot and makes a new leaf. The value is never lost, and no core accesses freed
+/// memory.
 fn collapse_against_use(epochs: usize) {
     let world = World::new(2).with_empty_leaf(epochs);
     let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
@@ -53,8 +54,8 @@ fn collapse_against_changing_hands() {
     });
 }
 
-/// An empty leaf is locked, looked at and unlocked while the other core pushes for its collapse: it must not go under
-/// the guard, and it must go afterwards.
+/// An empty leaf is locked, read and unlocked while the other core tries to collapse it. It must not be freed
+/// under the guard, and it must be freed afterwards.
 #[test]
 fn collapse_against_a_guard() {
     model(3, || {
@@ -70,8 +71,8 @@ fn collapse_against_a_guard() {
     });
 }
 
-/// One core empties the leaf while the other one, if it still finds a value there, holds it: then it stays until it is let
-/// go of.
+/// One core empties the leaf while the other one, if it still finds a value there, holds it. Then it stays
+/// until the hold is released.
 #[test]
 fn collapse_against_a_hold() {
     model(2, || {
@@ -90,7 +91,8 @@ fn collapse_against_a_hold() {
     });
 }
 
-/// An empty leaf is about to be taken away while its map goes: its parent must hear of it once.
+/// An empty leaf is about to be freed while its map is destroyed: it must be subtracted from its parent's
+/// count once.
 #[test]
 fn collapse_against_the_end_of_the_map() {
     model(2, || {
@@ -101,7 +103,7 @@ fn collapse_against_the_end_of_the_map() {
     });
 }
 
-/// The same against a look without a lock, which may keep the leaf for a while but not for ever.
+/// As above against a look without a lock, which may keep the leaf for a while but not for ever.
 #[test]
 fn collapse_against_peek() {
     model(2, || {

@@ -7,8 +7,8 @@ use radixmap::{IfPresent, KEY_END};
 
 use crate::machine::{KEYS, Map, Twin, WIDE, World, model, pin, race};
 
-/// What is cleared in a map and then in its twin, while it is copied, is in neither: the copy of a slot is there before the
-/// slot is unlocked.
+/// A key that is cleared in a map and then in its twin, while the map is copied, is in neither: the copy of a
+/// slot is there before the slot is unlocked.
 #[test]
 fn a_copy_against_a_removal_from_both() {
     model(2, || {
@@ -32,7 +32,8 @@ fn a_copy_against_a_removal_from_both() {
     });
 }
 
-/// A neighbour gets another second word while a leaf that has one for all is copied: they are no run then.
+/// A neighbour gets another second word while a leaf that has one for all slots is copied. Then the two are
+/// no run.
 #[test]
 fn a_copy_against_another_second_word() {
     model(2, || {

@@ -1,4 +1,4 @@
-//! A folded or empty slot grows into a node while others want it.
+//! A folded or empty slot expands into a node while other cores want it.
 
 use radixmap::Always;
 
@@ -16,7 +16,7 @@ fn expansion_of_a_folded_slot() {
     });
 }
 
-/// The same for an empty slot, with pages in different leaves: the second one expands the rest.
+/// As above for an empty slot, with pages in different leaves: the second locker expands the rest.
 #[test]
 fn expansion_of_an_empty_slot() {
     model(3, || {
@@ -39,7 +39,7 @@ fn expansion_for_the_same_key() {
     });
 }
 
-/// A folded slot is held whole while another locker waits for a part of it.
+/// A folded slot is held as a whole while another locker waits for a part of it.
 #[test]
 fn a_waiter_expands_what_was_held_whole() {
     model(3, || {
@@ -50,8 +50,8 @@ fn a_waiter_expands_what_was_held_whole() {
     });
 }
 
-/// The holder's slot moved down two levels under it (it expanded), while a waiter for the whole slot waits: the
-/// waiter must find the child and wait there, and the unlock must reach the child.
+/// The holder's slot moved down two levels under it (it expanded), while a waiter for the whole slot waits.
+/// The waiter must find the child and wait there, and the unlock must reach the child.
 #[test]
 fn unlock_after_expansion() {
     model(3, || {
@@ -62,8 +62,8 @@ fn unlock_after_expansion() {
     });
 }
 
-/// The holder cuts a page out of a slot that it holds whole, while a fault waits for the slot: the fault must follow it
-/// down, and find what was written there.
+/// The holder splits a page off a slot that it holds as a whole, while a fault waits for the slot. The fault
+/// must follow it down, and find the value that was written there.
 #[test]
 fn a_split_under_the_lock() {
     model(3, || {
@@ -84,7 +84,7 @@ fn a_split_under_the_lock() {
     });
 }
 
-/// A fault takes a folded block whole while a key of it is taken away: each other key keeps its part.
+/// A fault locks a folded block as a whole while a key of it is taken away: each other key keeps its part.
 #[test]
 fn a_block_is_cut_against_a_fault() {
     model(3, || {
@@ -97,7 +97,7 @@ fn a_block_is_cut_against_a_fault() {
     });
 }
 
-/// A block that is held whole by one fault is waited for by another, and by one for a key of it alone.
+/// One fault holds a block as a whole. Another waits for the block, and a third for a key of it alone.
 #[test]
 fn faults_agree_on_a_block() {
     model(3, || {

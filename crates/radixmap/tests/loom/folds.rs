@@ -1,4 +1,4 @@
-//! A leaf becomes one value while somebody comes to one of its keys.
+//! A leaf becomes one value while a core comes to one of its keys.
 
 use std::ops::Range;
 
@@ -19,7 +19,8 @@ fn a_fold_against_a_fault() {
     });
 }
 
-/// The same against one who locks a range that begins, or ends, in the leaf, and one who wants nothing else.
+/// As above against a core that locks a range that begins, or ends, in the leaf, and one that wants nothing
+/// else.
 fn fold_against_range(keys: Range<u64>) {
     model(3, move || {
         let world = World::new(2).with_leaf([1, 1]);
@@ -50,7 +51,8 @@ fn a_fold_against_a_range_around() {
     fold_against_range(0..4);
 }
 
-/// Two folders of one leaf, with locks of different sizes: the second one finds no leaf, and waits for the value.
+/// Two cores fold one leaf, with locks of different sizes. The second one finds no leaf, and waits for the
+/// value.
 #[test]
 fn a_fold_against_a_fold() {
     model(3, || {
@@ -66,7 +68,7 @@ fn a_fold_against_a_fold() {
     });
 }
 
-/// An empty leaf is about to be taken away while somebody folds it: the value stays, whoever comes first.
+/// An empty leaf is about to be freed while a core folds it. The value stays, whichever comes first.
 fn fold_against_collapse(epochs: usize) {
     let world = World::new(2).with_empty_leaf(epochs);
     let collapse = |world: &World| (0..3).for_each(|_| _ = world.refcache.tick(&pin(0)));
@@ -98,8 +100,8 @@ fn a_fold_against_collapse_at_the_last_moment() {
     model(2, || fold_against_collapse(2));
 }
 
-/// A leaf is folded and its slot expands again, into another leaf, while the first one waits for its end: that takes
-/// nothing away from the second.
+/// A leaf is folded and its slot expands again, into another leaf, while the first one waits for its end. Its
+/// end takes nothing away from the second.
 #[test]
 fn a_folded_leaf_goes_beside_its_successor() {
     model(2, || {
@@ -118,7 +120,7 @@ fn a_folded_leaf_goes_beside_its_successor() {
     });
 }
 
-/// Who looks without a lock sees the keys of a leaf used, before, while and after it is folded.
+/// A core that looks without a lock sees the keys of a leaf used before, while and after it is folded.
 #[test]
 fn a_fold_against_a_look() {
     model(3, || {

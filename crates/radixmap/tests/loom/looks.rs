@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::machine::{KEYS, Twin, WIDE, World, model, pin, race};
 
-/// What `core` sees of each key; 0 is no value. A torn value is a panic of `Twin`.
+/// Returns the values that `core` sees, 0 for none. A torn value is a panic of `Twin`.
 fn look(world: &World, core: usize) -> [u64; 8] {
     let mut seen = [0; 8];
     let _all = world.map.look(&pin(core), KEYS, u64::MAX, |keys, Twin(value)| {
@@ -14,7 +14,8 @@ fn look(world: &World, core: usize) -> [u64; 8] {
     seen
 }
 
-/// A value gets another second word: who looks sees both words of the one or both of the other.
+/// A value gets another second word: a core that looks sees both words of the old value or both of the new
+/// one.
 #[test]
 fn a_second_word_is_replaced_under_a_look() {
     model(3, || {
@@ -28,7 +29,7 @@ fn a_second_word_is_replaced_under_a_look() {
     });
 }
 
-/// The only second word of a leaf makes room for two.
+/// A leaf with one second word for all slots gets a side with two.
 #[test]
 fn a_side_grows_under_a_look() {
     model(3, || {
@@ -45,7 +46,7 @@ fn a_side_grows_under_a_look() {
     });
 }
 
-/// A leaf is folded: who looks sees its values, or the one that all have now.
+/// A leaf is folded: a core that looks sees its values, or the one that all keys have now.
 #[test]
 fn a_leaf_is_folded_under_a_look() {
     model(3, || {

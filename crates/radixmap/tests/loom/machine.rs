@@ -1,4 +1,4 @@
-//! A map, the cores that play with it, and cells that only a key's holder may touch.
+//! A map, the cores that use it, and cells that only a key's holder may access.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use test_memory::{Poison, poisonable};
 #[global_allocator]
 static ALLOCATOR: Poison = Poison;
 
-/// A small number; from `WIDE` on it has a second word. The keys of a slot that says `PARTED` have one of their own each. Numbers from
-/// `ALIKE` on differ in their second words only.
+/// A small number. From `WIDE` on it has a second word. In a slot with the value `PARTED` each key has a
+/// value of its own. Numbers from `ALIKE` on differ in their second words only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin(pub u64);
 
@@ -41,35 +41,36 @@ impl Value for Twin {
 
 pub const KEYS: Range<u64> = 0..8;
 
-/// A failing model forgets it: its drop would run outside of the model.
+/// A failing model leaks it, because its drop would run outside the model.
 pub type Map = ManuallyDrop<RadixMap<Twin, Arc<Refcache>>>;
 
-/// A map, and for every key a cell that only the key's holder may touch: loom reports any other access.
+/// A map, and for every key a cell that only the key's holder may access: loom reports any other access.
 pub struct World {
     pub map: Map,
     pub refcache: Arc<Refcache>,
     pub counters: Arc<NodeCounters>,
     owned: [UnsafeCell<u64>; 8],
-    /// Frames before the map was made.
+    /// The number of frames before the map was made.
     pub frames: isize,
 }
 
-// SAFETY: the cells are what is tested; everything else is Sync by itself.
+// SAFETY: the cells are the subject of the test, and everything else is `Sync` by itself.
 unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
 
-/// The calling thread plays `core`.
+/// Returns the token of the calling thread as `core`.
 pub fn pin(core: usize) -> Pinned {
     // SAFETY: each model thread plays its own core, and the main thread plays any while it is alone.
     unsafe { Pinned::assume(CoreId::new(core)) }
 }
 
 impl World {
-    /// An empty map; cores 0 to `cores - 1` are online.
+    /// Makes an empty map. Cores 0 to `cores - 1` are online.
     pub fn new(cores: usize) -> Self {
         let frames = poisonable();
-        // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be replayed.
+        // There is one cache slot: if the addresses of objects decided which ones share a slot, the model
+        // could not be replayed.
         let refcache = Arc::new(Refcache::new(Config { cores, cache_slots: 1, review_budget: 8 }));
         (0..cores).for_each(|core| refcache.online(&pin(core)));
         let counters = Arc::new(NodeCounters::new(cores));
@@ -78,13 +79,13 @@ impl World {
         Self { map, refcache, counters, owned: [0; 8].map(UnsafeCell::new), frames }
     }
 
-    /// Another map, empty, to copy into.
+    /// Makes another map, empty, to copy into.
     pub fn twin(&self) -> Arc<Map> {
         let twin = RadixMap::with_counters(&pin(0), self.refcache.clone(), self.counters.clone()).unwrap();
         Arc::new(ManuallyDrop::new(twin))
     }
 
-    /// Every key of `keys` has the value `value`, folded where it can be.
+    /// Gives every key of `keys` the value `value`, folded where possible.
     pub fn filled(self, keys: Range<u64>, value: u64) -> Self {
         let pin = pin(0);
         let mut guard = self.map.lock_range(&pin, keys.clone(), Always).unwrap();
@@ -94,7 +95,8 @@ impl World {
         self
     }
 
-    /// The leaf of keys 0 and 1 exists, and its parent; it is empty and has waited for its review for `epochs` epochs.
+    /// Makes the leaf of keys 0 and 1, and its parent. The leaf is empty and has waited for its review for
+    /// `epochs` epochs.
     pub fn with_empty_leaf(self, epochs: usize) -> Self {
         let world = self.filled(0..1, 7);
         world.map.lock_range(&pin(0), 0..1, Always).unwrap().for_each(|entry| entry.clear());
@@ -107,21 +109,21 @@ impl World {
         (0..cores).for_each(|core| _ = self.refcache.tick(&pin(core)));
     }
 
-    /// Writes the cells of all keys of a held range: a race if somebody else holds one of them.
+    /// Writes the cells of all keys of a held range, which is a race if another core holds one of them.
     pub fn touch<E: Expand>(&self, guard: &RangeGuard<'_, Twin, E>) {
         for key in guard.keys() {
-            // SAFETY: we hold the key; loom checks that nobody else touches the cell.
+            // SAFETY: we hold the key, and loom checks that no other core accesses the cell.
             self.owned[key as usize].with_mut(|cell| unsafe { *cell += 1 });
         }
     }
 
-    /// Locks `keys` exactly, touches them and adds `by` to their values; an empty key becomes `by`.
+    /// Locks `keys` exactly, touches them and adds `by` to their values. An empty key becomes `by`.
     pub fn add(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
         self.add_under(self.map.lock_range(&pin, keys, Always).unwrap(), by);
     }
 
-    /// The same for one key, which may get a second word, or another one.
+    /// Adds as `add` does to one key, which may get a second word, or another one.
     pub fn add_wide(&self, core: usize, keys: Range<u64>, by: u64) {
         let pin = pin(core);
         let mut guard = self.map.lock_range(&pin, keys.clone(), Always).unwrap();
@@ -144,7 +146,7 @@ impl World {
         guard.for_each(|entry| entry.clear());
     }
 
-    /// Adds `by` to the value of `key` on the fault path; none if there is no value.
+    /// Adds `by` to the value of `key` on the fault path. Returns `None` if there is no value.
     pub fn fault(&self, core: usize, key: u64, by: u64) -> Option<u64> {
         let pin = pin(core);
         let mut guard = self.map.lock_key(&pin, key).unwrap()?;
@@ -180,12 +182,12 @@ impl World {
         assert_eq!(spans[0], 0..BLOCK);
     }
 
-    /// The leaf of keys 0 and 1 exists and has these values.
+    /// Makes the leaf of keys 0 and 1 with these values.
     pub fn with_leaf(self, values: [u64; 2]) -> Self {
         (0..2).zip(values).fold(self, |world, (key, value)| world.filled(key..key + 1, value))
     }
 
-    /// Holds the leaf of `key` if the key has a value; whether it has.
+    /// Holds the leaf of `key` if the key has a value. Returns whether it has.
     pub fn hold(&self, core: usize, key: u64) -> bool {
         let pin = pin(core);
         let Some(mut guard) = self.map.lock_key(&pin, key).unwrap() else { return false };
@@ -193,7 +195,7 @@ impl World {
         true
     }
 
-    /// The value of every key; 0 is none.
+    /// Returns the value of every key, 0 for none.
     pub fn values(&self) -> [u64; 8] {
         let pin = pin(0);
         let mut values = [0; 8];
@@ -203,12 +205,12 @@ impl World {
         values
     }
 
-    /// Alone again: every node must come back.
+    /// Checks, when no other core is left, that every node is freed.
     pub fn end(self, cores: usize) {
         self.end_before(cores, 0, || {});
     }
 
-    /// `core` takes the map apart before it waits for the others to be done.
+    /// Makes `core` dismantle the map before it waits for the other cores to be done.
     pub fn end_before(self, cores: usize, core: usize, wait: impl FnOnce()) {
         ManuallyDrop::into_inner(self.map).destroy(&pin(core));
         wait();

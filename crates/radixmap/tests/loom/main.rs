@@ -1,7 +1,8 @@
-//! The protocols under a model checker. The tree is small: three levels of two slots, keys 0 to 7. With `--cfg loom_wide` it has two
-//! levels of four slots, in groups of two, for the models of what happens to groups.
+//! The protocols under a model checker. The tree is small: three levels of two slots, keys 0 to 7. With
+//! `--cfg loom_wide` it has two levels of four slots, in groups of two, for the models of groups.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-radixmap --test loom --release`
+//!
 //! `RUSTFLAGS="--cfg loom --cfg loom_wide" cargo test -p radixvm-radixmap --test loom --release`
 #![cfg(loom)]
 #![cfg_attr(loom_wide, allow(dead_code, reason = "its models need a part of the machine only"))]

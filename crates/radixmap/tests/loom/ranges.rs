@@ -1,4 +1,4 @@
-//! Ranges that overlap, and faults against who replaces or removes.
+//! Ranges that overlap, and faults against cores that replace or remove values.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn overlapping_ranges_serialise() {
     });
 }
 
-/// The same on an empty map, where one of them holds empty slots whole that stick out of its range.
+/// As above on an empty map, where one core holds whole empty slots that stick out of its range.
 #[test]
 fn overlapping_ranges_over_nothing() {
     model(2, || {
@@ -47,7 +47,8 @@ fn a_chain_of_overlapping_ranges() {
     });
 }
 
-/// A replaced mapping is never seen half way: the fault path waits for the holder, even if the slot is empty now.
+/// A replaced mapping is never seen half-way: the fault path waits for the holder, even if the slot is empty
+/// now.
 #[test]
 fn a_fault_waits_for_a_replacement() {
     model(3, || {

@@ -1,4 +1,5 @@
-//! The two keys of a leaf say the same as one section, which others open and fold. Only leaves fold here.
+//! The two keys of a leaf have the same value as one section, which other cores open and fold. Only leaves
+//! fold here.
 
 use std::mem::ManuallyDrop;
 use std::ops::{ControlFlow, Range};
@@ -9,21 +10,21 @@ use radixmap::{Always, KEY_END};
 use crate::machine::{KEYS, Map, Twin, WIDE, World, model, pin, race};
 
 impl World {
-    /// The leaf of keys 0 and 1 exists, and is one section that says `value`.
+    /// Makes the leaf of keys 0 and 1, as one section that has `value`.
     fn with_section(self, value: u64) -> Self {
         let world = self.with_leaf([value; 2]);
         world.fill(0, 0..2, value);
         world
     }
 
-    /// The same without a value.
+    /// Makes the leaf of keys 0 and 1, as one section without a value.
     fn with_empty_section(self) -> Self {
         let world = self.with_leaf([1; 2]);
         world.clear(0, 0..2);
         world
     }
 
-    /// Locks `keys` exactly, touches them and gives them the value `value`: a section that is whole folds.
+    /// Locks `keys` exactly, touches them and gives them the value `value`. A section that is whole folds.
     fn fill(&self, core: usize, keys: Range<u64>, value: u64) {
         let pin = pin(core);
         let mut guard = self.map.lock_range(&pin, keys.clone(), Always).unwrap();
@@ -32,7 +33,7 @@ impl World {
         guard.fill(Twin(value));
     }
 
-    /// What core 1 sees of keys 0 and 1 when it looks along all of them; 0 is no value.
+    /// Returns the values of keys 0 and 1 that core 1 sees when it looks along all keys, 0 for none.
     fn look(&self) -> [u64; 2] {
         let mut seen = [0; 8];
         let _all = self.map.look(&pin(1), KEYS, u64::MAX, |keys, Twin(value)| {
@@ -42,7 +43,7 @@ impl World {
         [seen[0], seen[1]]
     }
 
-    /// Core 1 looks at a key that has a value all the time.
+    /// Checks that core 1 sees that a key that always has a value has one.
     fn assert_used(&self, key: u64) {
         assert!(self.map.peek(&pin(1), key).used);
         assert!(self.map.first_used(&pin(1), key..key + 1).is_some(), "key {key} was missed");
@@ -55,7 +56,7 @@ impl World {
     }
 }
 
-/// Both keys of a section are wanted, each by another core: the one opens it, the other finds it open.
+/// Two cores want the two keys of a section: the one opens it, the other finds it open.
 #[test]
 fn a_section_opens_for_two() {
     model(3, || {
@@ -65,7 +66,7 @@ fn a_section_opens_for_two() {
     });
 }
 
-/// Who finds the section open sees what its holder did before it was opened.
+/// A core that finds the section open sees all writes of its holder before it was opened.
 #[test]
 fn a_section_is_handed_on_by_who_opens_it() {
     model(2, || {
@@ -78,7 +79,7 @@ fn a_section_is_handed_on_by_who_opens_it() {
     });
 }
 
-/// The same without values.
+/// As above without values.
 #[test]
 fn an_empty_section_opens_for_two() {
     model(3, || {
@@ -88,7 +89,7 @@ fn an_empty_section_opens_for_two() {
     });
 }
 
-/// A fault opens a section while somebody locks all of it, as one or as two.
+/// A fault opens a section while another core locks all of it, as one or as two.
 #[test]
 fn a_section_opens_beside_a_range() {
     model(2, || {
@@ -126,7 +127,8 @@ fn an_open_section_is_cleared_beside_a_locker() {
     clear_beside(|| World::new(2).with_leaf([1, 2]));
 }
 
-/// A leaf that is one section becomes one value of its parent: whoever waits at a silent slot finds it gone.
+/// A leaf that is one section becomes one value of its parent: a core that waits at a silent slot finds it
+/// gone.
 #[test]
 fn a_section_s_leaf_is_folded_beside_a_fault() {
     model(2, || {
@@ -136,7 +138,7 @@ fn a_section_s_leaf_is_folded_beside_a_fault() {
     });
 }
 
-/// A section folds: the key that has a value before and after has one meanwhile, whatever the first said.
+/// A section folds. The key that has a value before and after has one meanwhile, whatever the first key had.
 #[test]
 fn a_section_folds_under_who_looks_for_a_value() {
     model(3, || {
@@ -154,7 +156,7 @@ fn a_section_opens_under_who_looks_for_a_value() {
     });
 }
 
-/// What a look sees of keys 0 and 1 beside `change`, each by itself.
+/// Checks that a look beside `change` sees for each of keys 0 and 1 one of the values in `seen`.
 fn look_beside(
     world: impl Fn() -> World + Send + Sync + 'static,
     change: impl Fn(&World) + Copy + Send + Sync + 'static,
@@ -169,7 +171,8 @@ fn look_beside(
     });
 }
 
-/// The first key becomes what the second is: that never was what the first was.
+/// The first key gets the second key's value, and the look never sees the second key with the first key's old
+/// value.
 #[test]
 fn a_section_folds_under_a_look() {
     look_beside(|| World::new(2).with_leaf([1, 2]), |world| world.fill(0, 0..2, 2), [&[1, 2], &[2]]);
@@ -180,7 +183,7 @@ fn a_section_opens_under_a_look() {
     look_beside(|| World::new(2).with_section(1), |world| world.add(0, 0..1, 5), [&[1, 6], &[1]]);
 }
 
-/// The whole of a section gets another value as one, and then one of its keys a third.
+/// All of a section gets another value at once, and then one of its keys gets a third.
 #[test]
 fn a_section_changes_and_opens_under_a_look() {
     let change = |world: &World| {
@@ -199,7 +202,8 @@ fn a_section_with_second_words_opens_under_a_look() {
     );
 }
 
-/// The whole of a section gets other second words: who asks for its silent key sees both words of one value.
+/// All of a section gets other second words: a core that asks for its silent key sees both words of one
+/// value.
 #[test]
 fn a_section_gets_other_second_words_under_a_look() {
     model(2, || {
@@ -216,7 +220,8 @@ fn a_section_gets_other_second_words_under_a_look() {
     });
 }
 
-/// What a copy without a guard has of keys 0 and 1 beside `change`.
+/// Checks that a copy without a guard beside `change` has for each of keys 0 and 1 one of the values in
+/// `copied`.
 fn copy_beside(
     world: impl Fn() -> World + Send + Sync + 'static,
     change: impl Fn(&World) + Copy + Send + Sync + 'static,
@@ -252,7 +257,7 @@ fn a_section_is_cut_under_a_copy() {
     copy_beside(|| World::new(2).with_section(1), |world| world.clear(0, 0..1), [&[0, 1], &[1]]);
 }
 
-/// The first key gets what the second has: the copy has the second.
+/// The first key gets the second key's value: the copy has the second.
 #[test]
 fn a_section_folds_under_a_copy() {
     copy_beside(|| World::new(2).filled(1..2, 2), |world| world.fill(0, 0..2, 2), [&[0, 2], &[2]]);
@@ -263,7 +268,7 @@ fn destroy(twin: Arc<Map>) {
     ManuallyDrop::into_inner(twin).destroy(&pin(0));
 }
 
-/// A core sees what it has set itself, though another is about to open the section.
+/// A core sees the value that it has set itself, though another is about to open the section.
 #[test]
 fn a_section_that_opens_shows_what_a_looker_has_set() {
     model(3, || {
@@ -323,7 +328,7 @@ fn a_section_that_opens_is_copied_with_what_its_copier_has_set() {
 }
 
 impl World {
-    /// A node above the leaves is one section that says `value`.
+    /// Makes a node above the leaves that is one section with `value`.
     fn with_upper_section(self, value: u64) -> Self {
         let world = self.filled(0..1, 7).filled(2..4, 1);
         world.clear(0, 0..1);
@@ -383,7 +388,8 @@ fn an_upper_section_that_opens_shows_what_a_looker_has_set() {
     });
 }
 
-/// The section has an empty leaf that is about to go; somebody fills all, so that it folds, or half of it.
+/// The section has an empty leaf that is about to be freed. Another core fills all keys, so that it folds, or
+/// half of them.
 fn upper_collapse(keys: Range<u64>, epochs: usize) {
     upper_model(move || {
         let world = World::new(2).with_empty_leaf(epochs);
@@ -417,7 +423,8 @@ fn an_upper_section_gets_a_value_as_its_leaf_collapses() {
     upper_collapse(2..4, 2);
 }
 
-/// The same against one who clears all: the section folds as it is unlocked if the leaf has gone.
+/// As above against a core that clears all keys: the section folds as it is unlocked if the leaf has been
+/// freed.
 #[test]
 fn an_upper_section_is_cleared_as_its_leaf_collapses() {
     upper_model(|| {

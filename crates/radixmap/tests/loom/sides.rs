@@ -1,4 +1,4 @@
-//! Second words: who makes room for them, and that no value is torn.
+//! Second words: the cores that make room for them, and values that are never torn.
 
 use test_memory::poisonable;
 
@@ -29,7 +29,8 @@ fn a_second_word_against_a_fault() {
     });
 }
 
-/// A folded value with a second word expands: each new slot has both words, for the expander and for who follows.
+/// A folded value with a second word expands: each new slot has both words, for the expanding core and for
+/// one that follows.
 #[test]
 fn expansion_of_a_folded_value_with_a_second_word() {
     model(3, || {
@@ -40,7 +41,7 @@ fn expansion_of_a_folded_value_with_a_second_word() {
     });
 }
 
-/// An empty slot expands for somebody who wants second words, against somebody who does not.
+/// An empty slot expands for a core that wants second words, against a core that does not.
 #[test]
 fn expansion_for_second_words() {
     model(3, || {
@@ -52,8 +53,8 @@ fn expansion_for_second_words() {
     });
 }
 
-/// An empty leaf with a side is about to be taken away while somebody wants a second word in it: the side goes with the
-/// old leaf, or stays with its word.
+/// An empty leaf with a side is about to be freed while a core wants a second word in it. The side is freed
+/// with the old leaf, or stays with its word.
 #[test]
 fn collapse_of_a_side_against_use() {
     model(2, || {

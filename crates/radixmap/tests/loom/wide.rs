@@ -28,8 +28,8 @@ fn a_group_is_alike_but_for_a_second_word_under_a_look() {
     });
 }
 
-/// Two slots say the same and make a run. The first expands between the look at the run and the step into it: the leaf has
-/// the keys of the first slot only, and the range that is asked for ends in the second.
+/// Two slots have the same value and make a run. The first expands between the look at the run and the step
+/// into it. The leaf has the keys of the first slot only, and the range that is asked for ends in the second.
 #[test]
 fn the_first_slot_of_a_run_expands_under_extent() {
     model(3, || {
