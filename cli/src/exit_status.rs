@@ -4,7 +4,7 @@ use std::fmt;
 
 /// radixvm or the guest failed.
 pub const FAILED: u8 = 125;
-/// The file is there but not a program that can run.
+/// The file exists but is not a program that can run.
 pub const NOT_RUNNABLE: u8 = 126;
 /// There is no such program.
 pub const NOT_FOUND: u8 = 127;
@@ -12,9 +12,9 @@ pub const NOT_FOUND: u8 = 127;
 /// A message with the status to exit with.
 #[derive(Debug)]
 pub struct StatusError {
-    /// Exit status.
+    /// The exit status.
     pub status: u8,
-    /// What a person reads.
+    /// The message.
     pub text: String,
 }
 

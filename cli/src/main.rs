@@ -1,4 +1,4 @@
-//! `radixvm`: runs Linux programs on the RadixVM kernel, measures them there and on stock Linux.
+//! `radixvm`: runs Linux programs on the RadixVM kernel, and measures them there and on stock Linux.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -28,9 +28,9 @@ enum Verb {
     Demo(commands::demo::Arguments),
     /// Measure RadixVM and stock Linux with the same programs
     Bench(commands::bench::Arguments),
-    /// Count what CPUs take from each other: cache lines, interrupts, faults, and which code fights over what
+    /// Count cache lines, interrupts and faults between CPUs, and name the contended lines and their code
     Contend(commands::contend::Arguments),
-    /// Say what is installed, what is missing, how to get it
+    /// Show what is installed, what is missing, and how to get it
     Doctor,
     /// List the Linux system calls and how much of each the kernel does
     Syscalls(commands::syscalls::Arguments),

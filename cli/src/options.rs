@@ -29,24 +29,24 @@ fn help(text: &str) -> String {
     text.to_owned()
 }
 
-/// A number of CPUs.
+/// Parses a number of CPUs.
 pub fn cpus(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|number| (1..=255).contains(number));
     number.ok_or_else(|| help("give a number of CPUs from 1 to 255"))
 }
 
-/// A number of runs.
+/// Parses a number of runs.
 pub fn repeats(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| help("give a number of runs, 1 or more"))
 }
 
-/// A number of CPUs that the meter can tell apart.
+/// Parses a number of CPUs that the meter supports.
 pub fn metered_cpus(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|number| (1..=128).contains(number));
     number.ok_or_else(|| help("give numbers of CPUs from 1 to 128, as in 1,2,4"))
 }
 
-/// `K=V`, or `K` for the value that this process has.
+/// Parses `K=V`, or `K` for the value that this process has.
 pub fn setting(text: &str) -> Result<OsString, String> {
     match text.split_once('=') {
         Some(("", _)) | None if text.is_empty() || text.starts_with('=') => Err(help("give NAME=VALUE")),

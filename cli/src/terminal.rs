@@ -1,7 +1,7 @@
-//! What this command prints, made harmless for a terminal.
+//! Printing, with everything escaped that could control a terminal.
 //!
-//! Names of files, symbols of programs and what a guest says may hold anything, escape sequences included. Whatever is
-//! printed, on either stream, goes through here, but for the program's own bytes.
+//! Names of files, symbols of programs and messages of a guest may contain anything, escape sequences
+//! included. All output on either stream goes through this file, except the program's own bytes.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ pub fn message(text: impl Display) {
     eprint_plain(&format!("radixvm: {text}\n"));
 }
 
-/// Prints text on stderr as it is, but harmless.
+/// Prints text on stderr, escaped.
 #[allow(clippy::disallowed_macros)] // the one place
 pub fn eprint_plain(text: &str) {
     eprint!("{}", plain(text));
@@ -22,12 +22,12 @@ pub fn print_plain(text: impl Display) -> io::Result<()> {
     io::stdout().write_all(plain(&text.to_string()).as_bytes())
 }
 
-/// The text with every character escaped that does something to a terminal, or to the order of what it shows. Lines stay.
+/// Escapes every character that controls a terminal or the direction of text. Line ends stay.
 pub fn plain(text: &str) -> String {
     escaped(text, |character| character == '\n')
 }
 
-/// The same for a name, which is one line.
+/// Escapes a name, which is one line.
 pub fn name(text: &str) -> String {
     escaped(text, |_| false)
 }
@@ -47,7 +47,8 @@ fn escaped(text: &str, spare: impl Fn(char) -> bool) -> String {
     })
 }
 
-/// Control characters beyond ASCII, separators of lines, and marks that turn the direction of text.
+/// Returns whether a character is a control character beyond ASCII, a line separator, or a mark of text
+/// direction.
 fn acts(character: char) -> bool {
     matches!(character, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

@@ -14,7 +14,7 @@ use launch::artifacts;
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct Arguments {
-    /// What to measure; `radixvm bench --help` lists it
+    /// A measurement and its options (`radixvm bench --help` lists them)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WHAT OPTIONS")]
     words: Vec<OsString>,
 }

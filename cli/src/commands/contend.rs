@@ -1,4 +1,5 @@
-//! `radixvm contend`: counts what the CPUs of a program take from each other, and says which code is to blame.
+//! `radixvm contend`: counts the cache lines and interrupts between the CPUs of a program, and names the
+//! code.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ In ARGS, {cpus} stands for the number of CPUs. A benchmark of user/ (local, pipe
 
 The JSON is an array with one object per program, system and number of CPUs.";
 
-/// Sizes of a quick look.
+/// The numbers of CPUs of a quick run.
 const QUICK: [u16; 4] = [1, 2, 4, 8];
 
 /// Options of `radixvm contend`.
@@ -50,28 +51,28 @@ pub struct Arguments {
         value_name = "SYSTEM,..."
     )]
     systems: Vec<System>,
-    /// What counts the references to the pages of files, on RadixVM
+    /// Counter of the references to the pages of files, on RadixVM
     #[arg(long, value_parser = options::choice::<Refs>(), default_value = "refcache", value_delimiter = ',', value_name = "COUNT,...")]
     refs: Vec<Refs>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with curves, and the lines and code that CPUs fight over, into a folder
+    /// Write a page with curves, and the contended lines with their code, into a folder
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Instructions that a CPU may run ahead of the slowest [default: 200, less where rounds are short]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), value_name = "N")]
     slack: Option<u64>,
-    /// Runs of every combination; the one with the middle cost counts
+    /// Runs of every combination, of which the one with the median cost counts
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     repeats: u32,
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
-    /// Who gets huge pages, on either kernel
+    /// Huge pages, on either kernel
     #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
-    /// Hand over a file or folder; it appears at the same path, or at GUEST
+    /// Copy a file or folder into the guest, to the same path or to GUEST
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
     files: Vec<String>,
     /// Set a variable of the program's environment; without a value, pass on the one from here
@@ -83,7 +84,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Each kernel with each way to count; there is one Linux.
+    /// Returns each kernel with each counter. Linux is listed once.
     fn systems(&self) -> Vec<System> {
         once(self.systems.iter().flat_map(|system| self.refs.iter().map(|refs| system.counting(*refs))))
     }
@@ -144,7 +145,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     Ok(if refused.is_empty() { 0 } else { FAILED })
 }
 
-/// Finds out before the long work whether there is a place for its result.
+/// Makes the folder for the report before the long work, so that a failure shows at once.
 fn prepare(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("--report {}", folder.display()))?;
     ensure!(folder.is_dir(), "--report {}: not a folder", folder.display());

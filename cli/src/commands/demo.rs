@@ -21,7 +21,7 @@ use launch::{artifacts, options, place, terminal};
 
 const SYSTEMS: [System; 2] = [System::DEFAULT, System::Linux];
 const MEMORY: u64 = 1 << 30;
-/// A text that every Debian system has; beside it one that every clone has.
+/// A text that every Debian system has. Every clone has another one.
 const TEXT: &str = "/usr/share/common-licenses/GPL-3";
 
 /// Options of `radixvm demo`.
@@ -39,7 +39,7 @@ pub struct Arguments {
 struct Entry {
     system: System,
     report: Report,
-    /// By the meter, per round, where it ran.
+    /// The meter's counts per round, if it ran.
     counts: Option<Row>,
 }
 
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     Ok(u8::from(!agree))
 }
 
-/// Builds and fetches, so that the measurements are not interrupted by it.
+/// Builds and fetches everything, so that the measurements are not interrupted.
 fn prepare() -> Result<()> {
     artifacts::kernel()?;
     artifacts::programs()?;
@@ -76,7 +76,7 @@ fn local(cpus: u16) -> Task {
     Task { program: "local", arguments: options.map(str::to_owned).to_vec(), files: Vec::new() }
 }
 
-/// Runs every task on both systems, interleaved; the median run of each.
+/// Runs every task on both systems, interleaved, and returns the median run of each.
 fn compare(tasks: &[&Task], arguments: &Arguments, accel: Accel) -> Result<Vec<Vec<Entry>>> {
     let step = Step::new("running both programs on both systems");
     let size = Size { cpus: arguments.cpus, memory: MEMORY, accel };
@@ -102,7 +102,7 @@ fn medians(runs: Vec<Vec<Report>>) -> Result<Vec<Entry>> {
     SYSTEMS.iter().zip(runs).map(entry).collect()
 }
 
-/// What a round of `local` does, counted by the meter.
+/// Counts the work of a round of `local` with the meter.
 fn count_rounds(cpus: u16, entries: &mut [Entry]) -> Result<()> {
     if cpus > MOST {
         return Ok(());
@@ -166,7 +166,7 @@ fn row(name: &str, Entry { system, report, counts }: &Entry) -> [String; 8] {
     ]
 }
 
-/// How many times better ours is, where that can be said.
+/// Returns how many times better ours is, where that is known.
 fn ratios(entries: &[Entry]) -> [String; 8] {
     let [ours, linux] = entries else { return Default::default() };
     let times = |factor: f64| format!("{factor:.1}x");

@@ -15,11 +15,11 @@ struct Finding {
     name: &'static str,
     /// Its version, if it is there.
     found: Option<String>,
-    /// What it is for, and how to get it when it is not.
+    /// Its purpose, and how to get it.
     remedy: String,
-    /// Whether `radixvm run` works without.
+    /// Set if `radixvm run` works without it.
     optional: bool,
-    /// Whether it is there and does not work.
+    /// Set if it is there and does not work.
     unusable: bool,
 }
 
@@ -86,7 +86,7 @@ fn tool(name: &'static str, program: &str, arguments: &[&str], remedy: String, o
     Finding { name, found: first_line(program, arguments), remedy, optional, unusable: false }
 }
 
-/// The first line that a program prints, if it runs well.
+/// Returns the first line that a program prints, if it succeeds.
 fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -128,7 +128,7 @@ fn kvm_works() -> Finding {
     Finding { name: "KVM", found, remedy, optional: true, unusable: Path::new("/dev/kvm").exists() }
 }
 
-/// What went wrong, in one line.
+/// Returns the cause of an error in one line.
 fn line(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let cause = text.lines().find(|line| line.starts_with("error")).or(text.lines().next());

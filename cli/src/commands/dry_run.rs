@@ -1,4 +1,4 @@
-//! `radixvm run --dry-run`: the QEMU command, for a person to run.
+//! `radixvm run --dry-run`: prints the QEMU command for the user to run.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
@@ -24,7 +24,7 @@ pub fn shell_line(plan: &Plan) -> Result<String> {
     Ok(Qemu { machine: plan.machine, boot, disk, ports, plugin: None }.shell_line())
 }
 
-/// What belongs to one image, all named after its content: another dry run leaves them alone.
+/// The files of one image, all named after its content, so that another dry run does not change them.
 struct Files {
     image: PathBuf,
     control: PathBuf,
@@ -32,13 +32,13 @@ struct Files {
 }
 
 impl Files {
-    /// Writes the image.
+    /// Writes the image to a file.
     fn keep(folder: &Path, image: &[u8]) -> std::io::Result<Self> {
         let name = name(image);
         let place = |end: &str| folder.join(format!("{name}.{end}"));
         let files = Files { image: place("cpio"), control: place("control"), log: place("log") };
         fs::create_dir_all(folder)?;
-        // Renamed into place: a guest that boots from the same image right now keeps it whole.
+        // Renamed into place, so that a guest that boots from the same image at this moment keeps it whole.
         let mut half = NamedTempFile::new_in(folder)?;
         half.write_all(image)?;
         half.persist(&files.image)?;

@@ -1,4 +1,4 @@
-//! What `radixvm run` says on stderr, which is the program's own: as little as possible.
+//! The messages of `radixvm run`. They share stderr with the program, so they are few.
 
 use launch::crash;
 use launch::guest::protocol::Line;
@@ -7,18 +7,18 @@ use launch::guest::system::{Job, System};
 use launch::program::Program;
 use launch::terminal;
 
-/// What a person is told about the run beside the program's own words.
+/// The messages about a run.
 pub struct Messages {
-    /// Whether remarks are welcome beside the program's stderr.
+    /// Set if messages may appear beside the program's stderr.
     pub talkative: bool,
-    /// Whether everything is.
+    /// Set if all messages are wanted.
     pub verbose: bool,
-    /// What runs the program.
+    /// The system that runs the program.
     pub system: System,
 }
 
 impl Messages {
-    /// Passes on what is worth it while the program runs.
+    /// Prints the notices that are wanted while the program runs.
     pub fn tell(&self, notice: &Notice<'_>) {
         match notice {
             Notice::Line(line) => self.hear(line),
@@ -53,7 +53,7 @@ impl Messages {
         }
     }
 
-    /// Says what the program died of.
+    /// Prints how the program died.
     pub fn explain(&self, outcome: &Outcome, job: &Job) {
         match (&outcome.crash, &outcome.end) {
             (Some(crash), _) => terminal::eprint_plain(&crash::report(crash, job)),

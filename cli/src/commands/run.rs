@@ -1,4 +1,4 @@
-//! `radixvm run`: a program in a guest, as if it ran here.
+//! `radixvm run`: runs a program in a guest, as if it ran on the host.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,17 +35,17 @@ pub struct Arguments {
     /// Virtual CPUs, 1 to 255
     #[arg(short, long, default_value = "1", value_parser = options::cpus, value_name = "N")]
     cpus: u16,
-    /// Memory of the guest, such as 512M or 2G; a number alone is MiB
+    /// Memory of the guest, such as 512M or 2G (a number alone is in MiB)
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
-    /// Set a variable of the program's environment; without a value, pass on the one from here
+    /// Set a variable of the program's environment, or without a value pass on the host's
     #[arg(short, long = "env", value_parser = options::setting, value_name = "K=V")]
     env: Vec<OsString>,
-    /// Hand over a file or folder; it appears at the same path, or at GUEST
+    /// Copy a file or folder into the guest, to the same path or to GUEST
     ///
-    /// A GUEST that ends in / is a folder to put it into, as with cp; HOST/. means what is in HOST.
-    /// Links are followed: what they lead to is copied. Named pipes, sockets, devices and dangling
-    /// links stay here. Large files reach stock Linux on a disk, which is only read.
+    /// A GUEST that ends in / is a folder to copy it into, as with cp. HOST/. means the contents of HOST.
+    /// Links are followed, and their targets are copied. Named pipes, sockets, devices and dangling
+    /// links are skipped. Large files reach stock Linux on a read-only disk.
     #[arg(long = "file", verbatim_doc_comment, value_name = "HOST[:GUEST]")]
     files: Vec<String>,
     /// Print the RadixVM kernel's counters on stderr after the program
@@ -54,13 +54,14 @@ pub struct Arguments {
     /// Address-space design
     #[arg(long, visible_alias = "design", value_parser = options::choice::<Design>(), default_value = "radix", value_name = "DESIGN")]
     vm: Design,
-    /// Page tables; adaptive if the design has them
+    /// Page tables (default: adaptive if the design has them)
     #[arg(long, value_parser = options::choice::<Tables>())]
     tables: Option<Tables>,
-    /// What counts the references to the pages of files
+    /// Counter of the references to the pages of files
     #[arg(long, value_parser = options::choice::<Refs>(), default_value = "refcache", value_name = "COUNT")]
     refs: Refs,
-    /// Huge pages, for anonymous memory while there is plenty of it; else as the kernel has it: RadixVM always
+    /// Huge pages for anonymous memory, while there is plenty of it (default: the kernel's, which is always
+    /// on RadixVM)
     #[arg(long, value_parser = options::choice::<Huge>())]
     huge: Option<Huge>,
     #[arg(long = COMPRESS, help = COMPRESS_HELP)]
@@ -74,15 +75,15 @@ pub struct Arguments {
     /// Print the QEMU command instead of running it
     ///
     /// Its boot image stays in .radixvm, under a name of its own. Run by hand, the command shows the
-    /// program's output but exits with QEMU's status; the program's own is in the last line of the
-    /// .control file that the command names. Nobody answers there when the program reads its standard
+    /// program's output but exits with QEMU's status. The program's own is in the last line of the
+    /// .control file that the command names. There is no answer when the program reads its standard
     /// input.
     #[arg(long, verbatim_doc_comment)]
     dry_run: bool,
-    /// Give the guest /dev/fail-alloc, for tests: allocations fail when they are told to
+    /// Give the guest /dev/fail-alloc, for tests: a program chooses allocations that fail
     #[arg(long, hide = true)]
     fail_alloc: bool,
-    /// Say on stderr what the guest reports, even if stderr is not a terminal
+    /// Print the guest's reports on stderr, even if stderr is not a terminal
     #[arg(short, long)]
     verbose: bool,
     /// The program and its arguments
@@ -106,13 +107,13 @@ enum Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Choice {
-    /// KVM if it really works, else TCG
+    /// KVM if a guest boots with it, otherwise TCG
     Auto,
     /// The processor
     Kvm,
     /// QEMU's translator
     Tcg,
-    /// The translator with one instruction per nanosecond, so that rdtsc counts instructions; one CPU only
+    /// The translator on one CPU with one instruction per nanosecond, so that rdtsc counts instructions
     Count,
 }
 
@@ -124,12 +125,12 @@ impl Arguments {
         }
     }
 
-    /// Whether remarks of ours may appear beside the program's stderr.
+    /// Returns whether our messages may appear beside the program's stderr.
     fn talkative(&self) -> bool {
         self.verbose || progress::on_terminal()
     }
 
-    /// `--stats json -- PROGRAM` names json as the program.
+    /// Refuses `--stats json -- PROGRAM`, in which json would be the program.
     fn refuse_detached_form(&self) -> Result<()> {
         let [form, dashes, ..] = &self.command[..] else { return Ok(()) };
         let form = form.to_string_lossy();
@@ -146,7 +147,7 @@ impl Arguments {
     }
 
     fn plan(&self, job: &Job) -> Result<Plan> {
-        // First: before it takes time to find out who executes the guest.
+        // First, because finding out the accelerator takes time.
         let words = self.words()?;
         let size = Size { cpus: self.cpus, memory: self.memory, accel: self.accel()? };
         let streams = Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true };
@@ -155,7 +156,7 @@ impl Arguments {
         Ok(plan)
     }
 
-    /// What else the kernel's command line says.
+    /// Returns the further words of the kernel's command line.
     fn words(&self) -> Result<String> {
         let (system, mut words) = (self.system()?, String::new());
         if let Some(huge) = self.huge {
@@ -192,7 +193,7 @@ fn choose(talkative: bool) -> Result<Accel> {
     Ok(Accel::Tcg)
 }
 
-/// The file behind the name of a program.
+/// Returns the file of a program by its name.
 fn locate(name: &str) -> Result<PathBuf> {
     if artifacts::is_bundled(name) { artifacts::program(name) } else { program::find(name) }
 }
@@ -243,7 +244,7 @@ fn stats(form: Form, stats: Option<&Stats>) -> Result<String> {
     }
 }
 
-/// Counters in rows, the sum and then every core in columns.
+/// Formats the counters in rows, with the sum and then every core in columns.
 fn counters(stats: &Stats) -> String {
     let cores = stats.counters.values().map(Vec::len).max().unwrap_or(0);
     let heading = ["counter".to_owned(), "total".to_owned()];

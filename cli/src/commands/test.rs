@@ -1,4 +1,4 @@
-//! `radixvm test`: everything that is tested, through the developers' door.
+//! `radixvm test`: runs the tests with `cargo xtask test`.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use launch::place;
 /// A suite of `cargo xtask test`, quick ones first.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
-    /// Formatting, lints, who may do what
+    /// Formatting, lints, rules of rooms
     Check,
     /// Everything that needs no guest
     Unit,
@@ -19,7 +19,7 @@ enum Suite {
     Asan,
     /// Programs in guests
     Guest,
-    /// Programs in guests whose CPUs QEMU's translator has not
+    /// Programs in guests with CPUs that QEMU's translator lacks
     Bochs,
     /// The model checker
     Loom,
@@ -42,7 +42,7 @@ pub struct Arguments {
     /// Run each test once, and then the suites that take hours
     #[arg(long, conflicts_with = "suite")]
     nightly: bool,
-    /// The suite to run; without it, each test runs once
+    /// The suite to run. Without it, each test runs once
     #[arg(value_enum)]
     suite: Option<Suite>,
     /// More suites, then parts of the names of the tests to run

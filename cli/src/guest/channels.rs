@@ -9,41 +9,41 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
 
-/// First descriptor number that QEMU inherits; COM1 is this one, COM2 the next.
+/// The first descriptor number that QEMU inherits, for COM1. The next one is for COM2.
 pub const FIRST_PORT: i32 = 3;
 
-/// One serial port: our end and the end that QEMU inherits.
+/// One serial port: the host's end and the end that QEMU inherits.
 pub struct Channel {
-    /// Ours.
+    /// The host's end.
     pub host: UnixStream,
-    /// QEMU's.
+    /// QEMU's end.
     pub guest: OwnedFd,
 }
 
-/// `count` fresh channels.
+/// Opens `count` channels.
 pub fn open(count: usize) -> Result<Vec<Channel>> {
     let pair = || UnixStream::pair().map(|(host, guest)| Channel { host, guest: guest.into() });
     (0..count).map(|_| pair().context("cannot make a socket pair")).collect()
 }
 
-/// Where a program's output goes.
+/// The destination of a program's output.
 #[derive(Clone)]
 pub enum Sink {
     /// This process's standard output.
     Stdout,
     /// This process's standard error.
     Stderr,
-    /// Kept for whoever asks later.
+    /// A buffer, to be read later.
     Buffer(Arc<Mutex<Vec<u8>>>),
 }
 
 impl Sink {
-    /// A new buffer.
+    /// Creates a buffer.
     pub fn buffer() -> Self {
         Sink::Buffer(Arc::default())
     }
 
-    /// What a buffer holds; nothing for the others.
+    /// Returns the contents of a buffer, or nothing for the others.
     pub fn take(&self) -> Vec<u8> {
         match self {
             Sink::Buffer(bytes) => std::mem::take(&mut bytes.lock().expect("no writer panics")),
@@ -53,7 +53,8 @@ impl Sink {
 
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            // Straight to the descriptor: Rust's own buffer would hold back an unfinished line.
+            // Written straight to the descriptor, because Rust's own buffer would hold back an unfinished
+            // line.
             Sink::Stdout => write_all(rustix::stdio::stdout(), bytes),
             Sink::Stderr => write_all(rustix::stdio::stderr(), bytes),
             Sink::Buffer(kept) => {
@@ -89,9 +90,10 @@ pub fn pump(mut from: UnixStream, to: Sink, broken: impl FnOnce() + Send + 'stat
     })
 }
 
-/// Answers every request with a frame of this process's standard input, or with the empty one if the guest is to
-/// find it empty: a length of two bytes, little-endian, then the bytes; length 0 means end of file. Nothing is
-/// read before it is asked for. The thread is left alone at the end: it may sit in a read for ever.
+/// Answers every request with a frame of this process's standard input, or with an empty one if `open` is
+/// false. A frame is a length of two bytes, little-endian, and then the bytes. Length 0 means end of file.
+/// Nothing is read before it is requested. The thread is not joined at the end, because it may block in a
+/// read for ever.
 pub fn feed_stdin(mut to: UnixStream, open: bool) -> Sender<()> {
     let (sender, requests) = channel();
     thread::spawn(move || {
@@ -106,7 +108,7 @@ pub fn feed_stdin(mut to: UnixStream, open: bool) -> Sender<()> {
     sender
 }
 
-/// What comes next on standard input; nothing at its end and when it cannot be read.
+/// Reads from standard input. Returns 0 at its end and when it cannot be read.
 fn read_stdin(chunk: &mut [u8]) -> usize {
     loop {
         match rustix::io::read(rustix::stdio::stdin(), &mut *chunk) {

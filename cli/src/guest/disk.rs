@@ -1,7 +1,7 @@
-//! A disk with the large files of a stock Linux guest, which an image in memory would not leave room for.
+//! A disk with the large files of a stock Linux guest. A boot image with them would not leave enough memory.
 //!
-//! The files lie in an ext4 file system by their numbers, which the distribution's own tool makes; the guest's init shows
-//! each where the program expects it.
+//! The files are in an ext4 file system under numbers, which the distribution's own tool makes. The guest's
+//! init shows each where the program expects it.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::place;
 const TOOL: &str = "mke2fs";
 /// A file from this size on is large.
 const LARGE: usize = 256 << 10;
-/// What the file system itself takes: a part of all, and this.
+/// The space for the file system itself: this, and a fraction of the files.
 const SPARE: u64 = 16 << 20;
 
 /// Takes the large files of `tree` and puts them on a disk. The tree keeps their names, and the list of them in
@@ -51,12 +51,12 @@ pub fn take(tree: &mut Tree) -> Result<File> {
         "-d",
     ]);
     command.arg(&files).arg(&image).arg(format!("{}k", bytes >> 10));
-    // It is not on the PATH of everybody.
+    // The tool is often not on the PATH.
     command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin");
     let output = command
         .output()
         .with_context(|| format!("{TOOL} (package e2fsprogs) makes disks for stock Linux"))?;
     ensure!(output.status.success(), "{TOOL} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    // The open file stays when its folder goes.
+    // The open file outlives its folder.
     File::open(image).context("the disk")
 }

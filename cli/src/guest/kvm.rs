@@ -1,4 +1,4 @@
-//! Whether KVM works, found out by booting our kernel with it. The presence of a device node proves nothing.
+//! Finds out whether KVM works by booting our kernel with it. A device node alone does not show that.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::place;
 struct Answer {
     boot: String,
     user: u32,
-    /// Why not, or nothing if KVM works.
+    /// The reason why KVM does not work, or `None` if it does.
     trouble: Option<String>,
 }
 
@@ -67,7 +67,7 @@ fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
     })
 }
 
-/// The first line that says something.
+/// Returns the first line of the reason.
 fn describe(end: &End) -> String {
     let text = match end {
         End::Failed(text) | End::Unbooted(text) => text.clone(),
@@ -81,7 +81,7 @@ fn remembered() -> Option<Answer> {
     serde_json::from_str(&fs::read_to_string(place::cache().join("kvm.json")).ok()?).ok()
 }
 
-/// Best effort: without a place to write, the next run asks again.
+/// Stores the answer, if there is a place to write. Otherwise the next run probes again.
 fn remember(answer: &Answer) {
     let folder = place::cache();
     let written = serde_json::to_string(answer)

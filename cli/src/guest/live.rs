@@ -5,8 +5,8 @@
 //! | two pumps | the program's stdout and stderr, to their sinks |
 //! | lines | the control port, to the queue |
 //! | stdin | a frame of our standard input for every request, to the control port |
-//! | watcher | for a file that is all that is wanted, to the queue |
-//! | two collectors | what QEMU, and a kernel with a log port, say when something is wrong |
+//! | watcher | for a file that ends the run, to the queue |
+//! | two collectors | messages of QEMU, and of a kernel with a log port |
 //!
 //! QEMU is killed when the [`Live`] value goes away, whichever way that is, and by the guard's death signal if this
 //! process does not get that far.
@@ -32,13 +32,13 @@ use super::qemu::{self, Boot, Port, Qemu};
 use super::session::{Farewell, Plan};
 use super::{guard, signals};
 
-/// Something happened.
+/// An event of a run.
 pub enum Event {
-    /// The guest said a line.
+    /// The guest wrote a line.
     Line(String),
     /// The control port is closed: QEMU is gone.
     Closed,
-    /// The file that was wanted of the guest is in its place.
+    /// The file that ends the run is in its place.
     Enough,
     /// This process got a signal, or what amounts to one.
     Signal(i32),
@@ -50,7 +50,7 @@ pub struct Live {
     events: Receiver<Event>,
     stdin: Sender<()>,
     output: Vec<JoinHandle<()>>,
-    /// What QEMU and the kernel's log port say.
+    /// Readers of the messages of QEMU and of the kernel's log port.
     words: Vec<JoinHandle<String>>,
     _watch: signals::Watch,
 }
@@ -78,7 +78,7 @@ impl Live {
         Ok(Live { qemu, events, stdin, output, words, _watch: watch })
     }
 
-    /// Waits for the next event, but not longer than to this moment.
+    /// Waits for the next event, at most until `until`.
     pub fn next_event(&self, until: Option<Instant>) -> Result<Event, RecvTimeoutError> {
         match until {
             None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -88,7 +88,7 @@ impl Live {
 
     /// Gives the guest a frame of standard input.
     pub fn feed(&self) {
-        // Fails only when the feeder gave up because QEMU is gone.
+        // Fails only if the feeder has ended because QEMU is gone.
         let _ = self.stdin.send(());
     }
 
@@ -107,7 +107,7 @@ impl Live {
         [words.join("\n").trim(), &ending].join("\n").trim().to_owned()
     }
 
-    /// A polite signal, and time for what QEMU does after it has closed its ports: its plugins may have much to write.
+    /// Sends SIGTERM and waits. After QEMU has closed its ports, its plugins may still have much to write.
     fn ask_to_go(&self) {
         if let Some(pid) = self.pid() {
             let _ = kill_process(pid, Signal::TERM);
@@ -126,7 +126,7 @@ impl Live {
         Pid::from_raw(self.qemu.id() as i32)
     }
 
-    /// Says how QEMU ended.
+    /// Kills QEMU and describes its end.
     fn kill(&mut self) -> String {
         // Both fail only if QEMU is already gone and reaped.
         let _ = self.qemu.kill();
@@ -162,7 +162,7 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     command.spawn().with_context(|| format!("cannot start {}", qemu::PROGRAM))
 }
 
-/// What a person wants to know of QEMU's exit status when the guest has said nothing.
+/// Describes QEMU's exit status, for a guest that reported nothing.
 fn ending(status: ExitStatus) -> String {
     match status.code() {
         // With `-no-reboot`.
@@ -171,7 +171,7 @@ fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// An anonymous file with this content.
+/// Creates an anonymous file with this content.
 fn memory_file(content: &[u8]) -> Result<OwnedFd> {
     let descriptor = rustix::fs::memfd_create("boot-image", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut file = File::from(descriptor);
@@ -189,7 +189,8 @@ fn forward_signals(events: Sender<Event>) -> signals::Watch {
     signals::Watch::new(move |signal| drop(events.send(Event::Signal(signal))))
 }
 
-/// Tells when a file is moved to its place. The thread ends then, or when the file's folder goes.
+/// Sends an event when a file is moved to its place. The thread ends then, or when the file's folder is
+/// removed.
 fn watch_for(file: &Path, events: Sender<Event>) -> Result<()> {
     let folder = file.parent().context("a file lies in a folder")?;
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
@@ -213,7 +214,7 @@ fn read_lines(port: UnixStream, events: Sender<Event>) {
     });
 }
 
-/// Everything a stream says, in a thread.
+/// Reads a stream to its end, in a thread.
 fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -222,7 +223,7 @@ fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// The last `count` lines.
+/// Returns the last `count` lines.
 fn tail(text: &str, count: usize) -> &str {
     let start = text.rmatch_indices('\n').nth(count - 1).map_or(0, |(at, _)| at + 1);
     &text[start..]

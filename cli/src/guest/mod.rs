@@ -1,4 +1,4 @@
-//! Everything about one guest: what it is made of, how it boots, what it says, how it ends.
+//! A guest: its boot image and command line, its boot, its messages, its end.
 //!
 //! ```text
 //!   radixvm ──spawn──▶ guard ──exec──▶ QEMU ── kernel + boot image

@@ -1,4 +1,4 @@
-//! The QEMU command as types: a machine, what it boots, where its serial ports lead.
+//! The QEMU command as types: a machine, its software, and the ends of its serial ports.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -44,13 +44,13 @@ pub struct Machine {
     pub cpus: u16,
     /// Bytes of memory.
     pub memory: u64,
-    /// Who executes the instructions.
+    /// The accelerator.
     pub accel: Accel,
     /// The CPU model, as `-cpu` takes it.
     pub cpu_model: &'static str,
 }
 
-/// What a machine boots.
+/// The software that a machine boots.
 #[derive(Clone, Debug)]
 pub struct Boot {
     /// The kernel: a PVH ELF or a bzImage.
@@ -68,9 +68,9 @@ pub enum Port {
     Inherited(i32),
     /// QEMU's own standard input and output.
     Stdio,
-    /// A file that QEMU writes anew.
+    /// A file that QEMU overwrites.
     File(PathBuf),
-    /// A file that QEMU writes on to: what it holds stays.
+    /// A file that QEMU appends to.
     Appended(PathBuf),
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// A path as an option of QEMU has it.
+/// Escapes a path for QEMU's options.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
@@ -97,16 +97,16 @@ pub struct Qemu {
     pub machine: Machine,
     /// The software.
     pub boot: Boot,
-    /// A disk that is only read.
+    /// A read-only disk.
     pub disk: Option<PathBuf>,
-    /// Far ends of COM1, COM2, ... in this order.
+    /// The far ends of COM1, COM2, ... in this order.
     pub ports: Vec<Port>,
     /// A plugin's file and options, as `-plugin` takes them.
     pub plugin: Option<OsString>,
 }
 
 impl Qemu {
-    /// Everything after the program's name.
+    /// Returns the arguments of the program.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
         self.push_machine(&mut arguments);
@@ -141,14 +141,14 @@ impl Qemu {
         extend(arguments, &["-append", &self.boot.command_line]);
     }
 
-    /// NVMe: the stock kernel has its driver without a module.
+    /// Adds an NVMe disk, because the stock kernel has its driver without a module.
     fn push_disk(&self, arguments: &mut Vec<OsString>) {
         let Some(disk) = &self.disk else { return };
         let drive = format!("file={},if=none,id=files,format=raw,readonly=on", escaped(disk));
         extend(arguments, &["-drive", &drive, "-device", "nvme,drive=files,serial=files"]);
     }
 
-    /// The command as one line that a shell would take.
+    /// Returns the command as one line for a shell.
     pub fn shell_line(&self) -> String {
         let words = self.arguments().into_iter().map(|word| quote(&word.to_string_lossy()));
         std::iter::once(PROGRAM.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
@@ -159,12 +159,12 @@ fn extend(arguments: &mut Vec<OsString>, words: &[&str]) {
     arguments.extend(words.iter().map(OsString::from));
 }
 
-/// A size as `-m` takes it.
+/// Formats a size for `-m`.
 fn megabytes(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 20) { format!("{}M", bytes >> 20) } else { format!("{}k", bytes >> 10) }
 }
 
-/// Quotes a word for a shell if it needs it.
+/// Quotes a word for a shell if that is needed.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

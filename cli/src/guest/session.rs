@@ -1,12 +1,12 @@
 //! One run of one guest, from `spawn` to the last byte.
 //!
-//! | ends by | what follows |
+//! | ends by | then |
 //! |---|---|
 //! | an `exit` line, or `refused` | QEMU gets a moment to leave (see [`Farewell`]), output is read to its end, the program's status is ours |
 //! | QEMU leaving without one | the guest failed: the last panic line, or QEMU's own words |
 //! | a signal to us, a broken output, the time limit | QEMU is killed and reaped; the status says which |
 //!
-//! The threads of [`Live`] feed one queue of events; the main thread alone decides here what they mean.
+//! The threads of [`Live`] feed one queue of events. The main thread alone handles them here.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub struct Plan {
     pub stdout: Sink,
     /// The program's standard error.
     pub stderr: Sink,
-    /// Whether the program reads our standard input; otherwise it finds it empty.
+    /// Set if the program reads our standard input. Otherwise it finds it empty.
     pub stdin: bool,
     /// A fourth serial port on which the kernel itself may talk.
     pub kernel_log: bool,
@@ -45,22 +45,22 @@ pub struct Plan {
     pub boot_limit: Duration,
     /// How long everything may take.
     pub limit: Option<Duration>,
-    /// What happens to QEMU after the exit line.
+    /// The way to end QEMU after the exit line.
     pub farewell: Farewell,
     /// A plugin that watches the guest.
     pub plugin: Option<Plugin>,
-    /// A file that is all that is wanted of this guest: when it is put in its place, the run is over.
+    /// A file that ends the run when it is moved to its place.
     pub wanted: Option<PathBuf>,
 }
 
-/// How QEMU goes when the program has ended.
+/// The way to end QEMU after the program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
-    /// The guest powers off; QEMU gets a moment for that.
+    /// The guest powers off. QEMU gets a moment for that.
     ByItself,
     /// QEMU is killed at once.
     Killed,
-    /// QEMU is asked to go, and waited for: a plugin has something to write.
+    /// QEMU is asked to end, and waited for, because a plugin has something to write.
     Asked,
 }
 
@@ -73,7 +73,7 @@ pub struct Plugin {
     pub preload: PathBuf,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// The program called exit.
@@ -88,24 +88,24 @@ pub enum End {
     Failed(String),
     /// The guest did not boot in time: a stock kernel may do so when it is booted again.
     Unbooted(String),
-    /// What was wanted of the guest is there.
+    /// The file that ends the run is there.
     Enough,
 }
 
-/// Everything known after a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How it ended.
+    /// The end of the run.
     pub end: End,
     /// The kernel's counters.
     pub stats: Option<Stats>,
     /// The crash, if the program died of one.
     pub crash: Option<Box<Crash>>,
-    /// What the kernel's memory was used for.
+    /// The owners of physical memory.
     pub owners: Option<Owners>,
 }
 
-/// What a person may want to know while a guest runs.
+/// A notice for the user while a guest runs.
 #[derive(Debug)]
 pub enum Notice<'a> {
     /// The guest said this.
@@ -114,7 +114,7 @@ pub enum Notice<'a> {
     StillBooting(Duration),
 }
 
-/// Who gets the notices.
+/// Takes the notices.
 type Reader<'a> = dyn FnMut(Notice<'_>) + 'a;
 
 /// A boot takes seconds; under a translator on a busy machine more. After this long it is worth a word.
@@ -155,7 +155,7 @@ fn listen(live: &Live, plan: &Plan, notice: &mut Reader<'_>) -> (Option<End>, Sa
     }
 }
 
-/// What the guest said that outlives the conversation.
+/// The guest's reports that are needed after the run.
 #[derive(Default)]
 struct Said {
     booted: bool,
@@ -168,7 +168,7 @@ struct Said {
 }
 
 impl Said {
-    /// Takes in one line; the run's end if it was the last one.
+    /// Handles one line, and returns the run's end if it was the last one.
     fn hear(&mut self, text: &str, live: &Live, notice: &mut Reader<'_>) -> Option<End> {
         let Ok(line) = serde_json::from_str(text) else {
             let text = format!("unreadable line: {text}");

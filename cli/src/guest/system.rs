@@ -14,20 +14,20 @@ pub use boot::{CPU_MODEL, Job, Size, Streams, compress, environment, huge, plan}
 /// A kernel under which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// Ours.
+    /// Our kernel.
     Radixvm(Design, Tables, Refs),
-    /// The distribution's.
+    /// The distribution's kernel.
     Linux,
 }
 
-/// What is known of a system.
+/// The names of a system.
 struct Known {
     system: System,
-    /// In options.
+    /// The name in options.
     name: &'static str,
-    /// In tables.
+    /// The name in tables.
     title: &'static str,
-    /// Where there is room.
+    /// The name where there is room.
     label: &'static str,
 }
 
@@ -46,15 +46,15 @@ const KNOWN: [Known; 9] = [
 ];
 
 impl System {
-    /// Ours as the paper has it.
+    /// Our kernel with a page table per core, as in the paper.
     pub const PERCORE: System = System::Radixvm(Design::Radix, Tables::Percore, Refs::Refcache);
-    /// Ours with one page table.
+    /// Our kernel with one page table.
     pub const SHARED: System = System::Radixvm(Design::Radix, Tables::Shared, Refs::Refcache);
-    /// Ours with tables that are shared as the program shares memory.
+    /// Our kernel with tables that are shared only where the program shares memory.
     pub const ADAPTIVE: System = System::Radixvm(Design::Radix, Tables::Adaptive, Refs::Refcache);
-    /// Ours if nobody asks for something else.
+    /// Our kernel's default.
     pub const DEFAULT: System = System::ADAPTIVE;
-    /// All of them.
+    /// All systems.
     pub const ALL: [System; KNOWN.len()] = {
         let mut all = [System::Linux; KNOWN.len()];
         let mut at = 0;
@@ -69,10 +69,10 @@ impl System {
         System::Radixvm(design, Tables::Shared, Refs::Refcache)
     }
 
-    /// Our kernel with a design, and the tables that go with it if none are named.
+    /// Returns our kernel with a design. Without `tables` they are the design's default.
     ///
     /// # Errors
-    /// The design has no such tables.
+    /// If the design has no such tables.
     pub fn ours(design: Design, tables: Option<Tables>) -> Result<System> {
         let tables = tables.unwrap_or(design.default_tables());
         ensure!(
@@ -84,7 +84,7 @@ impl System {
         Ok(System::Radixvm(design, tables, Refs::Refcache))
     }
 
-    /// The same with another way to count references, if it is ours.
+    /// Returns the same system with another counter of references, if it is ours.
     pub fn counting(self, refs: Refs) -> System {
         match self {
             System::Radixvm(design, tables, _) => System::Radixvm(design, tables, refs),
@@ -97,7 +97,7 @@ impl System {
         format!("{}{}", self.known().label, self.counted())
     }
 
-    /// What to say of the way to count, if it is not the usual one.
+    /// Returns a note about the counter of references, if it is not the default.
     fn counted(self) -> String {
         match self {
             System::Linux | System::Radixvm(_, _, Refs::Refcache) => String::new(),

@@ -16,7 +16,7 @@ const PAIRS: usize = 8;
 pub struct Blame {
     /// The object that contains it.
     pub address: String,
-    /// What it belongs to.
+    /// The object that contains it.
     pub owner: String,
     /// The times per round that a CPU asked for it.
     pub transfers: f64,

@@ -25,36 +25,37 @@ use crate::guest::{linux, qemu};
 use crate::program::Program;
 use crate::progress::Step;
 
-/// What is run, where, how often.
+/// A program, the systems and the numbers of CPUs to run it on, and the number of runs.
 pub struct Experiment {
-    /// What a waiting person sees of it.
+    /// The text of the progress step.
     pub step: String,
     /// The program's file.
     pub program: PathBuf,
-    /// Its arguments; `{cpus}` stands for the number of CPUs, `{rounds}` and `{warmup}` for how many rounds a thread does
-    /// and how many more before.
+    /// Its arguments. `{cpus}` stands for the number of CPUs, `{rounds}` for the rounds of a thread, and
+    /// `{warmup}` for the rounds that it does before.
     pub arguments: Vec<String>,
-    /// Rounds of all threads together.
+    /// The rounds of all threads together.
     pub rounds: u64,
-    /// Files for it.
+    /// Its files.
     pub files: Vec<FileArg>,
-    /// `K=V` each.
+    /// Its environment, `K=V` each.
     pub environment: Vec<OsString>,
-    /// Numbers of CPUs.
+    /// The numbers of CPUs.
     pub cpus: Vec<u16>,
     /// The systems.
     pub systems: Vec<System>,
-    /// Runs of every combination; the one in the middle counts.
+    /// The runs of every combination, of which the median one counts.
     pub repeats: u32,
-    /// Bytes of memory of every guest.
+    /// The bytes of memory of every guest.
     pub memory: u64,
-    /// Who gets huge pages, on either kernel.
+    /// The option for huge pages, on either kernel.
     pub huge: Huge,
-    /// Instructions that a CPU may run ahead. If none are said, [`benchmarks::SLACK`], and fewer where rounds are short.
+    /// The instructions that a CPU may run ahead. The default is [`benchmarks::SLACK`], or less if rounds are
+    /// short.
     pub slack: Option<u64>,
 }
 
-/// Kernels with their symbols and versions.
+/// The plugin, and the kernels with their symbols and versions.
 struct Tools {
     plugin: PathBuf,
     ours: Option<Kernel>,
@@ -63,12 +64,14 @@ struct Tools {
 }
 
 impl Experiment {
-    /// Runs everything; results by system, then by CPUs. One that cannot be had is an error, and the last.
+    /// Runs everything, and returns the results by system, then by CPUs. The first combination that fails is
+    /// an error.
     pub fn run(&self) -> Result<Vec<Cell>> {
         self.cells(Err)
     }
 
-    /// The same, but a combination that cannot be had is left out and told in `refused`: what others showed is kept.
+    /// Does the same, but skips a combination that fails and adds its error to `refused`. The other results
+    /// are kept.
     pub fn run_what_can_be(&self, refused: &mut Vec<anyhow::Error>) -> Result<Vec<Cell>> {
         self.cells(|error| {
             refused.push(error);
@@ -85,7 +88,7 @@ impl Experiment {
             let system = self.systems[place];
             let what = format!("{} on {system} with {cpus} CPUs", self.name());
             step.tell(&format!("run {} of {}: {what}", number + 1, plan.len()));
-            // What is wrong with the program or its files is wrong every time.
+            // An error of the program or its files would be the same every time.
             let job = self.job(system, cpus)?;
             match self.cell(&tools, system, cpus, &job) {
                 Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
@@ -95,7 +98,7 @@ impl Experiment {
         Ok(runs.into_values().filter_map(|cells| median(cells, Cell::cost)).collect())
     }
 
-    /// All runs in their order, each a number of CPUs and a place in the list of systems.
+    /// Returns all runs in their order, each a number of CPUs and an index into the list of systems.
     fn plan(&self) -> Vec<(u16, usize)> {
         let systems = 0..self.systems.len();
         let once = self.cpus.iter().flat_map(|cpus| systems.clone().map(|system| (*cpus, system)));
@@ -126,7 +129,8 @@ impl Experiment {
         Ok(Cell::new(&label, &output, blame))
     }
 
-    /// A run whose slack is small beside its rounds: with less and less of it, unless somebody has chosen how much.
+    /// Repeats a run with a smaller slack until its rounds are long beside the slack, unless the user has
+    /// chosen the slack.
     fn fine_enough(&self, guest: &Guest<'_>, job: &Job, mut settings: Settings) -> Result<Run> {
         loop {
             let run = in_step(guest, job, settings)?;
@@ -138,8 +142,8 @@ impl Experiment {
         }
     }
 
-    /// How many rounds are counted. The threads do more: if the window ended when the first of them is done, the luckiest
-    /// one would decide how many rounds the others are seen in.
+    /// Returns the number of rounds to count. The threads do more. If the window ended when the first thread
+    /// is done, the fastest one would decide in how many rounds the others are seen.
     fn window(&self, cpus: u16) -> u64 {
         let chosen = self.arguments.iter().any(|word| word.contains("{rounds}"));
         if chosen { rounds_each(self.rounds, cpus) * u64::from(cpus) } else { 0 }
@@ -159,7 +163,7 @@ impl Experiment {
     }
 }
 
-/// A run whose CPUs were kept in step; a second try if the machine was too busy for the first.
+/// Returns a run whose CPUs were kept in step. If the machine was too busy, tries a second time.
 fn in_step(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
     let first = run::run(guest, job, settings)?;
     if first.in_step() {
@@ -173,7 +177,7 @@ fn in_step(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
     Err(OutOfStep { escapes, rounds, slack: settings.slack }.into())
 }
 
-/// This machine was too busy to keep the guest's CPUs in step.
+/// The error that this machine was too busy to keep the guest's CPUs in step.
 #[derive(Debug)]
 struct OutOfStep {
     escapes: u64,
@@ -194,12 +198,12 @@ impl fmt::Display for OutOfStep {
 
 impl std::error::Error for OutOfStep {}
 
-/// A round is at least that many times as long as the slack: else the order of what CPUs do within a round is the host's.
+/// The least length of a round in slacks. In shorter rounds the order of accesses is decided by the host.
 const SLACKS_OF_A_ROUND: u64 = 5;
-/// CPUs are kept in step block by block, and blocks have a few instructions.
+/// The least slack. CPUs are kept in step block by block, and a block has a few instructions.
 const LEAST_SLACK: u64 = 4;
 
-/// Rounds are too short for the slack.
+/// The error that rounds are too short for the slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TooCoarse {
     round: u64,
@@ -207,19 +211,21 @@ struct TooCoarse {
 }
 
 impl TooCoarse {
-    /// Whether a run was. A CPU alone needs no slack, and a run without marks is one long round.
+    /// Returns the error if a run is too coarse. A single CPU needs no slack, and a run without marks is one
+    /// long round.
     fn find(output: &Output) -> Option<Self> {
         let rounds = output.rounds().into_iter().map(|round| round.instructions());
         let coarse = TooCoarse { round: Summary::of(rounds).median as u64, slack: output.slack };
         (output.cpus > 1 && output.marked && coarse.slack > coarse.most()).then_some(coarse)
     }
 
-    /// The most that these rounds allow.
+    /// Returns the largest slack that these rounds allow.
     fn most(self) -> u64 {
         self.round / SLACKS_OF_A_ROUND
     }
 
-    /// What to try next. Much less: rounds that wait for each other are shorter then.
+    /// Returns the slack to try next. It is much less, because rounds that wait for each other become
+    /// shorter.
     fn next(self) -> u64 {
         self.most().min(self.slack / 4).max(LEAST_SLACK)
     }
@@ -238,7 +244,7 @@ impl fmt::Display for TooCoarse {
 
 impl std::error::Error for TooCoarse {}
 
-/// Every thread does a share, but enough for percentiles.
+/// Returns the rounds of each thread: its share, but enough for percentiles.
 fn rounds_each(all: u64, cpus: u16) -> u64 {
     (all / u64::from(cpus)).max(24)
 }
@@ -248,7 +254,7 @@ fn fill(word: &str, numbers: &[(&str, u64)]) -> String {
 }
 
 impl Tools {
-    /// Builds, fetches and reads what the systems need, before the first run.
+    /// Builds, fetches and reads everything that the systems need, before the first run.
     fn prepare(systems: &[System]) -> Result<Self> {
         let plugin = artifacts::meter()?;
         let ours = systems.iter().any(|system| *system != System::Linux);
@@ -298,7 +304,7 @@ mod tests {
         assert_eq!((rounds_each(2000, 4), rounds_each(2000, 128)), (500, 24));
     }
 
-    /// What the fixture's run, whose rounds have 2,920 instructions, is with another slack.
+    /// Returns the result for the fixture's run, whose rounds have 2,920 instructions, with another slack.
     fn coarse(slack: u64, change: [&str; 2]) -> Option<TooCoarse> {
         let text = FIXTURE.replace("\"slack\":200", &format!("\"slack\":{slack}"));
         TooCoarse::find(&Output::parse(&text.replacen(change[0], change[1], 1)).unwrap())

@@ -17,7 +17,7 @@ use crate::guest::system::{self, Job, Size, Streams, System};
 use crate::program::Program;
 use crate::progress::Step;
 
-/// Fewer symbols than any kernel has.
+/// Every kernel has more symbols.
 const FEW: usize = 1000;
 
 /// Symbols by address and by name.
@@ -25,7 +25,7 @@ const FEW: usize = 1000;
 pub struct Kallsyms {
     by_address: Vec<(u64, String)>,
     by_name: BTreeMap<String, u64>,
-    /// Offsets of per-CPU data.
+    /// The offsets of per-CPU data.
     per_cpu: Vec<(u64, String)>,
 }
 
@@ -41,7 +41,8 @@ impl Kallsyms {
         Kallsyms::parse(&std::fs::read_to_string(&file).with_context(|| file.display().to_string())?)
     }
 
-    /// Reads lines of `address type name [module]`. Low absolute symbols are offsets of per-CPU data, not addresses.
+    /// Parses lines of `address type name [module]`. Low absolute symbols are offsets of per-CPU data, not
+    /// addresses.
     pub fn parse(text: &str) -> Result<Self> {
         let symbols = || text.lines().filter_map(symbol);
         let mut by_address: Vec<(u64, String)> = symbols().filter(|symbol| symbol.0 > KERNEL_HALF).collect();
@@ -53,18 +54,18 @@ impl Kallsyms {
         Ok(Kallsyms { by_address, by_name, per_cpu })
     }
 
-    /// `name+offset` of the nearest symbol below.
+    /// Returns the nearest symbol below an address, as `name+offset`.
     pub fn describe(&self, address: u64) -> Option<String> {
         nearest(&self.by_address, address)
     }
 
-    /// The same for an offset of per-CPU data; none past its end.
+    /// Does the same for an offset of per-CPU data. Returns `None` past its end.
     pub fn per_cpu(&self, offset: u64) -> Option<String> {
         let (end, _) = self.per_cpu.last()?;
         nearest(&self.per_cpu, offset).filter(|_| offset < *end)
     }
 
-    /// Where a symbol is.
+    /// Returns the address of a symbol.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.by_name.get(name).copied()
     }
@@ -108,7 +109,7 @@ fn ask() -> Result<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A kernel with a thousand functions of 16 bytes and a variable.
+    /// Returns a kernel with a thousand functions of 16 bytes and a variable.
     pub fn kernel() -> Kallsyms {
         let function = |i: u64| format!("{:016x} T function_{i}\n", 0xffff_ffff_8100_0000 + 16 * i);
         let mut text: String = (0..1001).map(function).collect();

@@ -4,7 +4,8 @@
 //! round costs its CPU
 //!
 //! ```text
-//!   cycles = instructions / IPC + iterations of string instructions · ITERATION + Σ transfers of a kind · latency of that kind
+//!   cycles = instructions / IPC + iterations of string instructions · ITERATION
+//!          + Σ transfers of a kind · latency of that kind
 //!          + wait for an interrupt + targets · sending one + received · trap
 //! ```
 //!
@@ -13,7 +14,7 @@
 //! ```text
 //!   N / cycles                      each CPU works on its own
 //!   1 / (hottest · latency)         a line is in one place: `hottest` transfers of the hottest line per round
-//!   1 / waiting                     `waiting`: cycles of a round during which other CPUs wait for it, asleep
+//!   1 / waiting                     `waiting`: cycles of a round during which other CPUs wait for it asleep
 //! ```
 //!
 //! `waiting` is visible only where CPUs sleep: the window's length by the virtual clock, divided by its
@@ -55,9 +56,9 @@ const fn far(one_hop: f64, two_hops: f64) -> f64 {
     (3.0 * one_hop + 4.0 * two_hops) / 7.0
 }
 
-/// David, Guerraoui, Trigonakis: Everything you always wanted to know about synchronization but were afraid to ask,
-/// SOSP 2013, table 2, column Xeon (eight E7-8867L): load of a modified and of a shared line, store to a modified and to a
-/// shared one.
+/// The latency of a load of a modified line, from David, Guerraoui, Trigonakis: Everything you always wanted
+/// to know about synchronization but were afraid to ask, SOSP 2013, table 2, column Xeon (eight E7-8867L).
+/// The table also has the load of a shared line, and the store to a modified and to a shared one.
 pub const READ_MODIFIED: Latency =
     Latency { kind: "load, modified elsewhere", near: 109.0, far: far(289.0, 400.0) };
 /// From the same source.

@@ -1,4 +1,4 @@
-//! Names for code: which function and line an instruction of a kernel or of the program belongs to.
+//! Names of code: the function and line of an instruction of a kernel or of the program.
 
 use std::path::Path;
 
@@ -9,34 +9,34 @@ use super::kallsyms::Kallsyms;
 use crate::place;
 use crate::symbols::{Function, Symbols};
 
-/// Everything from here up belongs to the kernel.
+/// The lowest address of the kernel.
 pub const KERNEL_HALF: u64 = 1 << 47;
-/// Where our kernel loads a position-independent program.
+/// The address where our kernel loads a position-independent program.
 const PIE_BASE: u64 = 0x5555_5555_4000;
-/// Source files whose functions say how something is done, not what for.
+/// Source files of general functions, whose names do not tell the purpose of the code.
 const PLUMBING: [&str; 4] = ["/rustc/", "/registry/src/", "library/core/", "crates/sync/"];
 
 /// The symbols of a kernel.
 pub enum Kernel {
-    /// Ours.
+    /// Our kernel.
     Ours {
-        /// For names.
+        /// The symbols, for names.
         symbols: Box<Symbols>,
-        /// The ELF file itself, for addresses.
+        /// The ELF file, for addresses.
         elf: Vec<u8>,
     },
-    /// The stock one.
+    /// The stock kernel.
     Linux(Kallsyms),
 }
 
 impl Kernel {
-    /// Ours, from its file.
+    /// Reads our kernel's file.
     pub fn ours(path: &Path) -> Result<Self> {
         let elf = std::fs::read(path).with_context(|| path.display().to_string())?;
         Ok(Kernel::Ours { symbols: Box::new(Symbols::load(path)), elf })
     }
 
-    /// Where a symbol is.
+    /// Returns the address of a symbol.
     pub fn address(&self, name: &str) -> Option<u64> {
         match self {
             Kernel::Linux(symbols) => symbols.address(name),
@@ -51,7 +51,7 @@ impl Kernel {
         }
     }
 
-    /// The variable at an address of the kernel's image.
+    /// Returns the variable at an address of the kernel's image.
     pub fn data(&self, address: u64) -> Option<String> {
         match self {
             Kernel::Linux(symbols) => symbols.describe(address),
@@ -61,7 +61,7 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// The stock kernel's variable at an offset of its per-CPU data.
+    /// Returns the stock kernel's variable at an offset of its per-CPU data.
     pub fn per_cpu(&self, offset: u64) -> Option<String> {
         match self {
             Kernel::Linux(symbols) => symbols.per_cpu(offset),
@@ -76,15 +76,15 @@ fn address_in(elf: &[u8], name: &str) -> Option<u64> {
     found.map(|symbol| symbol.address())
 }
 
-/// The symbols of the program, and where it was loaded.
+/// The symbols of the program, and its load address.
 pub struct Loaded {
     symbols: Symbols,
     bias: u64,
 }
 
 impl Loaded {
-    /// A program of which a marker was executed at `begin`: where the same bytes lie in the file tells how far it was
-    /// moved. Without that, the place where our kernel puts such programs.
+    /// Reads a program that executed a marker at address `begin`. The place of the same bytes in the file
+    /// gives its load address. Without a marker it is the address where our kernel loads such programs.
     pub fn new(path: &Path, elf: &[u8], begin: Option<u64>) -> Self {
         Loaded { symbols: Symbols::load(path), bias: bias(elf, begin) }
     }
@@ -93,7 +93,7 @@ impl Loaded {
         describe(&self.symbols, address.checked_sub(self.bias)?)
     }
 
-    /// The program's variable at an address.
+    /// Returns the program's variable at an address.
     pub fn data(&self, address: u64) -> Option<String> {
         self.symbols.data(address.checked_sub(self.bias)?).map(|name| strip_hash(&name))
     }
@@ -108,7 +108,7 @@ fn bias(elf: &[u8], begin: Option<u64>) -> u64 {
     marked.unwrap_or(PIE_BASE)
 }
 
-/// The address in the file of the BEGIN marker with the same place in its page.
+/// Returns the address in the file of the BEGIN marker that has the same place in its page.
 fn marker(file: &object::File<'_>, at: u64) -> Option<u64> {
     use object::ObjectSection;
     let text = file.section_by_name(".text")?;
@@ -119,16 +119,16 @@ fn marker(file: &object::File<'_>, at: u64) -> Option<u64> {
     addresses.filter(|address| *address <= at).find(|address| (at - address).is_multiple_of(4096))
 }
 
-/// Names for one run.
+/// The names for one run.
 pub struct Names<'a> {
-    /// The kernel's.
+    /// The kernel's names.
     pub kernel: &'a Kernel,
-    /// The program's.
+    /// The program's names.
     pub program: Loaded,
 }
 
 impl Names<'_> {
-    /// Function, offset and line of an instruction.
+    /// Returns the function, offset and line of an instruction.
     pub fn code(&self, address: u64) -> String {
         let (owner, name) = match address {
             KERNEL_HALF.. => ("kernel", self.kernel.code(address)),
@@ -138,7 +138,7 @@ impl Names<'_> {
     }
 }
 
-/// `function at file:line in symbol+offset`: the innermost function that says what is being done.
+/// Formats `function at file:line in symbol+offset`, with the innermost function that tells the purpose.
 fn describe(symbols: &Symbols, address: u64) -> Option<String> {
     let symbol = symbols.code(address).map(|name| strip_hash(&name));
     let functions = symbols.inlined(address);
@@ -169,7 +169,7 @@ fn short(file: &str) -> &str {
     file.strip_prefix(&*root.to_string_lossy()).map_or(file, |rest| rest.trim_start_matches('/'))
 }
 
-/// Takes the compiler's `::h0123456789abcdef` off a name.
+/// Removes the compiler's `::h0123456789abcdef` from a name.
 fn strip_hash(name: &str) -> String {
     let Some(at) = name.find("::h") else { return name.to_owned() };
     let hash = &name[at + 3..];

@@ -1,4 +1,4 @@
-//! The plugin's command line, and the folder where it finds and leaves its files.
+//! The plugin's command line, and the folder with its files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,16 +33,16 @@ const EVENTS: [Event; 5] = [
     Event { name: "schedule", ours: &["switch_context"], linux: &["__switch_to_asm"] },
 ];
 
-/// What is counted how.
+/// The settings of a metered run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Virtual CPUs.
+    /// The number of virtual CPUs.
     pub cpus: u16,
-    /// Bytes of the guest's memory.
+    /// The bytes of the guest's memory.
     pub memory: u64,
-    /// Instructions that a CPU may run ahead.
+    /// The instructions that a CPU may run ahead.
     pub slack: u64,
-    /// Rounds after which the window ends; 0: when the first thread is done.
+    /// The rounds after which the window ends. If 0, it ends when the first thread is done.
     pub rounds: u64,
 }
 
@@ -57,12 +57,12 @@ impl Scratch {
         folder.map(Scratch).context("no place for the plugin's files")
     }
 
-    /// Where the plugin leaves its counts.
+    /// Returns the path of the plugin's counts.
     pub fn counts(&self) -> PathBuf {
         self.0.path().join("counts.json")
     }
 
-    /// The plugin as QEMU is to load it, with its list of events written down.
+    /// Writes the list of events, and returns the plugin for QEMU.
     pub fn plugin(&self, file: &Path, settings: Settings, kernel: &Kernel) -> Result<Plugin> {
         let events = self.0.path().join("events");
         std::fs::write(&events, event_lines(kernel)?).context("cannot write the list of events")?;
@@ -81,7 +81,7 @@ fn argument(file: &Path, settings: Settings, out: &Path, events: &Path) -> Resul
         .into())
 }
 
-/// `NAME HEXADDR` for every place that the kernel has.
+/// Returns a line `NAME HEXADDR` for every place that the kernel has.
 fn event_lines(kernel: &Kernel) -> Result<String> {
     EVENTS.iter().map(|event| lines_of(event, kernel)).collect()
 }

@@ -35,7 +35,7 @@ pub struct Row {
     pub rounds: usize,
     /// Instructions of user and kernel, without the further iterations of repeated string instructions.
     pub instructions: Summary,
-    /// Those iterations, by which pages are zeroed and copied, also by idle CPUs.
+    /// Iterations of repeated string instructions, by which pages are zeroed and copied, also by idle CPUs.
     pub string_iterations: Summary,
     /// Accesses that another CPU's cache had to serve or give up.
     pub transfers: Summary,

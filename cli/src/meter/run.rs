@@ -1,4 +1,4 @@
-//! One metered run: a guest under the plugin, and what the plugin left.
+//! One metered run: a guest with the plugin, and the plugin's results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,44 +16,46 @@ use crate::guest::session::{self, End, Farewell, Outcome, Plan};
 use crate::guest::system::{self, Job, Size, Streams, System};
 use crate::terminal;
 
-/// What the stock kernel is told besides. Its lists of free pages per CPU are made as long as can be: at their usual length
-/// they sometimes fill up with pages of another kind while it boots, and then every fault fetches, and every unmap returns, a batch
-/// of 63 pages under the zone's lock: 35,000 instructions and hundreds of transfers in a round of `local`.
+/// An option of the stock kernel: its lists of free pages per CPU are made as long as possible. At their
+/// usual length they sometimes fill up with pages of another kind during the boot. Then every fault fetches,
+/// and every unmap returns, a batch of 63 pages under the zone's lock, which takes 35,000 instructions and
+/// hundreds of transfers in a round of `local`.
 const LINUX: &str = " sysctl.vm.percpu_pagelist_high_fraction=8";
 
-/// No run may take longer.
+/// The time limit of a run.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// What a run left.
+/// The results of a run.
 pub struct Run {
     /// The counts.
     pub output: Output,
-    /// What memory was used for, from our kernel.
+    /// The owners of physical memory, from our kernel.
     pub owners: Option<Owners>,
 }
 
 impl Run {
-    /// Whether the CPUs were kept in step. On a busy machine a CPU is let go now and then; one round in fifty is the most
-    /// that leaves medians and means alone.
+    /// Returns whether the CPUs were kept in step. On a busy machine a CPU is let go at times. Medians and
+    /// means are not affected as long as that is at most one round in fifty.
     pub fn in_step(&self) -> bool {
         let rounds = self.output.rounds().len() as u64;
         self.output.escapes <= 20 + rounds / 50
     }
 }
 
-/// A kernel as the meter needs it.
+/// A kernel for the meter.
 pub struct Guest<'a> {
-    /// Which one.
+    /// The system.
     pub system: System,
     /// Its symbols.
     pub kernel: &'a Kernel,
     /// The plugin's file.
     pub plugin: &'a Path,
-    /// Who gets huge pages.
+    /// The option for huge pages.
     pub huge: Huge,
 }
 
-/// Runs a job under the plugin: in another guest if the first one does not boot, which one in some hundred stock kernels does not.
+/// Runs a job with the plugin. If the guest does not boot, starts another one: about one in several hundred
+/// stock kernels does not.
 pub fn run(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Run> {
     boot(|| Attempt::new(guest, job, settings))?.result(job)
 }
@@ -65,7 +67,7 @@ fn boot(mut attempt: impl FnMut() -> Result<Attempt>) -> Result<Attempt> {
     attempt()
 }
 
-/// A guest that has ended, and what it left.
+/// A guest that has ended, and its results.
 struct Attempt {
     outcome: Outcome,
     stderr: Sink,
@@ -81,7 +83,7 @@ impl Attempt {
         Ok(Self { outcome, stderr, scratch })
     }
 
-    /// What the plugin counted, if the program came to its end.
+    /// Returns the plugin's counts, if the program succeeded.
     fn result(self, job: &Job) -> Result<Run> {
         match self.outcome.end {
             End::Exited(0) | End::Enough => {}
@@ -125,12 +127,13 @@ fn plan(
 /// What differs from a guest that is not metered.
 fn adapt(plan: &mut Plan, system: System, huge: Huge) {
     plan.farewell = Farewell::Asked;
-    // Where regions lie decides how trees of them look, and so what they cost.
+    // The places of regions decide the shape of trees of regions, and so their cost.
     plan.command_line += " norandmaps";
     plan.command_line += &system::huge(system, huge);
     match system {
         System::Radixvm(..) => {
-            // As Linux's: without the bit that says "virtual machine" waiters do not nap, and programs clear and copy by words.
+            // As for Linux: without the hypervisor bit waiters do not nap, and programs clear and copy by
+            // words.
             plan.machine.cpu_model = system::CPU_MODEL;
             plan.command_line += " meter";
         }
@@ -138,7 +141,7 @@ fn adapt(plan: &mut Plan, system: System, huge: Huge) {
     }
 }
 
-/// How the program ended, with what it said.
+/// Describes the end of the program, with its output on stderr.
 fn failure(program: &str, end: &End, stderr: &[u8]) -> String {
     let how = match end {
         End::Exited(status) => format!("{program} ended with status {status}"),

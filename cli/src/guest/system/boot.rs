@@ -1,4 +1,4 @@
-//! What booting each system takes.
+//! The boot of each system.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,32 +20,32 @@ use crate::guest::session::{Farewell, Plan};
 use crate::program::Program;
 use crate::terminal;
 
-/// A program with everything it is to find.
+/// A program with its arguments, environment and files.
 pub struct Job {
     /// The program.
     pub program: Program,
-    /// argv, the program's name first.
+    /// The arguments, the program's name first.
     pub argv: Vec<OsString>,
-    /// `K=V` each.
+    /// The environment, `K=V` each.
     pub envp: Vec<OsString>,
-    /// Files for it.
+    /// Its files.
     pub files: Vec<FileArg>,
 }
 
 impl Job {
-    /// A program run by its own name, without files.
+    /// Returns a job for a program with its own name and without files.
     pub fn new(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let argv = [OsString::from(program.name())].into_iter().chain(arguments).collect();
         Job { program, argv, envp: environment([]), files: Vec::new() }
     }
 
-    /// Where the guest has the program.
+    /// Returns the program's path in the guest.
     pub fn place(&self) -> String {
         format!("/bin/{}", self.program.name())
     }
 }
 
-/// What every program finds in its environment; `given` replaces and adds.
+/// Returns the environment of a program: the defaults, replaced and extended by `given`.
 pub fn environment(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let defaults = ["PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/"].map(OsString::from);
     let mut settings: Vec<OsString> = Vec::new();
@@ -68,21 +68,21 @@ pub struct Size {
     pub cpus: u16,
     /// Bytes of memory.
     pub memory: u64,
-    /// Who executes the instructions.
+    /// The accelerator.
     pub accel: Accel,
 }
 
-/// Where the program's bytes go and come from.
+/// The program's standard streams.
 pub struct Streams {
     /// Its standard output.
     pub stdout: Sink,
     /// Its standard error.
     pub stderr: Sink,
-    /// Whether it reads our standard input.
+    /// Set if it reads our standard input.
     pub stdin: bool,
 }
 
-/// Puts together all that a session needs.
+/// Plans a session.
 pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<Plan> {
     check_memory(system, size.memory)?;
     let (image, disk) = image(system, job, size.memory)?;
@@ -108,10 +108,10 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
     })
 }
 
-/// Part of its memory that files may take in the stock kernel's boot image.
+/// The fraction of its memory that files may take in the stock kernel's boot image.
 const SHARE: u64 = 8;
 
-/// With less than it needs, the stock kernel stops before it has a way to say so.
+/// Checks the memory. With less than it needs, the stock kernel stops before it can report that.
 fn check_memory(system: System, memory: u64) -> Result<()> {
     ensure!(
         system != System::Linux || memory >= linux::LEAST_MEMORY,
@@ -120,12 +120,13 @@ fn check_memory(system: System, memory: u64) -> Result<()> {
     Ok(())
 }
 
-/// The CPU of stock Linux, and of either kernel where instructions are counted.
+/// The CPU model of stock Linux, and of either kernel when instructions are counted.
 pub const CPU_MODEL: &str = "max,-hypervisor,-erms,-fsrm";
 
 fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
-    // In Linux's favour. With the bit that says "virtual machine" it takes simpler, slower spin locks. With fast string
-    // instructions it clears a page byte by byte, and the translator executes, and counts, every one of them.
+    // These are in Linux's favour. If the hypervisor bit is set, it uses simpler, slower spin locks. With
+    // fast string instructions it clears a page byte by byte, and the translator executes, and counts, each
+    // of them.
     let cpu_model = if system == System::Linux { CPU_MODEL } else { "max" };
     Machine { cpus, memory, accel, cpu_model }
 }
@@ -146,16 +147,16 @@ fn command_line(system: System) -> String {
     }
 }
 
-/// What a kernel's command line says of huge pages, after a space.
+/// Returns the option for huge pages on a kernel's command line, after a space.
 pub fn huge(system: System, huge: Huge) -> String {
     let key = if system == System::Linux { "transparent_hugepage" } else { "huge" };
     format!(" {key}={}", huge.word())
 }
 
-/// What a kernel's command line says of compressed memory, after a space.
+/// Returns the option for compressed memory on a kernel's command line, after a space.
 ///
 /// # Errors
-/// The system has none.
+/// If the system cannot compress memory.
 pub fn compress(system: System) -> Result<String> {
     match system {
         System::Radixvm(design, ..) if design.compresses() => Ok(format!(" {COMPRESS}")),
@@ -164,11 +165,12 @@ pub fn compress(system: System) -> Result<String> {
     }
 }
 
-/// The boot image, and a disk for what would leave stock Linux too little of its memory: it keeps what it unpacks.
+/// Returns the boot image, and a disk if the files would leave stock Linux too little memory, because it
+/// keeps what it unpacks.
 fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File>)> {
     let mut tree = Tree::default();
     for file_arg in &job.files {
-        // Even where remarks are not wanted: the program has not begun to say anything yet.
+        // Printed even if messages are not wanted, because the program has not started yet.
         if let Some(skipped) = tree.add_file_arg(file_arg)?.sentence() {
             terminal::message(format_args!("--file {}: {skipped}", file_arg.host.display()));
         }

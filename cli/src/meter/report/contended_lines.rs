@@ -7,7 +7,7 @@ use crate::meter::row::Cell;
 
 /// The number of lines that are shown without a click.
 const OPEN: usize = 5;
-/// Formats the lines at the largest number of CPUs. Those of other numbers of CPUs are behind a click.
+/// Formats the lines at the largest number of CPUs. The lines at other numbers are behind a click.
 pub fn blame(cells: &[Cell]) -> String {
     let most = cells.iter().filter(|cell| is_last(cell, cells));
     let others = cells.iter().filter(|cell| !is_last(cell, cells) && cell.row.cpus > 1);
