@@ -1,8 +1,9 @@
 //! Checks the language of comments and pages: the length of comment lines, words that we replaced by standard
-//! ones, and the glossary.
+//! ones, the share of semicolons, and the glossary.
 
 mod glossary;
 mod paragraphs;
+mod semicolons;
 mod words;
 
 use std::fs;
@@ -10,7 +11,8 @@ use std::fs;
 use anyhow::Result;
 
 use crate::shell::tracked;
-use paragraphs::{of_c, of_page, of_rust};
+use paragraphs::{Paragraph, of_c, of_page, of_rust};
+use semicolons::Semicolons;
 
 /// Folders and pages whose sentences do not follow the rules yet. The list may only become shorter.
 const NOT_YET_CLEAN: [&str; 5] = ["cli/", "lab/", "crates/radixmap/", "docs/", "CHANGELOG.md"];
@@ -22,7 +24,7 @@ const QUOTES: &str = "xtask/src/language/";
 /// Returns whether all comments and pages follow the rules, and prints the lines that do not.
 pub fn check() -> Result<bool> {
     let mut faults = glossary::faults()?;
-    let mut clean = NOT_YET_CLEAN.to_vec();
+    let (mut clean, mut semicolons) = (NOT_YET_CLEAN.to_vec(), Semicolons::default());
     for path in tracked(&["*.rs", "*.c", "*.h", "*.md"])? {
         let name = path.strip_prefix(crate::root()).unwrap_or(&path).to_string_lossy().into_owned();
         if name.starts_with(QUOTES) {
@@ -31,29 +33,40 @@ pub fn check() -> Result<bool> {
         let text = fs::read_to_string(&path)?;
         let is_history = HISTORY.iter().any(|old| name.starts_with(old));
         let mut found = if is_history { Vec::new() } else { words::old_names(&text) };
-        let strict = sentences_and_columns(&name, &text);
+        let paragraphs = paragraphs(&name, &text);
+        let strict = sentences_and_columns(&name, &text, &paragraphs);
         match NOT_YET_CLEAN.iter().find(|folder| name.starts_with(*folder)) {
-            None => found.extend(strict),
+            None => {
+                found.extend(strict);
+                if !name.ends_with(".md") {
+                    semicolons.add(&name, &paragraphs);
+                }
+            }
             Some(folder) if !strict.is_empty() => clean.retain(|kept| kept != folder),
             Some(_) => {}
         }
         faults.extend(found.into_iter().map(|(line, fault)| format!("{name}:{line}: {fault}")));
     }
-    clean
-        .iter()
-        .for_each(|folder| println!("{folder} is clean: take it off the list in xtask/src/language.rs"));
+    faults.extend(semicolons.faults());
+    let is_clean =
+        |folder: &str| println!("{folder} is clean: take it off the list in xtask/src/language.rs");
+    clean.into_iter().for_each(is_clean);
     faults.iter().for_each(|fault| println!("{fault}"));
     Ok(faults.is_empty())
 }
 
-/// Returns the faults of a file's comments or sentences, with their lines.
-fn sentences_and_columns(name: &str, text: &str) -> Vec<(usize, String)> {
-    let lines: Vec<_> = text.lines().collect();
-    let (paragraphs, width) = match name.rsplit('.').next() {
-        Some("rs") => (of_rust(text), &lines[..]),
-        Some("md") => (of_page(text), &[][..]),
-        _ => (of_c(text), &lines[..]),
-    };
-    let faults = paragraphs.iter().flat_map(|paragraph| [paragraph.long_lines(width), paragraph.faults()]);
+/// Returns the paragraphs of a page, or of the comments of a source file.
+fn paragraphs(name: &str, text: &str) -> Vec<Paragraph> {
+    match name.rsplit('.').next() {
+        Some("rs") => of_rust(text),
+        Some("md") => of_page(text),
+        _ => of_c(text),
+    }
+}
+
+/// Returns the faults of a file's paragraphs, with their lines. Lines of pages may have any length.
+fn sentences_and_columns(name: &str, text: &str, paragraphs: &[Paragraph]) -> Vec<(usize, String)> {
+    let lines: Vec<_> = if name.ends_with(".md") { Vec::new() } else { text.lines().collect() };
+    let faults = paragraphs.iter().flat_map(|paragraph| [paragraph.long_lines(&lines), paragraph.faults()]);
     faults.flatten().collect()
 }

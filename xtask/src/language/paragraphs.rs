@@ -39,6 +39,17 @@ impl Paragraph {
         long.collect()
     }
 
+    /// Returns the number of its sentences.
+    pub fn sentences(&self) -> usize {
+        sentences(&self.text).count()
+    }
+
+    /// Returns the lines of its semicolons, unless it is the row of a table.
+    pub fn semicolons(&self) -> impl Iterator<Item = usize> {
+        let marks = self.text.match_indices(';').filter(|_| !self.text.starts_with('|'));
+        marks.map(|(at, _)| self.line(at))
+    }
+
     /// Returns the words that have a better one, with their lines.
     pub fn faults(&self) -> Vec<(usize, String)> {
         let lower = self.text.to_lowercase();
@@ -170,6 +181,14 @@ mod tests {
         let (lines, paragraphs): (Vec<_>, _) = (text.lines().collect(), of_rust(&text));
         let long = paragraphs.iter().flat_map(|paragraph| paragraph.long_lines(&lines));
         assert_eq!(long.map(|(line, _)| line).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn semicolons_and_sentences_are_counted() {
+        let [paragraph] = &of_rust("// One; and\n// two; three. Four? Five\n")[..] else {
+            panic!("one paragraph")
+        };
+        assert_eq!((paragraph.sentences(), paragraph.semicolons().collect()), (3, vec![1, 2]));
     }
 
     #[test]
