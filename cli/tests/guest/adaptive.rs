@@ -1,8 +1,9 @@
-//! Adaptive tables: what is shared is shared no longer than it is used.
+//! Adaptive tables: a block is shared no longer than several cores use it.
 
 use crate::harness::{Compiler, compiled, run};
 
-/// Targets of interrupts in so many rounds of one thread, after four have shared the block that it works in.
+/// Returns the targets of interrupts in `rounds` rounds of one thread, after four threads have shared its
+/// block.
 fn targets(rounds: u32) -> u64 {
     let run = run(&["-c", "4"], &[&compiled("demotion", Compiler::Musl), &rounds.to_string()]);
     assert!(run.status == 0 && run.text() == "demotion: done\n", "{run:?}");
@@ -10,7 +11,8 @@ fn targets(rounds: u32) -> u64 {
     counts.iter().map(|count| count.as_u64().expect("a number")).sum()
 }
 
-/// At first each round interrupts the three others, who still spin: the rest, however many rounds, interrupts nobody.
+/// At first each round interrupts the three other cores, whose threads still spin. The further rounds,
+/// however many, interrupt no core.
 #[test]
 fn a_block_that_only_one_thread_still_uses_is_owned_again() {
     let (few, many) = (targets(100), targets(2000));
@@ -18,7 +20,8 @@ fn a_block_that_only_one_thread_still_uses_is_owned_again() {
     assert!(many <= 40, "{many} in 2000 rounds, {few} in 100");
 }
 
-/// A core fills in tables of a space that it has left, for a process that runs there now: it has cleared before what is gone.
+/// A core fills in tables of a space that it has left, for a process that runs there now. It has dropped
+/// stale entries before.
 #[test]
 fn a_process_written_to_from_a_core_that_it_left_is_not_mistaken() {
     for tables in ["adaptive", "percore"] {

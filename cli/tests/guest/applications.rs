@@ -1,4 +1,5 @@
-//! The applications: the same result at every size, with every kind of tables, and on this machine's own kernel.
+//! The applications give the same result at every size, with every kind of tables, and on this machine's own
+//! kernel.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{here, radixvm, root, run, scratch};
 
-/// An application with what it works on, which lies at the same path in the guest.
+/// An application and its input, which has the same path in the guest.
 struct Application {
     name: &'static str,
     options: &'static [&'static str],
@@ -33,7 +34,7 @@ impl Application {
         serde_json::from_slice(&stdout).unwrap()
     }
 
-    /// Returns what it says here.
+    /// Runs it everywhere and returns its report on this machine.
     fn is_the_same_everywhere(&self) -> Value {
         let expected = self.here();
         let machines = [
@@ -52,7 +53,7 @@ impl Application {
     }
 }
 
-/// A program's file. It is found the way a person would: from a dry run.
+/// Returns a program's file, which is found in a dry run.
 fn program(name: &str) -> PathBuf {
     let output = radixvm().args(["run", "--dry-run", name]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -88,7 +89,7 @@ fn dedup() {
     assert!(report["new"].as_u64().unwrap() < report["chunks"].as_u64().unwrap(), "{report}");
 }
 
-/// What this machine's kernel has packed, the guest unpacks.
+/// The guest unpacks an archive that was packed on this machine's kernel.
 #[test]
 fn dedup_restores_an_archive_from_elsewhere() {
     let (file, archive) = (root().join("Cargo.lock"), scratch("dedup").join("archive").display().to_string());

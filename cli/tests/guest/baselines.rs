@@ -1,14 +1,14 @@
-//! What RadixVM is measured against, in the guest: counts of pages (`--refs`), and maps.
+//! The baselines of RadixVM in the guest: counters of references to pages (`--refs`), and maps.
 
 use serde_json::Value;
 
 use crate::harness::{Compiler, compiled, run, run_losing};
 use crate::meter::{contend, is_private, number};
 
-/// Counts that free what nobody uses.
+/// The counters that free unused pages.
 const HONEST: [&str; 5] = ["refcache", "atomic", "locked", "snzi", "sloppy"];
 
-/// RadixVM's figure 8: a page is taken and given up again by four cores.
+/// Runs RadixVM's figure 8: four cores take a page and release it again.
 fn sharing(refs: &str) -> Value {
     let options = ["--systems", "percore", "--cpus", "4", "--refs", refs];
     let row = contend(refs, &options, &["pageshare", "--keep", "--iterations", "300"]).remove(0);
@@ -23,8 +23,8 @@ fn counts_by_core_share_nothing() {
     }
 }
 
-/// A word that all cores change comes and goes for each reference. A leaf of SNZI that goes to zero and back takes the root
-/// along.
+/// A word that all cores change is transferred for each reference. If a leaf of SNZI goes to zero and back,
+/// the root changes too.
 #[test]
 fn counts_that_know_zero_at_once_share_lines() {
     for (refs, least) in [("atomic", 2.0), ("locked", 2.0), ("snzi", 1.0)] {
@@ -33,8 +33,9 @@ fn counts_that_know_zero_at_once_share_lines() {
     }
 }
 
-/// Who maps a file writes to its own record, and to the counts of the file and of what it has open. It does not write to the
-/// space, which all threads read at each call and each fault: that was three transfers more.
+/// A core that maps a file writes to its own record, and to the counts of the file and of the open file. It
+/// does not write to the space, which all threads read at each call and each fault. That cost three more
+/// transfers.
 #[test]
 fn who_maps_a_file_leaves_the_space_alone() {
     let options = ["--systems", "percore", "--cpus", "4"];
@@ -42,7 +43,7 @@ fn who_maps_a_file_leaves_the_space_alone() {
     assert!(number(&row, "transfers", "median") <= 7.0, "{row}");
 }
 
-/// Threads that map and unmap one page, and the pages that a program starts from: all come back.
+/// Threads map and unmap one page, and use the pages that a program starts from. All of them are freed.
 #[test]
 fn a_page_that_is_mapped_by_all_comes_back_by_every_count() {
     for refs in HONEST {
@@ -53,7 +54,8 @@ fn a_page_that_is_mapped_by_all_comes_back_by_every_count() {
     }
 }
 
-/// Files are cut and punched while their pages are mapped, and whoever is last frees the frame: it must not be too soon.
+/// Files are truncated and punched while their pages are mapped. The last user frees the frame, and not too
+/// soon.
 #[test]
 fn a_storm_on_a_mapped_file_by_every_count() {
     for refs in &HONEST[1..] {
@@ -63,7 +65,7 @@ fn a_storm_on_a_mapped_file_by_every_count() {
     }
 }
 
-/// Without a count a page that has left its file is lost; that is what makes the other tests worth something.
+/// Without a count, a page that has left its file is lost. So the other tests can fail.
 #[test]
 fn what_nobody_counts_is_lost() {
     let run = run_losing(&["-c", "2", "--refs", "none"], &["pageshare", "--iterations", "20", "--json"]);
@@ -71,7 +73,7 @@ fn what_nobody_counts_is_lost() {
     assert!(run.stats["leaked_frames"].as_u64() >= Some(1), "{run:?}");
 }
 
-/// RadixVM's figures 6 and 7: what a lookup costs beside so many writers, in transfers.
+/// Returns the transfers of a lookup beside `writers` writers, as in RadixVM's figures 6 and 7.
 fn lookup(map: &str, writers: &str) -> f64 {
     const LOOKUPS: f64 = 6400.0;
     let readers = 4.0 - writers.parse::<f64>().unwrap();
@@ -82,7 +84,7 @@ fn lookup(map: &str, writers: &str) -> f64 {
     looking["transfers"].as_f64().unwrap() * row["rounds"].as_f64().unwrap() / (readers * LOOKUPS)
 }
 
-/// Fewer transfers than this in a lookup: no writer is seen. Twice as many: one is.
+/// A lookup with fewer transfers than this sees no writer. One with twice as many sees one.
 const UNSEEN: f64 = 0.01;
 
 #[test]

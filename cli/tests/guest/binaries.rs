@@ -1,8 +1,8 @@
-//! The same static ELF file gives the same output here and in a guest, whoever made it.
+//! The same static ELF file gives the same output on this machine and in a guest, whatever compiler made it.
 
 use crate::harness::{Compiler, compiled, here, run, run_with};
 
-/// Runs a C program everywhere and compares.
+/// Runs a C program everywhere and compares its output.
 fn same(compiler: Compiler, name: &str, options: &[&str], arguments: &[&str], stdin: &[u8]) {
     let program = compiled(name, compiler);
     let words: Vec<&str> = [program.as_str()].iter().chain(arguments).copied().collect();
@@ -12,7 +12,7 @@ fn same(compiler: Compiler, name: &str, options: &[&str], arguments: &[&str], st
     assert_eq!(run.text(), String::from_utf8_lossy(&stdout), "{}", run.stderr);
 }
 
-/// What a program of this machine needs to be loaded, itself included.
+/// Returns the files that a program of this machine needs to be loaded, itself included.
 fn with_libraries(program: &str) -> Vec<String> {
     let listed = std::process::Command::new("ldd").arg(program).output().expect("ldd").stdout;
     let listed = String::from_utf8(listed).expect("paths");
@@ -20,7 +20,7 @@ fn with_libraries(program: &str) -> Vec<String> {
     paths.chain([program]).map(str::to_owned).collect()
 }
 
-/// By its interpreter, which the kernel loads beside it, and which maps the libraries.
+/// The kernel loads the interpreter beside the program, and the interpreter maps the libraries.
 #[test]
 fn a_dynamic_program_is_run_by_another() {
     let files = with_libraries("/bin/echo");
@@ -29,14 +29,14 @@ fn a_dynamic_program_is_run_by_another() {
     assert_eq!((run.status, run.text().as_str()), (0, "two words\n"), "{run:?}");
 }
 
-/// Where nobody else runs, a thousand children leave no memory in use.
+/// A thousand children leave no memory in use if no other process runs.
 #[test]
 fn children_leave_nothing() {
     let run = run(&["-c", "4"], &[&compiled("processes", Compiler::Musl), "alone"]);
     assert!(run.text().contains("leave nothing: ok\n"), "{run:?}");
 }
 
-/// Whatever a core keeps of a process that it does not run.
+/// A core may keep translations of a process that it does not run.
 #[test]
 fn processes_that_take_turns_find_their_own_pages() {
     for (tables, cpus) in [("percore", "1"), ("percore", "3"), ("adaptive", "1"), ("shared", "2")] {
@@ -46,7 +46,7 @@ fn processes_that_take_turns_find_their_own_pages() {
     }
 }
 
-/// More than Linux promises: the lines fit together though other threads work meanwhile.
+/// Linux promises less: the lines are consistent although other threads run meanwhile.
 #[test]
 fn what_proc_says_fits_together_while_others_work() {
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
@@ -54,7 +54,7 @@ fn what_proc_says_fits_together_while_others_work() {
     assert!(run.text().contains("while others work: ok\n"), "{run:?}");
 }
 
-/// Every C program under one compiler.
+/// Runs every C program made by one compiler.
 macro_rules! made_by {
     ($($module:ident: $compiler:expr;)*) => {$(
         mod $module {

@@ -1,5 +1,5 @@
-//! What calls cost, as a multiple of what they cost on stock Linux. The table of calls (`lab/src/calls.rs`) has a target for each
-//! and, where that is not reached yet, what is.
+//! The cost of system calls, as a multiple of the cost on stock Linux. The table of calls
+//! (`lab/src/calls.rs`) has a target for each, and the present cost if that is higher.
 
 use std::fs;
 use std::io::{Write, stderr};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::{bench, scratch};
 
-/// Seconds: two guests for each call.
+/// Seconds for two guests per call.
 const LIMIT: &str = "3000";
 
 #[test]
@@ -22,8 +22,8 @@ fn calls_cost_no_more_than_is_said() {
     assert!(dearer.is_empty(), "dearer than their limits: {dearer:#?}");
 }
 
-/// Says what a call took and what it is held to, and returns that if it took more. What is not reached is said even where the test
-/// passes, past the harness that keeps the output of such.
+/// Prints the cost of a call and its limit, and returns them if the cost is higher. A target that is not
+/// reached is printed even if the test passes, without the harness, which captures output.
 fn dearer(row: &Value) -> Option<String> {
     let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name}: {row}"));
     let (ratio, limit, target) = (number("ratio"), number("limit"), number("target"));

@@ -1,4 +1,4 @@
-//! RadixVM beside stock Linux: what the bench and the demo report.
+//! RadixVM beside stock Linux: the reports of the bench and the demo.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn a_local_round_takes_at_most_half_of_the_instructions_that_linux_takes() {
     assert!(rows.iter().all(|row| row["transfers"]["median"].is_number()));
 }
 
-/// With tables of each kind that a core has to itself.
+/// Measures each kind of tables that a core can have to itself.
 #[test]
 fn neither_fork_nor_exec_takes_more_instructions_than_on_linux() {
     for (name, words, most) in [("fork", &["forkexit"][..], 0.95), ("exec", &["forkexit", "--exec"], 0.7)] {

@@ -7,7 +7,7 @@ fn count(run: &Run, name: &str) -> u64 {
     counts.iter().map(|count| count.as_u64().expect("a number")).sum()
 }
 
-/// Twice the memory there is, written and read by threads, calls and children.
+/// Threads, calls and children write and read twice the memory of the machine.
 #[test]
 fn there_is_more_memory_than_there_is() {
     for tables in ["percore", "shared", "adaptive"] {
@@ -24,7 +24,7 @@ fn without_the_option_it_runs_out() {
     assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
 }
 
-/// What can be compressed without end ends too.
+/// A program whose pages always compress is ended too when that memory is full.
 #[test]
 fn the_largest_program_ends_when_compressed_memory_is_full() {
     let run = run(&["-m", "32M", "-c", "2", "--compress"], &[&compiled("greedy", Compiler::Musl), "1"]);

@@ -1,8 +1,8 @@
-//! What `--stats` counts.
+//! The counters of `--stats`.
 
 use crate::harness::{Compiler, compiled, run, scratch};
 
-/// The program that maps is a child and is gone when the counters are told.
+/// The program that maps is a child, and has ended when the counters are reported.
 #[test]
 fn counters_are_of_all_programs() {
     // A program of user/, which the command has built.

@@ -1,4 +1,4 @@
-//! A wild access kills the program, not the kernel, and stderr says where it was.
+//! An invalid access kills the program, not the kernel, and stderr names its place.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ fn crash(compiler: Compiler, how: &str) -> Run {
     run
 }
 
-/// The functions of the call chain appear in order, with their source file.
+/// Checks that the functions of the call chain appear in order, with their source file.
 fn in_order(run: &Run, names: &[&str]) {
     let mut rest = run.stderr.as_str();
     for name in names {
@@ -49,7 +49,8 @@ fn a_thread_crashes_the_whole_program() {
     in_order(&crash(Compiler::Static, "thread"), &["inner at", "middle at", "outer at"]);
 }
 
-/// No room for a handler's frame, or no frame to return by: killed as on Linux, and not without a word.
+/// A handler's frame has no room, or no valid return. The program is killed as on Linux, and the crash is
+/// reported.
 #[test]
 fn a_frame_that_cannot_be_is_a_crash() {
     let program = compiled("frames", Compiler::Static);
@@ -61,7 +62,8 @@ fn a_frame_that_cannot_be_is_a_crash() {
     }
 }
 
-/// Runs `segv read` as a child, from `/in/fault`, or from a copy that the guest made; the first program lives.
+/// Runs `segv read` as a child, from `/in/fault` or from a copy that the guest made. The first program lives
+/// on.
 fn crash_of_a_child(words: &[&str]) -> Run {
     let file_arg = format!("{}:/in/fault", compiled("segv", Compiler::StaticPie));
     let starter = compiled("starter", Compiler::Static);
@@ -87,7 +89,7 @@ fn of_a_program_that_is_not_known_here_no_names_are_told() {
     assert!(!run.stderr.contains("inner"), "{}", run.stderr);
 }
 
-/// A file name and symbols with escape sequences: the terminal shows them, and does nothing else.
+/// A file name and symbols contain escape sequences. The terminal gets them escaped.
 #[test]
 fn names_cannot_act_on_the_terminal() {
     let mut program = fs::read(compiled("segv", Compiler::Static)).unwrap();

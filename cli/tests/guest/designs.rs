@@ -1,4 +1,4 @@
-//! The designs to compare with: programs find the same memory in all of them, and all of it comes back.
+//! The designs to compare with: programs find the same memory in all of them, and all of it is freed.
 
 use crate::harness::run;
 

@@ -1,4 +1,5 @@
-//! The papers' figures, with few rounds on one and two CPUs: all of them there, with all that this build has.
+//! The papers' figures, with few rounds on one and two CPUs. All of them are there, with everything in this
+//! build.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ const FIGURES: [&str; 15] = [
     "fig16", "fig17", "fig18",
 ];
 
-/// The JSON of `radixvm bench figures --quick OPTIONS` in this folder.
+/// Returns the JSON of `radixvm bench figures --quick OPTIONS`, run in this folder.
 fn figures(folder: &Path, options: &[&str]) -> Value {
     let mut command = bench("900");
     command.args(["figures", "--quick", "--report"]).arg(folder).args(options);
@@ -25,7 +26,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
     value[key].as_array().unwrap_or_else(|| panic!("no {key}: {value}"))
 }
 
-/// Every series of a figure, with its panel's name before its own.
+/// Returns every series of a figure, with its panel's name before its own.
 fn series(figure: &Value) -> impl Iterator<Item = (String, &Value)> {
     let name = |panel: &Value, series: &Value| {
         format!("{} {} {}", figure["id"], panel["title"], series["label"]).replace('"', "")
@@ -34,7 +35,7 @@ fn series(figure: &Value) -> impl Iterator<Item = (String, &Value)> {
     panels.flat_map(move |panel| list(panel, "series").iter().map(move |of| (name(panel, of), of)))
 }
 
-/// A series has points that mean something, or its design or program is not in this build.
+/// Checks that a series has valid points, or that its design or program is not in this build.
 fn is_drawn_or_absent(name: &str, series: &Value) {
     assert!(list(series, "skipped").is_empty(), "{name}: {series}");
     let points = list(series, "points");
@@ -52,7 +53,8 @@ fn is_measured(results: &Value, wanted: &str) {
     assert_eq!(points.sum::<usize>(), 2, "{wanted}");
 }
 
-/// What the paper says of its own design: nothing is transferred and nobody interrupted, whatever else holds on this machine.
+/// Checks the paper's claims about its own design: no line is transferred and no core is interrupted,
+/// whatever else holds on this machine.
 fn local_is_free(results: &Value) {
     let all = list(results, "figures").iter().flat_map(series);
     let (_, local) = all.into_iter().find(|(name, _)| name == "fig5 local RadixVM").expect("it is there");
@@ -84,7 +86,8 @@ fn every_figure_is_drawn_and_a_stopped_command_goes_on() {
     goes_on(&folder, &results);
 }
 
-/// Table 1 has six systems for each of three jobs, each with time in the program and in the kernel; table 2 has memory.
+/// Checks that table 1 has six systems for each of three jobs, each with time in the program and in the
+/// kernel, and that table 2 has memory.
 fn tables_are_filled(results: &Value) {
     let table = |id: &str| list(results, "figures").iter().find(|figure| figure["id"] == id).unwrap();
     let times = list(table("table1"), "times");
@@ -99,7 +102,8 @@ fn tables_are_filled(results: &Value) {
     assert!(list(table("table2"), "rows").iter().all(|row| above_zero(&row["metadata_bytes"])));
 }
 
-/// As if the command had been stopped before one of its runs.
+/// Removes one result, as if the command had been stopped before that run, and checks that only that run is
+/// repeated.
 fn goes_on(folder: &Path, before: &Value) {
     let all = before["measured"].as_u64().unwrap();
     assert_eq!(before["kept"], 0);

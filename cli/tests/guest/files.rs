@@ -1,11 +1,11 @@
-//! Files that are mapped, when there is little memory.
+//! Mapped files when there is little memory.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
 
 use crate::harness::{Compiler, compiled, here, radixvm, run, scratch};
 
-/// A file of this many pages of anything but zeroes, in the boot image.
+/// Makes a file of this many pages, none of which is zero, for the boot image.
 fn big_file(pages: usize) -> String {
     let path = scratch("files").join("big");
     let words = (1..=pages as u64 * 512).map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
@@ -13,8 +13,8 @@ fn big_file(pages: usize) -> String {
     format!("{}:/big", path.display())
 }
 
-/// The boot image takes half of the memory, and what is left is less than the file: its pages are dropped again and again,
-/// under three threads that read them.
+/// The boot image takes half of the memory, and the rest is smaller than the file. So its pages are dropped
+/// again and again while three threads read them.
 #[test]
 fn a_file_that_does_not_fit_into_memory_is_read_by_mapping() {
     let file = big_file(8192);
@@ -32,14 +32,15 @@ fn a_file_that_does_not_fit_into_memory_is_read_by_mapping() {
     }
 }
 
-/// Room that a file asks for, and does not get, is there for others.
+/// A request for more room than there is fails, and others can use the room.
 #[test]
 fn room_that_is_refused_is_not_taken() {
     let run = run(&["-m", "64M"], &[&compiled("reserve", Compiler::Musl)]);
     assert!(run.status == 0 && run.text() == "file: ok\nreserve: done\n", "{run:?}");
 }
 
-/// A file that is larger than all memory of the guest, beside small ones: stock Linux reads it from a disk, as what it is.
+/// A file is larger than all memory of the guest, beside small ones. Stock Linux reads it from a disk, as a
+/// regular file.
 #[test]
 fn stock_linux_gets_files_that_its_memory_has_no_room_for() {
     let folder = scratch("large");

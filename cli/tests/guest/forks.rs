@@ -2,7 +2,7 @@
 
 use crate::harness::{Compiler, compiled, run};
 
-/// The memory is so large that it is copied piece by piece, while the other threads are frozen.
+/// The memory is so large that it is copied piece by piece while the other threads are frozen.
 #[test]
 fn a_child_of_threads_is_a_copy_of_one_moment() {
     let program = compiled("snapshot", Compiler::Static);

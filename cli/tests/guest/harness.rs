@@ -1,4 +1,4 @@
-//! Running the command and the programs in tests.
+//! Helpers that run the command and the programs in tests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use serde_json::Value;
 
-/// The command under test, which `timeout` ends when it hangs: nothing here takes minutes.
+/// Returns the command under test. `timeout` ends it when it hangs, because these runs take no minutes.
 pub fn radixvm() -> Command {
     radixvm_within("300")
 }
 
-/// The same with so many seconds for what does take minutes.
+/// Does the same with a limit of `limit` seconds, for runs that take minutes.
 pub fn radixvm_within(limit: &str) -> Command {
     build();
     let mut command = Command::new("timeout");
@@ -25,7 +25,7 @@ pub fn radixvm_within(limit: &str) -> Command {
     command
 }
 
-/// `radixvm bench` with this limit of seconds. The laboratory is built before that counts.
+/// Returns `radixvm bench` with a limit of `limit` seconds. Building the laboratory does not count.
 pub fn bench(limit: &str) -> Command {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
@@ -38,8 +38,8 @@ pub fn bench(limit: &str) -> Command {
     command
 }
 
-/// Builds what the command builds when it is first used, and fetches the stock kernel, before any limit of time holds and
-/// before several tests do it at once.
+/// Builds everything that the command builds when it is first used, and fetches the stock kernel. That comes
+/// before any time limit begins, and before several tests do it at once.
 fn build() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
@@ -54,50 +54,51 @@ fn build() {
         };
         let built = dry_run(&[]);
         assert!(built.status.success(), "{built:?}");
-        // A stock kernel that cannot be had fails the tests that need it, and no others.
+        // If no stock kernel can be fetched, only the tests that need it fail.
         dry_run(&["--system", "linux"]);
     });
 }
 
-/// Keeps other tests from booting what `run --dry-run` prints: the same image means the same control file.
+/// Keeps other tests from booting the output of `run --dry-run`, because the same image means the same
+/// control file.
 pub fn dry_run_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a run left behind.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Run {
     /// The program's standard output.
     pub stdout: Vec<u8>,
-    /// Everything on stderr but the counters.
+    /// Everything on stderr except the counters.
     pub stderr: String,
-    /// Exit status.
+    /// The exit status.
     pub status: i32,
-    /// What the kernel counted.
+    /// The kernel's counters.
     pub stats: Value,
 }
 
 impl Run {
-    /// Standard output as text.
+    /// Returns standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8(self.stdout.clone()).expect("this program prints text")
     }
 
-    /// The object that a program prints with `--json`.
+    /// Returns the object that a program prints with `--json`.
     pub fn report(&self) -> Value {
         assert_eq!(self.status, 0, "{self:?}");
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// `radixvm run OPTIONS -- WORDS` with an empty standard input. Whatever happened to the program, all its memory must
-/// be back.
+/// Runs `radixvm run OPTIONS -- WORDS` with an empty standard input. Whatever happened to the program, all
+/// its memory must have been freed.
 pub fn run(options: &[&str], words: &[&str]) -> Run {
     run_with(options, words, b"")
 }
 
-/// The same for a kernel that was told to lose some.
+/// Does the same for a kernel that was told to leak memory.
 pub fn run_losing(options: &[&str], words: &[&str]) -> Run {
     unchecked(options, words, b"")
 }
@@ -108,7 +109,7 @@ fn unchecked(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
     split(feed(command, stdin))
 }
 
-/// [`run`] with something on standard input.
+/// Runs [`run`] with `stdin` on standard input.
 pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
     let run = unchecked(options, words, stdin);
     assert_eq!(run.stats["leaked_frames"], 0, "{run:?}");
@@ -116,8 +117,8 @@ pub fn run_with(options: &[&str], words: &[&str], stdin: &[u8]) -> Run {
     run
 }
 
-/// Runs a command with this standard input, from another thread so that neither side waits for the other. What became of
-/// it is printed, which the test runner shows if the test fails.
+/// Runs a command with this standard input, which another thread writes so that neither side waits for the
+/// other. The outcome is printed, and the test runner shows it if the test fails.
 #[allow(clippy::disallowed_macros)] // a test's own words
 pub fn feed(command: Command, stdin: &[u8]) -> Output {
     let named = format!("{command:?}");
@@ -127,7 +128,7 @@ pub fn feed(command: Command, stdin: &[u8]) -> Output {
     output
 }
 
-/// The last thousand lines of a text.
+/// Returns the last thousand lines of a text.
 fn ending(text: &str) -> &str {
     text.rmatch_indices('\n').nth(1000).map_or(text, |(at, _)| &text[at + 1..])
 }
@@ -137,13 +138,13 @@ fn feed_quietly(mut command: Command, stdin: &[u8]) -> Output {
     let mut child = command.spawn().expect("the command starts");
     let mut pipe = child.stdin.take().expect("piped");
     std::thread::scope(|scope| {
-        // A program that ends early leaves the rest unread.
+        // A program that ends early does not read the rest.
         scope.spawn(move || drop(pipe.write_all(stdin)));
         child.wait_with_output().expect("the command ends")
     })
 }
 
-/// Takes the counters, the last line, off stderr.
+/// Separates the counters, which are the last line, from stderr.
 fn split(output: Output) -> Run {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let end = stderr.trim_end_matches('\n');
@@ -154,14 +155,14 @@ fn split(output: Output) -> Run {
     Run { stdout: output.stdout, stderr: stderr[..messages].to_owned(), status, stats }
 }
 
-/// A scratch folder of one test.
+/// Returns a scratch folder of one test.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).expect("the target folder can be written");
     folder
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ lies in the repository")
 }
@@ -187,7 +188,7 @@ impl Compiler {
     }
 }
 
-/// The program `user/c/NAME.c`, compiled once.
+/// Compiles `user/c/NAME.c` once, and returns the program.
 pub fn compiled(name: &str, compiler: Compiler) -> String {
     static DONE: Mutex<BTreeMap<(String, Compiler), String>> = Mutex::new(BTreeMap::new());
     let mut done = DONE.lock().expect("no compiler panics");
@@ -203,7 +204,7 @@ fn compile(name: &str, compiler: Compiler) -> String {
     program
 }
 
-/// What a program prints on this machine, and its status as a shell sees it.
+/// Runs a program on this machine, and returns its output and its status.
 pub fn here(words: &[impl AsRef<OsStr>], stdin: &[u8]) -> (Vec<u8>, Option<i32>) {
     let mut command = Command::new(words[0].as_ref());
     command.args(&words[1..]);

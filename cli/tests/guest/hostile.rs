@@ -1,4 +1,4 @@
-//! Programs that mean harm, or want too much.
+//! Programs that are malicious, or that demand too much.
 
 use crate::harness::{Compiler, compiled, run};
 
@@ -11,7 +11,7 @@ fn bad_arguments_get_the_errors_that_linux_gives() {
     }
 }
 
-/// One thread cuts a file, or reserves room in it, while the other makes it longer.
+/// One thread truncates a file, or reserves room in it, while the other makes it longer.
 #[test]
 fn what_a_file_has_after_a_cut_stays() {
     for (cpus, tables) in [("2", "percore"), ("4", "adaptive"), ("2", "shared")] {
@@ -20,7 +20,7 @@ fn what_a_file_has_after_a_cut_stays() {
     }
 }
 
-/// Touching more memory than there is: told so by mmap, or killed with a message.
+/// A program touches more memory than there is. mmap fails, or the program is killed with a message.
 #[test]
 fn memory_that_runs_out_ends_the_program_only() {
     for tables in ["adaptive", "percore", "shared"] {
@@ -32,7 +32,7 @@ fn memory_that_runs_out_ends_the_program_only() {
     }
 }
 
-/// The one that uses most, that is, and no other; time after time, because all of it comes back.
+/// Only the program that uses most is killed. This is repeated, because all of its memory must be freed.
 #[test]
 fn memory_that_runs_out_ends_the_largest_program_only() {
     for cpus in ["1", "4"] {
@@ -42,36 +42,37 @@ fn memory_that_runs_out_ends_the_largest_program_only() {
     }
 }
 
-/// One thread forks while another moves the end of the data segment.
+/// One thread forks while another moves the end of the heap.
 #[test]
 fn a_break_that_moves_while_it_is_copied() {
     let run = run(&["-c", "2"], &[&compiled("breaks", Compiler::Musl)]);
     assert!(run.status == 0 && run.text() == "breaks: done\n", "{run:?}");
 }
 
-/// The page that is not there is the kernel's to write, for a handler.
+/// The kernel writes to a missing page for a handler.
 #[test]
 fn memory_that_is_not_there_for_a_signal_is_told() {
     let run = run(&["-m", "64M"], &[&compiled("frames", Compiler::Static), "exhaust"]);
     assert!(run.status == 128 + 9 && run.stderr.contains("out of memory"), "{run:?}");
 }
 
-/// The memory that a process had before it ran another program may be on its way still when the first process ends.
+/// Memory from before an exec may still be freed when the first process ends.
 #[test]
 fn memory_from_before_an_exec_is_given_up_before_the_machine_ends() {
     let run = run(&["-m", "256M"], &[&compiled("exec_exit", Compiler::Musl)]);
     assert!(run.status == 0 && run.text() == "done\n", "{run:?}");
 }
 
-/// The last CPU that is awake frees what is dead before it sleeps.
+/// The last CPU that is awake frees dead pages before it sleeps.
 #[test]
 fn dead_pages_of_files_are_free_soon() {
     let run = run(&["-m", "256M"], &[&compiled("garbage", Compiler::Static)]);
     assert!(run.status == 0 && run.text().lines().count() == 4, "{run:?}");
 }
 
-/// Processes and threads without end fill the machine: calls are refused, SIGKILL to all ends them at once, and what they had is
-/// there for another. Instructions are counted, so the limit does not depend on what else this machine does.
+/// Processes and threads without end fill the machine. Calls fail, SIGKILL to all processes ends them at
+/// once, and their memory can be used again. Instructions are counted, so the limit does not depend on the
+/// load of this machine.
 #[test]
 fn bombs_are_gone_soon_after_a_kill() {
     let kinds = ["forks", "defies", "vforks", "threads", "threads-fork", "execs", "tables"];
@@ -82,7 +83,8 @@ fn bombs_are_gone_soon_after_a_kill() {
     }
 }
 
-/// On several CPUs no time is asked for: it is the emulator's. But a bomb that starves the first process never ends.
+/// On several CPUs there is no time limit, because the time is the emulator's. But if a bomb starves the
+/// first process, the test never ends.
 #[test]
 fn bombs_starve_nobody_on_several_cpus() {
     for (cpus, kind) in [("2", "forks"), ("4", "forks"), ("2", "threads"), ("4", "threads")] {
@@ -91,7 +93,8 @@ fn bombs_starve_nobody_on_several_cpus() {
     }
 }
 
-/// What the kernel has for a process counts when memory runs out: above all a stack for each thread, and that comes back.
+/// The kernel's memory for a process counts when memory runs out: mainly a stack for each thread, which is
+/// freed.
 #[test]
 fn the_stacks_of_threads_weigh_when_memory_runs_out() {
     for cpus in ["1", "4"] {
@@ -100,10 +103,11 @@ fn the_stacks_of_threads_weigh_when_memory_runs_out() {
     }
 }
 
-/// Neither epochs nor other CPUs need to be waited for.
+/// Memory that is released can be used without waiting for epochs or other CPUs.
 #[test]
 fn what_is_given_up_is_available_at_once() {
-    // What a thread had is free when its CPU has looked up: on one CPU, before anybody else runs.
+    // The memory of a thread is free once its CPU has done its pending work: on one CPU, before another thread
+    // runs.
     for (cpus, threads, lines) in [("1", Some("threads"), 6), ("2", None, 4)] {
         let program = compiled("available", Compiler::Static);
         let words: Vec<_> = [program.as_str()].into_iter().chain(threads).collect();
@@ -112,14 +116,14 @@ fn what_is_given_up_is_available_at_once() {
     }
 }
 
-/// CPUs that sleep keep frames ready; when memory runs short they are another's.
+/// Sleeping CPUs keep free frames in magazines. When memory runs short, other CPUs use them.
 #[test]
 fn frames_of_sleeping_cpus_are_there_for_others() {
     let run = run(&["-m", "64M", "-c", "8"], &[&compiled("sleepers", Compiler::Static)]);
     assert!(run.status == 0 && run.text().contains("all free memory is there for one: ok"), "{run:?}");
 }
 
-/// Mapping without touching: it is the kernel's own memory that runs out.
+/// A program maps without touching, so the kernel's own memory runs out.
 #[test]
 fn mappings_without_end_are_refused_in_time() {
     let run = run(&["-m", "64M", "-c", "2"], &["exhaust", "--reserve"]);
@@ -128,7 +132,7 @@ fn mappings_without_end_are_refused_in_time() {
     assert!(told || killed, "{run:?}");
 }
 
-/// Of several programs the largest goes, and only that.
+/// Of several programs only the largest is killed.
 #[test]
 fn memory_that_runs_out_ends_the_largest_program() {
     for tables in ["adaptive", "percore", "shared"] {
@@ -139,7 +143,7 @@ fn memory_that_runs_out_ends_the_largest_program() {
     }
 }
 
-/// One allocation after the other fails, alone or with those that follow it.
+/// One allocation after the other fails, alone or with the following ones.
 #[test]
 fn every_allocation_may_fail() {
     let runs = [
@@ -162,7 +166,7 @@ fn the_limit_is_reached_in_good_health_where_there_is_room() {
     assert!(run.status == 0 && run.text().ends_with("exhaust: limit reached\n"), "{run:?}");
 }
 
-/// More threads than CPUs, all in the kernel at once.
+/// More threads than CPUs are in the kernel at once.
 #[test]
 fn a_crowd_of_threads() {
     let run = run(&["-c", "2"], &[&compiled("pthreads", Compiler::Musl), "64"]);

@@ -1,8 +1,8 @@
-//! Who gets huge pages: what the command says, and what programs do.
+//! Huge pages, by the option of the command and by the advice of programs.
 
 use crate::harness::{Compiler, compiled, run};
 
-/// Huge pages that small ones became, in a heap of so many MiB that grows page by page.
+/// Returns how many huge pages are made of small ones, in a heap of `mib` MiB that grows page by page.
 fn promotions(options: &[&str], mib: u64) -> u64 {
     let run = run(options, &[&compiled("collapse", Compiler::Static), "fill", &mib.to_string()]);
     assert_eq!(run.status, 0, "{run:?}");
@@ -24,7 +24,7 @@ fn who_runs_the_kernel_may_not_want_them() {
     assert!(promotions(&["--huge", "always"], 4) > 0);
 }
 
-/// An eighth of the memory is kept for small pages.
+/// An eighth of the memory is reserved for small pages.
 #[test]
 fn where_memory_is_short_pages_stay_small() {
     assert!(promotions(&["-m", "32M"], 24) < 11);

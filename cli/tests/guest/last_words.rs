@@ -1,4 +1,4 @@
-//! A guest that ends while nobody reads its control port has said everything all the same.
+//! A guest that ends while its control port is not read has still written everything.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,10 +13,11 @@ use crate::harness::{Compiler, compiled, radixvm};
 
 /// The number under which QEMU inherits the control port.
 const PORT: i32 = 3;
-/// How long a guest may take to end that has not said everything: it must not end.
+/// The time that a guest with unread output may take to end. It must not end.
 const TOO_EARLY: Duration = Duration::from_secs(1);
 
-/// The command that a dry run prints, with a control port of ours and without counters, which differ from run to run.
+/// Returns the command of a dry run, with our control port and without counters, which differ from run to
+/// run.
 fn command_line() -> String {
     let hello = compiled("hello", Compiler::Static);
     let output = radixvm().args(["run", "--dry-run", "-c", "2", &hello, "5"]).output().unwrap();
@@ -34,7 +35,7 @@ fn start(line: &str, port: UnixStream) -> Child {
     command.fd_mappings(vec![port]).unwrap().spawn().unwrap()
 }
 
-/// A pair of which one end takes `room` bytes, one at a time, while nobody reads the other.
+/// Returns a pair of sockets. One end takes `room` bytes, one at a time, while the other is not read.
 fn narrow_pair(room: usize) -> (UnixStream, UnixStream) {
     let pair_of = |bytes| {
         let (host, guest) = UnixStream::pair().unwrap();
@@ -57,7 +58,7 @@ fn read(mut port: UnixStream) -> String {
     text
 }
 
-/// Everything, read after the guest has filled the port and has had time to end too early.
+/// Returns everything, read after the guest has filled the port and has had time to end too early.
 fn read_late(port: UnixStream, room: usize, qemu: &mut Child) -> String {
     while (rustix::io::ioctl_fionread(&port).unwrap() as usize) < room {
         assert!(qemu.try_wait().unwrap().is_none(), "QEMU ended before it had said {room} bytes");

@@ -1,4 +1,4 @@
-//! No QEMU is ever left behind.
+//! No QEMU process is left behind.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Compiler, compiled};
 
-/// A run whose program has answered once and waits for more input.
+/// Starts a run whose program has answered once and waits for more input.
 fn waiting() -> (Child, u32) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
     command.args(["run", "-c", "2", &compiled("stdin", Compiler::Static)]);
@@ -21,7 +21,7 @@ fn waiting() -> (Child, u32) {
     (child, qemu)
 }
 
-/// The one child process of a process.
+/// Returns the only child process of a process.
 fn child_of(parent: u32) -> u32 {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
     let child = children.split_whitespace().next().expect("QEMU runs");
@@ -34,7 +34,7 @@ fn send(signal: Signal, process: u32) {
     kill_process(Pid::from_raw(process as i32).unwrap(), signal).unwrap();
 }
 
-/// Whether a process is gone, or dead and only waiting to be reaped.
+/// Returns whether a process is gone, or a zombie.
 fn gone(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());

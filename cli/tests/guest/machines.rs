@@ -1,4 +1,5 @@
-//! Machines that the command does not make by itself: much memory, CPUs with gaps in their numbers, CPUs that lack things.
+//! Machines that the command does not make by itself: with much memory, with gaps in the numbers of CPUs, or
+//! with CPUs that lack features.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -15,14 +16,14 @@ fn memory_on_both_sides_of_four_gibibytes() {
     }
 }
 
-/// Two thirds of this memory lie above 4 GiB, and page tables, stacks and frames come from there.
+/// Two thirds of this memory are above 4 GiB, and page tables, stacks and frames are allocated from there.
 #[test]
 fn every_byte_is_right_in_memory_above_four_gibibytes() {
     let words = ["vmstress", "--threads", "4", "--operations", "300", "--json"];
     assert!(run(&["-c", "4", "-m", "6G"], &words).report()["counters"]["mprotect"].as_u64().unwrap() > 0);
 }
 
-/// What a machine that was started by hand said.
+/// The output of a machine that was started by hand.
 struct Said {
     stdout: String,
     lines: Vec<Value>,
@@ -37,14 +38,14 @@ impl Said {
         self.lines("log").any(|line| line["text"].as_str().is_some_and(|said| said.contains(text)))
     }
 
-    /// How many CPUs it had and how the program ended.
+    /// Returns the number of its CPUs and the program's status.
     fn outcome(&self) -> (Option<u64>, Option<u64>) {
         let number = |kind, key: &str| self.lines(kind).next().and_then(|line| line[key].as_u64());
         (number("booted", "cpus"), number("exit", "status"))
     }
 }
 
-/// Runs the program on a machine as the command makes it, but for `change` to the command line.
+/// Runs the program on the command's machine, with `change` applied to the command line.
 fn on_machine(change: impl Fn(String) -> String, words: &[&str]) -> Said {
     let _turn = dry_run_turn();
     let output = radixvm().args(["run", "--dry-run", "-c", "4", "--"]).args(words).output().unwrap();
@@ -82,15 +83,16 @@ fn cpus_that_the_firmware_lists_as_absent_are_left_out() {
     assert!(said.warned("CPUs left out: 9 that the firmware disabled"), "{:?}", said.lines);
 }
 
-/// Prints what the kernel gives it: 16 bytes on its stack, others by a call, an address.
+/// Returns the random values that the kernel gives a program: 16 bytes on its stack, others by a call, an
+/// address.
 fn random_words(said: &Said) -> Vec<String> {
     let words: Vec<_> = said.stdout.split_whitespace().map(str::to_owned).collect();
     assert_eq!((said.outcome().1, words.len()), (Some(0), 11), "{:?} {}", said.lines, said.stdout);
     words
 }
 
-/// A CPU without a generator: two boots, and the cores of one, have nothing in common, and nothing is said of it as long as
-/// the command hands a seed over.
+/// The CPU has no generator. Two boots, and the cores of one boot, have nothing in common, and there is no
+/// warning as long as the command provides a seed.
 #[test]
 fn random_numbers_need_no_generator_in_the_cpu() {
     let program = compiled("randomness", Compiler::Static);

@@ -1,5 +1,5 @@
-//! Tests that boot guests, through the command's front door: every one runs `radixvm` and looks at what a person or a
-//! script would see. `cargo xtask guest` runs one of them at a time for each two cores.
+//! Tests that boot guests. Each runs the command `radixvm` and checks the output that a user or a script
+//! would see. `cargo xtask guest` runs one of them at a time for each two cores.
 
 mod adaptive;
 mod applications;

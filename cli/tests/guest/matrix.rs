@@ -1,8 +1,9 @@
-//! Every kind of mapping under every call, here and in a guest.
+//! Every kind of mapping under every call, on this machine and in a guest.
 
 use crate::harness::{Compiler, compiled, here, run};
 
-/// The answers are those of the Linux that runs the tests; those that are not are named in the program, with the reason.
+/// The expected answers are those of the Linux that runs the tests. Exceptions are named in the program, with
+/// the reason.
 #[test]
 fn every_call_on_every_mapping_answers_as_on_linux() {
     let program = compiled("matrix", Compiler::Musl);

@@ -1,4 +1,4 @@
-//! The contention meter, by programs whose traffic is known, and what it must find of the kernel: nothing.
+//! The contention meter, on programs whose traffic is known. In the kernel it must find no traffic.
 
 use std::fs;
 use std::process::Output;
@@ -9,19 +9,21 @@ use crate::harness::{Compiler, compiled, radixvm_within, scratch};
 
 /// Sizes at which each build keeps the promise of the design.
 const GATED: &str = "2,4,8";
-/// Ticks and epochs may cost a round this much, in the mean.
+/// The mean transfers per round that ticks and epochs may cost.
 const APART: f64 = 0.05;
-/// The same where the host decides how often: threads that sleep wake at different times on a busy one, and an epoch that turns while some are
-/// awake moves lines (17 in 279 rounds were seen); and a tick takes as long as dozens of short rounds, which the other CPU does alone
-/// (52 of 998). A line that each round moves would cost 1.0.
+/// The same for programs whose rate the host decides. Threads that sleep wake at different times on a busy
+/// host, and an epoch that turns while some are awake moves lines (17 in 279 rounds were seen). A tick takes
+/// as long as dozens of short rounds, which the other CPU does alone (52 of 998). A line that each round
+/// moves would cost 1.0.
 const BY_THE_HOST: f64 = 0.5;
 
 fn output(options: &[&str], words: &[&str]) -> Output {
-    // Two stock kernels one after the other may be given time to boot: what then went wrong is said.
+    // Two stock kernels may need time to boot one after the other. The failure of the second is then
+    // reported.
     radixvm_within("600").arg("contend").args(options).arg("--").args(words).output().unwrap()
 }
 
-/// The rows of `radixvm contend OPTIONS -- WORDS`.
+/// Returns the rows of `radixvm contend OPTIONS -- WORDS`.
 pub fn contend(name: &str, options: &[&str], words: &[&str]) -> Vec<Value> {
     let json = scratch("meter").join(name).with_extension("json");
     let file = json.display().to_string();
@@ -34,12 +36,12 @@ fn on_radix(name: &str, cpus: &str, words: &[&str]) -> Vec<Value> {
     contend(name, &["--systems", "percore", "--cpus", cpus], words)
 }
 
-/// One of the percentiles, or the mean, of a count.
+/// Returns a percentile, or the mean, of a count.
 pub fn number(row: &Value, count: &str, of: &str) -> f64 {
     row[count][of].as_f64().unwrap_or_else(|| panic!("no {of} of {count}: {row}"))
 }
 
-/// Every round of a probe costs exactly this many transfers: not in the median only.
+/// Checks that every round of a probe costs exactly this many transfers, not only the median.
 fn probe(kind: &str, expected: f64) {
     for row in on_radix(kind, "2,4,8", &["probe", kind]) {
         for of in ["p10", "median", "p90"] {
@@ -58,7 +60,7 @@ fn a_line_that_is_only_read_costs_nothing() {
     probe("read-mostly", 0.0);
 }
 
-/// The add, and the turn: taking it and passing it on.
+/// The transfers are those of the addition, and of the turn, which is taken and passed on.
 #[test]
 fn a_shared_counter_costs_one_transfer_per_alternation() {
     probe("shared", 1.0 + 2.0);
@@ -92,19 +94,20 @@ fn ping_pong_costs_two() {
     probe("ping-pong", 2.0);
 }
 
-/// The writer upgrades, each reader is served.
+/// The writer upgrades, and each reader is served.
 #[test]
 fn readers_of_one_writer_cost_one_each() {
     probe("readers", 1.0 + 2.0);
 }
 
-/// One instruction that loads and stores a word takes both lines that it lies on, once.
+/// An instruction that loads and stores a word over two lines takes both lines once.
 #[test]
 fn an_access_over_two_lines_costs_two() {
     probe("split", 2.0 + 2.0);
 }
 
-/// Threads that add in rounds of some 250 instructions, without turns, alternate as long as nobody runs ahead by much of a round.
+/// Threads that add in rounds of some 250 instructions, without turns, alternate as long as none of them runs
+/// ahead by much of a round.
 #[test]
 fn short_rounds_have_a_small_slack() {
     for row in on_radix("racing", "2,4", &["probe", "racing"]) {
@@ -118,7 +121,7 @@ fn short_rounds_have_a_small_slack() {
     assert!(refused(&options, &["probe", "racing"]).contains("too short for a slack of 200"));
 }
 
-/// Nothing is shared but ticks and epochs, and nobody is interrupted.
+/// Checks that nothing is shared but ticks and epochs, and that no core is interrupted.
 pub fn is_private(row: &Value) {
     assert_eq!(number(row, "transfers", "median"), 0.0, "{row}");
     assert!(number(row, "transfers", "mean") <= APART, "{row}");
@@ -136,7 +139,7 @@ fn local_shares_nothing() {
     }
 }
 
-/// A round of `local` on a block: mapped, touched, unmapped. One page less makes each page small.
+/// A round of `local` maps, touches and unmaps a block. With one page less, all its pages are small.
 #[test]
 fn a_huge_page_costs_a_hundredth_of_its_small_ones() {
     let round = |pages| on_radix(pages, "1", &["local", "--pages", pages, "--iterations", "60"]).remove(0);
@@ -146,7 +149,8 @@ fn a_huge_page_costs_a_hundredth_of_its_small_ones() {
     assert!(100.0 * instructions(&huge) <= instructions(&small), "{huge} {small}");
 }
 
-/// Any 1,100 pages have an aligned block among them. Both kernels zero a page by 512 iterations of a string instruction, however large it is.
+/// Any 1,100 pages contain an aligned block. Both kernels zero a page by 512 iterations of a string
+/// instruction, however large it is.
 #[test]
 fn both_kernels_are_told_the_same_of_huge_pages() {
     for huge in ["never", "always"] {
@@ -163,7 +167,7 @@ fn both_kernels_are_told_the_same_of_huge_pages() {
     }
 }
 
-/// Huge pages of several cores: mapped and unmapped without a word to anybody.
+/// Cores map and unmap huge pages without interrupting one another.
 #[test]
 fn huge_pages_share_nothing() {
     let words = ["local", "--pages", "512", "--iterations", "300"];
@@ -171,7 +175,7 @@ fn huge_pages_share_nothing() {
     rows.iter().for_each(is_private);
 }
 
-/// The same with the tables that a program has unless somebody asks for others: who shares no memory shares no table.
+/// The same holds for the default tables: cores that share no memory share no table.
 #[test]
 fn adaptive_tables_share_nothing_by_themselves() {
     for program in ["local", "faultstorm", "neighbours"] {
@@ -181,7 +185,7 @@ fn adaptive_tables_share_nothing_by_themselves() {
     }
 }
 
-/// What the gates above would say if it were not so: one table for all interrupts everybody in every round.
+/// The gates above would fail otherwise: with one table for all, every round interrupts all cores.
 #[test]
 fn one_table_for_all_is_seen() {
     for row in contend("shared", &["--systems", "shared", "--cpus", GATED], &["local"]) {
@@ -196,8 +200,8 @@ fn faults_beside_maps_share_nothing() {
     on_radix("faultstorm", GATED, &["faultstorm"]).iter().for_each(is_private);
 }
 
-/// Threads that sleep in each round: their CPUs go idle, doze in the epochs, and wake by their own timers. None of that is another
-/// CPU's business.
+/// Threads sleep in each round. Their CPUs go idle, doze in the epochs, and wake by their own timers. Other
+/// CPUs are not involved.
 #[test]
 fn threads_that_sleep_share_nothing() {
     let words = ["local", "--pages", "100", "--sleep", "30", "--iterations", "40"];
@@ -210,14 +214,14 @@ fn threads_that_sleep_share_nothing() {
     }
 }
 
-/// Pages of one radix leaf, each thread's apart: the leaf's count goes up and down in per-core caches. The tenth thread's page is one
-/// that is looked at before the block becomes huge, if the first thread's pages do not already say that it cannot.
+/// The threads use different pages of one radix leaf, whose count changes in per-core caches. The huge-page
+/// check looks at the tenth thread's page, if the first thread's pages do not already exclude a huge page.
 #[test]
 fn counting_references_to_one_node_shares_nothing() {
     on_radix("neighbours", "2,4,12", &["neighbours"]).iter().for_each(is_private);
 }
 
-/// The page, the hand-over, one interrupt; nothing that depends on who else is there.
+/// The transfers are the page and the hand-over, with one interrupt. They do not depend on other threads.
 #[test]
 fn pipeline_costs_the_same_at_every_size() {
     pipeline("percore");
@@ -234,7 +238,8 @@ fn pipeline(system: &str) {
     }
 }
 
-/// Waits come in steps as long as the slack; half of it, so that a median that lies at a step does not jump.
+/// Waits come in steps as long as the slack. The slack is halved here so that a median at a step does not
+/// jump.
 #[test]
 fn two_runs_agree() {
     let options = ["--systems", "percore", "--cpus", "4", "--slack", "100"];
@@ -248,7 +253,8 @@ fn two_runs_agree() {
     }
 }
 
-/// The same ELF file on the stock kernel moves lines and interrupts in every round; and the page says whose.
+/// The same ELF file on the stock kernel moves lines and interrupts in every round. The page names their
+/// owners.
 #[test]
 fn the_stock_kernel_fights_and_the_page_says_over_what() {
     let folder = scratch("meter").join("report");
@@ -303,8 +309,8 @@ fn mistakes_are_named() {
     assert!(text.contains("status 2") && text.contains("--paegs"), "{text}");
 }
 
-/// What processes cost that have nothing to do with one another: at most so many transfers, no more of them the more there are,
-/// the same instructions and no interrupts at every size.
+/// Checks the cost of processes that share nothing: at most `transfers` transfers, no more of them with more
+/// processes, the same instructions at every size, and no interrupts.
 fn costs_no_more_among_many(name: &str, words: &[&str], transfers: f64) {
     let rows = on_radix(name, GATED, words);
     let few = number(&rows[0], "instructions", "median");
@@ -319,21 +325,22 @@ fn costs_no_more_among_many(name: &str, words: &[&str], transfers: f64) {
     assert!(at(eight) <= at(four) + 2.0, "{four} {eight}");
 }
 
-/// They make and end children. What they inherited from one ancestor is counted where they do not meet. What is left is the
-/// pool, asked now and then for a block of frames, as long as too few epochs have passed for those of the first rounds to come back.
+/// The processes make and end children. References to inherited objects are counted without sharing a line.
+/// The rest are transfers of the frame pool, which a core asks for a block of frames until enough epochs have
+/// passed for the frames of the first rounds to return.
 #[test]
 fn forks_share_nothing_but_the_pool() {
     costs_no_more_among_many("forkexit", &["forkexit", "--iterations", "60"], 2.0);
 }
 
-/// Their children run a program from the boot image, which all walk to and map. Besides the pool they meet in counts of the
-/// program's frames that leave the delta caches.
+/// The children run a program from the boot image, whose path they all walk and which they all map. Besides
+/// the pool they share the counts of the program's frames that leave the delta caches.
 #[test]
 fn execs_share_little_and_no_more_among_many() {
     costs_no_more_among_many("forkexec", &["forkexit", "--exec", "--iterations", "30"], 3.0);
 }
 
-/// What the others showed is printed and written, and the status says that one is missing.
+/// The results of the other guests are printed and written, and the status says that one is missing.
 #[test]
 fn one_guest_that_fails_takes_no_other_along() {
     let json = scratch("meter").join("picky.json");

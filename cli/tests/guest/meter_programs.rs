@@ -1,4 +1,4 @@
-//! The programs made for the contention meter, by the kernel's own counters: what the meter looks at is really there.
+//! The programs made for the contention meter have the traffic that they claim, by the kernel's own counters.
 
 use serde_json::Value;
 
@@ -7,7 +7,8 @@ use crate::harness::{radixvm, root, run};
 const TABLES: [&str; 2] = ["percore", "shared"];
 const CPUS: [u64; 3] = [1, 2, 4];
 
-/// The report of a program with a thread per CPU, at every size and with either kind of tables.
+/// Calls `look` with the report of a program with a thread per CPU, at every size and with each kind of
+/// tables.
 fn everywhere(words: &[&str], look: impl Fn(&str, u64, &Value)) {
     for tables in TABLES {
         for cpus in CPUS {
@@ -24,7 +25,7 @@ fn counter(report: &Value, name: &str) -> u64 {
     report["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}: {report}"))
 }
 
-/// Every round of a faulting thread is one fault. Where tables are apart, nobody is interrupted for it.
+/// Every round of a faulting thread is one fault. It interrupts no core if each core has its own tables.
 #[test]
 fn faultstorm() {
     everywhere(&["faultstorm", "--iterations", "640", "--warmup", "64"], |tables, cpus, report| {
@@ -38,7 +39,7 @@ fn faultstorm() {
     });
 }
 
-/// One thread maps in so many of a hundred rounds, and the others fault, whoever maps.
+/// One thread maps in this many of a hundred rounds, and the others fault.
 #[test]
 fn faultstorm_maps_for_a_fraction_of_its_time() {
     for tables in TABLES {
@@ -52,7 +53,7 @@ fn faultstorm_maps_for_a_fraction_of_its_time() {
     }
 }
 
-/// Every kind of call, in regions apart and in one.
+/// Every kind of call, in separate regions and in one.
 #[test]
 fn microbench() {
     for kind in ["mmap", "mmap-PF", "PF", "unmap-virt", "unmap", "mprotect"] {
@@ -66,7 +67,8 @@ fn microbench() {
     }
 }
 
-/// 400 rounds of a kind. No page has two users, so where tables are apart nobody is interrupted.
+/// Checks 400 rounds of a kind. No page has two users, so no core is interrupted if each core has its own
+/// tables.
 fn did_what_it_says(kind: &str, tables: &str, report: &Value) {
     assert_eq!(report["rounds"], 400);
     assert_eq!(counter(report, "munmap"), if kind.starts_with("unmap") { 400 } else { 0 }, "{report}");
@@ -75,14 +77,14 @@ fn did_what_it_says(kind: &str, tables: &str, report: &Value) {
     assert!(tables == "shared" || counter(report, "ipi_targets") == 0, "{report}");
 }
 
-/// Every kind of call on a range, and as many unmaps and faults as it says.
+/// Every kind of call on a range. The unmaps and faults are as many as the program reports.
 #[test]
 fn calls() {
     let kinds = [("map", 1, 1), ("stack", 1, 1), ("discard", 0, 2), ("protect", 0, 0), ("mincore", 0, 0)];
     let others =
         [("scattered", 1, 0), ("thread", 1, 1), ("kept-thread", 0, 0), ("maps", 0, 0), ("stat", 0, 0)];
     for (kind, unmaps, faults) in kinds.into_iter().chain(others) {
-        // Pages far apart are unmapped a piece at a time, and each piece counts: so few are one.
+        // Pages far apart are unmapped a piece at a time, and each piece counts. So few pages are one piece.
         let pages = if kind == "scattered" { "8" } else { "300" };
         let words = ["calls", kind, "--pages", pages, "--iterations", "40", "--json"];
         let report = run(&["-c", "1"], &words).report();
@@ -91,7 +93,7 @@ fn calls() {
     }
 }
 
-/// Pages of one leaf, each of one thread.
+/// The pages are of one leaf, each of one thread.
 #[test]
 fn neighbours() {
     everywhere(&["neighbours", "--iterations", "200"], |tables, cpus, report| {
@@ -104,7 +106,8 @@ fn neighbours() {
     });
 }
 
-/// Turns are taken in user mode: no unmap, no interrupt. Whether they are strict the program checks itself.
+/// Turns are taken in user mode, without unmaps and interrupts. The program itself checks that they are
+/// strict.
 #[test]
 fn probes() {
     let rounds = ["--iterations", "40", "--warmup", "8"];
@@ -135,7 +138,7 @@ fn show_on_either_kernel() {
     assert!(entry.starts_with("ffffffff"), "{entry}");
 }
 
-/// What a program prints on the stock kernel.
+/// Returns the output of a program on the stock kernel.
 fn linux(words: &[&str]) -> String {
     let mut command = radixvm();
     let output = command.args(["run", "--system", "linux", "--"]).args(words).output().unwrap();

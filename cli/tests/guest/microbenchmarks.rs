@@ -1,10 +1,10 @@
-//! What must hold of the design, by the programs' own counters: which unmap interrupts how many cores.
+//! Properties of the design by the programs' own counters: the number of cores that each unmap interrupts.
 
 use serde_json::Value;
 
 use crate::harness::run;
 
-/// Threads, one per CPU; rounds; and what happened in the window.
+/// The number of threads, one per CPU, the number of rounds, and the counters of the window.
 struct Counts {
     cpus: u64,
     rounds: u64,
@@ -16,7 +16,7 @@ impl Counts {
         self.counters[name].as_u64().unwrap_or_else(|| panic!("no counter {name}: {}", self.counters))
     }
 
-    /// How many cores every unmap interrupted.
+    /// Checks how many cores every unmap interrupted.
     fn targets_per_unmap(&self, expected: u64) {
         assert_eq!(self.get("munmap"), self.rounds);
         assert_eq!(self.get("ipi_targets"), expected * self.rounds, "{} CPUs: {}", self.cpus, self.counters);
@@ -32,7 +32,7 @@ fn counts(program: &str, tables: &str, cpus: u64, iterations: u64) -> Counts {
     Counts { cpus, rounds: report["rounds"].as_u64().unwrap(), counters: report["counters"].clone() }
 }
 
-/// A page that one core saw is nobody else's business: no interrupt at any number of cores.
+/// If only one core saw a page, no core is interrupted, at any number of cores.
 fn local_percore(cpus: u64) {
     let counts = counts("local", "percore", cpus, 2_000 / cpus);
     counts.targets_per_unmap(0);
@@ -40,12 +40,13 @@ fn local_percore(cpus: u64) {
     assert!(counts.get("alloc_faults") >= counts.rounds);
 }
 
-/// With one table nobody knows who saw the page: every core that runs the program is told.
+/// With one table the kernel does not know which cores saw the page, so every core that runs the program is
+/// interrupted.
 fn local_shared(cpus: u64) {
     counts("local", "shared", cpus, 800 / cpus).targets_per_unmap(cpus - 1);
 }
 
-/// A page that two cores saw: exactly the other one is told.
+/// If two cores saw a page, exactly the other one is interrupted.
 fn pipeline_percore(cpus: u64) {
     let counts = counts("pipeline", "percore", cpus, 400 / cpus);
     counts.targets_per_unmap(u64::from(cpus > 1));
@@ -58,7 +59,7 @@ fn pipeline_shared(cpus: u64) {
     counts("pipeline", "shared", cpus, 400 / cpus).targets_per_unmap(cpus - 1);
 }
 
-/// Pages that all cores saw: all are told, and each took its own fault on each page.
+/// If all cores saw the pages, all are interrupted, and each took its own fault on each page.
 fn global_percore(cpus: u64) {
     let counts = counts("global", "percore", cpus, 80 / cpus);
     counts.targets_per_unmap(cpus - 1);
@@ -66,14 +67,14 @@ fn global_percore(cpus: u64) {
     assert!(counts.get("alloc_faults") + counts.get("fill_faults") >= touched, "{}", counts.counters);
 }
 
-/// One table: one fault per page is enough, whoever takes it.
+/// With one table there is one fault per page, on any core.
 fn global_shared(cpus: u64) {
     let counts = counts("global", "shared", cpus, 80 / cpus);
     counts.targets_per_unmap(cpus - 1);
     assert!(counts.get("alloc_faults") >= counts.rounds * 16);
 }
 
-/// One test per number of CPUs.
+/// Makes one test per number of CPUs.
 macro_rules! at_every_size {
     ($($name:ident)*) => {$(
         mod $name {

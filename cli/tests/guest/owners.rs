@@ -1,4 +1,4 @@
-//! The kernel's option `meter`: who owns what physical memory, told once, at the end.
+//! The kernel's option `meter`: the report of the owners of memory at the end.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::harness::{dry_run_turn, radixvm};
 /// A range of bytes and its kind.
 type Range = (u64, u64, String);
 
-/// The control lines of a run of `local` with this word more on the kernel's command line.
+/// Returns the control lines of a run of `local` with this word added to the kernel's command line.
 fn control(tables: &str, word: &str) -> Vec<Value> {
     let _turn = dry_run_turn();
     let words = ["run", "--dry-run", "-c", "4", "-m", "256M", "--tables", tables];
@@ -38,7 +38,7 @@ fn bytes_of(ranges: &[Range], kind: &str) -> u64 {
     ranges.iter().filter(|range| range.2 == kind).map(|(start, end, _)| end - start).sum()
 }
 
-/// Every kind is there, and all memory; returns the bytes of the program's page tables.
+/// Checks that every kind is there, and all memory. Returns the bytes of the program's page tables.
 fn named(tables: &str) -> u64 {
     let ranges = ranges(&control(tables, " meter"));
     for kind in
@@ -50,7 +50,7 @@ fn named(tables: &str) -> u64 {
         assert!(bytes_of(&ranges, kind) >= 4096, "no {kind}: {ranges:?}");
     }
     assert!(bytes_of(&ranges, "free") > 200 << 20);
-    // From address 0 on without a hole.
+    // The ranges from address 0 on have no hole.
     let whole = &ranges[ranges.iter().position(|range| range.0 == 0).unwrap()..];
     assert!(whole.windows(2).all(|pair| pair[0].1 == pair[1].0 && pair[0].2 != pair[1].2), "{whole:?}");
     bytes_of(&ranges, "table")

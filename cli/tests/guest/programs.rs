@@ -1,4 +1,4 @@
-//! Program files by hand: what Linux runs runs, and what cannot run is refused with a reason.
+//! Program files made by hand. Files that Linux runs can be run, and the others are refused with a reason.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ const CODE: [u8; 9] = [0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05];
 const HEADER: usize = 64;
 const SEGMENT: usize = 56;
 
-/// A program header: where in the file, where in memory, bytes there and here.
+/// A program header: the offset in the file, the address in memory, and the bytes in both.
 #[derive(Clone, Copy)]
 struct Segment {
     kind: u32,
@@ -27,11 +27,11 @@ struct Segment {
     memory_size: u64,
 }
 
-/// All of the file, readable, writable and executable.
+/// The whole file, readable, writable and executable.
 const ALL: Segment = Segment { kind: LOAD, offset: 0, address: BASE, file_size: 192, memory_size: 192 };
 const NOTHING: Segment = Segment { file_size: 0, memory_size: 0, ..ALL };
 
-/// A file with two program headers and the code behind them.
+/// Returns a file with two program headers and the code behind them.
 fn file(kind: u16, entry: u64, segments: [Segment; 2]) -> Vec<u8> {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(16, 0);
@@ -61,7 +61,7 @@ fn stored(name: &str, content: &[u8]) -> String {
     path.display().to_string()
 }
 
-/// A file that is fine but for its second segment.
+/// Stores a file that is valid except for its second segment.
 fn with(name: &str, second: Segment) -> String {
     stored(name, &file(FIXED, entry(), [ALL, second]))
 }
@@ -95,7 +95,7 @@ fn what_is_wrong_with_a_file_is_said() {
     }
 }
 
-/// There is no code at the entry, and no section says where code is.
+/// There is no code at the entry, and no section tells where the code is.
 #[test]
 fn a_crash_of_a_program_without_sections_is_explained() {
     let all = Segment { address: 0, ..ALL };

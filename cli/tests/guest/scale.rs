@@ -41,7 +41,7 @@ fn every_byte_is_right_under_stress_with_adaptive_tables() {
     stress("adaptive");
 }
 
-/// Each thread has a CPU of its own and maps memory on it, with tables per core and with the usual ones.
+/// Each thread has a CPU of its own and maps memory on it, with tables per core and with the default ones.
 #[test]
 #[ignore = "takes half an hour: cargo xtask cpus"]
 fn every_number_of_cpus_runs_a_thread_each() {

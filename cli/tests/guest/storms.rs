@@ -1,26 +1,27 @@
-//! Programs that make random calls on several threads or processes, from good to hostile. The machine must survive them and
-//! get everything back.
+//! Programs that make random calls on several threads or processes, from valid to hostile ones. The machine
+//! must survive them and free all their memory.
 //!
-//! `cargo xtask fuzz` runs the ignored tests, each for `FUZZ_SECONDS` on each number of CPUs of `FUZZ_CPUS` (1,4,8).
+//! `cargo xtask fuzz` runs the ignored tests, each for `FUZZ_SECONDS` on each number of CPUs of `FUZZ_CPUS`
+//! (1,4,8).
 
 use std::env;
 use std::time::{Duration, Instant};
 
 use crate::harness::{Compiler, compiled, run};
 
-/// A program and its arguments but the last, which is the seed.
+/// A program and its arguments, without the last, which is the seed.
 struct Storm {
     program: &'static str,
     arguments: &'static [&'static str],
 }
 
-/// Calls about memory, by children that may ruin themselves.
+/// Calls about memory, by children that may destroy their own memory.
 const CALLS: Storm = Storm { program: "callstorm", arguments: &["20", "400"] };
 /// File calls on names and descriptors that the threads share.
 const FILES: Storm = Storm { program: "filestorm", arguments: &["8", "50000"] };
-/// A file that is cut, punched, mapped and unmapped while other threads read and write it in every way there is.
+/// A file that is truncated, punched, mapped and unmapped while other threads read and write it in every way.
 const MAPPINGS: Storm = Storm { program: "mapstorm", arguments: &["6", "1500"] };
-/// Processes that make, signal and await one another.
+/// Processes that make, signal and wait for one another.
 const PROCESSES: Storm = Storm { program: "processstorm", arguments: &["60"] };
 
 impl Storm {
@@ -33,13 +34,13 @@ impl Storm {
         assert!(run.status == 0 && run.text() == done, "{cpus} CPUs, tables={tables}, seed {seed}: {run:?}");
     }
 
-    /// Runs it on so many CPUs with these tables and this seed, once for each.
+    /// Runs it for each number of CPUs, tables and seed.
     fn run_each(&self, runs: &[(&str, &str, u64)]) {
         runs.iter().for_each(|&(cpus, tables, seed)| self.run(cpus, tables, seed));
     }
 
-    /// Runs it with one seed after the other, on each number of CPUs of `FUZZ_CPUS` for `FUZZ_SECONDS`, from the seed
-    /// `FUZZ_SEED` on.
+    /// Runs it with one seed after the other, on each number of CPUs of `FUZZ_CPUS` for `FUZZ_SECONDS`, from
+    /// the seed `FUZZ_SEED` on.
     #[allow(clippy::disallowed_macros)] // a test's own words
     fn run_on_and_on(&self) {
         let number = |name, usual| {
@@ -56,7 +57,7 @@ impl Storm {
     }
 }
 
-/// Other threads write to it, map memory, make children and take pages away.
+/// Other threads write to the mapping, map memory, make children and unmap pages.
 #[test]
 fn a_mapping_that_moves_in_pieces_is_whole_for_everybody() {
     for (cpus, tables) in [("1", "adaptive"), ("4", "adaptive"), ("4", "percore"), ("2", "shared")] {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::harness::{Compiler, compiled, feed, radixvm, run, run_with, scratch};
 
-/// Bytes of every value, in no simple order.
+/// Returns bytes of every value, in an order that is not simple.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {
@@ -94,7 +94,8 @@ fn folders_are_handed_over_and_names_follow() {
     assert_eq!(run.status, 0, "{run:?}");
 }
 
-/// What is left out is told before the program says anything; the rest goes into the folder, links as copies.
+/// Skipped files are reported before the program starts. The rest is copied, links as copies of their
+/// targets.
 #[test]
 fn a_folder_goes_into_a_folder_on_both_systems() {
     let folder = scratch("handed");

@@ -1,18 +1,18 @@
-//! No call keeps its CPU from others, nor a signal waiting.
+//! No call keeps its CPU from other tasks, or delays a signal, for long.
 
 use crate::harness::{Compiler, compiled, radixvm_within};
 
-/// Instructions from a kill inside of a call until the process is gone, its memory included.
+/// The instructions from a kill inside a call until the process is gone with its memory.
 const SOON: u64 = 10_000_000;
 
-/// The number behind `word` in a line.
+/// Returns the number after `word` in a line.
 fn number(line: &str, word: &str) -> Option<i64> {
     let rest = line.split(word).nth(1)?.trim_start();
     rest.split(|c: char| c != '-' && !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Instructions are counted, so the numbers do not depend on what else this machine does. The kernel says itself when it looks
-/// up later than 10^6 instructions after a timer rang, and a timer rings every 20,000.
+/// Instructions are counted, so the numbers do not depend on the load of this machine. The kernel counts
+/// timers that it handles more than 10^6 instructions late, and a timer expires every 20,000 instructions.
 #[test]
 fn no_call_keeps_a_cpu_for_more_than_a_million_instructions() {
     let mut command = radixvm_within("1500");

@@ -1,4 +1,5 @@
-//! A disk that boots the kernel by PVH: what memory is to hold from 1 MiB on, behind a sector that loads it.
+//! A disk that boots the kernel by PVH: the contents of memory from 1 MiB on, behind a sector that loads
+//! them.
 //!
 //! ```text
 //!   disk     sector 0    1 ...
@@ -6,7 +7,7 @@
 //!   memory               1 MiB           2 MiB            16 MiB
 //! ```
 
-/// What the kernel is told it has.
+/// The size of memory that the kernel is told.
 pub const MEMORY: u64 = 512 << 20;
 pub const HEADS: usize = 16;
 pub const SECTORS_PER_TRACK: usize = 63;
@@ -14,29 +15,29 @@ pub const SECTORS_PER_TRACK: usize = 63;
 const SECTOR: usize = 512;
 const INFO: u64 = 1 << 20;
 const IMAGE: u64 = 16 << 20;
-/// Where the firmware keeps its tables, at the end of memory.
+/// The size of the firmware's tables, which are at the end of memory.
 const FIRMWARE: u64 = 1 << 20;
-/// Where the firmware loads the sector, and where in it the descriptors are.
+/// The address where the firmware loads the sector, and the offset of the descriptors in it.
 const SECTOR_AT: u32 = 0x7c00;
 const DESCRIPTORS: usize = 0x80;
 
-/// Where to enter, and what to load where.
+/// The entry of the kernel, and the parts to load.
 pub struct Kernel {
     pub entry: u64,
     pub parts: Vec<(u64, Vec<u8>)>,
 }
 
-/// What the disk boots.
+/// The contents of the disk.
 pub struct Disk<'a> {
     pub kernel: &'a Kernel,
     pub image: &'a [u8],
     pub command_line: String,
-    /// APIC numbers of the CPUs, if the firmware is not to be asked.
+    /// The APIC IDs of the CPUs, or none to use the firmware's tables.
     pub cpus: Vec<u32>,
 }
 
 impl Disk<'_> {
-    /// The disk, and its size in cylinders.
+    /// Returns the bytes of the disk, and its size in cylinders.
     pub fn bytes(&self) -> (Vec<u8>, usize) {
         let mut memory = self.start_info();
         self.kernel.parts.iter().for_each(|(at, part)| place(&mut memory, *at, part));
@@ -49,7 +50,8 @@ impl Disk<'_> {
         (disk, cylinders)
     }
 
-    /// As in `kernel/src/arch/x86_64/pvh.rs`, with what it points to behind it: the image's place, memory, the words.
+    /// Returns the start info as in `kernel/src/arch/x86_64/pvh.rs`, followed by the structures that it
+    /// points to: the image's place, memory, the command line.
     fn start_info(&self) -> Vec<u8> {
         const MODULE: u64 = INFO + 64;
         const RAM: u64 = INFO + 128;
@@ -58,7 +60,7 @@ impl Disk<'_> {
         const MAGIC_AND_VERSION: u64 = 1 << 32 | 0x336e_c578;
         const ONE_MODULE: u64 = 1 << 32;
         let mut bytes = Vec::new();
-        // The firmware's tables: 0, the kernel finds them. Two pieces of memory.
+        // The kernel finds the firmware's tables itself if this is 0. There are two ranges of memory.
         let root = if self.cpus.is_empty() { 0 } else { ROOT };
         let info = [MAGIC_AND_VERSION, ONE_MODULE, MODULE, WORDS, root, RAM, 2];
         let (module, kind) = ([IMAGE, self.image.len() as u64], 1);
@@ -76,7 +78,7 @@ impl Disk<'_> {
     }
 }
 
-/// ACPI's tables that list these CPUs and an I/O APIC, for address `at`: root pointer, RSDT, MADT.
+/// Returns ACPI tables for address `at` that list these CPUs and an I/O APIC: root pointer, RSDT, MADT.
 fn tables(at: u64, cpus: &[u32]) -> Vec<u8> {
     const RSDT: u64 = 64;
     const MADT: u64 = 128;
@@ -100,7 +102,7 @@ fn tables(at: u64, cpus: &[u32]) -> Vec<u8> {
     root
 }
 
-/// Puts bytes where they lie in memory, which `memory` is from [`INFO`] on.
+/// Copies bytes to their place in memory, which `memory` is from [`INFO`] on.
 fn place(memory: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     let start = (at - INFO) as usize;
     assert!(start >= memory.len(), "what lies at {at:#x} covers what is below");
@@ -108,8 +110,8 @@ fn place(memory: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     memory.extend(bytes);
 }
 
-/// Loads so many sectors to [`INFO`], by the disk's ports, and enters the kernel as PVH has it: with 32 bits, flat, and the
-/// start info in ebx.
+/// Returns a sector that loads `sectors` sectors to [`INFO`] by the disk's ports, and enters the kernel in
+/// PVH's state: 32 bits, flat segments, and the start info in ebx.
 #[rustfmt::skip]
 fn boot_sector(sectors: u32, entry: u32) -> Vec<u8> {
     let [info, count, entry] = [INFO as u32, sectors, entry].map(u32::to_le_bytes);

@@ -1,8 +1,9 @@
-//! The kernel on the CPUs of Bochs, which have what QEMU's translator lacks: PCIDs, the x2APIC, the TSC's deadline. Bochs
-//! takes PCIDs at their word and flushes all the same: it shows that the CPU accepts what we load, not that nothing stale is
-//! used, which `crates/vm-testkit/tests/asids` does.
+//! The kernel on the CPUs of Bochs, which have features that QEMU's translator lacks: PCIDs, the x2APIC, the
+//! TSC deadline. Bochs accepts PCIDs and flushes nevertheless. So these tests show that the CPU accepts what
+//! we load, and `crates/vm-testkit/tests/asids` shows that nothing stale is used.
 //!
-//! `cargo xtask bochs` runs these where there is a Bochs with the display `rfb`, as Debian has it. They need no screen.
+//! `cargo xtask bochs` runs these if there is a Bochs with the display `rfb`, as on Debian. They need no
+//! screen.
 
 mod disk;
 
@@ -16,11 +17,12 @@ use serde_json::Value;
 use crate::harness::{Compiler, compiled, radixvm, scratch};
 use disk::{Disk, MEMORY};
 
-/// A CPU with PCIDs and the like, and one without.
+/// A CPU with PCIDs and similar features, and one without.
 const NEW: &str = "corei7_skylake_x";
 const OLD: &str = "core2_penryn_t9600";
 
-/// What a run left behind: the program's output, the counters, each summed up over the CPUs, and what the kernel said.
+/// The results of a run: the program's output, each counter summed over the CPUs, and the lines of the
+/// control port.
 struct Run {
     stdout: String,
     counters: Value,
@@ -34,12 +36,12 @@ impl Run {
     }
 }
 
-/// Runs the program on so many CPUs of this model, and requires that it ends well and leaves nothing behind.
+/// Runs the program on `cpus` CPUs of this model, and requires that it succeeds and leaks nothing.
 fn run(name: &str, model: &str, cpus: u32, tables: &str, words: &[&str]) -> Run {
     run_told(name, model, cpus, &dry_run(tables, words), |_| {})
 }
 
-/// The same with the command that would run the program in QEMU, and after `change`.
+/// Does the same with the command that would run the program in QEMU, after `change`.
 fn run_told(name: &str, model: &str, cpus: u32, line: &str, change: impl FnOnce(&mut Disk<'_>)) -> Run {
     let folder = scratch(&format!("bochs-{name}"));
     let mut disk = Disk {
@@ -56,7 +58,7 @@ fn run_told(name: &str, model: &str, cpus: u32, line: &str, change: impl FnOnce(
     ended(&folder)
 }
 
-/// The command that would run the program in QEMU.
+/// Returns the command that would run the program in QEMU.
 fn dry_run(tables: &str, words: &[&str]) -> String {
     let output = radixvm().args(["run", "--dry-run", "--tables", tables, "--"]).args(words).output();
     String::from_utf8(output.expect("the command starts").stdout).expect("it prints text")
@@ -66,11 +68,11 @@ fn word_after<'a>(line: &'a str, option: &str) -> &'a str {
     line.split(' ').skip_while(|word| *word != option).nth(1).expect("QEMU is told")
 }
 
-/// Where to enter the kernel, and what to load where.
+/// Returns the entry of the kernel, and the parts to load.
 fn kernel(path: &Path) -> disk::Kernel {
     let bytes = fs::read(path).expect("the kernel lies there");
     let elf = object::File::parse(&*bytes).expect("the kernel is an ELF file");
-    // It is linked at the address at which it is loaded, and 2 GiB below the top.
+    // It is linked at its load address, and 2 GiB below the top.
     let physical = |address: u64| address & 0x7fff_ffff;
     let part = |segment: object::Segment<'_, '_>| {
         (physical(segment.address()), segment.data().expect("it is whole").to_vec())
@@ -102,10 +104,11 @@ fn settings(model: &str, cpus: u32, cylinders: usize) -> String {
     )
 }
 
-/// Returns when the guest has ended the machine. A Bochs with a debugger waits for the word to go on.
+/// Boots, and returns when the guest has ended the machine. A Bochs with a debugger waits for a command to go
+/// on.
 fn boot(folder: &Path) {
     fs::write(folder.join("words"), "continue\n").expect("the folder can be written");
-    // What another run left, that was killed.
+    // A file that a killed run left.
     let _ = fs::remove_file(folder.join("disk.lock"));
     let mut bochs = Command::new("timeout");
     bochs.args(["--kill-after=10", "280", "bochs-bin", "-q", "-f", "bochsrc", "-rc", "words"]);
@@ -166,7 +169,7 @@ fn a_cpu_without_pcids_flushes() {
     assert_eq!((run.stdout.as_str(), run.sum("kept_tlbs")), ("context_switches: done\n", 0));
 }
 
-/// Each CPU's counter but the first one's is set wrong before it is compared.
+/// The counter of each CPU but the first is set wrong before it is compared.
 #[test]
 #[ignore = "wants Bochs: cargo xtask bochs"]
 fn clocks_that_disagree_are_corrected() {
@@ -183,7 +186,7 @@ fn clocks_that_disagree_are_corrected() {
     }
 }
 
-/// The firmware lists two CPUs that are not there, one of them with a number of more than eight bits.
+/// The firmware lists two CPUs that do not exist. One of them has an APIC ID of more than eight bits.
 #[test]
 #[ignore = "wants Bochs: cargo xtask bochs"]
 fn cpus_that_do_not_come_are_left_out() {
