@@ -1,4 +1,4 @@
-//! The microbenchmarks on every system: what is run, in which order, and the rows that come out.
+//! The microbenchmarks on every system: the plan of runs, and the rows of their results.
 
 use abi::config::Huge;
 use anyhow::Result;
@@ -12,28 +12,28 @@ use launch::meter::model::MOST;
 use launch::meter::statistics::median;
 use launch::progress::Step;
 
-/// The programs, with how many rounds one CPU does in one run.
+/// The programs, with the rounds of one CPU in one run.
 pub const PROGRAMS: [(&str, u64); 3] = [("local", 24_000), ("pipeline", 24_000), ("global", 960)];
 /// The systems, ours first.
 pub const SYSTEMS: [System; 3] = [System::PERCORE, System::SHARED, System::Linux];
 
-/// How much is run.
+/// The extent of the measurement.
 pub struct Scope {
-    /// Numbers of CPUs.
+    /// The numbers of CPUs.
     pub cpus: Vec<u16>,
-    /// Runs of every combination.
+    /// The runs of every combination.
     pub repeats: u32,
-    /// A fourth of the rounds.
+    /// Set for a fourth of the rounds.
     pub quick: bool,
-    /// Bytes of memory of every guest.
+    /// The bytes of memory of every guest.
     pub memory: u64,
-    /// Who gets huge pages, on either kernel.
+    /// The option for huge pages, on either kernel.
     pub huge: Huge,
-    /// Who executes the guests' instructions where they are not counted.
+    /// The accelerator of guests whose instructions are not counted.
     pub accel: Accel,
 }
 
-/// One combination.
+/// A combination of program, system and number of CPUs.
 #[derive(Clone, Copy)]
 struct Cell {
     program: &'static str,
@@ -42,13 +42,13 @@ struct Cell {
     cpus: u16,
 }
 
-/// Runs everything; one row per combination.
+/// Runs everything, and returns one row per combination.
 pub fn run(scope: &Scope) -> Result<Vec<Row>> {
     let step = Step::new("measuring");
     let cells = cells(scope);
     let mut runs = vec![Vec::new(); cells.len()];
     for repeat in 1..=scope.repeats {
-        // Interleaved, so that a slow minute of the machine hits every combination alike.
+        // Interleaved, so that a slow minute of the machine affects every combination alike.
         for (cell, runs) in cells.iter().zip(&mut runs) {
             step.tell(&format!("run {repeat} of {}: {}", scope.repeats, cell.name()));
             let size = Size { cpus: cell.cpus, memory: scope.memory, accel: scope.accel };
@@ -74,7 +74,7 @@ fn cells(scope: &Scope) -> Vec<Cell> {
     cells
 }
 
-/// Fills in what the meter counts per round, at the sizes that it can tell apart.
+/// Adds the meter's counts per round, at the numbers of CPUs that it supports.
 fn count(cells: &[Cell], rows: &mut [Row], scope: &Scope) -> Result<()> {
     let cpus: Vec<u16> = scope.cpus.iter().copied().filter(|cpus| *cpus <= MOST).collect();
     for (program, _) in PROGRAMS {
@@ -95,7 +95,8 @@ impl Cell {
         format!("{} on {}, {} CPUs", self.program, self.system, self.cpus)
     }
 
-    /// Fewer rounds in total the more CPUs there are: they share the processors of this machine.
+    /// Returns the task. With more CPUs it has fewer rounds in total, because they share the processors of
+    /// this machine.
     fn task(&self) -> Task {
         let cpus = u64::from(self.cpus);
         let iterations = (self.rounds / (cpus * cpus)).max(8);

@@ -14,7 +14,7 @@ type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordi32, Lo
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 480;
 
-/// A line of a panel: which rows, how it is named and drawn.
+/// A line of a panel: its rows, its name and its style.
 struct Curve {
     system: &'static str,
     tables: Option<&'static str>,
@@ -44,7 +44,7 @@ impl Curve {
     }
 }
 
-/// Draws the rows, as SVG.
+/// Draws the rows as SVG.
 pub fn svg(rows: &[Row]) -> Result<String> {
     let mut svg = String::new();
     paint(rows, &mut svg).map_err(|error| anyhow!("cannot draw the plot: {error}"))?;
@@ -79,9 +79,9 @@ fn panel(area: &Area<'_>, program: &str, rows: &[&Row]) -> Painted {
     cpus.sort_unstable();
     cpus.dedup();
     let speeds = || rows.iter().map(|row| row.rounds_per_s.max(1.0));
-    // Room for the legend above, and for the slowest below.
+    // Room for the legend above, and for the slowest curve below.
     let range = speeds().fold(f64::INFINITY, f64::min) / 2.0..speeds().fold(1.0, f64::max) * 20.0;
-    // CPUs are places in a row, not distances: 1, 2, 4, 8 would crowd on the left.
+    // CPUs are evenly spaced. On a linear axis 1, 2, 4, 8 would crowd on the left.
     let right = cpus.len().max(2) as i32 - 1;
     let mut builder = ChartBuilder::on(area);
     builder.caption(program, ("sans-serif", 20)).margin(12).x_label_area_size(44).y_label_area_size(64);
@@ -116,7 +116,7 @@ fn legend<'a>(chart: &mut Chart<'a>) -> Painted {
     Ok(labels.background_style(WHITE.mix(0.8)).draw()?)
 }
 
-/// 12500 as 12.5k.
+/// Formats a number with few digits: 12500 as 12.5k.
 fn short(number: f64) -> String {
     let (number, unit) = match number {
         1e6.. => (number / 1e6, "M"),

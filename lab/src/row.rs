@@ -11,31 +11,31 @@ use launch::meter::statistics::Summary;
 /// One object of the JSON output.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// local, pipeline, global.
+    /// local, pipeline or global.
     pub program: &'static str,
-    /// radixvm or linux.
+    /// "radixvm" or "linux".
     pub system: &'static str,
-    /// Address-space design; null on Linux.
+    /// The address-space design, or null on Linux.
     pub design: Option<String>,
-    /// Page tables; null on Linux.
+    /// The kind of page tables, or null on Linux.
     pub tables: Option<String>,
-    /// Virtual CPUs, and as many threads.
+    /// The number of virtual CPUs, and of threads.
     pub cpus: u16,
-    /// Regions unmapped.
+    /// The regions unmapped.
     pub rounds: u64,
-    /// Length of the window.
+    /// The length of the window.
     pub seconds: f64,
-    /// The two above divided.
+    /// The rounds divided by the seconds.
     pub rounds_per_s: f64,
-    /// Counts per round, by the contention meter; null at more CPUs than it can tell apart.
+    /// The meter's counts per round, or null at more CPUs than it supports.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// What the meter counts, per round.
+/// The meter's counts per round.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counts {
-    /// User and kernel.
+    /// Instructions of user and kernel.
     pub instructions: Option<Summary>,
     /// Accesses that another CPU's cache had to serve or give up.
     pub transfers: Option<Summary>,
@@ -50,7 +50,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The counts of a metered run.
+    /// Returns the counts of a metered run.
     pub fn new(row: &meter::row::Row) -> Self {
         Counts {
             instructions: Some(row.instructions),
@@ -64,7 +64,7 @@ impl Counts {
 }
 
 impl Row {
-    /// The row of one run.
+    /// Returns the row of one run.
     pub fn new(program: &'static str, system: System, cpus: u16, report: &Report) -> Self {
         let (name, design, tables) = match system {
             System::Radixvm(design, tables, _) => {

@@ -106,8 +106,8 @@ fn the_stacks_of_threads_weigh_when_memory_runs_out() {
 /// Memory that is released can be used without waiting for epochs or other CPUs.
 #[test]
 fn what_is_given_up_is_available_at_once() {
-    // The memory of a thread is free once its CPU has done its pending work: on one CPU, before another thread
-    // runs.
+    // The memory of a thread is free once its CPU has done its pending work: on one CPU, before another
+    // thread runs.
     for (cpus, threads, lines) in [("1", Some("threads"), 6), ("2", None, 4)] {
         let program = compiled("available", Compiler::Static);
         let words: Vec<_> = [program.as_str()].into_iter().chain(threads).collect();

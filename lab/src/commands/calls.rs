@@ -1,4 +1,4 @@
-//! `radixvm bench calls`: what single calls cost.
+//! `radixvm bench calls`: the cost of single calls.
 
 use std::path::PathBuf;
 
@@ -22,13 +22,13 @@ pub struct Arguments {
     /// Only calls whose names contain one of these words
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
-    /// Memory calls only: nothing that makes threads or processes
+    /// Memory calls only, and none that makes threads or processes
     #[arg(long)]
     quick: bool,
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
-    /// Who gets huge pages, on either kernel
+    /// Huge pages, on either kernel
     #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
 }
@@ -36,7 +36,7 @@ pub struct Arguments {
 /// Measures and reports.
 pub fn run(Arguments { json, only, quick, memory, huge }: Arguments) -> Result<u8> {
     let chosen = calls::chosen(&only, quick)?;
-    // Before minutes of measuring that could not be kept.
+    // Opened before the measurement, which takes minutes and could not be stored otherwise.
     let json = json.map(Output::open).transpose()?;
     let costs = calls::run(&chosen, memory, huge)?;
     let table = calls::table(&costs);

@@ -1,4 +1,4 @@
-//! `radixvm bench memory`: what address spaces of real programs cost beside their pages.
+//! `radixvm bench memory`: the cost of address spaces of real programs beside their pages.
 
 use std::path::PathBuf;
 
@@ -24,13 +24,13 @@ pub struct Arguments {
     /// Snapshots, as --save writes them
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<PathBuf>,
-    /// A live process of this machine's Linux; may be given more than once
+    /// A live process of this machine's Linux (may be repeated)
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
     /// Write the snapshot of the one process given
     #[arg(long, value_name = "FILE", requires = "pid")]
     save: Option<PathBuf>,
-    /// Page tables: those of a guest, if it is not told others
+    /// Page tables
     #[arg(long, value_parser = options::choice::<Tables>(), default_value = "adaptive")]
     tables: Tables,
     /// Write the results as JSON: an array with one object per program
@@ -55,7 +55,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     Ok(0)
 }
 
-/// What was asked for: files, processes, or the recorded snapshots and the made-up ones.
+/// Returns the snapshots of the files and processes, or the recorded snapshots and the made-up ones.
 fn gather(files: &[PathBuf], pids: &[u32]) -> Result<Vec<Snapshot>> {
     if files.is_empty() && pids.is_empty() {
         return Ok([recorded()?, sparse::all()].concat());
@@ -88,7 +88,7 @@ fn report(rows: &[Row]) -> Table {
     table
 }
 
-/// What the columns mean.
+/// The explanation of the columns.
 const NOTES: &str = "\
 Linux: its regions (VMAs, without the tree that finds them) and its page tables, as it counted them when the snapshot was taken;
 of pages at odd places and one in 512, which are made up, as its sizes say, with the tree.

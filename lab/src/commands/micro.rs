@@ -31,7 +31,7 @@ pub struct Arguments {
     /// Draw the results
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Runs of every combination; the median counts
+    /// Runs of every combination, of which the median counts
     #[arg(long, default_value = "3", value_parser = options::repeats, value_name = "N")]
     repeats: u32,
     /// One run of a fourth of the rounds
@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
-    /// Who gets huge pages, on either kernel
+    /// Huge pages, on either kernel
     #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
 }
@@ -48,7 +48,7 @@ pub struct Arguments {
 /// Measures and reports.
 pub fn run(arguments: Arguments) -> Result<u8> {
     let Arguments { cpus, json, svg, repeats, quick, memory, huge } = arguments;
-    // Before minutes of measuring that could not be kept.
+    // Opened before the measurement, which takes minutes and could not be stored otherwise.
     let [json, svg] = [json, svg].map(|path| path.map(Output::open).transpose());
     let (json, svg) = (json?, svg?);
     let repeats = if quick { 1 } else { repeats };
@@ -64,7 +64,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     Ok(0)
 }
 
-/// What the columns mean.
+/// Returns the explanation of the columns.
 fn notes(accel: Accel, huge: Huge) -> String {
     format!(
         "\
@@ -108,7 +108,7 @@ fn report(rows: &[Row]) -> Table {
     table
 }
 
-/// Speed as a multiple of Linux's for the same program and CPUs.
+/// Returns the speed as a multiple of Linux's for the same program and CPUs.
 fn ratio(row: &Row, rows: &[Row]) -> String {
     let same =
         |other: &&Row| other.system == "linux" && other.program == row.program && other.cpus == row.cpus;

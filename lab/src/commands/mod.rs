@@ -1,4 +1,4 @@
-//! What can be measured, one file each.
+//! The measurements, one file each.
 
 pub mod calls;
 pub mod figures;

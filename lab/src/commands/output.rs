@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// A file that will be written. What it held stays until then.
+/// A file that will be written. It keeps its contents until then.
 pub struct Output {
     path: PathBuf,
     file: File,
 }
 
 impl Output {
-    /// Opens it, so that a place that cannot be written is known before minutes of measuring.
+    /// Opens the file, so that an error shows before minutes of measuring.
     pub fn open(path: PathBuf) -> Result<Self> {
         let file = File::options().write(true).create(true).truncate(false).open(&path);
         Ok(Output { file: file.with_context(|| path.display().to_string())?, path })
@@ -25,7 +25,7 @@ impl Output {
         written.with_context(|| self.path.display().to_string())
     }
 
-    /// A pipe has nothing to cut off.
+    /// Truncates the file. A pipe cannot be truncated.
     fn empty(&self) -> io::Result<()> {
         if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
     }

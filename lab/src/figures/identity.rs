@@ -1,4 +1,4 @@
-//! Which machine and which build a result is from.
+//! The machine and the build of a result.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,21 +10,21 @@ use serde::Serialize;
 
 use launch::place;
 
-/// Named in the JSON and on the page.
+/// The identity of a result, for the JSON and the page.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
-    /// The commit; `-dirty` if files were changed since.
+    /// The commit, with `-dirty` if files have changed since.
     pub commit: String,
     /// The processor's name.
     pub processor: String,
-    /// How many of them.
+    /// The number of processors.
     pub processors: usize,
-    /// The kernel below the guests.
+    /// The kernel of the host.
     pub host: String,
 }
 
 impl Identity {
-    /// Of this machine and this clone.
+    /// Returns that of this machine and this clone.
     pub fn here() -> Self {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Identity {
@@ -36,7 +36,7 @@ impl Identity {
     }
 }
 
-/// A name for what these files hold.
+/// Returns a digest of the contents of these files.
 pub fn digest(files: &[PathBuf]) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     for file in files {

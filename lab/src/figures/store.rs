@@ -1,4 +1,4 @@
-//! The runs that are done, a file for each boot, so that a stopped command goes on where it was.
+//! The finished runs, a file for each boot, so that a stopped command can be continued.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ pub struct Store {
     build: String,
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// What it was measured with: the result of another build is measured anew.
+    /// The build that was measured. The results of another build are measured anew.
     build: String,
     result: Measured,
 }
 
 impl Store {
-    /// The runs under `folder` that `build` made; none of them if all is to be done afresh.
+    /// Opens the runs under `folder` that `build` made. Uses none of them if `fresh`.
     pub fn open(folder: &Path, build: String, fresh: bool) -> Result<Self> {
         let folder = folder.join("runs");
         if fresh && folder.exists() {
@@ -39,18 +39,18 @@ impl Store {
         self.folder.join(run.name() + &further + ".json")
     }
 
-    /// What each boot of the run left, if this build did it.
+    /// Returns the results of each boot of the run, if this build made it.
     pub fn boots(&self, run: &Run) -> Vec<Measured> {
         (1..).map_while(|boot| self.get(run, boot)).collect()
     }
 
-    /// A file that cannot be understood was cut off when the command was stopped.
+    /// Reads a file. One that cannot be parsed was truncated when the command was stopped.
     fn get(&self, run: &Run, boot: usize) -> Option<Measured> {
         let kept: Kept = serde_json::from_str(&fs::read_to_string(self.file(run, boot)).ok()?).ok()?;
         (kept.build == self.build).then_some(kept.result)
     }
 
-    /// Keeps what a boot left; the first is 1.
+    /// Stores the result of a boot. The first boot is 1.
     pub fn put(&self, run: &Run, boot: usize, result: Measured) -> Result<()> {
         let kept = Kept { build: self.build.clone(), result };
         let file = self.file(run, boot);

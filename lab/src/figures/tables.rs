@@ -1,11 +1,11 @@
-//! The papers' tables as the page has them.
+//! The papers' tables on the page.
 
 use super::times::{Split, Times};
 use crate::memory::row::Row;
 use launch::meter::report::html::table;
 use launch::table::count;
 
-/// Table 1.
+/// Formats table 1.
 pub fn times(rows: &[Times]) -> String {
     let parts = |Split { user, system, idle }: Split| {
         let all = user + system + idle;
@@ -32,7 +32,7 @@ pub fn times(rows: &[Times]) -> String {
     if rows.is_empty() { String::new() } else { table(&heading, rows.iter().map(row)) }
 }
 
-/// Table 2.
+/// Formats table 2.
 pub fn memory(rows: &[Row]) -> String {
     let kib = |bytes: u64| format!("{} KiB", count(bytes.div_ceil(1024) as i64));
     let row = |row: &Row| {

@@ -1,4 +1,5 @@
-//! What a run is worth: the load of what is drawn, and from the model's rate of it the value on the axis.
+//! The value of a run: the load of the plotted operation, and the value on the axis from the model's rate of
+//! it.
 
 use super::Plot;
 use super::measure::Measured;
@@ -7,12 +8,12 @@ use launch::meter::output::ROUNDS_KEPT;
 use launch::meter::part::Part;
 use launch::meter::row::Row;
 
-/// The phase of `faultstorm` that faults.
+/// The phase of `faultstorm` that takes faults.
 const FAULTING: u8 = 0;
 /// The phase of `treelookup` that looks up.
 const LOOKING: u8 = 1;
 
-/// What is drawn for one run; `apart` of its CPUs do something else.
+/// Returns the plotted value of one run. `apart` of its CPUs do other work.
 pub fn value(plot: Plot, apart: u16, measured: &Measured, cpus: u16) -> Option<f64> {
     match measured {
         Measured::Metered { .. } => {
@@ -23,7 +24,8 @@ pub fn value(plot: Plot, apart: u16, measured: &Measured, cpus: u16) -> Option<f
     }
 }
 
-/// The load of what `plot` counts: a round; a job, which is all rounds of the window; a fault; a look-up.
+/// Returns the load of the operation that `plot` counts: a round, a job (all rounds of the window), a fault,
+/// or a look-up.
 pub fn load(plot: Plot, apart: u16, measured: &Measured) -> Option<Load> {
     let Measured::Metered { row, load } = measured else { return None };
     let phase = |number| row.phases.iter().find(|phase| phase.phase == number).map(|phase| &phase.part);
@@ -40,19 +42,21 @@ pub fn load(plot: Plot, apart: u16, measured: &Measured) -> Option<Load> {
     }
 }
 
-/// The rounds that a mean is of: those counted, and the first of each CPU where that is not.
+/// Returns the number of rounds that a mean is of: the counted ones, and the first of each CPU if that is not
+/// counted.
 pub fn ended(row: &Row) -> f64 {
     let (rounds, cpus) = (row.rounds as f64, f64::from(row.cpus));
     if rounds > ROUNDS_KEPT as f64 * cpus { rounds + cpus } else { rounds }
 }
 
-/// A phase tells no kinds of transfers: all are taken as loads of lines modified elsewhere.
+/// Returns the load of a phase. A phase does not distinguish kinds of transfers, so all are taken as loads of
+/// lines modified elsewhere.
 pub fn load_of(part: &Part) -> Load {
     let &Part { instructions, string_iterations: iterations, transfers, ipi_targets, .. } = part;
     Load { instructions, iterations, read_modified: transfers, targets: ipi_targets, ..Load::default() }
 }
 
-/// What is drawn for so many of them per second if all CPUs did that.
+/// Returns the plotted value if all CPUs did `rate` operations per second.
 pub fn of_rate(plot: Plot, apart: u16, rate: f64, cpus: u16) -> f64 {
     let all = f64::from(cpus);
     match plot {

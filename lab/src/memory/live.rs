@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 
 use super::snapshot::{Linux, Region, Snapshot};
 
-/// Bytes of a `vm_area_struct` where `/proc/slabinfo` may not be read: Linux 6.18's.
+/// The bytes of a `vm_area_struct` of Linux 6.18, used if `/proc/slabinfo` may not be read.
 pub const VMA_BYTES: u64 = 192;
-/// Pages that a 47-bit user space has: what lies above is the kernel's.
+/// The pages of a 47-bit user space. Higher pages are the kernel's.
 const USER_PAGES: u64 = 1 << 35;
-/// Bits of a word of `/proc/PID/pagemap` (Linux: admin-guide/mm/pagemap.rst): in memory, or swapped out.
+/// Bits of a word of `/proc/PID/pagemap` (Linux: admin-guide/mm/pagemap.rst): present, or swapped out.
 const HAS_MEMORY: u64 = 1 << 63 | 1 << 62;
 
-/// Process `pid` as it is now.
+/// Returns a snapshot of process `pid`.
 pub fn snapshot(pid: u32) -> Result<Snapshot> {
     let read = |name: &str| {
         fs::read_to_string(format!("/proc/{pid}/{name}")).with_context(|| format!("process {pid}: {name}"))
@@ -42,7 +42,7 @@ fn regions(maps: &str) -> Result<Vec<Region>> {
     all.filter(|region| region.as_ref().map_or(true, |region| region.start < USER_PAGES)).collect()
 }
 
-/// One line of `maps`. Files are numbered in the order in which they turn up.
+/// Parses one line of `maps`. Files are numbered in the order in which they occur.
 fn region(line: &str, files: &mut HashMap<String, u64>) -> Result<Region> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [range, mode, offset, device, inode, ..] = words[..] else { anyhow::bail!("too short") };
@@ -62,7 +62,7 @@ fn region(line: &str, files: &mut HashMap<String, u64>) -> Result<Region> {
     })
 }
 
-/// The runs of pages of `region` that have memory.
+/// Returns the runs of pages of `region` that have memory.
 fn resident(pagemap: &File, region: &Region) -> Result<Vec<(u64, u64)>> {
     const CHUNK: u64 = 1 << 16;
     let mut runs: Vec<(u64, u64)> = Vec::new();
@@ -88,7 +88,7 @@ fn status_field(status: &str, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// The fourth column of `/proc/slabinfo`, which only root may read.
+/// Returns the fourth column of `/proc/slabinfo`, which only root may read.
 fn vma_bytes() -> Option<u64> {
     let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
     let line = slabs.lines().find(|line| line.starts_with("vm_area_struct "))?;
