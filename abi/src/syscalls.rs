@@ -67,7 +67,7 @@ macro_rules! for_each_syscall {
             56 clone partial "no namespaces; CLONE_PTRACE, CLONE_SYSVSEM and CLONE_IO have no effect";
             57 fork full;
             58 vfork full;
-            59 execve partial "nobody but root runs here: set-user-id bits mean nothing";
+            59 execve partial "all processes are root's, so set-user-id bits mean nothing";
             60 exit full;
             61 wait4 full;
             62 kill full;
