@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_instructions_while_anybody_runs_and_real_time_while_nobody_does() {
+    fn follows_instructions_while_a_cpu_runs_and_real_time_otherwise() {
         let clock = Clock::default();
         let at = |now, done| clock.read(|| now, || done).unwrap();
         clock.start(1_000);

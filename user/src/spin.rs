@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_passes_before_all_have_arrived() {
+    fn no_thread_passes_before_all_have_arrived() {
         const THREADS: usize = 4;
         let (barrier, arrivals) = (Barrier::new(THREADS, true), AtomicUsize::new(0));
         std::thread::scope(|scope| {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_stays_until_somebody_finds_it_false() {
+    fn a_core_stays_until_another_finds_it_false() {
         let (hints, core) = (Hints::new(), CoreId::new(70));
         assert!(hints.announce(core) && !hints.announce(core), "it is new once");
         assert!(hints.withdraw(core, || true), "it has become true again");

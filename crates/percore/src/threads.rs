@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_elsewhere_than_it_was_pinned_is_found_out() {
+    fn a_caller_on_another_core_than_its_pin_panics() {
         let core = enter(CoreId::new(20));
         pin().assert_here();
         // SAFETY: nothing that belongs to a core is touched by this token.

@@ -134,7 +134,7 @@ fn no_work_is_missed(
 }
 
 #[test]
-fn who_goes_idle_and_who_gives_work_see_each_other() {
+fn an_idle_core_and_a_giver_see_each_other() {
     no_work_is_missed(|_| (), |_| ());
 }
 

@@ -91,7 +91,7 @@ fn the_keys_of_a_block_get_their_parts_when_it_is_cut() {
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of slots by ways that the others take too")]
-fn a_holder_who_needs_no_parts_leaves_what_is_alike_folded() {
+fn a_holder_that_needs_no_parts_leaves_equal_slots_folded() {
     let piece = START + 5..START + 6;
     filled(START..START + BLOCK, SAME, |pin, map| {
         drop(map.lock_range(pin, piece.clone(), IfDiffering).unwrap());

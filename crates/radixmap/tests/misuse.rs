@@ -294,7 +294,7 @@ fn bits_of_the_map_s_own_are_refused() {
 /// In a release build the core waits for ever.
 #[cfg(debug_assertions)]
 #[test]
-fn who_waits_for_himself_is_told_so() {
+fn a_core_that_waits_for_itself_panics() {
     on_map(|pin, map| {
         fill(map, pin, FAR, 2);
         fill(map, pin, 0..4, 2);
@@ -449,7 +449,7 @@ fn a_map_is_taken_apart_piece_by_piece() {
 /// The map is leaked there, also while the thread unwinds.
 #[test]
 #[cfg_attr(miri, ignore = "what is leaked is found")]
-fn a_map_may_be_dropped_by_whoever_has_it() {
+fn a_map_may_be_dropped_by_any_thread() {
     let refcache = Arc::new(domain());
     let counters = Arc::new(NodeCounters::new(CORES));
     let make = || {

@@ -86,7 +86,7 @@ fn epochs_stand_still_while_nothing_waits() {
 }
 
 #[test]
-fn nobody_waits_for_a_core_that_is_offline() {
+fn no_core_waits_for_one_that_is_offline() {
     let machine = machine(3, 10);
     machine.domain.offline(&core(1));
     machine.retire(0);
@@ -162,7 +162,7 @@ fn a_backlog_asks_for_haste_until_it_had_a_grace_period() {
 }
 
 #[test]
-fn waiting_for_readers_who_are_away() {
+fn waiting_for_readers_that_are_away() {
     let machine = machine(2, 10);
     machine.domain.offline(&core(1));
     let before = machine.domain.epoch();

@@ -142,7 +142,7 @@ fn the_last_of_a_family() {
 }
 
 #[test]
-fn nobody_sees_anothers_writes() {
+fn no_space_sees_another_s_writes() {
     std::thread::scope(|scope| {
         (0..THREADS as u64).for_each(|thread| drop(scope.spawn(move || play(thread))))
     });

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_and_takes_no_interrupts_is_found_out() {
+    fn a_core_that_waits_without_interrupts_is_detected() {
         let machine = Machine::new(1, 0);
         let core = machine.attend(0);
         assert!(waits(&core));

@@ -69,7 +69,7 @@ fn neighbours_in_a_leaf_never_meet() {
 }
 
 #[test]
-fn two_who_share_pages_are_known_by_name() {
+fn two_sharers_are_known_by_name() {
     let (world, leaf) = leaf_of(8, 2, 100);
     assert_eq!(world.count(Event::FillFault), 100, "the second has a page of its own");
     for page in 0..100 {
@@ -299,7 +299,7 @@ fn a_leaf_that_becomes_a_huge_page_has_no_owner() {
 }
 
 #[test]
-fn who_drops_its_tables_is_not_shot_at_and_comes_back() {
+fn a_core_without_tables_is_not_shot_at_and_comes_back() {
     let (world, _) = leaf_of(4, 4, 40);
     let page = |at| pages(LEAF_START + at, 1);
     world.machine.on(3, |pin| world.drop_tables(pin));

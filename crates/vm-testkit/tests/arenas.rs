@@ -35,7 +35,7 @@ fn looks(world: &World, pin: &Pinned) -> u64 {
 }
 
 #[test]
-fn who_maps_and_unmaps_in_a_loop_stays_on_the_same_pages() {
+fn mapping_and_unmapping_in_a_loop_stays_on_the_same_pages() {
     let world = world(4);
     world.machine.on_each(|pin| {
         for pages in [1, 3, 512, 2000] {

@@ -73,7 +73,7 @@ fn on_compressed(test: impl Fn(&World, &Pinned)) {
 }
 
 #[test]
-fn what_nobody_touches_for_a_turn_leaves_and_comes_back() {
+fn untouched_pages_leave_and_come_back() {
     on_compressed(|world, pin| {
         assert_eq!(resident(world, pin, all()), Resident { compressed: PAGES, ..Resident::default() });
         assert!(!world.space.frame(pin, page(START), vm::Access::Read, &mut |_| panic!("there is none")));
@@ -144,7 +144,7 @@ fn what_moves_stays_compressed() {
 }
 
 #[test]
-fn a_child_has_the_same_bytes_and_nobody_else_s_writes() {
+fn a_child_has_the_same_bytes_and_no_others_writes() {
     on_compressed(|world, pin| {
         for child in Forks::ALL.map(|forks| world.fork_as(pin, forks).unwrap()) {
             assert_eq!(world.frames().compressed(), PAGES as usize, "held twice, kept once");

@@ -149,7 +149,7 @@ fn a_visitor_uses_no_space() {
 }
 
 #[test]
-fn who_says_what_copies_and_moved_pages_show_uses_no_space() {
+fn callbacks_of_copies_and_moves_must_not_use_a_space() {
     for design in Design::ALL {
         let world = world(design);
         let child = world.machine.on(0, |pin| world.sibling(pin)).unwrap();

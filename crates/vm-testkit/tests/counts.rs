@@ -40,7 +40,7 @@ fn local(world: &World) -> u64 {
 }
 
 #[test]
-fn local_shoots_at_nobody() {
+fn local_shoots_at_no_core() {
     for cores in [1, 2, 8, 64] {
         let world = world(cores, Tables::PerCore);
         let rounds = local(&world);
@@ -81,7 +81,7 @@ fn pipeline_shoots_at_exactly_one() {
 }
 
 #[test]
-fn pages_nobody_touched_cost_nothing_to_take_away() {
+fn untouched_pages_cost_nothing_to_unmap() {
     for tables in ALL_TABLES {
         let world = world(4, tables);
         let pages = anywhere(&world, 0, 5000);

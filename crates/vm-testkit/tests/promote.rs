@@ -40,7 +40,7 @@ fn assert_promoted(world: &World) {
 }
 
 #[test]
-fn who_fills_a_block_in_order_has_a_huge_page_in_the_end() {
+fn filling_a_block_in_order_ends_with_a_huge_page() {
     for_each_world(|world| {
         fill(world, 1);
         assert_eq!((world.count(Event::AllocFault), world.count(Event::HugeFault)), (HUGE_PAGES, 0));

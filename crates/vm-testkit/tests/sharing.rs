@@ -147,7 +147,7 @@ fn the_last_holder_writes_in_place() {
 }
 
 #[test]
-fn who_is_not_known_to_be_the_last_copies_and_loses_nothing() {
+fn an_unconfirmed_last_holder_copies_and_loses_nothing() {
     on_every_design(|world, pin, _| {
         map(world, pin, range(100, 1), RW, Shows::Zeroes);
         world.store(pin, page(100), 1, 1).unwrap();
@@ -213,7 +213,7 @@ fn what_is_folded_stays_folded_in_a_child() {
 }
 
 #[test]
-fn fork_shoots_at_exactly_those_who_could_write() {
+fn fork_shoots_at_exactly_the_cores_that_could_write() {
     let world = World::radix(Setup::new(), Tables::PerCore);
     let on = |core, at| world.machine.on(core, |pin| world.store(pin, page(at), 0, 1).unwrap());
     world.machine.on(0, |pin| map(&world, pin, range(100, 50), RW, Shows::Zeroes));

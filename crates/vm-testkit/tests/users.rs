@@ -35,7 +35,7 @@ fn end(world: Arc<World>) {
 }
 
 #[test]
-fn who_has_left_is_not_shot_at_until_it_comes_back() {
+fn a_core_that_left_is_not_shot_at_until_it_comes_back() {
     for world in worlds() {
         unmap(&world);
         assert_eq!(world.count(Event::IpiTarget), 0);

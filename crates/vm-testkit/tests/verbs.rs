@@ -123,7 +123,7 @@ fn protect_changes_the_pages_before_a_hole_on_every_core() {
 
 /// Pages behind the hole are not touched: no core is interrupted for them.
 #[test]
-fn protect_shoots_at_nobody_for_pages_after_a_hole() {
+fn protect_shoots_at_no_core_for_pages_after_a_hole() {
     for_each_design(Setup::new(), |world| {
         world.machine.on(0, |pin| {
             fixed(&world, pin, range(100, 1), RW);

@@ -38,7 +38,7 @@ fn together(count: usize, slack: u64, work: impl Fn(&Gate, &[CpuState], usize) +
 }
 
 #[test]
-fn nobody_is_further_ahead_than_the_slack_and_a_block() {
+fn no_cpu_is_further_ahead_than_the_slack_and_a_block() {
     let gate = together(5, 100, |gate, cpus, me| {
         for _ in 0..2_000 {
             advance(gate, cpus, me, 7);
@@ -53,7 +53,7 @@ fn nobody_is_further_ahead_than_the_slack_and_a_block() {
 }
 
 #[test]
-fn nobody_waits_for_a_cpu_that_idles() {
+fn no_cpu_waits_for_one_that_idles() {
     let gate = together(2, 10, |gate, cpus, me| {
         if me == 0 {
             gate.leave(&cpus[0]);
@@ -155,7 +155,7 @@ fn a_stuck_cpu_is_escaped_from_and_waited_for_again() {
 }
 
 #[test]
-fn a_closed_gate_holds_nobody() {
+fn a_closed_gate_holds_no_cpu() {
     let (gate, cpus) = (Gate::new(10), cpus(2));
     (0..100).for_each(|_| advance(&gate, &cpus, 0, 100));
     let cpus = self::cpus(2);

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_of_a_hundred_rounds_map_and_they_are_spread() {
+    fn rounds_that_map_are_spread_over_a_hundred() {
         for percent in 0..=100 {
             let mapping: Vec<u64> = (0..1000).filter(|round| maps(*round, percent)).collect();
             assert_eq!(mapping.len() as u64, 10 * percent);

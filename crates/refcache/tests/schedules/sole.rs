@@ -50,7 +50,7 @@ fn a_reference_that_came_and_went_delays_no_more_than_one_that_went() {
 }
 
 #[test]
-fn a_decrement_that_overtakes_an_increment_makes_nobody_sole() {
+fn a_decrement_that_overtakes_an_increment_makes_no_holder_sole() {
     let mut world = World::new(Config { cache_slots: 1, ..roomy(2) });
     let (object, other) = (world.watched_object(2), world.object(1));
     world.tick(1);

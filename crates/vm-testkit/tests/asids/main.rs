@@ -88,7 +88,7 @@ proptest! {
 /// Two spaces in turn, with pages that no core invalidates: each finds its translations again, unless there
 /// is one number only.
 #[test]
-fn who_comes_back_finds_its_translations() {
+fn a_core_that_comes_back_finds_its_translations() {
     fn hits<const NUMBERS: u64>() -> usize {
         let mut core = Core::<NUMBERS>::new(2);
         for space in [0, 1, 0, 1] {

@@ -39,6 +39,6 @@ fn any_number_is_an_address() {
 }
 
 #[test]
-fn everybody_at_once() {
+fn all_cores_at_once() {
     each_design(2, everybody::round);
 }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_back_soon_finds_its_number() {
+    fn a_space_that_comes_back_soon_finds_its_number() {
         let (core, spaces) = (Asids::<3>::new(), [const { Asid::new() }; 3]);
         let first = spaces.each_ref().map(|space| core.give(space));
         let again = spaces.each_ref().map(|space| core.give(space));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_late_finds_it_taken() {
+    fn a_space_that_comes_back_late_finds_it_taken() {
         let (core, spaces) = (Asids::<3>::new(), [const { Asid::new() }; 4]);
         let first = spaces.each_ref().map(|space| core.give(space).number);
         assert_eq!(first[3], first[0]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forgets_gets_another() {
+    fn a_space_that_forgets_gets_another() {
         let (core, space) = (Asids::<3>::new(), Asid::new());
         let before = core.give(&space);
         space.forget();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_here_is_interrupted_and_misses_nothing() {
+    fn a_present_core_is_interrupted_and_misses_nothing() {
         let core = Presence::new();
         assert_eq!(core.enter(), None);
         assert!(core.must_interrupt(pages(1, 2)));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fills_from_elsewhere_hears_what_it_missed() {
+    fn a_fill_from_elsewhere_sees_missed_notes() {
         let core = Presence::new();
         assert!(!core.must_interrupt(pages(1000, 1001)));
         assert_eq!((core.catch_up(), core.catch_up()), (Some(pages(512, 1024)), None));

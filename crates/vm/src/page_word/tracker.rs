@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn coarse_sets_miss_nobody_and_name_no_core_that_is_not_there() {
+    fn coarse_sets_miss_no_core_and_name_no_absent_one() {
         for machine in [17, 64, 100, 255, 256] {
             let grain = Grain::new(machine);
             let cores = [0, machine / 3, machine / 2, machine - 1];

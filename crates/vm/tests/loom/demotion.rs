@@ -175,12 +175,12 @@ fn link_and_walk(world: &World, core: usize) {
 }
 
 #[test]
-fn who_is_linked_and_links_once_more() {
+fn a_linked_core_links_once_more() {
     race(&[0, 1], &[1], link_and_walk);
 }
 
 #[test]
-fn who_comes_to_the_leaf() {
+fn a_core_comes_to_the_leaf() {
     race(&[0, 1], &[2], link_and_walk);
 }
 
@@ -224,7 +224,7 @@ fn who_comes_to_the_leaf_before_anything_is_counted() {
 }
 
 #[test]
-fn who_drops_its_tables() {
+fn a_core_drops_its_tables() {
     race(&[0, 1], &[1], |world, core| {
         *world.cores[core].lock().unwrap() = Core::default();
         if world.leaf().leave(id(core)) {
@@ -237,7 +237,7 @@ fn who_drops_its_tables() {
 /// A core in the set stores only the page's word (`linkage.rs`, 5). If it is unlinked at the same time, it
 /// still finds the page after few faults, through the leaf or in a page of its own.
 #[test]
-fn who_fills_by_one_store() {
+fn a_core_fills_by_one_store() {
     check(3, || {
         let world = World::new(&[0, 1], 0);
         let theirs = world.clone();

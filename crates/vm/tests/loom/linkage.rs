@@ -105,7 +105,7 @@ fn who_begins_late_does_not_find_what_was_invalidated() {
 
 /// The third user of a page makes the leaf shared while the page beside it goes, and a fourth comes by that.
 #[test]
-fn who_links_a_leaf_that_becomes_shared_is_seen_as_well() {
+fn a_core_that_links_a_leaf_becoming_shared_is_seen() {
     check(3, || {
         let leaf = Leaf::new();
         leaf.linkage().may_link(core(0));
@@ -188,7 +188,7 @@ fn a_core_that_drops_its_tables_during_a_reset_holds_the_leaf_no_more() {
 
 /// A core drops its tables, and faults again, while another one takes a page back.
 #[test]
-fn who_comes_back_after_it_dropped_its_tables_is_seen() {
+fn a_core_back_after_dropping_its_tables_is_seen() {
     check(3, || {
         let leaf = Leaf::new();
         leaf.linkage().may_link(core(1));

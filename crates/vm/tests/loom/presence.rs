@@ -37,7 +37,7 @@ fn page() -> PageRange {
 
 /// A core that is not interrupted has cleared the page before it can use it again, however often it entered
 /// meanwhile.
-fn nobody_uses_what_was_freed(visits: usize, preemptions: usize) {
+fn no_core_uses_a_freed_page(visits: usize, preemptions: usize) {
     check(preemptions, move || {
         let core = Arc::new(Core::new());
         let target = core.clone();
@@ -51,12 +51,12 @@ fn nobody_uses_what_was_freed(visits: usize, preemptions: usize) {
 
 #[test]
 fn a_core_that_comes_and_goes_hears_of_the_removal() {
-    nobody_uses_what_was_freed(1, 4);
+    no_core_uses_a_freed_page(1, 4);
 }
 
 #[test]
 fn a_core_that_comes_twice_hears_of_the_removal() {
-    nobody_uses_what_was_freed(2, 3);
+    no_core_uses_a_freed_page(2, 3);
 }
 
 /// A core that stays is interrupted, or cleared the page as it came.
@@ -74,7 +74,7 @@ fn a_core_that_stays_is_interrupted_or_has_cleared() {
 
 /// Memory that hardware reads outside the core's own tables, such as a leaf's word, is not cleared by the
 /// note: a core that has taken the note reads what is there now.
-fn who_hears_a_note_finds_what_came_before_it(hear: fn(&Presence) -> Option<PageRange>) {
+fn a_core_that_sees_a_note_sees_the_writes_before_it(hear: fn(&Presence) -> Option<PageRange>) {
     check(3, move || {
         let core = Arc::new(Core::new());
         let target = core.clone();
@@ -88,12 +88,12 @@ fn who_hears_a_note_finds_what_came_before_it(hear: fn(&Presence) -> Option<Page
 
 #[test]
 fn who_comes_finds_what_came_before_the_note() {
-    who_hears_a_note_finds_what_came_before_it(Presence::enter);
+    a_core_that_sees_a_note_sees_the_writes_before_it(Presence::enter);
 }
 
 #[test]
 fn who_fills_from_elsewhere_finds_what_came_before_the_note() {
-    who_hears_a_note_finds_what_came_before_it(Presence::catch_up);
+    a_core_that_sees_a_note_sees_the_writes_before_it(Presence::catch_up);
 }
 
 /// A core uses a frame and leaves. A core that need not interrupt it gives the frame to another user.

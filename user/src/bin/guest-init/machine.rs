@@ -66,7 +66,7 @@ pub fn booted() -> Value {
 }
 
 /// Kills every other process, so that none holds the program's pipes open.
-pub fn kill_everybody_else() {
+pub fn kill_all_others() {
     // SAFETY: only sends signals, and -1 spares process 1.
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }

@@ -50,7 +50,7 @@ fn run(control: &File) -> Result<Value, program::Failure> {
     let pumps = pumps(&mut child, control, out, err);
     let status = child.wait().map_err(|error| program::Failure::guest("wait", error))?;
     marker::stop();
-    machine::kill_everybody_else();
+    machine::kill_all_others();
     pumps.into_iter().for_each(|pump| pump.join().expect("a pump panicked"));
     Ok(end_of(status))
 }
