@@ -53,7 +53,7 @@ pub struct Arguments {
 /// Runs the suites and returns their status.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(place::root()).args(["xtask", "test"]);
+    cargo.current_dir(place::checkout("radixvm test")?).args(["xtask", "test"]);
     cargo.args(arguments.quick.then_some("--quick")).args(arguments.nightly.then_some("--nightly"));
     cargo.args(arguments.suite.iter().map(word)).args(&arguments.more);
     let status = cargo.status().context("cannot start cargo")?;

@@ -21,7 +21,9 @@ const SPARE: u64 = 16 << 20;
 /// Takes the large files of `tree` and puts them on a disk. The tree keeps their names, and the list of them in
 /// `.radixvm/disk` for the guest's init.
 pub fn take(tree: &mut Tree) -> Result<File> {
-    let folder = tempfile::tempdir_in(place::cache()).context("no place for the disk")?;
+    let cache = place::cache();
+    let folder = fs::create_dir_all(&cache).and_then(|()| tempfile::tempdir_in(cache));
+    let folder = folder.context("no place for the disk")?;
     let mut names = Vec::new();
     let mut bytes = SPARE;
     for (number, (name, permissions, content)) in tree.take_large(LARGE).into_iter().enumerate() {

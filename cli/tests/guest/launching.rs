@@ -53,8 +53,9 @@ fn the_launcher_is_silent_when_nothing_is_to_be_done() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "hello on stderr\n");
 }
 
-/// The launcher on a poor machine: only these commands, each a link to the real one or a script.
-fn launch_poorly(name: &str, scripts: &[(&str, &str)]) -> (Option<i32>, String) {
+/// The launcher on a poor machine where nothing is built yet: only these commands, each a link to the real one or a script.
+fn launch_poorly(verb: &str, scripts: &[(&str, &str)]) -> (Option<i32>, String) {
+    let name = "poor";
     let folder = scratch(name);
     fs::remove_dir_all(&folder).and_then(|()| fs::create_dir(&folder)).unwrap();
     for word in ["bash", "env", "dirname", "basename", "readlink"] {
@@ -67,8 +68,8 @@ fn launch_poorly(name: &str, scripts: &[(&str, &str)]) -> (Option<i32>, String) 
         fs::set_permissions(folder.join(word), PermissionsExt::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new(root().join("radixvm"));
-    let output =
-        command.arg("doctor").env_clear().env("PATH", &folder).stdin(Stdio::null()).output().unwrap();
+    command.arg(verb).env_clear().env("PATH", &folder).env("CARGO_TARGET_DIR", folder.join("target"));
+    let output = command.stdin(Stdio::null()).output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -79,20 +80,64 @@ fn the_launcher_says_what_it_cannot_install() {
     let (sudo, refusing) = (("sudo", "\"$@\""), ("sudo", "exit 1"));
     let (qemu, gcc) = (("qemu-system-x86_64", ""), ("gcc", ""));
     for (scripts, said) in [
-        (&[user][..], "please install: qemu-system-x86 gcc"),
-        (&[user, apt], "have root run apt-get install qemu-system-x86 gcc"),
+        (&[user][..], "please install what brings qemu-system-x86_64"),
+        (&[user, qemu], "please install what brings gcc"),
+        (&[user, apt], "missing here: qemu-system-x86; have root run: apt-get install qemu-system-x86"),
         (&[user, apt, sudo], "could not update the package lists"),
         (&[user, apt, refusing], "could not update the package lists"),
         (&[user, apt, qemu, gcc], "get it from https://rustup.rs"),
         (&[user, apt, sudo, qemu, gcc], "get it from https://rustup.rs"),
         (&[user, qemu, gcc, ("cargo", ""), ("rustc", "exit 1")], "rustc does not work"),
         (&[user, qemu, gcc, ("cargo", "exit 1")], "get it from https://rustup.rs"),
+        (
+            &[user, qemu, gcc, ("cargo", ""), ("rustc", "echo /none")],
+            "no target x86_64-unknown-none, and no rustup",
+        ),
+        (
+            &[user, qemu, gcc, ("cargo", ""), ("rustc", "echo /none"), ("rustup", "exit 1")],
+            "is there a network? Else run there: rustup target add x86_64-unknown-none",
+        ),
     ] {
-        let (status, text) = launch_poorly("poor", scripts);
+        let (status, text) = launch_poorly("doctor", scripts);
         assert_eq!(status, Some(125), "{text}");
         let last = text.lines().last().unwrap();
         assert!(last.starts_with("radixvm: ") && last.contains(said), "{scripts:?}: {text}");
     }
+}
+
+/// A distribution of another kind: what is missing is listed, and the launcher goes on with what is there.
+#[test]
+fn without_apt_the_launcher_names_what_is_missing_and_goes_on() {
+    let (status, text) =
+        launch_poorly("test", &[("id", "echo 1000"), ("qemu-system-x86_64", ""), ("gcc", "")]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "radixvm: not found here, by the names of Debian's packages: musl-tools", "{text}");
+    assert!(lines[1].contains("Rust is missing"), "{text}");
+    assert_eq!((status, lines.len()), (Some(125), 2), "{text}");
+}
+
+#[test]
+fn what_is_built_runs_without_cargo() {
+    let mut command = radixvm();
+    command.env("CARGO", "/no/such/cargo").args(["run", "show", "/proc/meminfo"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stdout.starts_with(b"MemTotal:"), "{output:?}");
+}
+
+#[test]
+fn what_must_be_built_where_nothing_can_be_is_named() {
+    let output = radixvm().env("CARGO_TARGET_DIR", "/etc/passwd/x").args(["run", "local"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let said = "the programs must be built (not built here yet), and /etc/passwd cannot be written";
+    assert!(output.status.code() == Some(125) && text.contains(said), "{text}");
+    let mut launcher = Command::new(root().join("radixvm"));
+    let output = launcher.arg("doctor").env("CARGO_TARGET_DIR", "/etc/passwd/x").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(
+        text.contains("the command must be built (") && text.contains("/etc/passwd cannot be written"),
+        "{text}"
+    );
 }
 
 #[test]
