@@ -23,6 +23,12 @@ impl StatusError {
     pub fn error(status: u8, text: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(StatusError { status, text: text.into() })
     }
+
+    /// Returns the error of work that a signal to this process ended.
+    pub fn interrupted(signal: i32) -> anyhow::Error {
+        let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+        Self::error(128 + signal as u8, format!("interrupted by {name}"))
+    }
 }
 
 impl fmt::Display for StatusError {
@@ -32,3 +38,23 @@ impl fmt::Display for StatusError {
 }
 
 impl std::error::Error for StatusError {}
+
+/// Returns whether an error is that a signal ended the work: nothing else is to be tried then.
+pub fn is_interrupt(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<StatusError>().is_some_and(|error| error.status > 128)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_is_seen_through_what_was_added() {
+        let error = Err::<(), _>(StatusError::interrupted(2)).context("local on stock Linux").unwrap_err();
+        assert_eq!(format!("{error:#}"), "local on stock Linux: interrupted by SIGINT");
+        assert_eq!(error.downcast_ref::<StatusError>().map(|error| error.status), Some(130));
+        assert!(is_interrupt(&error) && !is_interrupt(&StatusError::error(FAILED, "")));
+    }
+}

@@ -6,6 +6,7 @@ pub mod crash;
 pub mod exit_status;
 pub mod front;
 pub mod guest;
+pub mod leftovers;
 pub mod measure;
 pub mod meter;
 pub mod options;

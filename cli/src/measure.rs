@@ -82,7 +82,7 @@ fn run(system: System, huge: Huge, task: &Task, size: Size) -> Result<Report> {
     let mut plan = system::plan(system, &job(task)?, size, streams)?;
     plan.command_line += &system::huge(system, huge);
     plan.limit = Some(LIMIT);
-    let outcome = session::run(plan, &mut |_| {})?;
+    let outcome = session::run_unwatched(plan)?;
     if outcome.end != End::Exited(0) {
         bail!("{:?}: {}", outcome.end, String::from_utf8_lossy(&stderr.take()).trim());
     }
@@ -101,7 +101,7 @@ fn job(task: &Task) -> Result<Job> {
 
 /// Returns the accelerator for measurements, which is KVM if it works.
 pub fn accel() -> Result<Accel> {
-    let works = crate::guest::kvm::trouble(Path::new(&artifacts::kernel()?)).is_none();
+    let works = crate::guest::kvm::trouble(Path::new(&artifacts::kernel()?))?.is_none();
     Ok(if works { Accel::Kvm } else { Accel::Tcg })
 }
 

@@ -2,8 +2,44 @@
 
 use std::ffi::OsString;
 
+use std::time::Duration;
+
 use abi::config::Choice;
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use crate::guest::{boot_clock, linux};
+
+/// Options of all commands that boot guests.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Guests {
+    /// Stock kernel to compare with: a version such as 6.1 or 6.12, or a kernel's file
+    ///
+    /// A version is looked up among the kernels that were fetched and in the distribution's package lists; 6.12 means its
+    /// newest package. Without this option it is the kernel that the distribution recommends.
+    #[arg(long, value_name = "VERSION|FILE")]
+    linux: Option<String>,
+    /// Seconds that a guest may take to boot; those in which QEMU waits for a processor do not count
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    boot_limit: Option<u64>,
+}
+
+impl Guests {
+    /// Makes them hold for this process.
+    pub fn apply(&self) {
+        if let Some(word) = &self.linux {
+            linux::ask_for(word);
+        }
+        if let Some(seconds) = self.boot_limit {
+            boot_clock::set_limit(Duration::from_secs(seconds));
+        }
+    }
+
+    /// Returns whether a stock kernel was named.
+    pub fn name_linux(&self) -> bool {
+        self.linux.is_some()
+    }
+}
 
 /// Bytes from `512M`, `2G`, or a plain number of MiB as QEMU has it.
 pub fn size(text: &str) -> Result<u64, String> {

@@ -7,13 +7,18 @@ use anyhow::{Context, Result};
 use rustix::fs::{Access, access};
 
 /// What an installed command keeps beside it: the kernel, the programs, the plugin, and files of the repository.
-const LIBRARY: &str = "lib/radixvm";
+pub const LIBRARY: &str = "lib/radixvm";
 /// In there, what a checkout builds.
-const ARTIFACTS: &str = "artifacts";
+pub const ARTIFACTS: &str = "artifacts";
 
 /// Returns the checkout's root, or the folder of an installed command that has the repository's data files by the same names.
 pub fn root() -> PathBuf {
     library().or_else(|| std::env::var_os("RADIXVM_HOME").map(PathBuf::from)).unwrap_or_else(built_at)
+}
+
+/// Returns the root of the checkout in which this command was built, which the debugging information of what was built with it names.
+pub fn built_at() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ lies in the repository").to_owned()
 }
 
 /// Returns the folder with the kernel, the programs and the plugin, if this command is installed.
@@ -44,10 +49,6 @@ fn beside(command: &Path) -> Option<PathBuf> {
     libraries.into_iter().find(|library| library.join(ARTIFACTS).join("kernel").is_file())
 }
 
-fn built_at() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ lies in the repository").to_owned()
-}
-
 /// Returns the folder that cargo builds into.
 pub fn target() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
@@ -57,6 +58,11 @@ pub fn target() -> PathBuf {
 /// be written, else the user's.
 pub fn cache() -> PathBuf {
     checkouts_cache().filter(|folder| can_be_written(folder)).unwrap_or_else(users_cache)
+}
+
+/// Returns the folders in which something may have been kept earlier.
+pub fn caches() -> Vec<PathBuf> {
+    checkouts_cache().into_iter().chain([users_cache()]).collect()
 }
 
 fn checkouts_cache() -> Option<PathBuf> {

@@ -19,7 +19,15 @@ pub fn eprint_plain(text: &str) {
 
 /// Prints text on stdout as it is, but harmless.
 pub fn print_plain(text: impl Display) -> io::Result<()> {
-    io::stdout().write_all(plain(&text.to_string()).as_bytes())
+    io::stdout().write_all(plain(&text.to_string()).as_bytes()).map_err(named)
+}
+
+/// A full disk is named as that of the output. A closed pipe is no error that a person is told.
+fn named(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => error,
+        kind => io::Error::new(kind, format!("standard output: {error}")),
+    }
 }
 
 /// Escapes every character that controls a terminal or the direction of text. Line ends stay.
@@ -67,6 +75,13 @@ mod tests {
     fn text_stays_as_it_is() {
         let text = "one\n  two … größer 漢字\n";
         assert_eq!(plain(text), text);
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_named() {
+        let full = named(io::Error::from_raw_os_error(28));
+        assert_eq!(full.to_string(), "standard output: No space left on device (os error 28)");
+        assert_eq!(named(io::ErrorKind::BrokenPipe.into()).kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub struct Cost {
     pub radixvm: f64,
     /// Instructions on stock Linux.
     pub linux: f64,
+    /// The stock kernel's version.
+    pub linux_version: String,
     /// RadixVM's as a multiple of Linux's.
     pub ratio: f64,
     /// The ratio to reach.
@@ -132,12 +134,14 @@ fn cost(call: &'static Call, memory: u64, huge: Huge) -> Result<Cost> {
     };
     let (radixvm, linux) = (instructions(System::DEFAULT)?, instructions(System::Linux)?);
     let (ratio, limit) = (radixvm / linux, open.unwrap_or(target));
-    Ok(Cost { call: name, program, arguments: arguments.to_vec(), radixvm, linux, ratio, target, limit })
+    let (arguments, linux_version) = (arguments.to_vec(), System::Linux.version()?);
+    Ok(Cost { call: name, program, arguments, radixvm, linux, linux_version, ratio, target, limit })
 }
 
 /// The costs side by side.
 pub fn table(costs: &[Cost]) -> Table {
-    let mut table = Table::new(["call", "RadixVM", "stock Linux", "ratio", "limit", "to reach"]);
+    let linux = System::Linux.to_string();
+    let mut table = Table::new(["call", "RadixVM", &linux, "ratio", "limit", "to reach"]);
     for cost in costs {
         table.row([
             cost.call.to_owned(),
@@ -163,13 +167,14 @@ mod tests {
             arguments: vec!["mmap"],
             radixvm: 500.0,
             linux: 2000.0,
+            linux_version: "6.1".to_owned(),
             ratio: 0.25,
             target: 0.5,
             limit: 0.75,
         };
-        let keys = "call program arguments radixvm linux ratio target limit";
+        let keys = "call program arguments radixvm linux linux_version ratio target limit";
         let json = serde_json::to_value(&cost).unwrap();
-        assert!(keys.split(' ').all(|key| json.get(key).is_some()) && json.as_object().unwrap().len() == 8);
+        assert!(keys.split(' ').all(|key| json.get(key).is_some()) && json.as_object().unwrap().len() == 9);
         let text = table(&[cost]).to_string();
         assert!(
             text.contains("2,000")

@@ -53,7 +53,7 @@ pub fn run(scope: &Scope) -> Result<Vec<Row>> {
             step.tell(&format!("run {repeat} of {}: {}", scope.repeats, cell.name()));
             let size = Size { cpus: cell.cpus, memory: scope.memory, accel: scope.accel };
             let report = measure(cell.system, scope.huge, &cell.task(), size)?;
-            runs.push(Row::new(cell.program, cell.system, cell.cpus, &report));
+            runs.push(Row::new(cell.program, cell.system, &cell.system.version()?, cell.cpus, &report));
         }
     }
     let mut rows: Vec<Row> =

@@ -7,6 +7,7 @@ use plotters::coord::types::RangedCoordi32;
 use plotters::prelude::*;
 
 use super::row::Row;
+use launch::guest::linux;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordi32, LogCoord<f64>>>;
@@ -39,6 +40,11 @@ const CURVES: [Curve; 3] = [
 ];
 
 impl Curve {
+    /// The stock kernel's with its version.
+    fn label(&self) -> String {
+        if self.system == "linux" { linux::name() } else { self.label.to_owned() }
+    }
+
     fn owns(&self, row: &Row) -> bool {
         row.system == self.system && row.tables.as_deref() == self.tables
     }
@@ -106,7 +112,7 @@ fn draw_curve(chart: &mut Chart<'_>, curve: &Curve, rows: &[&Row], cpus: &[u16])
     let points: Vec<(i32, f64)> = owned.map(|row| (place(row.cpus), row.rounds_per_s)).collect();
     let style = curve.color.stroke_width(2);
     let drawn = chart.draw_series(LineSeries::new(points, style).point_size(4))?;
-    drawn.label(curve.label).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    drawn.label(curve.label()).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     Ok(())
 }
 
@@ -139,7 +145,8 @@ mod tests {
         for program in ["local", "pipeline"] {
             for cpus in [1, 2, 4] {
                 rows.extend(
-                    [System::PERCORE, System::Linux].map(|system| Row::new(program, system, cpus, &report)),
+                    [System::PERCORE, System::Linux]
+                        .map(|system| Row::new(program, system, "6.1", cpus, &report)),
                 );
             }
         }

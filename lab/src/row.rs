@@ -19,6 +19,8 @@ pub struct Row {
     pub design: Option<String>,
     /// The kind of page tables, or null on Linux.
     pub tables: Option<String>,
+    /// The kernel's version.
+    pub kernel: String,
     /// The number of virtual CPUs, and of threads.
     pub cpus: u16,
     /// The regions unmapped.
@@ -65,7 +67,7 @@ impl Counts {
 
 impl Row {
     /// Returns the row of one run.
-    pub fn new(program: &'static str, system: System, cpus: u16, report: &Report) -> Self {
+    pub fn new(program: &'static str, system: System, kernel: &str, cpus: u16, report: &Report) -> Self {
         let (name, design, tables) = match system {
             System::Radixvm(design, tables, _) => {
                 ("radixvm", Some(design.word().to_owned()), Some(tables.word().to_owned()))
@@ -77,6 +79,7 @@ impl Row {
             system: name,
             design,
             tables,
+            kernel: kernel.to_owned(),
             cpus,
             rounds: report.rounds,
             seconds: report.seconds,
@@ -93,11 +96,15 @@ mod tests {
     #[test]
     fn a_row_has_exactly_the_documented_keys() {
         let report = r#"{"seconds":2,"tsc":5,"minor_faults":7,"rounds":10}"#;
-        let row = Row::new("local", System::Linux, 4, &serde_json::from_str(report).unwrap());
+        let row = Row::new("local", System::Linux, "6.1", 4, &serde_json::from_str(report).unwrap());
         let text = serde_json::to_string(&row).unwrap();
-        let keys: Vec<&str> =
-            text.split('"').skip(1).step_by(2).filter(|word| *word != "local" && *word != "linux").collect();
-        let documented = "program system design tables cpus rounds seconds rounds_per_s instructions transfers ipis \
+        let keys: Vec<&str> = text
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .filter(|word| !["local", "linux", "6.1"].contains(word))
+            .collect();
+        let documented = "program system design tables kernel cpus rounds seconds rounds_per_s instructions transfers ipis \
                           ipi_targets faults tlb_flushes";
         assert_eq!(keys, documented.split_whitespace().collect::<Vec<_>>());
         assert_eq!(row.rounds_per_s, 5.0);

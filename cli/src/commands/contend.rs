@@ -78,6 +78,8 @@ pub struct Arguments {
     /// Set a variable of the program's environment; without a value, pass on the one from here
     #[arg(short, long = "env", value_parser = options::setting, value_name = "K=V")]
     env: Vec<OsString>,
+    #[command(flatten)]
+    guests: options::Guests,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM ARGS")]
     command: Vec<String>,
@@ -129,6 +131,7 @@ fn once(systems: impl Iterator<Item = System>) -> Vec<System> {
 
 /// Measures, prints the table, writes what was asked for.
 pub fn run(arguments: &Arguments) -> Result<u8> {
+    arguments.guests.apply();
     arguments.report.as_deref().map_or(Ok(()), prepare)?;
     let mut refused = Vec::new();
     let cells = arguments.experiment()?.run_what_can_be(&mut refused)?;

@@ -1,6 +1,5 @@
 //! `radixvm demo`: the same two programs, in the same emulator, on RadixVM and on stock Linux.
 
-use std::io::Write;
 use std::path::Path;
 
 use abi::config::Huge;
@@ -33,6 +32,8 @@ pub struct Arguments {
     /// Runs of each program on each system; the median counts
     #[arg(long, default_value = "3", value_parser = options::repeats, value_name = "N")]
     repeats: u32,
+    #[command(flatten)]
+    guests: options::Guests,
 }
 
 /// One program on one system.
@@ -45,6 +46,7 @@ struct Entry {
 
 /// Runs the demo; status 1 if the two systems computed different things.
 pub fn run(arguments: &Arguments) -> Result<u8> {
+    arguments.guests.apply();
     prepare()?;
     let accel = accel()?;
     let (index, local) = (wordindex(arguments.cpus), local(arguments.cpus));
@@ -135,9 +137,9 @@ fn print(results: &[Vec<Entry>], cpus: u16, accel: Accel) -> Result<()> {
         entries.iter().for_each(|entry| table.row(row(name, entry)));
         table.row(ratios(entries));
     }
-    let mut out = std::io::stdout();
-    writeln!(out, "The same ELF files on both systems, {cpus} CPUs each, executed by {accel}:\n\n{table}")?;
-    write!(out, "{NOTES}")?;
+    terminal::print_plain(format_args!(
+        "The same ELF files on both systems, {cpus} CPUs each, executed by {accel}:\n\n{table}\n{NOTES}"
+    ))?;
     Ok(())
 }
 

@@ -1,6 +1,5 @@
 //! `radixvm doctor`: what is here, what is missing, how to get it.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,7 +7,7 @@ use anyhow::Result;
 
 use launch::guest::{kvm, linux, qemu};
 use launch::table::Table;
-use launch::{artifacts, place};
+use launch::{artifacts, place, terminal};
 
 /// What was found out about one thing.
 struct Finding {
@@ -36,50 +35,55 @@ impl Finding {
 
 /// Prints the findings; status 1 if something needed is missing.
 pub fn run() -> Result<u8> {
-    let findings = findings();
+    let findings = findings()?;
     let mut table = Table::new(["what", "state", "version, or how to get it"]).left(2);
     for finding in &findings {
         table.row([finding.name, finding.state(), finding.found.as_deref().unwrap_or(&finding.remedy)]);
     }
-    std::io::stdout().write_all(table.to_string().as_bytes())?;
+    terminal::print_plain(table)?;
     Ok(findings.iter().any(|finding| finding.found.is_none() && !finding.optional).into())
 }
 
-fn findings() -> Vec<Finding> {
-    let apt = |package: &str| format!("apt-get install {package}");
+fn findings() -> Result<Vec<Finding>> {
+    let mut findings = vec![tool("QEMU", &qemu::program(), &["--version"], apt("qemu-system-x86"), false)];
+    if place::installed().is_none() {
+        findings.extend(what_builds());
+    }
+    findings.extend(what_gets_linux());
+    findings.extend([radix_kernel(), stock_kernel(), kvm_works()?]);
+    Ok(findings)
+}
+
+fn apt(package: &str) -> String {
+    format!("apt-get install {package}")
+}
+
+fn what_builds() -> Vec<Finding> {
     let mut findings = vec![
-        tool("QEMU", qemu::PROGRAM, &["--version"], apt("qemu-system-x86"), false),
         tool("Rust", "rustc", &["--version"], "from rustup.rs".to_owned(), false),
         tool("cargo", "cargo", &["--version"], "from rustup.rs".to_owned(), false),
         tool("C compiler", "gcc", &["--version"], apt("gcc libc6-dev"), false),
         tool("musl compiler", "musl-gcc", &["-dumpversion"], apt("musl-tools") + " (for the tests)", true),
-        tool(
-            "apt-get",
-            "apt-get",
-            &["--version"],
-            "comes with Debian and Ubuntu (fetches stock Linux)".to_owned(),
-            true,
-        ),
-        tool(
-            "dpkg",
-            "dpkg",
-            &["--version"],
-            "comes with Debian and Ubuntu (unpacks stock Linux)".to_owned(),
-            true,
-        ),
+        miri(),
+    ];
+    findings.extend(artifacts::targets().map(target));
+    findings
+}
+
+fn what_gets_linux() -> [Finding; 3] {
+    let comes = |what: &str| format!("comes with Debian and Ubuntu ({what} stock Linux)");
+    [
+        tool("apt-get", "apt-get", &["--version"], comes("fetches"), true),
+        tool("dpkg", "dpkg", &["--version"], comes("unpacks"), true),
         tool(
             "mke2fs",
             "sh",
             // It says so on stderr, and is not on the PATH of everybody.
             &["-c", "PATH=$PATH:/usr/sbin:/sbin; mke2fs -V 2>&1"],
-            "apt-get install e2fsprogs (large files for stock Linux)".to_owned(),
+            apt("e2fsprogs") + " (large files for stock Linux)",
             true,
         ),
-        miri(),
-    ];
-    findings.extend(artifacts::targets().map(target));
-    findings.extend([radix_kernel(), stock_kernel(), kvm_works()]);
-    findings
+    ]
 }
 
 fn tool(name: &'static str, program: &str, arguments: &[&str], remedy: String, optional: bool) -> Finding {
@@ -114,18 +118,22 @@ fn radix_kernel() -> Finding {
 }
 
 fn stock_kernel() -> Finding {
-    let found = linux::fetched().map(|path| path.display().to_string());
-    let remedy = format!("radixvm demo fetches it into {}", place::cache().display());
+    let found = linux::fetched().map(|kernel| kernel.path.display().to_string());
+    let remedy =
+        format!("radixvm demo fetches it into {}; --linux FILE takes another one", place::cache().display());
     Finding { name: "stock Linux kernel", found, remedy, optional: true, unusable: false }
 }
 
 /// KVM is there if a guest boots with it now; a device node proves nothing.
-fn kvm_works() -> Finding {
-    let trouble = artifacts::kernel().map_or_else(|error| Some(line(&error)), |kernel| kvm::probe(&kernel));
+fn kvm_works() -> Result<Finding> {
+    let trouble = match artifacts::kernel() {
+        Ok(kernel) => kvm::probe(&kernel)?,
+        Err(error) => Some(line(&error)),
+    };
     let remedy =
         format!("a guest does not boot with it, QEMU translates: {}", trouble.clone().unwrap_or_default());
     let found = trouble.is_none().then(|| "a probe guest booted".to_owned());
-    Finding { name: "KVM", found, remedy, optional: true, unusable: Path::new("/dev/kvm").exists() }
+    Ok(Finding { name: "KVM", found, remedy, optional: true, unusable: Path::new("/dev/kvm").exists() })
 }
 
 /// Returns the cause of an error in one line.

@@ -10,11 +10,17 @@ use tempfile::NamedTempFile;
 
 use launch::guest::qemu::{Boot, Port, Qemu};
 use launch::guest::session::Plan;
-use launch::place;
+use launch::{leftovers, place};
+
+/// How the names of all images begin.
+const PREFIX: &str = "dry-run-";
+/// Images that stay, this one included.
+const KEPT: usize = 16;
 
 /// The command as it would run, with the image in a file and the ports where a person can see them.
 pub fn shell_line(plan: &Plan) -> Result<String> {
     let files = Files::keep(&place::cache(), &plan.image).context("no place for the image")?;
+    leftovers::prune(&place::cache(), PREFIX, KEPT);
     let disk =
         plan.disk.as_ref().map(|disk| files.keep_disk(disk)).transpose().context("no place for the disk")?;
     let mut ports = vec![Port::Stdio, Port::File(files.control), Port::Appended("/dev/stderr".into())];
@@ -56,7 +62,7 @@ impl Files {
 fn name(image: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(image);
-    format!("dry-run-{:016x}", hasher.finish())
+    format!("{PREFIX}{:016x}", hasher.finish())
 }
 
 #[cfg(test)]

@@ -22,11 +22,11 @@ impl Messages {
     pub fn tell(&self, notice: &Notice<'_>) {
         match notice {
             Notice::Line(line) => self.hear(line),
-            Notice::StillBooting(after) if self.talkative => {
+            Notice::StillBooting(times) if self.talkative => {
                 terminal::message(format_args!(
-                    "{} is still booting after {} s",
+                    "{} is still booting after {}",
                     self.system,
-                    after.as_secs()
+                    times.describe()
                 ));
             }
             Notice::StillBooting(_) => {}

@@ -66,9 +66,11 @@ pub struct Arguments {
     huge: Option<Huge>,
     #[arg(long = COMPRESS, help = COMPRESS_HELP)]
     compress: bool,
-    /// Kernel under the program
-    #[arg(long, value_enum, default_value = "radixvm")]
-    system: Kind,
+    /// Kernel under the program [default: radixvm; linux with --linux]
+    #[arg(long, value_enum)]
+    system: Option<Kind>,
+    #[command(flatten)]
+    guests: options::Guests,
     /// Who executes the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]
     accel: Choice,
@@ -119,9 +121,12 @@ enum Choice {
 
 impl Arguments {
     fn system(&self) -> Result<System> {
+        let named = self.guests.name_linux();
         match self.system {
-            Kind::Radixvm => Ok(System::ours(self.vm, self.tables)?.counting(self.refs)),
-            Kind::Linux => Ok(System::Linux),
+            Some(Kind::Radixvm) if named => anyhow::bail!("--linux is for --system linux"),
+            None if named => Ok(System::Linux),
+            Some(Kind::Linux) => Ok(System::Linux),
+            Some(Kind::Radixvm) | None => Ok(System::ours(self.vm, self.tables)?.counting(self.refs)),
         }
     }
 
@@ -186,7 +191,7 @@ impl Arguments {
 
 /// KVM if a guest boots with it, else the translator; says why if it may.
 fn choose(talkative: bool) -> Result<Accel> {
-    let Some(trouble) = kvm::trouble(&artifacts::kernel()?) else { return Ok(Accel::Kvm) };
+    let Some(trouble) = kvm::trouble(&artifacts::kernel()?)? else { return Ok(Accel::Kvm) };
     if talkative {
         terminal::message(format_args!("TCG because a KVM guest does not boot here: {trouble}"));
     }
@@ -201,6 +206,7 @@ fn locate(name: &str) -> Result<PathBuf> {
 /// Runs the command; the status to exit with.
 pub fn run(arguments: Arguments) -> Result<u8> {
     arguments.refuse_detached_form()?;
+    arguments.guests.apply();
     let job = arguments.job()?;
     let plan = arguments.plan(&job)?;
     if arguments.dry_run {
@@ -287,6 +293,15 @@ mod tests {
         }
         let error = parsed("--stats json -- ./ex").unwrap().refuse_detached_form().unwrap_err();
         assert_eq!(error.to_string(), "--stats json: write --stats=json");
+    }
+
+    #[test]
+    fn a_named_stock_kernel_is_the_one_to_run_on() {
+        let system = |words| parsed(words).unwrap().system();
+        assert_eq!(system("--linux 6.12 ./ex").unwrap(), System::Linux);
+        assert_eq!(system("--system linux ./ex").unwrap(), System::Linux);
+        assert_eq!(system("./ex").unwrap(), System::DEFAULT);
+        assert!(system("--system radixvm --linux 6.12 ./ex").is_err());
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! `radixvm syscalls`: prints the kernel's table of system calls.
 
-use std::io::Write;
-
 use abi::syscalls::{Entry, Support, TABLE};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
 use launch::table::Table;
+use launch::terminal;
 
 /// Options of `radixvm syscalls`.
 #[derive(Args)]
@@ -25,7 +24,7 @@ pub fn name(number: u64) -> Option<&'static str> {
 /// Prints the list.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     let text = if arguments.json { json_text()? } else { text() };
-    std::io::stdout().write_all(text.as_bytes())?;
+    terminal::print_plain(text)?;
     Ok(0)
 }
 

@@ -78,13 +78,19 @@ fn write_all(descriptor: impl std::os::fd::AsFd, mut bytes: &[u8]) -> io::Result
 
 /// Copies what the guest says on one port to a sink until QEMU is gone. `broken` is called once if the sink
 /// stops taking bytes; the rest is then read and dropped, so that the guest is never held up.
-pub fn pump(mut from: UnixStream, to: Sink, broken: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+pub fn pump(
+    mut from: UnixStream,
+    to: Sink,
+    broken: impl FnOnce(io::Error) + Send + 'static,
+) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut broken = Some(broken);
         let mut chunk = vec![0; 64 << 10];
         while let Ok(length @ 1..) = from.read(&mut chunk) {
-            if broken.is_some() && to.write(&chunk[..length]).is_err() {
-                broken.take().expect("checked")();
+            let Some(tell) = broken.take() else { continue };
+            match to.write(&chunk[..length]) {
+                Ok(()) => broken = Some(tell),
+                Err(error) => tell(error),
             }
         }
     })
@@ -139,7 +145,7 @@ mod tests {
     fn a_pump_ends_at_end_of_file_and_keeps_every_byte() {
         let Channel { host, guest } = open(1).unwrap().remove(0);
         let sink = Sink::buffer();
-        let pump = pump(host, sink.clone(), || panic!("a buffer never breaks"));
+        let pump = pump(host, sink.clone(), |_| panic!("a buffer never breaks"));
         let mut guest = UnixStream::from(guest);
         guest.write_all(b"one\r\ntwo").unwrap();
         drop(guest);

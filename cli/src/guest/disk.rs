@@ -10,9 +10,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::image::Tree;
-use crate::place;
+use crate::{leftovers, place};
 
 const TOOL: &str = "mke2fs";
+/// How the names of the folders begin in which disks are made.
+const PREFIX: &str = "disk-";
 /// A file from this size on is large.
 const LARGE: usize = 256 << 10;
 /// The space for the file system itself: this, and a fraction of the files.
@@ -22,7 +24,10 @@ const SPARE: u64 = 16 << 20;
 /// `.radixvm/disk` for the guest's init.
 pub fn take(tree: &mut Tree) -> Result<File> {
     let cache = place::cache();
-    let folder = fs::create_dir_all(&cache).and_then(|()| tempfile::tempdir_in(cache));
+    // Those of commands that were killed.
+    leftovers::prune(&cache, PREFIX, usize::MAX);
+    let make = || tempfile::Builder::new().prefix(PREFIX).tempdir_in(&cache);
+    let folder = fs::create_dir_all(&cache).and_then(|()| make());
     let folder = folder.context("no place for the disk")?;
     let mut names = Vec::new();
     let mut bytes = SPARE;

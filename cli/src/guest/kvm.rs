@@ -4,12 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::channels::Sink;
 use super::image::Tree;
 use super::qemu::{Accel, Machine};
 use super::session::{self, End, Farewell, Plan};
+use crate::exit_status::is_interrupt;
 use crate::place;
 
 /// The answer, and since when it holds.
@@ -21,34 +23,37 @@ struct Answer {
     trouble: Option<String>,
 }
 
-/// Why KVM cannot be used, or `None` if it can. Asked once per boot of this machine.
-pub fn trouble(kernel: &Path) -> Option<String> {
+/// Returns why KVM cannot be used, or `None` if it can. Finds out once per boot of this machine.
+///
+/// # Errors
+/// A signal ended the probe.
+pub fn trouble(kernel: &Path) -> Result<Option<String>> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let user = rustix::process::getuid().as_raw();
     match remembered() {
-        Some(answer) if !boot.is_empty() && answer.boot == boot && answer.user == user => answer.trouble,
+        Some(answer) if !boot.is_empty() && answer.boot == boot && answer.user == user => Ok(answer.trouble),
         _ => {
-            let trouble = probe(kernel);
+            let trouble = probe(kernel)?;
             remember(&Answer { boot, user, trouble: trouble.clone() });
-            trouble
+            Ok(trouble)
         }
     }
 }
 
-/// Boots a guest that says that it is there and goes away.
-pub fn probe(kernel: &Path) -> Option<String> {
-    let plan = match probe_plan(kernel) {
-        Ok(plan) => plan,
-        Err(error) => return Some(format!("{error:#}")),
-    };
-    match session::run(plan, &mut |_| {}) {
-        Ok(outcome) if outcome.end == End::Exited(0) => None,
-        Ok(outcome) => Some(describe(&outcome.end)),
-        Err(error) => Some(format!("{error:#}")),
+/// Boots a guest that says that it is there and goes away. Returns what went wrong.
+///
+/// # Errors
+/// A signal ended it.
+pub fn probe(kernel: &Path) -> Result<Option<String>> {
+    match probe_plan(kernel).and_then(session::run_unwatched) {
+        Ok(outcome) if outcome.end == End::Exited(0) => Ok(None),
+        Ok(outcome) => Ok(Some(describe(&outcome.end))),
+        Err(error) if is_interrupt(&error) => Err(error),
+        Err(error) => Ok(Some(format!("{error:#}"))),
     }
 }
 
-fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
+fn probe_plan(kernel: &Path) -> Result<Plan> {
     Ok(Plan {
         machine: Machine { cpus: 1, memory: 128 << 20, accel: Accel::Kvm, cpu_model: "max" },
         kernel: kernel.to_owned(),
@@ -60,7 +65,7 @@ fn probe_plan(kernel: &Path) -> anyhow::Result<Plan> {
         stdin: false,
         kernel_log: false,
         boot_limit: Duration::from_secs(5),
-        limit: Some(Duration::from_secs(5)),
+        limit: Some(Duration::from_secs(60)),
         farewell: Farewell::Killed,
         plugin: None,
         wanted: None,

@@ -12,7 +12,7 @@
 //! process does not get that far.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -42,6 +42,16 @@ pub enum Event {
     Enough,
     /// This process got a signal, or what amounts to one.
     Signal(i32),
+    /// The program's output cannot be passed on, for this reason.
+    Unwritable(String),
+}
+
+/// What a guest leaves when it is gone.
+pub struct Last {
+    /// What QEMU said, the last lines of the kernel's log, and how QEMU ended.
+    pub words: String,
+    /// Why the end of the program's output could not be passed on, if it could not.
+    pub unwritable: Option<String>,
 }
 
 /// A running guest.
@@ -92,9 +102,8 @@ impl Live {
         let _ = self.stdin.send(());
     }
 
-    /// Sees QEMU off and reads every output to its end. Returns what QEMU said, the last lines of the kernel's log,
-    /// and how QEMU ended.
-    pub fn end(mut self, farewell: Farewell) -> String {
+    /// Sees QEMU off and reads every output to its end.
+    pub fn end(mut self, farewell: Farewell) -> Last {
         match farewell {
             Farewell::ByItself => self.await_end(Duration::from_secs(5)),
             Farewell::Asked => self.ask_to_go(),
@@ -104,7 +113,12 @@ impl Live {
         self.output.drain(..).for_each(|thread| thread.join().expect("a pump does not panic"));
         let words = self.words.drain(..).map(|thread| thread.join().unwrap_or_default());
         let words: Vec<String> = words.map(|text| tail(text.trim(), 12).to_owned()).collect();
-        [words.join("\n").trim(), &ending].join("\n").trim().to_owned()
+        let words = [words.join("\n").trim(), &ending].join("\n").trim().to_owned();
+        let unwritable = self.events.try_iter().find_map(|event| match event {
+            Event::Unwritable(why) => Some(why),
+            _ => None,
+        });
+        Last { words, unwritable }
     }
 
     /// Sends SIGTERM and waits. After QEMU has closed its ports, its plugins may still have much to write.
@@ -119,6 +133,11 @@ impl Live {
         let Some(Ok(ended)) = self.pid().map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
         let limit = Timespec::try_from(limit).ok();
         let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], limit.as_ref());
+    }
+
+    /// Returns the number of QEMU's process.
+    pub fn process(&self) -> u32 {
+        self.qemu.id()
     }
 
     /// Nobody has waited for this process, so the number is still its own, ended or not.
@@ -153,13 +172,13 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let disk_path = disk.as_ref().map(|_| format!("/proc/self/fd/{}", image_number + 1).into());
     let inherited = ports.into_iter().chain([image]).chain(disk).zip(FIRST_PORT..);
     let mappings = inherited.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
-    let mut command = guard::command(qemu::PROGRAM)?;
+    let mut command = guard::command(&qemu::program())?;
     let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
     command.args(Qemu { machine: plan.machine, boot, disk: disk_path, ports: backends, plugin }.arguments());
     command.envs(plan.plugin.iter().map(|plugin| (guard::PRELOAD, &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;
-    command.spawn().with_context(|| format!("cannot start {}", qemu::PROGRAM))
+    command.spawn().with_context(|| format!("cannot start {}", qemu::program()))
 }
 
 /// Describes QEMU's exit status, for a guest that reported nothing.
@@ -181,8 +200,15 @@ fn memory_file(content: &[u8]) -> Result<OwnedFd> {
 
 fn pump(port: UnixStream, sink: &Sink, events: &Sender<Event>) -> JoinHandle<()> {
     let events = events.clone();
-    // What a program on this machine would get for writing to a closed pipe.
-    channels::pump(port, sink.clone(), move || drop(events.send(Event::Signal(signal_hook::consts::SIGPIPE))))
+    channels::pump(port, sink.clone(), move |error| drop(events.send(unwritable(&error))))
+}
+
+fn unwritable(error: &io::Error) -> Event {
+    match error.kind() {
+        // What a program on this machine would get for writing to a closed pipe.
+        io::ErrorKind::BrokenPipe => Event::Signal(signal_hook::consts::SIGPIPE),
+        _ => Event::Unwritable(format!("the program's output cannot be written: {error}")),
+    }
 }
 
 fn forward_signals(events: Sender<Event>) -> signals::Watch {

@@ -10,6 +10,7 @@
 //! Socket pairs and an anonymous memory file instead of paths: nothing lies about when a run is killed, and every
 //! reader sees end of file at the moment QEMU is gone.
 
+pub mod boot_clock;
 pub mod channels;
 pub mod cpio;
 pub mod disk;

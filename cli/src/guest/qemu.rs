@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The emulator this crate drives.
-pub const PROGRAM: &str = "qemu-system-x86_64";
+/// Returns the emulator that this crate drives: `RADIXVM_QEMU`, or the one on the PATH.
+pub fn program() -> String {
+    std::env::var("RADIXVM_QEMU").unwrap_or_else(|_| "qemu-system-x86_64".to_owned())
+}
 
 /// How guest instructions are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,7 @@ impl Qemu {
     /// Returns the command as one line for a shell.
     pub fn shell_line(&self) -> String {
         let words = self.arguments().into_iter().map(|word| quote(&word.to_string_lossy()));
-        std::iter::once(PROGRAM.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+        std::iter::once(quote(&program())).chain(words).collect::<Vec<_>>().join(" ")
     }
 }
 

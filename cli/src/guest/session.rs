@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::boot_clock::{BootClock, Times};
 use super::channels::Sink;
-use super::live::{Event, Live};
+use super::live::{Event, Last, Live};
 use super::protocol::{Crash, Line, Owners, Stats};
 use super::qemu::Machine;
+use crate::exit_status::StatusError;
 
 /// What to run and where its bytes go.
 pub struct Plan {
@@ -41,7 +43,7 @@ pub struct Plan {
     pub stdin: bool,
     /// A fourth serial port on which the kernel itself may talk.
     pub kernel_log: bool,
-    /// How long the kernel may take to say that it runs.
+    /// How long the kernel may take to say that it runs, by the [`boot_clock`](super::boot_clock).
     pub boot_limit: Duration,
     /// How long everything may take.
     pub limit: Option<Duration>,
@@ -110,15 +112,17 @@ pub struct Outcome {
 pub enum Notice<'a> {
     /// The guest said this.
     Line(&'a Line),
-    /// It has not said anything for so long.
-    StillBooting(Duration),
+    /// It is still booting, which has taken so long.
+    StillBooting(Times),
 }
 
 /// Takes the notices.
 type Reader<'a> = dyn FnMut(Notice<'_>) + 'a;
 
-/// A boot takes seconds; under a translator on a busy machine more. After this long it is worth a word.
-const NOTICE_AFTER: Duration = Duration::from_secs(30);
+/// How often a boot that takes long is worth a word. One takes seconds, under a translator on a busy machine more.
+const REPORT_EVERY: Duration = Duration::from_secs(30);
+/// How often the boot's clock is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs a guest to its end. `notice` gets what is for people.
 pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
@@ -131,23 +135,42 @@ pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
         Some(_) if orderly => plan.farewell,
         Some(_) => Farewell::Killed,
     };
-    let words = live.end(farewell);
-    let end = end.unwrap_or_else(|| End::Failed(said.explain(&words)));
+    let Last { words, unwritable } = live.end(farewell);
+    let end = match (end, unwritable) {
+        (Some(_), Some(why)) if orderly => End::Failed(why),
+        (Some(end), _) => end,
+        (None, _) => End::Failed(said.explain(&words)),
+    };
     Ok(Outcome { end, stats: said.stats, crash: said.crash, owners: said.owners })
+}
+
+/// Runs a guest that nobody watches.
+///
+/// # Errors
+/// As [`run`], and a signal to this process is one, with the status that a shell expects.
+pub fn run_unwatched(plan: Plan) -> Result<Outcome> {
+    let outcome = run(plan, &mut |_| {})?;
+    match outcome.end {
+        End::Interrupted(signal) => Err(StatusError::interrupted(signal)),
+        _ => Ok(outcome),
+    }
 }
 
 /// Hears the guest out. No end: QEMU left without an exit line.
 fn listen(live: &Live, plan: &Plan, notice: &mut Reader<'_>) -> (Option<End>, Said) {
     let mut said = Said::default();
-    let start = Instant::now();
+    let mut clock = BootClock::start(live.process());
+    let end = plan.limit.map(|limit| Instant::now() + limit);
     loop {
-        let until = said.next_limit(plan).map(|limit| start + limit);
-        let end = match live.next_event(until) {
+        let look = (!said.booted).then(|| Instant::now() + LOOK_EVERY);
+        let event = live.next_event([look, end].into_iter().flatten().min());
+        let end = match event {
             Ok(Event::Line(line)) => said.hear(&line, live, notice),
             Ok(Event::Enough) => Some(End::Enough),
             Ok(Event::Signal(signal)) => Some(End::Interrupted(signal)),
+            Ok(Event::Unwritable(why)) => Some(End::Failed(why)),
             Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return (None, said),
-            Err(RecvTimeoutError::Timeout) => said.be_patient(plan, start.elapsed(), notice),
+            Err(RecvTimeoutError::Timeout) => said.look(plan, clock.look(), notice),
         };
         if end.is_some() {
             return (end, said);
@@ -159,8 +182,12 @@ fn listen(live: &Live, plan: &Plan, notice: &mut Reader<'_>) -> (Option<End>, Sa
 #[derive(Default)]
 struct Said {
     booted: bool,
-    /// Whether somebody was told that the boot takes long.
-    slow: bool,
+    /// The boot's clock when the guest said its last line.
+    heard: Duration,
+    /// When somebody was told that the boot takes long.
+    told: Duration,
+    /// The boot's clock when it was last looked at.
+    had: Duration,
     panic: Option<String>,
     stats: Option<Stats>,
     crash: Option<Box<Crash>>,
@@ -176,6 +203,7 @@ impl Said {
             return None;
         };
         notice(Notice::Line(&line));
+        self.heard = self.had;
         match line {
             Line::Booted { .. } => self.booted = true,
             Line::Stdin => live.feed(),
@@ -191,29 +219,20 @@ impl Said {
         None
     }
 
-    /// When something is to be done if the guest stays silent, counted from the start.
-    fn next_limit(&self, plan: &Plan) -> Option<Duration> {
-        let boot = (!self.booted).then_some(plan.boot_limit);
-        let patience = (!self.booted && !self.slow).then_some(NOTICE_AFTER);
-        [boot, patience, plan.limit].into_iter().flatten().min()
-    }
-
-    /// At one of the limits: the end, or a word about the boot.
-    fn be_patient(&mut self, plan: &Plan, after: Duration, notice: &mut Reader<'_>) -> Option<End> {
-        self.slow = true;
-        if self.next_limit(plan).is_none_or(|limit| after < limit) {
-            notice(Notice::StillBooting(after));
-            return None;
+    /// Looks how far a silent guest is: its end, or a word about the boot.
+    fn look(&mut self, plan: &Plan, times: Times, notice: &mut Reader<'_>) -> Option<End> {
+        self.had = times.had;
+        if plan.limit.is_some_and(|limit| times.elapsed >= limit) {
+            return Some(End::Failed(format!("the guest did not end within {}", times.describe())));
         }
-        Some(self.overdue(after.as_secs()))
-    }
-
-    fn overdue(&self, seconds: u64) -> End {
-        if self.booted {
-            End::Failed(format!("the guest did not end within {seconds} s"))
-        } else {
-            End::Unbooted(format!("the guest did not boot within {seconds} s"))
+        if !self.booted && times.had.saturating_sub(self.heard) >= plan.boot_limit {
+            return Some(End::Unbooted(unbooted(times)));
         }
+        if !self.booted && times.elapsed - self.told >= REPORT_EVERY {
+            self.told = times.elapsed;
+            notice(Notice::StillBooting(times));
+        }
+        None
     }
 
     /// Why QEMU left without an exit line, given its own words.
@@ -224,6 +243,10 @@ impl Said {
             None => format!("the guest did not boot: {words}; does it want more memory (-m)?"),
         }
     }
+}
+
+fn unbooted(times: Times) -> String {
+    format!("the guest did not boot within {}; --boot-limit gives it more", times.describe())
 }
 
 #[cfg(test)]
@@ -250,36 +273,55 @@ mod tests {
         }
     }
 
-    /// Seconds until each limit of a guest that never says anything, and what happens there.
-    fn silence(plan: &Plan, mut said: Said) -> Vec<(u64, bool)> {
-        let mut happened = Vec::new();
-        while let Some(limit) = said.next_limit(plan) {
-            let mut told = false;
-            let end = said.be_patient(plan, limit, &mut |_| told = true);
-            happened.push((limit.as_secs(), told));
+    /// What happens to a guest that never says anything and gets one of every `share` seconds: the seconds at which somebody is told
+    /// that it still boots, and the end.
+    fn silence(plan: &Plan, mut said: Said, share: u64) -> (Vec<u64>, Option<End>) {
+        let mut told = Vec::new();
+        for second in 1..1000 {
+            let times =
+                Times { elapsed: Duration::from_secs(second), had: Duration::from_secs(second / share) };
+            let end = said.look(plan, times, &mut |_| told.push(second));
             if end.is_some() {
-                break;
+                return (told, end);
             }
         }
-        happened
+        (told, None)
+    }
+
+    fn unbooted_after(elapsed: u64, had: u64) -> Option<End> {
+        let [elapsed, had] = [elapsed, had].map(Duration::from_secs);
+        Some(End::Unbooted(unbooted(Times { elapsed, had })))
     }
 
     #[test]
-    fn a_slow_boot_is_told_once_and_then_ended() {
-        assert_eq!(silence(&plan(94, None), Said::default()), [(30, true), (94, false)]);
-        assert_eq!(silence(&plan(94, Some(600)), Said::default()), [(30, true), (94, false)]);
-        assert_eq!(silence(&plan(5, Some(5)), Said::default()), [(5, false)]);
+    fn a_slow_boot_is_told_and_then_ended() {
+        assert_eq!(silence(&plan(94, None), Said::default(), 1), (vec![30, 60, 90], unbooted_after(94, 94)));
+        assert_eq!(silence(&plan(94, Some(600)), Said::default(), 1).1, unbooted_after(94, 94));
+        let failed = End::Failed("the guest did not end within 5 s".to_owned());
+        assert_eq!(silence(&plan(94, Some(5)), Said::default(), 1), (vec![], Some(failed)));
+    }
+
+    #[test]
+    fn a_busy_machine_gives_a_boot_more_time_and_is_named() {
+        let (told, end) = silence(&plan(94, None), Said::default(), 5);
+        assert_eq!((told.len(), end), (15, unbooted_after(470, 94)));
+        assert!(
+            unbooted(Times { elapsed: Duration::from_secs(470), had: Duration::from_secs(94) })
+                .contains("busy")
+        );
+    }
+
+    #[test]
+    fn a_line_is_progress() {
+        let said = Said { heard: Duration::from_secs(50), ..Said::default() };
+        assert_eq!(silence(&plan(94, None), said, 1).1, unbooted_after(144, 144));
     }
 
     #[test]
     fn a_program_may_be_silent() {
         let booted = || Said { booted: true, ..Said::default() };
-        assert_eq!(silence(&plan(94, None), booted()), []);
-        assert_eq!(silence(&plan(94, Some(600)), booted()), [(600, false)]);
-        assert_eq!(booted().overdue(600), End::Failed("the guest did not end within 600 s".to_owned()));
-        assert_eq!(
-            Said::default().overdue(94),
-            End::Unbooted("the guest did not boot within 94 s".to_owned())
-        );
+        assert_eq!(silence(&plan(94, None), booted(), 1), (vec![], None));
+        let (told, end) = silence(&plan(94, Some(600)), booted(), 1);
+        assert_eq!((told, end), (vec![], Some(End::Failed("the guest did not end within 600 s".to_owned()))));
     }
 }

@@ -9,6 +9,8 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
+use super::linux;
+
 pub use boot::{CPU_MODEL, Job, Size, Streams, compress, environment, huge, plan};
 
 /// A kernel under which a program runs.
@@ -94,7 +96,23 @@ impl System {
 
     /// How it is called where there is room.
     pub fn label(self) -> String {
-        format!("{}{}", self.known().label, self.counted())
+        self.named(self.known().label)
+    }
+
+    /// The version of its kernel.
+    pub fn version(self) -> Result<String> {
+        match self {
+            System::Radixvm(..) => Ok(concat!("radixvm ", env!("CARGO_PKG_VERSION")).to_owned()),
+            System::Linux => Ok(linux::kernel()?.version.clone()),
+        }
+    }
+
+    /// Ours with what is unusual about it, the stock kernel with its version.
+    fn named(self, name: &str) -> String {
+        match self {
+            System::Linux => linux::name(),
+            System::Radixvm(..) => format!("{name}{}", self.counted()),
+        }
     }
 
     /// Returns a note about the counter of references, if it is not the default.
@@ -123,7 +141,7 @@ impl ValueEnum for System {
 
 impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.known().title, self.counted())
+        f.write_str(&self.named(self.known().title))
     }
 }
 

@@ -19,9 +19,10 @@ use super::row::{Cell, Label};
 use super::run::{self, Guest, Run};
 use super::statistics::{Summary, median};
 use crate::artifacts;
+use crate::exit_status::is_interrupt;
 use crate::guest::file_arg::FileArg;
+use crate::guest::qemu;
 use crate::guest::system::{self, Job, System};
-use crate::guest::{linux, qemu};
 use crate::program::Program;
 use crate::progress::Step;
 
@@ -92,6 +93,7 @@ impl Experiment {
             let job = self.job(system, cpus)?;
             match self.cell(&tools, system, cpus, &job) {
                 Ok(cell) => runs.entry((place, cpus)).or_default().push(cell),
+                Err(error) if is_interrupt(&error) => return Err(error.context(what)),
                 Err(error) => refuse(error.context(what))?,
             }
         }
@@ -124,7 +126,7 @@ impl Experiment {
             system,
             huge: self.huge,
             qemu: &tools.qemu,
-            kernel: &version(system)?,
+            kernel: &system.version()?,
         };
         Ok(Cell::new(&label, &output, blame))
     }
@@ -271,8 +273,8 @@ impl Tools {
 
 /// The number in `QEMU emulator version 7.2.0 (...)`.
 fn qemu_version() -> Result<String> {
-    let output = Command::new(qemu::PROGRAM).arg("--version").output();
-    let output = output.with_context(|| format!("cannot run {}", qemu::PROGRAM))?;
+    let output = Command::new(qemu::program()).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {}", qemu::program()))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(text
         .split("version ")
@@ -280,15 +282,6 @@ fn qemu_version() -> Result<String> {
         .and_then(|rest| rest.split_whitespace().next())
         .unwrap_or("?")
         .to_owned())
-}
-
-fn version(system: System) -> Result<String> {
-    if system != System::Linux {
-        return Ok(concat!("radixvm ", env!("CARGO_PKG_VERSION")).to_owned());
-    }
-    let kernel = linux::kernel()?;
-    let name = kernel.file_name().unwrap_or_default().to_string_lossy();
-    Ok(name.replacen("vmlinuz-", "", 1))
 }
 
 #[cfg(test)]

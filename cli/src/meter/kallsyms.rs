@@ -1,19 +1,22 @@
-//! The stock kernel's symbols, as it tells them itself: `/proc/kallsyms`, read once in a guest and kept beside the
-//! fetched kernel. Its addresses are good for every later boot, because none of them is randomised (`nokaslr`).
+//! The stock kernel's symbols, as it tells them itself: `/proc/kallsyms`, read once in a guest and kept in the
+//! cache. Its addresses are good for every later boot, because none of them is randomised (`nokaslr`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::names::KERNEL_HALF;
 use crate::artifacts;
 use crate::guest::channels::Sink;
-use crate::guest::linux;
+use crate::guest::linux::{self, Kernel};
 use crate::guest::qemu::Accel;
 use crate::guest::session::{self, End};
 use crate::guest::system::{self, Job, Size, Streams, System};
+use crate::place;
 use crate::program::Program;
 use crate::progress::Step;
 
@@ -32,13 +35,18 @@ pub struct Kallsyms {
 impl Kallsyms {
     /// The symbols of the stock kernel.
     pub fn load() -> Result<Self> {
-        let file = cached(&linux::kernel()?);
-        if !file.exists() {
-            let text = ask().context("cannot read the stock kernel's symbols")?;
-            Kallsyms::parse(&text)?;
-            std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+        let name = cached(linux::kernel()?)?;
+        let kept = place::caches().into_iter().find_map(|cache| fs::read_to_string(cache.join(&name)).ok());
+        if let Some(text) = kept {
+            return Kallsyms::parse(&text);
         }
-        Kallsyms::parse(&std::fs::read_to_string(&file).with_context(|| file.display().to_string())?)
+        let text = ask().context("cannot read the stock kernel's symbols")?;
+        let symbols = Kallsyms::parse(&text)?;
+        // Where nothing can be kept the next command asks again.
+        let file = place::cache().join(name);
+        let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+        let _ = folder.and_then(|()| fs::write(file, text));
+        Ok(symbols)
     }
 
     /// Parses lines of `address type name [module]`. Low absolute symbols are offsets of per-CPU data, not
@@ -84,10 +92,12 @@ fn symbol(line: &str) -> Option<(u64, String)> {
     (absolute == (address < KERNEL_HALF)).then_some((address, words.next()?.to_owned()))
 }
 
-/// Beside the kernel, under its version: a newer kernel is asked anew.
-fn cached(kernel: &Path) -> PathBuf {
-    let name = kernel.file_name().unwrap_or_default().to_string_lossy();
-    kernel.with_file_name(name.replacen("vmlinuz", "kallsyms", 1))
+/// Where the cache keeps a kernel's symbols: by its version and its content, since distributions build a version more than once.
+fn cached(kernel: &Kernel) -> Result<PathBuf> {
+    let content = fs::read(&kernel.path).with_context(|| kernel.path.display().to_string())?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&content);
+    Ok(format!("linux/kallsyms-{}-{:016x}", kernel.version, hasher.finish()).into())
 }
 
 /// Boots a guest that prints its symbols.
@@ -98,7 +108,7 @@ fn ask() -> Result<String> {
     let (stdout, stderr) = (Sink::buffer(), Sink::buffer());
     let streams = Streams { stdout: stdout.clone(), stderr: stderr.clone(), stdin: false };
     let size = Size { cpus: 1, memory: 512 << 20, accel: Accel::Tcg };
-    let outcome = session::run(system::plan(System::Linux, &job, size, streams)?, &mut |_| {})?;
+    let outcome = session::run_unwatched(system::plan(System::Linux, &job, size, streams)?)?;
     match outcome.end {
         End::Exited(0) => Ok(String::from_utf8_lossy(&stdout.take()).into_owned()),
         end => bail!("{end:?}: {}", String::from_utf8_lossy(&stderr.take()).trim()),
@@ -136,7 +146,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn symbols_are_kept_by_version() {
-        assert_eq!(cached(Path::new("/c/vmlinuz-6.1.0-5")), Path::new("/c/kallsyms-6.1.0-5"));
+    fn symbols_are_kept_by_version_and_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Kernel { path: folder.path().join("k"), version: "6.1.0-5".to_owned() };
+        let name = |content: &str| {
+            fs::write(&kernel.path, content).unwrap();
+            cached(&kernel).unwrap().display().to_string()
+        };
+        assert!(name("one").starts_with("linux/kallsyms-6.1.0-5-"));
+        assert_ne!(name("one"), name("two"));
     }
 }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::names::Kernel;
 use crate::guest::session::Plugin;
+use crate::leftovers;
 
 /// Where a kernel comes in for an event: the names of these places in our kernel, and in the stock one.
 struct Event {
@@ -46,14 +47,18 @@ pub struct Settings {
     pub rounds: u64,
 }
 
+/// How the names of these folders begin.
+const PREFIX: &str = "radixvm-meter-";
+
 /// A folder for one run, gone with this value.
 pub struct Scratch(TempDir);
 
 impl Scratch {
     /// A fresh folder.
     pub fn new() -> Result<Self> {
-        // The name is random: a killed run may have left its folder behind, and process ids come again.
-        let folder = tempfile::Builder::new().prefix("radixvm-meter-").tempdir();
+        // A killed run may have left its folder behind.
+        leftovers::prune(&std::env::temp_dir(), PREFIX, usize::MAX);
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir();
         folder.map(Scratch).context("no place for the plugin's files")
     }
 

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::names::Kernel;
 use super::output::Output;
 use super::plugin::{Scratch, Settings};
+use crate::guest::boot_clock;
 use crate::guest::channels::Sink;
 use crate::guest::protocol::Owners;
 use crate::guest::qemu::Accel;
@@ -79,7 +80,7 @@ impl Attempt {
         let scratch = Scratch::new()?;
         let stderr = Sink::buffer();
         let streams = Streams { stdout: Sink::buffer(), stderr: stderr.clone(), stdin: false };
-        let outcome = session::run(plan(guest, job, settings, streams, &scratch)?, &mut |_| {})?;
+        let outcome = session::run_unwatched(plan(guest, job, settings, streams, &scratch)?)?;
         Ok(Self { outcome, stderr, scratch })
     }
 
@@ -87,7 +88,6 @@ impl Attempt {
     fn result(self, job: &Job) -> Result<Run> {
         match self.outcome.end {
             End::Exited(0) | End::Enough => {}
-            End::Interrupted(signal) => std::process::exit(128 + signal),
             end => bail!("{}", failure(&job.program.name(), &end, &self.stderr.take())),
         }
         let output = Output::read(&self.scratch.counts())?;
@@ -116,8 +116,8 @@ fn plan(
     adapt(&mut plan, guest.system, guest.huge);
     // Our kernel has to say at the end what its memory was used for; the stock one has nothing more to tell.
     plan.wanted = (guest.system == System::Linux && settings.rounds > 0).then(|| scratch.counts());
-    // Every instruction of the boot is watched, too: with 4 CPUs that takes 5 of these 140 s on a machine that does nothing else.
-    plan.boot_limit = Duration::from_secs(60 + 20 * u64::from(cpus));
+    // Every instruction of the boot is watched, too: with 4 CPUs that takes 5 of these 140 s.
+    plan.boot_limit = boot_clock::limit_or(Duration::from_secs(60 + 20 * u64::from(cpus)));
     plan.limit = Some(LIMIT);
     plan.plugin =
         Some(scratch.plugin(guest.plugin, settings, guest.kernel).context("cannot set up the meter")?);

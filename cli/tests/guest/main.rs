@@ -30,6 +30,7 @@ mod owners;
 mod programs;
 mod scale;
 mod statuses;
+mod stock_kernels;
 mod storms;
 mod streams;
 mod stretches;

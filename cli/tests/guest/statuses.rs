@@ -1,6 +1,8 @@
 //! Exit statuses: the program's own, and the documented ones of the command.
 
-use std::process::Command;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use crate::harness::{Compiler, bench, compiled, radixvm, run, scratch};
 
@@ -43,18 +45,18 @@ fn what_is_no_program_is_explained() {
     let folder = scratch("no-programs");
     let file = |name: &str, content: &[u8]| {
         let path = folder.join(name);
-        std::fs::write(&path, content).unwrap();
+        fs::write(&path, content).unwrap();
         path.display().to_string()
     };
     let (status, text) = refused(&["run", &file("text", b"hello")]);
     assert_eq!((status, text.contains("not an ELF program")), (126, true), "{text}");
     let (status, text) = refused(&["run", &file("script", b"#!/bin/sh\n")]);
     assert_eq!((status, text.contains("a script")), (126, true), "{text}");
-    let mut other = std::fs::read(compiled("hello", Compiler::Static)).unwrap();
+    let mut other = fs::read(compiled("hello", Compiler::Static)).unwrap();
     other[18] = 183;
     let (status, text) = refused(&["run", &file("arm", &other)]);
     assert_eq!((status, text.contains("another machine")), (126, true), "{text}");
-    let hello = std::fs::read(compiled("hello", Compiler::Static)).unwrap();
+    let hello = fs::read(compiled("hello", Compiler::Static)).unwrap();
     let (status, text) = refused(&["run", &file("half", &hello[..hello.len() / 2])]);
     assert_eq!((status, text.contains("damaged ELF")), (126, true), "{text}");
     let (status, text) = refused(&["run", &file("no-right", &hello)]);
@@ -122,8 +124,49 @@ fn the_laboratory_ends_like_the_other_verbs() {
 #[test]
 fn a_program_too_large_for_the_guest_is_refused() {
     let big = scratch("big").join("big");
-    std::fs::write(&big, vec![0; 24 << 20]).unwrap();
+    fs::write(&big, vec![0; 24 << 20]).unwrap();
     let hello = compiled("hello", Compiler::Static);
     let (status, text) = refused(&["run", "-m", "32M", "--file", &big.display().to_string(), &hello]);
     assert_eq!((status, text.contains("-m")), (125, true), "{text}");
+}
+
+/// It is our failure, and not told as the end of a pipe.
+#[test]
+fn a_full_disk_under_the_output_is_told() {
+    let hello = compiled("hello", Compiler::Static);
+    let full = || Stdio::from(fs::File::create("/dev/full").unwrap());
+    for (words, said) in [
+        (&["run", &hello][..], "the program's output cannot be written: No space left on device"),
+        (&["syscalls"], "standard output: No space left on device"),
+    ] {
+        let output = radixvm().args(words).stdout(full()).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), text.contains(said)), (Some(125), true), "{words:?}: {text}");
+    }
+}
+
+/// The processes that a process has started.
+fn children(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap()
+}
+
+#[test]
+fn an_interrupt_during_the_demo_ends_it_as_a_shell_expects() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_radixvm"));
+    command
+        .args(["demo", "--repeats", "50"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    drop(radixvm());
+    let mut demo = command.spawn().unwrap();
+    let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("running both programs")));
+    while children(demo.id()).is_empty() {
+        std::thread::yield_now();
+    }
+    let interrupted = Command::new("sh").args(["-c", &format!("kill -INT {}", demo.id())]).status();
+    assert!(interrupted.unwrap().success());
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(demo.wait().unwrap().code(), Some(130), "{rest:?}");
 }

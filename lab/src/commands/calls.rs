@@ -31,10 +31,13 @@ pub struct Arguments {
     /// Huge pages, on either kernel
     #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
+    #[command(flatten)]
+    guests: options::Guests,
 }
 
 /// Measures and reports.
-pub fn run(Arguments { json, only, quick, memory, huge }: Arguments) -> Result<u8> {
+pub fn run(Arguments { json, only, quick, memory, huge, guests }: Arguments) -> Result<u8> {
+    guests.apply();
     let chosen = calls::chosen(&only, quick)?;
     // Opened before the measurement, which takes minutes and could not be stored otherwise.
     let json = json.map(Output::open).transpose()?;

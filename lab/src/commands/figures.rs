@@ -18,7 +18,7 @@ use crate::figures::{self, Figure, page};
 use launch::exit_status::FAILED;
 use launch::guest::linux;
 use launch::meter::report::style;
-use launch::{artifacts, options, terminal};
+use launch::{artifacts, options, place, terminal};
 
 /// Sizes, and those of a quick look.
 const SIZES: [&[u16]; 2] = [&[1, 2, 4, 8, 16], &[1, 2]];
@@ -55,6 +55,8 @@ pub struct Arguments {
     /// Measure nothing: say which counts differ between the JSON of two runs, with status 1 if any does
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"])]
     compare: Option<Vec<PathBuf>>,
+    #[command(flatten)]
+    guests: options::Guests,
 }
 
 fn figure(id: &str) -> Result<&'static Figure, String> {
@@ -67,6 +69,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     if let Some(files) = &arguments.compare {
         return compare(files);
     }
+    arguments.guests.apply();
     let json = arguments.json.clone().map(Output::open).transpose()?;
     let report = arguments.report.clone();
     let (results, skipped) = prepare(arguments)?.measure()?;
@@ -95,10 +98,11 @@ fn told(results: &Results, folder: &Path) -> String {
 /// Builds and fetches, so that what fails every run fails before the first.
 fn prepare(arguments: Arguments) -> Result<Job> {
     let Arguments { only, cpus, report, quick, fresh, memory, .. } = arguments;
-    let identity = Identity::here();
+    place::checkout("radixvm bench figures")?;
     let kind = if quick { "quick" } else { "full" };
     let linux = linux::kernel().context("cannot get a stock Linux kernel to compare with")?;
-    let mut files = vec![artifacts::kernel()?, artifacts::meter()?, linux];
+    let identity = Identity::here();
+    let mut files = vec![artifacts::kernel()?, artifacts::meter()?, linux.path.clone()];
     files.extend(artifacts::programs()?.values().cloned());
     let build = format!("{} {kind} {memory}", identity::digest(&files)?);
     let store = Store::open(&report, build, fresh)?;

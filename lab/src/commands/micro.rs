@@ -10,6 +10,7 @@ use super::output::Output;
 use crate::micro::{self, Scope};
 use crate::plot;
 use crate::row::Row;
+use launch::guest::linux;
 use launch::guest::qemu::Accel;
 use launch::measure::accel;
 use launch::table::{Table, count};
@@ -43,11 +44,14 @@ pub struct Arguments {
     /// Huge pages, on either kernel
     #[arg(long, value_parser = options::choice::<Huge>(), default_value = Huge::DEFAULT.word())]
     huge: Huge,
+    #[command(flatten)]
+    guests: options::Guests,
 }
 
 /// Measures and reports.
 pub fn run(arguments: Arguments) -> Result<u8> {
-    let Arguments { cpus, json, svg, repeats, quick, memory, huge } = arguments;
+    let Arguments { cpus, json, svg, repeats, quick, memory, huge, guests } = arguments;
+    guests.apply();
     // Opened before the measurement, which takes minutes and could not be stored otherwise.
     let [json, svg] = [json, svg].map(|path| path.map(Output::open).transpose());
     let (json, svg) = (json?, svg?);
@@ -92,8 +96,9 @@ fn report(rows: &[Row]) -> Table {
     ])
     .left(1);
     for row in rows {
-        let system =
-            [Some(row.system), row.tables.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let version = (row.system == "linux").then(|| linux::short(&row.kernel));
+        let words = [Some(row.system), row.tables.as_deref(), version];
+        let system = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
         table.row([
             row.program.to_owned(),
             system,

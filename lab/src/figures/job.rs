@@ -10,6 +10,7 @@ use super::plan::{self, Extent, Known, Run};
 use super::results::{Drawn, Results};
 use super::store::Store;
 use super::{Across, Figure, Panel, Series};
+use launch::exit_status::is_interrupt;
 use launch::terminal;
 
 /// What is to be done.
@@ -41,7 +42,7 @@ impl Job {
     /// The results, and how many runs gave none.
     ///
     /// # Errors
-    /// A folder that cannot be written; snapshots that cannot be read.
+    /// A folder that cannot be written; snapshots that cannot be read; a signal.
     pub fn measure(&self) -> Result<(Results, usize)> {
         let runs = plan::all(&self.figures, &self.extent, &self.known);
         let kept = runs.iter().filter(|run| self.is_done(&self.store.boots(run))).count();
@@ -73,6 +74,7 @@ impl Job {
                     self.store.put(&run, boot, measured.clone())?;
                     boots.push(measured);
                 }
+                Err(error) if is_interrupt(&error) => return Err(error),
                 Err(error) => {
                     terminal::message(format_args!("skipped: {name}: {error:#}"));
                     return Ok((run, Err(error)));
@@ -86,6 +88,9 @@ impl Job {
     fn boot(&self, run: &Run, step: &str) -> Result<Measured> {
         let boot = || measure::run(run, self.effort, step.to_owned());
         boot().or_else(|error| {
+            if is_interrupt(&error) {
+                return Err(error);
+            }
             terminal::message(format_args!("once more: {}: {error:#}", run.name()));
             boot()
         })

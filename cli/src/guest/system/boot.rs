@@ -10,6 +10,7 @@ use anyhow::{Result, bail, ensure};
 
 use super::System;
 use crate::artifacts;
+use crate::guest::boot_clock;
 use crate::guest::channels::Sink;
 use crate::guest::disk;
 use crate::guest::file_arg::FileArg;
@@ -100,7 +101,7 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         stderr: streams.stderr,
         stdin: streams.stdin,
         kernel_log: linux,
-        boot_limit: Duration::from_secs(90 + 4 * u64::from(size.cpus)),
+        boot_limit: boot_clock::limit_or(Duration::from_secs(90 + 4 * u64::from(size.cpus))),
         limit: None,
         farewell: if linux { Farewell::Killed } else { Farewell::ByItself },
         plugin: None,
@@ -134,7 +135,7 @@ fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
 fn kernel(system: System) -> Result<PathBuf> {
     match system {
         System::Radixvm(..) => artifacts::kernel(),
-        System::Linux => linux::kernel(),
+        System::Linux => Ok(linux::kernel()?.path.clone()),
     }
 }
 
