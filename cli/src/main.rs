@@ -34,6 +34,8 @@ enum Verb {
     Doctor,
     /// List the Linux system calls and how much of each the kernel does
     Syscalls(commands::syscalls::Arguments),
+    /// Make a folder with all that running guests needs, without the checkout and without Rust
+    Install(commands::install::Arguments),
     /// Run all tests
     Test(commands::test::Arguments),
 }
@@ -50,6 +52,7 @@ fn dispatch(Command { verb }: Command) -> anyhow::Result<u8> {
         Verb::Contend(arguments) => commands::contend::run(&arguments),
         Verb::Doctor => commands::doctor::run(),
         Verb::Syscalls(arguments) => commands::syscalls::run(&arguments),
+        Verb::Install(arguments) => commands::install::run(&arguments),
         Verb::Test(arguments) => commands::test::run(&arguments),
     }
 }

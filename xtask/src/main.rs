@@ -10,6 +10,7 @@ mod links;
 mod linux_calls;
 mod mutants;
 mod packages;
+mod release;
 mod results;
 mod rooms;
 mod shell;
@@ -43,6 +44,8 @@ usage: cargo xtask VERB
                      results in target/mutants
   package            builds each crate from its package and with the oldest Rust that Cargo.toml promises; looks for unused
                      dependencies with cargo-machete. A tool that is missing is named and skipped.
+  release            makes target/release-archive/radixvm-VERSION-x86_64-linux.tar.gz of what `radixvm install` installs; the same commit makes
+                     an archive with the same names, owners and times
   fresh-machine RELEASE
                      make a minimal Debian of this release (bookworm, trixie) by debootstrap, as root, and run
                      `./radixvm demo` and `./radixvm test --quick` of the last commit in it
@@ -75,6 +78,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),
         ["mutants", "logic", rest @ ..] => mutants::logic::run(rest),
         ["package"] => packages::verify(),
+        ["release"] => release::make(),
         ["fresh-machine", release] => fresh_machine::run(release),
         ["results", rest @ ..] => results::run(rest),
         ["arrows"] => arrows::print(),

@@ -42,21 +42,29 @@ const USER: Package = Package {
     what: "programs",
     sources: &["user", "crates", "abi"],
 };
-const METER: Package = Package {
-    name: "radixvm-meter",
-    target: None,
-    profile: "release",
-    what: "meter",
-    sources: &["meter"],
-};
+const METER: Package =
+    Package { name: "radixvm-meter", target: None, profile: "release", what: "meter", sources: &["meter"] };
+/// The laboratory's file.
+pub const LABORATORY_NAME: &str = "radixvm-lab";
 /// With the profile of this command, whose dependencies it shares.
 const LABORATORY: Package = Package {
-    name: "radixvm-lab",
+    name: LABORATORY_NAME,
     target: None,
     profile: "dev",
     what: "laboratory",
     sources: &["lab", "cli", "crates", "abi"],
 };
+/// The command itself, to be installed: it needs no library of the machine on which it runs.
+const COMMAND: Package = Package {
+    name: "radixvm",
+    target: Some("x86_64-unknown-linux-musl"),
+    profile: "dist",
+    what: "command",
+    sources: &["cli", "abi"],
+};
+/// The laboratory to be installed with it.
+const INSTALLED_LABORATORY: Package =
+    Package { target: COMMAND.target, profile: COMMAND.profile, ..LABORATORY };
 
 /// Files by name.
 type Built = BTreeMap<String, PathBuf>;
@@ -99,9 +107,17 @@ pub fn meter() -> Result<PathBuf> {
 pub fn laboratory() -> Result<PathBuf> {
     static BUILT: OnceLock<Built> = OnceLock::new();
     if let Some(installed) = place::installed() {
-        return Ok(installed.join(LABORATORY.name));
+        return Ok(installed.join(LABORATORY_NAME));
     }
-    once(&BUILT, &LABORATORY)?.get(LABORATORY.name).cloned().context("cargo built no laboratory")
+    once(&BUILT, &LABORATORY)?.get(LABORATORY_NAME).cloned().context("cargo built no laboratory")
+}
+
+/// Returns the command and the laboratory to be installed.
+pub fn commands() -> Result<(PathBuf, PathBuf)> {
+    static COMMANDS: [OnceLock<Built>; 2] = [OnceLock::new(), OnceLock::new()];
+    let command = once(&COMMANDS[0], &COMMAND)?.get(COMMAND.name).cloned();
+    let laboratory = once(&COMMANDS[1], &INSTALLED_LABORATORY)?.get(LABORATORY_NAME).cloned();
+    command.zip(laboratory).context("cargo built no command")
 }
 
 /// Looks at the stamp, and asks cargo if it is out of date, once in the life of this process.
@@ -168,7 +184,7 @@ mod tests {
 
     #[test]
     fn sources_are_all_that_a_package_is_made_of() {
-        for package in [KERNEL, USER, METER, LABORATORY] {
+        for package in [KERNEL, USER, METER, LABORATORY, COMMAND] {
             for folder in package.sources.iter().filter(|folder| **folder != "crates") {
                 let manifest =
                     std::fs::read_to_string(place::root().join(folder).join("Cargo.toml")).unwrap();

@@ -70,7 +70,7 @@ pub struct Stamp {
 impl Stamp {
     /// Returns the stamp of a package that is built from the checkout `root` into `target`.
     pub fn new(target: &Path, root: &Path, package: &Package) -> Self {
-        let file = folder(target).join(package.name);
+        let file = folder(target).join(format!("{}-{}", package.name, package.profile));
         let sources = package.sources.iter().chain(&COMMON).map(|name| root.join(name)).collect();
         Stamp { target: target.to_owned(), root: root.to_owned(), file, sources }
     }
@@ -150,7 +150,8 @@ mod tests {
 
     use super::*;
 
-    const PACKAGE: Package = Package { name: "p", target: None, profile: "release", what: "thing", sources: &["src"] };
+    const PACKAGE: Package =
+        Package { name: "p", target: None, profile: "release", what: "thing", sources: &["src"] };
 
     /// A checkout whose one source was built a moment ago.
     struct Checkout(tempfile::TempDir);

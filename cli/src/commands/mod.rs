@@ -5,6 +5,7 @@ pub mod contend;
 pub mod demo;
 pub mod doctor;
 mod dry_run;
+pub mod install;
 mod messages;
 pub mod run;
 pub mod syscalls;

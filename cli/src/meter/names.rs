@@ -165,8 +165,9 @@ fn telling(functions: &[Function]) -> Option<&Function> {
 
 /// Source paths as they are in the repository.
 fn short(file: &str) -> &str {
-    let root = place::root();
-    file.strip_prefix(&*root.to_string_lossy()).map_or(file, |rest| rest.trim_start_matches('/'))
+    let roots = [place::root(), place::built_at()];
+    let rest = roots.iter().find_map(|root| file.strip_prefix(&*root.to_string_lossy()));
+    rest.map_or(file, |rest| rest.trim_start_matches('/'))
 }
 
 /// Removes the compiler's `::h0123456789abcdef` from a name.

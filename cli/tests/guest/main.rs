@@ -18,6 +18,7 @@ mod forks;
 mod harness;
 mod hostile;
 mod huge;
+mod installing;
 mod last_words;
 mod launching;
 mod lifecycle;
