@@ -27,6 +27,7 @@ mod matrix;
 mod meter;
 mod meter_programs;
 mod microbenchmarks;
+mod newer_qemu;
 mod owners;
 mod programs;
 mod scale;
