@@ -107,7 +107,7 @@ fn range() -> impl Strategy<Value = Range<u64>> {
 /// A core looks for keys in the twin while it is made. It waits for locked slots there, and does not mistake
 /// them for keys.
 #[test]
-fn who_looks_at_the_twin_is_waited_for() {
+fn a_copy_waits_for_a_core_that_looks_at_the_twin() {
     for _ in 0..if cfg!(miri) { 1 } else { 200 } {
         on_two(|pin, map, twin| {
             fill(map, pin, 5..6, 3);

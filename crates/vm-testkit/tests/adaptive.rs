@@ -173,7 +173,7 @@ fn an_index_needs_few_fills_and_few_pages_of_tables() {
 /// A core has left, and what its table leads to is invalidated: the core is not told then. It fills there for
 /// another process, and later runs there again.
 #[test]
-fn who_fills_from_outside_has_heard_what_it_missed() {
+fn a_fill_from_outside_has_seen_missed_notes() {
     let (world, leaf) = leaf_of(2, 2, 3);
     world.machine.on(0, |pin| world.mmu.leave(pin));
     assert_eq!(adds(&world, Event::IpiTarget, || unmap(&world, 1, leaf)), 0);
@@ -311,7 +311,7 @@ fn a_core_without_tables_is_not_shot_at_and_comes_back() {
 
 /// A linked leaf is a page table: it stays exactly while a core walks it.
 #[test]
-fn an_empty_leaf_goes_when_nobody_is_linked() {
+fn an_empty_leaf_is_freed_when_no_core_is_linked() {
     let (world, leaf) = leaf_of(2, 1, 10);
     let live = || world.space.nodes().created - world.space.nodes().collapsed;
     (0..8).for_each(|part| unmap(&world, 0, pages(leaf.start().get() + 64 * part, 64)));

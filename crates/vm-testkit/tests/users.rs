@@ -50,7 +50,7 @@ fn a_core_that_left_is_not_shot_at_until_it_comes_back() {
 
 /// The users are asked after the table is clear, or a core that comes in between would be missed.
 #[test]
-fn who_comes_after_the_users_were_asked_finds_nothing() {
+fn a_core_that_comes_after_the_users_were_asked_finds_nothing() {
     for world in worlds() {
         let theirs = world.clone();
         world.machine.interpose(Call::Users, move |_| {

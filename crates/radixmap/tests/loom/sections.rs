@@ -68,7 +68,7 @@ fn a_section_opens_for_two() {
 
 /// A core that finds the section open sees all writes of its holder before it was opened.
 #[test]
-fn a_section_is_handed_on_by_who_opens_it() {
+fn a_section_is_handed_on_by_the_core_that_opens_it() {
     model(2, || {
         let world = World::new(2).with_section(10);
         let fold_and_open = |world: &World| {
@@ -140,7 +140,7 @@ fn a_section_s_leaf_is_folded_beside_a_fault() {
 
 /// A section folds. The key that has a value before and after has one meanwhile, whatever the first key had.
 #[test]
-fn a_section_folds_under_who_looks_for_a_value() {
+fn a_section_folds_under_a_search_for_a_value() {
     model(3, || {
         let world = World::new(2).filled(1..2, 2);
         race(world, |world| world.fill(0, 0..2, 3), |world| world.assert_used(1)).end(2);
@@ -149,7 +149,7 @@ fn a_section_folds_under_who_looks_for_a_value() {
 
 /// A section opens, and the first key loses its value: the other one has its own all the time.
 #[test]
-fn a_section_opens_under_who_looks_for_a_value() {
+fn a_section_opens_under_a_search_for_a_value() {
     model(3, || {
         let world = World::new(2).with_section(2);
         race(world, |world| world.clear(0, 0..1), |world| world.assert_used(1)).end(2);

@@ -64,7 +64,7 @@ fn a_reader_that_was_away_for_a_moment() {
 
 /// A third core does the last turn, and it alone has looked at the reader's word.
 #[test]
-fn a_turn_by_somebody_else() {
+fn a_turn_by_another_core() {
     explore(2, 3, |core| {
         core.as_core_1(|core1| {
             core1.bystander();

@@ -192,7 +192,7 @@ fn both_at_once() {
 /// The others are unlinked, and many fills make the leaf shared once more before a core that comes to it
 /// checks whether it may link.
 #[test]
-fn who_comes_as_the_leaf_is_shared_once_more() {
+fn a_core_comes_as_the_leaf_is_shared_once_more() {
     check(3, || {
         let world = World::new(&[0, 1], 1);
         let theirs = world.clone();
@@ -209,7 +209,7 @@ fn who_comes_as_the_leaf_is_shared_once_more() {
 /// The same race, so late that the core finds no count that it would have to change: only the fences order
 /// the two.
 #[test]
-fn who_comes_to_the_leaf_before_anything_is_counted() {
+fn a_core_comes_before_anything_is_counted() {
     check(2, || {
         let world = World::shared(&[0], 1);
         let theirs = world.clone();

@@ -68,7 +68,7 @@ fn core(index: usize) -> CoreId {
 
 /// A core that is not interrupted finds no entry when it walks the leaf.
 #[test]
-fn who_links_late_does_not_find_what_was_invalidated() {
+fn a_late_link_does_not_find_invalidated_pages() {
     check(3, || {
         let leaf = Leaf::new();
         let (theirs, third) = (leaf.clone(), core(2));
@@ -85,7 +85,7 @@ fn who_links_late_does_not_find_what_was_invalidated() {
 
 /// Nor does a core of the set that is not interrupted because its part of the space has not begun.
 #[test]
-fn who_begins_late_does_not_find_what_was_invalidated() {
+fn a_late_begin_does_not_find_invalidated_pages() {
     check(3, || {
         let (leaf, parts) = (Leaf::new(), Arc::new(LazyPerCore::try_new(3).unwrap()));
         let (theirs, their_parts, third) = (leaf.clone(), parts.clone(), core(2));
@@ -136,7 +136,7 @@ fn a_core_that_links_a_leaf_becoming_shared_is_seen() {
 /// A core uses a page's frame through the leaf, and drops its tables. A core that finds them dropped gives
 /// the frame to another user.
 #[test]
-fn who_has_left_uses_nothing_of_the_leaf() {
+fn a_core_that_left_uses_nothing_of_the_leaf() {
     check(3, || {
         let (leaf, frame) = (Leaf::new(), Arc::new(Watched::<u64>::default()));
         leaf.link(core(1));

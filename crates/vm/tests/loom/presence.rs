@@ -87,18 +87,18 @@ fn a_core_that_sees_a_note_sees_the_writes_before_it(hear: fn(&Presence) -> Opti
 }
 
 #[test]
-fn who_comes_finds_what_came_before_the_note() {
+fn a_core_that_comes_sees_the_writes_before_the_note() {
     a_core_that_sees_a_note_sees_the_writes_before_it(Presence::enter);
 }
 
 #[test]
-fn who_fills_from_elsewhere_finds_what_came_before_the_note() {
+fn a_fill_from_elsewhere_sees_the_writes_before_the_note() {
     a_core_that_sees_a_note_sees_the_writes_before_it(Presence::catch_up);
 }
 
 /// A core uses a frame and leaves. A core that need not interrupt it gives the frame to another user.
 #[test]
-fn who_has_left_uses_nothing_any_more() {
+fn a_core_that_left_uses_nothing_any_more() {
     check(3, || {
         let (presence, frame) = (Arc::new(Presence::new()), Arc::new(Watched::<u64>::default()));
         presence.enter();
