@@ -1,7 +1,8 @@
-//! What the holder of a range sees of it: one slot, or a run of slots that say the same.
+//! The slots that the holder of a range sees: one, or a run with the same value.
 //!
-//! How the range was locked is in the type, because only a slot of which all keys are in the range may be changed. So `set` and
-//! `clear` are there where no slot sticks out, and otherwise [`Entry::whole`] and [`Run::whole`] ask for each.
+//! The type says how the range was locked, because only a slot whose keys are all in the range may be
+//! changed. So `set` and `clear` exist where no slot sticks out, and otherwise [`Entry::whole`] and
+//! [`Run::whole`] check each slot.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -29,34 +30,35 @@ impl<'a, V: Value, E: Expand> Entry<'a, V, E> {
         Self { part, here, used, _types: PhantomData }
     }
 
-    /// The keys of this slot that are in the range.
+    /// Returns the keys of this slot that are in the range.
     #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
         self.part.keys.clone()
     }
 
-    /// The value that all of these keys have.
+    /// Returns the value that all of these keys have.
     #[inline(always)]
     pub fn value(&self) -> Option<V> {
         let word = self.slot().held();
         word.is_value().then(|| V::from_words(word.main(), self.part.second(word)))
     }
 
-    /// The slot, to be changed: unless it sticks out of the range.
+    /// Returns the slot in a form that can be changed, unless it sticks out of the range.
     #[inline(always)]
     pub fn whole(&mut self) -> Option<Entry<'_, V>> {
         let whole = E::MODE == Mode::Always || self.part.whole;
         whole.then(|| Entry::new(self.part.again(), self.here, self.used))
     }
 
-    /// The slot, to be changed, and its value: if it has one and does not stick out of the range.
+    /// Returns the slot in a form that can be changed, and its value, if it has one and does not stick out of
+    /// the range.
     #[inline(always)]
     pub fn used(&mut self) -> Option<(Entry<'_, V>, V)> {
         let value = self.value().filter(|_| E::MODE.expands_used() || self.part.whole)?;
         Some((Entry::new(self.part.again(), self.here, self.used), value))
     }
 
-    /// It speaks for itself.
+    /// Returns the slot, which has a word of its own.
     #[inline(always)]
     fn slot(&self) -> &Slot {
         self.part.slot
@@ -76,9 +78,9 @@ impl<V: Value> Entry<'_, V> {
     /// Gives all of these keys the value `value`.
     ///
     /// # Panics
-    /// If the value has a second word, the one before it another or none, and the range was made
-    /// [fit](crate::RangeGuard::fit) for neither that value nor [all](crate::RangeGuard::widen); or if its words have bits
-    /// that are not for values.
+    /// Panics if the value has a second word, the value before it has another or none, and the range was made
+    /// [fit](crate::RangeGuard::fit) neither for that value nor for [all](crate::RangeGuard::widen). Panics
+    /// if the value's words have bits that are not for values.
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         let (main, second) = words(value);
@@ -90,10 +92,10 @@ impl<V: Value> Entry<'_, V> {
         self.slot().put(Word::value(main, second != 0).locked());
     }
 
-    /// The leaf that the slot is of.
+    /// Returns the slot's leaf.
     ///
     /// # Panics
-    /// If it is above the leaves: it covers more than one key.
+    /// Panics if the slot is above the leaves, and so covers more than one key.
     #[inline(always)]
     pub fn leaf(&mut self) -> Leaf<'_> {
         assert!(self.part.node.level() == 0, "the slot is not of a leaf");
@@ -107,7 +109,7 @@ impl<V: Value + fmt::Debug, E: Expand> fmt::Debug for Entry<'_, V, E> {
     }
 }
 
-/// Held slots that have the same value: neighbours in a node, if [`Value::joins`] says so, or one slot.
+/// Held slots that have the same value: neighbours in a node, if [`Value::joins`] returns true, or one slot.
 pub struct Run<'a, V, E = Always> {
     part: Part<'a>,
     here: &'a Here<'a>,
@@ -132,25 +134,25 @@ impl<'a, V: Value, E: Expand> Run<'a, V, E> {
         Self { part, here, used, value, is_used: true, _type: PhantomData }
     }
 
-    /// Their keys that are in the range.
+    /// Returns their keys that are in the range.
     #[inline(always)]
     pub fn keys(&self) -> Range<u64> {
         self.part.keys.clone()
     }
 
-    /// The value that all of these keys had when they were shown.
+    /// Returns the value that all of these keys had when they were shown.
     #[inline(always)]
     pub fn value(&self) -> V {
         self.value
     }
 
-    /// Whether each key has a slot of its own.
+    /// Returns whether each key has a slot of its own.
     #[inline(always)]
     pub fn is_in_leaf(&self) -> bool {
         self.part.node.level() == 0
     }
 
-    /// The slots, to be changed: unless they stick out of the range.
+    /// Returns the slots in a form that can be changed, unless they stick out of the range.
     #[inline(always)]
     pub fn whole(&mut self) -> Option<Run<'_, V>> {
         let is_used = mem::take(&mut self.is_used);
@@ -165,7 +167,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     /// Gives all of these keys the value `value`.
     ///
     /// # Panics
-    /// As [`Entry::set`].
+    /// Panics where [`Entry::set`] does.
     #[inline(always)]
     pub fn set(&mut self, value: V) {
         let (main, second) = words(value);
@@ -190,10 +192,10 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
         self.part.set(Word::EMPTY.locked(), true);
     }
 
-    /// The one slot that it is.
+    /// Returns the run's only slot.
     ///
     /// # Panics
-    /// If they are several.
+    /// Panics if there are several.
     #[inline(always)]
     pub fn one(&mut self) -> Entry<'_, V> {
         assert!(self.len() == 1, "a run of several slots is not one");
@@ -202,7 +204,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
         Entry::new(self.part.again(), self.here, self.used)
     }
 
-    /// Whether the slots have a value. They change together.
+    /// Returns whether the slots have a value. They change together.
     #[inline(always)]
     fn is_used(&self) -> bool {
         self.is_used || self.part.word().is_used()
@@ -214,7 +216,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     }
 }
 
-/// The words of a value, none of which has a bit that is not for values.
+/// Returns the words of a value, after checking that they have no bits of the map.
 #[inline(always)]
 pub(crate) fn words<V: Value>(value: V) -> (u64, u64) {
     let (main, second) = value.to_words();
@@ -222,7 +224,7 @@ pub(crate) fn words<V: Value>(value: V) -> (u64, u64) {
     (main, second)
 }
 
-/// Collects the change of a node's count, to tell Refcache once; also when a visitor panics.
+/// Sums up the changes of a node's count and reports them to Refcache once, even when a visitor panics.
 pub(crate) struct Tally<'a, 'p> {
     pub here: &'a Here<'p>,
     pub node: NodeRef<'p>,

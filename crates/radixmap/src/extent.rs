@@ -1,4 +1,4 @@
-//! How far some work reaches: where a caller may stop, and go on later.
+//! The end of a piece of work: a key where a caller may stop and continue later.
 
 use core::ops::Range;
 
@@ -10,7 +10,8 @@ use crate::node::{FANOUT, NodeRef, Part, Step};
 use crate::subtree::descend;
 use crate::{KEY_END, RadixMap, Value};
 
-/// What a node costs besides its used slots, in slots: to get there, and to lock and unlock its empty slots.
+/// The cost of a node in addition to its used slots, in slots: to enter it, and to lock and unlock its empty
+/// slots.
 const NODE: u64 = 28;
 /// Slots of a leaf.
 const LEAF: u64 = FANOUT as u64;
@@ -18,12 +19,13 @@ const LEAF: u64 = FANOUT as u64;
 const TWO_LEAVES: u64 = 2 * LEAF + 6 * NODE;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
-    /// Returns where the first part of `keys` ends that has about `slots` slots with a value: at the first key of the slot
-    /// that follows, or at the end of `keys`. Neighbours that say the same count as one, a node counts as some
-    /// slots more, and a leaf is not cut. Without a lock: a hint, like [`RadixMap::peek`].
+    /// Returns the end of the first part of `keys` that has about `slots` slots with a value: the first key
+    /// of the slot that follows, or the end of `keys`. Neighbours with the same value count as one, a node
+    /// counts as some slots more, and a leaf is not split. It takes no lock, so the answer is a hint, like
+    /// that of [`RadixMap::peek`].
     ///
     /// # Panics
-    /// If the range is empty or goes beyond [`KEY_END`].
+    /// Panics if the range is empty or goes beyond [`KEY_END`].
     pub fn extent(&self, pin: &Pinned, keys: Range<u64>, slots: u64) -> u64 {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         let (here, end) = (self.here(pin), keys.end);
@@ -59,7 +61,7 @@ fn take(left: &mut u64, slots: u64) -> bool {
     rest.is_some()
 }
 
-/// The first key of `keys`, below `node`, that has a value when `left` slots were counted down.
+/// Returns the first key of `keys`, below `node`, that has a value after `left` slots were counted.
 fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> Option<u64> {
     if node.level() == 0 {
         let (slots, all) = (node.slots(), node.indices(&keys));
@@ -74,7 +76,7 @@ fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: 
         };
     }
     let beyond = node.used_runs(keys).find_map(|part| match node.step(here, part.slot) {
-        // A slot of a run may have got a child meanwhile: that has the keys of that slot.
+        // A slot of a run may have got a child meanwhile, which has the keys of that slot.
         Step::Child(child) => first_beyond(here, child, node.of_slot(part.keys), left),
         Step::Slot(word) if !word.is_used() => None,
         Step::Slot(_) if *left == 0 => Some(part.keys.start),
@@ -83,7 +85,7 @@ fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: 
             None
         }
     });
-    // Afterwards, so that a part has a leaf or a slot at least.
+    // Counted at the end, so that a part has at least one leaf or slot.
     *left = left.saturating_sub(NODE);
     beyond
 }

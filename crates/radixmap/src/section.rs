@@ -1,4 +1,4 @@
-//! Sections: neighbours of one node that say the same, as one.
+//! Sections: neighbouring slots of one node that have the same word, stored once.
 //!
 //! ```text
 //!   folded   [ v LOCK, section ] [ silent ] [ silent ] [ silent ]         16 slots in fact
@@ -6,29 +6,33 @@
 //!      ▼   from the left, the first slot first             │ from the right, the first slot last
 //!   open     [ v LOCK ] [ v ] [ v ] [ v LOCK ]
 //! ```
-//! Each node consists of sections of [`SECTION`] slots. While all slots of a section have no value, or the same one, the first
-//! may speak for all (its word says so: [`Word::is_folded`]), and the others are silent: their words are 0. So whoever locks,
-//! changes or looks at many slots that say the same does it once for each section. A fresh node is a frame of zeroes with the
-//! first slots of its sections.
+//! Each node consists of sections of [`SECTION`] slots. While all slots of a section have no value, or the
+//! same one, the word of the first slot may stand for all ([`Word::is_folded`]). The others are silent: their
+//! words are 0. So a core that locks, changes or reads many slots with the same value does it once for each
+//! section. A fresh node is a frame of zeroes with the first slots of its sections.
 //!
-//! | section | who may change it, and to what |
+//! | section | the cores that may change it, and the change |
 //! |---|---|
-//! | folded | whoever locked the first slot: to another folded word; or it *opens* the section, and holds of its slots which it wants |
-//! | open | whoever holds all of its slots: it *folds* them. A slot with a child is never held |
+//! | folded | the core that locked the first slot: to another folded word. Or it *opens* the section, and holds those of its slots that it wants |
+//! | open | the holder of all of its slots: it *folds* them. A slot with a child is never held |
 //!
-//! 1. A slot is silent only while its section is folded, or its holder is about to say so. So a slot that is not silent speaks
-//!    for itself, whatever was known of the section; and whoever finds a silent one asks the first, and if that speaks for
-//!    itself only, the slot once more.
-//! 2. While the first slot says that it speaks for all, all others are silent, to whoever has seen what was done to them. So a
-//!    section is opened from the left: the first slot speaks for itself before another can be locked and changed. It
-//!    is folded from the right: all others are held and silent when the first one speaks for them. Whoever finds a silent slot
-//!    that the first does not speak for waits for the slot, for as long as the rest of the section takes to write.
-//! 3. What a silent slot is to be locked for is known by its key: the section opens, and only the slots that are wanted stay
-//!    locked. A section of which all slots are wanted is locked as it is. So a section that a range touches in part is never
-//!    held folded by whoever locks that range, and what a holder has, slot by slot, is the same with sections and without.
-//! 4. Second words are stored for each slot, silent or not: a section that opens has them.
+//! 1. A slot is silent only while its section is folded, or its holder is about to fold it. So a slot that is
+//!    not silent has a word of its own, whatever was known of the section. A core that finds a silent slot
+//!    reads the first slot, and if the word of that stands for that slot only, reads the silent slot once
+//!    more.
+//! 2. While the first slot's word stands for all, all others are silent, to a core that has seen the writes
+//!    to them. So a section is opened from the left: the first slot gets a word of its own before another can
+//!    be locked and changed. It is folded from the right: all others are held and silent when the first slot
+//!    gets a word for all. A core that finds a silent slot for which the first does not stand waits for the
+//!    slot, as long as the rest of the section takes to write.
+//! 3. The key of a silent slot says which slots are wanted: the section opens, and only the wanted slots stay
+//!    locked. A section of which all slots are wanted is locked as it is. So a section that a range touches
+//!    in part is never held folded by the core that locks that range, and the slots that a holder has are the
+//!    same with sections and without.
+//! 4. Second words are stored for each slot, silent or not, so a section that opens has them.
 //!
-//! Orderings. Every write here is Release, and a look at a silent slot is Acquire: it pairs with the write that made it
+//! Orderings. Every write here is Release, and a read of a silent slot is Acquire: it pairs with the write
+//! that made it silent, or with that of the core that opened the section before.
 //! silent, or that of whoever opened the section before.
 
 use core::ops::Range;
@@ -39,11 +43,11 @@ use crate::memory::Slots;
 use crate::node::{FANOUT, GROUP};
 use crate::slot::{Slot, Word};
 
-/// Slots of a section.
+/// The number of slots of a section.
 pub(crate) const SECTION: usize = if FANOUT < 16 { FANOUT } else { 16 };
 const _: () = assert!(FANOUT.is_multiple_of(SECTION));
 
-/// Whether the sections of nodes at `level` fold.
+/// Returns whether the sections of nodes at `level` fold.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) const fn folds_at(_level: u32) -> bool {
@@ -55,8 +59,8 @@ pub(crate) use models::folds_at;
 #[cfg(loom)]
 pub use models::with_upper_sections;
 
-/// Models have two slots in a node: if those of all nodes were sections, most of what a model explores would be sections that
-/// open. So only the leaves fold, and the nodes above them where a model is about these.
+/// Models have two slots in a node. If those of all nodes were sections, most of a model's time would go to
+/// sections that open. So only the leaves fold, and the nodes above them in models of these.
 #[cfg(loom)]
 mod models {
     extern crate std;
@@ -79,14 +83,14 @@ mod models {
     }
 }
 
-/// The first slot of the section that slot `index` is of.
+/// Returns the first slot of the section of slot `index`.
 #[inline(always)]
 pub(crate) const fn first_of(index: usize) -> usize {
     index & !(SECTION - 1)
 }
 
 impl Word {
-    /// The slot behind those that it speaks for, which slot `at` is one of.
+    /// Returns the index after the slots that the word stands for, one of which is slot `at`.
     #[inline(always)]
     pub fn next(self, at: usize) -> usize {
         if self.is_folded() { first_of(at) + SECTION } else { at + 1 }
@@ -94,21 +98,23 @@ impl Word {
 }
 
 impl Slots {
-    /// What slot `index` says, or its section. Any traversal must read it so: see [`Slot::enter`].
+    /// Returns the word of slot `index`, or of its section. Any traversal must read it so: see
+    /// [`Slot::enter`].
     #[inline(always)]
     pub fn enter(&self, index: usize, pin: &Pinned) -> Word {
         let word = self.0[index].enter(pin);
         if word.is_silent() { self.settled(index, |slot| slot.enter(pin)) } else { word }
     }
 
-    /// The same for slots that have no child, or if it does not matter.
+    /// Returns the word of slot `index`, or of its section, for slots that have no child, or if a child does
+    /// not matter.
     #[inline(always)]
     pub fn seen(&self, index: usize) -> Word {
         let word = self.0[index].seen();
         if word.is_silent() { self.settled(index, Slot::seen) } else { word }
     }
 
-    /// What slot `index` says, which was silent, or its section.
+    /// Returns the word of slot `index`, which was silent, or of its section.
     #[inline(never)]
     fn settled(&self, index: usize, read: impl Fn(&Slot) -> Word) -> Word {
         loop {
@@ -124,16 +130,17 @@ impl Slots {
         }
     }
 
-    /// What slot `index` says, or its section, for the holder. Who does not hold the slot asks [`seen`](Slots::seen): while
-    /// the section opens or folds this may be what the first slot says of itself.
+    /// Returns the word of slot `index`, or of its section, for the holder. A core that does not hold the
+    /// slot calls [`seen`](Slots::seen), because while the section opens or folds this may be the first
+    /// slot's own word.
     #[inline(always)]
     pub fn held(&self, index: usize) -> Word {
         let word = self.0[index].held();
         if word.is_silent() { self.0[first_of(index)].held() } else { word }
     }
 
-    /// One try to lock slot `index`, which said `seen`, or its section did, unlocked and no child: the slot speaks for itself
-    /// then, and is the only one of its section that is locked by this.
+    /// Tries once to lock slot `index`, which had `seen`, or its section had, unlocked and no child. The slot
+    /// has a word of its own then, and is the only one of its section that this call locks.
     #[inline(always)]
     pub fn try_lock(&self, index: usize, seen: Word) -> bool {
         if !seen.is_folded() {
@@ -145,15 +152,15 @@ impl Slots {
         }
     }
 
-    /// The same for slot `index`, if it is empty.
+    /// Tries once to lock slot `index`, if it is empty.
     #[inline(always)]
     pub fn try_lock_empty(&self, index: usize) -> bool {
         let word = self.held(index);
         !word.is_used() && !word.is_locked() && self.try_lock(index, word)
     }
 
-    /// One try to lock slot `at` if it has a value, or the folded section that begins there and ends at `end` at the latest; where
-    /// that ends.
+    /// Tries once to lock slot `at` if it has a value, or the folded section that begins there and ends at
+    /// `end` at the latest. Returns the end.
     #[inline(always)]
     pub fn try_lock_value(&self, at: usize, end: usize) -> Option<usize> {
         let (slot, word) = (&self.0[at], self.0[at].held());
@@ -165,7 +172,7 @@ impl Slots {
         (word.is_value() && !word.is_locked() && slot.try_lock(word)).then_some(next)
     }
 
-    /// `try_lock_run` for a leaf.
+    /// Locks slots as `try_lock_run` does, for a leaf.
     #[inline(always)]
     pub fn try_lock_in_leaf(&self, slots: Range<usize>) -> usize {
         if let [slot] = &self.0[slots.clone()] {
@@ -224,7 +231,8 @@ impl Slots {
         }
     }
 
-    /// One try to lock what a folded section has of the slots from `at` to `end`: not all of it; where they end.
+    /// Tries once to lock the slots from `at` to `end` that a folded section has, which are not all of its
+    /// slots. Returns their end.
     #[cold]
     #[inline(never)]
     fn try_open(&self, at: usize, end: usize) -> Option<usize> {
@@ -237,7 +245,8 @@ impl Slots {
         Some(next)
     }
 
-    /// Opens the folded section of these slots, which the caller holds: of the slots it holds only these from now on.
+    /// Opens the folded section of these slots, which the caller holds. Of its slots it holds only these from
+    /// now on.
     #[inline(never)]
     pub fn open(&self, locked: Range<usize>) {
         let first = first_of(locked.start);
@@ -249,8 +258,8 @@ impl Slots {
         }
     }
 
-    /// Sees to it that slot `index` speaks for itself. The caller holds it, or its section, or has the map to itself: then
-    /// nothing is locked.
+    /// Makes sure that slot `index` has a word of its own. The caller holds it, or its section, or has the
+    /// map alone, and then nothing is locked.
     #[inline(always)]
     pub fn open_held(&self, index: usize) {
         if !self.0[index].held().is_own() {
@@ -260,7 +269,7 @@ impl Slots {
         }
     }
 
-    /// The first of `slots` that is not `like` that, or their end; for the holder, or as a hint.
+    /// Returns the first of `slots` that is not `like` that, or their end, for the holder, or as a hint.
     #[inline(always)]
     pub fn end_while(&self, slots: Range<usize>, like: impl Fn(Word) -> bool) -> usize {
         let mut at = slots.start;
@@ -275,10 +284,10 @@ impl Slots {
         slots.end
     }
 
-    /// The first of `slots` that is used, or their end; for the holder, or as a hint.
+    /// Returns the first of `slots` that is used, or their end, for the holder, or as a hint.
     #[inline(always)]
     pub fn end_of_unused(&self, slots: Range<usize>) -> usize {
-        // One look: a slot that is silent now may have a value then.
+        // The slot is read once, because a slot that is silent now may have a value at a second read.
         let first = self.0[slots.clone()].first().map(Slot::held);
         match first {
             Some(word) if word.is_used() => slots.start,
@@ -306,8 +315,8 @@ impl Slots {
         slots.end
     }
 
-    /// Where those of `slots` end that say `word`, that of one slot; for the holder, who may want the sections among them that are
-    /// whole to fold, or as a hint.
+    /// Returns the end of those of `slots` that have `word`, in the form for one slot, for the holder, or as
+    /// a hint. With `folds`, the holder folds the whole sections among them.
     #[inline(always)]
     pub fn end_of_like(&self, slots: Range<usize>, word: Word, folds: bool) -> usize {
         let all = &self.0[..slots.end];
@@ -332,7 +341,8 @@ impl Slots {
         slots.end
     }
 
-    /// Where the folded sections from slot `at` on end, or that of slot `end`, the first of which said `word`, as all do.
+    /// Returns the end of the folded sections from slot `at` on, or that of slot `end`. The first of them had
+    /// `word`, as all do.
     #[inline(always)]
     fn end_of_sections(&self, at: usize, end: usize, word: Word) -> usize {
         let next = at + SECTION;
@@ -340,7 +350,7 @@ impl Slots {
         next + SECTION * sections_while(sections, |slot| slot.held() == word)
     }
 
-    /// How many runs of slots with a value that say the same there are among `slots`: a hint.
+    /// Returns the number of runs of slots with the same value among `slots`, as a hint.
     pub fn count_used_runs(&self, slots: Range<usize>) -> u64 {
         let Range { start: mut at, end } = slots;
         let mut count = 0;
@@ -352,7 +362,7 @@ impl Slots {
         count
     }
 
-    /// How many of `slots`, which the caller holds, have no value.
+    /// Returns the number of `slots`, which the caller holds, that have no value.
     #[inline(always)]
     pub fn count_unused(&self, slots: Range<usize>) -> usize {
         match &self.0[slots.clone()] {
@@ -379,8 +389,8 @@ impl Slots {
         count
     }
 
-    /// Makes `slots`, which the caller holds or nobody else can see, say `word`, the word of one slot. What the word says of the
-    /// lock is what becomes of it. Sections that are whole fold, if the word may.
+    /// Stores `word`, in the form for one slot, in `slots`, which the caller holds or no other core can see.
+    /// The word's lock bit decides whether they stay locked. Whole sections fold, if `folds` allows it.
     #[inline(always)]
     pub fn set(&self, slots: Range<usize>, word: Word, folds: bool) {
         match &self.0[slots.clone()] {
@@ -416,7 +426,8 @@ impl Slots {
         }
     }
 
-    /// Makes all slots, which are silent and nobody else can see, say `word`, that of one slot: as sections, if it may.
+    /// Stores `word`, in the form for one slot, in all slots, which are silent and which no other core can
+    /// see, as sections if it may.
     #[inline(always)]
     pub fn init(&self, word: Word) {
         if !word.can_fold() {
@@ -427,7 +438,8 @@ impl Slots {
         }
     }
 
-    /// What has all of these slots is folded, or gone: see [`Slot::bury`]. The caller holds them.
+    /// Marks all of these slots, which the caller holds, as gone, because the node was folded: see
+    /// [`Slot::bury`].
     pub fn bury(&self) {
         let mut at = 0;
         while at < FANOUT {
@@ -437,7 +449,7 @@ impl Slots {
         }
     }
 
-    /// Unlocks slots of a leaf, which the caller holds: all that it holds there.
+    /// Unlocks slots of a leaf, which are all that the caller holds there.
     #[inline(always)]
     pub fn unlock(&self, slots: Range<usize>) {
         match &self.0[slots.clone()] {
@@ -446,8 +458,8 @@ impl Slots {
         }
     }
 
-    /// Unlocks slots from the left, which the caller holds, up to one that has a child; where that is. Sections that are whole and
-    /// empty fold, if wanted: that takes no longer.
+    /// Unlocks slots from the left, which the caller holds, up to one that has a child. Returns its index.
+    /// Whole and empty sections fold, if wanted, which takes no longer.
     #[inline(never)]
     pub fn unlock_run(&self, slots: Range<usize>, folds: bool) -> usize {
         let Range { start: mut at, end } = slots;
@@ -470,7 +482,7 @@ impl Slots {
         end
     }
 
-    /// Folds those of `slots`, which the caller holds and which say `word`, that are whole sections.
+    /// Folds those of `slots`, which the caller holds and which have `word`, that are whole sections.
     #[cold]
     fn fold(&self, slots: Range<usize>, word: Word) {
         let mut at = slots.start.next_multiple_of(SECTION);
@@ -480,15 +492,15 @@ impl Slots {
         }
     }
 
-    /// Makes the section that begins at slot `at`, whose slots the caller holds, say `word`.
+    /// Stores `word` for the section that begins at slot `at`, whose slots the caller holds.
     #[inline(always)]
     fn fold_section(&self, at: usize, word: Word) {
         self.0[at + 1..at + SECTION].iter().rev().for_each(|slot| slot.put(Word::SILENT));
         self.0[at].put(word);
     }
 
-    /// Folds and unlocks the section of slot `at`, if it begins there, ends at `end` at the latest, and all of its slots, which the
-    /// caller holds, say `word`.
+    /// Folds and unlocks the section of slot `at`, if it begins there, ends at `end` at the latest, and all
+    /// of its slots, which the caller holds, have `word`.
     #[inline(always)]
     fn try_fold(&self, at: usize, end: usize, word: Word) -> bool {
         let whole = first_of(at) == at && at + SECTION <= end;
@@ -527,7 +539,7 @@ fn end_of_same(slots: &[Slot], mut at: usize, word: Word) -> usize {
     at
 }
 
-/// Slots that somebody holds; they are unlocked when it goes.
+/// Slots that a core holds. Dropping it unlocks them.
 pub(crate) struct Locked<'p> {
     pub slots: &'p Slots,
     pub range: Range<usize>,

@@ -37,18 +37,18 @@ use crate::node::FANOUT;
 #[repr(align(64))]
 struct Words([AtomicU64; FANOUT]);
 
-/// What a side says.
+/// The content of a side.
 enum Said<'a> {
     Nothing,
     One(u64),
     Each(&'a Words),
 }
 
-/// Marks one word for all.
+/// The mark of one word for all slots.
 const ONE: u64 = 1;
 const NONE: u64 = 0;
 
-/// Where the second words are, or the one that all have. See the module.
+/// The address of the second words, or the one that all slots have. See the module.
 #[derive(Debug)]
 pub(crate) struct Side(AtomicU64);
 
@@ -57,12 +57,12 @@ impl Side {
         Self(AtomicU64::new(NONE))
     }
 
-    /// Whether every slot can have a second word of its own.
+    /// Returns whether every slot can have a second word of its own.
     pub fn is_frame(&self) -> bool {
         matches!(self.said(), Said::Each(_))
     }
 
-    /// Makes sure that `second` can be stored, for whichever slots.
+    /// Makes sure that `second` can be stored, for any slots.
     pub fn fit(&self, second: u64) -> Result<(), OutOfMemory> {
         match self.said() {
             Said::Nothing if self.change(NONE, second | ONE) => Ok(()),
@@ -71,7 +71,7 @@ impl Side {
         }
     }
 
-    /// Makes sure that any second words can be stored. If there was no side all words are `second`.
+    /// Makes sure that any second words can be stored. If there was no side, all words are `second`.
     pub fn widen(&self, second: u64) -> Result<(), OutOfMemory> {
         loop {
             let (now, word) = match self.said() {
@@ -81,13 +81,14 @@ impl Side {
             };
             let words = allocate_words::<Words, _>(|_| AtomicU64::new(word))?;
             if !self.change(now, words.as_ptr().expose_provenance() as u64) {
-                // SAFETY: from `allocate_words`, and nobody has seen it.
+                // SAFETY: from `allocate_words`, and no other core has seen it.
                 unsafe { free(words) };
             }
         }
     }
 
-    /// Release: pairs with the Acquire of whoever looks. Relaxed: who lost looks again.
+    /// Changes the side, unless another core did. Returns whether it did. Release: pairs with the Acquire of
+    /// each read. Relaxed: a core that loses reads again.
     fn change(&self, from: u64, to: u64) -> bool {
         self.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok()
     }
@@ -108,7 +109,7 @@ impl Side {
         self.0.load(Ordering::Relaxed) == one | ONE
     }
 
-    /// The second words, relaxed as in `get`, if slots have their own.
+    /// Returns the second words if slots have their own. Relaxed as in `get`.
     pub fn each(&self) -> &[AtomicU64] {
         match self.said() {
             Said::Each(words) => &words.0,
@@ -116,12 +117,12 @@ impl Side {
         }
     }
 
-    /// Stores the second word of slots, which the caller holds, having made sure of the side. Relaxed: the unlock
-    /// publishes.
+    /// Stores the second word of slots, which the caller holds. The caller has made sure of the side.
+    /// Relaxed: the unlock publishes.
     #[inline(never)]
     pub fn set(&self, slots: Range<usize>, second: u64) {
-        // Release: pairs with the Acquire in `Slot::still_says`. Who reads one of these words without a lock
-        // sees its slot locked.
+        // Release: pairs with the Acquire in `Slot::still_says`. A core that reads one of these words without
+        // a lock sees its slot locked.
         fence(Ordering::Release);
         match self.said() {
             Said::One(one) if one == second => {}
@@ -130,7 +131,7 @@ impl Side {
         }
     }
 
-    /// Where the frame is, if there is one.
+    /// Returns the address of the frame, if there is one.
     pub fn address(&self) -> Option<usize> {
         match self.said() {
             Said::Each(words) => Some(ptr::from_ref(words).addr()),
@@ -143,18 +144,18 @@ impl Side {
         match self.0.load(Ordering::Acquire) {
             NONE => Said::Nothing,
             one if one & ONE != 0 => Said::One(one & !ONE),
-            // SAFETY: published by `change`, initialised; it stays as long as the node does.
+            // SAFETY: published by `change`, and initialised. It stays as long as the node does.
             frame => Said::Each(unsafe { &*ptr::with_exposed_provenance(frame as usize) }),
         }
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Safety
-    /// Nobody uses the node any more.
+    /// No core uses the node any more.
     pub unsafe fn discard(&self) {
         if let Said::Each(words) = self.said() {
-            // SAFETY: from `allocate_words`; the caller vouches for the rest.
+            // SAFETY: from `allocate_words`. The caller promises that it is unused.
             unsafe { free(NonNull::from(words)) }
         }
     }

@@ -1,5 +1,5 @@
-//! A range below one node: locked, unlocked, split and walked from left to right. Why this is right is said in
-//! [`crate::lock`].
+//! A range below one node: locked, unlocked, split and walked from left to right. [`crate::lock`] has the
+//! argument.
 
 use core::mem;
 use core::ops::{ControlFlow, Range};
@@ -11,15 +11,15 @@ use crate::section::folds_at;
 use crate::slot::Word;
 use crate::{OutOfMemory, fold};
 
-/// Why a range below a node was not locked.
+/// The reason why a range below a node was not locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoMemory,
-    /// The node was folded: the slot that led to it says what to do.
+    /// The node was folded, and the caller goes by the slot that led to it.
     Gone,
 }
 
-/// Locks `keys`, which are below `node`. On failure none of them.
+/// Locks `keys`, which are below `node`. On failure locks none of them.
 #[inline(always)]
 pub(crate) fn lock_below<'p>(
     here: &Here<'p>,
@@ -35,7 +35,8 @@ pub(crate) fn lock_below<'p>(
     if taken == slots.end { Ok(()) } else { lock_rest(here, node, slots, keys.start, taken) }
 }
 
-/// `lock_below` for a leaf, where those of `slots` below slot `taken` are held, and others may hold that. They begin at key `start`.
+/// Locks the rest of a leaf's `slots`, which begin at key `start`. Those below slot `taken` are held, and
+/// another core may hold that slot.
 #[cold]
 fn lock_rest<'p>(
     here: &Here<'p>,
@@ -47,7 +48,7 @@ fn lock_rest<'p>(
     while taken < slots.end {
         let word = node.slots().seen(taken);
         if word.is_gone() {
-            // Only the first slot can be: a held slot keeps the leaf.
+            // Only the first slot can be gone, because a held slot keeps the leaf.
             return Err(Refusal::Gone);
         }
         match word.is_locked() {
@@ -58,7 +59,7 @@ fn lock_rest<'p>(
     Ok(())
 }
 
-/// `lock_below` above the leaves.
+/// Locks a range as `lock_below` does, above the leaves.
 fn lock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, mode: Mode) -> Result<(), Refusal> {
     let mut taken = Taken { here, node, keys: keys.start..keys.start };
     let (Range { start: mut at, end }, whole) = (node.indices(&keys), node.whole_indices(&keys));
@@ -77,7 +78,8 @@ fn lock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, mode: Mo
     Ok(())
 }
 
-/// A child that is gone by the time it is entered has made room for something else.
+/// Locks the part of a range on one slot. If the child is gone by the time it is entered, the slot has
+/// another word.
 fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, mode: Mode) -> Result<(), Refusal> {
     loop {
         return match acquire(here, part.node, part.keys.start, |_| true) {
@@ -99,7 +101,7 @@ fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, mode: Mode) -> Result<(), Ref
     }
 }
 
-/// Slots that a locker has taken so far. If it fails, or somebody's code panics, they are unlocked.
+/// Slots that a locker has taken so far. If it fails, or foreign code panics, they are unlocked.
 struct Taken<'a, 'p> {
     here: &'a Here<'p>,
     node: NodeRef<'p>,
@@ -107,7 +109,7 @@ struct Taken<'a, 'p> {
 }
 
 impl Taken<'_, '_> {
-    /// One turn of a wait for the slot behind them.
+    /// Waits one turn for the slot behind them.
     #[cold]
     fn wait_for_next(self) {
         self.here.wait(self.node, self.keys.end);
@@ -123,7 +125,7 @@ impl Drop for Taken<'_, '_> {
     }
 }
 
-/// `Held::split`; `within` is what is held.
+/// Splits as `Held::split` does. `within` are the held keys.
 pub(crate) fn split_below<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
@@ -152,7 +154,7 @@ pub(crate) fn unlock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u
     }
 }
 
-/// `unlock_below` above the leaves.
+/// Unlocks a range as `unlock_below` does, above the leaves.
 fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
     let Range { start: mut at, end } = node.indices(&keys);
     loop {
@@ -168,7 +170,7 @@ fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
     }
 }
 
-/// The lowest node below `root` that covers all of `keys`.
+/// Returns the lowest node below `root` that covers all of `keys`.
 #[inline]
 pub(crate) fn descend<'p>(here: &Here<'p>, root: NodeRef<'p>, keys: &Range<u64>) -> NodeRef<'p> {
     let differing = keys.start ^ (keys.end - 1);
@@ -182,7 +184,7 @@ pub(crate) fn descend<'p>(here: &Here<'p>, root: NodeRef<'p>, keys: &Range<u64>)
     node
 }
 
-/// `Held::walk` above the leaves.
+/// Walks a range as `Held::walk` does, above the leaves.
 pub(crate) fn walk_above<'p, B>(
     here: &Here<'p>,
     node: NodeRef<'p>,
@@ -199,10 +201,10 @@ pub(crate) fn walk_above<'p, B>(
     ControlFlow::Continue(())
 }
 
-/// What `acquire` found.
+/// The result of `acquire`.
 pub(crate) enum Acquired<'p> {
     Child(NodeRef<'p>),
-    /// The slot is ours; it said this.
+    /// The slot is the caller's, and had this word.
     Locked(Word),
     /// The slot was free, but not wanted.
     Unwanted,
@@ -216,7 +218,8 @@ impl From<OutOfMemory> for Refusal {
     }
 }
 
-/// Locks the slot of `key` in `node` if what it says is `wanted`, or enters its child; waits while somebody else holds it.
+/// Locks the slot of `key` in `node` if its word is `wanted`, or enters its child. Waits while another core
+/// holds it.
 #[inline(always)]
 pub(crate) fn acquire<'p>(
     here: &Here<'p>,
@@ -238,7 +241,8 @@ pub(crate) fn acquire<'p>(
     }
 }
 
-/// Shows `node` and all nodes below it to `visit`. Nothing is locked: one that comes or goes meanwhile may be missed.
+/// Shows `node` and all nodes below it to `visit`, without a lock. A node that comes or goes meanwhile may be
+/// missed.
 pub(crate) fn each_node<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn FnMut(NodeRef<'p>)) {
     visit(node);
     if node.level() == 0 {
@@ -254,7 +258,8 @@ pub(crate) fn each_node<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn 
 }
 
 impl Mode {
-    /// Whether the slot of `part`, which is locked, sticks out of the range and said `word`, may be held whole.
+    /// Returns whether the slot of `part`, which is locked, had `word` and sticks out of the range, may be
+    /// held as a whole.
     fn leaves(self, here: &Here<'_>, part: &Part<'_>, word: Word) -> bool {
         match self {
             Self::Always => false,

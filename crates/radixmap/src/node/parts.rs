@@ -1,4 +1,4 @@
-//! The slots of a node that a range touches: one at a time, or neighbours that say the same as one.
+//! The slots of a node that a range touches: one at a time, or neighbours with the same value as one.
 
 use core::iter;
 use core::mem;
@@ -15,7 +15,8 @@ use crate::slot::{Slot, Word};
 use crate::subtree::{Acquired, acquire};
 
 impl<'p> NodeRef<'p> {
-    /// The slots that `keys`, a range inside this node, touches in part: the first, the last, both or none.
+    /// Returns the slots that `keys`, a range inside this node, touches in part: the first, the last, both or
+    /// none.
     #[inline(always)]
     pub fn ends(self, keys: &Range<u64>) -> impl Iterator<Item = Part<'p>> {
         let (all, whole) = (self.indices(keys), self.whole_indices(keys));
@@ -24,7 +25,8 @@ impl<'p> NodeRef<'p> {
         first.into_iter().chain(last).map(move |index| self.part_at(index, keys))
     }
 
-    /// The slots that `keys`, a range inside this node, touches, for the holder of all, to change them one by one: they speak for themselves.
+    /// Returns the slots that `keys`, a range inside this node, touches, for the holder of all, to change
+    /// them one by one. It gives each a word of its own.
     #[inline(always)]
     pub fn own_parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, |slots| {
@@ -33,7 +35,7 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The same: a section that says the same comes as one part, if the keys cover it.
+    /// Returns the slots as `own_parts` does, but a folded section comes as one part, if the keys cover it.
     #[inline(always)]
     pub fn held_parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         let whole = self.whole_indices(&keys);
@@ -48,14 +50,14 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The part of `keys`, a range inside this node, that falls on slot `index`.
+    /// Returns the part of `keys`, a range inside this node, that is on slot `index`.
     #[inline(always)]
     pub fn part_at(self, index: usize, keys: &Range<u64>) -> Part<'p> {
         self.run(one(index), keys)
     }
 
-    /// The used ones, for the holder of all: neighbours that say the same, and do not stick out of the keys, come as one part, if
-    /// it `joins` them.
+    /// Returns the used slots, for the holder of all. Neighbours with the same value that do not stick out of
+    /// the keys come as one part, if `joins` returns true for it.
     #[inline(always)]
     pub fn used_parts(self, keys: Range<u64>, joins: impl Fn(u64) -> bool) -> impl Iterator<Item = Part<'p>> {
         let whole = self.whole_indices(&keys);
@@ -66,7 +68,7 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The first run of `left`, keys of this leaf, as `used_parts` would show it; it is no longer among them afterwards.
+    /// Returns the first run of `left`, keys of this leaf, as `used_parts` would, and takes it out of `left`.
     #[inline(always)]
     pub fn take_used_run(self, left: &mut Range<u64>, joins: impl Fn(u64) -> bool) -> Option<Part<'p>> {
         if left.is_empty() {
@@ -83,7 +85,7 @@ impl<'p> NodeRef<'p> {
         (!run.is_empty()).then(|| Part { node: self, slot: &self.slots.0[run.start], run, keys, whole: true })
     }
 
-    /// Which of `slots` of this leaf are the first run that is used.
+    /// Returns the indices of the first used run among `slots` of this leaf.
     #[inline(never)]
     fn used_run(self, slots: Range<usize>, joins: impl Fn(u64) -> bool) -> Range<usize> {
         let first = self.slots.end_of_unused(slots.clone());
@@ -93,7 +95,8 @@ impl<'p> NodeRef<'p> {
         first..self.like(first, joins).map_or(first + 1, |like| like.end(first..slots.end))
     }
 
-    /// The first of them, with its child if it has one, which stays: the caller entered it when it locked the keys.
+    /// Returns the first used slots, with their child if they have one. The child stays, because the caller
+    /// entered it when it locked the keys.
     #[inline(always)]
     pub fn used_part(
         self,
@@ -107,25 +110,26 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The first used one, for somebody who holds none.
+    /// Returns the first used slot, for a core that holds none.
     #[inline(always)]
     pub fn first_used_part(self, keys: Range<u64>) -> Option<Part<'p>> {
         self.picked(keys, |slots| self.first_used(slots).map(one)).next()
     }
 
-    /// The used ones, for somebody who holds none: neighbours whose main words are the same come as one. A hint.
+    /// Returns the used slots, for a core that holds none. Neighbours whose main words are the same come as
+    /// one. The answer is a hint.
     #[inline(always)]
     pub fn used_runs(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
             let first = self.first_used(slots.clone())?;
             let word = self.slots.held(first);
-            // A child that is marked says what a section would.
+            // A child that is marked has the bit of a folded word.
             let like = word.is_value().then(|| self.slots.end_of_like(first..slots.end, word.own(), false));
             Some(first..like.map_or(first + 1, |end| end.max(first + 1)))
         })
     }
 
-    /// What the holder's walks go by: a slot that has a child, or neighbours that have none.
+    /// Returns the steps of the holder's walks: a slot that has a child, or neighbours that have none.
     #[inline(always)]
     pub fn steps(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
@@ -134,11 +138,11 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The first of `slots` that has a child, for the holder of all.
+    /// Returns the first of `slots` that has a child, for the holder of all.
     #[inline]
     pub fn first_child(self, mut slots: Range<usize>) -> Option<usize> {
         while !slots.is_empty() {
-            // Few slots are looked at sooner than what of a node was ever used.
+            // A few slots are read faster than the bits that say which slots were ever used.
             let used = if slots.len() > SECTION { self.first_used(slots.clone())? } else { slots.start };
             slots.start = self.slots.end_while(used..slots.end, |word| !word.is_child());
             if slots.start == used {
@@ -148,14 +152,14 @@ impl<'p> NodeRef<'p> {
         None
     }
 
-    /// The second words, if each slot has one of its own.
+    /// Returns the second words, if each slot has one of its own.
     #[inline(always)]
     pub fn seconds(self) -> &'p [AtomicU64] {
         self.links().side.each()
     }
 
-    /// The same for somebody who holds none: if it has no child it is locked now. Who holds it is waited for. Unless the node
-    /// was folded.
+    /// Returns the first used slots, for a core that holds none. If they have no child they are locked now.
+    /// Waits for a holder. Fails if the node was folded.
     #[inline(always)]
     pub fn lock_used_part(
         self,
@@ -172,7 +176,8 @@ impl<'p> NodeRef<'p> {
         Ok(Some(Found { part: self.run(run, &keys), child }))
     }
 
-    /// The first slot of `keys` that has a child, or had a value and is the caller's now, with its section if that is folded.
+    /// Returns the first slot of `keys` that has a child, or had a value and is the caller's now, with its
+    /// section if that is folded.
     fn lock_first_used(
         self,
         here: &Here<'p>,
@@ -193,8 +198,8 @@ impl<'p> NodeRef<'p> {
         Ok(None)
     }
 
-    /// Locks the neighbours of `slots` of a leaf, which the caller holds and which say the same, that say so too, below
-    /// `end`: all that is held then. If they are not to be joined that is the first of them.
+    /// Locks the neighbours with the same value of `slots` of a leaf, which the caller holds, below `end`.
+    /// Returns all that is held then. If they must not be joined that is the first slot.
     fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
         let first = one(slots.start);
         let held = Locked { slots: self.slots, range: slots.clone() };
@@ -216,7 +221,7 @@ impl<'p> NodeRef<'p> {
         first.start..at
     }
 
-    /// The runs of slots that `pick` picks, each from what is left.
+    /// Returns the runs of slots that `pick` picks, each from the slots that are left.
     #[inline(always)]
     fn picked(
         self,
@@ -231,7 +236,7 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// The part of `keys`, a range inside this node, that falls on slots `run`.
+    /// Returns the part of `keys`, a range inside this node, that is on slots `run`.
     #[inline(always)]
     fn run(self, run: Range<usize>, keys: &Range<u64>) -> Part<'p> {
         let shift = LEVEL_BITS * self.level;
@@ -241,8 +246,8 @@ impl<'p> NodeRef<'p> {
         Part { node: self, slot: &self.slots.0[run.start], run, whole: keys == all, keys }
     }
 
-    /// The first of `slots` that is used. Most slots of most nodes are empty, so those are looked at in groups, and of an
-    /// upper node only the groups that were ever used.
+    /// Returns the first of `slots` that is used. Most slots of most nodes are empty, so they are read in
+    /// groups, and in an upper node only the groups that were ever used.
     #[inline(always)]
     pub fn first_used(self, slots: Range<usize>) -> Option<usize> {
         let (touched, Range { start: mut at, end }) = (self.touched(), slots);
@@ -263,7 +268,8 @@ impl<'p> NodeRef<'p> {
         None
     }
 
-    /// What slot `index` says, which the caller holds, if neighbours that say the same are joined.
+    /// Returns the words of slot `index`, which the caller holds, if `joins` says that neighbours with the
+    /// same value are joined.
     #[inline(always)]
     fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
         let word = Some(self.slots.held(index).own()).filter(|word| word.is_value() && joins(word.main()))?;
@@ -273,27 +279,27 @@ impl<'p> NodeRef<'p> {
         Some(Like { slots: self.slots, word, folds, second: self.second(index, word), side, seconds })
     }
 
-    /// The second word of slot `index`, which the caller holds and which says `word`: no child.
+    /// Returns the second word of slot `index`, which the caller holds and which has `word` and no child.
     #[inline(always)]
     pub fn second(self, index: usize, word: Word) -> u64 {
         if word.is_wide() { self.links().side.get(index) } else { 0 }
     }
 
-    /// The slot that covers `keys`, which it covers alone.
+    /// Returns the slot that covers all of `keys`.
     pub fn part(self, keys: Range<u64>) -> Part<'p> {
         let whole = keys.end - keys.start == slot_keys(self.level);
         let index = slot_index(keys.start, self.level);
         Part { node: self, slot: &self.slots.0[index], run: one(index), keys, whole }
     }
 
-    /// The keys of the slot that covers `key`.
+    /// Returns the keys of the slot that covers `key`.
     pub fn span(self, key: u64) -> Range<u64> {
         let keys = slot_keys(self.level);
         let start = key & !(keys - 1);
         start..start + keys
     }
 
-    /// The keys of slot `index`, in a node that has `key`.
+    /// Returns the keys of slot `index`, in a node that has `key`.
     #[inline(always)]
     pub fn slot_span(self, index: usize, key: u64) -> Range<u64> {
         let keys = slot_keys(self.level);
@@ -301,13 +307,13 @@ impl<'p> NodeRef<'p> {
         base + index as u64 * keys..base + (index as u64 + 1) * keys
     }
 
-    /// Those of `keys` that are in the slot of the first.
+    /// Returns those of `keys` that are in the slot of the first.
     #[inline(always)]
     pub fn of_slot(self, keys: Range<u64>) -> Range<u64> {
         keys.start..keys.end.min(self.span(keys.start).end)
     }
 
-    /// What `within` covers of the slot that `part` is of.
+    /// Returns the part of `within` on the slot of `part`.
     pub fn common(self, part: &Part<'p>, within: &Range<u64>) -> Part<'p> {
         let all = self.span(part.keys.start);
         self.part(all.start.max(within.start)..all.end.min(within.end))
@@ -330,11 +336,11 @@ fn one(index: usize) -> Range<usize> {
     index..index + 1
 }
 
-/// What a slot says, to find others that say the same.
+/// The words of a slot, by which other slots with the same value are found.
 struct Like<'p> {
     slots: &'p Slots,
     word: Word,
-    /// Slots that say it may be sections.
+    /// Whether slots with this value may be sections.
     folds: bool,
     second: u64,
     side: &'p Side,
@@ -343,19 +349,20 @@ struct Like<'p> {
 }
 
 impl Like<'_> {
-    /// Where those of `slots`, which the caller holds and the first of which says it, end that say it.
+    /// Returns the end of those of `slots` that have the same value. The caller holds them, and the first of
+    /// them has it.
     #[inline(always)]
     fn end(&self, slots: Range<usize>) -> usize {
         let end = self.slots.end_of_like(slots.clone(), self.word, self.folds);
         match self.seconds.is_empty() {
-            // If they had one second word for all, those that the caller holds have it still.
+            // If there was one second word for all slots, those that the caller holds still have it.
             true => end,
             false => (slots.start..end).find(|&index| !self.is_second(index)).unwrap_or(end),
         }
     }
 
-    /// Locks slot `index`, or the section that begins there and ends at `end` at the latest, if nobody holds it and it says the same;
-    /// where it ends.
+    /// Locks slot `index`, or the section that begins there and ends at `end` at the latest, if no core holds
+    /// it and it has the same value. Returns its end.
     #[inline(always)]
     fn try_lock(&self, index: usize, end: usize) -> Option<usize> {
         let (word, slot) = (self.slots.0[index].held(), &self.slots.0[index]);
@@ -368,8 +375,8 @@ impl Like<'_> {
         alike.then_some(next)
     }
 
-    /// One word for all is looked at anew: whoever held the slot meanwhile may have made it a frame. Relaxed: as in
-    /// `Side::get`.
+    /// Returns whether slot `index` has the second word. One word for all slots is read again, because a core
+    /// that held the slot meanwhile may have made it a frame. Relaxed: as in `Side::get`.
     #[inline(always)]
     fn is_second(&self, index: usize) -> bool {
         match self.seconds.get(index) {
@@ -379,74 +386,75 @@ impl Like<'_> {
     }
 }
 
-/// A slot, and the part of a range that falls on it; or a run of slots that say the same, none of which sticks out of it.
+/// A slot, and the part of a range that is on it. Or a run of slots with the same value, none of which sticks
+/// out of the range.
 pub(crate) struct Part<'p> {
     pub node: NodeRef<'p>,
     pub slot: &'p Slot,
-    /// Which of the node's slots they are.
+    /// The indices of the slots in the node.
     run: Range<usize>,
     pub keys: Range<u64>,
-    /// The range covers the slot completely.
+    /// Whether the range covers the slots completely.
     pub whole: bool,
 }
 
 impl<'p> Part<'p> {
-    /// The second word of the slot, which the caller holds and which says `word`.
+    /// Returns the second word of the slot, which the caller holds and which has `word`.
     #[inline(always)]
     pub fn second(&self, word: Word) -> u64 {
         self.node.second(self.index(), word)
     }
 
-    /// Stores the second word of the slots, which the caller holds, having made sure of the side.
+    /// Stores the second word of the slots, which the caller holds. The caller has made sure of the side.
     #[inline(always)]
     pub fn set_second(&self, second: u64) {
         self.node.set_second(&self.keys, second);
     }
 
-    /// The same slots.
+    /// Returns the same slots.
     #[inline(always)]
     pub fn again(&self) -> Part<'p> {
         self.twin(self.node)
     }
 
-    /// The same slots of another node.
+    /// Returns the same slots of another node.
     #[inline(always)]
     pub fn twin<'t>(&self, node: NodeRef<'t>) -> Part<'t> {
         let Self { run, keys, whole, .. } = self;
         Part { node, slot: &node.slots.0[run.start], run: run.clone(), keys: keys.clone(), whole: *whole }
     }
 
-    /// Which slots of the node they are.
+    /// Returns the indices of the slots in the node.
     #[inline(always)]
     pub fn range(&self) -> Range<usize> {
         self.run.clone()
     }
 
-    /// How many slots they are.
+    /// Returns the number of slots.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.range().len()
     }
 
-    /// What they say, for the holder: the word of one slot.
+    /// Returns their word, in the form for one slot. For the holder.
     #[inline(always)]
     pub fn word(&self) -> Word {
         self.node.slots.held(self.index()).own()
     }
 
-    /// Makes them say `word`, as `Slots::set` does.
+    /// Stores `word` in them, as `Slots::set` does.
     #[inline(always)]
     pub fn set(&self, word: Word, folds: bool) {
         self.node.set_slots(self.range(), word, folds);
     }
 
-    /// The slots, which the caller has locked, to be unlocked.
+    /// Returns a guard of the slots, which the caller has locked. Dropping it unlocks them.
     #[inline(always)]
     pub fn lock(&self) -> Locked<'p> {
         Locked { slots: self.node.slots, range: self.range() }
     }
 
-    /// Which slot of the node it is, or the first of the run.
+    /// Returns the index of the slot in the node, or of the first of the run.
     #[inline(always)]
     pub fn index(&self) -> usize {
         self.run.start
