@@ -62,7 +62,8 @@ pub(crate) struct Root {
     discarded: bool,
 }
 
-// SAFETY: nodes consist of atomics, of fields that never change, and of a Refcache header, which is `Send` and `Sync`.
+// SAFETY: nodes consist of atomics, of fields that never change, and of a Refcache header, which is `Send`
+// and `Sync`.
 unsafe impl Send for Root {}
 // SAFETY: as above.
 unsafe impl Sync for Root {}

@@ -33,7 +33,6 @@
 //!
 //! Orderings. Every write here is Release, and a read of a silent slot is Acquire: it pairs with the write
 //! that made it silent, or with that of the core that opened the section before.
-//! silent, or that of whoever opened the section before.
 
 use core::ops::Range;
 
@@ -296,7 +295,7 @@ impl Slots {
         }
     }
 
-    /// The same.
+    /// Returns the same for more than one slot.
     #[inline(never)]
     fn end_of_unused_run(&self, slots: Range<usize>) -> usize {
         let all = &self.0[..slots.end];
@@ -372,7 +371,7 @@ impl Slots {
         }
     }
 
-    /// The same.
+    /// Returns the same for more than one slot.
     #[inline(never)]
     fn count_unused_run(&self, slots: Range<usize>) -> usize {
         let all = &self.0[..slots.end];
@@ -399,7 +398,7 @@ impl Slots {
         }
     }
 
-    /// The same.
+    /// Stores a word as `set` does, in more than one slot.
     #[inline(never)]
     fn set_run(&self, slots: Range<usize>, word: Word, folds: bool) {
         let Range { start: mut at, end } = slots;

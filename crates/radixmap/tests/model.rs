@@ -1,4 +1,5 @@
-//! Random operations on the map and on a naive model of it must agree, through any mixture of epochs and collapses.
+//! Random operations on the map and on a naive model of it must agree, through any mixture of epochs and
+//! collapses.
 #![cfg(not(loom))]
 
 mod common;

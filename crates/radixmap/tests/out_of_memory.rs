@@ -34,8 +34,8 @@ fn contents(map: &Map<'_>, pin: &Pinned) -> Vec<(Range<u64>, u64)> {
     segments
 }
 
-/// Fails `operation` at its first, second, ... allocation, each time on a new map made by `prepare`, until it succeeds.
-/// Returns how many allocations it needs.
+/// Makes `operation` fail at its first, second, ... allocation, each time on a new map made by `prepare`,
+/// until it succeeds. Returns the number of allocations that it needs.
 fn fails_cleanly(
     prepare: impl Fn(&Map<'_>, &Pinned),
     operation: impl Fn(&Map<'_>, &Pinned) -> Result<(), OutOfMemory>,

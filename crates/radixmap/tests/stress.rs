@@ -1,5 +1,5 @@
-//! Threads on overlapping and on disjoint ranges: every key has one holder at a time, and no value is lost through
-//! expansions and collapses.
+//! Threads on overlapping and on disjoint ranges: every key has one holder at a time, and no value is lost
+//! through expansions and collapses.
 #![cfg(not(loom))]
 
 mod common;
@@ -144,7 +144,8 @@ impl Arena {
         }
     }
 
-    /// Gives all keys of a guard, which are whole blocks, the value `value`, and folds those that have a leaf.
+    /// Gives all keys of a guard, which are whole blocks, the value `value`, and folds those that have a
+    /// leaf.
     fn fold(&self, pin: &Pinned, mut guard: RangeGuard<'_, Twin>, value: u64) {
         let mut leaves = BTreeSet::new();
         guard.for_each(|entry| {

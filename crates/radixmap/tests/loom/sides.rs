@@ -4,7 +4,8 @@ use test_memory::poisonable;
 
 use crate::machine::{WIDE, World, model, pin, race};
 
-/// Two holders of different slots of one leaf want second words: one makes the side, and both values are in it.
+/// Two holders of different slots of one leaf want second words: one makes the side, and both values are in
+/// it.
 #[test]
 fn a_side_is_made_once() {
     model(3, || {

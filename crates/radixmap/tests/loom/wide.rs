@@ -6,8 +6,9 @@ use radixmap::Always;
 
 use crate::machine::{ALIKE, KEYS, Twin, World, model, pin, race};
 
-/// The last slot of a leaf gets the main word of the others and a second word of its own. A look reads the main words of a group
-/// without ordering, finds them equal, and must then find the second word that belongs to the last one.
+/// The last slot of a leaf gets the main word of the others and a second word of its own. A look reads the
+/// main words of a group without ordering, finds them equal, and must then find the second word that belongs
+/// to the last one.
 #[test]
 fn a_group_is_alike_but_for_a_second_word_under_a_look() {
     model(3, || {
