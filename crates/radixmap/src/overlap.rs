@@ -16,21 +16,22 @@ mod kept {
     use sync::atomic::{AtomicU64, Ordering};
 
     /// Number of guards of one core that can be recorded at the same time.
-    const PLACES: usize = 16;
+    const RECORDS: usize = 16;
     /// The number that no map has.
     const FREE: u64 = 0;
 
     #[derive(Debug)]
-    struct Place {
+    struct HeldKeys {
         map: AtomicU64,
         start: AtomicU64,
         end: AtomicU64,
     }
 
-    static HELD: [[Place; PLACES]; MAX_CORES] = [const { [const { Place::new() }; PLACES] }; MAX_CORES];
+    static HELD: [[HeldKeys; RECORDS]; MAX_CORES] =
+        [const { [const { HeldKeys::new() }; RECORDS] }; MAX_CORES];
     static MAPS: AtomicU64 = AtomicU64::new(FREE);
 
-    impl Place {
+    impl HeldKeys {
         const fn new() -> Self {
             Self { map: AtomicU64::new(FREE), start: AtomicU64::new(0), end: AtomicU64::new(0) }
         }
@@ -61,8 +62,8 @@ mod kept {
         /// Frees the records of leaked guards of this map, of any core, when the map is dropped. No other
         /// guards of it exist.
         pub fn end(self) {
-            let places = HELD.iter().flatten().filter(|place| place.is_of(self.0));
-            places.for_each(|place| place.map.store(FREE, Ordering::Relaxed));
+            let records = HELD.iter().flatten().filter(|record| record.is_of(self.0));
+            records.for_each(|record| record.map.store(FREE, Ordering::Relaxed));
         }
 
         /// Checks that this core does not hold one of the keys `span` itself.
@@ -71,34 +72,34 @@ mod kept {
         /// Panics if it does.
         pub fn assert_not_held(self, pin: &Pinned, span: impl FnOnce() -> Range<u64>) {
             let (core, span) = (pin.core().index(), span());
-            let held = HELD[core].iter().any(|place| place.is_of(self.0) && place.touches(&span));
+            let held = HELD[core].iter().any(|record| record.is_of(self.0) && record.touches(&span));
             assert!(!held, "core {core} waits for keys {span:?}, which it holds itself");
         }
     }
 
     /// The record of keys of a map that this core holds, until it is dropped.
     #[derive(Debug)]
-    pub(crate) struct Record(Option<&'static Place>);
+    pub(crate) struct Record(Option<&'static HeldKeys>);
 
     impl Record {
         pub fn new(pin: &Pinned, map: MapId, keys: &Range<u64>) -> Self {
-            let place = HELD[pin.core().index()].iter().find(|place| place.is_of(FREE));
-            if let Some(place) = place {
-                place.hold(keys);
-                place.map.store(map.0, Ordering::Relaxed);
+            let record = HELD[pin.core().index()].iter().find(|record| record.is_of(FREE));
+            if let Some(record) = record {
+                record.hold(keys);
+                record.map.store(map.0, Ordering::Relaxed);
             }
-            Self(place)
+            Self(record)
         }
 
         /// Replaces the recorded keys.
         pub fn change(&self, keys: &Range<u64>) {
-            self.0.into_iter().for_each(|place| place.hold(keys));
+            self.0.into_iter().for_each(|record| record.hold(keys));
         }
     }
 
     impl Drop for Record {
         fn drop(&mut self) {
-            self.0.into_iter().for_each(|place| place.map.store(FREE, Ordering::Relaxed));
+            self.0.into_iter().for_each(|record| record.map.store(FREE, Ordering::Relaxed));
         }
     }
 }
